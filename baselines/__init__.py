@@ -1,1 +1,1 @@
-"""CPU references: one file each, the same plug-in shape as the GPU methods."""
+"""CPU references: the same plug-in shape as the GPU methods."""

@@ -1,27 +1,38 @@
-"""causal-learn's skeleton search, observed through its test object, for its methods of all families."""
+"""Runs causal-learn's skeleton search and observes it through its test object, for the causal-learn methods of all
+families."""
 
 import time
+from typing import Any
 
 import numpy as np
 
+from baselines.peers._answer import deepest_level
 from gpupc_impl.core.pc_stable import Progress, stop_reason
 from gpupc_impl.core.problem import Problem
-from gpupc_impl.core.registry import Parameter, Run
+from gpupc_impl.core.registry import Parameter, Run, needs_package
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
 ORIENTATION = {
     "orientation": Parameter("none", "own: also orient, by its default rules; not timed", choices=("none", "own"))
 }
-"""A parameter of its methods that does not affect the skeleton. With ``own``, ``facts["arrows"]`` has the arrows of the
-graph that causal-learn's ``pc`` returns, as pairs [i, j] for i -> j."""
+"""A parameter that does not affect the skeleton. With ``own``, ``facts["arrows"]`` contains the arrows of the graph
+that causal-learn's ``pc`` returns, as pairs [i, j] for i -> j."""
+
+WATCHED: dict[str, Any] = {
+    "backends": ("cpu",),
+    "params": ORIENTATION,
+    "reference": True,
+    "unavailable": needs_package("causallearn", "causal-learn"),
+}
+"""What its methods have in common."""
 
 
 def watched(test_class: type) -> type:
-    """A causal-learn test class that records its tests and their results; call `watch` on its objects first."""
+    """A causal-learn test class that records its tests and their results; `watch` must be called first."""
 
     class Watched(test_class):
         def watch(self, problem: Problem) -> None:
-            """Record the tests of a problem's search, and make none for its fixed pairs."""
+            """Record the tests of a problem's search, and answer for its fixed pairs without a test."""
             p, fixed = problem.n_variables, problem.fixed
             self.alpha = problem.alpha
             self.fixed: dict[tuple[int, int], float] = {}
@@ -40,7 +51,7 @@ def watched(test_class: type) -> type:
             if level == len(self.performed) and (level == 0 or known_p_value is None):
                 self.performed.append(0)
                 self.level_starts.append(time.perf_counter())
-            if known_p_value is not None:  # dependent throughout, or independent at level 0
+            if known_p_value is not None:  # A fixed pair is dependent in every test, or independent at level 0.
                 return known_p_value
             cached = len(self.pvalue_cache)
             p_value = super().__call__(x, y, condition_set)
@@ -58,17 +69,17 @@ def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
     """Run causal-learn's own search with a `watched` test.
 
     causal-learn does not stop at the first separating set, and stores the union of all separating sets. The set kept
-    here is the first one that it found independent, which is the canonical one unless its test decides differently from
-    ours. ``tests_per_level`` counts the tests that it computed, without those that it found in its cache.
+    here is the first set given which its test found the pair independent. That is the canonical set unless its test
+    decides differently from ours. ``tests_per_level`` counts the tests that causal-learn computed, without those that
+    it found in its cache.
     """
     from causallearn.utils.PCUtils.SkeletonDiscovery import skeleton_discovery
 
     p = problem.n_variables
     test.watch(problem)
     start = time.perf_counter()
-    graph = skeleton_discovery(
-        test.data, problem.alpha, test, stable=True, show_progress=False, max_k=_deepest_level(problem)
-    )
+    most = deepest_level(problem, p)  # it fails at a level without possible tests
+    graph = skeleton_discovery(test.data, problem.alpha, test, stable=True, show_progress=False, max_k=most)
     ends = [*test.level_starts[1:], time.perf_counter()]
     seconds = np.diff([start, *ends]) if test.level_starts else np.empty(0)
     adjacency = graph.G.graph != 0
@@ -102,21 +113,12 @@ def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
 
 
 def _arrows(graph) -> list[list[int]]:
-    """The arrows of causal-learn's graph, by the default rules of its ``pc``.
+    """Return the arrows of causal-learn's graph, by the default rules of its ``pc``.
 
-    ``uc_rule=0`` and ``uc_priority=2`` orient v-structures by the union of separating sets, and of contradicting ones
-    the first; Meek's rules follow. Edges with two arrowheads count as not directed.
+    ``uc_rule=0`` and ``uc_priority=2`` orient v-structures by the union of separating sets, and of contradicting
+    v-structures the first one; Meek's rules follow. Edges with two arrowheads count as undirected.
     """
     from causallearn.utils.PCUtils import Meek, UCSepset
 
-    marks = Meek.meek(UCSepset.uc_sepset(graph, priority=2)).G.graph  # [j, i] = 1 and [i, j] = -1 for i -> j
+    marks = Meek.meek(UCSepset.uc_sepset(graph, priority=2)).G.graph  # Entries [j, i] = 1 and [i, j] = -1 mean i -> j.
     return np.argwhere((marks == -1) & (marks.T == 1)).tolist()
-
-
-def _deepest_level(problem: Problem) -> int:
-    """The largest level that may be run, because causal-learn fails at a level without possible tests."""
-    deepest = -1
-    limit = problem.n_variables if problem.max_level is None else problem.max_level
-    while deepest < limit and problem.obstacle(deepest + 1) is None:
-        deepest += 1
-    return deepest

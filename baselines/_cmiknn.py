@@ -1,35 +1,33 @@
-"""The CMIknn test, compiled with numba: what `cmiknn-serial` and `cmiknn-parallel` share.
+"""The CMIknn test, compiled with numba, which `cmiknn-serial` and `cmiknn-parallel` share.
 
 This is Algorithm 1 of GPU-CMIknn, the test of Runge (2018), with the fixed rules of docs/cmiknn.md: random numbers come
 from Philox, sums are whole multiples of 2^-40, and the smaller index wins a tie. The code shares nothing with the
 kernels, and draws permutations by the sequential scheme of the paper, one sample after the other in the order of their
-priorities. It is equal to the GPU methods in the sets, their order and every random number, and so in every p-value.
+priorities. Sets, their order and every random number are those of the GPU methods, and so are all p-values.
 
-Arrays hold a variable a row: x (n,) the permuted variable, ys (w, n) the variables tested against it, and s (l, n) the
-conditioning set, all of one float dtype.
+Each variable is a row of an array: x (n,) is the permuted variable, ys (w, n) are the variables tested against x, and s
+(l, n) is the conditioning set; all have one float dtype.
 """
 
 import numpy as np
 
-from baselines._compile import njit
-
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
-_inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
+from baselines._compile import compiled, inlined
 
 LOW = np.uint64(0xFFFFFFFF)
-INDEX_BITS = np.uint64(0xFFFFFF)  # of a priority, in which the index of the sample makes priorities differ
-FOLD, DRAW = np.uint64(0), np.uint64(1)  # the last counter word separates uses of the generator
+INDEX_BITS = np.uint64(0xFFFFFF)  # The low bits of a priority hold the index of the sample, so that priorities differ.
+FOLD, DRAW = np.uint64(0), np.uint64(1)  # The last word of a counter separates the uses of the generator.
 
 BISECTIONS = 8
-"""Bisections of an interval before it is narrowed to the distances that lie in it."""
+"""The number of bisections of an interval before only the distances in it are considered."""
 
 
 # --- random numbers --------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def philox(c0, c1, c2, c3, k0, k1):
-    """Philox4x32-10 (Salmon et al. 2011): four random 32-bit words, each in 64 bits, of a counter and a key."""
+    """Philox4x32-10 (Salmon et al. 2011): computes four random 32-bit words, each stored in 64 bits, from a counter and
+    a key."""
     for _ in range(10):
         first = np.uint64(0xD2511F53) * c0
         second = np.uint64(0xCD9E8D57) * c2
@@ -43,7 +41,7 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 
 def permutation_key(seed: int, variable: int, members: tuple[int, ...]) -> tuple[np.uint64, np.uint64]:
-    """The key of all random numbers for the permutations of a variable given a set (ascending members)."""
+    """Return the key of all random numbers for the permutations of a variable given a set (ascending members)."""
     k0 = k1 = zero = np.uint64(0)
     for word in (seed % 2**32, seed // 2**32, variable, len(members), *members):
         k0, k1, _, _ = philox(np.uint64(word), zero, zero, FOLD, k0, k1)
@@ -51,45 +49,51 @@ def permutation_key(seed: int, variable: int, members: tuple[int, ...]) -> tuple
     return k0, k1
 
 
-@_inlined
+@inlined
 def words(sample, permutation, block, key):
-    """Random words 4 block to 4 block + 3 of a sample in a permutation."""
+    """Return random words 4 block to 4 block + 3 of a sample in a permutation."""
     return philox(np.uint64(sample), np.uint64(permutation), np.uint64(block), DRAW, key[0], key[1])
 
 
 # --- permutations ----------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@inlined
+def insert(d, b, inserted, distances, nearest):
+    """Insert sample b at distance d among the nearest so far, in ascending order; returns how many there are now."""
+    k = len(distances)
+    if inserted == k and d >= distances[k - 1]:
+        return inserted
+    r = min(inserted, k - 1)
+    while r > 0 and distances[r - 1] > d:
+        distances[r], nearest[r] = distances[r - 1], nearest[r - 1]
+        r -= 1
+    distances[r], nearest[r] = d, b
+    return min(inserted + 1, k)
+
+
+@compiled
 def nearest_neighbours(s, k, first, last, neighbours):
-    """Fill rows [first, last) of (n, k) int32 with the k nearest other samples in S, by distance and then by index."""
+    """Fill rows [first, last) of an (n, k) int32 array with the k nearest other samples in S, by distance and then by
+    index."""
     n = s.shape[1]
     row = np.empty(n, s.dtype)
     distances = np.empty(k, s.dtype)
     for a in range(first, last):
         distances_from(s, a, row)
-        if k > 64:  # inserting a sample would take up to k steps
+        if k > 64:  # This branch sorts, since inserting a sample would take up to k steps.
             row[a] = np.inf
-            order = np.argsort(row, kind="mergesort")  # stable, so that ties keep the order of indexes
+            order = np.argsort(row, kind="mergesort")  # The sort is stable, so that ties keep the order of indexes.
             for r in range(k):
                 neighbours[a, r] = order[r]
             continue
-        inserted = 0
+        inserted, nearest = 0, neighbours[a]
         for b in range(n):
-            d = row[b]
-            if b == a or (inserted == k and d >= distances[k - 1]):
-                continue
-            r = inserted if inserted < k else k - 1
-            while r > 0 and distances[r - 1] > d:
-                distances[r] = distances[r - 1]
-                neighbours[a, r] = neighbours[a, r - 1]
-                r -= 1
-            distances[r] = d
-            neighbours[a, r] = b
-            inserted += inserted < k
+            if b != a:
+                inserted = insert(row[b], b, inserted, distances, nearest)
 
 
-@_compiled
+@compiled
 def distances_from(s, a, row):
     """Write the Chebyshev distances of all samples from sample a; zeros when s has no rows."""
     row[:] = 0
@@ -99,9 +103,9 @@ def distances_from(s, a, row):
             row[b] = max(row[b], abs(member[b] - centre))
 
 
-@_compiled
+@compiled
 def free_permutation(n, permutation, key, scratch):
-    """The permutation of level 0: (n,) indices of the samples in the order of their priorities."""
+    """Return the permutation of level 0, (n,): the indexes of the samples in the order of their priorities."""
     priorities, order = scratch
     for a in range(n):
         w0, w1, _, _ = words(a, permutation, 0, key)
@@ -110,9 +114,10 @@ def free_permutation(n, permutation, key, scratch):
     return order
 
 
-@_compiled
+@compiled
 def sort_by_priority(priorities, order):
-    """Write the indices in ascending order of priorities, which differ and are uniform over 64 bits: a bucket sort."""
+    """Write the indexes in ascending order of priorities, which differ and are uniform over 64 bits, by a bucket
+    sort."""
     n = len(priorities)
     starts = np.zeros(n + 1, np.int64)
     for a in range(n):
@@ -123,7 +128,7 @@ def sort_by_priority(priorities, order):
         bucket = priority_bucket(priorities[a], n)
         order[starts[bucket]] = a
         starts[bucket] += 1
-    for at in range(1, n):  # insertion sort: buckets hold one priority on average
+    for at in range(1, n):  # The insertion sort suffices, since buckets hold one priority on average.
         a = order[at]
         r = at
         while r > 0 and priorities[order[r - 1]] > priorities[a]:
@@ -132,19 +137,20 @@ def sort_by_priority(priorities, order):
         order[r] = a
 
 
-@_inlined
+@inlined
 def priority_bucket(priority, n):
-    """The bucket of a priority among n: floor(n priority / 2^64)."""
+    """Return the bucket of a priority among n: floor(n priority / 2^64)."""
     return np.int64(((priority >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
-@_compiled
+@compiled
 def permute(x, neighbours, key, permutations, columns):
-    """Write the permutations with these numbers into (n, width) columns; for a negative number x as it is.
+    """Write the permutations with these numbers into (n, width) columns; a negative number means x without a
+    permutation.
 
-    Algorithm 1, lines 5 to 20: in a random order of the samples, each takes the first sample among its shuffled
-    neighbours that is not used yet, or the last one when all are used. The shuffle (Fisher-Yates from the front) stops
-    at the sample taken. Without neighbours (k = 0, level 0) a permutation is free.
+    Algorithm 1, lines 5 to 20: in a random order of the samples, each sample takes the first of its shuffled neighbours
+    that no other sample has taken, or the last neighbour if all are taken. The shuffle (Fisher-Yates from the front)
+    stops at the neighbour taken. Without neighbours (k = 0, level 0) the permutation is unrestricted.
     """
     n, k = neighbours.shape
     scratch = (np.empty(n, np.uint64), np.empty(n, np.int32))
@@ -183,17 +189,17 @@ def permute(x, neighbours, key, permutations, columns):
 # --- conditional mutual information ----------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def partial_sums(columns, ys, s, k, psi, first, last):
-    """Sums of psi(n_xz) + psi(n_yz) - psi(n_z) over samples [first, last), for each y and each column.
+    """Return the sums of psi(n_xz) + psi(n_yz) - psi(n_z) over samples [first, last), for each y and each column.
 
     Loops over all columns are innermost, so that they vectorize. The radius of a sample is the distance to its k-th
-    nearest other sample in the joint space. Bisection finds it, among the samples that are near in (Y, S) only: the
-    radius of the sample before gives a guess of their distance, which is enlarged if it turns out too small.
+    nearest other sample in the joint space. Bisection finds the radius among the samples that are near in (Y, S) only.
+    The radius of the previous sample is the guess of how near, which is enlarged if it turns out too small.
 
     Args:
-        columns: (n, width) permutations of the permuted variable, one a column.
-        psi: (n + 1,) int64 digamma of whole numbers in units of 2^-40.
+        columns: (n, width) permutations of the permuted variable, one per column.
+        psi: (n + 1,) int64: digammas of integers in units of 2^-40.
 
     Returns:
         (w, width) int64.
@@ -206,7 +212,7 @@ def partial_sums(columns, ys, s, k, psi, first, last):
     joint = np.empty((n, width), columns.dtype)
     radius, n_x = np.empty(width, columns.dtype), np.empty(width, columns.dtype)
     n_y, n_z = np.empty(width, columns.dtype), np.empty(width, columns.dtype)
-    sorted_x = np.sort(columns[:, 0])  # for level 0, where every column holds the same values
+    sorted_x = np.sort(columns[:, 0])  # These serve level 0, at which every column has the same counts.
     sorted_y = np.empty((len(ys) if len(s) == 0 else 0, n), columns.dtype)
     for t in range(len(sorted_y)):
         sorted_y[t] = np.sort(ys[t])
@@ -221,7 +227,7 @@ def partial_sums(columns, ys, s, k, psi, first, last):
             k_th_distances(columns, a, row, k, reach[t], near, joint, radius)
             widest = radius[0]
             for c in range(width):
-                # Distances below the radius count, or those of zero when it is zero.
+                # Samples at a distance below the radius are counted; if the radius is zero, samples at distance zero.
                 radius[c] = np.nextafter(radius[c], dtype(0))
                 widest = max(widest, radius[c])
             reach[t] = widest * dtype(1.1)
@@ -237,9 +243,9 @@ def partial_sums(columns, ys, s, k, psi, first, last):
     return sums
 
 
-@_compiled
+@compiled
 def k_th_distances(columns, a, row, k, reach, near, joint, radius):
-    """Write, for each column, the distance from sample a to the k-th nearest other sample in the joint space.
+    """Write, for each column, the distance from sample a to its k-th nearest other sample in the joint space.
 
     ``row`` holds the distances in (Y, S), and ``reach`` is a guess of the largest result; ``near`` and ``joint`` are
     working memory.
@@ -247,7 +253,7 @@ def k_th_distances(columns, a, row, k, reach, near, joint, radius):
     n, width = columns.shape
     dtype = columns.dtype.type
     zero, one, none, half = dtype(0), dtype(1), dtype(-1), dtype(0.5)
-    enough = dtype(k + 1)  # sample a itself is among those counted
+    enough = dtype(k + 1)  # Sample a itself is among the counted samples.
     centre = columns[a]
     low, middle, counted = (
         np.empty(width, columns.dtype),
@@ -272,14 +278,14 @@ def k_th_distances(columns, a, row, k, reach, near, joint, radius):
                     counted[c] += one if d <= reach else zero
             if counted.min() >= enough:
                 break
-            if listed == n:  # only distances in the permuted variable are larger than the reach
+            if listed == n:  # Only distances in the permuted variable can be larger than the reach.
                 reach = joint.max()
                 counted[:] = n
                 break
         larger = max(reach * dtype(1.25), farthest * dtype(1 / 64))
-        reach = larger if larger > reach else farthest  # a product of subnormal numbers may round to the old reach
+        reach = larger if larger > reach else farthest  # A product of subnormal numbers may round to the old reach.
 
-    # At most k distances are <= low; more, `counted` of them, are <= radius.
+    # The invariant: at most k distances are <= low, and `counted` > k of them are <= radius.
     low[:] = none
     radius[:] = reach
     active = True
@@ -287,7 +293,7 @@ def k_th_distances(columns, a, row, k, reach, near, joint, radius):
         for _ in range(BISECTIONS):
             for c in range(width):
                 middle[c] = (max(low[c], zero) + radius[c]) * half
-                below[c] = zero  # in these passes a count
+                below[c] = zero  # a count during these passes
             for b in range(listed):
                 distances = joint[b]
                 for c in range(width):
@@ -313,9 +319,9 @@ def k_th_distances(columns, a, row, k, reach, near, joint, radius):
             active |= counted[c] > enough and below[c] > above[c]
 
 
-@_compiled
+@compiled
 def count_near(columns, centre, row_s, row, radius, widest, n_x, n_y, n_z):
-    """Write, for each column, the numbers of samples within its radius in (X, S), in (Y, S) and in S."""
+    """Write, for each column, the numbers of samples within the radius of sample a in (X, S), in (Y, S) and in S."""
     width = len(radius)
     dtype = columns.dtype.type
     zero, one = dtype(0), dtype(1)
@@ -335,14 +341,15 @@ def count_near(columns, centre, row_s, row, radius, widest, n_x, n_y, n_z):
                 n_y[c] += one if in_y <= radius[c] else zero
 
 
-@_compiled
+@compiled
 def count_within(ascending, centre, radius):
-    """The number of ascending values within a radius of a centre, which is one of them.
+    """Return the number of ascending values within a radius of a centre, which is one of the values.
 
-    Differences are compared with the radius, as for all other distances: sums with it would be rounded otherwise.
+    Differences are compared with the radius, as for all other distances; adding the radius to the centre would round
+    differently.
     """
     n = len(ascending)
-    low, high = 0, n  # bisection for the first value that is not too far below
+    low, high = 0, n  # This bisection finds the first value that is not too far below.
     while low < high:
         middle = (low + high) // 2
         if ascending[middle] < centre and abs(ascending[middle] - centre) > radius:
@@ -350,7 +357,7 @@ def count_within(ascending, centre, radius):
         else:
             high = middle
     first = low
-    high = n  # and for the first value that is too far above
+    high = n  # This bisection finds the first value that is too far above.
     while low < high:
         middle = (low + high) // 2
         if ascending[middle] > centre and abs(ascending[middle] - centre) > radius:

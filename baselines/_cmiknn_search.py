@@ -1,4 +1,4 @@
-"""PC-stable with CMIknn on the CPU: the search that the references of the nonlinear and the mixed family share.
+"""PC-stable with CMIknn on the CPU, the search of the references of the nonlinear and the mixed family.
 
 This is Algorithm 5 of GPU-CMIknn without its device: the permutations of a variable given a set serve the tests of all
 its neighbours. Sets, their order and all random numbers are those of the GPU methods.
@@ -6,33 +6,36 @@ its neighbours. Sets, their order and all random numbers are those of the GPU me
 
 import concurrent.futures
 import itertools
+import weakref
 from collections.abc import Callable
 
 import numpy as np
 
 from baselines import _cmiknn
-from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
+from gpupc_impl.core import watching
+from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome, pc_stable
 from gpupc_impl.core.registry import Run
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 COLUMNS = 128
-"""Permutations that are evaluated at once, which bounds the memory of many permutations."""
+"""The number of permutations that are evaluated at once, which bounds the memory."""
 SMALLEST_TASK = 32
-"""Lower bound on the samples of a thread's task."""
+"""The lower bound on the samples of a thread's task."""
 
 
 class CmiknnTest:
     """The test of Algorithm 1 for one permuted variable and set, and any number of other variables at once.
 
     Args:
-        threads: number of threads that share the samples of each test. The result does not depend on it, since the sums
-            are of whole numbers and every random number has a counter of its own.
-        map_tasks: applies a function to tasks, as `map` does, in these threads.
+        threads: the number of threads that share the samples of each test. The result does not depend on this number,
+            since sums are of integers and every random number has its own counter.
+        map_tasks: applies a function to tasks in these threads, as `map` does.
     """
 
     COLUMN_MULTIPLE = 16
-    """The number of columns is a multiple of this, so that vectorized loops over them have no scalar remainder."""
+    """The number of columns is a multiple of this number, so that vectorized loops over columns have no scalar
+    remainder."""
 
     def __init__(self, problem: NonlinearProblem, threads: int = 1, map_tasks=map):
         self._problem, self._map_tasks = problem, map_tasks
@@ -41,8 +44,19 @@ class CmiknnTest:
         self._samples = [(first, min(first + size, problem.n_samples)) for first in firsts]
         self._shares = threads
 
+    @classmethod
+    def single(cls, problem: NonlinearProblem, threads: int) -> Callable[..., float]:
+        """`p_value` of a test whose threads end when it is garbage collected."""
+        if threads == 1:
+            return cls(problem).p_value
+        pool = concurrent.futures.ThreadPoolExecutor(threads)
+        test = cls(problem, threads, pool.map)
+        weakref.finalize(test, pool.shutdown)
+        return test.p_value
+
     def partial_sums(self, permuted: int, others: list[int], members: tuple[int, ...]) -> np.ndarray:
-        """(w, permutations + 1) int64: the sums over all samples that CMI is made of, of the data first."""
+        """Return the sums over all samples that determine CMI, (w, permutations + 1) int64; the sum of the data comes
+        first."""
         numbers, x = np.arange(-1, self._problem.permutations), self._problem.values[permuted]
         key = _cmiknn.permutation_key(self._problem.seed, permuted, members)
         neighbours = self._neighbours(list(members))
@@ -56,13 +70,14 @@ class CmiknnTest:
         return np.concatenate(sums, axis=1)
 
     def _adder(self, columns: np.ndarray, permuted: int, others: list[int], members: list[int]) -> Callable:
-        """What maps a range of samples to their sums of psi(n_xz) + psi(n_yz) - psi(n_z), (w, width)."""
+        """Return a function from a range of samples to their sums of psi(n_xz) + psi(n_yz) - psi(n_z), (w, width)."""
         values, k, psi = self._problem.values, self._problem.k_cmi, self._problem.psi
         ys, s = values[others], values[members]
         return lambda samples: _cmiknn.partial_sums(columns, ys, s, k, psi, *samples)
 
     def counts(self, permuted: int, others: list[int], members: tuple[int, ...]) -> np.ndarray:
-        """(w,) numbers of permutations with at least the CMI of the data, which are those with at most its sum."""
+        """Return the numbers of permutations, (w,), whose CMI is at least that of the data, that is, whose sum is at
+        most that of the data."""
         sums = self.partial_sums(permuted, others, members)
         return (sums[:, 1:] <= sums[:, :1]).sum(axis=1)
 
@@ -70,7 +85,7 @@ class CmiknnTest:
         return float(self._problem.p_value(self.counts(permuted, [other], members)[0]))
 
     def _neighbours(self, members: list[int]) -> np.ndarray:
-        """(n, k_perm) int32 nearest samples in S, nearest first; (n, 0) when S is empty."""
+        """The nearest samples in S, nearest first, as (n, k_perm) int32; (n, 0) if S is empty."""
         neighbours = np.empty((self._problem.n_samples, self._problem.k_perm if members else 0), np.int32)
         if members:
             list(self._map_tasks(lambda samples: self._fill_neighbours(members, *samples, neighbours), self._samples))
@@ -82,7 +97,7 @@ class CmiknnTest:
         _cmiknn.nearest_neighbours(s, self._problem.k_perm, first, last, neighbours)
 
     def _permutations(self, x: np.ndarray, neighbours: np.ndarray, key, numbers: np.ndarray) -> np.ndarray:
-        """(n, width): a permutation of x in each column."""
+        """Return a permutation of x in each column: (n, width)."""
         columns = np.empty((len(x), len(numbers)), x.dtype)
         shares = np.array_split(np.arange(len(numbers)), self._shares)
 
@@ -102,7 +117,7 @@ def cmiknn_skeleton(problem: NonlinearProblem, run: Run, threads: int, test_clas
         return pc_stable(problem, search, facts=run.facts, progress=run.progress)
 
 
-class _CmiknnSearch(LevelSearch):
+class _CmiknnSearch(GraphSearch):
     """PC-stable on one problem.
 
     Variables are visited one after the other, and their sets in lexicographic order. The permutations of a variable
@@ -111,24 +126,16 @@ class _CmiknnSearch(LevelSearch):
     """
 
     def __init__(self, problem: NonlinearProblem, pmax: bool, test: CmiknnTest):
-        self._problem, self._test = problem, test
-        p = problem.n_variables
-        self._adjacent = problem.start_graph()
-        self._pmax = np.full((p, p), np.nan) if pmax else None
-
-    def adjacency(self) -> np.ndarray:
-        return self._adjacent
-
-    def pmax(self) -> np.ndarray | None:
-        return self._pmax
+        super().__init__(problem, pmax)
+        self._test = test
 
     def run_level(self, level: int) -> LevelOutcome:
-        neighbours = [np.flatnonzero(row).tolist() for row in self._adjacent]
-        to_test = set(map(tuple, self._problem.edges_to_test(np.argwhere(np.triu(self._adjacent))).tolist()))
+        neighbours = [np.flatnonzero(row).tolist() for row in self.adjacent]
+        to_test = set(map(tuple, self.problem.edges_to_test(np.argwhere(np.triu(self.adjacent))).tolist()))
         removed: dict[tuple[int, int], tuple[int, ...]] = {}
-        tests = 0
+        tests, possible = 0, watching.possible_tests(self.adjacent, level)
         for permuted, row in enumerate(neighbours):
-            # At level 0 a pair is tested from its smaller end only.
+            # At level 0 a pair is tested only from its smaller end.
             others = [k for k in row if level or k > permuted]
             others = [k for k in others if (min(k, permuted), max(k, permuted)) in to_test - removed.keys()]
             if len(row) <= level:
@@ -141,21 +148,9 @@ class _CmiknnSearch(LevelSearch):
                     continue
                 tests += len(tested)
                 counts = self._test.counts(permuted, tested, members)
-                self._update_pmax(permuted, tested, counts)
-                for k in np.array(tested)[counts >= self._problem.critical_count].tolist():
+                watching.advance(tests, possible, "possible tests")
+                self.note_p_values(permuted, tested, self.problem.p_value(counts))
+                for k in np.array(tested)[counts >= self.problem.critical_count].tolist():
                     removed[min(k, permuted), max(k, permuted)] = members
                     others.remove(k)
-        pairs = np.array(sorted(removed), np.int32).reshape(-1, 2)
-        self._adjacent[pairs[:, 0], pairs[:, 1]] = self._adjacent[pairs[:, 1], pairs[:, 0]] = False
-        return LevelOutcome(
-            edges=int(self._adjacent.sum()) // 2,
-            max_degree=self._problem.most_tested_degree(self._adjacent.sum(axis=1)),
-            tests=tests,
-            pairs=pairs,
-            sets=np.array([removed[i, j] for i, j in pairs.tolist()], np.int32).reshape(len(pairs), level),
-        )
-
-    def _update_pmax(self, permuted: int, tested: list[int], counts: np.ndarray) -> None:
-        if self._pmax is not None:
-            largest = np.fmax(self._pmax[permuted, tested], self._problem.p_value(counts))
-            self._pmax[permuted, tested] = self._pmax[tested, permuted] = largest
+        return self.remove(level, tests, removed)

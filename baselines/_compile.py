@@ -1,14 +1,15 @@
-"""Numba's compiler, with a cache on disk that several processes may fill at once and that no stranger can fill.
+"""Compiles with numba and a cache on disk that several processes may fill at once and to which other users cannot
+write.
 
-Numba keeps an index of which file has the code for which types, and adds to it by reading and rewriting it (module
-`numba.core.caching`, 0.68). Two processes that do so at the same time may give code for different types the same name,
-and a third process then runs code for the wrong types. A file lock makes the index's updates exclusive.
+Numba's cache has an index of which file contains the code for which types, and numba adds an entry by reading and
+rewriting the whole index (module `numba.core.caching`, 0.68). Two processes that do this at the same time may give code
+for different types the same name, and a third process then runs code for the wrong types. A file lock makes the index's
+updates exclusive.
 
-Numba unpickles what it finds there, which may run any code. A folder or a file that another user may have written, such
-as one below a shared ``NUMBA_CACHE_DIR``, is therefore neither read nor written; the code is compiled instead.
+Numba unpickles the files in its cache, which can execute any code. A folder or a file that another user may have
+written, such as one below a shared ``NUMBA_CACHE_DIR``, is therefore neither read nor written; the code is compiled
+instead.
 """
-
-from __future__ import annotations
 
 import fcntl
 import functools
@@ -22,18 +23,16 @@ from numba.core import caching
 
 from gpupc_impl.ownership import fault_of_folder, is_own
 
-__all__ = ["njit"]
-
 log = logging.getLogger("baselines")
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """`numba.njit` with these options, without a cache if there is no folder that Numba can write to."""
+    """`numba.njit` with these options; without a cache if there is no folder to which Numba can write."""
 
     def compiled(function: Callable[..., Any]) -> Any:
         try:
             return numba.njit(**options)(function)
-        except RuntimeError as error:  # "cannot cache function ...: no locator available"
+        except RuntimeError as error:  # Numba raises "cannot cache function ...: no locator available".
             _warn(f"Numba finds no folder for its cache ({error}); set NUMBA_CACHE_DIR")
             return numba.njit(**{**options, "cache": False})(function)
 
@@ -46,7 +45,8 @@ def _warn(message: str) -> None:
 
 
 def _is_safe(cache: Any) -> bool:
-    """Whether only the caller can have written the cache of a function; a warning says what is wrong with a folder."""
+    """Return whether only the caller can have written the cache of a function; a warning explains what is wrong with a
+    folder."""
     index = Path(cache._index_path)
     try:
         fault = fault_of_folder(index.parent)
@@ -82,3 +82,6 @@ def _exclusive(save: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any
 
 caching.IndexDataCacheFile.load = _load_safely(caching.IndexDataCacheFile.load)
 caching.IndexDataCacheFile.save = _exclusive(caching.IndexDataCacheFile.save)
+
+compiled = njit(cache=True, nogil=True, error_model="numpy")
+inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")

@@ -1,12 +1,12 @@
-"""PC-stable's tests on coded data, compiled with numba: what the references of the discrete family share.
+"""PC-stable's tests on coded data, compiled with numba, which the references of the discrete family share.
 
-Algorithm 1 of gpuPC on a CPU: the level loop is that of all references (`_levels`), and this module tests the edges of
-a level, with chi-square or G-square (gpuPC, section 2.3). The references share no code with the GPU methods, and are
-equal to them in the answer: the same sets are tried in the same order, each statistic has the same terms added in the
-same order, and its critical value is the same number. So edges and separating sets are equal, and so are the numbers of
-tests of a fixed workload.
+This is Algorithm 1 of gpuPC on a CPU. The level loop is that of all references (`_levels`); this module tests the edges
+of a level, with chi-square or G-square (gpuPC, section 2.3). The references share no code with the GPU methods but give
+the same answers: they test the same sets in the same order, add the terms of each statistic in the same order, and
+compare with the same critical values. Edges and separating sets are therefore equal, and so are the numbers of tests of
+a fixed workload.
 
-A table is counted by bitmaps while it is small, by a histogram while it is not much larger than the data, and else the
+A small table is counted by bitmaps; a table that is not much larger than the data by a histogram. For larger tables the
 samples are sorted by stratum, so that only strata that occur take memory and time.
 """
 
@@ -14,7 +14,7 @@ import collections
 
 import numpy as np
 
-from baselines._compile import njit
+from baselines._compile import compiled
 from baselines._discrete_counts import (
     BASE,
     BITMAP_CELLS,
@@ -27,23 +27,21 @@ from baselines._discrete_counts import (
 from baselines._discrete_statistic import statistic_of_sorted, statistic_of_table
 from baselines._graph import neighbours_without, next_combination
 
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
-
 Criticals = collections.namedtuple("Criticals", ["small", "keys", "values", "below", "above"])
 """Critical values by degrees of freedom.
 
 Attributes:
-    small: float64, the values of 0, 1, 2, ... degrees.
-    keys, values: int64 degrees beyond, and their float64 values.
-    below, above: -log(1 - alpha) and -log(alpha), for bounds on all other values.
+    small: float64: the critical values of 0, 1, 2, ... degrees of freedom.
+    keys, values: int64 larger degrees of freedom, and their float64 critical values.
+    below, above: -log(1 - alpha) and -log(alpha), for bounds on all other critical values.
 """
 
 
-@_compiled
+@compiled
 def test(data, space, i, j, members):
-    """The statistic of Vi and Vj (i < j) given the members (ascending), and the adjusted degrees of freedom.
+    """Return the statistic of Vi and Vj (i < j) given the members (ascending), and the adjusted degrees of freedom.
 
-    The size of the table decides how it is counted; see `_discrete_counts` and `_discrete_statistic`.
+    The size of the table determines how it is counted; see `_discrete_counts` and `_discrete_statistic`.
     """
     r_i, r_j = data.categories[i], data.categories[j]
     by_bitmaps = data.bit_rows[i] >= 0 and data.bit_rows[j] >= 0
@@ -68,9 +66,10 @@ def test(data, space, i, j, members):
     return statistic_of_sorted(data, space, r_i, r_j, members)
 
 
-@_compiled
+@compiled
 def test_pairs(data, space, first, last, statistics, degrees):
-    """Write level 0's statistics and degrees of freedom, (last - first, p), of the pairs first <= i < last, j > i."""
+    """Write the statistics and degrees of freedom of level 0, (last - first, p), for pairs with first <= i < last and j
+    > i."""
     empty_set = np.empty(0, np.int32)
     for i in range(first, last):
         for j in range(i + 1, len(data.categories)):
@@ -82,9 +81,9 @@ def test_pairs(data, space, first, last, statistics, degrees):
             degrees[i - first, j] = df
 
 
-@_compiled
+@compiled
 def decide(statistic, df, criticals):
-    """1 when a set separates, 0 when it does not, -1 when the exact critical value is needed.
+    """Return 1 if a set separates, 0 if it does not, and -1 if the exact critical value is needed.
 
     Beyond the tabulated values, bounds decide nearly all tests: the quantile lies between df - 2 sqrt(df below) and
     df + 2 sqrt(df above) + 2 above (Laurent and Massart 2000, lemma 1).
@@ -103,12 +102,12 @@ def decide(statistic, df, criticals):
     return -1
 
 
-@_compiled
+@compiled
 def separate_edges(data, space, starts, neighbours, edges, level, criticals, tests_per_edge, record):
     """Test edges one after the other given sets of ``level`` variables, each until a set separates it.
 
-    The order is that of a serial PC-stable: sets from the neighbours of i, then from those of j, each lexicographic. If
-    ``tests_per_edge`` is not 0, each edge has that many tests, and none is removed.
+    The order is that of a serial PC-stable: sets from the neighbours of i, then sets from those of j, both in
+    lexicographic order. If ``tests_per_edge`` is not 0, each edge has that many tests, and no edge is removed.
 
     Returns:
         the indices of the removed edges and their separating sets; the number of tests; with ``record``, the edges,
@@ -130,7 +129,7 @@ def separate_edges(data, space, starts, neighbours, edges, level, criticals, tes
             n = neighbours_without(starts, neighbours, row, other, candidates)
             if n < level or separated:
                 continue
-            chosen = np.arange(level)  # positions of the members among the candidates
+            chosen = np.arange(level)  # the positions of the members among the candidates
             changed = 0
             while changed >= 0 and not separated and (tests_per_edge == 0 or made < tests_per_edge):
                 for t in range(changed, level):
@@ -163,21 +162,21 @@ def separate_edges(data, space, starts, neighbours, edges, level, criticals, tes
     return *separated, tests, (edge_of[:recorded], statistics[:recorded], degrees[:recorded]), len(edges), 0
 
 
-@_compiled
+@compiled
 def longer(array):
-    """A copy with room for more than twice as many elements."""
+    """Return a copy with room for more than twice as many elements."""
     grown = np.empty(2 * len(array) + 16, array.dtype)
     for at in range(len(array)):
         grown[at] = array[at]
     return grown
 
 
-@_compiled
+@compiled
 def add_to_front(edge_of, statistics, degrees, front, recorded, edge, statistic, df):
-    """Add a test to the Pareto front of an edge's tests, which is recorded from place ``front`` on.
+    """Add a test to the Pareto front of an edge's tests, whose record begins at position ``front``.
 
-    A p-value falls with the statistic and grows with the degrees of freedom, so the largest belongs to a test that no
-    other one equals or surpasses in both.
+    A p-value decreases with the statistic and increases with the degrees of freedom, so the largest p-value belongs to
+    a test on the front: no other test has both a statistic at most as large and degrees of freedom at least as large.
 
     Returns:
         the end of the front.
@@ -194,9 +193,10 @@ def add_to_front(edge_of, statistics, degrees, front, recorded, edge, statistic,
     return kept + 1
 
 
-@_compiled
+@compiled
 def first_sets(starts, neighbours, edges, level, n_variables):
-    """The first set of each edge in canonical order; where there is none, the smallest variables beside its ends."""
+    """Return the first set of each edge in canonical order; if there is none, the smallest variables other than its
+    ends."""
     sets = np.empty((len(edges), level), np.int32)
     candidates = np.empty(n_variables, np.int32)
     for e in range(len(edges)):

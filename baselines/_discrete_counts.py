@@ -1,9 +1,9 @@
-"""Contingency tables of coded data, compiled with numba: counting by bitmaps and by histograms.
+"""Counts contingency tables of coded data by bitmaps and by histograms, compiled with numba.
 
-A bitmap is a bit vector of the samples that have a category. A cell of a small table is the number of bits that all of
-its categories' bitmaps have in common; what the sets of an edge share is combined once. A histogram takes one pass over
-the samples, which reads only the last member of the set anew. Both number the cells as the kernels of the GPU methods
-do.
+A bitmap is a bit vector of the samples that have a category. The count of a cell is the number of bits that are set in
+the bitmaps of all its categories; bitmaps that the sets of an edge share are combined only once. A histogram takes one
+pass over the samples, which reads only the last member of the set. Bitmaps and histograms number the cells as the
+kernels of the GPU methods do.
 """
 
 import collections
@@ -12,35 +12,35 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from baselines._compile import njit
+from baselines._compile import compiled
 
 BITMAP_CATEGORIES = 16
-"""Variables with more categories have no bitmaps, which take an eighth of a byte a sample and category."""
+"""The upper bound on the categories of a variable with bitmaps, which take an eighth of a byte per sample and
+category."""
 
 BITMAP_CELLS = 256
-"""Upper bound on the cells of a table that is counted by bitmaps."""
+"""The upper bound on the cells of a table that is counted by bitmaps."""
 
 SMALL_TABLE = 4096
-"""Tables of up to this many cells, or of up to two cells a sample, are counted by a histogram."""
+"""The upper bound on the cells of a table that is counted by a histogram, unless it has at most two cells per
+sample."""
 
 BITMAPS, BASE = range(2)
 """Indices into ``Space.valid``."""
 
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
-
 Data = collections.namedtuple(
     "Data", ["codes", "categories", "places", "totals", "bit_rows", "bits", "logs", "adjusted"]
 )
-"""The data of a problem.
+"""The data of a problem, prepared for counting.
 
 Attributes:
     codes: (p, n) unsigned.
     categories: (p,) int64.
-    places: (p + 1,) int64: those of variable v in ``totals`` start at places[v].
-    totals: (sum of categories,) int64: the samples of each category.
+    places: (p + 1,) int64: the totals of variable v begin at ``totals[places[v]]``.
+    totals: (sum of categories,) int64: the number of samples of each category.
     bit_rows: (p,) int64: the row of ``bits`` for variable v's first category; -1 for a variable without bitmaps.
     bits: (rows, words) uint64.
-    logs: (n + 1,) float64 natural logarithms of 0 to n, 0 for 0, for G-square; empty for chi-square.
+    logs: (n + 1,) float64 natural logarithms of 0 to n, with 0 for 0, for G-square; empty for chi-square.
     adjusted: whether degrees of freedom are counted from the rows and columns that occur.
 """
 
@@ -48,24 +48,25 @@ Space = collections.namedtuple(
     "Space",
     "table rows cols used base sorted order other_order prefix prefix_counts valid",
 )
-"""A thread's working memory while it tests edges at one level; t counts from 0 to level - 1.
+"""The working memory of a thread that tests edges at one level; t ranges from 0 to level - 1.
 
 Attributes:
-    table: int32 counts of a table, stratum by stratum; in a stratum Vj varies fastest.
-    rows, cols: int64 sums of a stratum's rows and columns.
-    used: int64 columns that occur in a stratum.
-    base: (level, n) uint32 each sample's cell in the table of the pair and the first t members.
-    sorted: (n,) int64 the pair's cells of the samples of one stratum.
-    order, other_order: (n,) int32 samples sorted by stratum, and room to sort them.
-    prefix, prefix_counts: (level, cells, words) uint64 and (level, cells): bitmaps of the table of the pair and the
-        first t members, and the number of their bits; those of an empty cell are not written.
-    valid: (2,) int64: the number of members for which ``prefix`` and ``base`` hold; -1 if not even for the pair.
+    table: int32 counts of a table, stratum by stratum; inside a stratum the category of Vj varies fastest.
+    rows, cols: int64 sums of the rows and the columns of a stratum.
+    used: int64 the columns that occur in a stratum.
+    base: (level, n) uint32: each sample's cell in the table of the pair and the first t members.
+    sorted: (n,) int64: the pair's cells of the samples of one stratum.
+    order, other_order: (n,) int32: the samples sorted by stratum, and working memory for sorting.
+    prefix, prefix_counts: (level, cells, words) uint64 and (level, cells): the bitmaps of the table of the pair and the
+        first t members, and the number of their bits; the bitmaps of empty cells are not written.
+    valid: (2,) int64: the number of members for which ``prefix`` and ``base`` are valid; -1 if they are not even valid
+        for the pair.
 """
 
 
 @intrinsic
 def popcount(typing_context, word):
-    """The number of bits set in a uint64."""
+    """Return the number of bits set in a uint64."""
 
     def generate(context, builder, signature, arguments):
         return builder.ctpop(arguments[0])
@@ -76,9 +77,10 @@ def popcount(typing_context, word):
 # --- preparation -----------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def count_categories(codes, first_row, bits, totals):
-    """Write one variable's bitmaps from ``bits[first_row]`` on, if it has any, and the samples of each category."""
+    """Write one variable's bitmaps, if it has any, from ``bits[first_row]`` on, and the number of samples of each
+    category."""
     n = len(codes)
     for c in range(len(totals)):
         totals[c] = 0
@@ -90,7 +92,7 @@ def count_categories(codes, first_row, bits, totals):
 
 
 def new_space(data, level):
-    """A `Space` for tests of up to this level."""
+    """Return a `Space` for tests of up to this level."""
     n = data.codes.shape[1]
     most = int(data.categories.max())
     kept = max(level, 1)
@@ -109,32 +111,33 @@ def new_space(data, level):
     )
 
 
-@_compiled
+@compiled
 def begin_pair(space):
-    """Invalidate what was computed for the pair before."""
+    """Invalidate what was computed for the previous pair."""
     for t in range(len(space.valid)):
         space.valid[t] = -1
 
 
-@_compiled
+@compiled
 def begin_set(space, changed):
-    """Invalidate the counts that depend on members from index ``changed`` on, which differ from the previous set's."""
+    """Invalidate the counts that depend on members from index ``changed`` on, which differ from those of the previous
+    set."""
     space.valid[BITMAPS] = min(space.valid[BITMAPS], changed)
     space.valid[BASE] = min(space.valid[BASE], changed)
 
 
-@_compiled
+@compiled
 def common_bits(a, b):
-    """The number of bits that a and b have in common."""
+    """Return the number of bits that are set in both a and b."""
     count = 0
     for w in range(len(a)):
         count += popcount(a[w] & b[w])
     return count
 
 
-@_compiled
+@compiled
 def count_pair_by_bitmaps(data, table, i, j):
-    """The table of a pair at level 0; its last row and column follow from the others and the totals."""
+    """Count the table of a pair at level 0; its last row and column follow from the other ones and the totals."""
     r_i, r_j = data.categories[i], data.categories[j]
     bits_i, bits_j = data.bits[data.bit_rows[i] :], data.bits[data.bit_rows[j] :]
     total_i, total_j = data.totals[data.places[i] :], data.totals[data.places[j] :]
@@ -152,9 +155,10 @@ def count_pair_by_bitmaps(data, table, i, j):
             left -= count
 
 
-@_compiled
+@compiled
 def count_by_bitmaps(data, space, i, j, members):
-    """The table of the pair given at least one member, from the bitmaps of the pair and all members but the last."""
+    """Count the table of the pair given at least one member, from the bitmaps of the pair and all members but the
+    last."""
     prefix, counts = space.prefix, space.prefix_counts
     level = len(members)
     cells = data.categories[i] * data.categories[j]
@@ -189,9 +193,9 @@ def count_by_bitmaps(data, space, i, j, members):
             left -= count
 
 
-@_compiled
+@compiled
 def count_by_histogram(data, space, cells, members):
-    """The table of the pair, which has that many cells, given the members."""
+    """Count the table of the pair, which has that many cells, given the members."""
     table, base, depth = space.table, space.base, max(len(members) - 1, 0)
     for t in range(depth):
         if space.valid[BASE] <= t:
@@ -214,9 +218,9 @@ def count_by_histogram(data, space, cells, members):
             table[cell] += 1
 
 
-@_compiled
+@compiled
 def combine(a, b, out):
-    """Write the bits that a and b have in common; returns their number."""
+    """Write the bits that are set in both a and b; returns their number."""
     count = 0
     for w in range(len(a)):
         word = a[w] & b[w]

@@ -1,4 +1,4 @@
-"""PC-stable on coded data on the CPU (gpuPC, Algorithm 1): what `discrete-serial` and `discrete-parallel` share."""
+"""PC-stable on coded data on the CPU (gpuPC, Algorithm 1), which `discrete-serial` and `discrete-parallel` share."""
 
 import math
 import threading
@@ -7,14 +7,15 @@ from collections.abc import Callable
 import numpy as np
 
 from baselines import _discrete, _discrete_counts
-from baselines._levels import LARGEST_TASK, Graph, Tested, search
+from baselines._levels import LARGEST_TASK, Graph, Tested, Tests, search
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.integers import ceil_div
 
 TABULATED = 8192
-"""Critical values of up to this many degrees of freedom are tabulated; others are computed when a test needs them."""
+"""The upper bound on the degrees of freedom whose critical values are tabulated; others are computed when a test needs
+them."""
 
 
 def discrete_skeleton(problem: DiscreteProblem, run: Run, threads: int) -> Skeleton:
@@ -22,8 +23,8 @@ def discrete_skeleton(problem: DiscreteProblem, run: Run, threads: int) -> Skele
     return search(problem, run, _DiscreteTests(problem, run.pmax), threads)
 
 
-class _DiscreteTests:
-    """The chi-square or G-square test on one problem; a `Tests`."""
+class _DiscreteTests(Tests):
+    """The chi-square or G-square test on one problem."""
 
     def __init__(self, problem: DiscreteProblem, pmax: bool):
         self._problem, self._record, self._of_thread = problem, pmax, threading.local()
@@ -83,7 +84,7 @@ class _DiscreteTests:
                 self._record,
             )
             removed.append(first + separated)
-            sets.append(members.copy())  # a view would keep the unused rows in memory
+            sets.append(members.copy())  # A view would keep the unused rows in memory.
             tests += performed
             if self._record:
                 which, statistics, degrees = recorded
@@ -100,13 +101,14 @@ class _DiscreteTests:
         return removed, _discrete.first_sets(graph.starts, graph.neighbours, removed, level, self._problem.n_variables)
 
     def _space(self, level: int) -> _discrete_counts.Space:
-        """The running thread's space for a level."""
+        """Return the running thread's space for a level."""
         if getattr(self._of_thread, "level", None) != level:
             self._of_thread.level, self._of_thread.space = level, _discrete_counts.new_space(self._data, level)
         return self._of_thread.space
 
     def _add_critical_value(self, df: int) -> None:
-        """Add a critical value. If two threads do so at once, one value is lost, and added again when it is needed."""
+        """Add a critical value. If two threads do this at once, one value is lost, and is added again when it is
+        needed."""
         known = self._criticals
         self._criticals = known._replace(
             keys=np.append(known.keys, df), values=np.append(known.values, self._problem.critical_value(df))
@@ -114,7 +116,7 @@ class _DiscreteTests:
 
 
 def prepared(problem: DiscreteProblem, map_tasks: Callable = map) -> _discrete_counts.Data:
-    """A problem's data as the compiled functions take it."""
+    """Return a problem's data as the compiled functions take them."""
     n = problem.n_samples
     categories = problem.categories.astype(np.int64)
     with_bits = categories <= _discrete_counts.BITMAP_CATEGORIES

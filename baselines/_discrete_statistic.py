@@ -1,4 +1,5 @@
-"""Chi-square and G-square (gpuPC, section 2.3), compiled with numba: from a table, and from samples sorted by stratum.
+"""Chi-square and G-square (gpuPC, section 2.3), computed from a table or from samples sorted by stratum, compiled with
+numba.
 
 The order of additions is that of the GPU methods, so that statistics have the same bits: the terms of a stratum by rows
 and then columns, the strata in chunks of 64, and then the chunks.
@@ -6,18 +7,15 @@ and then columns, the strata in chunks of 64, and then the chunks.
 
 import numpy as np
 
-from baselines._compile import njit
+from baselines._compile import compiled, inlined
 
 CHUNK = 64
-"""Strata whose parts of the statistic are added up before they are added to the whole."""
-
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
-_inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
+"""The number of strata whose terms are added up before their sum is added to the total."""
 
 
-@_compiled
+@compiled
 def statistic_of_table(space, r_i, r_j, strata, logs):
-    """The statistic of the counts in ``space.table``, and the adjusted degrees of freedom."""
+    """Return the statistic of the counts in ``space.table``, and the adjusted degrees of freedom."""
     total = in_chunk = 0.0
     df = 0
     for stratum in range(strata):
@@ -31,9 +29,10 @@ def statistic_of_table(space, r_i, r_j, strata, logs):
     return (2.0 * total if len(logs) else total), df
 
 
-@_compiled
+@compiled
 def statistic_of_counts(space, at, r_i, r_j, logs):
-    """One stratum's part and degrees of freedom, from its counts in ``space.table[at : at + r_i * r_j]``."""
+    """Return the terms and degrees of freedom of one stratum, from its counts in ``space.table[at : at + r_i *
+    r_j]``."""
     table, rows, cols = space.table, space.rows, space.cols
     n = n_rows = n_cols = 0
     for a in range(r_i):
@@ -48,7 +47,7 @@ def statistic_of_counts(space, at, r_i, r_j, logs):
     for b in range(r_j):
         n_cols += cols[b] > 0
     part = 0.0
-    if n_rows > 1 and n_cols > 1:  # otherwise every count equals its expectation
+    if n_rows > 1 and n_cols > 1:  # Otherwise every count equals its expectation.
         for a in range(r_i):
             if rows[a]:
                 for b in range(r_j):
@@ -59,24 +58,25 @@ def statistic_of_counts(space, at, r_i, r_j, logs):
     return part, max(n_rows - 1, 0) * max(n_cols - 1, 0)
 
 
-@_compiled
+@compiled
 def term(count, in_row, in_col, n, logs):
-    """A cell's term: (N - E)^2 / E of chi-square, N log(N / E) of half of G-square. Row and column are not empty."""
+    """Return a cell's term: (N - E)^2 / E of chi-square, or N log(N / E) of half of G-square. Row and column are not
+    empty."""
     if len(logs):
-        # All methods add the same tabulated logarithms; none takes that of a quotient.
+        # All methods add the same tabulated logarithms instead of the logarithm of a quotient.
         return count * ((logs[count] + logs[n]) - (logs[in_row] + logs[in_col])) if count else 0.0
     expected = (float(in_row) * float(in_col)) / float(n)
     difference = float(count) - expected
     return difference * difference / expected
 
 
-@_compiled
+@compiled
 def statistic_of_sorted(data, space, r_i, r_j, members):
-    """The statistic and the adjusted degrees of freedom, from samples sorted by stratum."""
+    """Return the statistic and the adjusted degrees of freedom, from samples sorted by stratum."""
     order, other, base = space.order, space.other_order, space.base[0]
     for k in range(len(order)):
         order[k] = k
-    for s in members:  # the sort is stable, so the last member is the most significant
+    for s in members:  # The sort is stable, so the last member is the most significant.
         sort_by_code(data.codes[s], order, data.totals[data.places[s] : data.places[s + 1]], other)
         order, other = other, order
     total = in_chunk = 0.0
@@ -85,7 +85,7 @@ def statistic_of_sorted(data, space, r_i, r_j, members):
         stop = start + 1
         while stop < len(order) and same_stratum(data.codes, members, order[start], order[stop]):
             stop += 1
-        if stop - start > 1:  # the count of a single sample equals its expectation
+        if stop - start > 1:  # The count of a single sample equals its expectation.
             stratum, stride = 0, 1
             for s in members:
                 stratum += stride * data.codes[s, order[start]]
@@ -112,16 +112,16 @@ def statistic_of_sorted(data, space, r_i, r_j, members):
     return (2.0 * total if len(data.logs) else total), df
 
 
-@_inlined
+@inlined
 def same_stratum(codes, members, a, b):
-    """Whether samples a and b have the same categories of all members."""
+    """Return whether samples a and b have the same categories of all members."""
     same = True
     for s in members:
         same &= codes[s, a] == codes[s, b]
     return same
 
 
-@_compiled
+@compiled
 def sort(values):
     """Sort in place by Shell's method, which suits the few samples of most strata."""
     n = len(values)
@@ -138,11 +138,11 @@ def sort(values):
         gap //= 3
 
 
-@_compiled
+@compiled
 def statistic_of_cells(cells, r_j, cols, used, logs):
-    """One stratum's part and degrees of freedom, from the ascending cells of its samples.
+    """Return the terms and degrees of freedom of one stratum, from the ascending cells of its samples.
 
-    ``cols`` holds zeros before and after.
+    ``cols`` contains only zeros before and after the call.
     """
     n, n_rows, n_cols, part = len(cells), 0, 0, 0.0
     for cell in cells:
@@ -170,9 +170,9 @@ def statistic_of_cells(cells, r_j, cols, used, logs):
     return part, (n_rows - 1) * (n_cols - 1)
 
 
-@_compiled
+@compiled
 def sort_by_code(codes, order, totals, out):
-    """Write the samples in ascending order of their codes, by a stable counting sort of those in ``order``."""
+    """Write the samples in ascending order of their codes, by a stable counting sort of the samples in ``order``."""
     ends = np.empty(len(totals), np.int64)
     end = 0
     for c in range(len(totals)):

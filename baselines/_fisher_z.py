@@ -1,11 +1,12 @@
-"""Fisher's z test on partial correlations, compiled with numba: what `stable-serial` and `stable-parallel` share.
+"""Fisher's z test on partial correlations, compiled with numba, which `stable-serial` and `stable-parallel` share.
 
-The test is the canonical evaluation of docs/ci-tests.md: the operations of the kernels in their order, so that every
-test has their bits, implemented independently of them. The members of S are eliminated one at a time in ascending
-order, so that sets which follow each other lexicographically share the work for their common prefix.
+The test is the canonical evaluation of docs/ci-tests.md. This code performs the operations of the kernels in the same
+order and gives the same bits, but shares no code with the kernels. The members of S are eliminated one at a time in
+ascending order, so that sets which follow each other lexicographically share the work for their common prefix.
 
-``limits`` is (critical_r_squared, residual_tolerance, pivot_tolerance, PSEUDO_INVERSE_TOLERANCE). The first three are
-the problem's. The last is an argument because numba's cache would not notice if a constant of another module changed.
+``limits`` is (critical_r_squared, residual_tolerance, pivot_tolerance, PSEUDO_INVERSE_TOLERANCE). The first three come
+from the problem. The last one is an argument because numba's cache would not notice if a constant of another module
+changed.
 """
 
 import collections
@@ -14,16 +15,18 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from baselines._compile import njit
+from baselines._compile import compiled, inlined
 from baselines._graph import neighbours_without, next_combination
-
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
-_inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
+from baselines._levels import Graph, Tested, Tests, search
+from gpupc_impl.core.registry import Run
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, GaussianProblem
 
 
 @intrinsic
 def fma(typing_context, a, b, c):
-    """a b + c in float64, rounded once, by the processor's instruction or, without one, by the C library's function."""
+    """Return a b + c in float64, rounded once, by the processor's instruction or, without one, by the C library's
+    function."""
 
     def generate(context, builder, signature, arguments):
         return builder.fma(*arguments)
@@ -31,26 +34,27 @@ def fma(typing_context, a, b, c):
     return types.float64(types.float64, types.float64, types.float64), generate
 
 
-@_inlined
+@inlined
 def is_undefined(h11, h22, no_variance):
-    """Whether an endpoint has no variance left; with a tolerance of zero, whether its variance is exactly zero."""
+    """Return whether an endpoint has no variance left; with a tolerance of zero, whether its variance is exactly
+    zero."""
     if no_variance == 0.0:
         return h11 == 0.0 or h22 == 0.0
     return h11 <= no_variance or h22 <= no_variance
 
 
-@_inlined
+@inlined
 def is_independent(h11, h12, h22, critical, no_variance):
-    """Whether |Z| is at most its critical value; with a tolerance of zero, a |r| above one counts as 1 / |r|."""
+    """Return whether |Z| is at most its critical value; with a tolerance of zero, a |r| above one counts as 1 / |r|."""
     if no_variance == 0.0:
         size = abs(h11 * h22)
         return h12 * h12 <= critical * size or size <= critical * (h12 * h12)
     return h12 * h12 <= critical * (h11 * h22)
 
 
-@_inlined
+@inlined
 def r_squared(h11, h12, h22, no_variance):
-    """r^2, or with a tolerance of zero its inverse if it is above one."""
+    """Return r^2; with a tolerance of zero, the inverse of an r^2 above one."""
     square = h12 * h12 / (h11 * h22)
     if no_variance == 0.0:
         square = abs(square)
@@ -59,9 +63,10 @@ def r_squared(h11, h12, h22, no_variance):
     return square
 
 
-@_compiled
+@compiled
 def separate_pairs(correlation, critical, adjacent):
-    """Level 0: keep the pairs whose squared correlation is above the critical value; returns the edges left."""
+    """Perform level 0: keep the pairs whose squared correlation is above the critical value; returns the number of
+    edges left."""
     p = len(correlation)
     edges = 0
     for i in range(p):
@@ -72,7 +77,7 @@ def separate_pairs(correlation, critical, adjacent):
     return edges
 
 
-@_compiled
+@compiled
 def separate_edges_level_one(correlation, starts, neighbours, edges, limits, smallest):
     """Test edges given one variable; see `separate_edges`.
 
@@ -113,11 +118,11 @@ def separate_edges_level_one(correlation, starts, neighbours, edges, limits, sma
     return removed[:n_removed], sets[:n_removed], tests, undefined, 0
 
 
-@_compiled
+@compiled
 def separate_edges(correlation, starts, neighbours, edges, level, limits, smallest):
     """Test edges one after the other given sets of ``level`` >= 2 variables, each until a set separates it.
 
-    The order is that of a serial PC-stable: sets from the neighbours of i, then from those of j, in lexicographic
+    The order is that of a serial PC-stable: sets from the neighbours of i, then sets from those of j, in lexicographic
     order. ``smallest``, unless it is empty, receives the smallest r^2 of each edge.
 
     Returns:
@@ -152,7 +157,7 @@ def separate_edges(correlation, starts, neighbours, edges, level, limits, smalle
     return removed[:n_removed], sets[:n_removed], tests, undefined, singular
 
 
-@_compiled
+@compiled
 def first_separating_set(correlation, i, j, candidates, members, limits, record):
     """Test i and j given the sets of candidates, in lexicographic order, up to the first that separates them.
 
@@ -163,11 +168,11 @@ def first_separating_set(correlation, i, j, candidates, members, limits, record)
     critical, no_variance, near_pivot, no_pivot = limits
     level = len(members)
     factor = new_factor(level)
-    chosen = np.arange(level)  # positions of the members among the candidates
+    chosen = np.arange(level)  # the positions of the members among the candidates
     tests = undefined = singular_sets = 0
     least = np.inf
-    singular = level  # the first member that those before it determine; `level` if there is none
-    changed = 0  # the first member that differs from the previous set
+    singular = level  # the first member that its predecessors determine; `level` if there is none
+    changed = 0  # the first member that differs from that of the previous set
     while changed >= 0:
         for t in range(changed, level):
             members[t] = candidates[chosen[t]]
@@ -199,21 +204,21 @@ Factor = collections.namedtuple("Factor", ["rows", "scale", "of_i", "of_j", "h"]
 
 Attributes:
     rows: rows[t, u] is the factor's entry below the diagonal.
-    scale: scale[t] is the reciprocal of the factor's diagonal entry, the root of the pivot. The pivot is the residual
-        variance of member t given those before it.
+    scale: scale[t] is the reciprocal of the factor's diagonal entry, which is the root of the pivot. The pivot is the
+        residual variance of member t given its predecessors.
     of_i, of_j: the solutions x of factor x = C[S, i] and of factor x = C[S, j].
     h: h[t] holds H11, H12 and H22 given the first t members.
 """
 
 
-@_inlined
+@inlined
 def new_factor(level):
     return Factor(np.empty((level, level)), np.empty(level), np.empty(level), np.empty(level), np.empty((level + 1, 3)))
 
 
-@_inlined
+@inlined
 def add_member(correlation, i, j, members, t, factor, near_pivot):
-    """Add member t to the factor; if those before it determine it, add nothing and return False."""
+    """Add member t to the factor; if its predecessors determine it, add nothing and return False."""
     rows, scale, of_i, of_j, h = factor
     s = members[t]
     pivot, cov_i, cov_j = 1.0, correlation[i, s], correlation[j, s]
@@ -227,7 +232,7 @@ def add_member(correlation, i, j, members, t, factor, near_pivot):
         cov_i = fma(-along, of_i[u], cov_i)
         cov_j = fma(-along, of_j[u], cov_j)
         rows[t, u] = along
-    if t == 0:  # the first pivot is one
+    if t == 0:  # The first pivot is one.
         h[0, 0], h[0, 1], h[0, 2] = 1.0, correlation[i, j], 1.0
     elif pivot <= near_pivot:
         return False
@@ -240,13 +245,13 @@ def add_member(correlation, i, j, members, t, factor, near_pivot):
     return True
 
 
-@_compiled
+@compiled
 def residuals_by_pseudo_inverse(correlation, i, j, members, no_pivot):
-    """H11, H12, H22 with the Moore-Penrose inverse of M2 by cuPC's Algorithm 7 (Courrieu 2008).
+    """Compute H11, H12, H22 with the Moore-Penrose inverse of M2 by cuPC's Algorithm 7 (Courrieu 2008).
 
     With M2^T M2 = L L^T of full rank and R = (L^T L)^-1, the inverse is L R R L^T M2^T. R L^T is the pseudo-inverse of
-    L, so that M1 M2^+ M1^T is the product of two least-squares solutions. Solving for these, instead of forming R,
-    halves the number of digits lost to the condition number of L.
+    L, so M1 M2^+ M1^T is the product of two least-squares solutions. Computing these solutions instead of R halves the
+    number of digits lost to the condition number of L.
     """
     size = len(members)
     m2, m1 = np.empty((size, size)), np.empty((size, 2))
@@ -266,9 +271,9 @@ def residuals_by_pseudo_inverse(correlation, i, j, members, no_pivot):
     return h11, h12, h22
 
 
-@_compiled
+@compiled
 def product(a, b):
-    """The matrix product with sums in a fixed order, which a BLAS does not guarantee."""
+    """Return the matrix product with sums in a fixed order, which a BLAS does not guarantee."""
     out = np.zeros((len(a), b.shape[1]))
     for t in range(len(a)):
         for u in range(b.shape[1]):
@@ -277,9 +282,9 @@ def product(a, b):
     return out
 
 
-@_compiled
+@compiled
 def full_rank_cholesky(a, no_pivot):
-    """L (size x rank) with L L^T = a; a pivot within the tolerance adds no column (Courrieu 2008)."""
+    """Return L (size x rank) with L L^T = a; a pivot within the tolerance adds no column (Courrieu 2008)."""
     size = len(a)
     smallest = a[0, 0]
     for t in range(1, size):
@@ -300,9 +305,9 @@ def full_rank_cholesky(a, no_pivot):
     return factor[:, :rank].copy()
 
 
-@_compiled
+@compiled
 def least_squares(a, b):
-    """The x that minimises |a x - b| for each column of b, by modified Gram-Schmidt; a has full column rank."""
+    """Return the x that minimises |a x - b| for each column of b, by modified Gram-Schmidt; a has full column rank."""
     size, rank = a.shape
     q, rest = a.copy(), b.copy()
     r = np.zeros((rank, rank))
@@ -332,3 +337,39 @@ def least_squares(a, b):
                 x[k, u] = fma(-r[k, v], x[v, u], x[k, u])
             x[k, u] /= r[k, k]
     return x
+
+
+def stable_skeleton(problem: GaussianProblem, run: Run, threads: int) -> Skeleton:
+    """Find the skeleton with that many threads."""
+    return search(problem, run, _FisherZTests(problem, run.pmax), threads)
+
+
+class _FisherZTests(Tests):
+    """Fisher's z test on one problem."""
+
+    def __init__(self, problem: GaussianProblem, pmax: bool):
+        self._problem, self._record = problem, pmax
+
+    def separate_pairs(self, adjacent: np.ndarray, pmax: np.ndarray | None, map_tasks) -> int:
+        problem = self._problem
+        if pmax is not None:
+            pmax[:] = problem.p_value(problem.correlation**2, 0)
+            np.fill_diagonal(pmax, np.nan)
+        return separate_pairs(problem.correlation, problem.critical_r_squared(0), adjacent)
+
+    def separate_edges(self, graph: Graph, task: slice, level: int) -> Tested:
+        problem, edges = self._problem, graph.edges[task]
+        tolerances = problem.residual_tolerance, problem.pivot_tolerance, PSEUDO_INVERSE_TOLERANCE
+        limits = problem.critical_r_squared(level), *tolerances
+        smallest = np.full(len(edges) if self._record else 0, np.inf)
+        data = (problem.correlation, graph.starts, graph.neighbours, edges)
+        if level == 1:
+            removed, sets, *counts = separate_edges_level_one(*data, limits, smallest)
+        else:
+            removed, sets, *counts = separate_edges(*data, level, limits, smallest)
+        p_values = None
+        if self._record:  # an edge whose tests are all undefined has no p-value
+            defined = np.isfinite(smallest)
+            p_values = np.full(len(edges), np.nan)
+            p_values[defined] = problem.p_value(smallest[defined], level)
+        return Tested(removed, sets.copy(), *counts, p_values)  # a view would keep the unused rows alive

@@ -1,13 +1,13 @@
-"""Graphs and subsets, compiled with numba, for references of all families."""
+"""Graphs and subsets, compiled with numba, for the references of all families."""
 
 import numpy as np
 
-from baselines._compile import njit
+from baselines._compile import compiled, inlined
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def neighbour_lists(adjacent):
-    """The graph G' of a level as (starts, neighbours, edges).
+    """Return the graph G' of a level as (starts, neighbours, edges).
 
     Row i's neighbours, ascending, are ``neighbours[starts[i] : starts[i + 1]]``; edges are pairs i < j, ascending.
     """
@@ -30,7 +30,7 @@ def neighbour_lists(adjacent):
     return starts, neighbours, edges
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def neighbours_without(starts, neighbours, row, other, out):
     """Write the neighbours of ``row`` except ``other`` to ``out``; return their number."""
     n = 0
@@ -41,9 +41,10 @@ def neighbours_without(starts, neighbours, row, other, out):
     return n
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def next_combination(chosen, n):
-    """Advance to the lexicographically next subset of range(n); return the first place that changed, -1 at the end."""
+    """Advance to the lexicographically next subset of range(n); return the first position that changed, -1 at the
+    end."""
     size = len(chosen)
     place = size - 1
     while place >= 0 and chosen[place] == n - size + place:

@@ -1,4 +1,5 @@
-"""The levels of PC-stable on the CPU, with the edges of a level spread over threads, for references of all families."""
+"""Runs the levels of PC-stable on the CPU, with the edges of a level distributed over threads, for references of all
+families."""
 
 import concurrent.futures
 import dataclasses
@@ -8,13 +9,14 @@ from typing import Protocol
 import numpy as np
 
 from baselines._graph import neighbour_lists
-from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
+from gpupc_impl.core import watching
+from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome, pc_stable
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 
 LARGEST_TASK = 4096
-"""Edges in a task, at most, which bounds the memory for their separating sets."""
+"""The upper bound on the edges in a task, which bounds the memory for their separating sets."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Graph:
     Attributes:
         starts: (p + 1,) int64; row i's neighbours, ascending, are ``neighbours[starts[i] : starts[i + 1]]``.
         neighbours: int32.
-        edges: (m, 2) int32 pairs i < j to test, ascending; required edges are not among them.
+        edges: (m, 2) int32 pairs i < j to test, ascending, without required edges.
     """
 
     starts: np.ndarray
@@ -37,10 +39,10 @@ class Tested:
     """The results of testing some edges at one level.
 
     Attributes:
-        removed: (k,) the indexes, among these edges, of those that were separated.
+        removed: (k,) the indexes of the separated edges among these edges.
         sets: (k, level) their separating sets.
-        tests, undefined, pseudo_inverses: numbers of tests (see `Skeleton`).
-        p_values: the largest p-value of each edge, NaN for an edge without one; None unless they are kept.
+        tests, undefined, pseudo_inverses: the numbers of tests (see `Skeleton`).
+        p_values: the largest p-value of each edge, NaN for an edge without one; None unless they are recorded.
     """
 
     removed: np.ndarray
@@ -55,65 +57,56 @@ class Tests(Protocol):
     """A family's CI test, applied to one problem."""
 
     def separate_pairs(self, adjacent: np.ndarray, pmax: np.ndarray | None, map_tasks: Callable) -> int:
-        """Run level 0: remove pairs from the complete graph, (p, p) bool, and write p-values; return the edges left."""
+        """Run level 0: remove pairs from the complete graph, (p, p) bool, and write p-values; return the number of
+        edges left."""
 
     def separate_edges(self, graph: Graph, task: slice, level: int) -> Tested:
         """Test each edge of a task, in canonical order, up to the first set that separates it."""
 
     def after_level(self, graph: Graph, level: int, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, ...]:
         """Choose from the separated (k, 2) pairs and their (k, level) sets those that are removed after the level."""
+        return pairs, sets
 
 
 def search(problem: Problem, run: Run, tests: Tests, threads: int) -> Skeleton:
     """Find the skeleton with that many threads.
 
-    The edges of a level are divided into small tasks, each of which returns what it removed, so that the answer does
-    not depend on the number of threads.
+    The edges of a level are divided into small tasks, each of which returns the edges that it removed, so the answer
+    does not depend on the number of threads.
     """
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         levels = _Levels(problem, tests, run.pmax, threads, map if threads == 1 else pool.map)
         return pc_stable(problem, levels, facts=run.facts, progress=run.progress)
 
 
-class _Levels(LevelSearch):
+class _Levels(GraphSearch):
     """PC-stable on one problem (cuPC, Algorithm 1)."""
 
     def __init__(self, problem: Problem, tests: Tests, pmax: bool, threads: int, map_tasks):
-        self._problem, self._tests, self._threads, self._map_tasks = problem, tests, threads, map_tasks
-        p = problem.n_variables
-        self._adjacent = ~np.eye(p, dtype=bool)
-        self._pmax = np.full((p, p), np.nan) if pmax else None
-
-    def adjacency(self) -> np.ndarray:
-        return self._adjacent
-
-    def pmax(self) -> np.ndarray | None:
-        return self._pmax
+        super().__init__(problem, pmax)
+        self._tests, self._threads, self._map_tasks = tests, threads, map_tasks
 
     def run_level(self, level: int) -> LevelOutcome:
-        return self._run_level_zero() if level == 0 else self._run_level(level)
-
-    def _run_level_zero(self) -> LevelOutcome:
-        edges = self._tests.separate_pairs(self._adjacent, self._pmax, self._map_tasks)
-        if self._problem.fixed is not None:
-            self._problem.fixed.apply(self._adjacent)
-            edges = int(np.count_nonzero(self._adjacent)) // 2
-        return LevelOutcome(edges, self._max_degree(), self._problem.tests_of_level_zero)
-
-    def _run_level(self, level: int) -> LevelOutcome:
-        starts, neighbours, all_edges = neighbour_lists(self._adjacent)
-        edges = self._problem.edges_to_test(all_edges)
+        if level == 0:
+            edges = self._tests.separate_pairs(self.adjacent, self.largest_p, self._map_tasks)
+            if self.problem.fixed is not None:
+                self.problem.fixed.apply(self.adjacent)
+                edges = int(np.count_nonzero(self.adjacent)) // 2
+            return LevelOutcome(edges, self._max_degree(), self.problem.tests_of_level_zero)
+        starts, neighbours, all_edges = neighbour_lists(self.adjacent)
+        edges = self.problem.edges_to_test(all_edges)
         graph = Graph(starts, neighbours, edges)
         size = min(max(len(edges) // (32 * self._threads), 1), LARGEST_TASK)
         tasks = [slice(first, min(first + size, len(edges))) for first in range(0, len(edges), size)]
-        results = list(self._map_tasks(lambda task: self._tests.separate_edges(graph, task, level), tasks))
+        results = []
+        for result in self._map_tasks(lambda task: self._tests.separate_edges(graph, task, level), tasks):
+            results.append(result)
+            watching.advance(tasks[len(results) - 1].stop, len(edges), "edges")
         pairs = np.concatenate([edges[task][part.removed] for task, part in zip(tasks, results, strict=True)])
         pairs, sets = self._tests.after_level(graph, level, pairs, np.concatenate([part.sets for part in results]))
-        self._adjacent[pairs[:, 0], pairs[:, 1]] = self._adjacent[pairs[:, 1], pairs[:, 0]] = False
-        if self._pmax is not None:
-            i, j = edges.T
-            largest = np.fmax(self._pmax[i, j], np.concatenate([part.p_values for part in results]))
-            self._pmax[i, j] = self._pmax[j, i] = largest
+        self.adjacent[pairs[:, 0], pairs[:, 1]] = self.adjacent[pairs[:, 1], pairs[:, 0]] = False
+        if self.largest_p is not None:
+            self.note_p_values(*edges.T, np.concatenate([part.p_values for part in results]))
         return LevelOutcome(
             edges=len(all_edges) - len(pairs),
             max_degree=self._max_degree(),
@@ -125,4 +118,4 @@ class _Levels(LevelSearch):
         )
 
     def _max_degree(self) -> int:
-        return self._problem.most_tested_degree(self._adjacent.sum(axis=1))
+        return self.problem.most_tested_degree(self.adjacent.sum(axis=1))

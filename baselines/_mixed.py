@@ -1,64 +1,57 @@
-"""The CMIknn test of mixed data, compiled with numba: what `mixed-serial` and `mixed-parallel` share.
+"""The CMIknn test of mixed data, compiled with numba, which `mixed-serial` and `mixed-parallel` share.
 
 This is the estimator of Mesner and Shalizi (2021) with the local permutations of Runge (2018), by the rules of
 docs/mixed.md. Random numbers, and the permutations drawn from lists of neighbours, are those of `_cmiknn`; the code
-shares nothing with the kernels. It is equal to the GPU method in the sets, their order and every random number, and so
-in every p-value. Arrays hold a variable a row, of one float dtype; a categorical variable holds codes, and different
+shares nothing with the kernels. Sets, their order and every random number are those of the GPU method, and so are all
+p-values. Each variable is a row of an array of one float dtype; a categorical variable consists of codes, and different
 codes have the distance 1.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
-from baselines._cmiknn import count_within
-from baselines._compile import njit
+from baselines._cmiknn import count_within, insert
+from baselines._cmiknn_search import CmiknnTest
+from baselines._compile import compiled, inlined
+from gpupc_impl.mixed.problem import MixedProblem
 
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
-_inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
 
-
-@_inlined
+@inlined
 def distance(a, b, categorical, different):
-    """The distance of two values of a variable; `different` is that of different categories."""
+    """Return the distance of two values of a variable; `different` is the distance of different categories."""
     if categorical:
         return different if a != b else different - different
     return abs(a - b)
 
 
-@_compiled
+@compiled
 def distances_from(s, categorical, a, different, row):
-    """Write the distances of all samples from sample a in s, (l, n), of which (l,) are categorical; zeros if l is 0."""
+    """Write the distances of all samples from sample a in s, (l, n); (l,) flags mark categorical variables; zeros if l
+    is 0."""
     row[:] = 0
     for m in range(len(s)):
         for b in range(len(row)):
             row[b] = max(row[b], distance(s[m, b], s[m, a], categorical[m], different))
 
 
-@_compiled
+@compiled
 def nearest_neighbours(s, categorical, k, first, last, neighbours):
-    """Fill rows [first, last) of (n, k) int32 with the k nearest other samples of the same categories.
+    """Fill rows [first, last) of an (n, k) int32 array with the k nearest other samples of the same categories.
 
-    The order is by distance, and then by index, cyclically from the sample on. Where there are fewer than k such
-    samples they are repeated; where there is none, the sample itself is.
+    Samples are ordered by distance, and then by index, cyclically from the sample on. If there are fewer than k such
+    samples they are repeated; if there is none, the sample itself is repeated.
     """
     n = s.shape[1]
     row, distances = np.empty(n, s.dtype), np.empty(k, s.dtype)
     never = s.dtype.type(np.inf)
     for a in range(first, last):
         distances_from(s, categorical, a, never, row)
-        inserted = 0
+        inserted, nearest = 0, neighbours[a]
         for step in range(1, n):
             b = (a + step) % n
-            d = row[b]
-            if d == never or (inserted == k and d >= distances[k - 1]):
-                continue
-            r = inserted if inserted < k else k - 1
-            while r > 0 and distances[r - 1] > d:
-                distances[r] = distances[r - 1]
-                neighbours[a, r] = neighbours[a, r - 1]
-                r -= 1
-            distances[r] = d
-            neighbours[a, r] = b
-            inserted += inserted < k
+            if row[b] != never:
+                inserted = insert(row[b], b, inserted, distances, nearest)
         if inserted == 0:
             neighbours[a, 0] = a
             inserted = 1
@@ -66,16 +59,18 @@ def nearest_neighbours(s, categorical, k, first, last, neighbours):
             neighbours[a, r] = neighbours[a, r - inserted]
 
 
-@_compiled
+@compiled
 def partial_sums(permuted, x_categorical, ys, y_categorical, s, s_categorical, k, psi, first, last):
-    """Sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) over samples [first, last), for each y and each permutation.
+    """Return the sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) over samples [first, last), for each y and each
+    permutation.
 
-    Other samples are visited in the order of their distances in (Y, S), up to that of the k-th in the joint space.
+    Other samples are visited in the order of their distances in (Y, S), up to the distance of the k-th neighbour in the
+    joint space.
 
     Args:
-        permuted: (width, n) permutations of the permuted variable, one a row.
+        permuted: (width, n) permutations of the permuted variable, one per row.
         ys: (w, n); s: (l, n).
-        psi: (n + 1,) int64 digamma of whole numbers in units of 2^-40.
+        psi: (n + 1,) int64: digammas of integers in units of 2^-40.
 
     Returns:
         (w, width) int64.
@@ -85,7 +80,7 @@ def partial_sums(permuted, x_categorical, ys, y_categorical, s, s_categorical, k
     sums = np.zeros((len(ys), width), np.int64)
     row_s, row, row_y = np.empty(n, permuted.dtype), np.empty(n, permuted.dtype), np.empty(n, permuted.dtype)
     nearest = np.empty(k, permuted.dtype)
-    sorted_x = np.sort(permuted[0])  # for level 0, where every row holds the same values
+    sorted_x = np.sort(permuted[0])  # These serve level 0, at which every row has the same counts.
     by_s = np.arange(n)
     for a in range(first, last):
         distances_from(s, s_categorical, a, one, row_s)
@@ -99,7 +94,7 @@ def partial_sums(permuted, x_categorical, ys, y_categorical, s, s_categorical, k
             for c in range(width):
                 x = permuted[c]
                 radius = k_th_distance(x, x_categorical, a, row, by_y, k, nearest)
-                joint = n_y = n_x = n_z = -1  # the sample itself does not count
+                joint = n_y = n_x = n_z = -1  # The sample itself does not count.
                 for b in by_y:
                     if row[b] > radius:
                         break
@@ -121,12 +116,12 @@ def partial_sums(permuted, x_categorical, ys, y_categorical, s, s_categorical, k
     return sums
 
 
-@_compiled
+@compiled
 def k_th_distance(x, x_categorical, a, row, order, k, nearest):
-    """The distance from sample a to its k-th nearest other sample in the joint space.
+    """Return the distance from sample a to its k-th nearest other sample in the joint space.
 
     Args:
-        row: (n,) distances in (Y, S), which ascend in `order`.
+        row: (n,) distances in (Y, S), which are ascending in the order of `order`.
         nearest: (k,) working memory: a heap of the smallest distances, the largest first.
     """
     one = x.dtype.type(1)
@@ -156,3 +151,22 @@ def k_th_distance(x, x_categorical, a, row, order, k, nearest):
                 at = child
             nearest[at] = d
     return nearest[0]
+
+
+class MixedTest(CmiknnTest):
+    """The test for one permuted variable and set, and any number of other variables at once."""
+
+    COLUMN_MULTIPLE = 1
+    _problem: MixedProblem
+
+    def _adder(self, columns: np.ndarray, permuted: int, others: list[int], members: list[int]) -> Callable:
+        """What maps a range of samples to their sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~), (w, width)."""
+        problem, rows = self._problem, np.ascontiguousarray(columns.T)
+        values, categorical = problem.values, problem.categories > 0
+        ys, s = (values[others], categorical[others]), (values[members], categorical[members])
+        fixed = rows, categorical[permuted], *ys, *s, problem.k_cmi, problem.psi
+        return lambda samples: partial_sums(*fixed, *samples)
+
+    def _fill_neighbours(self, members: list[int], first: int, last: int, neighbours: np.ndarray) -> None:
+        s, categorical = self._problem.values[members], self._problem.categories[members] > 0
+        nearest_neighbours(s, categorical, self._problem.k_perm, first, last, neighbours)

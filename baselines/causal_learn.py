@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from baselines._causal_learn import ORIENTATION, watched, watched_search
-from gpupc_impl.core.registry import Run, method, needs_package
+from baselines._causal_learn import WATCHED, watched, watched_search
+from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian.problem import GaussianProblem
 
@@ -11,27 +11,25 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 @method(
     "causal-learn",
     family="gaussian",
-    backends=("cpu",),
     source="causal-learn, SkeletonDiscovery.skeleton_discovery(stable=True) with FisherZ",
     summary="skeleton search of the package causal-learn (Python, slow)",
-    params=ORIENTATION,
-    reference=True,
     canonical=False,
-    unavailable=needs_package("causallearn", "causal-learn"),
+    **WATCHED,
 )
 def causal_learn(problem: GaussianProblem, run: Run) -> Skeleton:
     """Run causal-learn's own search and test (see `watched_search`).
 
     - Its test inverts the correlation matrix of (i, j, S). If that is exactly singular, the test raises an error; if it
-      is nearly singular, as with duplicated columns, the answer depends on rounding. It has neither undefined tests nor
-      a pseudo-inverse, and ignores `residual_tolerance`.
-    - ``df_convention="cupc"`` has one degree of freedom less, so its test is given a sample size that is smaller by
+      is nearly singular, as with duplicated columns, the answer depends on rounding. The test has neither undefined
+      results nor a pseudo-inverse, and ignores `residual_tolerance`.
+    - ``df_convention="cupc"`` has one degree of freedom less, so the sample size that its test receives is smaller by
       one.
     """
     from causallearn.utils.cit import FisherZ
 
     p = problem.n_variables
-    test = watched(FisherZ)(np.arange(2.0 * p).reshape(2, p))  # placeholder data: only its width is used
+    # These are placeholder data, of which only the width is used.
+    test = watched(FisherZ)(np.arange(2.0 * p).reshape(2, p))
     test.correlation_matrix = problem.correlation
     test.sample_size = problem.degrees_of_freedom(0) + 3
     return watched_search(problem, run, test, run.facts)

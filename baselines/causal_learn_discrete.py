@@ -1,10 +1,10 @@
-"""causal-learn's skeleton search on coded data: an independent implementation, as an oracle."""
+"""causal-learn's skeleton search on coded data, an independent implementation that serves as an oracle."""
 
 import dataclasses
 
-from baselines._causal_learn import ORIENTATION, watched, watched_search
+from baselines._causal_learn import WATCHED, watched, watched_search
 from gpupc_impl.core.problem import InvalidProblem, Problem
-from gpupc_impl.core.registry import Run, method, needs_package
+from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
 
 TESTS = {"chi-square": "chisq", "g-square": "gsq"}
@@ -13,19 +13,16 @@ TESTS = {"chi-square": "chisq", "g-square": "gsq"}
 @method(
     "causal-learn-discrete",
     family="discrete",
-    backends=("cpu",),
     source="causal-learn, SkeletonDiscovery.skeleton_discovery(stable=True) with chisq or gsq",
     summary="skeleton search of the package causal-learn (Python, slow)",
-    params=ORIENTATION,
-    reference=True,
     canonical=False,
-    unavailable=needs_package("causallearn", "causal-learn"),
+    **WATCHED,
 )
 def causal_learn_discrete(problem: Problem, run: Run) -> Skeleton:
     """Run causal-learn's own search and test (see `watched_search`).
 
-    It implements the adjusted rule for degrees of freedom. A problem with the full rule is solved by the adjusted one,
-    and the result's facts say so.
+    causal-learn implements the adjusted rule for degrees of freedom. A problem with the full rule is solved by the
+    adjusted one, which the result's facts state.
 
     Raises:
         InvalidProblem: the problem is the workload of a fixed number of tests an edge, which is not a search.

@@ -1,7 +1,7 @@
-"""causal-learn's RCIT, RCoT, KCI and FastKCI in its own skeleton search: programs of other people as outside oracles.
+"""causal-learn's RCIT, RCoT, KCI and FastKCI in its own skeleton search, which serve as independent oracles.
 
-Its RCIT draws random numbers of its own for each test, so its skeleton may differ from ours where a p-value is near
-alpha. How else its tests differ is listed in docs/kernel.md.
+causal-learn's RCIT draws new random numbers for each test, so its skeleton may differ from ours if a p-value is near
+alpha. docs/kernel.md lists the other differences of its tests.
 """
 
 import warnings
@@ -10,41 +10,38 @@ from typing import Any
 
 import numpy as np
 
-from baselines._causal_learn import ORIENTATION, watched, watched_search
-from gpupc_impl.core.registry import Parameter, Run, method, needs_package
+from baselines._causal_learn import ORIENTATION, WATCHED, watched, watched_search
+from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.kernel.problem import KernelProblem
 
 FAST = {"fast_kci": Parameter(False, "a KCI problem by FastKCI, which tests on parts of the samples")}
 
 APPROXIMATIONS = {"lindsay-pilla-basak": "lpd4", "satterthwaite-welch": "gamma", "hall-buckley-eagleson": "hbe"}
-"""causal-learn's names of the null distributions."""
+"""causal-learn's names for the null distributions."""
 
 
 @method(
     "causal-learn-kernel",
     family="kernel",
-    backends=("cpu",),
     source="causal-learn, SkeletonDiscovery.skeleton_discovery(stable=True) with RCIT, KCI or FastKCI",
     summary="skeleton search of the package causal-learn with its kernel tests (Python, slow)",
-    params={**ORIENTATION, **FAST},
-    reference=True,
     random=True,
-    unavailable=needs_package("causallearn", "causal-learn"),
+    **{**WATCHED, "params": {**ORIENTATION, **FAST}},
 )
 def causal_learn_kernel(problem: KernelProblem, run: Run) -> Skeleton:
     return watched_search(problem, run, _test(problem, run.params), run.facts)
 
 
 def open_test(problem: KernelProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """Single tests (`measurement.single_tests`): (i, j, S) -> p-value."""
+    """Return the function (i, j, S) -> p-value for `measurement.single_tests`."""
     test = _test(problem, params)
     test.watch(problem)
     return lambda i, j, members: float(test(i, j, tuple(members)))
 
 
 def _test(problem: KernelProblem, params: Mapping[str, Any]):
-    """causal-learn's test of a problem; the p-value of a constant variable, which it cannot test, is 1."""
+    """Return causal-learn's test of a problem; the p-value of a constant variable, which it cannot test, is 1."""
     from causallearn.utils import cit
 
     program: type = cit.RCIT

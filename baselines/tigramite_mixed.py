@@ -1,7 +1,7 @@
-"""tigramite's CMIknnMixed inside PC-stable, with the estimator of Mesner and Shalizi: an outside oracle.
+"""tigramite's CMIknnMixed inside PC-stable, an independent oracle with the estimator of Mesner and Shalizi.
 
-tigramite draws random numbers of its own, so its skeleton may differ from ours where a p-value is near alpha. The other
-differences of its test are listed in docs/mixed.md.
+tigramite draws its own random numbers, so its skeleton may differ from ours if a p-value is near alpha. docs/mixed.md
+lists the other differences of its test.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,20 +30,21 @@ def tigramite_mixed(problem: MixedProblem, run: Run) -> Skeleton:
 
 
 def open_test(problem: MixedProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """A function (i, j, S) -> p-value for `measurement.single_tests`, in the paper's convention."""
+    """Return a function (i, j, S) -> p-value for `measurement.single_tests`, in the paper's convention."""
     test = TigramiteMixedTest(problem)
     return lambda i, j, members: problem.p_value(test.count(i, j, members))
 
 
 class TigramiteMixedTest(TigramiteTest):
-    """CMIknnMixed with a problem's values and parameters; each test has a random seed of its own."""
+    """Return CMIknnMixed with a problem's values and parameters; each test has a random seed of its own."""
 
     _problem: MixedProblem
 
     def _tigramite_test(self, **parameters: Any) -> Any:
         from tigramite.independence_tests.cmiknn_mixed import CMIknnMixed
 
-        return CMIknnMixed(estimator="MS", transform="none", **parameters)  # the problem's values are transformed
+        # The problem's values are transformed already.
+        return CMIknnMixed(estimator="MS", transform="none", **parameters)
 
     def _samples(self, i: int, j: int, members: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         array, roles, _ = super()._samples(i, j, members)

@@ -1,7 +1,8 @@
-"""tigramite's CMIknn inside PC-stable: the CPU version that the GPU-CMIknn paper compares with, and an outside oracle.
+"""tigramite's CMIknn inside PC-stable: the CPU version with which the GPU-CMIknn paper compares, and an independent
+oracle.
 
-tigramite draws random numbers of its own, so its skeleton may differ from ours where a p-value is near alpha. The other
-differences of its test are listed in docs/cmiknn.md.
+tigramite draws its own random numbers, so its skeleton may differ from ours if a p-value is near alpha. docs/cmiknn.md
+lists the other differences of its test.
 """
 
 import concurrent.futures
@@ -13,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
+from gpupc_impl.core import watching
+from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome, pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.nonlinear.problem import NonlinearProblem
@@ -37,7 +39,7 @@ def tigramite(problem: NonlinearProblem, run: Run) -> Skeleton:
         return serial_skeleton(problem, run, TigramiteTest(problem))
     with concurrent.futures.ProcessPoolExecutor(
         workers,
-        mp_context=multiprocessing.get_context("spawn"),  # a fork would copy locks that threads hold, and break CUDA
+        mp_context=multiprocessing.get_context("spawn"),  # A fork would copy locks that threads hold, and break CUDA.
         initializer=_start_worker,
         initargs=(problem,),
     ) as pool:
@@ -52,13 +54,13 @@ def serial_skeleton(problem: NonlinearProblem, run: Run, test: "TigramiteTest") 
 
 
 def open_test(problem: NonlinearProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
-    """A function (i, j, S) -> p-value for `measurement.single_tests`, in the paper's convention."""
+    """Return a function (i, j, S) -> p-value for `measurement.single_tests`, in the paper's convention."""
     test = TigramiteTest(problem)
     return lambda i, j, members: problem.p_value(test.count(i, j, members))
 
 
 class TigramiteTest:
-    """tigramite's CMIknn with a problem's parameters, on one thread; each test has a random seed of its own."""
+    """Return tigramite's CMIknn with a problem's parameters, on one thread; each test has a random seed of its own."""
 
     def __init__(self, problem: NonlinearProblem):
         self._problem = problem
@@ -66,7 +68,7 @@ class TigramiteTest:
             knn=problem.k_cmi,
             shuffle_neighbors=problem.k_perm,
             sig_samples=problem.permutations,
-            sig_blocklength=1,  # samples are independent, so level 0 permutes single samples
+            sig_blocklength=1,  # Samples are independent, so level 0 permutes single samples.
             workers=1,
         )
         names = {name: k for k, name in enumerate(problem.names)}
@@ -79,14 +81,14 @@ class TigramiteTest:
         return CMIknn(transform=False if transform == "none" else transform, permute="X", **parameters)
 
     def dependence(self, i: int, j: int, members: tuple[int, ...]) -> float:
-        """CMI in nats."""
+        """Return CMI in nats."""
         array, roles, options = self._samples(i, j, members)
         return self._test.get_dependence_measure(array, roles, **options)
 
     def count(self, permuted: int, other: int, members: tuple[int, ...]) -> int:
-        """The number of permutations with at least the CMI of the data.
+        """Return the number of permutations whose CMI is at least that of the data.
 
-        tigramite's p-value is (count + 1) / (permutations + 1), the paper's is count / permutations. A constant
+        tigramite's p-value is (count + 1) / (permutations + 1), and the paper's is count / permutations. A constant
         variable is independent of all others; tigramite would rank its values by the order of the samples.
         """
         permutations = self._problem.permutations
@@ -115,51 +117,36 @@ class TigramiteTest:
         return tests, largest, None
 
     def _samples(self, i: int, j: int, members: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """The (2 + l, n) float64 samples, the role of each row (0 for X, 1 for Y, 2 for Z), and further arguments."""
+        """Return the (2 + l, n) float64 samples, the role of each row (0 for X, 1 for Y, 2 for Z), and further
+        arguments."""
         array = self._problem.values[[i, j, *members]].astype(np.float64)
         return array, np.array([0, 1, *(2 for _ in members)]), {}
 
 
-class _EdgeSearch(LevelSearch):
+class _EdgeSearch(GraphSearch):
     """PC-stable, edge by edge; ``map_edges`` maps `TigramiteTest.first_separating_set` over the edges of a level."""
 
     def __init__(self, problem: NonlinearProblem, pmax: bool, map_edges):
-        self._problem, self._map_edges = problem, map_edges
-        p = problem.n_variables
-        self._adjacent = problem.start_graph()
-        self._pmax = np.full((p, p), np.nan) if pmax else None
-
-    def adjacency(self) -> np.ndarray:
-        return self._adjacent
-
-    def pmax(self) -> np.ndarray | None:
-        return self._pmax
+        super().__init__(problem, pmax)
+        self._map_edges = map_edges
 
     def run_level(self, level: int) -> LevelOutcome:
-        rows = [np.flatnonzero(row).tolist() for row in self._adjacent]
-        all_edges = np.argwhere(np.triu(self._adjacent))
-        pairs = self._problem.edges_to_test(all_edges).tolist()
+        rows = [np.flatnonzero(row).tolist() for row in self.adjacent]
+        pairs = self.problem.edges_to_test(np.argwhere(np.triu(self.adjacent))).tolist()
         edges = []
         for i, j in pairs:
             sides = [(i, j, [k for k in rows[i] if k != j]), (j, i, [k for k in rows[j] if k != i])]
             edges.append((level, sides if level else sides[:1]))  # at level 0 a pair is tested once
-        tests, removed, sets = 0, [], []
+        tests, removed = 0, {}
+        possible = watching.possible_tests(self.adjacent, level)
         for (i, j), (edge_tests, largest, members) in zip(pairs, self._map_edges(edges), strict=True):
             tests += edge_tests
-            if self._pmax is not None and edge_tests:
-                self._pmax[i, j] = self._pmax[j, i] = np.fmax(self._pmax[i, j], self._problem.p_value(largest))
+            watching.advance(tests, possible, "possible tests")
+            if edge_tests:
+                self.note_p_values(i, j, self.problem.p_value(largest))
             if members is not None:
-                removed.append((i, j))
-                sets.append(members)
-        for i, j in removed:
-            self._adjacent[i, j] = self._adjacent[j, i] = False
-        return LevelOutcome(
-            edges=len(all_edges) - len(removed),
-            max_degree=self._problem.most_tested_degree(self._adjacent.sum(axis=1)),
-            tests=tests,
-            pairs=np.array(removed, np.int32).reshape(-1, 2),
-            sets=np.array(sets, np.int32).reshape(len(sets), level),
-        )
+                removed[i, j] = members
+        return self.remove(level, tests, removed)
 
 
 _worker: TigramiteTest | None = None

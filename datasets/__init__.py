@@ -1,11 +1,11 @@
-"""Data sets by name: fetched files, samples of Bayesian networks, and generated data.
+"""Loads data sets by name: downloaded files, samples of Bayesian networks, and generated data.
 
     from datasets import load
     data = load("nci-60")
     data.values, data.names, data.true_dag, data.facts
 
-`registry.yaml` lists them. A data set declared elsewhere, such as in a workflow config, has the same keys and is passed
-as `spec`. `datasets.fetch.fetch` returns the path of a file without reading it.
+`registry.yaml` lists them. An entry that is declared elsewhere, such as in a workflow config, has the same keys and is
+passed as `spec`. `datasets.fetch.fetch` returns the path of a file without reading it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ __all__ = [
 
 
 def entry(name: str) -> dict[str, Any]:
-    """A copy of the registry's entry.
+    """Return a copy of the registry's entry.
 
     Raises:
-        RegistryError: no data set has this name.
+        RegistryError: the registry has no entry of this name.
     """
     return registry.resolve(name)
 
@@ -56,7 +56,7 @@ def load(
     offline: bool = False,
     spec: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """The data set, fetched, sampled or generated as its entry declares.
+    """Return the data set, which is downloaded, sampled or generated as its entry declares.
 
     Args:
         name: a registered name, or the name of `spec`.
@@ -64,9 +64,9 @@ def load(
         spec: an entry declared outside the registry, with the same keys.
 
     Raises:
-        RegistryError: no data set has this name, or its entry is invalid.
-        DatasetUnavailable: the data cannot be fetched or made on this machine; the message says how to provide them.
-        DataError: the file's content is not what the entry declares.
+        RegistryError: the registry has no entry of this name, or the entry is invalid.
+        DatasetUnavailable: the data cannot be downloaded or made here; the message explains how to provide them.
+        DataError: the file's content differs from what the entry declares.
     """
     entry = registry.resolve(name, spec)
     if entry["kind"] == "file":
@@ -90,12 +90,12 @@ def available(
     mirrors: Sequence[str | Path] = (),
     spec: Mapping[str, Any] | None = None,
 ) -> str | None:
-    """None when the data set can be loaded here without a download, else the reason as a sentence.
+    """Return None if the data set can be loaded here without a download, else the reason as a sentence.
 
-    This is fast: it looks for files and packages, and reads neither.
+    The call is fast, since it only checks whether files and packages exist.
 
     Raises:
-        RegistryError: no data set has this name, or its entry is invalid.
+        RegistryError: the registry has no entry of this name, or the entry is invalid.
     """
     entry = registry.resolve(name, spec)
     if entry["kind"] == "file":
@@ -120,7 +120,7 @@ def _read_file(name: str, entry: dict[str, Any], path: Path) -> Dataset:
 
 
 def _codes(values: np.ndarray, variables: tuple[str, ...], path: Path) -> np.ndarray:
-    """Whole numbers from 0 to 65535 as uint8, or as uint16 where one exceeds 255."""
+    """Return integers from 0 to 65535 as uint8, or as uint16 if one exceeds 255."""
     bad = np.argwhere((values < 0) | (values > np.iinfo(np.uint16).max) | (values != np.floor(values)))
     if bad.size:
         row, column = bad[0]
@@ -146,7 +146,7 @@ def _generate(name: str, entry: dict[str, Any]) -> Dataset:
         raise RegistryError(f"data set {name!r}, key 'parameters': {error}; it takes {signature}") from error
     try:
         data = generator(**entry["parameters"])
-    except DataError:  # is a ValueError as well, but about the values, not the parameters
+    except DataError:  # This error is a ValueError as well, but about the values instead of the parameters.
         raise
     except ValueError as error:
         raise RegistryError(f"data set {name!r}, key 'parameters': {error}") from error

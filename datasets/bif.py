@@ -1,6 +1,6 @@
-"""Discrete Bayesian networks in the BIF format of the Bayesian network repository: reading and sampling.
+"""Reads discrete Bayesian networks in the BIF format of the Bayesian network repository, and samples from them.
 
-The parser is our own, since importing pgmpy takes seconds.
+The parser is part of this module because importing pgmpy takes seconds.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from datasets.dataset import DataError
 
 SUM_TOLERANCE = 1e-5
-"""Tolerance of the sum of a row's probabilities, which files round (the repository's by up to 1e-6). They are divided
-by their sum."""
+"""The tolerance for the sum of a row's probabilities, which files round (those of the repository by up to 1e-6). Each
+row is divided by its sum."""
 
 LARGEST_TABLE = 1 << 27
-"""Upper bound on the probabilities in a table (1 GiB)."""
+"""The upper bound on the number of probabilities in a table (1 GiB)."""
 
 VARIABLE = re.compile(r"variable (\S+) \{\s*type discrete \[ (\d+) \] \{ (.*?) \};\s*\}")
 PROBABILITY = re.compile(r"probability \( ([^|)]+?)(?: \| ([^)]+?))? \) \{\n(.*?)\n\}", re.DOTALL)
@@ -35,8 +35,7 @@ class Network(NamedTuple):
         names: the variables in the file's order.
         labels: for each variable the labels of its categories, in the file's order.
         parents: for each variable the positions of its parents, in the file's order.
-        tables: for each variable, (configurations of its parents, categories) float64 probabilities, whose rows sum to
-        1.
+        tables: for each variable, (configurations of its parents, categories) float64, whose rows sum to 1.
             The first parent varies slowest, as in an array that is indexed by the parents in their order.
     """
 
@@ -46,11 +45,11 @@ class Network(NamedTuple):
     tables: tuple[np.ndarray, ...]
 
     def order(self) -> tuple[int, ...]:
-        """A topological order."""
+        """Return a topological order of the variables."""
         return tuple(TopologicalSorter(dict(enumerate(self.parents))).static_order())
 
     def dag(self) -> np.ndarray:
-        """(p, p) bool: [i, j] is True where i is a parent of j."""
+        """Return a (p, p) bool matrix in which [i, j] is True if i is a parent of j."""
         adjacency = np.zeros((len(self.names), len(self.names)), dtype=bool)
         for child, parents in enumerate(self.parents):
             adjacency[list(parents), child] = True
@@ -58,7 +57,7 @@ class Network(NamedTuple):
 
 
 def read_bif(content: bytes, label: str) -> Network:
-    """A network from a BIF file's content, gzipped or not.
+    """Return the network of a BIF file's content, which may be gzipped.
 
     Raises:
         DataError: the content violates the format, or the graph has a cycle; the message names the fault.
@@ -109,11 +108,11 @@ def read_bif(content: bytes, label: str) -> Network:
 
 
 def sample(network: Network, samples: int, seed: int) -> np.ndarray:
-    """Independent samples by forward sampling: (samples, variables) uint8 codes (uint16 beyond 256 categories).
+    """Return independent samples by forward sampling: (samples, variables) uint8 codes (uint16 beyond 256 categories).
 
-    A variable's uniform numbers come from a PCG64 stream of its own, seeded by (seed, position), so that the codes do
-    not depend on the topological order, and fewer samples are the first of more. A category of probability zero is
-    never drawn.
+    Each variable has a PCG64 stream of its own, seeded by (seed, position). The codes therefore do not depend on the
+    topological order, and a smaller sample is the beginning of a larger one. A category of probability zero is never
+    drawn.
 
     Returns:
         the codes in Fortran order, in which those of a variable are contiguous.
@@ -130,19 +129,19 @@ def sample(network: Network, samples: int, seed: int) -> np.ndarray:
             row += codes[parent]
         drawn = codes[variable]
         drawn[:] = 0
-        for bound in cumulative.T[:-1]:  # the category is the number of bounds at or below the uniform number
+        for bound in cumulative.T[:-1]:  # The category is the number of bounds at or below the uniform number.
             drawn += uniform >= (bound[row] if len(bound) > 1 else bound)
     return codes.T
 
 
 def _table(rows: str, own: tuple[str, ...], parents: list[tuple[str, ...]], where: str) -> np.ndarray:
-    """(configurations, categories) probabilities, each row divided by its sum.
+    """Return the (configurations, categories) probabilities, each row divided by its sum.
 
     Args:
-        rows: the table's lines in the file.
+        rows: the lines of the table in the file.
         own: the states of the variable.
         parents: the states of each parent.
-        where: the start of error messages.
+        where: the beginning of error messages.
     """
     shape = [len(states) for states in parents]
     configurations = math.prod(shape)
@@ -169,13 +168,13 @@ def _table(rows: str, own: tuple[str, ...], parents: list[tuple[str, ...]], wher
             table[row] = np.array(numbers, dtype=np.float64)
         except ValueError:
             numbers = []
-        if len(numbers) != len(own):  # a single number would fill the row
+        if len(numbers) != len(own):  # A single number would otherwise be broadcast to the whole row.
             raise DataError(f"{where}: {line.strip()!r} could not be read as {len(own)} numbers")
         if not (table[row] >= 0).all():
             raise DataError(f"{where}: {table[row].min():g} is no probability in {line.strip()!r}")
     if np.isnan(table).any():
         raise DataError(f"{where}: {int(np.isnan(table).any(axis=1).sum())} of {configurations} rows are missing")
-    total = np.cumsum(table, axis=1)[:, -1]  # adds in order, so that all machines have the same bits
+    total = np.cumsum(table, axis=1)[:, -1]  # This function adds in order, so that all machines have the same bits.
     worst = int(np.argmax(np.abs(total - 1)))
     if abs(total[worst] - 1) > SUM_TOLERANCE:
         raise DataError(f"{where}: the probabilities of row {worst + 1} sum to {total[worst]:.9g}, not to 1")

@@ -13,22 +13,23 @@ from typing import IO, Any
 import numpy as np
 
 from gpupc_impl.core.family import get_family
-from gpupc_impl.core.files import open_arrays, open_regular, write_whole
+from gpupc_impl.core.files import open_arrays, write_whole
+from gpupc_impl.ownership import open_regular
 from gpupc_impl.tables import DataError
 
 BLOCK_BYTES = 1 << 26
-"""Size of the blocks in which a matrix is copied to another memory order."""
+"""The size of the blocks in which a matrix is copied to another memory order."""
 
 
 class RegistryError(ValueError):
-    """A registry entry or a declared spec is invalid, or no data set has this name."""
+    """A registry entry or a declared spec is invalid, or the registry has no entry of this name."""
 
 
 class DatasetUnavailable(RuntimeError):
-    """The data are not available here; the message says in one sentence why, and how to provide them.
+    """The data are not available here; the message explains why and how to provide them.
 
     Attributes:
-        facts: what is known about the data without them.
+        facts: the facts about the data set that are known without its data.
     """
 
     def __init__(self, why: str, facts: Mapping[str, Any] | None = None):
@@ -45,16 +46,17 @@ class Dataset:
     """Samples of one set of variables.
 
     Attributes:
-        name: the name by which it was requested.
+        name: the name by which the data set was requested.
         values: (samples, variables). For families of labels: uint8 or uint16 codes from 0 in Fortran order, so that a
-            variable's codes are contiguous, as the tests read them. Else: float64, C-contiguous, finite.
+            variable's codes are contiguous, as the tests read them. For families of numbers: float64, C-contiguous,
+            finite.
         names: one name a variable, all different.
-        family: the kind of data, and of CI test: a name of `gpupc_impl.core.family.families`.
-        true_dag: (variables, variables) bool: ``true_dag[i, j]`` means i -> j; None when unknown.
+        family: the kind of data and of CI test: a name in `gpupc_impl.core.family.families`.
+        true_dag: (variables, variables) bool: ``true_dag[i, j]`` means i -> j; None if it is unknown.
         facts: ``source``, ``licence``, ``citation``, ``sha256`` (see `fingerprint`), and others.
-        labels: for families of labels, the labels of each variable's codes in order, all that the source declares,
-            whether they occur or not; None where the source declares none, and for families of numbers. In families of
-            both a variable of numbers has no labels.
+        labels: for families of labels, the labels of each variable's codes in order, including labels that the source
+            declares but that do not occur. None if the source declares none, and for families of numbers. In families
+            of both kinds a numeric variable has no labels.
     """
 
     name: str
@@ -89,11 +91,11 @@ class Dataset:
 
     @classmethod
     def load(cls, path: str | Path) -> Dataset:
-        """Read what `save` wrote.
+        """Read a data set that `save` wrote.
 
         Raises:
-            DatasetUnavailable: the file says why the data are not available.
-            DataError: the file holds something else, or is damaged.
+            DatasetUnavailable: the file states why the data are not available.
+            DataError: the file has other content, or is damaged.
             OSError: the file cannot be opened.
         """
         with open_regular(path) as file:
@@ -101,7 +103,7 @@ class Dataset:
                 return cls._read(file)
             except (DatasetUnavailable, MemoryError):
                 raise
-            except Exception as error:  # a damaged file raises nearly any error
+            except Exception as error:  # A damaged file can raise almost any exception.
                 reason = f"{type(error).__name__}: {error}"
                 raise DataError(f"{path} is no data set's file, or is damaged ({reason}); make it again") from error
 
@@ -134,7 +136,7 @@ def _write(path: str | Path, fields: Mapping[str, Any], **arrays: np.ndarray) ->
 
 
 def fingerprint(values: np.ndarray) -> str:
-    """SHA-256 (hex) of a matrix's dtype, its shape and its values row by row, whatever its memory order."""
+    """Return the SHA-256 (hex) of a matrix's dtype, its shape and its values row by row, whatever its memory order."""
     digest = hashlib.sha256(f"{values.dtype.str} {values.shape}".encode())
     rows = max(1, BLOCK_BYTES // max(1, values.itemsize * math.prod(values.shape[1:])))
     for start in range(0, len(values), rows):

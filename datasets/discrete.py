@@ -1,4 +1,4 @@
-"""Generated discrete data: the synthetic settings of gpuPC, section 4.2 and Table 2."""
+"""Generates discrete data: the synthetic settings of gpuPC, section 4.2 and Table 2."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from datasets.generate import check_whole
 
 
 def uniform_categories(p: int, n: int, categories: int, seed: int) -> Dataset:
-    """Independent variables, each uniform over the same number of categories.
+    """Generate independent variables, each uniform over the same number of categories.
 
     The paper varies the number of variables N, the largest number of categories and the number of samples n, but does
-    not say how the data are drawn. It fixes the number of tests for each edge, and the fraction of edges that each
-    level removes whatever the tests find (the problem's ``tests_per_edge`` and ``decay``). So dependences do not
-    matter; here the table of every test is as large and as evenly filled as the setting allows.
+    not say how the data are drawn. The paper fixes the number of tests for each edge, and the fraction of edges that
+    each level removes whatever the results of the tests (the problem's ``tests_per_edge`` and ``decay``). Dependences
+    therefore do not matter; with independent variables the table of every test is as large and as evenly filled as the
+    setting allows.
 
     Args:
         p: number of variables, at least 1 (the paper's N).
@@ -23,8 +24,7 @@ def uniform_categories(p: int, n: int, categories: int, seed: int) -> Dataset:
         seed: integer >= 0, of a PCG64 stream from which the variables are drawn one after the other.
 
     Returns:
-        values (n, p); names V0, V1, ...; labels "0", "1", .... There is no true_dag, which would be an empty p x p
-        graph.
+        values (n, p); names V0, V1, ...; labels "0", "1", .... There is no true_dag, which would be empty.
 
     Raises:
         ValueError: an argument is out of range.

@@ -1,4 +1,4 @@
-"""Fetching the registry's files into a cache folder from a mirror folder or the network; all are verified.
+"""Copies or downloads the registry's files into a cache folder, from mirror folders or the network, and verifies them.
 
 A file that users build themselves (key `how`) has no checksum, and is read from a mirror folder without verification.
 """
@@ -19,7 +19,8 @@ from typing import Any
 
 from datasets import registry
 from datasets.dataset import DatasetUnavailable, RegistryError
-from gpupc_impl.core.files import locked, open_own, open_regular, remove_foreign, write_whole
+from gpupc_impl.core.files import locked, open_own, remove_foreign, write_whole
+from gpupc_impl.ownership import open_regular
 
 MIRRORS_VARIABLE = "GPUPC_MIRRORS"
 RETRIES = 2
@@ -27,7 +28,7 @@ BACKOFF_S = 1.0
 TIMEOUT_S = 20.0
 CHUNK = 1 << 16
 MAX_BYTES = 1 << 32
-"""Upper bound on a download, whose checksum is compared at its end only, so that it cannot fill the disk."""
+"""The upper bound on a download, whose checksum is compared only at the end."""
 MAX_REDIRECTS = 5
 
 
@@ -40,25 +41,23 @@ def fetch(
     *,
     spec: Mapping[str, Any] | None = None,
 ) -> Path:
-    """The path of the verified file of a data set of kind ``file``: CACHE_DIR/NAME/FILE, or that in a mirror if users
-    build it.
+    """Return the path of a verified file: CACHE_DIR/NAME/FILE, or the mirrored file if users build it.
 
     The file is looked for in the cache, then by its name in the mirror folders, then at its address. A file with a
-    wrong checksum is never kept. An interrupted download is resumed, immediately or by a later call. Processes that
-    need the same file wait for the first of them.
+    wrong checksum is never kept. An interrupted download is resumed, immediately or by a later call. If several
+    processes need the same file, one downloads it and the others wait.
 
     Args:
         name: a registered name, or the name of `spec`.
         cache_dir: created when missing; default ``gpupc/datasets`` in the user's cache folder.
-        mirrors: folders that come before those of the environment variable GPUPC_MIRRORS (separated as in PATH).
-        offline: never use the network.
-        progress: show a line on stderr when that is a terminal.
+        mirrors: folders that are searched before those of GPUPC_MIRRORS (separated as in PATH).
+        offline: whether the network must not be used.
+        progress: whether to show a line on stderr if that is a terminal.
         spec: an entry declared outside the registry.
 
     Raises:
-        DatasetUnavailable: the file is neither cached nor mirrored and cannot be downloaded; the message says in one
-            sentence why, and how to provide it.
-        RegistryError: no data set has this name, or it is not a file.
+        DatasetUnavailable: the file cannot be obtained; the message explains why and how to provide it.
+        RegistryError: the registry has no entry of this name, or the entry is not a file.
     """
     entry = registry.resolve(name, spec)
     if entry["kind"] != "file":
@@ -77,7 +76,7 @@ def fetch(
     with locked(target.with_name(f".{target.name}.lock")):
         if target.is_file():
             fault = _mismatch(target, entry)
-            if fault is None:  # another process fetched it in the meantime
+            if fault is None:  # Another process downloaded the file in the meantime.
                 return target
             target.unlink()
             faults.append(f"the copy in the cache was damaged and is removed ({fault})")
@@ -101,7 +100,7 @@ def fetch(
 def lacking(
     name: str, entry: Mapping[str, Any], cache_dir: str | Path | None, mirrors: Sequence[str | Path]
 ) -> str | None:
-    """Why a file would have to be downloaded or built, as a sentence; None when it is here, cached or mirrored."""
+    """Return why a file would have to be downloaded or built, as a sentence; None if it is cached or mirrored."""
     if mirrored_paths(entry, mirrors):
         return None
     if "how" in entry:
@@ -116,9 +115,9 @@ def lacking(
 
 
 def cached_path(name: str, entry: Mapping[str, Any], cache_dir: str | Path | None) -> Path:
-    """The path of the entry's file in the cache, in which each data set has a folder, so that equal names do not clash.
+    """Return the path of the entry's file in the cache, in which each data set has a folder.
 
-    Entries of the same file, for several families, share a folder that the key `cache` names.
+    Entries for the same file in several families share a folder, which the key `cache` names.
 
     Raises:
         DatasetUnavailable: no folder is passed, and the user's cache folder is unknown.
@@ -134,7 +133,7 @@ def cached_path(name: str, entry: Mapping[str, Any], cache_dir: str | Path | Non
 
 
 def mirrored_paths(entry: Mapping[str, Any], mirrors: Sequence[str | Path]) -> list[Path]:
-    """The files with the entry's file name in the mirror folders."""
+    """Return the files with the entry's file name in the mirror folders."""
     paths = [folder / entry["file"] for folder in _mirror_folders(mirrors)]
     return [path for path in paths if path.is_file()]
 
@@ -154,7 +153,7 @@ def _sentence(name: str, entry: Mapping[str, Any], mirrors: Sequence[str | Path]
 
 
 def _mismatch(path: Path, entry: Mapping[str, Any]) -> str | None:
-    """How the file's checksum differs from the entry's; None when it does not."""
+    """Return how the file's checksum differs from the entry's; None if it does not."""
     if "sha256" in entry:
         kind, digest = "sha256", hashlib.sha256()
     else:
@@ -167,7 +166,7 @@ def _mismatch(path: Path, entry: Mapping[str, Any]) -> str | None:
 
 
 def _copy(source: Path, target: Path, entry: Mapping[str, Any]) -> str | None:
-    """Copy a mirrored file into the cache; returns the reason when that fails."""
+    """Copy a mirrored file into the cache; returns the reason if that fails."""
     try:
         with write_whole(target) as copy:
             with open_regular(source) as file, open(copy, "wb") as out:
@@ -180,7 +179,7 @@ def _copy(source: Path, target: Path, entry: Mapping[str, Any]) -> str | None:
 
 
 def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
-    """Download into the cache, with resumption and retries; returns the reason when that fails."""
+    """Download into the cache, with resumption and retries; returns the reason if that fails."""
     part = target.with_name(f".{target.name}.part")
     for attempt in range(1 + RETRIES):
         if attempt:
@@ -192,14 +191,16 @@ def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
         except _Refused as refusal:
             part.unlink(missing_ok=True)
             return str(refusal)
-        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: the address is none
-            status = getattr(error, "code", None)  # HTTPError has one
-            reason = error if status else getattr(error, "reason", error)  # URLError wraps the underlying error
+        # ValueError means that the address is invalid.
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            status = getattr(error, "code", None)  # HTTPError has a reason as well.
+            reason = error if status else getattr(error, "reason", error)  # URLError wraps the underlying error.
             fault = str(reason) or type(error).__name__
-            if status == 416:  # the server has no more bytes, but the part is not the file: start over
+            # The server has no more bytes, but the part differs from the file, so the download starts again.
+            if status == 416:
                 part.unlink(missing_ok=True)
             elif status is not None and 400 <= status < 500 and status not in (408, 429):
-                return fault  # a retry would fail likewise
+                return fault  # A retry would fail likewise.
             continue
         fault = _mismatch(part, entry)
         if fault is None:
@@ -212,11 +213,11 @@ def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
 
 
 class _Refused(Exception):
-    """A file is unacceptable, and a retry would not help."""
+    """The downloaded file is unacceptable, and a retry would not help."""
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows a few redirects to http(s), but none from https to http."""
+    """Follows a few redirects to http(s), but never from https to http."""
 
     max_redirections = MAX_REDIRECTS
 
@@ -231,15 +232,15 @@ _OPENER = urllib.request.build_opener(_Redirects)
 
 
 def _receive(url: str, part: Path, label: str, show: bool) -> None:
-    """Try once to download: append the rest to `part`, or replace it when the server sends the whole file.
+    """Try once to download: append the rest to `part`, or replace `part` if the server sends the whole file.
 
     Raises:
-        OSError, http.client.HTTPException: the download was interrupted; `part` holds what was received.
-        _Refused: the file is too long, or redirected to an unacceptable address.
+        OSError, http.client.HTTPException: the download was interrupted; `part` holds the received bytes.
+        _Refused: the file is too long, or the server redirects to an unacceptable address.
     """
     held = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={held}-"} if held else {})
-    with _OPENER.open(request, timeout=TIMEOUT_S) as response:  # the schema admits only http(s)
+    with _OPENER.open(request, timeout=TIMEOUT_S) as response:  # The schema admits only http(s).
         resumed = response.status == 206
         size = held if resumed else 0
         total = None if response.length is None else size + response.length

@@ -1,4 +1,4 @@
-"""Generated data: the random linear Gaussian DAGs of cuPC, section 5.6."""
+"""Generates the random linear Gaussian DAGs of cuPC, section 5.6."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from datasets.dataset import DataError, Dataset
 
 LARGEST_VALUE = 1e150
-"""Upper bound on values: larger ones would overflow float64 when they are squared for a variance."""
+"""The upper bound on values; larger values would overflow float64 when they are squared for a variance."""
 
 
 class Equation(NamedTuple):
@@ -23,21 +23,21 @@ class Equation(NamedTuple):
 
 
 def random_dag_gaussian(p: int, m: int, density: float, seed: int) -> Dataset:
-    """The generator of cuPC, section 5.6.
+    """Generate data by the generator of cuPC, section 5.6.
 
     Every pair i > j has an edge j -> i with probability `density`, and a weight A[i, j] uniform in [0.1, 1]. In
     topological order, V_i = N_i + sum over j < i of A[i, j] V_j, with independent standard normal N_i.
 
     Values grow exponentially with p and density: to 1e24 at p = 1000 and density 0.1, and to 1e103 at density 0.5 (seed
     0). Correlations do not depend on scale and stay finite, but the noise of later variables falls below the rounding
-    of float64: 40 % and 86 % of the pairs of these sets have a correlation of 1 to within 1e-12. The paper accepts
-    this, and so does this function: rescaling each variable would change the model, and rescaling with compensated
-    weights would not change the correlations. It is an error only where variances would overflow, with values above
-    1e150, beyond all settings of the paper.
+    of float64: 40 % and 86 % of the pairs of these two data sets have a correlation of 1 to within 1e-12. The paper
+    accepts this, and so does this function, because rescaling each variable would change the model, and rescaling with
+    compensated weights would not change the correlations. An error is raised only if variances would overflow, that is,
+    for values above 1e150, which no setting of the paper reaches.
 
-    One PCG64 stream gives first the graph and then the noise, variable by variable, so that sets which differ in m
-    alone share their graph. Sums are accumulated parent by parent, without BLAS, so that their bits do not depend on
-    the number of threads.
+    One PCG64 stream gives first the graph and then the noise, variable by variable, so data sets that differ only in m
+    share their graph. Sums are accumulated parent by parent, without BLAS, so that their bits do not depend on the
+    number of threads.
 
     Args:
         p: number of variables, at least 1 (the paper's n).
@@ -70,7 +70,7 @@ def random_dag_gaussian(p: int, m: int, density: float, seed: int) -> Dataset:
 
 
 def random_equations(rng: np.random.Generator, p: int, density: float) -> list[Equation]:
-    """The p equations of a random DAG of cuPC, section 5.6, in topological order."""
+    """Return the p equations of a random DAG of cuPC, section 5.6, in topological order."""
     equations = []
     for i in range(p):
         parents = np.flatnonzero(rng.random(i) < density)
@@ -79,7 +79,7 @@ def random_equations(rng: np.random.Generator, p: int, density: float) -> list[E
 
 
 def sample(rng: np.random.Generator, equations: list[Equation], m: int) -> np.ndarray:
-    """m samples of equations in topological order: (m, len(equations)) float64, a column a variable.
+    """Return m samples of equations in topological order: (m, len(equations)) float64, a variable per column.
 
     The noise is drawn variable by variable in the order of columns, and terms are added in the order of `parents`, so
     that the values do not depend on the topological order.
@@ -87,7 +87,7 @@ def sample(rng: np.random.Generator, equations: list[Equation], m: int) -> np.nd
     Raises:
         DataError: a value exceeds 1e150; the message names the variable.
     """
-    rows = rng.standard_normal((len(equations), m))  # a row a variable, so that every pass is contiguous
+    rows = rng.standard_normal((len(equations), m))  # Each variable is a row here, so that every pass is contiguous.
     term = np.empty(m)
     for equation in equations:
         row = rows[equation.variable]
@@ -106,7 +106,7 @@ def sample(rng: np.random.Generator, equations: list[Equation], m: int) -> np.nd
 
 
 def dag(equations: list[Equation]) -> np.ndarray:
-    """(p, p) bool: [i, j] is True where i is a parent of j."""
+    """Return a (p, p) bool matrix in which [i, j] is True if i is a parent of j."""
     adjacency = np.zeros((len(equations), len(equations)), dtype=bool)
     for equation in equations:
         adjacency[equation.parents, equation.variable] = True
@@ -114,10 +114,10 @@ def dag(equations: list[Equation]) -> np.ndarray:
 
 
 def check_whole(least: int, **arguments: object) -> None:
-    """Check that arguments, passed by their names, are whole numbers of at least `least`.
+    """Check that arguments, passed by their names, are integers of at least `least`.
 
     Raises:
-        ValueError: one is not; the message names it.
+        ValueError: an argument is no such integer; the message names it.
     """
     for label, value in arguments.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
@@ -128,7 +128,7 @@ def check_number(low: float, high: float, **arguments: object) -> None:
     """Check that arguments, passed by their names, are numbers in [low, high].
 
     Raises:
-        ValueError: one is not; the message names it.
+        ValueError: an argument is no such number; the message names it.
     """
     for label, value in arguments.items():
         if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not low <= value <= high:

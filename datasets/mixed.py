@@ -1,4 +1,4 @@
-"""Generated mixed data: additive noise models whose variables are numbers or categories."""
+"""Generates mixed data: additive noise models whose variables are numbers or categories."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from datasets.generate import check_number, check_whole
 from datasets.nonlinear import dag, random_nodes, signal
 
 CATEGORIES = (2, 3, 4)
-"""Numbers of categories, which are equally likely."""
+"""The numbers of categories, which are equally likely."""
 
 
 def categorized_noise(p: int, n: int, seed: int, degree: float = 2.0, share: float = 0.5) -> Dataset:
-    """A random graph of numeric and categorical variables.
+    """Generate data of a random graph of numeric and categorical variables.
 
     Graph, functions, weights and numeric variables, which are standardised, are those of `nonlinear.additive_noise`. A
-    categorical variable is a numeric one cut into intervals with equally many samples. Its children depend on one
-    standard normal number for each category, which need not have the order of the intervals.
+    categorical variable is a numeric one cut into intervals with equally many samples. Each category has a standard
+    normal number on which the variable's children depend; these numbers need not have the order of the intervals.
 
     Args:
         p: number of variables, at least 1.
@@ -43,7 +43,7 @@ def categorized_noise(p: int, n: int, seed: int, degree: float = 2.0, share: flo
     rng = np.random.Generator(np.random.PCG64(seed))
     nodes = random_nodes(rng, p, degree / max(p - 1, 1))
     numbers = np.where(rng.random(p) < share, rng.choice(CATEGORIES, p), 0)
-    values, causes = np.empty((p, n)), np.empty((p, n))  # the data, and what the children depend on
+    values, causes = np.empty((p, n)), np.empty((p, n))  # the data, and the values on which the children depend
     for variable, node in enumerate(nodes):
         row = signal(node, causes) + rng.standard_normal(n)
         row -= math.fsum(row) / n

@@ -1,4 +1,4 @@
-"""Samples of the Gaussian and discrete Bayesian networks that the pgmpy wheel contains, without a download."""
+"""Samples the Gaussian and discrete Bayesian networks that the pgmpy wheel contains, without a download."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDINGS = {"gaussian": ".json", "discrete": ".bif.gz"}
 
 
 def network_dataset(family: str, network: str, samples: int, seed: int, sha256: str | None = None) -> Dataset:
-    """`samples` independent samples of a network.
+    """Return `samples` independent samples of a network.
 
     Args:
         family: ``"gaussian"`` for the linear Gaussian networks, ``"discrete"`` for those in BIF files.
@@ -34,7 +34,7 @@ def network_dataset(family: str, network: str, samples: int, seed: int, sha256: 
 
     Raises:
         DatasetUnavailable: pgmpy is not installed, or does not contain the network.
-        DataError: the file is not what was expected.
+        DataError: the file differs from the expected one.
     """
     path = network_path(family, network)
     content = path.read_bytes()
@@ -56,7 +56,7 @@ def network_dataset(family: str, network: str, samples: int, seed: int, sha256: 
 
 
 def network_path(family: str, network: str) -> Path:
-    """The network's file in the installed pgmpy, which is not imported, since that takes seconds.
+    """Return the path of the network's file in the installed pgmpy, which is not imported, since that takes seconds.
 
     Raises:
         DatasetUnavailable: pgmpy is not installed, or does not contain the network.
@@ -68,7 +68,7 @@ def network_path(family: str, network: str) -> Path:
 
 
 def read_network(model: dict, label: str) -> tuple[tuple[str, ...], list[Equation]]:
-    """Names in the file's order, and equations in topological order, from a network's JSON.
+    """Return names in the file's order, and equations in topological order, from a network's JSON.
 
     Raises:
         DataError: arcs and coefficients disagree, or the graph has a cycle.

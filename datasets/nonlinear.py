@@ -1,7 +1,8 @@
-"""Generated nonlinear data: additive noise models as MANM-CS draws them, in the settings of GPU-CMIknn, section 5.1.
+"""Generates nonlinear data: additive noise models as MANM-CS draws them, in the settings of GPU-CMIknn, section 5.1.
 
-The package (manm-cs 0.1.7) is not used, since its samples cannot be reproduced (it reseeds from the operating system)
-and it draws one number at a time. This module draws the same model with the same defaults from one seeded stream.
+The package (manm-cs 0.1.7) is not used, because it reseeds from the operating system, so that its samples cannot be
+reproduced, and because it draws one number at a time. This module draws from the same model with the same defaults,
+from one seeded stream.
 """
 
 from __future__ import annotations
@@ -37,26 +38,25 @@ def additive_noise(
     degree: float | None = None,
     standardize: bool = True,
 ) -> Dataset:
-    """A random graph of continuous variables with linear, quadratic and tanh dependences.
+    """Generate data of a random graph of continuous variables with linear, quadratic and tanh dependences.
 
     This is GPU-CMIknn, section 5.1, with the defaults of MANM-CS: every pair i < j has an edge i -> j with probability
     `density`; each edge has one of the three functions with equal probability, and a weight uniform in [-1, -0.5] or
     [0.5, 1]; a variable is the sum over its parents of weight times function, plus standard normal noise.
 
-    Repeated squares overflow: 18 of 20 graphs of 50 variables exceed 1e150. So each variable is standardised before its
-    children are drawn, whereas MANM-CS does not standardise (`standardize=False`), or all variables at the end.
+    Repeated squares overflow: 18 of 20 graphs of 50 variables exceed 1e150. Each variable is therefore standardised
+    before its children are drawn. MANM-CS standardises not at all (`standardize=False`) or all variables at the end.
 
-    One PCG64 stream gives first the density, then the graph, then the noise variable by variable, so that sets which
-    differ in n or `standardize` share their graph. Sums are correctly rounded or accumulated parent by parent, and tanh
-    is made of basic operations, so that all machines have the same bits.
+    One PCG64 stream gives first the density, then the graph, then the noise variable by variable, so data sets that
+    differ only in n or `standardize` share their graph. Sums are correctly rounded or accumulated parent by parent, and
+    tanh is made of basic operations, so that all machines have the same bits.
 
     Args:
         p: number of variables, at least 1 (the paper's N).
         n: number of samples, at least 2.
         seed: integer >= 0.
         density: edge probability, in [0, 1]; by default one of 0.1, 0.2, ..., 0.5 with equal probability.
-        degree: the average number of neighbours, in the place of a density of degree / (p - 1). The sparse graphs of
-            Table 10 have 1.5.
+        degree: the average number of neighbours, instead of a density; the sparse graphs of Table 10 have 1.5.
         standardize: give every variable mean 0 and standard deviation 1.
 
     Returns:
@@ -94,7 +94,7 @@ def additive_noise(
 
 
 def random_nodes(rng: np.random.Generator, p: int, density: float) -> list[Node]:
-    """The p nodes of a random graph, in topological order."""
+    """Return the p nodes of a random graph, in topological order."""
     nodes = []
     for i in range(p):
         parents = np.flatnonzero(rng.random(i) < density)
@@ -105,7 +105,7 @@ def random_nodes(rng: np.random.Generator, p: int, density: float) -> list[Node]
 
 
 def dag(nodes: list[Node]) -> np.ndarray:
-    """(p, p) bool: [i, j] is True where i is a parent of j."""
+    """Return a (p, p) bool matrix in which [i, j] is True if i is a parent of j."""
     adjacency = np.zeros((len(nodes), len(nodes)), dtype=bool)
     for child, node in enumerate(nodes):
         adjacency[node.parents, child] = True
@@ -113,15 +113,15 @@ def dag(nodes: list[Node]) -> np.ndarray:
 
 
 def sample(rng: np.random.Generator, nodes: list[Node], n: int, standardize: bool) -> np.ndarray:
-    """n samples of nodes in topological order: (n, len(nodes)) float64.
+    """Return n samples of nodes in topological order: (n, len(nodes)) float64.
 
     Raises:
         DataError: a value exceeds 1e150; the message names the variable.
     """
-    rows = rng.standard_normal((len(nodes), n))  # a row a variable, so that every pass is contiguous
+    rows = rng.standard_normal((len(nodes), n))  # Each variable is a row here, so that every pass is contiguous.
     for variable, node in enumerate(nodes):
         row = rows[variable]
-        with np.errstate(over="ignore", invalid="ignore"):  # the check below reports it
+        with np.errstate(over="ignore", invalid="ignore"):  # The check below reports an overflow.
             row += signal(node, rows)
         largest = np.abs(row).max()
         if not largest <= LARGEST_VALUE:
@@ -136,7 +136,7 @@ def sample(rng: np.random.Generator, nodes: list[Node], n: int, standardize: boo
 
 
 def signal(node: Node, rows: np.ndarray) -> np.ndarray:
-    """The sum of a node's functions of its parents, which are rows of (variables, n): (n,)."""
+    """Return the sum of a node's functions of its parents, which are rows of (variables, n): (n,)."""
     total = np.zeros(rows.shape[1])
     for parent, function, weight in zip(node.parents, node.functions, node.weights, strict=True):
         total += weight * FUNCTIONS[function](rows[parent])
@@ -152,10 +152,10 @@ def quadratic(x: np.ndarray) -> np.ndarray:
 
 
 def tanh(x: np.ndarray) -> np.ndarray:
-    """tanh by basic operations, to within 4e-16: libraries differ in the last bit from machine to machine.
+    """Compute tanh by basic operations, to within 4e-16, since the last bits of libraries differ.
 
-    Lambert's continued fraction y / (1 + y^2 / (3 + y^2 / (5 + ...))) gives tanh(y) of y = x / 8, and
-    tanh(2y) = 2 tanh(y) / (1 + tanh(y)^2) three times that of x. Beyond 20, tanh rounds to 1.
+    Lambert's continued fraction y / (1 + y^2 / (3 + y^2 / (5 + ...))) gives tanh(y) for y = x / 8. Applying tanh(2y) =
+    2 tanh(y) / (1 + tanh(y)^2) three times gives tanh(x). Beyond 20, tanh rounds to 1.
     """
     y = np.clip(x, -20.0, 20.0) / 2**TANH_HALVINGS
     square = y * y

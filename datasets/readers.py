@@ -1,8 +1,8 @@
-"""Readers of CSV, npz and R data. Nothing is guessed, dropped or filled in: what is ambiguous is an error.
+"""Reads CSV, npz and R data. Nothing is guessed, dropped or filled in: ambiguous content raises an error.
 
-Each reader returns ``(values, names)``: values (samples, variables) float64, all finite; names, one a variable, all
-different and not empty, V0, V1, ... where the file has none. Each raises `DataError`, which names the file and, where
-there is one, the line or row and the column, and OSError when the file cannot be opened.
+Each reader returns ``(values, names)``: values (samples, variables) float64, all finite; names, one per variable, all
+different and not empty; V0, V1, ... if the file has none. Each raises `DataError`, which names the file and, if known,
+the line or row and the column, and OSError if the file cannot be opened.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def read_table(path: str | Path, header: Header = "auto") -> pd.DataFrame:
 
     Args:
         path: .csv, .tsv (either may end in .gz), .npz (see `read_npz`), .RData or .rda (see `read_rdata`).
-        header: whether the first row of .csv and .tsv holds the names; "auto": it does when it holds no number.
+        header: whether the first row of .csv and .tsv holds the names; "auto": it does if it holds no number.
 
     Raises:
         DataError: the file's kind or content cannot be used.
@@ -51,26 +51,26 @@ def read_table(path: str | Path, header: Header = "auto") -> pd.DataFrame:
 
 
 def read_csv(path: str | Path, header: Header = "auto", delimiter: str = ",") -> Matrix:
-    """A UTF-8 text table, samples in rows, perhaps compressed; see `gpupc_impl.tables.read_text`.
+    """Read a UTF-8 text table, perhaps compressed, with samples in rows; see `gpupc_impl.tables.read_text`.
 
     Args:
-        header: whether the first row holds the names; "auto": it does when it holds text and no number.
+        header: whether the first row holds the names; "auto": it does if it holds text and no number.
     """
     table = tables.read_text(Path(path), None if header == "auto" else header, delimiter=delimiter)
     return _named(table.values, table.names)
 
 
 def read_npz(path: str | Path, array: str | None = None) -> Matrix:
-    """A numpy archive: the matrix is `array`, by default the only two-dimensional one; names from array ``names``."""
+    """Read a numpy archive: the matrix is `array`, by default the only two-dimensional one; names are in ``names``."""
     return _named(*tables.read_numpy(Path(path), array))
 
 
 def read_rdata(path: str | Path, table: str | None = None, transpose: bool = False) -> Matrix:
-    """An R workspace (.RData, .rda).
+    """Read an R workspace (.RData, .rda).
 
     Args:
-        path: the file.
-        table: the matrix or data frame to read, where a member of a list is ``list$member``; by default the only one.
+        path: the path of the file.
+        table: the matrix or data frame to read; ``list$member`` names a member of a list; by default the only table.
         transpose: whether the file has variables in rows.
     """
     path = Path(path)
@@ -79,7 +79,7 @@ def read_rdata(path: str | Path, table: str | None = None, transpose: bool = Fal
         return _r_matrix(workspace, table, transpose, path)
     except DataError:
         raise
-    except Exception as error:  # R has matrices and columns of text, of lists, of unequal lengths
+    except Exception as error:  # R has matrices and columns of text, of lists and of unequal lengths.
         raise DataError(f"{path} holds no matrix of numbers where one is expected: {error}") from error
 
 
@@ -116,22 +116,22 @@ def _r_workspace(path: str | Path) -> dict[str, Any]:
     from rdata.conversion import DEFAULT_CLASS_MAP, dataframe_constructor
 
     def data_frame(columns: Any, attributes: Mapping[str, Any]) -> Any:
-        # R allows a matrix as a column of a data frame (riboflavin's x), for which pandas has no form.
+        # R allows a matrix as a column of a data frame (riboflavin's x), which pandas cannot represent.
         if any(np.ndim(column) > 1 for column in columns.values()):
             return dict(columns)
         return dataframe_constructor(columns, attributes)
 
-    Path(path).stat()  # raises OSError for an absent file, before the parser does otherwise
+    Path(path).stat()  # An absent file raises OSError here, since the parser would raise something else.
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # R classes without a constructor in rdata become plain arrays
+            warnings.simplefilter("ignore")  # R classes without a constructor in rdata become plain arrays.
             return rdata.read_rda(path, constructor_dict={**DEFAULT_CLASS_MAP, "data.frame": data_frame})
-    except Exception as error:  # a damaged file raises nearly any error
+    except Exception as error:  # A damaged file can raise almost any exception.
         raise DataError(f"{path} is not a readable R workspace: {error}") from error
 
 
 def _r_tables(contents: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every matrix and data frame, also inside lists, as (name, table)."""
+    """Yield every matrix and data frame, also those inside lists, as (name, table)."""
     for key, value in contents.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The registry of data sets, registry.yaml, checked against registry.schema.json."""
+"""Reads the registry of data sets, registry.yaml, and checks it against registry.schema.json."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ MERGE = "tag:yaml.org,2002:merge"
 
 
 def names(family: str | None = None) -> tuple[str, ...]:
-    """The registered data sets in the registry's order, of one family if it is passed."""
+    """Return the registered data sets in the registry's order; only those of one family if it is passed."""
     return tuple(name for name, entry in _registry().items() if family in (None, entry["family"]))
 
 
 def resolve(name: str, spec: Mapping[str, Any] | None = None) -> Entry:
-    """The registry entry `name`, or `spec`, an entry of that name declared elsewhere, which is checked.
+    """Return the registry entry `name`, or `spec`, an entry of that name declared elsewhere, which is checked.
 
     Raises:
-        RegistryError: no data set has this name, or the spec is invalid or has the name of a registered data set.
+        RegistryError: there is no such entry, or the spec is invalid or has the name of a registered data set.
     """
     registry = _registry()
     if spec is not None:
@@ -39,7 +39,7 @@ def resolve(name: str, spec: Mapping[str, Any] | None = None) -> Entry:
             raise RegistryError(f"data set {name!r} is already in the registry: give the spec another name")
         return validate({name: dict(spec)}, "spec")[name]
     if name not in registry:
-        close = difflib.get_close_matches(str(name), registry, n=3)  # YAML's keys may be numbers
+        close = difflib.get_close_matches(str(name), registry, n=3)  # YAML's keys may be numbers.
         hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(registry)}"
         raise RegistryError(f"no data set is called {name!r}; {hint}")
     return copy.deepcopy(registry[name])
@@ -92,13 +92,14 @@ def parse(text: str) -> Any:
         raise
     except RecursionError as error:
         raise RegistryError("not readable as YAML: it is nested too deeply") from error
-    except Exception as error:  # YAML errors, and those of values such as a number of 5000 digits or a 13th month
+    # These are YAML's errors, and those of values such as a number of 5000 digits or a 13th month.
+    except Exception as error:
         raise RegistryError(f"not readable as YAML: {type(error).__name__}: {error}") from error
 
 
 class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        own = [key for key, _ in node.value if key.tag != MERGE]  # keys may override those of `<<`
+        own = [key for key, _ in node.value if key.tag != MERGE]  # Keys may override those of `<<`.
         keys = [self.construct_object(key, deep=True) for key in own]
         repeated = sorted({str(key) for key in keys if keys.count(key) > 1})
         if repeated:

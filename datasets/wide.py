@@ -1,4 +1,4 @@
-"""Generated gene expressions: very many variables that share regulators, generated block by block."""
+"""Generates gene expressions: very many variables that share regulators, generated block by block."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from datasets.generate import check_number, check_whole
 
 
 def regulated_genes(p: int, n: int, seed: int, regulators: int, coupling: float, weakest: float = 0.0) -> Dataset:
-    """Genes that depend on one of a few regulators, which are observed too and depend on a hidden factor.
+    """Generate genes that depend on one of a few observed regulators, which depend on a hidden factor.
 
-    They take the place of the TCGA data of Out-of-Core, section 5.2. Regulator k, at position floor(k p / regulators),
-    is R_k = sqrt(coupling) Z + sqrt(1 - coupling) E_k. Every other variable is V = L R + sqrt(1 - L^2) E with a random
+    These data replace the TCGA data of Out-of-Core, section 5.2. Regulator k, at position floor(k p / regulators), is
+    R_k = sqrt(coupling) Z + sqrt(1 - coupling) E_k. Every other variable is V = L R + sqrt(1 - L^2) E with a random
     regulator R and a loading L of random sign, |L| uniform in [weakest, 1]. Z, E_k and E are independent standard
     normal.
 
-    Two genes of one regulator have the correlation L L', two of different ones coupling L L', and the regulator of
-    either separates them. So `coupling` decides which edges level 0 leaves, at alpha 0.01 and n = 3189: with 0.41, two
-    thirds of all edges, as the paper reports; with 0, four fifths of the edges between genes of one regulator, and one
-    in a hundred of the others by chance. Level 1 leaves little more than the edges between genes and their regulators
-    and, with a coupling, those among regulators. Genes with weak loadings also keep edges by chance, since no common
-    neighbour separates them; `weakest` = 0.7 without coupling suits searches of all levels.
+    Two genes of one regulator have the correlation L L', and two genes of different regulators have the correlation
+    coupling L L'; in both cases the regulator of either gene separates them. `coupling` therefore determines which
+    edges level 0 leaves. At alpha 0.01 and n = 3189, a coupling of 0.41 leaves two thirds of all edges, as the paper
+    reports; a coupling of 0 leaves four fifths of the edges between genes of one regulator and, by chance, one in a
+    hundred of the other edges. Level 1 leaves little more than the edges between genes and their regulators and, with a
+    coupling, those among regulators. Genes with weak loadings also keep edges by chance, since no common neighbour
+    separates them; `weakest` = 0.7 without coupling suits searches of all levels.
 
     Args:
         p: number of variables, at least 1.
         n: number of samples, at least 2.
-        seed: integer >= 0, of a PCG64 stream for the structure and another for the samples, row by row. Sets that
-        differ
-            in n alone have the same first samples.
+        seed: integer >= 0, of one PCG64 stream for the structure and another for the samples, row by row. Data sets
+            that differ only in n therefore have the same first samples.
         regulators: number of regulators, 1 to p.
         coupling: correlation of any two regulators, in [0, 1].
         weakest: lower bound on the magnitude of a loading, in [0, 1].

@@ -1,4 +1,4 @@
-"""The public names, which `gpupc_impl` imports on first use."""
+"""Collects the public names, which `gpupc_impl` imports on first use."""
 
 # ruff: noqa: F401
 

@@ -1,7 +1,5 @@
 """The two calls of the library: `skeleton` and `pc` turn a table into a graph."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +8,7 @@ from gpupc_impl.core.colliders import AUTO, V_STRUCTURES, default_rule
 from gpupc_impl.core.orientation import CPDAG, check_choices, orient
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.search import SearchRequest, TableFormat
+from gpupc_impl.search import SearchRequest
 
 
 def skeleton(
@@ -47,21 +45,22 @@ def skeleton(
         alpha: significance level of each test; an edge is removed when the p-value of one of its tests is >= alpha.
         family: the kind of data and test: ``"gaussian"`` (Fisher's z), ``"discrete"`` (Pearson's chi-square),
             ``"nonlinear"`` (CMIknn), ``"kernel"`` (RCIT, RCoT or KCI) or ``"mixed"`` (CMIknn for numbers and
-            categories). ``"auto"`` takes the family of the method where one is named, else ``"discrete"`` for a
+            categories). ``"auto"`` selects the family of the method if one is named, else ``"discrete"`` for a
             DataFrame of categorical, text and Boolean columns and ``"gaussian"`` for numbers.
-        method: a name from ``methods()``; ``"auto"`` takes the family's fastest on this machine. All methods of a
-            family find the same edges.
-        backend: where kernels run: ``"auto"`` (a GPU where one is visible, else this machine's cores), ``"cuda"`` or
+        method: a name from ``methods()``; ``"auto"`` selects the family's fastest method on this machine. All methods
+            of a family find the same edges.
+        backend: where kernels run: ``"auto"`` (a GPU if one is visible, else this machine's cores), ``"cuda"`` or
             ``"host"``.
         n_samples: number of samples that a correlation matrix given as ``data`` was computed from.
-        names: variable names, where ``data`` carries none.
+        names: variable names, if ``data`` has none.
         max_level: size of the largest conditioning sets to test; None sets no limit.
         knowledge: a `BackgroundKnowledge`, or causal-learn's. Required edges are kept, forbidden edges are removed
             before the first test, and neither are tested.
-        missing: what to do about missing values. ``"error"`` refuses them; ``"drop-rows"`` drops each sample that has
-            any; ``"pairwise"`` computes each correlation from the samples that hold both variables, and gives a test
-            the smallest sample size among its pairs (Gaussian test only).
-        transpose: whether variables are in rows; None means no, with a warning where the shape suggests it.
+        missing: how missing values are treated. ``"error"`` refuses them; ``"drop-rows"`` drops each sample that has a
+            missing value; ``"pairwise"`` computes each correlation from the samples that hold both variables, and gives
+            a test the smallest sample size among its pairs (Gaussian test only).
+        transpose: whether variables are in rows; None means that they are not, with a warning if the shape suggests
+            otherwise.
         separating_sets: ``"canonical"``, the same sets on every run; or ``"first-come"``, the papers' rule, which
             makes fewer tests and finds sets that vary from run to run.
         pmax: whether to record the largest p-value of every pair.
@@ -87,32 +86,9 @@ def skeleton(
         BackendUnavailable: the backend cannot be used on this machine.
         DeviceMemoryError: the problem does not fit in device memory.
     """
-    request = SearchRequest(
-        alpha=alpha,
-        family=family,
-        method=method,
-        backend=backend,
-        n_samples=n_samples,
-        names=names,
-        max_level=max_level,
-        knowledge=knowledge,
-        missing=missing,
-        transpose=transpose,
-        separating_sets=separating_sets,
-        pmax=pmax,
-        device_memory_limit=device_memory_limit,
-        progress=progress,
-        form=TableFormat(
-            header=header,
-            row_names=row_names,
-            decimal=decimal,
-            delimiter=delimiter,
-            encoding=encoding,
-            missing_values=missing_values,
-        ),
-        options=options,
-    )
-    with request.open(data) as search:
+    arguments = locals().copy()  # all parameters by name, as long as there is no other variable
+    data, options = arguments.pop("data"), arguments.pop("options")
+    with SearchRequest.of(**arguments, **options).open(data) as search:
         return search.solve(search.problem())
 
 
@@ -131,12 +107,12 @@ def pc(
         knowledge, conflicts: as `orient` takes them.
         v_structures: as `orient` takes it, or ``"auto"``: ``"majority"``, whose directions do not depend on the order
             of the variables, or ``"standard"`` for the nonlinear and the mixed test, whose random numbers depend on
-            it.
+            that order.
         data, alpha, options: everything that `skeleton` takes. Leave ``separating_sets`` at ``"canonical"`` for
             directions that are the same on every run.
 
     Raises:
-        What `skeleton` and `orient` raise.
+        The errors that `skeleton` and `orient` raise.
     """
     check_choices(conflicts, v_structures, (AUTO, *V_STRUCTURES))
     graph = skeleton(data, alpha, knowledge=knowledge, **options)

@@ -1,6 +1,4 @@
-"""Integer arithmetic that Python has no operator for."""
-
-from __future__ import annotations
+"""Integer arithmetic for which Python has no operator."""
 
 from typing import TypeVar
 
@@ -10,10 +8,10 @@ Integers = TypeVar("Integers", int, np.ndarray)
 
 
 def ceil_div(dividend: Integers, divisor: int) -> Integers:
-    """The quotient rounded up, for one integer or an array of them."""
+    """Return the quotient rounded up, for an integer or an array of integers."""
     return -(-dividend // divisor)
 
 
 def round_up(number: Integers, multiple: int) -> Integers:
-    """The smallest multiple of `multiple` that is not below `number`."""
+    """Return the smallest multiple of `multiple` that is at least `number`."""
     return ceil_div(number, multiple) * multiple

@@ -1,12 +1,13 @@
-"""Whether other users of the machine may have written a file, or may put another one in its place.
+"""Whether other users of the machine may have written a file, or may put another one in its place; and safe opening.
 
-Code that is loaded from a cache runs as its user, so only what nobody else can have written is loaded.
+Code that is loaded from a cache runs with the user's rights, so it is loaded only if no other user can have written it.
 """
 
-from __future__ import annotations
-
+import contextlib
+import errno
 import functools
 import grp
+import io
 import os
 import pwd
 import stat
@@ -15,12 +16,14 @@ from pathlib import Path
 
 
 def fault_of_folder(folder: Path) -> str | None:
-    """Why code in an existing folder may be another user's, as a clause; None if only the caller can have put it there.
+    """Return the reason why another user may have written code in an existing folder, as a clause; None if only the
+    caller can have.
 
-    The folder has to be the caller's own. The folders above it, also those of links on the way, may be the system's.
+    The folder must belong to the caller. The folders above it, including those of links in the path, may belong to the
+    system.
 
     Raises:
-        OSError: the folder, or one above it, cannot be examined.
+        OSError: the folder, or a folder above it, cannot be examined.
     """
     status = folder.stat()
     if status.st_uid != os.geteuid():
@@ -31,7 +34,7 @@ def fault_of_folder(folder: Path) -> str | None:
         0,
         os.geteuid(),
         os.stat("/").st_uid,
-    }  # in a user namespace the system's files may be another's than root's
+    }  # In a user namespace, system files may belong to another user than root.
     for place in _places(folder.absolute()):
         status = place.lstat()
         if status.st_uid not in system:
@@ -42,12 +45,57 @@ def fault_of_folder(folder: Path) -> str | None:
 
 
 def is_own(path: Path) -> bool:
-    """Whether a regular file exists that belongs to the caller and to which no other user may write."""
+    """Return whether a regular file exists that belongs to the caller and to which no other user may write."""
     try:
         status = path.lstat()
     except OSError:
         return False
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not _others_write(status)
+
+
+def open_regular(path: str | Path, limit: int | None = None) -> io.BufferedReader:
+    """Open a regular file for reading; the caller closes it.
+
+    Args:
+        limit: upper bound on its bytes.
+
+    Raises:
+        OSError: it cannot be opened, is no regular file, or is larger.
+    """
+    with _path_errors(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
+    return os.fdopen(checked_file(descriptor, path, limit), "rb")
+
+
+def is_regular(path: str | Path) -> bool:
+    """Whether a regular file is there.
+
+    Raises:
+        OSError: nothing is there.
+    """
+    with _path_errors(path):
+        return stat.S_ISREG(os.stat(path).st_mode)
+
+
+@contextlib.contextmanager
+def _path_errors(path: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:  # a null character, or half a character
+        raise OSError(errno.EINVAL, f"this is no path ({error})", ascii(str(path))) from error
+
+
+def checked_file(descriptor: int, path: str | Path, limit: int | None = None) -> int:
+    """The descriptor of a regular file with at most `limit` bytes; it is closed if it is none."""
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and (limit is None or status.st_size <= limit):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, over the limit of {limit:,}", str(path))
 
 
 def _others_write(status: os.stat_result) -> bool:
@@ -57,7 +105,8 @@ def _others_write(status: os.stat_result) -> bool:
 
 @functools.cache
 def _is_private(group: int) -> bool:
-    """Whether the caller is a group's only member, as of the group that many systems give each user."""
+    """Return whether the caller is the only member of a group, such as the private group that many systems create for
+    each user."""
     try:
         user = pwd.getpwuid(os.geteuid())
         members = {*grp.getgrgid(group).gr_mem, *(entry.pw_name for entry in pwd.getpwall() if entry.pw_gid == group)}
@@ -67,7 +116,8 @@ def _is_private(group: int) -> bool:
 
 
 def _places(path: Path) -> Iterator[Path]:
-    """A path, all folders above it and, for each that is a link, the same of where it leads."""
+    """Yield a path and all folders above it; if one of them is a link, also the target of the link and all folders
+    above that."""
     for place in (*reversed(path.parents), path):
         yield place
         if place.is_symlink():

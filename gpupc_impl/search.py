@@ -1,11 +1,14 @@
-"""A search from the request to the skeleton, in the one way that library, command line and studies share."""
+"""A search from the request to the skeleton, which the library, the command line and studies share."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import os
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from gpupc_impl.backends import Backend, BackendUnavailable, backend_class, compilations
@@ -17,18 +20,18 @@ from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
 from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, prefetched, solve, unavailable
-from gpupc_impl.intake import InputTable, choose_family, read_input
-from gpupc_impl.intake import TableFormat as TableFormat
+from gpupc_impl.intake import InputTable, TableFormat, choose_family, read_input
+from gpupc_impl.intake.messages import shown
 from gpupc_impl.views.progress import compile_report, level_progress
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchRequest:
-    """What a user asks for beside the data; `gpupc_impl.skeleton` explains the attributes that are not listed here.
+    """The user's request except for the data; `gpupc_impl.skeleton` explains the attributes that are not listed here.
 
     Attributes:
         options: parameters of the family's test and of the method, by name.
-        form: how the table is written.
+        form: the format of the table.
     """
 
     alpha: float = 0.05
@@ -48,13 +51,23 @@ class SearchRequest:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     form: TableFormat = dataclasses.field(default_factory=TableFormat)
 
+    @classmethod
+    def of(cls, **arguments: Any) -> SearchRequest:
+        """The request of arguments of `gpupc_impl.skeleton` beside the data."""
+        form, own = (
+            {field.name: arguments.pop(field.name) for field in dataclasses.fields(kind) if field.name in arguments}
+            for kind in (TableFormat, cls)
+        )
+        return cls(**own, form=TableFormat(**form), options=arguments)
+
     def open(self, data: Any) -> Search:
         """Read the data, choose family and method, and open the backend.
 
-        Everything that can be checked without the data is checked before they are read.
+        Everything that can be checked without the data is checked before the data are read.
 
         Raises:
-            What `gpupc_impl.skeleton` raises, except for what only the problem or the search itself can tell.
+            The errors that `gpupc_impl.skeleton` raises, except those that only the problem or the search itself can
+            detect.
         """
         search_parameters(self.alpha, self.max_level)
         source: InputTable | Problem | None = data if isinstance(data, Problem) else None
@@ -78,7 +91,7 @@ class SearchRequest:
             elif source is None:
                 source = table = self._read(data, family.data)
                 choose_family(table, family.name)  # refuses or warns where the table does not fit
-        return Search(self, source, problem_class, method, backend, params, test)
+        return Search(self, _data_name(data), source, problem_class, method, backend, params, test)
 
     def _read(self, data: Any, kind: str | None) -> InputTable:
         return read_input(
@@ -92,7 +105,7 @@ class SearchRequest:
         )
 
     def _choose(self, family: Family) -> tuple[type[Problem], Method]:
-        """The class of the problem and the method that solves it."""
+        """Return the class of the problem and the method that solves it."""
         if self.missing == "pairwise":
             return _pairwise(family, self.method)
         try:
@@ -114,7 +127,7 @@ class SearchRequest:
         return family.problem, method
 
     def _split_options(self, family: Family, method: Method) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The parameters of the family's test, as requested, and all those of the method, checked."""
+        """Return the parameters of the family's test, as requested, and all parameters of the method, checked."""
         names = (*family.problem.PARAMETERS, *family.problem.DATA_PARAMETERS)
         test = {name: value for name, value in self.options.items() if name in names}
         params = {name: value for name, value in self.options.items() if name not in names}
@@ -126,7 +139,7 @@ class SearchRequest:
         return test, method.parse_params(params)
 
     def _refuse_repeated(self, test: Mapping[str, Any]) -> None:
-        """Refuse arguments that repeat what a ready problem carries."""
+        """Refuse arguments that a ready problem already contains."""
         repeated = {
             "alpha": self.alpha != SearchRequest.alpha,
             "n_samples": self.n_samples is not None,
@@ -141,6 +154,17 @@ class SearchRequest:
             raise InvalidProblem(f"data is a ready problem, which carries its own {names}; set it where that is built")
 
 
+def _data_name(data: Any) -> str:
+    """The name of a file and when it was last changed, or the kind of object that holds the data."""
+    if not isinstance(data, (str, os.PathLike)):
+        return type(data).__name__
+    return f"{Path(data).name}, last changed {_minute(Path(data).stat().st_mtime)}"
+
+
+def _minute(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
 def _warn_of_resolution(problem: Problem) -> None:
     """Warn of a significance level below the smallest positive p-value of a permutation test."""
     permutations = getattr(problem, "permutations", None)
@@ -153,7 +177,7 @@ def _warn_of_resolution(problem: Problem) -> None:
 
 
 def _pairwise(family: Family, method: str) -> tuple[type[Problem], Method]:
-    """The class of problems with missing values, and the method that solves them."""
+    """Return the class of problems with missing values, and the method that solves them."""
     if family.pairwise is None:
         raise InvalidProblem(
             f"missing='pairwise' is for tests on correlations, which the {family.name} test is not; "
@@ -169,17 +193,19 @@ def _pairwise(family: Family, method: str) -> tuple[type[Problem], Method]:
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """A search that is ready to run; as a context manager it gives the device's memory back at the end.
+    """A search that is ready to run; as a context manager it frees the device's memory at the end.
 
     Attributes:
+        data_name: what the user calls the data.
         source: the table that was read, or the ready problem that was passed as data.
         problem_class: the class of the problem that the table becomes.
         backend: None for a method that has no kernels.
         params: parameters of the method, complete and checked.
-        test: parameters of the family's test, as requested.
+        test: the parameters of the family's test, as requested.
     """
 
     request: SearchRequest
+    data_name: str
     source: InputTable | Problem
     problem_class: type[Problem]
     method: Method
@@ -191,15 +217,16 @@ class Search:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        # The backend and its kernels form a reference cycle; its memory would stay until garbage collection.
+        # The backend and its kernels form a reference cycle, so their memory would not be freed before garbage
+        # collection.
         if self.backend is not None:
             self.backend.release_memory()
             if any(exception):
                 self.backend.drop_prefetched()
 
     @property
-    def reading(self) -> str:
-        """What was read, and which test was chosen and why, in one line."""
+    def reading(self) -> dict[str, str]:
+        """What was read, and which test was chosen and why, by name."""
         family = self.method.family
         request = self.request
         if request.family != "auto":
@@ -212,20 +239,23 @@ class Search:
             why = {"labels": "all columns are categories", "both": "columns of both kinds"}.get(
                 self.source.kind, "all columns are numbers"
             )
-        read = "a ready problem" if isinstance(self.source, Problem) else self.source.summary
-        return f"{read}; {family} test ({why})"
+        ready = isinstance(self.source, Problem)
+        labels = () if ready else self.source.label_columns
+        return {
+            "data": self.data_name,
+            "searched": _minute(time.time()),
+            "table": "a ready problem" if ready else self.source.summary,
+            **({"categories": shown(labels)} if labels else {}),
+            "test": f"{family} test ({why})",
+        }
 
     @property
     def compile_seconds(self) -> float:
-        """The time that was spent waiting for kernels to be compiled."""
+        """The time in seconds that was spent waiting for kernels to be compiled."""
         return 0.0 if self.backend is None else self.backend.compile_seconds
 
     def problem(self) -> Problem:
-        """The problem of the source, with the request's background knowledge.
-
-        Raises:
-            InvalidProblem: the data, the test's parameters or the knowledge cannot be used.
-        """
+        """The problem of the source, with the background knowledge; raises InvalidProblem if one cannot be used."""
         request, source = self.request, self.source
         problem = source if isinstance(source, Problem) else self._prepare(source)
         _warn_of_resolution(problem)
@@ -240,14 +270,10 @@ class Search:
             return self.problem_class.from_correlation(table.values, n_samples=request.n_samples, **parameters)
 
     def solve(self, problem: Problem) -> Skeleton:
-        """The skeleton of a problem, which the skeleton holds.
-
-        Raises:
-            What `gpupc_impl.core.solve.solve` raises.
-        """
+        """The skeleton of a problem, which the skeleton holds; raises what `gpupc_impl.core.solve.solve` raises."""
         request = self.request
-        shown = compile_report(request.progress is not False)
-        with compilations.reported(shown), level_progress(request.progress) as report:
+        compiling = compile_report(request.progress is not False)
+        with compilations.reported(compiling), level_progress(request.progress) as report:
             skeleton = solve(
                 problem,
                 self.method,
@@ -257,4 +283,4 @@ class Search:
                 pmax=request.pmax,
                 progress=report,
             )
-        return dataclasses.replace(skeleton, problem=problem)
+        return dataclasses.replace(skeleton, problem=problem, reading=self.reading)

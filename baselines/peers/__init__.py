@@ -1,1 +1,1 @@
-"""Adapters that run the authors' own programs as methods, and contain none of their code (docs/peers.md)."""
+"""Adapters that run the authors' own programs as methods, and do not contain any of their code (docs/peers.md)."""

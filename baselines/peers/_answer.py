@@ -1,4 +1,5 @@
-"""What the adapters share: whether a library is there, and its answer as a `Skeleton`."""
+"""Functions that all adapters share: a check that a library is available, and the conversion of its answer to a
+`Skeleton`."""
 
 import os
 import time
@@ -14,7 +15,7 @@ from gpupc_impl.core.result import SeparatingSets, Skeleton, complete_graph
 
 
 def unavailable(variable: str, load: Callable[[str], Any]) -> Callable[[], str | None]:
-    """A function that says why the library named by an environment variable cannot be used, or returns None.
+    """Return a function that explains why the library named by an environment variable cannot be used, or returns None.
 
     Args:
         variable: the environment variable with the library's path.
@@ -35,7 +36,7 @@ def unavailable(variable: str, load: Callable[[str], Any]) -> Callable[[], str |
 
 
 def deepest_level(problem: Problem, limit: int) -> int:
-    """The largest level, up to `limit`, that the problem allows; -1 where it allows no test."""
+    """Return the largest level, up to `limit`, that the problem allows; -1 if it allows no test."""
     if stop_reason(problem, 0, problem.n_variables - 1) is not None:
         return -1
     most = min(limit, problem.n_variables - 2)
@@ -45,17 +46,13 @@ def deepest_level(problem: Problem, limit: int) -> int:
 
 
 def refuse_pmax(run: Run) -> None:
-    """Refuse to record largest p-values, in whose place these programs keep numbers of their own.
-
-    Raises:
-        InvalidParameter: they are requested.
-    """
+    """Raise InvalidParameter if largest p-values are requested, in whose place these programs keep other numbers."""
     if run.pmax:
         raise InvalidParameter(f"method {run.facts.get('method')!r} records no largest p-values; leave pmax out")
 
 
 def untested(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """The answer where no level is run: edges and sets as `to_skeleton` takes them."""
+    """Return the answer if no level is run: edges and sets as `to_skeleton` takes them."""
     p = problem.n_variables
     return complete_graph(p), np.empty((p, p, 0), np.int32)
 
@@ -63,15 +60,17 @@ def untested(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 def to_skeleton(
     problem: Problem, run: Run, edges: np.ndarray, sets: np.ndarray, deepest: int, level_seconds: list[float]
 ) -> Skeleton:
-    """A program's answer as a `Skeleton`; ``facts["translation_s"]`` is the time of the conversion, to be subtracted.
+    """Return a program's answer as a `Skeleton`; ``facts["translation_s"]`` is the time of the conversion, to be
+    subtracted.
 
     The programs do not count tests, so ``tests_per_level`` is 0 from level 1 on.
 
     Args:
         problem: the problem that the program solved.
-        edges: (p, p) numbers, other than 0 for an edge.
-        sets: (p, p, width) int32: for a removed pair, the members of its set and then -1, at [i, j] or [j, i] or both.
-        deepest: the largest level that the program was allowed; -1 where it was not started.
+        edges: (p, p) numbers, which are nonzero for edges.
+        sets: (p, p, width) int32: for a removed pair the members of its set, padded with -1, at [i, j] or [j, i] or
+            both.
+        deepest: the largest level that the program was allowed; -1 if the program was not started.
         level_seconds: the times of levels that the program reports; empty where it reports none, and 0 is recorded.
     """
     start = time.perf_counter()
@@ -104,7 +103,7 @@ def to_skeleton(
 
 
 def _sets_of(adjacency: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(k, 2) removed pairs i < j, ascending, whose set is not empty, and their (k, width) sets."""
+    """Return the removed pairs i < j whose set is not empty, (k, 2) ascending, and their (k, width) sets."""
     if not sets.shape[2]:
         return np.empty((0, 2), np.int64), np.empty((0, 0), np.int32)
     has_set = sets[:, :, 0] >= 0

@@ -1,4 +1,4 @@
-"""Build the libraries of authors' programs from clones that the user made: ``python -m baselines.peers.build --help``.
+"""Builds the libraries of authors' programs from clones that the user made: ``python -m baselines.peers.build --help``.
 
 Nothing is downloaded. The clone's sources must have the checksums of the version for which the adapter was written. The
 build needs nvcc, and no GPU.
@@ -21,12 +21,12 @@ class Program:
     """A program by other authors.
 
     Attributes:
-        repository: where it is published.
+        repository: the address at which the program is published.
         commit: the version that its adapter calls.
         sources: the files that are compiled or included, relative to the clone's root, with their sha256.
-        flags: those of nvcc in the program's own build file.
+        flags: the flags of nvcc in the program's own build file.
         variable: the environment variable that its adapter reads.
-        adapter: a file of ours that is compiled with it.
+        adapter: a file of this project that is compiled with the program.
     """
 
     repository: str
@@ -37,7 +37,7 @@ class Program:
     adapter: str | None = None
 
     def mismatch(self, clone: Path) -> str | None:
-        """Why a folder is not a clone of this version; None when it is."""
+        """Return why a folder is not a clone of this version; None if it is."""
         for name, expected in self.sources.items():
             file = clone / name
             if not file.is_file():
@@ -47,7 +47,7 @@ class Program:
         return None
 
     def command(self, clone: Path, output: Path, architecture: str) -> list[str]:
-        """The command that builds the library."""
+        """Return the command that builds the library."""
         files = [clone / name for name in self.sources if name.endswith(".cu")]
         files += [HERE / self.adapter] if self.adapter else []
         folders = dict.fromkeys(f"-I{(clone / name).parent}" for name in self.sources)

@@ -1,4 +1,4 @@
-"""cuPC-S as its authors published it: a shared library that the user builds from their repository (docs/peers.md)."""
+"""The authors' program of cuPC-S, a shared library that the user builds from their repository (docs/peers.md)."""
 
 import ctypes
 import functools
@@ -16,10 +16,11 @@ LIBRARY = "GPUPC_CUPC_LIBRARY"
 """The environment variable with the library's path."""
 
 MAX_LEVEL = 14
-"""The deepest level that the program has a kernel for, and the length of a separating set."""
+"""The deepest level for which the program has a kernel, and the length of a separating set."""
 
 MAX_VARIABLES = 12_288
-"""The program keeps a row of the graph, 4 bytes a variable, in the default 48 KB of a block's shared memory."""
+"""The upper bound on the variables: the program keeps a row of the graph, 4 bytes per variable, in the default 48 KB of
+a block's shared memory."""
 
 THRESHOLDS = 50
 
@@ -37,9 +38,9 @@ THRESHOLDS = 50
 def cupc_authors(problem: GaussianProblem, run: Run) -> Skeleton:
     """Call the authors' ``Skeleton`` with the thresholds of the problem's own test.
 
-    Its R wrapper passes them shifted by one (docs/errata.md); here level l has `GaussianProblem.threshold` of l under
-    either `df_convention`. A separating set is the first that any thread found. The program ends the process on an
-    error of CUDA.
+    The authors' R wrapper passes the thresholds shifted by one level (docs/errata.md); here level l has
+    `GaussianProblem.threshold` of l under either `df_convention`. A separating set is the first one that any thread
+    found. If CUDA reports an error, the program ends the process.
 
     Raises:
         InvalidProblem: there are more than `MAX_VARIABLES` variables.
@@ -81,5 +82,6 @@ def _skeleton_function(path: str):
 
 @functools.lru_cache(maxsize=1)
 def _outputs(p: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The arrays that the program writes (graph, |z|, sets), kept so that later calls do not fault in their pages."""
+    """Return the arrays that the program writes (graph, |z|, sets), which are kept so that later calls cause no page
+    faults in them."""
     return np.zeros((p, p), np.int32), np.zeros((p, p)), np.zeros((p, p, MAX_LEVEL), np.int32)

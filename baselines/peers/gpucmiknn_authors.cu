@@ -1,6 +1,6 @@
 // The functions of GPU-CMIknn's program that its adapter calls by ctypes. This file is compiled with the program's
-// sources (build.py), of whose header it uses the declarations. Each function returns the CUDA error of its call, which
-// the program does not check.
+// sources (build.py) and uses the declarations of the program's header. The program does not check for CUDA errors, so
+// each function here returns the CUDA error of its call.
 
 #include <cstddef>
 #include <cuda_runtime.h>
@@ -9,7 +9,7 @@
 
 extern "C" {
 
-// Initializes the device, and returns its free bytes.
+// Initializes the device, and returns the number of its free bytes.
 size_t gpucmiknn_free_bytes() { return call_init_gpu_cuda(); }
 
 const char* gpucmiknn_error(int code) { return cudaGetErrorString(static_cast<cudaError_t>(code)); }
@@ -23,7 +23,7 @@ int gpucmiknn_row_level_0(const float* data, size_t n, size_t p, int k, size_t p
     return cudaGetLastError();
 }
 
-// Writes permuted (count, permutations, n): the values of x, permuted among neighbours in each of the sets (count,
+// Writes permuted (count, permutations, n): the values of x, permuted among the neighbours in each of the sets (count,
 // level).
 int gpucmiknn_row_permute(const float* data, size_t n, size_t p, size_t permutations, int* sets, size_t level,
                           size_t count, int x, float* permuted) {
@@ -31,8 +31,8 @@ int gpucmiknn_row_permute(const float* data, size_t n, size_t p, size_t permutat
     return cudaGetLastError();
 }
 
-// Writes, for each variable that a set separates from x, that set to found (p, level) and its p-value to p_values (p).
-// On return the first *left of the others are the variables that are left.
+// For each variable that a set separates from x, writes that set to found (p, level) and its p-value to p_values (p).
+// On return, the first *left of the others are the variables that are left.
 int gpucmiknn_row_level(const float* data, const float* permuted, size_t n, size_t p, int k, int k_perm,
                         size_t permutations, int x, int level, int* sets, size_t count, float alpha, int* others,
                         size_t* left, size_t degree, bool split, int* found, float* p_values) {

@@ -1,7 +1,7 @@
-"""GPU-CMIknn as its authors published it: a shared library that the user builds from their repository (docs/peers.md).
+"""The authors' program of GPU-CMIknn, a shared library that the user builds from their repository (docs/peers.md).
 
-Their host functions and kernels make the tests; the two searches here follow ``gpu_row`` and ``gpu_single`` of their
-Python program, which needs another version of Python and other packages than ours.
+The authors' host functions and kernels make the tests; the two searches here follow ``gpu_row`` and ``gpu_single`` of
+their Python program, which needs a different version of Python and different packages from ours.
 """
 
 import ctypes
@@ -26,22 +26,22 @@ LIBRARY = "GPUPC_GPUCMIKNN_LIBRARY"
 """The environment variable with the library's path."""
 
 MAX_LEVEL = 10
-"""Upper bound on the members of a set: with more the program's kernel overruns an array."""
+"""The upper bound on the members of a set; with more members the program's kernel writes beyond an array."""
 
 MAX_K = 200
-"""The program's array of nearest distances has 201 places, one of them for the sample itself."""
+"""The length of the program's array of nearest distances, which includes the sample itself."""
 
 NEIGHBOURS = 15
-"""The number of neighbours among which a permutation draws is a constant of the program's kernels."""
+"""The number of neighbours among which a permutation draws, which is a constant of the program's kernels."""
 
 RESERVED_BYTES = 5_000_000_000
-"""Device memory that the program's search leaves free when it decides how many sets a call has."""
+"""The device memory that the program's search leaves free when it chooses the number of sets of a call."""
 
 HOST_BYTES = 8 << 30
-"""Upper bound on the permuted samples of a call in host memory, for which the program's search has no limit."""
+"""The upper bound on the permuted samples of a call in host memory; the program's search has no such limit."""
 
 OUT_OF_MEMORY = 2
-"""The code of cudaErrorMemoryAllocation."""
+"""The value of cudaErrorMemoryAllocation."""
 
 
 @method(
@@ -58,9 +58,9 @@ OUT_OF_MEMORY = 2
 def gpucmiknn_authors(problem: NonlinearProblem, run: Run) -> Skeleton:
     """Run the authors' search on the problem's transformed samples, in float32 as their whole program.
 
-    Its significance level lies between two multiples of 1 / permutations, so that its p > alpha separates where the
-    problem's p >= alpha does. It draws random numbers of its own, and threads race for samples, so that no run repeats
-    another.
+    The program's significance level lies between two multiples of 1 / permutations, so that its rule p > alpha
+    separates exactly if the problem's rule p >= alpha does. The program draws its own random numbers, and threads race
+    for samples, so runs are not reproducible.
 
     Raises:
         InvalidProblem: the program's kernels cannot solve the problem, see `_check`.
@@ -92,17 +92,13 @@ def gpucmiknn_authors(problem: NonlinearProblem, run: Run) -> Skeleton:
 
 
 def open_test(problem: NonlinearProblem, backend: Any, params: Mapping[str, Any]) -> Callable[..., float]:
-    """A function (i, j, S) -> p-value for `measurement.single_tests`, by the functions of the paper's Single."""
+    """Return a function (i, j, S) -> p-value for `measurement.single_tests`, by the functions of the paper's Single."""
     _check(problem)
     return _Program(problem).p_value
 
 
 def _check(problem: NonlinearProblem) -> None:
-    """Check the numbers of neighbours.
-
-    Raises:
-        InvalidProblem: the program's kernels do not support them.
-    """
+    """Check the numbers of neighbours."""
     if problem.k_perm != NEIGHBOURS:
         raise InvalidProblem(
             f"k_perm is {problem.k_perm}; method 'gpucmiknn-authors' permutes among {NEIGHBOURS} neighbours, whatever "
@@ -116,17 +112,18 @@ def _check(problem: NonlinearProblem) -> None:
 
 
 class _Program:
-    """The functions of the library, for one problem."""
+    """The functions of the library for one problem."""
 
     def __init__(self, problem: NonlinearProblem):
         self._library = _library(os.environ[LIBRARY])
         self._values = np.ascontiguousarray(problem.values, np.float32)
         self._permutations = problem.permutations
-        self._k = problem.k_cmi + 1  # the program counts a sample as its own neighbour
+        self._k = problem.k_cmi + 1  # The program counts a sample as its own neighbour.
         self._alpha = (problem.critical_count - 0.5) / problem.permutations
         p, n = self._values.shape
         room = self._library.gpucmiknn_free_bytes() - RESERVED_BYTES - 4 * (n * p + p * (self._permutations + 5))
-        set_bytes = 4 * n * self._permutations  # twice on the device, which also notes the samples that are taken
+        # The permuted samples are on the device twice, since the program also notes which samples are taken.
+        set_bytes = 4 * n * self._permutations
         self._sets_at_once = max(1, min(room // 2, HOST_BYTES) // set_bytes)
 
     def parallel_row(
@@ -136,7 +133,7 @@ class _Program:
 
         Args:
             adjacent: the neighbours of x at the start of the level, from which sets are drawn.
-            left: those that are still neighbours.
+            left: the variables that are still neighbours of x.
         """
         (p, n), others = self._values.shape, left.astype(np.int32)
         if level == 0 and others.size:
@@ -166,7 +163,7 @@ class _Program:
     def single_row(
         self, level: int, x: int, adjacent: np.ndarray, left: np.ndarray
     ) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """The same, one test at a time, as ``gpu_single`` does."""
+        """Yield the same as `separated_by_rows`, one test at a time, as ``gpu_single`` does."""
         for y in map(int, left):
             for members in itertools.combinations([int(each) for each in adjacent if each != y], level):
                 if np.float32(self.p_value(x, y, members)) > np.float32(self._alpha):
@@ -174,7 +171,7 @@ class _Program:
                     break
 
     def p_value(self, x: int, y: int, members: tuple[int, ...]) -> float:
-        """The p-value of one test, which permutes x."""
+        """Return the p-value of one test, which permutes x."""
         (_, n), p_value = self._values.shape, ctypes.c_float()
         data = self._values[[x, y, *members]]
         if not members:
@@ -189,11 +186,7 @@ class _Program:
         return p_value.value
 
     def _call(self, name: str, *arguments: Any) -> None:
-        """Call a function of the library; arrays, which must be contiguous, are passed by address.
-
-        Raises:
-            DeviceMemoryError, KernelLaunchError: CUDA reports an error.
-        """
+        """Call a function of the library; arrays, which must be contiguous, are passed by address."""
         passed = [each.ctypes.data if isinstance(each, np.ndarray) else each for each in arguments]
         if code := getattr(self._library, f"gpucmiknn_{name}")(*passed):
             reason = self._library.gpucmiknn_error(code).decode()
@@ -215,7 +208,7 @@ FUNCTIONS = {
     "single_permute": [_A, _N, _N, _N, _A],
     "single_level": [_A, _A, _N, _N, _I, _I, _N, _A],
 }
-"""The argument types of the functions of gpucmiknn_authors.cu that return an error of CUDA."""
+"""The argument types of the functions of gpucmiknn_authors.cu that return a CUDA error."""
 
 
 @functools.cache

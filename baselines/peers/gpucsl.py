@@ -22,13 +22,14 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 LIMITS = {"gaussian": range(5, 64, 3), "discrete": range(2, 64)}
-"""Limits on the level that are tried for a problem without one, by family; a level more multiplies discrete tables."""
+"""The limits on the level that are tried for a problem without a limit, by family; an additional level doubles the
+discrete tables or more."""
 
 HEADERS = {"cassert": "", "stdint.h": "typedef unsigned char uint8_t;\ntypedef unsigned int uint32_t;\n"}
-"""Headers that its sources include and NVRTC lacks. NVRTC has `assert` without one."""
+"""Headers that GPUCSL's sources include and NVRTC lacks. NVRTC provides `assert` without its header."""
 
 MAX_CATEGORIES = 255
-"""Upper bound on a variable's categories, whose number the program holds in 8 bits."""
+"""The upper bound on a variable's categories, whose number the program stores in 8 bits."""
 
 
 @method(
@@ -45,10 +46,10 @@ def gpucsl(problem: GaussianProblem, run: Run) -> Skeleton:
     """Run GPUCSL's own search (see `_search`).
 
     With n samples it uses n - l - 4 degrees of freedom at level l, those of ``df_convention="cupc"``. For the other
-    convention it is passed one sample more.
+    convention the number of samples that GPUCSL receives is larger by one.
     """
     p, samples = problem.n_variables, problem.degrees_of_freedom(0) + 4
-    shape_of_data = np.empty((max(samples, 0), 0))  # the program reads only the number of samples
+    shape_of_data = np.empty((max(samples, 0), 0))  # The program reads only the number of samples.
 
     def make_kernels(kinds, limit: int):
         return [kinds.for_gaussian_ci(p, 1, limit)]
@@ -65,7 +66,7 @@ def gpucsl(problem: GaussianProblem, run: Run) -> Skeleton:
             kernels=kernels,
         )
 
-    # It has thresholds for 50 levels, or for as many as the samples allow, without the last of either.
+    # GPUCSL has thresholds for 50 levels or for as many as the samples allow, and does not use the last one.
     most = min(50, samples - 3) - 3
     return _search(problem, run, "gpucsl.pc.discover_skeleton_gaussian", make_kernels, discover, most)
 
@@ -83,8 +84,8 @@ def gpucsl(problem: GaussianProblem, run: Run) -> Skeleton:
 def gpucsl_discrete(problem: DiscreteProblem, run: Run) -> Skeleton:
     """Run GPUCSL's own search (see `_search`).
 
-    It implements the chi-square test with full degrees of freedom. A problem with another test is solved by this one,
-    and the result's facts say so.
+    GPUCSL implements the chi-square test with full degrees of freedom. A problem with another test is solved by this
+    test, which the result's facts state.
 
     Raises:
         InvalidProblem: the problem is the workload of a fixed number of tests an edge, or has a variable with more than
@@ -120,15 +121,16 @@ def gpucsl_discrete(problem: DiscreteProblem, run: Run) -> Skeleton:
 def _search(
     problem: Problem, run: Run, module_name: str, make_kernels: Callable, discover: Callable, most: int
 ) -> Skeleton:
-    """Search with the kernels of one limit on the level, for which GPUCSL compiles and allocates in advance.
+    """Search with kernels for one limit on the level, since GPUCSL compiles and allocates for all levels in advance.
 
-    The limit is the problem's `max_level`; without one, the smallest with which the search ends by itself, which the
-    first call finds by trial and later ones reuse. The backend counts the time of compilation, as for our kernels.
+    The limit is the problem's `max_level`. Without one, it is the smallest limit with which the search ends by itself:
+    the first call finds this limit by trial, and later calls reuse it. The backend counts the time of compilation, as
+    for our kernels.
 
     Args:
         make_kernels: ``(Kernels, limit)`` -> the compiled kernels that `discover` passes on.
         discover: ``(module, limit, kernels)`` -> GPUCSL's result and its seconds.
-        most: the deepest level that it can run.
+        most: the deepest level that GPUCSL can run.
     """
     refuse_pmax(run)
     deepest = deepest_level(problem, most)
@@ -155,7 +157,7 @@ def _search(
 
 
 _ENDS_WITH: dict[str, int] = {}
-"""The smallest limit with which the search ends, by fingerprint of the problem."""
+"""The smallest limit with which the search ends, by the fingerprint of the problem."""
 
 
 def _ended(problem: Problem, skeleton: Skeleton) -> bool:
@@ -166,7 +168,7 @@ _COMPILED: dict[tuple[str, int], object] = {}
 
 
 def _kernels(problem: Problem, run: Run, limit: int, make_kernels: Callable):
-    """The kernels for a problem and a limit, compiled once."""
+    """Return the kernels for a problem and a limit, which are compiled once."""
     key = (problem.fingerprint, limit)
     if key not in _COMPILED:
         start = time.perf_counter()
@@ -180,10 +182,10 @@ def _kernels(problem: Problem, run: Run, limit: int, make_kernels: Callable):
 
 @contextlib.contextmanager
 def _plain_nvrtc(management: ModuleType) -> Iterator[None]:
-    """Within this context GPUCSL's modules are compiled immediately, and by NVRTC alone.
+    """Let GPUCSL's modules be compiled immediately, and by NVRTC alone, inside this context.
 
-    GPUCSL requests Jitify from CuPy, which compiles at the first launch, repeatedly, to find headers; CuPy deprecates
-    it.
+    GPUCSL requests Jitify from CuPy, which CuPy deprecates. Jitify compiles repeatedly at the first launch, to find
+    headers.
     """
     original = management.get_module
     with tempfile.TemporaryDirectory() as headers:
@@ -210,7 +212,7 @@ def _plain_nvrtc(management: ModuleType) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _level_seconds(module) -> Iterator[list[float]]:
-    """A list that receives the seconds which a search of GPUCSL logs for each level."""
+    """Yield a list that receives the seconds which a search of GPUCSL logs for each level."""
     seconds: list[float] = []
 
     def note(message: str, value: float, **_) -> None:

@@ -1,4 +1,4 @@
-"""Where kernels run: a GPU (``cuda``) or this machine's cores (``host``)."""
+"""Backends run kernels on a GPU (``cuda``) or on this machine's cores (``host``)."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ __all__ = [
 
 
 def backend_class(name: str) -> type[Backend]:
-    """The class of the backend ``"cuda"`` or ``"host"``. Does not import CuPy.
+    """Return the class of the backend ``"cuda"`` or ``"host"``, without importing CuPy.
 
     Raises:
-        ValueError: there is no such backend.
+        ValueError: no backend has this name.
     """
     if name == "cuda":
         from gpupc_impl.backends.cuda import CudaBackend
@@ -56,9 +56,10 @@ def backend_class(name: str) -> type[Backend]:
 
 
 def resolve_backend(name: str = "auto") -> str:
-    """The name of a backend; ``"auto"`` is ``"cuda"`` where a device is visible and ``"host"`` elsewhere.
+    """Return the name of a backend; ``"auto"`` becomes ``"cuda"`` if a device is visible and ``"host"`` otherwise.
 
-    Warns if ``"auto"`` is ``"host"`` although the machine has an NVIDIA driver and CUDA_VISIBLE_DEVICES hides no GPU.
+    A warning is issued if ``"auto"`` becomes ``"host"`` although the machine has an NVIDIA driver and
+    CUDA_VISIBLE_DEVICES hides no GPU.
     """
     if name != "auto":
         backend_class(name)
@@ -77,10 +78,10 @@ def resolve_backend(name: str = "auto") -> str:
 
 
 def open_backend(name: str = "auto", device_memory_limit: int | None = None) -> Backend:
-    """A backend ready for use.
+    """Return a backend that is ready for use.
 
     Raises:
-        ValueError: the name is not a backend.
+        ValueError: no backend has this name.
         BackendUnavailable: the backend cannot run here; the message says why.
     """
     cls = backend_class(resolve_backend(name))

@@ -1,7 +1,7 @@
-"""Arguments of kernels: what C++ takes, what Python passes, and the checks that the two agree.
+"""Arguments of kernels: their types in C++, the values that Python passes, and the checks that the two agree.
 
-A kernel takes pointers, numbers, and structs by value. A compiled kernel describes its pointers and numbers well enough
-to check them. A struct is declared again in Python, field by field in the order of C++::
+A kernel takes pointers, numbers, and structs by value. The description of a compiled kernel suffices to check pointers
+and numbers. A struct is declared again in Python, field by field in the order of C++::
 
     SEARCH = Struct("Search", C=Pointer(np.float64), critical_r_squared=np.float64, best=BEST_KEYS)
     kernel = backend.kernel("gaussian/kernels/cupc_s.cu", "cupc_s<3>", [ROWS, SEARCH])
@@ -39,17 +39,19 @@ _CPP = {
     "float32": "float",
     "float64": "double",
 }
-"""The names of NumPy's types in C++."""
+"""The C++ names of NumPy's types."""
 
 ASSERTIONS = "backends/simt/arguments.cuh"
 """The header that the assertions of `declaration_checks` use, from the include root."""
 
 Address = Callable[[Any], int]
-"""Returns the address of a C-contiguous device array of a backend; raises `Unfit` for anything else."""
+"""A function that returns the address of a C-contiguous device array of a backend, and raises `Unfit` for anything
+else."""
 
 
 class Unfit(TypeError):
-    """A value does not fit a parameter; ``field`` is the path to the field of a struct, empty outside of structs."""
+    """Raised if a value does not fit a parameter; ``field`` is the path to the field of a struct, empty outside of
+    structs."""
 
     field = ""
 
@@ -58,11 +60,11 @@ class Unfit(TypeError):
 
 
 class KernelParameter(abc.ABC):
-    """One parameter of a kernel, or a field of a struct.
+    """A parameter of a kernel, or a field of a struct.
 
     Attributes:
-        storage: its size and alignment in memory.
-        cpp: its type in C++, without const.
+        storage: the size and alignment of the parameter in memory.
+        cpp: the parameter's type in C++, without const.
     """
 
     storage: np.dtype
@@ -70,24 +72,26 @@ class KernelParameter(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, value: Any, address: Address) -> bytes:
-        """The bytes that the kernel receives for a value.
+        """Return the bytes that the kernel receives for a value.
 
         Raises:
             Unfit: the value does not fit this parameter.
         """
 
     def arrays(self, value: Any) -> Iterator[tuple[int, Any]]:
-        """The device arrays in a value that fits, each as (the offset of its address in the bytes, the array)."""
+        """Return the device arrays in a value that fits, each as (the offset of its address in the bytes, the
+        array)."""
         yield from ()
 
 
 class Pointer(KernelParameter):
-    """A pointer, to const or not. Values are device arrays of one type, or None for the null pointer.
+    """A pointer, to const or not. Its values are device arrays of one type, or None for the null pointer.
 
-    The elements of an array must have the type's size and kind; signed and unsigned integers and bools are one kind.
+    The elements of an array must have the type's size and kind; signed integers, unsigned integers and bools count as
+    one kind.
 
     Args:
-        element: the type; None for any.
+        element: the element type; None for any type.
     """
 
     storage = np.dtype(np.uint64)
@@ -115,13 +119,15 @@ class Pointer(KernelParameter):
 
 
 class Number(KernelParameter):
-    """A number. Values are NumPy scalars of exactly this type, and of a declared type Python numbers as well."""
+    """A number. Its values are NumPy scalars of exactly this type or, if the type is declared in Python, Python
+    numbers."""
 
     def __init__(self, dtype: DTypeLike, declared: bool = False):
         self.storage, self.declared = np.dtype(dtype), declared
         self.cpp = _CPP[self.storage.name]
-        exact = declared and self.storage != np.float32  # a Python float has 64 bits
-        self._pack = packing.Struct(self.storage.char).pack if exact else None  # `struct` uses the same letters
+        exact = declared and self.storage != np.float32  # A Python float has 64 bits.
+        # `struct` uses the same letters as NumPy.
+        self._pack = packing.Struct(self.storage.char).pack if exact else None
         self._python = {"b": bool, "f": float}.get(self.storage.kind, int)
 
     def encode(self, value: Any, address: Address) -> bytes:
@@ -129,16 +135,17 @@ class Number(KernelParameter):
             if value.dtype == self.storage:
                 return value.tobytes()
         elif self._pack is not None and type(value) is self._python:
-            with contextlib.suppress(packing.error):  # the number is too large
+            with contextlib.suppress(packing.error):  # The number is too large for the type.
                 return self._pack(value)
         expected = f"a Python number for {self.storage}, or a NumPy one" if self.declared else f"a NumPy {self.storage}"
         raise Unfit(expected, described(value))
 
 
 class Word(KernelParameter):
-    """A parameter as PTX describes it: its kind ("f": floating point, "b": any, else integer) and its bits.
+    """A parameter as PTX describes it: its kind ("f": floating point, "b": any, otherwise integer) and its number of
+    bits.
 
-    PTX does not tell a pointer from an integer of 64 bits.
+    PTX does not distinguish a pointer from an integer of 64 bits.
     """
 
     def __init__(self, kind: str, bits: int):
@@ -148,7 +155,8 @@ class Word(KernelParameter):
             np.dtype(f"V{bits // 8}") if kind == "b" else np.dtype(f"{'f' if kind == 'f' else 'u'}{bits // 8}")
         )
         self._pointer = Pointer(None) if kind != "f" and bits == 64 else None
-        self._fitting: set[type] = set()  # NumPy types that fit, because looking up kinds and sizes is slow
+        # A cache of the NumPy types that fit, because comparing kinds and sizes is slow.
+        self._fitting: set[type] = set()
 
     def encode(self, value: Any, address: Address) -> bytes:
         if type(value) in self._fitting:
@@ -168,8 +176,8 @@ class Struct(KernelParameter):
     """A struct that kernels take by value.
 
     Args:
-        name: its name in C++, with its template arguments.
-        fields: all of its fields in order: a `Pointer`, a `Struct`, or a NumPy type for a number.
+        name: the struct's name in C++, with its template arguments.
+        fields: all fields in order: a `Pointer`, a `Struct`, or a NumPy type for a number.
     """
 
     def __init__(self, name: str, /, **fields: Pointer | Struct | DTypeLike):
@@ -183,10 +191,10 @@ class Struct(KernelParameter):
         self._offsets = {field: self.storage.fields[field][1] for field in self.fields}
 
     def __call__(self, **values: Any) -> Filled:
-        """The struct with a value for each field.
+        """Return the struct with a value for each field.
 
         Raises:
-            TypeError: a field does not exist, or a field has no value.
+            TypeError: a field does not exist, or has no value.
         """
         if values.keys() != self.fields.keys():
             wrong = ", ".join(sorted(values.keys() ^ self.fields.keys()))
@@ -194,7 +202,7 @@ class Struct(KernelParameter):
         return Filled(self, values)
 
     def offset(self, field: str) -> int:
-        """The offset of a field, in bytes."""
+        """Return the offset of a field in bytes."""
         return self._offsets[field]
 
     def encode(self, value: Any, address: Address) -> bytes:
@@ -225,10 +233,10 @@ class Struct(KernelParameter):
 
 @dataclasses.dataclass(frozen=True)
 class Filled:
-    """A struct with its values, see `Struct.__call__`.
+    """A struct with its values; see `Struct.__call__`.
 
     Attributes:
-        encoded: its bytes for a backend's kernels, kept from the first launch for the next ones.
+        encoded: the struct's bytes for the kernels of a backend, cached at the first launch.
     """
 
     struct: Struct
@@ -237,11 +245,11 @@ class Filled:
 
 
 def declaration_checks(kernels: Mapping[str, Sequence[Struct]], constants: Mapping[str, int] | None = None) -> str:
-    """C++ that compiles only if Python declares structs and constants as the kernel's source does.
+    """Return C++ code that compiles only if Python declares structs and constants as the kernel's source does.
 
     Args:
-        kernels: the structs among each kernel's parameters, in order, by the kernel's expression.
-        constants: values by the names of the constants in C++.
+        kernels: for each kernel's expression, the structs among its parameters in order.
+        constants: the expected values by the names of the constants in C++.
     """
     lines = [f'#include "{ASSERTIONS}"']
     for struct in dict.fromkeys(itertools.chain.from_iterable(map(_with_inner, itertools.chain(*kernels.values())))):
@@ -267,7 +275,7 @@ def declaration_checks(kernels: Mapping[str, Sequence[Struct]], constants: Mappi
 
 
 def _with_inner(struct: Struct) -> Iterator[Struct]:
-    """The structs among a struct's fields, and then the struct itself."""
+    """Yield the structs among a struct's fields, and then the struct itself."""
     for kind in struct.fields.values():
         if isinstance(kind, Struct):
             yield from _with_inner(kind)
@@ -275,7 +283,7 @@ def _with_inner(struct: Struct) -> Iterator[Struct]:
 
 
 def described(value: Any) -> str:
-    """A value as messages describe it."""
+    """Describe a value for a message."""
     if isinstance(value, Filled):
         return f"the struct {value.struct.name}"
     if isinstance(value, np.generic):

@@ -1,4 +1,4 @@
-"""The interface of a backend: memory on a device, compiled kernels and streams.
+"""The interface of a backend: device memory, compiled kernels and streams.
 
 Two backends run the same ``.cu`` files: ``cuda`` (a GPU, through CuPy and NVRTC) and ``host`` (this machine's
 cores, through any C++ compiler and the CUDA vocabulary in ``simt/``). A method uses only this interface, so it
@@ -23,19 +23,20 @@ from gpupc_impl.backends.launch import Kernel
 from gpupc_impl.backends.streams import Stream
 
 Empty = Callable[[tuple[int, ...], DTypeLike], np.ndarray]
-"""Returns an uninitialised C-contiguous host array of a shape and type."""
+"""A function that returns an uninitialised C-contiguous host array of a given shape and type."""
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]
-"""Kernel sources are named relative to this folder; it is also the include root of every kernel."""
+"""The folder to which the names of kernel sources are relative; it is also the include root of every kernel."""
 
 NO_CONSTANTS: Mapping[str, int] = types.MappingProxyType({})
 
 _prefetched: dict[tuple[int, Hashable], Any] = {}
-"""Sequences of kernels that were requested ahead, by identity and target. To be kept here keeps an identity unique."""
+"""Sequences of kernels that were passed to `prefetch`, by identity and target. Keeping the objects here prevents Python
+from reusing their identities."""
 
 
 class KernelSource(NamedTuple):
-    """Where a kernel comes from: the arguments of `Backend.kernel`."""
+    """The source of a kernel: the arguments of `Backend.kernel`."""
 
     source: str
     expression: str
@@ -44,20 +45,20 @@ class KernelSource(NamedTuple):
 
 
 class Backend(abc.ABC):
-    """A device on which kernels run, with memory of its own and a budget for it.
+    """A device on which kernels run, with its memory and a budget for it.
 
     Args:
-        device_memory_limit: bytes of device memory that may be in use at once; None means what the device has.
+        device_memory_limit: the upper bound on the device memory in use, in bytes; None means that the device's memory
+            is the limit.
 
     Attributes:
         name: ``"cuda"`` or ``"host"``.
-        warp_threads: how many threads stand for a warp in kernels that use engine/kernels/warp.cuh.
-        device_memory_limit: the budget that was requested.
-        multiprocessors: the multiprocessors of a GPU; 0 on CPU cores.
-        blocks_at_once: how many blocks to launch where the warps of a launch distribute the work among themselves.
-        array_threads: how many threads may compute with the library of `array_library` at once.
-        compile_seconds: time spent waiting for kernels to be compiled, or read from the cache, since this object was
-            made.
+        warp_threads: the number of threads that execute a warp in kernels that use engine/kernels/warp.cuh.
+        device_memory_limit: the budget that was requested, in bytes.
+        multiprocessors: the number of multiprocessors of a GPU; 0 on CPU cores.
+        blocks_at_once: the number of blocks for a launch whose warps distribute the work among themselves.
+        array_threads: the number of threads that may call the library of `array_library` concurrently.
+        compile_seconds: the time that this object has waited for kernels to be compiled or read from the cache.
         max_shared_bytes: the upper bound on the dynamic shared memory of a block.
     """
 
@@ -76,33 +77,36 @@ class Backend(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def unavailable(cls) -> str | None:
-        """Why this backend cannot be used on this machine, as a sentence; None when it can."""
+        """Return the reason why this backend cannot be used on this machine, as a sentence; None if it can."""
 
     @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Facts for a record: at least ``device`` (its name); no host names, user names or paths."""
+        """Return facts for a record, at least ``device`` (the device's name), without host names, user names or
+        paths."""
 
     def device_key(self) -> str | None:
-        """Text that differs between any two GPUs of any machines; None on CPU cores. It goes into no record."""
+        """Text that identifies the GPU among those of all machines; None on CPU cores. This text is not written to
+        records."""
         return None
 
     # --- memory ------------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
-        """An uninitialised device array. Its memory is freed with its last reference.
+        """Return an uninitialised device array, whose memory is freed with the last reference to it.
 
         Raises:
-            DeviceMemoryError: the array does not fit in what is left of the device or of the budget.
+            DeviceMemoryError: the array does not fit into the rest of the device's memory or of the budget.
         """
 
     def empty_all(self, **arrays: tuple[int | tuple[int, ...], DTypeLike]) -> dict[str, Any]:
-        """Several uninitialised arrays, each given as ``name=(shape, type)``. Their memory may be freed as one."""
+        """Return several uninitialised arrays, each given as ``name=(shape, type)``. One allocation may serve all of
+        them."""
         return {name: self.empty(shape, dtype) for name, (shape, dtype) in arrays.items()}
 
     @abc.abstractmethod
     def full(self, shape: int | tuple[int, ...], value: Any, dtype: DTypeLike) -> Any:
-        """A device array filled with one value."""
+        """Return a device array filled with one value."""
 
     @abc.abstractmethod
     def fill(self, array: Any, value: Any) -> None:
@@ -110,81 +114,84 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def upload(self, array: ArrayLike) -> Any:
-        """A C-contiguous copy of a host array on the device."""
+        """Return a C-contiguous copy of a host array on the device."""
 
     @abc.abstractmethod
     def upload_rows(self, matrix: np.ndarray, width: int) -> Any:
-        """A (rows, width) device array: the columns of a matrix, then columns of zeros."""
+        """Return a (rows, width) device array with the columns of a matrix, followed by columns of zeros."""
 
     @abc.abstractmethod
     def upload_symmetric(self, matrix: np.ndarray) -> Any:
-        """A symmetric (p, p) matrix on the device, read-only.
+        """Return a symmetric (p, p) matrix on the device, read-only.
 
-        The backend may let kernels read the host's memory, or copy one triangle and mirror it on the device.
+        The backend may let kernels read the matrix in host memory, or copy one triangle and mirror it on the device.
         """
 
     def download_all(self, arrays: Sequence[Any]) -> list[np.ndarray]:
-        """Copies of device arrays in host memory, after the work queued so far."""
+        """Return copies of device arrays in host memory, made after the work queued so far."""
         return [self.download(array) for array in arrays]
 
     @abc.abstractmethod
     def download(self, array: Any, out: np.ndarray | None = None) -> np.ndarray:
-        """A copy of a device array in host memory, after the work queued so far.
+        """Return a copy of a device array in host memory, made after the work queued so far.
 
         Args:
-            out: the target, an array of that size from `host_empty`; None for a new array.
+            out: the target, an array of the same size from `host_empty`; None for a new array.
         """
 
     @abc.abstractmethod
     def gram(self, matrix: Any) -> Any:
-        """X^T X of an (m, p) float64 device array, on the device, by the device's linear algebra library."""
+        """Return X^T X of an (m, p) float64 device array, computed by the device's linear algebra library."""
 
     @abc.abstractmethod
     def array_library(self) -> contextlib.AbstractContextManager[Any]:
-        """The library that computes with this device's arrays, NumPy or CuPy.
+        """Yield the library that computes with this device's arrays, NumPy or CuPy.
 
-        Inside the context CuPy works on this device and takes memory within the budget. NumPy's arrays are not counted;
-        its products of matrices take one thread, so that `array_threads` threads may compute side by side.
+        Inside the context CuPy works on this device and takes memory within the budget. NumPy's arrays do not count
+        against the budget; NumPy computes a matrix product in one thread, so that `array_threads` threads may work
+        concurrently.
         """
 
     @abc.abstractmethod
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-        """An uninitialised host array that streams copy from and to asynchronously (pinned memory)."""
+        """Return an uninitialised host array that streams copy from and to asynchronously (pinned memory)."""
 
     @property
     def host_arrays(self) -> Empty | None:
-        """Allocates the host arrays that the device copies from fastest, once they are read-only; None: any are."""
+        """The allocator of host arrays from which the device copies fastest once they are read-only; None if all memory
+        is equal."""
         return None
 
     @abc.abstractmethod
     def stream(self) -> Stream:
-        """A new stream."""
+        """Return a new stream."""
 
     @abc.abstractmethod
     def managed_memory(self, oversubscribe: bool = False) -> contextlib.AbstractContextManager[None]:
-        """Arrays made inside this context lie in managed memory, whose pages the driver moves to where they are used.
+        """Allocate arrays in managed memory inside this context; the driver migrates its pages to where they are
+        accessed.
 
-        The budget stays as it is, unless `oversubscribe` raises it by the host's memory.
+        The budget stays the same, unless `oversubscribe` adds the host's memory to it.
         """
 
     @abc.abstractmethod
     def smaller_device(self, left: int) -> contextlib.AbstractContextManager[None]:
-        """Inside this context the device has only `left` free bytes: an allocation holds the rest.
+        """Leave only `left` free bytes on the device inside this context, by an allocation that occupies the rest.
 
-        The budget is at most `left`. The host backend only lowers the budget.
+        The budget becomes at most `left`. The host backend only lowers the budget.
 
         Raises:
-            DeviceMemoryError: the device does not grant the allocation that is to hold the rest.
+            DeviceMemoryError: the device does not grant that allocation.
         """
 
     @abc.abstractmethod
     def release_memory(self) -> None:
-        """Return to the device the free memory that is cached for later arrays."""
+        """Return cached free memory to the device."""
 
     @property
     @abc.abstractmethod
     def memory_used(self) -> int:
-        """Bytes of device memory in use through this backend now."""
+        """The bytes of device memory that this backend uses now."""
 
     @property
     @abc.abstractmethod
@@ -193,12 +200,12 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def reset_peak(self) -> None:
-        """Set `memory_peak` to what is in use now."""
+        """Set `memory_peak` to the memory in use now."""
 
     @property
     @abc.abstractmethod
     def memory_limit(self) -> int:
-        """Bytes of device memory that may be in use: the budget, or what the device has."""
+        """The upper bound on the device memory in use, in bytes: the budget, or the device's memory."""
 
     # --- kernels -----------------------------------------------------------------------------------------------
 
@@ -210,23 +217,23 @@ class Backend(abc.ABC):
         structs: Sequence[Struct] = (),
         constants: Mapping[str, int] = NO_CONSTANTS,
     ) -> Kernel:
-        """A kernel of a ``.cu`` file, compiled on first use.
+        """Return a kernel of a ``.cu`` file, which is compiled on first use.
 
         Args:
             source: a path relative to the package (``"gaussian/kernels/cupc_s.cu"``), or an absolute path.
-            expression: the kernel's name with its template arguments, as C++ writes it (``"cupc_s<3>"``).
-            structs: the structs among its parameters, in order.
-            constants: values that Python relies on, by the name of the constant in the source (``{"BINS": 32}``).
+            expression: the kernel's name with its template arguments, as in C++ (``"cupc_s<3>"``).
+            structs: the structs among the kernel's parameters, in order.
+            constants: values on which Python relies, by the name of the constant in the source (``{"BINS": 32}``).
 
         Raises:
-            KernelCompilationError: the source does not compile, or its structs or constants differ from these.
+            KernelCompilationError: the source does not compile, or declares other structs or constants.
         """
 
     def prefetch(self, kernels: Sequence[KernelSource]) -> None:
-        """Have threads compile kernels that are probably needed soon, the first of them first.
+        """Let threads compile kernels that are probably needed soon, in this order.
 
-        `kernel` waits for the one that it is asked for, and raises what went wrong with it. Requesting the same object
-        again takes no time, so that callers keep the sequences that they pass.
+        `kernel` waits for the compilation of a requested kernel, and raises its error. Requesting the same object again
+        takes no time, so callers keep the sequences that they pass.
         """
         key = id(kernels), self._target()
         if key not in _prefetched:
@@ -235,33 +242,33 @@ class Backend(abc.ABC):
                 self._prefetch(kernel)
 
     def clock(self) -> float:
-        """Seconds that pass except while `kernel` waits for a compiler."""
+        """A clock in seconds that stops while `kernel` waits for a compiler."""
         return time.perf_counter() - self.compile_seconds
 
     @abc.abstractmethod
     def is_ready(self, kernel: KernelSource) -> bool:
-        """Whether a kernel that was prefetched is compiled, so that `kernel` does not wait for a compiler."""
+        """Whether a prefetched kernel is compiled, so that `kernel` does not wait for a compiler."""
 
     @abc.abstractmethod
     def finish_prefetched(self) -> None:
         """Wait until all prefetched kernels are compiled."""
 
     def drop_prefetched(self) -> None:
-        """Drop the prefetched kernels with which no thread has begun; the next search may request them again."""
+        """Drop the prefetched kernels that no thread has begun to compile; the next search may request them again."""
         if self._cancel_compilations():
             _prefetched.clear()
 
     @abc.abstractmethod
     def _cancel_compilations(self) -> bool:
-        """Drop compilations with which no thread has begun; returns whether there were any."""
+        """Drop compilations that no thread has begun; returns whether there were any."""
 
     @abc.abstractmethod
     def _target(self) -> Hashable:
-        """What this backend compiles for, and where the results are kept."""
+        """Return the target of compilations and the cache that keeps their results."""
 
     @abc.abstractmethod
     def _prefetch(self, kernel: KernelSource) -> None:
-        """Have a thread compile a kernel."""
+        """Let a thread compile a kernel."""
 
     @abc.abstractmethod
     def synchronize(self) -> None:

@@ -1,7 +1,7 @@
-"""Compilations in parallel threads, ahead of the search that needs their results.
+"""Compiles kernels in parallel threads, ahead of the search that needs them.
 
-Both compilers leave Python's lock while they work: NVRTC is a library that CuPy calls without it, and a C++ compiler is
-a process of its own.
+Both compilers release Python's global lock while they work: CuPy releases it around NVRTC, and a C++ compiler is
+another process.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Any, NamedTuple
 from gpupc_impl.backends.machine import available_cores
 
 QUIET_SECONDS = 0.3
-"""The time to wait for a compilation before the wait is reported: reading kernels from the cache takes less."""
+"""The time after which a wait for a compilation is reported, in seconds; reading a kernel from the cache takes less."""
 
 Report = Callable[[int, int], None]
-"""Is called with the number of requested kernels that are compiled and of all that were requested, during a wait; and
-with zeros after it."""
+"""A function that is called during a wait with the number of requested kernels that are compiled and of all requested
+ones, and with zeros after the wait."""
 
 _report: ContextVar[Report | None] = ContextVar("report", default=None)
 
 
 @contextlib.contextmanager
 def reported(report: Report | None) -> Iterator[None]:
-    """Inside this context, waits for compilations are reported in short intervals."""
+    """Report waits for compilations in short intervals inside this context."""
     token = _report.set(report)
     try:
         yield
@@ -39,18 +39,19 @@ def reported(report: Report | None) -> Iterator[None]:
 
 
 class Compilations:
-    """Results of functions that run in threads, by key. A failure is raised where the result is requested.
+    """Results of functions that run in threads, by key. An exception in a thread is raised where its result is
+    requested.
 
-    A forked child has none of its parent's threads, so it begins with none of its parent's requests.
+    A forked child has none of its parent's threads, so it starts without its parent's requests.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._requests: dict[tuple[int, Hashable], _Request] = {}
-        self._taken = 0  # results since there was no request
+        self._taken = 0  # the number of results since no request was open
 
     def prefetch(self, key: Hashable, make: Callable[[], Any]) -> None:
-        """Have a thread make a result, unless it has been requested already."""
+        """Let a thread compute a result, unless it has been requested already."""
         process = os.getpid()
         with self._lock:
             if not self._requests:
@@ -61,10 +62,10 @@ class Compilations:
                 )
 
     def is_ready(self, key: Hashable) -> bool:
-        """Whether a requested result is there.
+        """Whether a requested result is available.
 
-        Right after the request it is waited for as long as reading it from the cache may take, and later not at all: a
-        search asks again at every level, and must not wait for a compiler each time.
+        The first call after a request waits for as long as reading from the cache may take. Later calls do not wait,
+        because a search asks again at every level and must not wait for a compiler each time.
         """
         with self._lock:
             request = self._requests.get((os.getpid(), key))
@@ -76,13 +77,13 @@ class Compilations:
         return not request.future.cancelled()
 
     def finish(self) -> None:
-        """Wait for all that was requested."""
+        """Wait for all requested results."""
         with self._lock:
             futures = [request.future for (process, _), request in self._requests.items() if process == os.getpid()]
         wait(futures)
 
     def result(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The requested result, which is then forgotten; made at once if no thread has begun with it."""
+        """Return the requested result and forget it; if no thread has begun to compute it, it is computed now."""
         process = os.getpid()
         with self._lock:
             request = self._requests.get((process, key))
@@ -99,7 +100,7 @@ class Compilations:
                     self._taken += 1
 
     def cancel(self) -> bool:
-        """Drop the requests with which no thread has begun; returns whether there were any."""
+        """Drop the requests that no thread has begun to serve; returns whether there were any."""
         process = os.getpid()
         with self._lock:
             before = len(self._requests)
@@ -121,7 +122,7 @@ class Compilations:
 
 
 class _Request(NamedTuple):
-    """A result that a thread makes, or will make; `urgent` if somebody waits for it; requested at the time `since`."""
+    """A result that a thread computes; `urgent` if a caller waits for it; `since` is the time of the request."""
 
     future: Future[Any]
     urgent: bool
@@ -130,11 +131,11 @@ class _Request(NamedTuple):
 
 @functools.cache
 def _threads(process: int) -> ThreadPoolExecutor:
-    """The threads of a process, as many as compilers may work at once."""
+    """The executor of a process, with as many threads as compilers may work concurrently."""
     return ThreadPoolExecutor(available_cores(), thread_name_prefix="compile")
 
 
 @functools.cache
 def _urgent_threads(process: int) -> ThreadPoolExecutor:
-    """Threads for what is waited for, which does not queue behind what may be needed later."""
+    """A second executor for urgent results, so that they do not wait behind those that may be needed later."""
     return ThreadPoolExecutor(available_cores(), thread_name_prefix="compile-now")

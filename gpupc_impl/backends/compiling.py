@@ -1,4 +1,4 @@
-"""Tells who wants to know when this process compiles code."""
+"""Notifies observers whenever this process compiles code."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 observers: list[Callable[[bool], None]] = []
-"""Called with True when a compilation begins and with False when it ends; compilations may be nested."""
+"""Functions that are called with True when a compilation begins and with False when it ends; compilations may be
+nested."""
 
 
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
-    """Tells the observers that the block, or the decorated function, compiles code."""
+    """Notify the observers that the block, or the decorated function, compiles code."""
     for observer in observers:
         observer(True)
     try:

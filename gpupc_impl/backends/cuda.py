@@ -1,7 +1,7 @@
 """The CUDA backend: kernels compiled by NVRTC and run on a GPU through CuPy.
 
 CuPy is imported when a backend is opened, never by this module, so the package works without it. The class is built in
-layers: the device (cuda_device.py), its memory (cuda_memory.py), copies (cuda_copies.py) and here kernels.
+layers: the device (cuda_device.py), its memory (cuda_memory.py), copies (cuda_copies.py), and kernels in this file.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ logger = logging.getLogger("gpupc_impl.cuda")
 
 
 class CudaBackend(CudaCopies):
-    """Kernels on one GPU, in one stream unless others are asked for.
+    """Kernels on one GPU, in one stream unless the caller names another.
 
-    The device is the one numbered by the environment variable ``GPUPC_CUDA_DEVICE`` among those that
-    ``CUDA_VISIBLE_DEVICES`` leaves visible, else CuPy's current device.
+    The device has the number in the environment variable ``GPUPC_CUDA_DEVICE`` among those that
+    ``CUDA_VISIBLE_DEVICES`` leaves visible; without the variable it is CuPy's current device.
     """
 
     def __init__(self, device_memory_limit: int | None = None):
@@ -44,7 +44,7 @@ class CudaBackend(CudaCopies):
         runtime = self._cupy.cuda.runtime
         self._has_cooperative_launches = bool(self._attribute(runtime.cudaDevAttrCooperativeLaunch))
         architecture = nvrtc.target_architecture(self._cupy.cuda.nvrtc, self._device.compute_capability)
-        assert architecture is not None  # `unavailable` reports this
+        assert architecture is not None  # `unavailable` reports this error.
         self._architecture = architecture
 
     def kernel(
@@ -80,7 +80,8 @@ class CudaBackend(CudaCopies):
         return self._device_id, self._architecture, cache_folder()
 
     def _compilation(self, kernel: KernelSource) -> tuple[Hashable, tuple[Path, ...], Callable[[], nvrtc.Image]]:
-        """A kernel's key among all of the process, its sources, and what compiles it or reads it from the cache."""
+        """Return a kernel's key (unique in the process), its sources, and the function that compiles it or reads it
+        from the cache."""
         path, structs, constants = PACKAGE_ROOT / kernel.source, kernel.structs, kernel.constants
         key = path, kernel.expression, *structs, tuple(constants.items()), self._target()
         compile_it = functools.partial(
@@ -104,10 +105,10 @@ class CudaBackend(CudaCopies):
             yield self._cupy
 
     def address(self, array: Any) -> int:
-        """The address of a C-contiguous array on this backend's device.
+        """Return the address of a C-contiguous array on this backend's device.
 
         Raises:
-            Unfit: the value is anything else.
+            Unfit: the value is no such array.
         """
         if not isinstance(array, self._cupy.ndarray):
             raise Unfit("a device array", "a NumPy array in host memory (use upload)")
@@ -142,7 +143,7 @@ class CudaBackend(CudaCopies):
 
 
 class LoadedFunction:
-    """A kernel loaded on a device. All backends of the process on that device share it."""
+    """A kernel loaded on a device. All backends of the process on that device share this object."""
 
     def __init__(self, function: Any, parameters: Sequence[KernelParameter]):
         self.parameters, self.pointer, self.registers = parameters, function.kernel.ptr, function.num_regs
@@ -151,7 +152,7 @@ class LoadedFunction:
         self._lock = threading.Lock()
 
     def allow_shared(self, shared_bytes: int) -> None:
-        """Have CUDA grant this much dynamic shared memory, which it does above 48 KB only on request."""
+        """Request this much dynamic shared memory, because CUDA grants more than 48 KB only on request."""
         if shared_bytes > self._granted_bytes:
             with self._lock:
                 granted = max(shared_bytes, self._granted_bytes)
@@ -171,21 +172,21 @@ class CudaKernel(Kernel):
         self._backend, self._function = backend, function
         self._driver, self._pointer = backend._cupy.cuda.driver, function.pointer
         self._resident: dict[tuple[int, int], int] = {}
-        self._padding: list[bytes] = []  # before each argument
+        self._padding: list[bytes] = []  # the padding before each argument
         offsets, end = [], 0
         for parameter in parameters:
             self._padding.append(bytes(-end % parameter.storage.alignment))
             offsets.append(end + len(self._padding[-1]))
             end = offsets[-1] + parameter.storage.itemsize
-        # The driver reads a buffer with the arguments where the kernel expects them, and the buffer's size.
+        # The driver reads the arguments from a buffer in the layout that the kernel expects.
         self._buffer = (ctypes.c_char * end)()
         self._size = ctypes.c_size_t(end)
         self._extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(self._buffer), 2, ctypes.addressof(self._size), 0)
         self._extra_address = ctypes.addressof(self._extra)
-        # For a cooperative launch it reads the address of each argument instead.
+        # For a cooperative launch the driver reads the address of each argument instead.
         start = ctypes.addressof(self._buffer)
         self._arguments = (ctypes.c_void_p * len(offsets))(*(start + offset for offset in offsets))
-        self._lock = threading.Lock()  # one launch at a time uses the buffer
+        self._lock = threading.Lock()  # The lock lets one launch at a time use the buffer.
 
     def _launch(
         self,

@@ -29,31 +29,35 @@ MIRROR = KernelSource("backends/kernels/mirror.cu", "mirror<double>")
 """Copies the upper triangle of a square matrix to the lower one."""
 
 SMALL_BYTES = 1 << 21
-"""One core copies arrays up to this size: waking helpers would take longer."""
+"""The upper bound on the size of arrays that one core copies alone, since waking helpers would take longer."""
 
 SMALL_MATRIX_BYTES = 1 << 20
-"""Symmetric matrices up to this size are uploaded whole: mirroring a triangle would take longer."""
+"""The upper bound on the size of symmetric matrices that are uploaded whole, since mirroring a triangle would take
+longer."""
 
 TRIANGLE_PARTS = 8
-"""The fewest parts in which a triangle is uploaded, so that staging one part overlaps with sending another."""
+"""The lower bound on the parts in which a triangle is uploaded, so that staging one part overlaps with sending
+another."""
 
 SMALL_PLACED_BYTES = 16 << 20
-"""Symmetric matrices in pinned memory up to this size are uploaded whole: queueing parts would take longer."""
+"""The upper bound on the size of symmetric matrices in pinned memory that are uploaded whole, since queueing parts
+would take longer."""
 
 MAX_PLACED_BYTES = 1 << 30
-"""The largest host array that is made in pinned memory for uploads, so that other arrays find some as well."""
+"""The upper bound on the size of host arrays that are made in pinned memory for uploads, so that enough is left for
+other arrays."""
 
 PINNED_RESULT_BYTES = 256 << 20
-"""Downloads up to this size stay in pinned memory; larger ones are copied on to pageable memory."""
+"""The upper bound on the size of downloads that stay in pinned memory; larger ones are copied on to pageable memory."""
 
 
 @functools.cache
 def _pinned_pool(device: int) -> PinnedPool:
-    """The process's pool for a device."""
+    """The process's pool of pinned memory for a device."""
     import cupy
 
     def allocate(size: int) -> tuple[Any, int]:
-        with cupy.cuda.Device(device):  # other threads have another current device, which this would initialise
+        with cupy.cuda.Device(device):  # Other threads have another current device, whose context this would create.
             memory = cupy.cuda.PinnedMemory(size)
         return memory, memory.ptr
 
@@ -61,12 +65,12 @@ def _pinned_pool(device: int) -> PinnedPool:
 
 
 class CudaCopies(CudaMemory):
-    """The part of the CUDA backend that copies between host and device."""
+    """The layer of the CUDA backend that copies between host and device."""
 
     def __init__(self, device_memory_limit: int | None = None):
         super().__init__(device_memory_limit)
         self._pinned = _pinned_pool(self._device_id)
-        self._in_flight: list[np.ndarray] = []  # pinned memory that queued copies read
+        self._in_flight: list[np.ndarray] = []  # pinned memory that queued copies still read
 
     def _all_done(self) -> None:
         super()._all_done()
@@ -75,7 +79,7 @@ class CudaCopies(CudaMemory):
     # --- to the device -----------------------------------------------------------------------------------------
 
     def full(self, shape: int | tuple[int, ...], value: Any, dtype: DTypeLike) -> Any:
-        if len(set(np.asarray(value, dtype).tobytes())) > 1:  # CuPy's fill would compile a kernel of CuPy's
+        if len(set(np.asarray(value, dtype).tobytes())) > 1:  # CuPy's fill would compile a kernel first.
             return self.upload(np.full(shape, value, dtype))
         array = self.empty(shape, dtype)
         self.fill(array, value)
@@ -121,7 +125,8 @@ class CudaCopies(CudaMemory):
         matrix = np.ascontiguousarray(matrix)
         p, itemsize = len(matrix), matrix.itemsize
         device = self.empty(matrix.shape, matrix.dtype)
-        # Rows from `first` on hold (1 - first / p)^2 of the triangle, so these bounds cut it into equal parts.
+        # Rows from `first` on contain the fraction (1 - first / p)^2 of the triangle, so these bounds cut it into equal
+        # parts.
         count = max(TRIANGLE_PARTS, ceil_div(matrix.nbytes, 2 * CHUNK_BYTES))
         bounds = [round(p * (1 - math.sqrt(1 - part / count))) for part in range(count + 1)]
         parts = [
@@ -137,7 +142,7 @@ class CudaCopies(CudaMemory):
     def _upload_parts(
         self, matrix: np.ndarray, parts: Sequence[Rows], address: Callable[[Rows], int], pitch: int
     ) -> None:
-        """Upload parts of a C-contiguous matrix, each to rows on the device that lie `pitch` bytes apart."""
+        """Upload parts of a C-contiguous matrix, each to rows on the device that begin `pitch` bytes apart."""
         if is_placed(matrix):
             self._in_flight.append(matrix)
             for part in parts:
@@ -159,7 +164,7 @@ class CudaCopies(CudaMemory):
                 runtime.memcpyAsync(address, pinned.ctypes.data, pinned.nbytes, kind, self._stream.ptr)
 
     def _send_rows(self, address: int, pitch: int, pinned: int, part: Rows) -> None:
-        """Queue a copy of a part of the pinned memory at an address to rows on the device, `pitch` bytes apart."""
+        """Queue a copy from pinned memory at an address to rows on the device that begin `pitch` bytes apart."""
         runtime = self._cupy.cuda.runtime
         kind, source = runtime.memcpyHostToDevice, pinned + part.first
         with self._on_device():
@@ -212,7 +217,8 @@ class CudaCopies(CudaMemory):
         return self._placed_array
 
     def _placed_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-        """An array in pinned memory, unless it is very large or there is no such memory left."""
+        """Return an array in pinned memory, or in pageable memory if the array is very large or no more memory can be
+        pinned."""
         sizes = as_tuple(shape)
         if math.prod(sizes) * np.dtype(dtype).itemsize <= MAX_PLACED_BYTES:
             with contextlib.suppress(MemoryError):

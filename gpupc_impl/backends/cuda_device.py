@@ -1,4 +1,4 @@
-"""The GPU of the CUDA backend: which one it is, its streams and events, and how its faults are reported."""
+"""The device layer of the CUDA backend: it selects the GPU, and provides streams, events and error reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEVICE_VARIABLE = "GPUPC_CUDA_DEVICE"
 
 
 class CudaDevice(Backend):
-    """The part of the CUDA backend that is about the device itself."""
+    """The layer of the CUDA backend that handles the device itself."""
 
     name = "cuda"
     warp_threads = 32
@@ -32,7 +32,7 @@ class CudaDevice(Backend):
         self._cupy = cupy
         self._device = cupy.cuda.Device(_chosen_device())
         self._device_id, self._current_device = self._device.id, cupy.cuda.runtime.getDevice
-        self._running: dict[str, None] = {}  # kernels launched since the last synchronisation, in order
+        self._running: dict[str, None] = {}  # the kernels launched since the last synchronisation, in order
         runtime = cupy.cuda.runtime
         try:
             with self._device:
@@ -51,7 +51,8 @@ class CudaDevice(Backend):
         except ImportError as error:
             return (
                 f"CuPy cannot be imported ({str(error).strip().splitlines()[0]}); for a GPU with a CUDA 12 driver: "
-                'pip install "gpupc[cuda12]", with a CUDA 13 driver: pip install "gpupc[cuda13]"'
+                "pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12, with a CUDA 13 driver: pip install cupy-cuda13x "
+                "nvidia-cuda-nvrtc"
             )
         runtime = cupy.cuda.runtime
         try:
@@ -95,7 +96,7 @@ class CudaDevice(Backend):
 
     def device_key(self) -> str:
         runtime = self._cupy.cuda.runtime
-        # Where the driver gives no uuid, the machine's name and the PCI bus tell the device from all others.
+        # If the driver provides no uuid, the machine's name and the PCI bus identify the device.
         uuid = bytes(runtime.getDeviceProperties(self._device_id).get("uuid", b"")).hex() or socket.gethostname()
         return f"{uuid} {runtime.deviceGetPCIBusId(self._device_id)}"
 
@@ -108,11 +109,11 @@ class CudaDevice(Backend):
         self._all_done()
 
     def _all_done(self) -> None:
-        """Forget what was queued, because all of it is done."""
+        """Forget what was queued, because all of it has finished."""
         self._running.clear()
 
     def _queued(self) -> Callable[[], None]:
-        """A function that waits for what has been queued so far."""
+        """Return a function that waits for the work queued so far."""
         with self._in_stream():
             return CudaEvent(self, self._stream.record()).synchronize
 
@@ -120,19 +121,19 @@ class CudaDevice(Backend):
         return int(self._cupy.cuda.runtime.deviceGetAttribute(number, self._device_id))
 
     def _in_stream(self, stream: CudaStream | None = None) -> _OnDevice:
-        """A context in which this device is current, and this stream or the backend's own."""
+        """Return a context in which this device is current, and this stream or the backend's own."""
         return _OnDevice(self, self._stream if stream is None else stream.handle)
 
     def _on_device(self) -> _OnDevice:
-        """A context in which this device is current, for calls that name their stream."""
+        """Return a context in which this device is current, for calls that name their stream."""
         return _OnDevice(self, None)
 
 
 class _OnDevice:
     """A context in which a device is current, and a stream if one is given.
 
-    CUDA reports a kernel's fault at some later call, so an error names the kernels that may have caused it. This is a
-    class and no generator function, because it accounts for most of the time of a launch.
+    CUDA reports a kernel's fault at a later call, so an error names all kernels that may have caused it. This is a
+    class instead of a generator function because it accounts for most of the time of a launch.
     """
 
     __slots__ = ("_device", "_stream", "_switched")
@@ -163,7 +164,7 @@ class _OnDevice:
 
 
 class CudaEvent(Event):
-    """An event of CUDA, recorded in a stream."""
+    """A CUDA event that was recorded in a stream."""
 
     def __init__(self, device: CudaDevice, handle: Any):
         self._device, self.handle = device, handle
@@ -177,7 +178,7 @@ class CudaEvent(Event):
 
 
 class CudaStream(Stream):
-    """A stream of CUDA beside the backend's own."""
+    """An additional CUDA stream beside the backend's own."""
 
     def __init__(self, device: CudaDevice):
         self._device = device
@@ -215,11 +216,11 @@ class CudaStream(Stream):
 
 
 def _chosen_device() -> int | None:
-    """The device number in the environment; None for CuPy's current device."""
+    """Return the device number from the environment; None for CuPy's current device."""
     chosen = os.environ.get(DEVICE_VARIABLE)
     return int(chosen) if chosen else None
 
 
 def _version(number: int) -> str:
-    """CUDA's 12090 as "12.9"."""
+    """Format CUDA's version 12090 as "12.9"."""
     return f"{number // 1000}.{number % 1000 // 10}"

@@ -1,4 +1,4 @@
-"""Device memory of the CUDA backend: allocation from a pool within a budget, and returning it to the device."""
+"""The memory layer of the CUDA backend, which allocates from a pool within a budget."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.integers import round_up
 
 MEMORY_MARGIN = 512 * 2**20
-"""Device memory left for code and for the local memory of running threads; a sixteenth of it where that is more."""
+"""Device memory left free for code and for the local memory of running threads; a sixteenth of the device's memory if
+that is more."""
 
 ALIGNMENT = 256
 """The alignment of arrays that share one allocation, in bytes."""
 
 _dropped_pools: collections.deque[tuple[Any, Any]] = collections.deque()
-"""Pools from which nothing is allocated any more, with their devices."""
+"""Pools from which nothing is allocated any more, each with its device."""
 
 
 class CudaMemory(CudaDevice):
-    """The part of the CUDA backend that allocates device memory."""
+    """The layer of the CUDA backend that allocates device memory."""
 
     def __init__(self, device_memory_limit: int | None = None):
         import cupy
@@ -40,7 +41,7 @@ class CudaMemory(CudaDevice):
             self._pool = cupy.cuda.MemoryPool()
         weakref.finalize(self, _drop_pool, self._pool, self._device, runtime.CUDARuntimeError).atexit = False
         self._peak = 0
-        self._other_pool = None  # the device's own pool while arrays lie in managed memory
+        self._other_pool = None  # the device's own pool, while arrays are allocated in managed memory
         available = max(0, self._free_bytes - max(MEMORY_MARGIN, self._free_bytes // 16))
         self._limit: int = available if device_memory_limit is None else min(device_memory_limit, available)
 
@@ -50,7 +51,7 @@ class CudaMemory(CudaDevice):
             return self._cupy.ndarray(sizes, dtype, memptr=self._allocate(math.prod(sizes) * dtype.itemsize))
 
     def empty_all(self, **arrays: tuple[int | tuple[int, ...], DTypeLike]) -> dict[str, Any]:
-        # One allocation serves all: an allocation for each would take longer than many kernels.
+        # One allocation serves all arrays, because an allocation for each would take longer than many kernels.
         places, end = {}, 0
         for name, (shape, dtype) in arrays.items():
             sizes, kind = as_tuple(shape), np.dtype(dtype)
@@ -72,7 +73,7 @@ class CudaMemory(CudaDevice):
     def managed_memory(self, oversubscribe: bool = False) -> Iterator[None]:
         device_pool, limit = self._pool, self._limit
         with self._in_stream():
-            device_pool.free_all_blocks()  # managed memory needs what is free on the device
+            device_pool.free_all_blocks()  # Managed memory migrates to the memory that is free on the device.
             self._pool = self._cupy.cuda.MemoryPool(self._cupy.cuda.malloc_managed)
         self._other_pool = device_pool
         if oversubscribe:
@@ -86,7 +87,7 @@ class CudaMemory(CudaDevice):
     @contextlib.contextmanager
     def smaller_device(self, left: int) -> Iterator[None]:
         runtime, limit = self._cupy.cuda.runtime, self._limit
-        held = 0  # the address of the allocation that holds the rest
+        held = 0  # the address of the allocation that occupies the rest
         with self._in_stream():
             self._pool.free_all_blocks()
             free, _ = runtime.memGetInfo()
@@ -105,7 +106,7 @@ class CudaMemory(CudaDevice):
                     runtime.free(held)
 
     def release_memory(self) -> None:
-        # After a fault the device frees nothing.
+        # After a fault the device frees no memory.
         faults = self._cupy.cuda.runtime.CUDARuntimeError, KernelLaunchError
         with contextlib.suppress(*faults), self._in_stream():
             self._pool.free_all_blocks()
@@ -117,7 +118,7 @@ class CudaMemory(CudaDevice):
             return self._used_bytes()
 
     def _used_bytes(self) -> int:
-        """Bytes in use of the pools of device memory and of managed memory."""
+        """The bytes in use in the pools of device memory and of managed memory."""
         return sum(pool.used_bytes() for pool in (self._pool, self._other_pool) if pool is not None)
 
     @property
@@ -132,10 +133,10 @@ class CudaMemory(CudaDevice):
         return self._limit
 
     def _allocate(self, size: int) -> Any:
-        """Device memory from the pool, within the budget.
+        """Allocate device memory from the pool, within the budget.
 
         `MemoryPool.set_limit` is not used: it counts freed blocks that the pool caches as used, and refuses a request
-        when these are fragmented. Here the cached blocks are returned to the device when the budget needs them.
+        if those blocks are fragmented. Here the cached blocks are returned to the device when the budget needs them.
         """
         used = self._used_bytes()
         if used + size > self._limit:
@@ -145,22 +146,22 @@ class CudaMemory(CudaDevice):
         try:
             memory = self._pool.malloc(size)
         except self._cupy.cuda.memory.OutOfMemoryError as error:
-            free, _ = self._cupy.cuda.runtime.memGetInfo()  # other processes use the device, too
+            free, _ = self._cupy.cuda.runtime.memGetInfo()  # Other processes use the device, too.
             raise DeviceMemoryError(size, used, used + free) from error
         self._peak = max(self._peak, self._used_bytes())
         return memory
 
 
 def as_tuple(shape: int | tuple[int, ...]) -> tuple[int, ...]:
-    """A shape as a tuple of Python's integers."""
+    """Return a shape as a tuple of Python integers."""
     return tuple(map(int, shape)) if isinstance(shape, tuple) else (int(shape),)
 
 
 def _drop_pool(pool: Any, device: Any, error: type[Exception]) -> None:
-    """Free what a pool caches, from which nothing is allocated any more.
+    """Free the blocks that an unused pool caches.
 
-    CuPy (14.2) does not free the blocks of a pool that is garbage. Arrays that still exist return their blocks to the
-    pool later, so it is kept until the last of them has.
+    CuPy (14.2) does not free the blocks of a pool that is garbage collected. Arrays that still exist return their
+    blocks to the pool later, so the pool is kept until all of them have.
     """
     _dropped_pools.append((pool, device))
     _free_dropped_pools(error)
@@ -171,9 +172,9 @@ def _free_dropped_pools(error: type[Exception]) -> None:
     for _ in range(len(_dropped_pools)):
         try:
             pool, device = _dropped_pools.popleft()
-        except IndexError:  # another thread is freeing the rest
+        except IndexError:  # Another thread is freeing the rest already.
             return
-        with contextlib.suppress(error), device:  # after a fault the device frees nothing
+        with contextlib.suppress(error), device:  # After a fault the device frees no memory.
             pool.free_all_blocks()
             if pool.total_bytes():
                 _dropped_pools.append((pool, device))

@@ -1,14 +1,14 @@
-"""The errors of backends. Every message says what is wrong and what to do about it."""
+"""The errors of backends, whose messages name the fault and the way out."""
 
 from __future__ import annotations
 
 
 class BackendUnavailable(RuntimeError):
-    """The backend cannot run on this machine; the message says why and what to do."""
+    """The backend cannot run on this machine; the message names the reason and the way out."""
 
 
 class KernelCompilationError(RuntimeError):
-    """A kernel did not compile; the message holds the compiler, its command and its output."""
+    """A kernel did not compile; the message contains the compiler, its command and its output."""
 
 
 class KernelLaunchError(RuntimeError):
@@ -16,12 +16,12 @@ class KernelLaunchError(RuntimeError):
 
 
 class DeviceMemoryError(MemoryError):
-    """Device memory is exhausted: the device's own, or the budget given as ``device_memory_limit``.
+    """Device memory is exhausted: the device's own, or the budget ``device_memory_limit``.
 
     Attributes:
-        requested: bytes that were requested.
-        used: bytes in use on the device through this backend.
-        limit: bytes that may be in use.
+        requested: the bytes that were requested.
+        used: the bytes that this backend uses on the device.
+        limit: the upper bound on the bytes in use.
     """
 
     def __init__(self, requested: int, used: int, limit: int, message: str | None = None):

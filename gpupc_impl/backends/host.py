@@ -1,4 +1,4 @@
-"""The ``host`` backend: runs CUDA kernels on this machine's cores, compiled by its C++ compiler."""
+"""The ``host`` backend runs CUDA kernels on this machine's cores, compiled by a C++ compiler."""
 
 from __future__ import annotations
 
@@ -29,28 +29,31 @@ from gpupc_impl.backends.host_kernels import (
 )
 from gpupc_impl.backends.host_memory import Budget, allocate, borrow, libc, owner
 from gpupc_impl.backends.machine import available_cores, cpu_name, memory_bytes
-from gpupc_impl.backends.simt import build
+from gpupc_impl.backends.simt import build, shipped
 from gpupc_impl.backends.sources import SourceCache
 from gpupc_impl.backends.streams import Event, Stream, check_copy
+
+_PLACES = ("CXX", "PATH", "GPUPC_SHIPPED_DIR", "GPUPC_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
+"""Environment variables that say where kernels, the compiler and the cache are."""
 
 _loaded: SourceCache[LoadedKernel] = SourceCache()
 
 
 class HostEvent(Event):
-    """The time at which it was recorded."""
+    """An event, which keeps the time at which it was recorded."""
 
     def __init__(self) -> None:
         self._seconds = time.perf_counter()
 
     def synchronize(self) -> None:
-        """Return at once, because the moment has passed."""
+        """Return at once, because queued work runs immediately and the event has passed."""
 
     def seconds_since(self, earlier: Self) -> float:
         return self._seconds - earlier._seconds
 
 
 class HostStream(Stream):
-    """A stream whose work is done when it is queued, so streams run one after the other."""
+    """A stream whose work runs as it is queued, so that streams run one after the other."""
 
     def copy(self, target: np.ndarray, source: np.ndarray) -> None:
         check_copy(target, source)
@@ -79,6 +82,7 @@ class HostBackend(Backend):
         GPUPC_HOST_THREADS: OS threads to use; default: the cores this process may run on.
         GPUPC_HOST_STACK_KIB: stack of one CUDA thread in KiB; default 256.
         GPUPC_CACHE_DIR: where compiled kernels are kept.
+        GPUPC_SHIPPED_DIR: where kernels that were compiled ahead lie; default: in the installed package, if it has any.
         GPUPC_SANITIZE: ``address``, ``undefined`` or both; needs ``sanitizer_environment``.
         GPUPC_RECORD_LAUNCHES: a folder into which each launch is written, for ``gpupc_impl.backends.replay``.
     """
@@ -111,8 +115,9 @@ class HostBackend(Backend):
         if sys.platform != "linux":
             return f"the host backend runs on Linux only, not on {sys.platform}; use a Linux container"
         try:
-            build.find_compiler()
             sanitizers = build.parse_sanitizers(os.environ.get("GPUPC_SANITIZE", ""))
+            if sanitizers or shipped.target() is None:
+                build.find_compiler()
         except (BackendUnavailable, ValueError) as error:
             return str(error)
         if "thread" in sanitizers:
@@ -122,14 +127,14 @@ class HostBackend(Backend):
             )
         if "address" in sanitizers and not hasattr(libc, "__asan_init"):
             return "GPUPC_SANITIZE=address needs its runtime loaded first: start Python with sanitizer_environment()"
-        return build.missing_sanitizer(sanitizers)
+        return build.missing_sanitizer(sanitizers) if sanitizers else None
 
     def describe(self) -> dict[str, Any]:
-        compiler = build.find_compiler()
+        ahead = None if self._sanitizers else shipped.compiler()
         return {
             "device": cpu_name(),
             "threads": self.threads,
-            "compiler": compiler.version,
+            "compiler": ahead or build.find_compiler().version,
             "sanitizers": list(self._sanitizers),
         }
 
@@ -221,10 +226,10 @@ class HostBackend(Backend):
         return self._budget.limit
 
     def address(self, array: Any) -> int:
-        """The address of a C-contiguous device array of this backend.
+        """Return the address of a C-contiguous device array of this backend.
 
         Raises:
-            Unfit: the value is anything else.
+            Unfit: the value is no such array.
         """
         if not isinstance(array, np.ndarray) or owner(array, self._budget) is None:
             raise Unfit("a device array", "a NumPy array in host memory (use upload)")
@@ -245,11 +250,9 @@ class HostBackend(Backend):
         if key not in self._kernels:
             started = time.perf_counter()
             kernel = KernelSource(str(source), expression, tuple(structs), constants)
-            identity, sources, compile_it = self._compilation(kernel)
+            load = functools.partial(load_kernel, kernel, self._sanitizers)
             try:
-                loaded = _loaded.get(
-                    identity, sources, compile_it, lambda path: load_kernel(kernel, path, compile_it, self._sanitizers)
-                )
+                loaded = _loaded.get(*self._compilation(kernel), load)
             finally:
                 self.compile_seconds += time.perf_counter() - started
             self._kernels[key] = HostKernel(expression, loaded, self.address, self._launch_threads, self._recorder)
@@ -270,23 +273,24 @@ class HostBackend(Backend):
         _loaded.prefetch(*self._compilation(kernel))
 
     def _target(self) -> Hashable:
-        return self._sanitizers, build.find_compiler(), build.cache_folder()
+        return self._sanitizers, *map(os.environ.get, _PLACES)
 
     def _compilation(self, kernel: KernelSource) -> tuple[Hashable, tuple[Path, ...], Callable[[], Path]]:
-        """A kernel's key among all of the process, its sources, and what compiles it or takes it from the cache."""
+        """Return a kernel's key (unique in the process), its sources, and the function that compiles it or reads it
+        from the cache."""
         path, sanitizers = PACKAGE_ROOT / kernel.source, self._sanitizers
         key = path, kernel.expression, *kernel.structs, tuple(kernel.constants.items()), self._target()
         return key, (path, *build.BESIDE_KERNELS), functools.partial(compile_kernel, kernel, sanitizers)
 
     def synchronize(self) -> None:
-        """Return at once, because a launch has ended when it returns."""
+        """Return at once, because a launch returns only after its end."""
 
 
 def _whole_number(variable: str, default: int, lower: int = 1, upper: int = 1 << 20) -> int:
-    """A whole number from the environment.
+    """Read an integer from the environment.
 
     Raises:
-        ValueError: the variable holds anything else, or a number out of bounds.
+        ValueError: the variable holds no integer, or one that is out of bounds.
     """
     text = os.environ.get(variable, "").strip()
     if not text:

@@ -1,4 +1,4 @@
-"""Kernels of the host backend: loading them, launching them on the runtime's OS threads, and recording launches."""
+"""Kernels of the host backend: loads them, launches them on the runtime's OS threads, and records launches."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from typing import Any, NamedTuple
 from gpupc_impl.backends.arguments import Address, KernelParameter, Number, Pointer, Struct
 from gpupc_impl.backends.base import PACKAGE_ROOT, KernelSource
 from gpupc_impl.backends.compilations import Compilations
-from gpupc_impl.backends.errors import KernelCompilationError, KernelLaunchError
+from gpupc_impl.backends.errors import BackendUnavailable, KernelCompilationError, KernelLaunchError
 from gpupc_impl.backends.host_memory import Budget, Memory, owner
 from gpupc_impl.backends.launch import MAX_THREADS, Dimensions, Kernel
-from gpupc_impl.backends.simt import build
+from gpupc_impl.backends.simt import build, shipped
 from gpupc_impl.backends.sources import source_name
 from gpupc_impl.backends.streams import Stream
 from gpupc_impl.integers import round_up
 
 MAX_SHARED_BYTES = 232_448
-"""The dynamic shared memory that a block may have: as much as on an H100."""
+"""The upper bound on the dynamic shared memory of a block: that of an H100."""
 
 ARGUMENT_ALIGNMENT = 16
-"""The strictest alignment of an argument's type, in bytes."""
+"""The largest alignment of any type of argument, in bytes."""
 
 POLL_MS = 50
-"""While a kernel runs, Python checks this often whether it was interrupted."""
+"""The interval in which Python checks for an interrupt while a kernel runs."""
 
 
 class Threads(NamedTuple):
-    """How launches run.
+    """The options with which kernels are compiled and launched.
 
     Attributes:
-        sanitizers: the sanitizers that kernels are compiled with.
-        workers: the OS threads.
-        stack_bytes: the stack of a CUDA thread.
+        sanitizers: the names of the sanitizers that kernels are compiled with.
+        workers: the number of OS threads.
+        stack_bytes: the size of the stack of a CUDA thread.
     """
 
     sanitizers: tuple[str, ...]
@@ -55,7 +55,7 @@ class _ExportedKernel(ctypes.Structure):
 
 
 class LoadedKernel:
-    """A kernel in this process's memory. All host backends of the process share it."""
+    """A kernel in this process's memory, which all host backends of the process share."""
 
     def __init__(self, source: Path, library: ctypes.CDLL, structs: Sequence[Struct]):
         self.source, self.library, self.exported = source, library, _ExportedKernel.in_dll(library, "simt_kernel")
@@ -66,29 +66,40 @@ class LoadedKernel:
 
 
 def _parameter(code: str) -> KernelParameter:
-    """A parameter by its code in export.hpp: "f8" is a number, "*f8" a pointer to such, "*V" any other pointer."""
+    """Return a parameter from its code in export.hpp: "f8" is a number, "*f8" a pointer to such numbers, "*V" any other
+    pointer."""
     if code.startswith("*"):
         return Pointer(None if code == "*V" else code[1:])
     return Number(code)
 
 
 def compile_kernel(kernel: KernelSource, sanitizers: tuple[str, ...]) -> Path:
-    """The library of a kernel, compiled now or taken from the cache.
+    """The library of a kernel: compiled ahead, taken from the cache or compiled now.
 
     Raises:
         KernelCompilationError: the source is missing, or does not compile.
+        BackendUnavailable: it has to be compiled, and there is no compiler.
     """
     path = PACKAGE_ROOT / kernel.source
     if not path.is_file():
         raise KernelCompilationError(f"kernel source {str(path)!r} does not exist")
-    return build.build_kernel(path.resolve(), kernel.expression, kernel.structs, sanitizers, kernel.constants)
+    ahead = None if sanitizers else shipped.kernel(path.resolve(), *kernel[1:])
+    return ahead or _build_kernel(kernel, sanitizers)
 
 
-def load_kernel(
-    kernel: KernelSource, library: Path, compile_again: Callable[[], Path], sanitizers: tuple[str, ...]
-) -> LoadedKernel:
-    """Load a kernel from its library, which is compiled again if it does not load."""
+def _build_kernel(kernel: KernelSource, sanitizers: tuple[str, ...]) -> Path:
+    """The library of a kernel, compiled here."""
+    source, expression, structs, constants = kernel
+    try:
+        return build.build_kernel((PACKAGE_ROOT / source).resolve(), expression, structs, sanitizers, constants)
+    except BackendUnavailable as error:
+        raise BackendUnavailable(f"kernel {expression} has to be compiled here: {error}") from error
+
+
+def load_kernel(kernel: KernelSource, sanitizers: tuple[str, ...], library: Path) -> LoadedKernel:
+    """Load a kernel from its library, which is compiled here if it does not load."""
     _runtime(sanitizers)  # the kernel's library refers to its symbols
+    compile_again = functools.partial(_build_kernel, kernel, sanitizers)
     loaded = _load_library(f"kernel {kernel.expression}", library, compile_again)
     return LoadedKernel((PACKAGE_ROOT / kernel.source).resolve(), loaded, kernel.structs)
 
@@ -97,8 +108,8 @@ class HostKernel(Kernel):
     """A kernel compiled for the host.
 
     Args:
-        threads: how it runs.
-        recorder: records its launches; None to record nothing.
+        threads: the options of its launches.
+        recorder: records launches; None if they are not recorded.
     """
 
     def __init__(
@@ -128,14 +139,14 @@ class HostKernel(Kernel):
             raise self._error(problem)
 
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:
-        return 1  # an OS thread runs one block to its end before the next
+        return 1  # An OS thread runs one block to its end before the next one, so blocks cannot wait for each other.
 
 
 # --- the runtime -------------------------------------------------------------------------------------------------
 
 
 class _Pool:
-    """The runtime's OS threads, which run one launch at a time."""
+    """The runtime's OS threads, which execute one launch at a time."""
 
     def __init__(self, runtime: ctypes.CDLL, workers: int, stack_bytes: int):
         self._runtime = runtime
@@ -145,7 +156,7 @@ class _Pool:
             raise KernelLaunchError(f"the system grants no {workers} threads; set GPUPC_HOST_THREADS lower")
 
     def run(self, exported: _ExportedKernel, args: Any, grid: Dimensions, block: Dimensions, shared_bytes: int) -> str:
-        """Run a kernel to its end; returns what went wrong, or an empty string."""
+        """Run a kernel to its end; returns the error as a text, or an empty string."""
         runtime, handle = self._runtime, self._handle
         three = ctypes.c_uint * 3
         with self._lock:
@@ -160,7 +171,7 @@ class _Pool:
             return error.decode()
 
     def _cancel(self) -> None:
-        """Cancel the launch, and return only when no thread uses its arrays, however often Python is interrupted."""
+        """Cancel the launch, and return only when no thread uses its arrays, even if Python is interrupted again."""
         while True:
             with contextlib.suppress(KeyboardInterrupt):
                 self._runtime.simt_cancel(self._handle)
@@ -170,7 +181,7 @@ class _Pool:
 
 @functools.cache
 def _pool(process: int, threads: Threads) -> _Pool:
-    """The pool of a process. A forked child has none of its parent's threads, so it gets a pool of its own."""
+    """Return the pool of a process. A forked child has none of its parent's threads, so it gets a pool of its own."""
     return _Pool(_runtime(threads.sanitizers), threads.workers, threads.stack_bytes)
 
 
@@ -179,14 +190,23 @@ _runtimes = Compilations()
 
 def prefetch_runtime(sanitizers: tuple[str, ...]) -> None:
     """Have a thread compile the runtime."""
-    _runtimes.prefetch(sanitizers, functools.partial(build.build_runtime, sanitizers))
+    _runtimes.prefetch(sanitizers, functools.partial(_compile_runtime, sanitizers))
+
+
+def _compile_runtime(sanitizers: tuple[str, ...]) -> Path:
+    """The library of the runtime: compiled ahead, taken from the cache or compiled now."""
+    return (None if sanitizers else shipped.runtime()) or build.build_runtime(sanitizers)
 
 
 @functools.cache
 def _runtime(sanitizers: tuple[str, ...]) -> ctypes.CDLL:
     """The runtime, loaded so that the libraries of kernels find its symbols."""
-    compile_it = functools.partial(build.build_runtime, sanitizers)
-    library = _load_library("the runtime", _runtimes.result(sanitizers, compile_it), compile_it, ctypes.RTLD_GLOBAL)
+    library = _load_library(
+        "the runtime",
+        _runtimes.result(sanitizers, functools.partial(_compile_runtime, sanitizers)),
+        functools.partial(build.build_runtime, sanitizers),
+        ctypes.RTLD_GLOBAL,
+    )
     library.simt_pool_new.argtypes = [ctypes.c_uint, ctypes.c_size_t]
     library.simt_pool_new.restype = ctypes.c_void_p
     three = ctypes.POINTER(ctypes.c_uint)
@@ -204,7 +224,7 @@ def _runtime(sanitizers: tuple[str, ...]) -> ctypes.CDLL:
 def _load_library(
     what: str, library: Path, compile_again: Callable[[], Path], mode: int = ctypes.DEFAULT_MODE
 ) -> ctypes.CDLL:
-    """Load a library; one from the cache that does not load is compiled again."""
+    """Load a library. One that does not load is compiled here: it may be damaged, or need a newer C library."""
     try:
         return ctypes.CDLL(str(library), mode)
     except OSError:
@@ -219,7 +239,8 @@ def _load_library(
 
 
 class Recorder:
-    """Writes launches to a folder, to be replayed under the thread sanitizer (``python -m ...backends.replay``)."""
+    """Writes launches to a folder, from which ``python -m gpupc_impl.backends.replay`` repeats them under the thread
+    sanitizer."""
 
     _numbers: Iterator[int] = itertools.count()
 
@@ -243,7 +264,7 @@ class Recorder:
             line = [content.hex(), len(pointers)]
             for offset, array in pointers:
                 memory = owner(array, self._budget)
-                assert memory is not None  # the launch has been checked
+                assert memory is not None  # The launch has been checked before it is recorded.
                 memories.setdefault(memory.address, memory)
                 line += [offset, list(memories).index(memory.address), array.ctypes.data - memory.address]
             lines.append(" ".join(map(str, line)))
@@ -254,6 +275,6 @@ class Recorder:
             file.write("\n".join(lines).encode() + b"\n")
             for memory in memories.values():
                 file.write(ctypes.string_at(memory.address, memory.nbytes))
-        # The description is written last: a launch is complete once it has one.
+        # The description is written last, so a launch that has a description is complete.
         description = {"source": source_name(kernel.source), "expression": kernel.name, "launch": f"{name}.launch"}
         (self._folder / f"{name}.json").write_text(json.dumps(description) + "\n")

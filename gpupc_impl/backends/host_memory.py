@@ -1,4 +1,4 @@
-"""Device memory of the host backend: allocations within a budget."""
+"""Device memory of the host backend, which is allocated within a budget."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ libc.free.restype = None
 
 
 class Budget:
-    """How many bytes may be in use, and how many are."""
+    """The number of bytes that may be in use, and of those that are in use."""
 
     def __init__(self, limit: int):
         self.limit = limit
         self.used = 0
         self.peak = 0
-        self._lock = threading.RLock()  # garbage collection inside the lock may free an array of the same budget
+        # The lock is reentrant because garbage collection inside of it may free an array of the same budget.
+        self._lock = threading.RLock()
 
     def take(self, nbytes: int) -> None:
         with self._lock:
@@ -46,32 +47,33 @@ class Budget:
 
 
 class Memory:
-    """The owner of an array that kernels may use.
+    """The owner of the memory of an array that kernels may use.
 
     Attributes:
-        budget: the budget that its bytes count against, which is one backend's.
-        address: its first byte.
-        nbytes: its size.
+        budget: the budget of one backend, against which the bytes count.
+        address: the address of the first byte.
+        nbytes: the size in bytes.
     """
 
     def __init__(
         self, budget: Budget, address: int, shape: tuple[int, ...], dtype: np.dtype, borrowed: np.ndarray | None = None
     ):
         self.budget, self.address, self.nbytes = budget, address, math.prod(shape) * dtype.itemsize
-        self._borrowed = borrowed  # lives as long as this
+        self._borrowed = borrowed  # keeps the memory alive for as long as this object lives
         read_only = borrowed is not None
         self.__array_interface__ = {"version": 3, "data": (address, read_only), "shape": shape, "typestr": dtype.str}
         weakref.finalize(self, _release, budget, None if read_only else address, self.nbytes).atexit = False
 
 
 def allocate(budget: Budget, shape: tuple[int, ...], dtype: np.dtype, poison: bool) -> Memory:
-    """Uninitialised memory in an allocation of its own, so that the address sanitizer guards both its ends.
+    """Uninitialised memory in a separate allocation, so that the address sanitizer detects accesses beyond both ends.
 
     Args:
-        poison: fill it with a byte that makes no sense, so that a kernel that reads before it writes fails every time.
+        poison: fill the memory with a byte that makes no sense as data, so that a kernel that reads before it writes
+            fails every time.
 
     Raises:
-        DeviceMemoryError: the budget or the system has not as much memory.
+        DeviceMemoryError: the budget or the system does not have enough memory.
     """
     if dtype.hasobject:
         raise TypeError(f"a device array cannot hold Python objects (dtype {dtype})")
@@ -90,13 +92,13 @@ def allocate(budget: Budget, shape: tuple[int, ...], dtype: np.dtype, poison: bo
 
 
 def borrow(budget: Budget, array: np.ndarray) -> Memory:
-    """The memory of a host array, which kernels read where it lies; it counts against the budget as a copy would."""
+    """The memory of a host array, which kernels read without a copy; it counts against the budget as a copy would."""
     budget.take(array.nbytes)
     return Memory(budget, array.ctypes.data, array.shape, array.dtype, array)
 
 
 def owner(array: np.ndarray, budget: Budget) -> Memory | None:
-    """The memory that an array or a view lies in; None if it does not count against this budget."""
+    """Return the memory in which an array or a view lies; None if the memory does not count against this budget."""
     memory: object = array
     while isinstance(memory, np.ndarray):
         memory = memory.base

@@ -1,4 +1,4 @@
-"""Launches: the checks that both backends make before a launch reaches a device."""
+"""Launches of kernels, and the checks that both backends make before each launch."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from gpupc_impl.backends.arguments import Address, KernelParameter, Struct, Unfi
 from gpupc_impl.backends.errors import KernelLaunchError
 from gpupc_impl.backends.streams import Stream
 
-# Limits of every device since compute capability 3.0 (CUDA C++ Programming Guide, Technical Specifications).
+# Limits that hold for every device since compute capability 3.0 (CUDA C++ Programming Guide, Technical Specifications).
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_GRID_Y = MAX_GRID[1]
 MAX_BLOCK = (1024, 1024, 64)
 MAX_THREADS = 1024
 
 MAX_REMEMBERED = 4096
-"""How many launch configurations a kernel remembers."""
+"""The number of checked launch configurations that a kernel remembers."""
 
 Dimensions = tuple[int, int, int]
 
 
 class Kernel(abc.ABC):
-    """A compiled kernel. Call it as ``kernel(grid, block, args, shared_bytes=0, stream=None, cooperative=False)``.
+    """A compiled kernel, to be called as ``kernel(grid, block, args, shared_bytes=0, stream=None, cooperative=False)``.
 
     Args:
-        name: its name in messages.
-        parameters: its parameters in order.
+        name: the kernel's name in messages.
+        parameters: the kernel's parameters in order.
         max_threads: the upper bound on the threads of a block.
         max_shared_bytes: the upper bound on the dynamic shared memory of a block.
-        address: returns the address of a C-contiguous device array of the backend; raises `Unfit` for anything else.
-        registers: the registers of a thread, where these bound the threads of a block.
+        address: returns the address of a C-contiguous device array of the backend, and raises `Unfit` for anything
+            else.
+        registers: the registers of a thread, if these limit the threads of a block.
     """
 
     def __init__(
@@ -60,19 +61,21 @@ class Kernel(abc.ABC):
         """Launch the kernel.
 
         Args:
-            grid: blocks in x, y, z (one to three numbers). A grid with a zero runs nothing.
-            block: threads in x, y, z (one to three numbers), at most 1024 in all.
+            grid: the number of blocks in x, y, z (one to three numbers). A launch whose grid contains a zero does
+                nothing.
+            block: the number of threads in x, y, z (one to three numbers), at most 1024 in all.
             args: for each parameter a device array of this backend, ``None`` for a null pointer, a NumPy scalar of
-                exactly the type the kernel declares (``np.int32(5)``, never a bare ``5``), or a struct with its values.
-            shared_bytes: dynamic shared memory of a block.
-            stream: where the launch is queued; None for the backend's own stream.
-            cooperative: a cooperative launch: all blocks are resident at once, so that they may wait for each other
-                (engine/kernels/grid_barrier.cuh); at most `resident_blocks` of them.
+                exactly the type that the kernel declares (``np.int32(5)``, never a bare ``5``), or a struct with its
+                values.
+            shared_bytes: the dynamic shared memory of a block.
+            stream: the stream of the launch; None for the backend's own stream.
+            cooperative: whether the launch is cooperative: all blocks are resident at once, so that they may wait for
+                each other (engine/kernels/grid_barrier.cuh); the grid then has at most `resident_blocks` blocks.
 
         Raises:
             KernelLaunchError: the configuration or an argument is invalid, or the kernel deadlocked at a barrier.
         """
-        # A launch takes microseconds, so a configuration is checked once.
+        # A launch takes microseconds, so each configuration is checked only once.
         configuration = (*grid, None, *block, shared_bytes)
         dimensions = self._checked.get(configuration)
         if dimensions is None:
@@ -99,10 +102,11 @@ class Kernel(abc.ABC):
 
     @abc.abstractmethod
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:
-        """How many blocks of this kernel are resident on the device at once; 0: it has no cooperative launches.
+        """Return how many blocks of this kernel can be resident on the device at once; 0 if it supports no cooperative
+        launches.
 
         Args:
-            threads: the threads of a block.
+            threads: the number of threads of a block.
             shared_bytes: the dynamic shared memory of a block.
         """
 
@@ -117,7 +121,7 @@ class Kernel(abc.ABC):
         stream: Any,
         cooperative: bool,
     ) -> None:
-        """Run a launch that has been checked; `encoded` are the bytes of the arguments."""
+        """Run a launch that has been checked; `encoded` contains the bytes of the arguments."""
 
     def _check_residence(self, blocks: int, threads: int, shared_bytes: int) -> None:
         """Check that all blocks of a cooperative launch are resident at once."""
@@ -141,7 +145,7 @@ class Kernel(abc.ABC):
             raise self._error(f"{shared_bytes} bytes of dynamic shared memory asked for; a block may have 0 to {limit}")
 
     def _dimensions(self, what: str, sizes: Sequence[int], limits: Dimensions) -> Dimensions:
-        """The sizes in x, y and z, checked."""
+        """Check the sizes and return them in x, y and z."""
         if not 1 <= len(sizes) <= 3:
             raise self._error(f"{what} {tuple(sizes)} must have one to three numbers")
         x, y, z = (*map(int, sizes), 1, 1)[:3]

@@ -1,4 +1,4 @@
-"""Facts of the machine: its processor, its memory, and the cores that this process may use."""
+"""Facts about the machine: its processor, its memory, and the cores that this process may use."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from pathlib import Path
 
 
 def available_cores() -> int:
-    """The number of cores that this process may use, by its affinity and by the CPU quota of its container."""
+    """Return the number of cores that this process may use according to its affinity and the CPU quota of its
+    container."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return min(cores, max(1, math.ceil(int(quota) / int(period))))
-    except (OSError, ValueError):  # no such file, or the quota is "max"
+    except (OSError, ValueError):  # The file does not exist, or the quota is "max".
         return cores
 
 
 def memory_bytes() -> int:
-    """The size of the machine's memory."""
+    """Return the size of the machine's memory in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def cpu_name() -> str:
-    """The processor's name as Linux or macOS gives it, else its architecture."""
+    """Return the processor's name as Linux or macOS reports it, or its architecture."""
     for line in cpu_facts("model name"):
         return line.partition(":")[2].strip()
     try:
@@ -36,7 +37,7 @@ def cpu_name() -> str:
 
 
 def cpu_facts(*names: str) -> list[str]:
-    """The distinct lines of Linux's description of the processors that have these names (such as "flags"), sorted."""
+    """Return the distinct lines with these names (such as "flags") in Linux's description of the processors, sorted."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -45,5 +46,5 @@ def cpu_facts(*names: str) -> list[str]:
 
 
 def has_nvidia_driver() -> bool:
-    """Whether the NVIDIA driver is loaded, or available from Windows in WSL."""
+    """Return whether the NVIDIA driver is loaded, or available from Windows in WSL."""
     return any(map(os.path.exists, ("/proc/driver/nvidia/version", "/usr/lib/wsl/lib/libcuda.so.1")))

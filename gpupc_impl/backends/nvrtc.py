@@ -1,10 +1,10 @@
-"""From a ``.cu`` file to a device image with NVRTC, NVIDIA's runtime compiler. Needs no device.
+"""Compiles ``.cu`` files to device images with NVRTC, NVIDIA's runtime compiler. No device is needed.
 
 ``cupy.RawModule(code=...)`` is not used. CuPy appends ``-ftz=true`` to every compilation, and the last option wins
 (CuPy issue 9576), so float32 kernels would round differently from the host backend; and its kernel cache does not
-notice changes in included files. CuPy still finds and binds NVRTC, and loads the images made here.
+notice changes in included files. CuPy is used only to bind NVRTC and to load the images.
 
-``nvrtc`` below is that binding, ``cupy.cuda.nvrtc``, or anything with its functions.
+The argument ``nvrtc`` of functions below is that binding, ``cupy.cuda.nvrtc``, or an object with the same functions.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpupc_impl.backends import shipped
 from gpupc_impl.backends.arguments import ASSERTIONS, KernelParameter, Struct, Word, declaration_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.compiling import compiling
@@ -29,7 +30,8 @@ from gpupc_impl.ownership import is_own
 
 NVRTC_OPTIONS = (
     "-std=c++17",
-    # The same bits as the host backend: fused multiply-adds only where the source says fma, and IEEE float32.
+    # These options give the same bits as the host backend: fused multiply-adds only where the source writes fma, and
+    # IEEE float32.
     "-fmad=false",
     "-ftz=false",
     "-prec-div=true",
@@ -41,11 +43,11 @@ _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+\w+(\[\d+\])?
 
 @dataclasses.dataclass(frozen=True)
 class CompiledKernel:
-    """One kernel of an image.
+    """A kernel in an image.
 
     Attributes:
-        name: its mangled name.
-        parameters: PTX types of its parameters: "u64" (pointers as well), "u32", "f64", "b8[56]" (a struct).
+        name: the mangled name.
+        parameters: the PTX types of the parameters: "u64" (pointers as well), "u32", "f64", "b8[56]" (a struct).
     """
 
     name: str
@@ -54,12 +56,12 @@ class CompiledKernel:
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """Compiled kernels of one source.
+    """The compiled kernels of one source.
 
     Attributes:
         path: the cubin, or PTX for a device that is newer than this NVRTC.
         kernels: its kernels by expression.
-        cached: whether it was read from the cache.
+        cached: whether it was read from the cache, or from an archive of images that were compiled ahead.
     """
 
     path: Path
@@ -68,7 +70,8 @@ class Image:
 
 
 def target_architecture(nvrtc: Any, compute_capability: str) -> str | None:
-    """What to compile for on a device: its machine code, else the newest PTX; None if NVRTC no longer supports it."""
+    """Return the target for a device: its machine code, or the newest PTX; None if NVRTC no longer supports the
+    device."""
     capability = int(compute_capability)
     supported = [arch for arch in nvrtc.getSupportedArchs() if arch <= capability]
     if not supported:
@@ -77,7 +80,7 @@ def target_architecture(nvrtc: Any, compute_capability: str) -> str | None:
 
 
 def parameters(kernel: CompiledKernel, structs: Sequence[Struct]) -> list[KernelParameter]:
-    """The parameters of a kernel, given the structs among them in order."""
+    """Return the parameters of a kernel, given the structs among them in order."""
     remaining = iter(structs)
     return [next(remaining) if "[" in kind else Word(kind[0], int(kind[1:])) for kind in kernel.parameters]
 
@@ -90,14 +93,14 @@ def compile_source(
     architecture: str,
     constants: Mapping[str, int] | None = None,
 ) -> tuple[bytes, dict[str, CompiledKernel], str]:
-    """Compile some kernels of a source; returns their image, the kernels by expression and the PTX of the image.
+    """Compile some kernels of a source; returns the image, the kernels by expression and the PTX of the image.
 
     Args:
-        kernels: the structs among each kernel's parameters, by expression.
-        constants: values that Python relies on, by their names in the source.
+        kernels: for each expression, the structs among the kernel's parameters.
+        constants: values on which Python relies, by their names in the source.
 
     Raises:
-        KernelCompilationError: the source does not compile, or has other kernels, structs or constants.
+        KernelCompilationError: the source does not compile, or declares other kernels, structs or constants.
     """
     options = (*NVRTC_OPTIONS, f"-I{PACKAGE_ROOT}", f"-arch={architecture}")
     checks = declaration_checks(kernels, constants)
@@ -128,37 +131,33 @@ def compile_image(
     architecture: str,
     constants: Mapping[str, int] | None = None,
 ) -> Image:
-    """`compile_source` with its result cached on disk, by the contents of all files that went into it.
+    """An image from the cache on disk or from an archive, by the contents of all files in it, else `compile_source`.
 
-    Two processes may compile the same kernels at once. An entry that is damaged, or that another user may have
-    written, is compiled again.
+    Two processes may compile the same kernels concurrently. If an entry is damaged, or another user may have written
+    it, its kernels are compiled again.
 
     Raises:
-        KernelCompilationError: the source is missing or does not compile, or the cache folder cannot be
-            written to, or others may write to it.
+        KernelCompilationError: the source is missing or does not compile, or the cache folder is not writable, or other
+            users may write to it.
     """
     if not source.is_file():
         raise KernelCompilationError(f"kernel source {str(source)!r} does not exist")
-    files = sources_of(source, PACKAGE_ROOT / ASSERTIONS)
-    material = (nvrtc.getVersion(), architecture, NVRTC_OPTIONS, declaration_checks(kernels, constants), files)
-    key = hashlib.sha256(repr(material).encode()).hexdigest()
+    content = content_digest(source, kernels, architecture, constants)
+    key = shipped.content_digest(nvrtc.getVersion(), content)
     folder = open_cache("cuda")
     image_path, index_path = folder / f"{key}.cubin", folder / f"{key}.json"
     try:
         own = is_own(index_path) and is_own(image_path)
         index = json.loads(index_path.read_text()) if own else None
         if index and hashlib.sha256(image_path.read_bytes()).hexdigest() == index["sha256"]:
-            compiled = {
-                expression: CompiledKernel(entry["name"], tuple(entry["parameters"]))
-                for expression, entry in index["kernels"].items()
-            }
-            return Image(image_path, compiled, cached=True)
+            return Image(image_path, _kernels(index["kernels"]), cached=True)
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         pass  # the entry is missing or damaged
-    image, compiled, _ = compile_source(nvrtc, source, kernels, architecture, constants)
+    unpacked = _from_archive(nvrtc, architecture, content)
+    image, compiled = unpacked or compile_source(nvrtc, source, kernels, architecture, constants)[:2]
     index = {
         "sha256": hashlib.sha256(image).hexdigest(),
-        "kernels": {expression: dataclasses.asdict(kernel) for expression, kernel in compiled.items()},
+        "kernels": described(compiled),
     }
     try:
         _write_atomically(image_path, image)
@@ -168,11 +167,51 @@ def compile_image(
             f"compiled kernels cannot be written to {folder} ({error.strerror}); set GPUPC_CACHE_DIR to a "
             "folder that can be written to"
         ) from error
-    return Image(image_path, compiled, cached=False)
+    return Image(image_path, compiled, cached=unpacked is not None)
+
+
+def content_digest(
+    source: Path,
+    kernels: Mapping[str, Sequence[Struct]],
+    architecture: str,
+    constants: Mapping[str, int] | None = None,
+) -> str:
+    """The digest of everything that determines an image, but for the version of NVRTC."""
+    files = sources_of(source, PACKAGE_ROOT / ASSERTIONS)
+    return shipped.content_digest(architecture, NVRTC_OPTIONS, declaration_checks(kernels, constants), files)
+
+
+def _from_archive(nvrtc: Any, architecture: str, content: str) -> tuple[bytes, dict[str, CompiledKernel]] | None:
+    """An image that was compiled ahead, with its kernels by expression, or None.
+
+    A driver need not load what a later major version of NVRTC made than the one that is installed with it.
+    """
+    archive = shipped.archive_of(architecture)
+    if archive is None or content not in archive.entries:
+        return None
+    if int(archive.compiler.partition(".")[0]) > nvrtc.getVersion()[0]:
+        return None
+    try:
+        return archive.content(content), _kernels(archive.entries[content].kernels)
+    except shipped.DamagedArchive:
+        return None
+
+
+def described(kernels: Mapping[str, CompiledKernel]) -> dict[str, dict[str, Any]]:
+    """Kernels by expression, as the indexes of the cache and of archives describe them."""
+    return {expression: dataclasses.asdict(kernel) for expression, kernel in kernels.items()}
+
+
+def _kernels(description: Mapping[str, Mapping[str, Any]]) -> dict[str, CompiledKernel]:
+    """The kernels that an index describes."""
+    return {
+        expression: CompiledKernel(entry["name"], tuple(entry["parameters"]))
+        for expression, entry in description.items()
+    }
 
 
 def _ptx_types(ptx: str, name: str) -> tuple[str, ...]:
-    """The PTX types of the parameters of a kernel, given its mangled name."""
+    """Return the PTX types of the parameters of the kernel with this mangled name."""
     (declaration,) = re.findall(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\)", ptx, re.DOTALL)
     return tuple(map("".join, _PARAMETER.findall(declaration)))
 

@@ -1,11 +1,11 @@
-"""Pinned (page-locked) host memory that is reused, and copies through it that several cores make.
+"""Pinned (page-locked) host memory that is reused, and multi-threaded copies through it.
 
-A GPU copies from and to pinned memory much faster than from and to pageable memory, and asynchronously; but pinning
+A GPU copies from and to pinned memory asynchronously and much faster than from and to pageable memory, but pinning
 pages takes longer than most copies. Free blocks are therefore cached, up to `CACHED_BYTES`.
 
-One core does not read memory as fast as a GPU receives it, so helper threads copy as well. The caller never waits for
-a helper that has not begun: the threads of a BLAS keep the cores busy for a tenth of a second after its last product,
-and a helper may get no core for as long. The caller makes the copies that no helper has begun.
+One core does not read memory as fast as a GPU receives it, so helper threads copy as well. A BLAS keeps the cores busy
+for a tenth of a second after its last product, during which a helper may get no core. The caller therefore never waits
+for a copy that no helper has begun, but makes that copy itself.
 """
 
 from __future__ import annotations
@@ -27,37 +27,40 @@ from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.integers import round_up
 
 CACHED_BYTES = 1 << 30
-"""The upper bound on free pinned memory that is cached."""
+"""The upper bound on the free pinned memory that is cached, in bytes."""
 
 CHUNK_BYTES = 4 << 20
-"""The size of one copy on its way to or from a device."""
+"""The bytes of one copy to or from a device."""
 
 STAGE_BYTES = 64 << 20
-"""The size of the pinned block that an upload goes through. It holds most matrices whole, since pinning takes time."""
+"""The size of the pinned block through which uploads go. Most matrices fit into it whole; a larger block would take
+longer to pin."""
 
 DOWNLOADS_IN_FLIGHT = 4
-"""How many chunks of a download the device copies while earlier ones are copied on."""
+"""The number of chunks of a download that the device copies while earlier chunks are copied on."""
 
 COPIERS = 8
-"""The upper bound on threads that copy, the caller included: more read no more from memory."""
+"""The upper bound on the threads that copy, the caller included; more threads do not increase the bandwidth."""
 
 
 class PinnedPool:
-    """Blocks of pinned memory.
+    """A pool of blocks of pinned memory.
 
     Args:
         allocate: ``bytes -> (the owner of the memory, address)``.
-        refusal: the exceptions that it raises where the system pins no more pages.
+        refusal: the exceptions that `allocate` raises if the system pins no more pages.
     """
 
     def __init__(self, allocate: Callable[[int], tuple[Any, int]], refusal: tuple[type[Exception], ...] = ()):
         self._allocate, self._refusal = allocate, refusal
         self._free: dict[int, list[tuple[Any, int]]] = collections.defaultdict(list)
         self._cached_bytes = 0
-        self._lock = threading.RLock()  # garbage collection inside the lock may give a block back
+        # The lock is reentrant because garbage collection inside of it may return a block.
+        self._lock = threading.RLock()
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-        """An uninitialised C-contiguous array in pinned memory, which is given back with its last reference.
+        """Return an uninitialised C-contiguous array in pinned memory, which returns to the pool with the last
+        reference to it.
 
         Raises:
             MemoryError: the system pins no more pages, even after all cached blocks have been freed.
@@ -101,7 +104,8 @@ class _Block:
 
 
 def is_placed(array: np.ndarray) -> bool:
-    """Whether a device may copy asynchronously from an array: it is C-contiguous, in pinned memory, and read-only."""
+    """Return whether a device may copy asynchronously from an array: it is C-contiguous, in pinned memory, and
+    read-only."""
     memory: Any = array if array.flags.c_contiguous else None
     while isinstance(memory, np.ndarray):
         if memory.flags.writeable:
@@ -111,7 +115,7 @@ def is_placed(array: np.ndarray) -> bool:
 
 
 def _size_class(size: int) -> int:
-    """The size of the block for an array: at most a quarter larger, so that blocks can be reused."""
+    """Return the size of the block for an array, which is at most a quarter larger, so that blocks can be reused."""
     if size <= 1 << 16:
         return 1 << 16
     step = 1 << (size.bit_length() - 3)
@@ -132,7 +136,7 @@ class Rows(NamedTuple):
 
 
 def chunks(size: int) -> list[Rows]:
-    """Memory of a size, in parts of at most `CHUNK_BYTES`."""
+    """Cut memory of a size into parts of at most `CHUNK_BYTES`."""
     starts = range(0, size, CHUNK_BYTES)
     return [Rows(first, 1, width, width) for first in starts if (width := min(CHUNK_BYTES, size - first))]
 
@@ -144,14 +148,14 @@ def staged_upload(
     send: Callable[[np.ndarray, Rows], None],
     queued: Callable[[], Callable[[], None]],
 ) -> list[np.ndarray]:
-    """Copy parts of a C-contiguous host array into pinned memory, and send each on while others are copied.
+    """Copy parts of a C-contiguous host array into pinned memory, and send each part while others are copied.
 
     Args:
-        send: queues a copy to the device, of ``(pinned bytes, part)``.
+        send: queues a copy of ``(pinned bytes, part)`` to the device.
         queued: ``() -> a function that waits until the copies queued so far are done``.
 
     Returns:
-        Pinned memory that queued copies may still read; keep it until they are done.
+        the pinned memory that queued copies may still read, which the caller must keep until they are done.
     """
     flat, groups = source.reshape(-1).view(np.uint8), _groups(parts)
     stage = _Stage(pool, flat, next(groups, []))
@@ -167,7 +171,7 @@ def staged_upload(
 
 
 def _groups(parts: Iterable[Rows]) -> Iterator[list[Rows]]:
-    """Consecutive parts that have at most `STAGE_BYTES` together; a larger part is a group of its own."""
+    """Group consecutive parts that have at most `STAGE_BYTES` together; a larger part is a group of its own."""
     group: list[Rows] = []
     size = 0
     for part in parts:
@@ -201,10 +205,10 @@ class _Stage:
 def staged_download(
     pool: PinnedPool, target: np.ndarray, fetch: Callable[[np.ndarray, int], Callable[[], None]]
 ) -> None:
-    """Fill a C-contiguous host array from a device through pinned memory; chunks are copied on while others arrive.
+    """Fill a C-contiguous host array from a device through pinned memory; chunks are copied on while later ones arrive.
 
     Args:
-        fetch: ``(pinned bytes, offset) -> a function that waits until they have arrived``.
+        fetch: ``(pinned bytes, offset) -> a function that waits until the bytes have arrived``.
     """
     flat = target.reshape(-1).view(np.uint8)
     in_flight: collections.deque[tuple[np.ndarray, Callable[[], None], int]] = collections.deque()
@@ -229,7 +233,7 @@ def staged_download(
 
 
 class Copy:
-    """A copy from one array to another of its shape, made by a helper or by the thread that waits for it."""
+    """A copy between two arrays of equal shape, made by a helper or by the thread that waits for it."""
 
     def __init__(self, target: np.ndarray, source: np.ndarray):
         self._arrays: tuple[np.ndarray, np.ndarray] | None = target, source
@@ -250,17 +254,18 @@ class Copy:
             self._done.release()
 
     def finish(self) -> None:
-        """Return when the copy is done; to be called once."""
+        """Return when the copy is done; may be called once."""
         self.make()
         self._done.acquire()
-        self._arrays = None  # the queue of the helpers may still refer to this copy
+        self._arrays = None  # The helpers' queue may still hold a reference to this copy.
         if self._error is not None:
             raise self._error
 
 
 @functools.cache
 def _helper_queue() -> queue.SimpleQueue[Copy] | None:
-    """The queue from which helpers take copies. An executor and its futures take several times as long for each."""
+    """Return the queue from which helpers take copies. An executor with futures takes several times as long per
+    copy."""
     pending: queue.SimpleQueue[Copy] = queue.SimpleQueue()
 
     def help_out() -> None:

@@ -1,12 +1,13 @@
 """Replays recorded kernel launches under the thread sanitizer.
 
-The sanitizer's runtime cannot be loaded into Python. So the host backend records launches (set
-``GPUPC_RECORD_LAUNCHES`` to a folder), and this program runs them again outside of Python::
+The sanitizer's runtime cannot be loaded into Python. Therefore the host backend records launches (set
+``GPUPC_RECORD_LAUNCHES`` to a folder), and this program repeats them outside of Python::
 
     python -m gpupc_impl.backends.replay FOLDER
 
-The sanitizer sees each CUDA thread as a thread, and as happening before another only what CUDA orders: __syncthreads,
-__syncwarp, fences, and the end of a launch. The exit status is 1 when a kernel races, crashes or deadlocks.
+For the sanitizer each CUDA thread is a thread, and only what CUDA orders is ordered: accesses before and after
+__syncthreads, __syncwarp, fences, and the end of a launch. The exit status is 1 if a kernel has a race, crashes or
+deadlocks.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Replay:
 
     @property
     def clean(self) -> bool:
-        """Whether no launch raced, crashed or deadlocked."""
+        """Whether no launch had a race, crashed or deadlocked."""
         return self.status == 0
 
 
@@ -68,7 +69,7 @@ def replay(folder: Path) -> list[Replay]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m gpupc_impl.backends.replay", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="where GPUPC_RECORD_LAUNCHES wrote launches")
     try:

@@ -1,4 +1,4 @@
-"""Source files of kernels: their names, what they include, and a cache of what a process has made of them."""
+"""Source files of kernels: their names, their includes, and a cache of products made from them."""
 
 from __future__ import annotations
 
@@ -20,23 +20,26 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 
 @functools.cache
 def source_name(path: Path) -> str:
-    """How other sources name a file: relative to the include root where it lies below, else by its full path."""
+    """Return the name by which other sources include a file: relative to the include root if it lies below, else the
+    full path."""
     return path.relative_to(PACKAGE_ROOT).as_posix() if path.is_relative_to(PACKAGE_ROOT) else path.as_posix()
 
 
 def includes_of(path: Path) -> list[Path]:
-    """The files that a source includes by quotes: each beside it, else below the include root."""
+    """Return the files that a source includes with quotes; each is searched beside the source, then below the include
+    root."""
     return _read(path)[1]
 
 
 def file_stamp(path: Path | str) -> tuple[int, int]:
-    """The time of modification and the size of a file, which change when somebody writes to it."""
+    """Return the time of modification and the size of a file, at least one of which changes when the file is written
+    to."""
     status = os.stat(path)
     return status.st_mtime_ns, status.st_size
 
 
 def _read(path: Path) -> tuple[str, list[Path]]:
-    """A file's contents and the files that it includes; read again only when the file has changed."""
+    """Return a file's contents and its includes; the file is read again only after it has changed."""
     return _read_as_of(path, *file_stamp(path))
 
 
@@ -50,12 +53,13 @@ def _read_as_of(path: Path, modified: int, size: int) -> tuple[str, list[Path]]:
 
 
 def sources_of(*paths: Path) -> dict[str, str]:
-    """Source files and, recursively, all that they include by quotes: name to contents, in the order of the names."""
+    """Return source files and, recursively, all files that they include with quotes: name to contents, in the order of
+    the names."""
     return dict(sorted((source_name(path), text) for path, text in _with_included(paths).items()))
 
 
 def _with_included(paths: Iterable[Path]) -> dict[Path, str]:
-    """Source files and, recursively, all that they include by quotes, with their contents."""
+    """Return source files and, recursively, all files that they include with quotes, with their contents."""
     contents: dict[Path, str] = {}
     pending = list(paths)
     while pending:
@@ -67,18 +71,18 @@ def _with_included(paths: Iterable[Path]) -> dict[Path, str]:
 
 
 def _stamps(sources: Iterable[Path]) -> dict[str, tuple[int, int]]:
-    """The stamps of source files and of all that they include, by path."""
+    """Return the stamps of source files and of all files that they include, by path."""
     return {str(path): file_stamp(path) for path in _with_included(sources)}
 
 
 class SourceCache(Generic[Product]):
-    """A process's cache of products of source files, each valid until somebody writes to one of its files.
+    """A process's cache of products of source files; a product is valid until one of its source files changes.
 
-    Finding a compiled kernel on disk takes a millisecond, since every file that went into it is hashed. Whole searches
-    take a few milliseconds, and each opens a backend that asks for ten kernels.
+    Finding a compiled kernel on disk takes a millisecond, since every source file is hashed. A whole search takes only
+    a few milliseconds, and opens a backend that requests ten kernels.
 
     Attributes:
-        compilations: what threads compile of the products that are not here yet.
+        compilations: the threads that compile products which are not cached yet.
     """
 
     def __init__(self) -> None:
@@ -86,13 +90,13 @@ class SourceCache(Generic[Product]):
         self._products: dict[Hashable, tuple[dict[str, tuple[int, int]], Product]] = {}
 
     def prefetch(self, key: Hashable, sources: Iterable[Path], compile_it: Callable[[], Any]) -> None:
-        """Have a thread compile what the product with this key is loaded from, if it is missing."""
+        """Let a thread compile the input of the product with this key, if that is missing."""
         if key not in self._products:
-            with contextlib.suppress(OSError):  # `get` names a source that does not exist
+            with contextlib.suppress(OSError):  # `get` reports a source that does not exist.
                 self.compilations.prefetch((key, *_stamps(sources).items()), compile_it)
 
     def is_ready(self, key: Hashable, sources: Iterable[Path]) -> bool:
-        """Whether the product with this key is here, or can be loaded without compiling."""
+        """Return whether the product with this key is cached, or can be loaded without compiling."""
         if key in self._products:
             return True
         with contextlib.suppress(OSError):
@@ -102,9 +106,10 @@ class SourceCache(Generic[Product]):
     def get(
         self, key: Hashable, sources: Iterable[Path], compile_it: Callable[[], Any], load: Callable[[Any], Product]
     ) -> Product:
-        """The product with this key, made now if it is missing or if its sources or their includes have changed.
+        """Return the product with this key, which is made now if it is missing or if its sources or their includes have
+        changed.
 
-        It is loaded from what `compile_it` returns, which a thread may have been asked for before (`prefetch`). A
+        The product is loaded from the result of `compile_it`, which a thread may have computed already (`prefetch`). A
         product is not cached if a source does not exist.
         """
         if (known := self._products.get(key)) is not None:

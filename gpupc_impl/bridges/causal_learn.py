@@ -1,17 +1,15 @@
-"""Our tests as causal-learn's, for its PC, FCI and others: ``gpupc_fisherz``, ``gpupc_chisq``, ``gpupc_cmiknn`` and
-``gpupc_kernel``.
+"""Registers our tests in causal-learn, for its PC, FCI and others: ``gpupc_fisherz``, ``gpupc_chisq``, ``gpupc_cmiknn``
+and ``gpupc_kernel``.
 
 Importing this module registers them. causal-learn requests one p-value at a time, but in a predictable order: for each
-variable x it goes through the neighbours of x and their conditioning sets. So a request for (x, y, S) computes the
-p-values of x and several other variables given S in one batch, which shares the work that depends on x and S alone, and
-they are kept until causal-learn moves on to another variable.
+variable x it goes through the neighbours of x and their conditioning sets. A request for (x, y, S) therefore computes
+the p-values of x and several other variables given S in one batch, which shares the work that depends on x and S alone.
+These p-values are kept until causal-learn continues with another variable.
 """
-
-from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,7 +17,7 @@ try:
     from causallearn.utils.cit import CIT_Base, register_ci_test
 except ImportError as error:
     raise ImportError(
-        "gpupc_impl.bridges.causal_learn needs causal-learn 0.1.4 or later; pip install 'gpupc[bridges]'"
+        "gpupc_impl.bridges.causal_learn needs causal-learn 0.1.4 or later; pip install causal-learn"
     ) from error
 
 from gpupc_impl.backends import open_backend
@@ -35,21 +33,22 @@ from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.tuning import DEFAULTS
 
 KEPT_VALUES = 1 << 24
-"""Upper bound on the p-values that are kept for one variable; beyond it they are computed again."""
+"""The upper bound on the p-values that are kept for one variable; further p-values are computed again."""
 
 DENSE_CELLS = 1 << 20
-"""Upper bound on the cells of a batch of contingency tables that are counted in one array."""
+"""The upper bound on the cells of a batch of contingency tables that are counted in one array."""
 
 
 class BatchedTest(CIT_Base, abc.ABC):
     """A causal-learn test that computes the p-values of several variables in one batch.
 
     Args:
-        data: (samples, variables).
+        data: the samples, (samples, variables).
         cache_path: causal-learn's file of p-values, which these tests do not support.
         options: parameters of the problem's `from_data`.
 
     Attributes:
+        problem_class: the class of its problems.
         problem: the data and the test.
         method: the name of the test in causal-learn.
 
@@ -59,25 +58,27 @@ class BatchedTest(CIT_Base, abc.ABC):
     """
 
     name: str
+    problem_class: type[Problem]
 
     def __init__(self, data: np.ndarray, cache_path: str | None = None, **options: Any):
         if cache_path is not None:
             raise ValueError(f"{self.name} keeps its p-values in memory; leave cache_path out")
         super().__init__(data)
         self.method = self.name
-        self.problem = self._problem(data, **options)
+        self.problem: Any = self.problem_class.from_data(data, **options)
         self._current: tuple[int, int] | None = None  # the variable x and the level of the latest request
-        self._p_values: dict[tuple[int, ...], dict[int, float]] = {}  # of x, by set and other variable
-        self._candidates: set[int] = set()  # the variables that are expected with x
-        self._neighbours: dict[int, set[int]] = {}  # by variable, those requested with it at level 1 or above
+        self._p_values: dict[tuple[int, ...], dict[int, float]] = {}  # p-values of x, by set and other variable
+        self._candidates: set[int] = set()  # the variables that are expected to be tested with x
+        # for each variable, the variables that were tested with it at level 1 or above
+        self._neighbours: dict[int, set[int]] = {}
         self._kept = 0
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> BatchedTest:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return the test itself, whose answers never change; causal-learn copies graphs together with their test."""
         return self
 
     def __call__(self, X: int, Y: int, condition_set: Iterable[int] | None = None) -> float:
-        """The p-value of X and Y given the set; where no test is possible 0, which never separates.
+        """Return the p-value of X and Y given the set; 0, which never separates, if no test is possible.
 
         Raises:
             ValueError: the variables are not distinct.
@@ -114,27 +115,21 @@ class BatchedTest(CIT_Base, abc.ABC):
             self._candidates = self._neighbours.setdefault(x, set())
 
     @abc.abstractmethod
-    def _problem(self, data: np.ndarray, **options: Any) -> Problem:
-        """The data as a problem of this package."""
-
-    @abc.abstractmethod
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
-        """(k,) p-values of x and each of the k others given the members."""
+        """Return the p-values of x and each of the k other variables given the members: (k,)."""
 
 
 class FisherZ(BatchedTest):
-    """Fisher's z as in causal-learn's ``fisherz``; a near singular M2 takes its pseudo-inverse (docs/ci-tests.md)."""
+    """Fisher's z as in causal-learn's ``fisherz``; if M2 is near singular, its pseudo-inverse is used
+    (docs/ci-tests.md)."""
 
-    name = "gpupc_fisherz"
-
-    def _problem(self, data: np.ndarray, **options: Any) -> GaussianProblem:
-        return GaussianProblem.from_data(data, **options)
+    name, problem_class = "gpupc_fisherz", GaussianProblem
 
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         problem, level = self.problem, len(members)
         correlation = problem.correlation
-        # Cholesky's factorisation of M2, row by row, with the columns of the others and of x appended. Sums have a
-        # fixed order, so that (x, y) gives the same bits as (y, x).
+        # This is Cholesky's factorisation of M2, row by row, with the columns of the others and of x appended. Sums
+        # have a fixed order, so that (x, y) gives the same bits as (y, x).
         columns = correlation[np.ix_(members, [*members, *others, x])]
         for k in range(level):
             pivot = columns[k, k]
@@ -161,13 +156,13 @@ class FisherZ(BatchedTest):
 class ChiSquare(BatchedTest):
     """Pearson's chi-square as in causal-learn's ``chisq``: degrees of freedom count the categories that occur.
 
-    That is the rule ``df_rule="adjusted"``.
+    This rule corresponds to ``df_rule="adjusted"``.
     """
 
-    name = "gpupc_chisq"
+    name, problem_class = "gpupc_chisq", DiscreteProblem
 
-    def _problem(self, data: np.ndarray, **options: Any) -> DiscreteProblem:
-        return DiscreteProblem.from_data(data, **{"df_rule": "adjusted", **options})
+    def __init__(self, data: np.ndarray, cache_path: str | None = None, *, df_rule: str = "adjusted", **options: Any):
+        super().__init__(data, cache_path, df_rule=df_rule, **options)
 
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         problem = self.problem
@@ -204,14 +199,11 @@ class CMIknn(BatchedTest):
         backend: where kernels run: ``"auto"``, ``"cuda"`` or ``"host"``.
     """
 
-    name = "gpupc_cmiknn"
+    name, problem_class = "gpupc_cmiknn", NonlinearProblem
 
     def __init__(self, data: np.ndarray, cache_path: str | None = None, *, backend: str = "auto", **options: Any):
         super().__init__(data, cache_path, **options)
         self._estimator = CmiEstimator(self.problem, open_backend(backend), DEFAULTS)
-
-    def _problem(self, data: np.ndarray, **options: Any) -> NonlinearProblem:
-        return NonlinearProblem.from_data(data, **options)
 
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         self._estimator.fitting(len(members), 1, len(others))
@@ -221,20 +213,17 @@ class CMIknn(BatchedTest):
 
 
 class KernelTest(BatchedTest):
-    """RCIT, RCoT or KCI (docs/kernel.md), by the option ``test``.
+    """RCIT, RCoT or KCI (docs/kernel.md), selected by the option ``test``.
 
     Args:
         backend: where the tests are computed: ``"auto"``, ``"cuda"`` or ``"host"``.
     """
 
-    name = "gpupc_kernel"
+    name, problem_class = "gpupc_kernel", KernelProblem
 
     def __init__(self, data: np.ndarray, cache_path: str | None = None, *, backend: str = "auto", **options: Any):
         super().__init__(data, cache_path, **options)
         self._tests = open_tests(self.problem, open_backend(backend))
-
-    def _problem(self, data: np.ndarray, **options: Any) -> KernelProblem:
-        return KernelProblem.from_data(data, **options)
 
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         tests = np.array([(0, min(x, y), max(x, y)) for y in others])

@@ -1,15 +1,13 @@
 """The PC algorithm as a scikit-learn estimator."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, Self
 
 try:
     from sklearn.base import BaseEstimator
     from sklearn.utils.validation import validate_data
 except ImportError as error:
     raise ImportError(
-        "gpupc_impl.bridges.scikit_learn needs scikit-learn 1.6 or later; pip install 'gpupc[bridges]'"
+        "gpupc_impl.bridges.scikit_learn needs scikit-learn 1.6 or later; pip install scikit-learn"
     ) from error
 
 from gpupc_impl.api import pc
@@ -23,9 +21,10 @@ class PC(BaseEstimator):
         options: parameters of the test and of the method, such as ``{"permutations": 200}``.
 
     Attributes:
-        adjacency_: (p, p) bool; ``[i, j]`` is True for i -> j, and ``[j, i]`` as well for an edge without a direction.
+        adjacency_: (p, p) bool; ``[i, j]`` is True for i -> j; for an edge without a direction ``[j, i]`` is True as
+            well.
         graph_: the `CPDAG` with its `Skeleton` and the separating sets.
-        n_features_in_, feature_names_in_: number and names of the fitted variables, as usual in scikit-learn.
+        n_features_in_, feature_names_in_: the number and the names of the fitted variables, as usual in scikit-learn.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class PC(BaseEstimator):
         self.missing = missing
         self.options = options
 
-    def fit(self, X: Any, y: None = None) -> PC:
+    def fit(self, X: Any, y: None = None) -> Self:
         """Find the graph behind (samples, variables) data: an array, or a DataFrame whose column names are kept.
 
         Raises:

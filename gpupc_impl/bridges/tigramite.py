@@ -1,4 +1,4 @@
-"""Our tests as tigramite's conditional independence tests, for PCMCI and its other methods."""
+"""Offers our tests as tigramite's conditional independence tests, for PCMCI and its other methods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ try:
     from tigramite.independence_tests.independence_tests_base import CondIndTest
     from tigramite.independence_tests.parcorr import ParCorr
 except ImportError as error:
-    raise ImportError("gpupc_impl.bridges.tigramite needs tigramite; pip install 'gpupc[bridges]'") from error
+    raise ImportError(
+        f"gpupc_impl.bridges.tigramite needs {error.name or 'tigramite'} ({error}); pip install tigramite numba"
+    ) from error
 
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.problem import InvalidProblem
@@ -31,22 +33,23 @@ DISTRIBUTIONS = ("t", "fisher-z")
 TRANSFORMS = {"ranks": "ranks", "standardize": "standardize", False: "none"}
 """The transforms of tigramite, and their names in `NonlinearProblem`."""
 
-_open_backend = functools.cache(open_backend)  # no attribute of the test, since tigramite copies tests
+# The cache is a module's instead of a test's, since tigramite copies tests.
+_open_backend = functools.cache(open_backend)
 
 Node = tuple[int, int]
-"""The index of a variable and its lag, which is zero or negative."""
+"""A variable's index and its lag, which is zero or negative."""
 
 
 class GpupcParCorr(ParCorr):
     """tigramite's ``ParCorr`` (partial correlation) with the correlations of all lagged variables computed once.
 
-    PCMCI makes all its tests on the same samples (``cut_off="2xtau_max"``), so that a test needs only a few entries of
+    PCMCI makes all its tests on the same samples (``cut_off="2xtau_max"``), so each test needs only a few entries of
     one matrix. tigramite's own test is used in all other cases (masks, missing values, vector-valued variables, another
     cut-off, a significance that is not analytic) and where conditions are nearly collinear.
 
     Args:
-        distribution: distribution of the statistic: ``"t"`` for Student's, as in ``ParCorr``; or ``"fisher-z"``, as in
-            the Gaussian family of this package.
+        distribution: the distribution of the statistic: ``"t"`` for Student's, as in ``ParCorr``; or ``"fisher-z"``, as
+            in the Gaussian family of this package.
         kwargs: arguments of ``ParCorr``.
 
     Raises:
@@ -57,18 +60,18 @@ class GpupcParCorr(ParCorr):
         if distribution not in DISTRIBUTIONS:
             raise ValueError(f"distribution is {distribution!r}; choose one of: {', '.join(DISTRIBUTIONS)}")
         self.distribution = distribution
-        self._correlations: dict[int, _LaggedCorrelations] = {}  # by tau_max
+        self._correlations: dict[int, _LaggedCorrelations] = {}  # matrices by tau_max
         super().__init__(**kwargs)
 
     def set_dataframe(self, dataframe: Any) -> None:
-        """Use other data; see tigramite."""
+        """Use other data; see tigramite's documentation."""
         self._correlations.clear()
         super().set_dataframe(dataframe)
 
     def get_analytic_significance(self, value: float, T: int, dim: int, xyz: np.ndarray) -> float:
-        """The two-sided p-value of a partial correlation of T samples of `dim` variables.
+        """Return the two-sided p-value of a partial correlation of T samples of `dim` variables.
 
-        As in tigramite, it is NaN without degrees of freedom.
+        As in tigramite, the p-value is NaN without degrees of freedom.
         """
         freedom = T - dim - (self.distribution == "fisher-z")
         if freedom < 1:
@@ -88,7 +91,8 @@ class GpupcParCorr(ParCorr):
         cut_off: str = "2xtau_max",
         alpha_or_thres: float | None = None,
     ) -> tuple:
-        """tigramite's ``run_test``: value, p-value and, with `alpha_or_thres`, whether X and Y are dependent."""
+        """Return what tigramite's ``run_test`` returns: value, p-value and, with `alpha_or_thres`, whether X and Y are
+        dependent."""
         outcome = None
         if cut_off == "2xtau_max" and len(X) == len(Y) == 1 and self._is_plain():
             if tau_max not in self._correlations:
@@ -105,7 +109,7 @@ class GpupcParCorr(ParCorr):
         return (value, p_value) if alpha_or_thres is None else (value, p_value, dependent)
 
     def _is_plain(self) -> bool:
-        """Whether every test uses the same samples of scalar variables with analytic significance."""
+        """Return whether every test uses the same samples of scalar variables with analytic significance."""
         frame = self.dataframe
         return (
             frame is not None
@@ -118,7 +122,7 @@ class GpupcParCorr(ParCorr):
 
 
 class _LaggedCorrelations:
-    """The correlations of all variables at all lags up to 2 tau_max, over the samples that every test uses."""
+    """Return the correlations of all variables at all lags up to 2 tau_max, over the samples that every test uses."""
 
     def __init__(self, dataframe: Any, tau_max: int):
         nodes = [(v, -lag) for lag in range(2 * tau_max + 1) for v in range(dataframe.N)]
@@ -130,9 +134,9 @@ class _LaggedCorrelations:
         self.index = {node: k for k, node in enumerate(nodes)}
 
     def partial_correlation(self, x: Node, y: Node, conditions: list[Node]) -> tuple[float, int, int] | None:
-        """The partial correlation, the number of samples, and the number of variables (0 if x or y is constant).
+        """Return the partial correlation, the number of samples, and the number of variables (0 if x or y is constant).
 
-        None if a lag exceeds 2 tau_max or the conditions are nearly collinear.
+        The result is None if a lag exceeds 2 tau_max or the conditions are nearly collinear.
         """
         nodes = [*dict.fromkeys([x, y, *conditions])]
         if x == y or not all(tuple(node) in self.index for node in nodes):
@@ -141,7 +145,8 @@ class _LaggedCorrelations:
         if self.constant[columns[:2]].any():
             return 0.0, self.samples, 0
         columns = [*columns[:2], *(k for k in columns[2:] if not self.constant[k])]
-        # With x and y last, the product of the factor's last corner with its transpose is their residual covariance.
+        # Since x and y are the last variables, the product of the factor's last corner with its transpose is their
+        # residual covariance.
         try:
             factor = np.linalg.cholesky(self.correlation[np.ix_(columns[::-1], columns[::-1])])
         except np.linalg.LinAlgError:
@@ -156,17 +161,18 @@ class _LaggedCorrelations:
 class GpupcCMIknn(CMIknn):
     """The CMIknn test of this project (docs/cmiknn.md) with tigramite's parameters and conventions.
 
-    The estimate is tigramite's without the noise that it adds to break ties. Permutations follow the same local scheme
-    with other random numbers, and a p-value is (count + 1) / (sig_samples + 1) as there. tigramite's own test is used
-    without conditions (it permutes blocks then), for several X or Y, and with a fitted null distribution.
+    The estimate is tigramite's without the noise that tigramite adds to break ties. Permutations follow the same local
+    scheme with other random numbers, and a p-value is (count + 1) / (sig_samples + 1) as in tigramite. Without
+    conditions (tigramite then permutes blocks), for several X or Y, and with a fitted null distribution, tigramite's
+    own test is used.
 
     Args:
         backend: where kernels run: ``"auto"``, ``"cuda"`` or ``"host"``.
-        seed: seed of the random numbers.
+        seed: the seed of the random numbers.
         kwargs: arguments of ``CMIknn``; ``transform`` must be ``"ranks"``, ``"standardize"`` or False.
 
     Raises:
-        ValueError: `transform` is none of these.
+        ValueError: `transform` has another value.
     """
 
     def __init__(self, backend: str = "auto", seed: int = 42, **kwargs: Any):
@@ -178,7 +184,7 @@ class GpupcCMIknn(CMIknn):
         super().__init__(seed=seed, **kwargs)
 
     def get_dependence_measure(self, array: np.ndarray, xyz: np.ndarray, data_type: Any = None) -> float:
-        """The conditional mutual information in nats of (dim, T) samples."""
+        """Return the conditional mutual information in nats of (dim, T) samples."""
         if not self._is_supported(array, xyz):
             return super().get_dependence_measure(array, xyz, data_type)
         return self._test(array, xyz)[1]
@@ -191,7 +197,7 @@ class GpupcCMIknn(CMIknn):
         return_null_dist: bool = False,
         data_type: Any = None,
     ) -> Any:
-        """The p-value from local permutations and, with `return_null_dist`, the permuted values."""
+        """Return the p-value from local permutations and, with `return_null_dist`, the permuted values."""
         if not self._is_supported(array, xyz) or self.null_fit is not None:
             return super().get_shuffle_significance(array, xyz, value, return_null_dist, data_type)
         count, _, null = self._test(array, xyz)
@@ -203,9 +209,9 @@ class GpupcCMIknn(CMIknn):
         return counts[0] == counts[1] == 1 and counts[2] > 0 and self.shuffle_neighbors < array.shape[1]
 
     def _test(self, array: np.ndarray, xyz: np.ndarray) -> tuple[int, float, np.ndarray]:
-        """The number of permuted values at or above the value, the value, and the permuted values.
+        """Return the number of permuted values at or above the value, the value, and the permuted values.
 
-        tigramite requests the value and the permutations one after the other, and they are computed together.
+        tigramite requests the value and the permutations one after the other, so both are computed together.
         """
         request = np.ascontiguousarray(array).tobytes() + np.asarray(xyz).tobytes()
         if self._latest[0] != request:
@@ -226,7 +232,7 @@ class GpupcCMIknn(CMIknn):
 
 
 class GpupcKernel(CondIndTest):
-    """RCIT, RCoT or KCI (docs/kernel.md), none of which tigramite has.
+    """The tests RCIT, RCoT and KCI (docs/kernel.md), which tigramite does not offer.
 
     Args:
         test: ``"rcit"``, ``"rcot"`` or ``"kci"``.
@@ -236,7 +242,7 @@ class GpupcKernel(CondIndTest):
         kwargs: arguments of tigramite's ``CondIndTest``. Only analytic significance is supported.
 
     Raises:
-        gpupc_impl.InvalidProblem: by a test, if it has several X or Y, or a parameter or the data cannot be used.
+        gpupc_impl.InvalidProblem: raised by a test for several X or Y, an invalid parameter, or unusable data.
     """
 
     measure = "kernel"
@@ -255,7 +261,7 @@ class GpupcKernel(CondIndTest):
         super().__init__(seed=seed, **kwargs)
 
     def get_dependence_measure(self, array: np.ndarray, xyz: np.ndarray, data_type: Any = None) -> float:
-        """The statistic of (dim, T) samples, which grows with T."""
+        """Return the statistic of (dim, T) samples, which grows with T."""
         if np.bincount(xyz, minlength=2)[:2].max() > 1:
             raise InvalidProblem("X or Y has several variables; kernel tests are of one X and one Y, given any Z")
         order = np.argsort(xyz, kind="stable")
@@ -265,5 +271,5 @@ class GpupcKernel(CondIndTest):
         return statistic
 
     def get_analytic_significance(self, value: float, T: int, dim: int, xyz: np.ndarray) -> float:
-        """The p-value of the latest statistic; tigramite requests both one after the other."""
+        """Return the p-value of the latest statistic; tigramite requests first the statistic, then the p-value."""
         return self._p_value

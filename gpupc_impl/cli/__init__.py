@@ -12,13 +12,12 @@ from gpupc_impl.cli import commands, output
 from gpupc_impl.cli.arguments import parser
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod
-from gpupc_impl.measurement.publish import MergeError
 from gpupc_impl.tables import DataError
 from gpupc_impl.views.exports import CannotWrite
 from gpupc_impl.views.optional import MissingPackage
 
 EXPECTED = (
-    commands.UsageError,
+    output.UsageError,
     DataError,
     InvalidProblem,
     InvalidParameter,
@@ -26,12 +25,11 @@ EXPECTED = (
     BackendUnavailable,
     DeviceMemoryError,
     KernelCompilationError,
-    MergeError,
     CannotWrite,
     MissingPackage,
     OSError,
 )
-"""Errors that the user can act on, which are shown by their message alone; any other error is a bug."""
+"""Errors that the user can correct, for which only the message is shown; any other error is a bug."""
 
 
 INTERRUPTED = 130
@@ -48,7 +46,8 @@ def run() -> NoReturn:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 1 for a bug, 2 for what the user can correct, 130 for Ctrl-C.
+    """Run a command and return its exit code: 0 for success, 1 for a bug, 2 for an error that the user can correct, 130
+    for Ctrl-C.
 
     With ``GPUPC_DEBUG=1`` in the environment errors keep their traceback.
     """

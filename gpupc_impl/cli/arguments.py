@@ -1,4 +1,4 @@
-"""The arguments of the command line."""
+"""Defines the arguments of the command line."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gpupc_impl.core.colliders import AUTO, V_STRUCTURES
 from gpupc_impl.core.family import families
 from gpupc_impl.core.orientation import CONFLICTS
 from gpupc_impl.core.registry import SEPARATING_SETS
-from gpupc_impl.intake import MISSING
+from gpupc_impl.intake.missing import MISSING
 
 SIZE_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors take one line."""
+    """A parser whose error messages take one line."""
 
     def error(self, message: str) -> None:
         self.exit(2, f"error: {message} (see {self.prog} --help)\n")
@@ -213,7 +213,7 @@ def _key_value(text: str) -> tuple[str, int | float | str]:
 
 
 def _size(text: str) -> int:
-    """The bytes of a text such as ``2GiB``, ``2GB``, ``2G`` (all binary) or ``2147483648``."""
+    """Return the bytes of a size such as ``2GiB``, ``2GB``, ``2G`` (all binary) or ``2147483648``."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", text.strip().upper())
     if match is None or float(match[1]) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size, such as 512MiB or 2GiB")

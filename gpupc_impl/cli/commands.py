@@ -1,4 +1,4 @@
-"""The commands: each takes parsed arguments, and prints and writes results."""
+"""The commands: each command takes parsed arguments, and prints and writes results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpupc_impl.cli import records
 from gpupc_impl.cli.compiling import fill_cache
-from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed, show_progress, summary
+from gpupc_impl.cli.output import OUTPUT_SUFFIXES, UsageError, listed, show_progress, summary
 from gpupc_impl.core.colliders import AUTO, default_rule
 from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.core.orientation import CPDAG, orient
@@ -25,12 +25,8 @@ from gpupc_impl.views import plots
 from gpupc_impl.views.text import text_table
 
 
-class UsageError(ValueError):
-    """The command line or a file cannot be used; the user sees the message alone."""
-
-
 def list_methods(args: argparse.Namespace) -> None:
-    """The command ``methods``."""
+    """Run the command ``methods``."""
     listed_methods = methods(args.family)
     if not listed_methods:
         families = sorted({method.family for method in methods().values()})
@@ -56,9 +52,9 @@ def list_methods(args: argparse.Namespace) -> None:
 
 
 def search(args: argparse.Namespace) -> None:
-    """The commands ``skeleton`` and ``pc``."""
+    """Run the command ``skeleton`` or ``pc``."""
     request = _request(args)
-    # What can be written is checked before the data are read, which may take long.
+    # Whether the output can be written is checked before the data are read, since reading may take long.
     if args.output is not None:
         _check_output(args.output, args.data, OUTPUT_SUFFIXES)
     if args.report is not None:
@@ -87,7 +83,7 @@ def search(args: argparse.Namespace) -> None:
     if args.report is not None:
         result.report(args.report)
     if not args.quiet:
-        print(f"read: {ready.reading}")
+        print(f"read: {ready.reading['table']}; {ready.reading['test']}")
         if ready.compile_seconds >= COMPILING_NAMED:
             print(f"compiling kernels, once: {ready.compile_seconds:.2f} s, beside the time below")
         print(summary(result, seconds, named=ready.source.names is not None))
@@ -96,7 +92,8 @@ def search(args: argparse.Namespace) -> None:
 
 
 def _request(args: argparse.Namespace) -> SearchRequest:
-    """The request that the command line's arguments describe; those of the same name are attributes as they are.
+    """Return the request that the command line's arguments describe; arguments and attributes of the same name
+    correspond.
 
     Raises:
         UsageError: the arguments do not fit together, or the file of background knowledge cannot be read.
@@ -120,7 +117,7 @@ REPORT_SUFFIXES = (".html", ".htm")
 
 
 COMPILING_NAMED = 0.05
-"""Seconds from which the time for compiling kernels is named: reading them from the cache takes less."""
+"""The time in seconds from which the compilation of kernels is reported; reading them from the cache takes less."""
 
 COMMANDS = {"compile": fill_cache, "methods": list_methods, "skeleton": search, "pc": search, "records": records.run}
 

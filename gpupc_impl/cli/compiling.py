@@ -1,4 +1,4 @@
-"""The command ``compile``: the kernel cache is filled ahead, for containers and for the nodes of a cluster."""
+"""The command ``compile`` fills the kernel cache in advance, for containers and for the nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.backends.simt.build import cache_folder
 from gpupc_impl.core.family import families, get_family
+from gpupc_impl.core.registry import listed_kernels
 from gpupc_impl.views.progress import compile_report
 
 
 def fill_cache(args: argparse.Namespace) -> None:
-    """Compile all kernels of a family, or of all, for this machine or for an architecture of GPUs.
+    """Compile all kernels of one family or of all families, for this machine or for a GPU architecture.
 
     Raises:
-        InvalidProblem: there is no such family.
-        BackendUnavailable: the backend cannot be used here, or its NVRTC does not know the architecture.
-        KernelCompilationError: a kernel does not compile, or the cache cannot be written to.
+        InvalidProblem: no family has this name.
+        BackendUnavailable: the backend cannot be used here, or its NVRTC does not support the architecture.
+        KernelCompilationError: a kernel does not compile, or the cache is not writable.
     """
     kernels = _kernels(args.family, args.max_level)
     if args.arch is not None:
@@ -39,17 +40,14 @@ def fill_cache(args: argparse.Namespace) -> None:
 
 
 def _kernels(family: str | None, max_level: int) -> list[KernelSource]:
-    """The kernels of a family's methods up to a level: those that the module `device` of each package lists."""
+    """Return the kernels of a family's methods up to a level, as the module `device` of each package lists them."""
     chosen = families().values() if family is None else [get_family(family)]
     packages = dict.fromkeys(package for each in chosen for package in each.packages)
-    names = [f"{package}.device" for package in packages if importlib.util.find_spec(package)]
-    modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]
-    listed = [kernel for module in modules for kernel in module.all_kernels(max_level)]
-    return list({(kernel.source, kernel.expression): kernel for kernel in listed}.values())
+    return listed_kernels(filter(importlib.util.find_spec, packages), max_level)
 
 
 def _compile_for(kernels: list[KernelSource], architecture: str) -> None:
-    """Compile kernels for an architecture, which needs NVRTC and no GPU."""
+    """Compile kernels for an architecture, with NVRTC and without a GPU."""
     compiler = _nvrtc()
     known = sorted(compiler.getSupportedArchs())
     if architecture not in {f"sm_{number}" for number in known}:
@@ -65,7 +63,7 @@ def _compile_for(kernels: list[KernelSource], architecture: str) -> None:
 
 
 def _nvrtc() -> Any:
-    """CuPy's binding of NVRTC.
+    """Return CuPy's binding of NVRTC.
 
     Raises:
         BackendUnavailable: CuPy or NVRTC is not installed.
@@ -73,4 +71,6 @@ def _nvrtc() -> Any:
     try:
         return importlib.import_module("cupy.cuda.nvrtc")
     except ImportError as error:
-        raise BackendUnavailable(f"--arch needs CuPy and NVRTC ({error}); pip install 'gpupc[cuda12]'") from error
+        raise BackendUnavailable(
+            f"--arch needs CuPy and NVRTC ({error}); pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12"
+        ) from error

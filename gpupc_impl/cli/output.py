@@ -1,4 +1,4 @@
-"""The text that the command line prints."""
+"""Prints the text of the command line."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from gpupc_impl.views.exports import WRITERS
 from gpupc_impl.views.text import summary_lines
 
 OUTPUT_SUFFIXES = (".npz", *WRITERS)
+
+
+class UsageError(ValueError):
+    """The command line or a file cannot be used; the user sees the message alone."""
 
 
 def listed(words: Sequence[str]) -> str:
@@ -38,7 +42,7 @@ def summary(result: Skeleton | CPDAG, seconds: float, named: bool) -> str:
 
 @contextlib.contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show each warning as one line, without the place in the code."""
+    """Show each warning as one line, without the source position."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_args, **_kwargs: print(f"warning: {message}", file=sys.stderr)
         yield
@@ -46,7 +50,7 @@ def plain_warnings() -> Iterator[None]:
 
 @contextlib.contextmanager
 def plain_forecasts(verbose: bool) -> Iterator[None]:
-    """Show what methods log before they start, their plan and the memory that it takes, if `verbose`."""
+    """If `verbose`, show the plan and the memory use that methods log before they start."""
     loggers = [logging.getLogger(name) for name in method_packages()] if verbose else []
     levels, handler = [logger.level for logger in loggers], logging.StreamHandler()
     for logger in loggers:

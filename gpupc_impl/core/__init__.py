@@ -1,1 +1,1 @@
-"""Problems, results, the registry of methods and the level loop: what every family and reference shares."""
+"""What every family and reference shares: problems, results, the registry of methods and the level loop."""

@@ -1,6 +1,4 @@
-"""The state of a search between two levels, in a file from which a killed search resumes."""
-
-from __future__ import annotations
+"""Saves the state of a search between two levels to a file, from which a killed search resumes."""
 
 import dataclasses
 import math
@@ -20,12 +18,12 @@ COUNTS = ("edges", "max_degree", "tests", "undefined", "pseudo_inverses")
 
 @dataclasses.dataclass(frozen=True)
 class SearchState:
-    """The state of a search after some levels.
+    """The state of a search after some of its levels.
 
     Attributes:
         adjacency: (p, p) bool.
-        outcomes: the outcome of each level so far, with its seconds if the resumed search reports them.
-        pmax: (p, p) float64, or None if the search does not record it.
+        outcomes: the outcome of each finished level; its seconds are None unless the resumed search reports them.
+        pmax: (p, p) float64: the largest p-values so far, or None if the search does not record them.
     """
 
     adjacency: np.ndarray
@@ -38,11 +36,12 @@ class Checkpoint:
 
     Args:
         problem: the problem that is searched.
-        separating_sets: the rule by which sets are chosen, which cannot change for levels that are done.
+        separating_sets: the rule by which sets are chosen; a search resumes only under the rule that its finished
+            levels had.
         pmax: whether the search records the largest p-values.
 
     Raises:
-        InvalidProblem: its folder cannot be made.
+        InvalidProblem: the folder cannot be made.
     """
 
     def __init__(self, path: str, problem: Problem, separating_sets: str, pmax: bool):
@@ -50,7 +49,7 @@ class Checkpoint:
         self.path, self.problem, self.separating_sets, self.pmax = Path(path), problem, separating_sets, pmax
 
     def save(self, state: SearchState) -> None:
-        """Replace the stored state by this one, atomically."""
+        """Replace the stored state by this one in one atomic step."""
         levels = [{name: getattr(outcome, name) for name in (*COUNTS, "seconds")} for outcome in state.outcomes]
         arrays: dict[str, Any] = {} if state.pmax is None else {"pmax": state.pmax}
         for level, outcome in enumerate(state.outcomes):
@@ -66,7 +65,7 @@ class Checkpoint:
             write_sealed(file, description, arrays)
 
     def load(self) -> SearchState | None:
-        """The state from which to resume; None if there is no file.
+        """Read the state from which to resume; None if there is no file.
 
         Raises:
             InvalidProblem: the file is damaged, or belongs to another problem or another kind of search.
@@ -96,15 +95,11 @@ class Checkpoint:
             return state
         except (InvalidProblem, MemoryError):
             raise
-        except Exception as error:  # a damaged file can raise nearly anything
+        except Exception as error:  # A damaged file can raise almost any exception.
             raise InvalidProblem(f"checkpoint {str(self.path)!r} cannot be read: {error}; delete it") from error
 
     def _refuse_another(self, description: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Refuse the state of another problem or of another kind of search.
-
-        Raises:
-            InvalidProblem: it is one; the message says how it differs.
-        """
+        """Refuse the state of another problem or of another kind of search."""
         refusal, written = None, description["separating_sets"]
         if description["fingerprint"] != self.problem.fingerprint:
             refusal = "belongs to another problem (other data, alpha, max_level or parameters of the test)"
@@ -123,11 +118,7 @@ class Checkpoint:
 
 
 def _check_types(state: SearchState) -> None:
-    """Check types, shapes and ranges, on which kernels rely.
-
-    Raises:
-        ValueError: the state is inconsistent.
-    """
+    """Check types, shapes and ranges, on which kernels rely."""
     p = len(state.adjacency)
     for level, outcome in enumerate(state.outcomes):
         if any(type(count) is not int or count < 0 for count in (getattr(outcome, name) for name in COUNTS)):
@@ -151,11 +142,7 @@ def _check_types(state: SearchState) -> None:
 
 
 def _check_graph(state: SearchState, problem: Problem) -> None:
-    """Check the invariants of a graph and its separating sets.
-
-    Raises:
-        ValueError: one does not hold.
-    """
+    """Check the invariants of a graph and its separating sets."""
     graph, outcomes, fixed = state.adjacency, state.outcomes, problem.fixed
     degrees = np.count_nonzero(graph, axis=1)
     if any((graph[:, i] != graph[i]).any() or graph[i, i] for i in range(len(graph))):
@@ -190,11 +177,7 @@ def _required(problem: Problem) -> np.ndarray:
 
 
 def make_folder(parameter: str, path: str) -> None:
-    """Make the folder of a file that a search will write, before any work is done.
-
-    Raises:
-        InvalidProblem: the folder cannot be made.
-    """
+    """Make the folder of a file that a search will write; raises InvalidProblem, before any work, if that fails."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,11 +1,9 @@
-"""V-structures: which unshielded triples of a skeleton are colliders, and which are ambiguous.
+"""Finds v-structures: decides which unshielded triples of a skeleton are colliders and which are ambiguous.
 
-The standard rule looks into the separating sets. The conservative and the majority rule (Ramsey et al. 2006; Colombo
-and Maathuis 2014, section 4.2; pcalg's ``conservative`` and ``maj.rule``) test the ends of each triple again, given
-every subset of the neighbours of one end and every subset of those of the other end.
+The standard rule reads the separating sets. The conservative and the majority rule (Ramsey et al. 2006; Colombo and
+Maathuis 2014, section 4.2; pcalg's ``conservative`` and ``maj.rule``) test the two ends of each triple again, given
+every subset of the neighbours of the first end and every subset of the neighbours of the second end.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import itertools
@@ -21,18 +19,19 @@ from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.result import Skeleton
 
 AUTO = "auto"
-"""The rule that `Family.v_structures` names."""
+"""The value of ``v_structures`` that selects the rule of `Family.v_structures`."""
 
 V_STRUCTURES = ("standard", "conservative", "majority")
 
 MAX_TRIPLES = 2**22
-"""The upper bound on triples in memory at once, which a variable with very many neighbours would exceed."""
+"""The upper bound on the triples in memory at once; a variable with very many neighbours would otherwise exceed it."""
 
 MAX_TESTS = 2**24
-"""Upper bound on the tests of the conservative and the majority rule, which always test the sets of one variable."""
+"""The upper bound on the tests of the conservative and the majority rule; tests given at most one variable are always
+made."""
 
 TESTS_AT_ONCE = 2**16
-"""The upper bound on tests in a batch."""
+"""The upper bound on the tests in a batch."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,7 +40,7 @@ class Triples:
 
     Attributes:
         colliders: (c, 3) int64 rows i, k, j, i < j: v-structures i -> k <- j.
-        ambiguous: (a, 3) int64 rows i, k, j, i < j: triples that may or may not be v-structures; no rule uses them.
+        ambiguous: (a, 3) int64 rows i, k, j, i < j: triples for which the tests do not decide; no rule uses them.
     """
 
     colliders: np.ndarray
@@ -49,25 +48,27 @@ class Triples:
 
 
 def default_rule(problem: Problem) -> str:
-    """The rule that ``"auto"`` takes for a problem: its family's; the standard rule where pairs have sample sizes each,
-    since no retest knows these."""
+    """Return the rule that ``"auto"`` selects: the rule of the problem's family, or the standard rule if each pair of
+    variables has a sample size of its own, because no retest supports that."""
     family = get_family(problem.family)
     has_retest = family.pairwise is None or not isinstance(problem, family.pairwise[0])
     return family.v_structures if has_retest else "standard"
 
 
 def judged_triples(skeleton: Skeleton, v_structures: str, problem: Problem | None) -> Iterator[Triples]:
-    """The colliders and the ambiguous triples, in batches; ordered by k, then i, then j.
+    """Yield the colliders and the ambiguous triples in batches, ordered by k, then i, then j.
 
     Args:
-        v_structures: ``"standard"``: k is not in the separating set of (i, j); a pair that knowledge forbids has no
-            such set, so its triples are ambiguous. ``"conservative"``: k is in no separating subset of the
-            neighbours of i, or of j; ambiguous where it is in some, but not in all, or where nothing separates.
-            ``"majority"``: k is in fewer than half of these subsets; ambiguous where it is in exactly half.
-        problem: the problem whose tests decide; the standard rule needs none.
+        v_structures: ``"standard"``: a triple is a collider if k is not in the separating set of (i, j); triples of a
+            pair that background knowledge forbids are ambiguous, because such a pair has no separating set.
+            ``"conservative"``: a triple is a collider if k is in none of the separating subsets of the neighbours of i
+            or of j, and ambiguous if k is in some but not in all of them, or if nothing separates i and j.
+            ``"majority"``: a triple is a collider if k is in fewer than half of these subsets, and ambiguous if k is in
+            exactly half.
+        problem: the problem whose tests decide; the standard rule does not use it.
 
     Raises:
-        InvalidProblem: the rule makes tests and there is no problem.
+        InvalidProblem: the rule needs tests but no problem was passed.
     """
     if v_structures == "standard":
         return _by_separating_sets(skeleton)
@@ -79,7 +80,7 @@ def judged_triples(skeleton: Skeleton, v_structures: str, problem: Problem | Non
 
 
 def _unshielded(adjacency: np.ndarray) -> Iterator[np.ndarray]:
-    """(t, 3) int64: every i - k - j with i < j not adjacent, in batches with the same k."""
+    """Yield every triple i - k - j with i < j not adjacent, as (t, 3) int64 batches with the same k."""
     for k, row in enumerate(adjacency):
         neighbours = np.flatnonzero(row)
         for some in np.array_split(neighbours, len(neighbours) ** 2 // MAX_TRIPLES + 1):
@@ -91,7 +92,7 @@ def _unshielded(adjacency: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _by_separating_sets(skeleton: Skeleton) -> Iterator[Triples]:
-    """`judged_triples` by the standard rule."""
+    """Implements the standard rule of `judged_triples`."""
     sepsets, p = skeleton.sepsets, len(skeleton.names)
     pairs, gaps = (array.astype(np.int64) @ [p, 1] for array in (sepsets.pairs, sepsets.gaps))
     members = np.repeat(np.arange(len(pairs)), sepsets.sizes()) * p + sepsets.members
@@ -104,7 +105,7 @@ def _by_separating_sets(skeleton: Skeleton) -> Iterator[Triples]:
 
 
 def _by_votes(skeleton: Skeleton, v_structures: str, problem: Problem) -> Triples:
-    """`judged_triples` by the conservative or the majority rule."""
+    """Implements the conservative and the majority rule of `judged_triples`."""
     triples = np.concatenate([np.empty((0, 3), np.int64), *_unshielded(skeleton.adjacency)])
     members, separating = _votes(triples, skeleton.adjacency, problem)
     if v_structures == "conservative":
@@ -116,7 +117,7 @@ def _by_votes(skeleton: Skeleton, v_structures: str, problem: Problem) -> Triple
 
 
 def find(ascending: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The positions of numbers in an ascending array (where they would be inserted), and whether they are in it."""
+    """Return the positions of numbers in an ascending array (insertion points), and whether the array contains them."""
     positions = np.searchsorted(ascending, numbers)
     contained = positions < len(ascending)
     contained[contained] = ascending[positions[contained]] == numbers[contained]
@@ -124,9 +125,10 @@ def find(ascending: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _votes(triples: np.ndarray, adjacency: np.ndarray, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """(t,) int64 each: how many separating sets of a triple's ends contain its middle, and how many there are.
+    """Count for each triple the separating sets of its two ends that contain its middle, and all of them: (t,) int64
+    each.
 
-    As in pcalg, a set of neighbours of both ends counts twice, because it is drawn from either end.
+    As in pcalg, a set among the neighbours of both ends counts twice, because either end yields it.
     """
     p, retest = len(adjacency), get_family(problem.family).retest(problem)
     ends = triples[:, [0, 2]] @ [p, 1]
@@ -143,8 +145,8 @@ def _votes(triples: np.ndarray, adjacency: np.ndarray, problem: Problem) -> tupl
 def _tests(
     keys: np.ndarray, adjacency: np.ndarray, problem: Problem
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """The tests of pairs, in batches of one level: (t, 2) the variable from whose neighbours the set is drawn and the
-    other one, (t, level) the set, and (t,) the number of the pair."""
+    """Yield the tests of the pairs in batches of one level: (t, 2) the variable whose neighbours the set is drawn from
+    and the other variable, (t, level) the set, and (t,) the number of the pair."""
     p = len(adjacency)
     pairs = np.stack(np.divmod(keys, p), axis=1)
     neighbours = [np.flatnonzero(row) for row in adjacency]
@@ -182,7 +184,7 @@ def _tests(
 
 
 def _combinations(n: int, size: int) -> Iterator[np.ndarray]:
-    """(c, size) int64: the subsets of range(n), in batches."""
+    """Yield the subsets of range(n) in batches, each (c, size) int64."""
     subsets = itertools.combinations(range(n), size)
     while some := list(itertools.islice(subsets, TESTS_AT_ONCE)):
         yield np.array(some, np.int64).reshape(len(some), size)

@@ -1,11 +1,9 @@
-"""Families: kinds of data with their CI tests, and everything that differs between families.
+"""Families: a family is a kind of data with its CI test, and `Family` lists everything that differs between families.
 
-A family is one folder. Its `family.py` holds ``FAMILY = Family(...)`` and is found because the folder lies in
-`gpupc_impl`, or because a plug-in is a package with such a file. Methods never import it, so changing how a family is
-verified or prepared makes no measurement stale.
+A family is one folder with a file `family.py`, which defines ``FAMILY = Family(...)``. The folder is found in
+`gpupc_impl` or as the package of a plug-in. Methods never import that file, so changing how a family is verified or
+prepared makes no measurement stale.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import functools
@@ -19,67 +17,69 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gpupc_impl.core.files import open_arrays, open_regular
+from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.ownership import open_regular
 
 PLUGIN_GROUP = "gpupc_impl.plugins"
-"""The group of entry points that name modules or packages with more methods or a family (see `plugins`)."""
+"""The group of entry points that name modules or packages with additional methods or a family (see `plugins`)."""
 
 
 class Retest(Protocol):
-    """A family's CI test from scratch, for verification, in code that shares nothing with the methods.
+    """A family's CI test for verification, which computes every test from scratch and shares no code with the methods.
 
     Attributes:
-        affordable: how many removed edges of an answer are tested again if testing all takes too long; None: all.
+        affordable: the number of removed edges that are tested again if testing all of them takes too long; None: all
+            of them.
     """
 
     affordable: int | None
 
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Statistics over critical values of (k, 2) pairs given (k, l) sets, and relative tolerances, (k,) each.
+        """Statistics divided by critical values for (k, 2) pairs given (k, l) sets, and relative tolerances; (k,) each.
 
-        A pair with a ratio of at most 1 is separated; the ratio of a test that never separates is infinite. A ratio
-        that differs from 1 by less than its tolerance is near the threshold. In a test that is not symmetric, the set
-        is drawn from the neighbours of a pair's first variable.
+        A ratio of at most 1 means that the set separates the pair; a ratio is infinite if the test can never separate.
+        A ratio that differs from 1 by less than its tolerance is near the threshold. If the test is not symmetric, the
+        set is drawn from the neighbours of the pair's first variable.
         """
 
 
 class Strength(Protocol):
-    """Single tests of a problem with their effect sizes, for reports and not for decisions.
-
-    Attributes:
-        effect: the name of the effect size, as a column's name.
-    """
+    """Single tests of a problem with effect sizes, for reports alone; `effect` names the effect's column."""
 
     effect: str
 
     def __call__(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """p-values and effect sizes of (k, 2) pairs given (k, l) sets, (k,) each; NaN where a test is undefined.
+        """Return p-values and effect sizes of (k, 2) pairs given (k, l) sets, (k,) each; NaN where a test is undefined.
 
-        The set is drawn from the neighbours of a pair's first variable.
+        Sets are drawn from the neighbours of a pair's first variable.
         """
 
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """Everything that differs between families.
+    """Everything that differs between families, so that one folder can define a new family.
 
     Attributes:
-        name: its name in commands, configs and records.
-        problem: the class of its problems.
+        name: the family's name in commands, configs and records.
+        problem: the class of the family's problems.
         retest: ``(problem) -> Retest``: the test from scratch that verification uses.
-        auto: the method for ``method="auto"``, by backend: the fastest on ``"cuda"``, on ``"host"``, and among the
-            references (``"cpu"``). If no backend is given, the first of them that can run here is used, in this order.
-        packages: the packages of its methods; those that are not installed are skipped.
-        data: the cells of its tables: ``"numbers"``, ``"labels"`` of categories, or ``"both"``, by column.
-        default: whether a table of such cells belongs to this family if no family is given.
-        strength: ``(problem, backend) -> Strength``, on the backend of that name if the tests need one; None if the
-            family has none.
+        auto: the method that ``method="auto"`` selects for each backend: the fastest on ``"cuda"``, on ``"host"``, and
+            among the references (``"cpu"``). Without a backend it is the first of these that can run here, in this
+            order.
+        packages: the packages that hold the family's methods; packages that are not installed are skipped.
+        data: the kind of cells in the family's tables: ``"numbers"``, ``"labels"`` (of categories), or ``"both"``, by
+            column.
+        default: whether a table of such cells belongs to this family if the user names no family.
+        strength: ``(problem, backend) -> Strength``, where `backend` is a name; None if the family reports no
+            strengths.
         v_structures: the rule by which `pc` finds v-structures by default (`core.colliders`): ``"majority"``, or
-            ``"standard"`` for tests that take long or have random numbers, which depend on the variables' order anyway.
-        pairwise: the class of problems whose pairs of variables have sample sizes of their own, which its `from_data`
-            makes of numbers with NaN among them, and the `Method` that solves them; None if there is no such test.
-        prepare_large: ``(data, path, *, progress, **parameters)``: as `prepare`, or None if `from_data` is enough.
+            ``"standard"`` if tests are slow or random, because random answers depend on the order of the variables
+            anyway.
+        pairwise: the class of problems in which each pair of variables has its own sample size, made from numbers with
+            NaN among them, and the `Method` that solves such problems; None if there is no such test.
+        prepare_large: ``(data, path, *, progress, **parameters)``: prepares problems that need files beside them (see
+            `prepare`); None if `from_data` suffices.
     """
 
     name: str
@@ -97,11 +97,12 @@ class Family:
     def prepare(
         self, data: Any, path: Path, *, progress: Callable[[int, int], None] | None = None, **parameters: Any
     ) -> Problem:
-        """The problem of (samples, variables) data, to be saved at a path, beside which its large parts may lie.
+        """Make the problem of (samples, variables) data, which is to be saved at `path`; large parts may lie beside
+        that file.
 
         Args:
-            progress: called with the number of finished steps and of all steps, if preparing takes long.
-            parameters: parameters of the problem class's `from_data`.
+            progress: is called with the number of finished steps and of all steps, if preparing takes long.
+            parameters: arguments of `from_data` of the problem class.
 
         Raises:
             InvalidProblem: the data or a parameter is invalid.
@@ -111,9 +112,10 @@ class Family:
 
 
 def plugins() -> list[str]:
-    """Modules and packages named by the entry points of `PLUGIN_GROUP` and by ``GPUPC_PLUGINS`` (comma separated).
+    """Return the modules and packages that the entry points of `PLUGIN_GROUP` and ``GPUPC_PLUGINS`` (comma separated)
+    name.
 
-    The processes that measure methods inherit this environment variable.
+    Processes that measure methods inherit this environment variable.
     """
     named = [point.value for point in importlib.metadata.entry_points(group=PLUGIN_GROUP)]
     return [*named, *filter(None, map(str.strip, os.environ.get("GPUPC_PLUGINS", "").split(",")))]
@@ -121,11 +123,7 @@ def plugins() -> list[str]:
 
 @functools.cache
 def families() -> dict[str, Family]:
-    """All families by name: this project's, then those of plug-ins.
-
-    Raises:
-        ValueError: two have the same name.
-    """
+    """All families by name: this project's, then those of plug-ins; raises ValueError if two have the same name."""
     own = (path for path in Path(__file__).parents[1].glob("*/family.py") if path != Path(__file__))
     modules = [f"gpupc_impl.{path.parent.name}.family" for path in sorted(own)]
     for plugin in plugins():
@@ -143,11 +141,7 @@ def families() -> dict[str, Family]:
 
 
 def get_family(name: str) -> Family:
-    """The family of that name.
-
-    Raises:
-        InvalidProblem: there is none.
-    """
+    """The family of that name; raises InvalidProblem if there is none."""
     known = families()
     if name not in known:
         raise InvalidProblem(f"family {name!r} is not known; choose one of: {', '.join(known)}")
@@ -158,14 +152,14 @@ def load_problem(path: str | Path) -> Problem:
     """Read a problem of any family that was written by its ``save``.
 
     Raises:
-        InvalidProblem: the file holds none, or one of a family that is not known here.
-        OSError: it cannot be opened.
+        InvalidProblem: the file holds no problem, or the problem's family is not known here.
+        OSError: the file cannot be opened.
     """
     with open_regular(path) as file:
         try:
             with open_arrays(file) as stored:
                 family = str(stored["family"])
-        except Exception as error:  # a damaged file raises nearly anything
+        except Exception as error:  # A damaged file can raise almost any exception.
             raise _unreadable(path, error) from error
     if family not in families():
         raise InvalidProblem(

@@ -1,11 +1,9 @@
-"""Files that are written atomically, and JSON, CSV and archives of arrays.
+"""Writes files atomically, and reads and writes JSON, CSV and archives of arrays.
 
-Folders may be open to other users of the machine, and files may hold anything. Everything that is read goes through
-`open_regular`, so that nothing waits for a pipe and no file is larger than its kind can be; everything that is written
-is a new file without a name that could be guessed, or one that `open_own` has checked.
+Other users of the machine may be able to write to a folder, and a file may hold anything. All reading therefore goes
+through `open_regular`, which refuses pipes and files that are too large. All writing goes to a new file with an
+unpredictable name, or to a file that `open_own` has checked.
 """
-
-from __future__ import annotations
 
 import contextlib
 import csv
@@ -16,7 +14,6 @@ import io
 import json
 import math
 import os
-import stat
 import unicodedata
 import uuid
 import zipfile
@@ -26,60 +23,29 @@ from typing import IO, Any
 
 import numpy as np
 
-from gpupc_impl.ownership import is_own
+from gpupc_impl.ownership import checked_file, is_own, open_regular
 
 DEFLATE_RATIO = 1032
-"""The upper bound on the bytes to which one byte of zlib's output decompresses."""
+"""The upper bound on the bytes to which one byte of zlib's output can decompress."""
 
 MAX_TEXT = 1 << 28
-"""Upper bound on the bytes of JSON, YAML and other files that are read at once."""
+"""The upper bound on the bytes of JSON, YAML and other files that are read at once."""
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def open_regular(path: str | Path, limit: int | None = None) -> io.BufferedReader:
-    """Open a regular file for reading; the caller closes it.
-
-    Args:
-        limit: upper bound on its bytes.
-
-    Raises:
-        OSError: it cannot be opened, is no regular file, or is larger.
-    """
-    with _path_errors(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
-    return os.fdopen(_checked(descriptor, path, limit), "rb")
-
-
-def is_regular(path: str | Path) -> bool:
-    """Whether a regular file is there.
-
-    Raises:
-        OSError: nothing is there.
-    """
-    with _path_errors(path):
-        return stat.S_ISREG(os.stat(path).st_mode)
-
-
-@contextlib.contextmanager
-def _path_errors(path: str | Path) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:  # a null character, or half a character
-        raise OSError(errno.EINVAL, f"this is no path ({error})", ascii(str(path))) from error
-
-
 def open_own(path: Path, *, append: bool = False) -> IO[bytes]:
-    """Open a file for writing whose name others may know: a new one, or one of the caller's, but no link to another.
+    """Open a file for writing at a path that other users may know: the file is new or belongs to the caller, and is no
+    link.
 
     Args:
-        append: whether its content stays.
+        append: whether to keep the present content.
 
     Raises:
-        OSError: it cannot be opened, or is a link, no regular file or another user's.
+        OSError: the file cannot be opened, is a link, is no regular file, or belongs to another user.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_APPEND if append else 0)
-    descriptor = _checked(os.open(path, flags, 0o666), path)
+    descriptor = checked_file(os.open(path, flags, 0o666), path)
     status = os.fstat(descriptor)
     if status.st_uid != os.geteuid() or status.st_nlink != 1:
         os.close(descriptor)
@@ -90,20 +56,20 @@ def open_own(path: Path, *, append: bool = False) -> IO[bytes]:
 
 
 def remove_foreign(path: Path) -> None:
-    """Remove what lies at a path, unless it is a regular file of the caller to which no other user may write."""
+    """Remove the file at a path, unless it is a regular file of the caller to which no other user may write."""
     if os.path.lexists(path) and not is_own(path):
         path.unlink()
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file, which is created if it is missing and which the system unlocks if the process dies.
+    """Hold the lock of a file, which is created if necessary; the system releases the lock if the process dies.
 
     Raises:
         OSError: the file is a link or no regular file, or cannot be opened.
     """
     flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = _checked(os.open(path, flags, 0o666), path)
+    descriptor = checked_file(os.open(path, flags, 0o666), path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -111,22 +77,10 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _checked(descriptor: int, path: str | Path, limit: int | None = None) -> int:
-    """The descriptor of a regular file with at most `limit` bytes; it is closed if it is none."""
-    status = os.fstat(descriptor)
-    if stat.S_ISREG(status.st_mode) and (limit is None or status.st_size <= limit):
-        return descriptor
-    os.close(descriptor)
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, over the limit of {limit:,}", str(path))
-
-
 @contextlib.contextmanager
 def write_whole(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`, renamed to `path` when the block ends without an error; else deleted."""
+    """Yield a temporary path beside `path`; the file is renamed to `path` if the block ends without an error, else
+    deleted."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem[:80]}.{uuid.uuid4().hex}{path.suffix}")
@@ -162,31 +116,27 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file of at most `MAX_TEXT` bytes.
+    """Read a UTF-8 file of at most `MAX_TEXT` bytes.
 
     Raises:
-        OSError: it cannot be read, or is larger.
-        UnicodeDecodeError: it is no UTF-8.
+        OSError: the file cannot be read, or is larger.
+        UnicodeDecodeError: the file is not UTF-8.
     """
     return read_bytes(path).decode("utf-8")
 
 
 def read_json(path: str | Path) -> Any:
-    """The content of a JSON file.
+    """Read a JSON file.
 
     Raises:
-        OSError: it cannot be read, or is larger than `MAX_TEXT`.
-        ValueError: it is no JSON.
+        OSError: the file cannot be read, or is larger than `MAX_TEXT`.
+        ValueError: the file is not JSON.
     """
     return parse_json(read_text(path))
 
 
 def parse_json(text: str) -> Any:
-    """The content of a text in JSON.
-
-    Raises:
-        ValueError: it is no JSON, or nested too deeply.
-    """
+    """The content of a text in JSON; raises ValueError if it is none, or nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -194,22 +144,23 @@ def parse_json(text: str) -> Any:
 
 
 def shortened(text: str, length: int = 1000) -> str:
-    """A text for a message: the middle of a long one is left out, since a file may hold anything."""
+    """Shorten a text for a message by omitting the middle of a long one, since a file may hold anything."""
     half = length // 2
     return text if len(text) <= length else f"{text[:half]} ({len(text) - 2 * half:,} characters) {text[-half:]}"
 
 
 def read_csv(path: str | Path) -> list[dict[str, str]]:
-    """The rows of a CSV file with a header, by column, as text."""
+    """Read a CSV file with a header: one dictionary of texts by column for each row."""
     with open_regular(path) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
         return list(csv.DictReader(text))
 
 
 def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()) -> None:
-    """Write rows as CSV, atomically. A row without a value for a column leaves it empty.
+    """Write rows as CSV atomically. A cell is empty if its row has no value for the column.
 
     Args:
-        columns: the first columns, whether any row has them or not; the rows' other columns follow as they appear.
+        columns: the first columns, even if no row has them; the other columns follow in the order of their first
+            appearance.
     """
     names = dict.fromkeys([*columns, *(name for row in rows for name in row)])
     with write_whole(Path(path)) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
@@ -218,17 +169,18 @@ def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Iter
 
 
 def _csv_line(values: Iterable[Any]) -> str:
-    """A row of a CSV. A cell with a carriage return is quoted, which `csv` does only if line ends have one."""
+    """Format one row. A cell with a carriage return is quoted here, because `csv` quotes it only if line ends contain
+    one."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\r\n").writerow(map(no_formula, values))
     return line.getvalue().removesuffix("\r\n") + "\n"
 
 
 def no_formula(value: Any) -> Any:
-    """A value as a cell that no spreadsheet takes for a formula.
+    """Return a value as a cell that no spreadsheet interprets as a formula.
 
-    Text that begins like a formula, also in full-width characters or after blanks and control characters, and is no
-    number gets an apostrophe in front.
+    An apostrophe is put before text that begins like a formula, also in full-width characters or after blanks and
+    control characters, unless the text is a number.
     """
     if not isinstance(value, str):
         return value
@@ -243,14 +195,14 @@ def no_formula(value: Any) -> Any:
 
 @contextlib.contextmanager
 def open_arrays(file: str | Path | IO[bytes]) -> Iterator[Mapping[str, Any]]:
-    """The arrays of an ``.npz``, each read when it is accessed. Nothing is unpickled.
+    """The arrays of an ``.npz`` file, each of which is read when it is accessed. Nothing is unpickled.
 
-    The sizes that its members declare are compared with their bytes before anything is read, so that a small file
+    Before anything is read, the declared sizes of the members are compared with their bytes, so that a small file
     cannot exhaust the memory.
 
     Raises:
-        ValueError: a member declares more than it can hold, or is no array. A damaged file can raise nearly anything
-            else, when it is opened and when an array is accessed.
+        ValueError: a member declares more data than it can hold, or is no array. A damaged file can raise almost any
+            other exception, both when it is opened and when an array is accessed.
     """
     with contextlib.ExitStack() as stack:
         if isinstance(file, (str, Path)):
@@ -267,23 +219,20 @@ def open_arrays(file: str | Path | IO[bytes]) -> Iterator[Mapping[str, Any]]:
 
 
 def _check_member(member: zipfile.ZipInfo, content: IO[bytes]) -> None:
-    """Compare what a member declares with its size; see `open_arrays`."""
+    """Compare the declared size of a member with its bytes; see `open_arrays`."""
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"{member.filename} is compressed in a way that NumPy does not write")
     ratio = 1 if member.compress_type == zipfile.ZIP_STORED else DEFLATE_RATIO
     if member.file_size > ratio * member.compress_size:
         raise ValueError(f"{member.filename} cannot be of {member.file_size:,} bytes")
-    if content.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:  # else NumPy returns its bytes
+    # Otherwise NumPy returns the member's bytes instead of an array.
+    if content.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:
         content.seek(0)
         check_array(content, member.file_size, member.filename)
 
 
 def check_array(content: IO[bytes], size: int, name: str) -> None:
-    """Compare what the header of an ``.npy`` declares with its size in bytes.
-
-    Raises:
-        ValueError: it declares more than it can hold, or has no header.
-    """
+    """Raise ValueError if the header of an ``.npy`` declares more than its bytes can hold, or is missing."""
     version = np.lib.format.read_magic(content)
     if version not in _HEADERS:
         raise ValueError(f"{name} is written in format {version}, which is not known")
@@ -293,14 +242,14 @@ def check_array(content: IO[bytes], size: int, name: str) -> None:
 
 
 def load_array(path: str | Path, *, mapped: bool = False) -> np.ndarray:
-    """The array of an ``.npy``. Nothing is unpickled, and no memory is taken for what the file does not hold.
+    """Read the array of an ``.npy``. Nothing is unpickled, and no more memory is allocated than the file holds.
 
     Args:
-        mapped: whether the file is mapped for reading, and not read.
+        mapped: whether the file is mapped into memory instead of read.
 
     Raises:
-        OSError: it cannot be opened, or is no regular file.
-        ValueError: it is no ``.npy``, or declares more than it holds.
+        OSError: the file cannot be opened, or is no regular file.
+        ValueError: the file is no ``.npy``, or declares more data than it holds.
     """
     with open_regular(path) as file:
         try:
@@ -316,11 +265,12 @@ def load_array(path: str | Path, *, mapped: bool = False) -> np.ndarray:
 
 
 def write_sealed(file: IO[bytes], description: Mapping[str, Any], arrays: Mapping[str, Any], place: Any = None) -> None:
-    """Write an ``.npz`` of arrays with a description, and a digest over both and the place to which they belong.
+    """Write an ``.npz`` of arrays with a description and a digest of the arrays, the description and the place.
 
     Args:
-        description: values that JSON can hold.
-        place: what the content belongs to, such as a problem and a level, as JSON can hold it; it is not written.
+        description: values that JSON can represent.
+        place: what the content belongs to, such as a problem and a level, as JSON can represent it; it enters the
+            digest and is not written.
     """
     described = {**description, "sha256": _seal(description, arrays, place)}
     contents = {"described": np.array(json.dumps(described, sort_keys=True)), **arrays}
@@ -333,11 +283,12 @@ def write_sealed(file: IO[bytes], description: Mapping[str, Any], arrays: Mappin
 
 
 def read_sealed(path: str | Path, place: Any = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The description and the arrays that `write_sealed` wrote for this place.
+    """Read the description and the arrays that `write_sealed` wrote for this place.
 
     Raises:
         OSError: the file cannot be opened.
-        ValueError: its digest is not that of its content at this place. A damaged file can raise nearly anything else.
+        ValueError: the stored digest is not that of the content at this place. A damaged file can raise almost any
+            other exception.
     """
     with open_arrays(path) as stored:
         arrays = {name: stored[name] for name in stored}

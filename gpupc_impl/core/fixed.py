@@ -1,10 +1,8 @@
-"""Pairs of variables that a search does not test: edges that are required, and gaps, whose edges are forbidden.
+"""Pairs of variables that a search never tests: required edges, and gaps (forbidden edges).
 
 pcalg calls them ``fixedEdges`` and ``fixedGaps``. A gap is removed before level 0, so its ends are never neighbours;
-the ends of a required edge are neighbours at every level. Neither is ever tested.
+the ends of a required edge are neighbours at every level. Neither kind of pair is ever tested.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import hashlib
@@ -33,7 +31,7 @@ class FixedPairs:
 
     @property
     def digest(self) -> bytes:
-        """sha256 over both lists."""
+        """Return the sha256 of both lists."""
         digest = hashlib.sha256(b"fixed pairs")
         for pairs in (self.required, self.forbidden):
             digest.update(len(pairs).to_bytes(8, "little"))
@@ -46,26 +44,27 @@ class FixedPairs:
         write(adjacency, self.required, True)
 
     def broken_by(self, adjacency: np.ndarray) -> np.ndarray:
-        """(k, 2) pairs that a (p, p) bool adjacency matrix contradicts."""
+        """Return the fixed pairs, (k, 2), that a (p, p) bool adjacency matrix contradicts."""
         missing = self.required[~adjacency[tuple(self.required.T)]]
         return np.concatenate([missing, self.forbidden[adjacency[tuple(self.forbidden.T)]]])
 
     def without_tests(self, degrees: np.ndarray) -> np.ndarray:
-        """(p,) bool: the variables all of whose edges are required, given the (p,) degrees."""
+        """Return which variables have only required edges, (p,) bool, from the (p,) degrees."""
         return degrees <= np.bincount(self.required.reshape(-1), minlength=len(degrees))
 
     def most_tested_degree(self, degrees: np.ndarray) -> int:
-        """The largest of (p,) degrees among the variables with an edge to test, which decides when a search ends."""
+        """Return the largest of the (p,) degrees among variables with an edge to test, which decides when a search
+        ends."""
         return int(degrees[~self.without_tests(degrees)].max(initial=0))
 
 
 def sorted_pairs(pairs: np.ndarray) -> np.ndarray:
-    """Pairs in any order as (k, 2) int32 distinct pairs i < j, ascending."""
+    """Convert pairs in any order to (k, 2) int32 distinct pairs i < j, ascending."""
     pairs = np.sort(np.asarray(pairs, np.int32).reshape(-1, 2), axis=1)
     return np.unique(pairs, axis=0) if len(pairs) else pairs
 
 
 def write(matrix: np.ndarray, pairs: np.ndarray, value: object) -> None:
-    """Write a value into both cells of (k, 2) pairs."""
+    """Write a value into the cells [i, j] and [j, i] of a matrix for (k, 2) pairs."""
     i, j = pairs.T
     matrix[i, j] = matrix[j, i] = value

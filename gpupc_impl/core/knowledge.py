@@ -1,10 +1,8 @@
-"""Background knowledge about a graph's edges and directions, which holds whatever the data say.
+"""Background knowledge: statements about edges and directions that hold whatever the data say.
 
 Required and forbidden edges are fixed in the search (`gpupc_impl.core.fixed`; pcalg's ``fixedEdges`` and
 ``fixedGaps``); directions and tiers orient edges before the v-structures do (Meek 1995; pcalg's ``addBgKnowledge``).
 """
-
-from __future__ import annotations
 
 import dataclasses
 import difflib
@@ -12,7 +10,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -29,18 +27,18 @@ PAIR_FIELDS = ("required_edges", "forbidden_edges", "required_directions", "forb
 
 @dataclasses.dataclass(frozen=True)
 class BackgroundKnowledge:
-    """What is known about the graph before the search.
+    """Statements about the graph that are known before the search.
 
-    A variable is given as its name (text) or its index (a whole number from 0). A field may be any iterable; it is
+    A variable is named by its name (text) or by its index (a whole number from 0). A field may be any iterable; it is
     stored as tuples.
 
     Attributes:
-        required_edges: pairs that are an edge, of either direction.
-        forbidden_edges: pairs that are no edge.
-        required_directions: pairs (cause, effect) that are an edge of this direction.
-        forbidden_directions: pairs (cause, effect) that are no edge of this direction. Forbidding both directions
+        required_edges: pairs that have an edge, of either direction.
+        forbidden_edges: pairs that have no edge.
+        required_directions: pairs (cause, effect) that have an edge cause -> effect.
+        forbidden_directions: pairs (cause, effect) that have no edge cause -> effect. Forbidding both directions
             forbids the edge.
-        tiers: groups of variables in the order of causes: a variable causes none of an earlier tier. A variable may be
+        tiers: groups of variables in causal order: no variable causes a variable of an earlier tier. A variable may be
             in no tier.
 
     Raises:
@@ -61,26 +59,24 @@ class BackgroundKnowledge:
             for pair in getattr(self, name):
                 if len(pair) != 2:
                     raise InvalidProblem(f"{name} has {_listed(pair)}; each entry must be two variables")
-        mentioned = {variable: None for group in self._all_groups() for variable in group}
+        groups = itertools.chain.from_iterable(getattr(self, field.name) for field in dataclasses.fields(self))
+        mentioned = dict.fromkeys(itertools.chain.from_iterable(groups))
         numbers = {variable: number for number, variable in enumerate(mentioned)}
         _constraints(self, numbers.__getitem__, list(map(str, numbers)))
 
-    def _all_groups(self) -> Iterable[tuple[Variable, ...]]:
-        return itertools.chain.from_iterable(getattr(self, field.name) for field in dataclasses.fields(self))
-
     @classmethod
-    def from_file(cls, path: str | Path) -> BackgroundKnowledge:
+    def from_file(cls, path: str | Path) -> Self:
         """From a YAML file whose keys are this class's attributes, each with a list of lists of variables.
 
         Raises:
-            InvalidProblem: the file holds something else, or contradicts itself.
+            InvalidProblem: the file holds other content, or its statements contradict each other.
             OSError: the file cannot be read.
         """
         try:
             import yaml  # type: ignore[import-untyped]
         except ImportError as error:
             raise InvalidProblem(
-                "background knowledge in a file needs the package pyyaml; pip install pyyaml, or the extra reproduce"
+                "background knowledge in a file needs the package pyyaml; pip install pyyaml"
             ) from error
         name = Path(path).name
         try:
@@ -99,14 +95,15 @@ class BackgroundKnowledge:
             raise InvalidProblem(f"{name}: {error}") from error
 
     @classmethod
-    def from_causallearn(cls, knowledge: Any, names: Sequence[str] = ()) -> BackgroundKnowledge:
+    def from_causallearn(cls, knowledge: Any, names: Sequence[str] = ()) -> Self:
         """From causal-learn's ``BackgroundKnowledge``, whose nodes have the names of the variables.
 
-        A required edge of causal-learn is a required direction here, and a forbidden one a forbidden direction.
+        A required edge of causal-learn becomes a required direction, and a forbidden edge a forbidden direction.
 
         Args:
             knowledge: its ``BackgroundKnowledge``.
-            names: the variables' names, with which its patterns are matched; not needed if it has no patterns.
+            names: the variables' names, against which causal-learn's patterns are matched; not needed if there are no
+                patterns.
         """
 
         def pairs(kind: str) -> list[tuple[str, str]]:
@@ -134,12 +131,12 @@ class BackgroundKnowledge:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Constraints:
-    """Background knowledge about p variables, by their indexes.
+    """Background knowledge about p variables, by index.
 
     Attributes:
         fixed: the required and the forbidden edges.
-        arrows: (k, 2) int64: the only direction that an edge may have according to a statement about it.
-        tiers: (p,) int64: the tier of each variable, -1 if it has none.
+        arrows: (k, 2) int64: for each edge whose direction a statement determines, that direction.
+        tiers: (p,) int64: the tier of each variable, -1 for a variable in no tier.
     """
 
     fixed: FixedPairs
@@ -147,7 +144,8 @@ class Constraints:
     tiers: np.ndarray
 
     def directed(self, adjacency: np.ndarray) -> np.ndarray:
-        """(k, 2) arrows: the edges of a (p, p) bool adjacency matrix that may have only one direction."""
+        """Return the arrows, (k, 2), of those edges of a (p, p) bool adjacency matrix for which only one direction is
+        allowed."""
         edges = np.argwhere(adjacency)
         before, after = self.tiers[edges].T
         of_tiers = edges[(before >= 0) & (before < after)]
@@ -156,13 +154,13 @@ class Constraints:
 
 
 def constraints(knowledge: Any, names: Sequence[str]) -> Constraints:
-    """Background knowledge about variables with these names.
+    """Convert background knowledge to indexes of the variables with these names.
 
     Args:
         knowledge: a `BackgroundKnowledge`, or causal-learn's.
 
     Raises:
-        InvalidProblem: it is neither, names an unknown variable, or contradicts itself.
+        InvalidProblem: `knowledge` is of another class, names an unknown variable, or contradicts itself.
     """
     if hasattr(knowledge, "required_rules_specs"):
         knowledge = BackgroundKnowledge.from_causallearn(knowledge, names)
@@ -176,11 +174,11 @@ def constraints(knowledge: Any, names: Sequence[str]) -> Constraints:
 
 
 def with_knowledge(problem: AnyProblem, knowledge: Any) -> AnyProblem:
-    """The problem with the edges that background knowledge requires and forbids.
+    """Return the problem with the edges that background knowledge requires and forbids.
 
     Raises:
-        InvalidProblem: as `constraints`; the problem has other knowledge already; or it is a workload in which tests do
-            not decide which edges are removed.
+        InvalidProblem: the knowledge is invalid (see `constraints`), the problem has other knowledge already, or the
+            problem is a workload, in which tests do not decide which edges are removed.
     """
     fixed = constraints(knowledge, problem.names).fixed
     if problem.fixed is not None and problem.fixed != fixed:
@@ -196,7 +194,7 @@ def with_knowledge(problem: AnyProblem, knowledge: Any) -> AnyProblem:
 
 
 def _groups(name: str, value: Any) -> tuple[tuple[Variable, ...], ...]:
-    """The groups of variables of a field, as tuples."""
+    """Return the groups of variables of a field as tuples."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InvalidProblem(f"{name} is {value!r}; it must be a list of lists of variables")
     groups = []
@@ -218,7 +216,7 @@ def _variable(name: str, variable: Any) -> Variable:
 
 
 def _index(variable: Variable, by_name: dict[str, int]) -> int:
-    """The index of a variable."""
+    """Return the index of a variable."""
     p = len(by_name)
     if isinstance(variable, int):
         if not 0 <= variable < p:
@@ -242,11 +240,7 @@ def _index(variable: Variable, by_name: dict[str, int]) -> int:
 def _constraints(
     knowledge: BackgroundKnowledge, index_of: Callable[[Variable], int], names: Sequence[str]
 ) -> Constraints:
-    """The statements of background knowledge, by the indexes of variables.
-
-    Raises:
-        InvalidProblem: two statements contradict each other.
-    """
+    """The statements of background knowledge, by the indexes of variables."""
     p = len(names)
 
     def pairs(field: str) -> np.ndarray:
@@ -265,12 +259,12 @@ def _constraints(
             tiers[k] = number
 
     def among(some: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Whether each of some pairs is one of the others."""
+        """Return which pairs are among the others."""
         contained: np.ndarray = np.isin(some @ [p, 1], others @ [p, 1])
         return contained
 
     def backwards(arrows: np.ndarray) -> np.ndarray:
-        """Whether the tiers forbid each arrow."""
+        """Return for each arrow whether the tiers forbid it."""
         forbidden_by_tiers: np.ndarray = (tiers[arrows[:, 1]] >= 0) & (tiers[arrows[:, 0]] > tiers[arrows[:, 1]])
         return forbidden_by_tiers
 
@@ -300,7 +294,7 @@ def _constraints(
 
 
 def _check_no_cycle(stated: Constraints, names: Sequence[str]) -> None:
-    """Check that the required edges, with the directions that remain possible, form no cycle."""
+    """Check that the required edges form no cycle, given the directions that remain possible."""
     import networkx
     from scipy import sparse
 

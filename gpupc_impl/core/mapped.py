@@ -1,11 +1,9 @@
-"""Matrices in files that are mapped into memory and read in pieces.
+"""Matrices in files that are mapped into memory and processed piece by piece.
 
-The pages of a mapped file that were read count as memory of the process, although the system can reclaim them at any
-time. Code that reads a large matrix therefore calls `release` after each piece, which costs next to nothing; but
+Pages of a mapped file count as memory of the process once they have been read, although the system can reclaim them at
+any time. Code that reads a large matrix therefore calls `release` after each piece, which costs next to nothing; but
 reading released pages again takes about four times as long.
 """
-
-from __future__ import annotations
 
 import contextlib
 import hashlib
@@ -24,35 +22,36 @@ from gpupc_impl.core.files import load_array
 Result = TypeVar("Result")
 
 PIECE_BYTES = 1 << 26
-"""How much of a mapped array is read before its pages are released."""
+"""The bytes of a mapped array that are read before its pages are released."""
 
 SPOT_ROWS = 64
-"""The upper bound on rows that `spot_sha256` reads."""
+"""The upper bound on the rows that `spot_sha256` reads."""
 
 
 def base_memmap(array: Any) -> np.memmap | None:
-    """The mapped array that an array is or is a view of; None if it lies in memory."""
+    """Return the mapped array of which an array is a view, or the array itself if it is mapped; None if it lies in
+    memory."""
     while array is not None and not isinstance(array, np.memmap):
         array = getattr(array, "base", None)
     return None if array is None or _mapping(array) is None else array
 
 
 def _mapping(array: np.memmap) -> mmap.mmap | None:
-    """NumPy's mapping of the file; None for a copy in memory, which has the same class."""
+    """A copy in memory has the class `memmap` as well, but no mapping."""
     return getattr(array, "_mmap", None)
 
 
 def release(array: Any) -> None:
-    """Release the pages of a mapped array; the next read maps them again. Does nothing for any other array."""
+    """Release the pages of a mapped array, which the next read maps again; other arrays are left unchanged."""
     mapped = base_memmap(array)
-    # Mode "c" is copy on write: its changes would be lost.
+    # Mode "c" is copy on write, so releasing its pages would discard changes.
     mapping = None if mapped is None or mapped.mode == "c" else _mapping(mapped)
     if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
         mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def npy_path(array: Any) -> Path | None:
-    """The ``.npy`` file whose whole content a mapped array is; None for any other array."""
+    """Return the path of the ``.npy`` file whose whole content a mapped array is; None for any other array."""
     if not isinstance(array, np.memmap) or _mapping(array) is None or array.filename is None:
         return None
     path = Path(array.filename)
@@ -65,10 +64,11 @@ def npy_path(array: Any) -> Path | None:
 
 
 def new_npy(path: Path, shape: tuple[int, int]) -> np.memmap:
-    """A new ``.npy`` of float64, mapped for writing, whose space on the disk is allocated.
+    """Create an ``.npy`` of float64 that is mapped for writing and whose space on the disk is allocated.
 
     Raises:
-        OSError: the disk is too full. Without this check writing to the mapping would end the process with SIGBUS.
+        OSError: the disk has too little space. Without the allocation, a write to the mapping would then end the
+            process with SIGBUS.
     """
     array = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=shape)
     if hasattr(os, "posix_fallocate"):
@@ -78,19 +78,19 @@ def new_npy(path: Path, shape: tuple[int, int]) -> np.memmap:
 
 
 def pieces(count: int, size: int) -> Iterator[slice]:
-    """``range(count)`` in slices of a size, the last of which may be shorter."""
+    """Yield slices of the given size that cover ``range(count)``; the last slice may be shorter."""
     for start in range(0, count, size):
         yield slice(start, min(start + size, count))
 
 
 def row_pieces(array: np.ndarray) -> Iterator[slice]:
-    """The rows of an array in slices of about `PIECE_BYTES`."""
+    """Yield slices of the rows of an array, each of about `PIECE_BYTES`."""
     row_bytes = max(1, array.nbytes // max(1, len(array)))
     return pieces(len(array), max(1, PIECE_BYTES // row_bytes))
 
 
 def by_pieces(array: np.ndarray, function: Callable[[slice], Result]) -> list[Result]:
-    """The results of a function of some rows of an array, for all pieces of it, by threads where there are several."""
+    """Call a function for every piece of an array's rows, with several threads, and return the results."""
     parts = list(row_pieces(array))
     if len(parts) < 2:
         return [function(rows) for rows in parts]
@@ -99,19 +99,20 @@ def by_pieces(array: np.ndarray, function: Callable[[slice], Result]) -> list[Re
 
 
 def update_digest(digest: Any, array: np.ndarray) -> None:
-    """Hash the bytes of a C-contiguous array as ``digest.update(array.tobytes())`` does, but without a copy."""
+    """Hash the bytes of a C-contiguous array like ``digest.update(array.tobytes())``, but without a copy."""
     for rows in row_pieces(array):
         digest.update(array[rows].reshape(-1).view(np.uint8).data)
         release(array)
 
 
 def spot_rows(matrix: np.ndarray) -> np.ndarray:
-    """(k,) int: up to `SPOT_ROWS` evenly spread rows."""
+    """Return up to `SPOT_ROWS` evenly spread rows: (k,) int."""
     return np.unique(np.linspace(0, len(matrix) - 1, SPOT_ROWS).astype(int))
 
 
 def spot_sha256(matrix: np.ndarray) -> str:
-    """A digest of the shape and of `SPOT_ROWS` evenly spread rows: a cheap check whether a matrix is the same."""
+    """Return a digest of the shape and of `SPOT_ROWS` evenly spread rows, which is a cheap test of whether a matrix is
+    the same."""
     digest = hashlib.sha256(f"{matrix.dtype.str} {matrix.shape}".encode())
     for row in spot_rows(matrix):
         digest.update(np.ascontiguousarray(matrix[row]).data)

@@ -1,9 +1,7 @@
-"""Meek's rules, which orient further edges of a graph that is partly directed (Meek 1995).
+"""Meek's rules, which orient further edges of a partly directed graph (Meek 1995).
 
-Rules 1 to 3 are complete where only data orient edges; rule 4 joins them where background knowledge does.
+Rules 1 to 3 are complete if only data orient edges; rule 4 is needed in addition if background knowledge does.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +12,10 @@ from gpupc_impl.core.colliders import find
 
 
 class PartlyDirected:
-    """The graph while it is being oriented: an edge is undirected, directed or a conflict.
+    """The graph during orientation: an edge is undirected, directed or a conflict.
 
     Attributes:
-        first_wins: whether of two opposite arrows given together the first orients the edge, which else is a conflict.
+        first_wins: whether the first of two opposite arrows orients the edge; otherwise the edge becomes a conflict.
     """
 
     def __init__(self, adjacency: np.ndarray, first_wins: bool = False):
@@ -28,9 +26,11 @@ class PartlyDirected:
         self._ambiguous = np.empty(0, np.int64)
 
     def orient(self, arrows: np.ndarray) -> np.ndarray:
-        """Orient undirected edges along (k, 2) distinct ascending arrows given together; returns those that now hold.
+        """Orient undirected edges along (k, 2) distinct ascending arrows; returns the arrows that the graph has
+        afterwards.
 
-        An edge with both arrows becomes a conflict, or is oriented along the first of them.
+        An edge for which both arrows are passed becomes a conflict, or is oriented along the first of them
+        (`first_wins`).
         """
         tails, heads = arrows.T
         self.directed[tails, heads] = True
@@ -46,11 +46,11 @@ class PartlyDirected:
         return oriented
 
     def set_ambiguous(self, triples: np.ndarray) -> None:
-        """Set the (a, 3) triples i, k, j, i < j, that may or may not be v-structures."""
+        """Set the ambiguous triples, (a, 3) rows i, k, j, i < j."""
         self._ambiguous = np.sort(self._numbers(*triples.T))
 
     def is_clear(self, i: np.ndarray | int, k: np.ndarray | int, j: np.ndarray | int) -> np.ndarray:
-        """Whether triples i - k - j, whose arrays are broadcast together, are not ambiguous."""
+        """Return which triples i - k - j, whose arrays are broadcast against each other, are not ambiguous."""
         numbers = self._numbers(np.minimum(i, j), k, np.maximum(i, j))
         _, ambiguous = find(self._ambiguous, np.ravel(numbers))
         clear: np.ndarray = ~ambiguous.reshape(np.shape(numbers))
@@ -65,8 +65,8 @@ def complete(graph: PartlyDirected, with_rule_4: bool = False) -> None:
     """Apply the rules until none of them orients another edge."""
     rules = (_rule_1, _rule_2, _rule_3, *([_rule_4] if with_rule_4 else []))
     pending = [np.argwhere(graph.directed)] * len(rules)
-    # Undirected edges among a rule's premises only ever vanish, so a new consequence needs an arrow that is new since
-    # the rule's last turn.
+    # The undirected edges among a rule's premises only become fewer, so a new consequence needs an arrow that was added
+    # since the rule was last applied.
     while any(len(new) for new in pending):
         for number, rule in enumerate(rules):
             new, pending[number] = pending[number], np.empty((0, 2), np.int64)
@@ -80,7 +80,7 @@ _Arrows = list[tuple[np.ndarray | int, np.ndarray | int]]
 def _consequences(
     rule: Callable[[PartlyDirected, int, int], _Arrows], graph: PartlyDirected, new: np.ndarray
 ) -> np.ndarray:
-    """(k, 2) distinct arrows that follow from new arrows by a rule."""
+    """Return the distinct arrows, (k, 2), that follow from new arrows by a rule."""
     p = len(graph.adjacency)
     keys = [np.empty(0, np.int64)]
     for tail, head in new:
@@ -89,13 +89,14 @@ def _consequences(
 
 
 def _rule_1(graph: PartlyDirected, a: int, b: int) -> _Arrows:
-    """a -> b - c with a and c not adjacent implies b -> c, because b is not a collider."""
+    """Rule 1: a -> b - c with a and c not adjacent implies b -> c, because b is not a collider."""
     c = np.flatnonzero(graph.undirected[b] & ~graph.adjacency[a])
     return [(b, c[graph.is_clear(a, b, c)])]
 
 
 def _rule_2(graph: PartlyDirected, a: int, b: int) -> _Arrows:
-    """x -> y -> z with x - z implies x -> z, because there is no cycle. The arrow a -> b is x -> y or y -> z."""
+    """Rule 2: x -> y -> z with x - z implies x -> z, because there is no cycle. The new arrow a -> b is either x -> y
+    or y -> z."""
     z = np.flatnonzero(graph.undirected[a] & graph.directed[b])
     x = np.flatnonzero(graph.undirected[b])
     x = x[graph.directed[x, a]]
@@ -103,7 +104,8 @@ def _rule_2(graph: PartlyDirected, a: int, b: int) -> _Arrows:
 
 
 def _rule_3(graph: PartlyDirected, c: int, b: int) -> _Arrows:
-    """c -> b <- d with c and d not adjacent, and a - b, a - c, a - d, implies a -> b: else a cycle or a v-structure."""
+    """Rule 3: c -> b <- d with c and d not adjacent, and a - b, a - c, a - d, implies a -> b: the other direction would
+    make a cycle or a v-structure."""
     near = np.flatnonzero(graph.adjacency[b])
     d = near[graph.directed[near, b] & ~graph.adjacency[c, near] & (near != c)]
     a = np.flatnonzero(graph.undirected[b] & graph.undirected[c])
@@ -112,9 +114,10 @@ def _rule_3(graph: PartlyDirected, c: int, b: int) -> _Arrows:
 
 
 def _rule_4(graph: PartlyDirected, x: int, y: int) -> _Arrows:
-    """d -> c -> b with b and d not adjacent, a - b, a - d, and a and c adjacent, implies a -> b: else a v-structure.
+    """Rule 4: d -> c -> b with b and d not adjacent, a - b, a - d, and a and c adjacent, implies a -> b: the other
+    direction would make a v-structure.
 
-    The arrow x -> y is d -> c or c -> b.
+    The new arrow x -> y is either d -> c or c -> b.
     """
     from_d = [(x, y, int(b)) for b in np.flatnonzero(graph.directed[y] & ~graph.adjacency[x])]
     to_b = [(int(d), x, y) for d in np.flatnonzero(graph.directed[:, x] & ~graph.adjacency[y])]

@@ -1,23 +1,24 @@
-"""The second step of PC-stable: from a skeleton and its separating sets to a CPDAG.
+"""The second step of PC-stable, which turns a skeleton and its separating sets into a CPDAG.
 
 Edges are oriented by background knowledge first, then by v-structures (`gpupc_impl.core.colliders`), then by Meek's
-rules until none applies (`gpupc_impl.core.meek`). On finite samples these can contradict each other. Background
-knowledge always holds: a v-structure against it is dropped. The parameter ``conflicts`` decides about the others:
+rules until none applies (`gpupc_impl.core.meek`). On finite samples these three can contradict each other. A
+v-structure that contradicts background knowledge is dropped. The parameter ``conflicts`` decides about all other
+contradictions:
 
 ``"relaxed"``, the default, does not depend on the order of the variables (Colombo and Maathuis 2014, section 4.3):
 
-- every v-structure i -> k <- j asks for i -> k and for j -> k; an edge that is asked for both ways is a *conflict*;
-- then the rules take turns. Each applies to the graph as it is when its turn begins; an edge that it asks for both ways
-  is a conflict as well;
+- every v-structure i -> k <- j orients i -> k and j -> k; an edge that is oriented both ways is a *conflict*;
+- then the rules are applied in turn, each to the graph as it is when the rule begins; an edge that a rule orients both
+  ways is a conflict as well;
 - a conflict stays undirected to the end, and is no premise of any rule.
 
 ``"bidirected"`` is the same, but a conflict is an edge with two heads, as in pcalg's ``solve.confl=TRUE`` and
 causal-learn's ``uc_priority=1``.
 
-``"priority"`` keeps the first orientation, as causal-learn's default (``uc_priority=2``): v-structures in the order of
-k, then i, then j, each as a whole or not at all; of two opposite arrows of a rule, the one from the smaller variable.
-It depends on the order of the variables. So do pcalg's default (``solve.confl=FALSE``) and causal-learn's
-``uc_priority=0``, which keep the last orientation and are not offered.
+``"priority"`` keeps the first orientation, as causal-learn's default (``uc_priority=2``): v-structures are applied in
+the order of k, then i, then j, each as a whole or not at all; if a rule yields two opposite arrows, the arrow from the
+smaller variable is used. The result depends on the order of the variables. The same is true of pcalg's default
+(``solve.confl=FALSE``) and causal-learn's ``uc_priority=0``, which keep the last orientation and are not offered.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from gpupc_impl.core.knowledge import constraints
 from gpupc_impl.core.meek import PartlyDirected, complete
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter
-from gpupc_impl.core.result import InvalidSkeleton, Skeleton
+from gpupc_impl.core.result import InvalidSkeleton, Skeleton, causallearn_graph
 from gpupc_impl.core.shown import Shown
 
 if TYPE_CHECKING:
@@ -51,17 +52,18 @@ NO_TRIPLES = np.empty((0, 3), np.int64)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CPDAG(Shown):
-    """A completed partially directed acyclic graph: the directions of a skeleton's edges, as far as they are known.
+    """A completed partially directed acyclic graph: a skeleton with the directions of its edges, as far as they are
+    known.
 
     Attributes:
         directed: (p, p) bool, ``[i, j]`` is True for i -> j.
         undirected: (p, p) bool, symmetric: edges without a direction, conflicts included.
-        conflicts: (k, 2) int64 pairs, i < j, ascending: edges that were oriented both ways and stay undirected.
+        conflicts: (k, 2) int64 pairs, i < j, ascending: the edges that were oriented both ways and stay undirected.
         skeleton: the skeleton whose edges were oriented.
-        ambiguous: (k, 3) int64 triples i, k, j, i < j, ascending: unshielded triples that may or may not be
-            v-structures (`gpupc_impl.core.colliders`).
-        conflict_kind: what a conflict is called and drawn as: ``"conflict"``, an undirected edge, or ``"bidirected"``,
-            an edge with two heads.
+        ambiguous: (k, 3) int64 triples i, k, j, i < j, ascending: unshielded triples for which the tests do not decide
+            whether they are v-structures (`gpupc_impl.core.colliders`).
+        conflict_kind: how a conflict is named and drawn: ``"conflict"``, an undirected edge, or ``"bidirected"``, an
+            edge with two heads.
     """
 
     directed: np.ndarray
@@ -81,7 +83,7 @@ class CPDAG(Shown):
 
     @property
     def n_undirected(self) -> int:
-        """Edges without a direction, conflicts included."""
+        """The edges without a direction; conflicts are among them."""
         return int(np.count_nonzero(self.undirected)) // 2
 
     @property
@@ -95,7 +97,7 @@ class CPDAG(Shown):
         return bool(components < len(self.names))
 
     def __eq__(self, other: object) -> bool:
-        """Whether the labelled edges and their directions are the same; conflicts count as undirected."""
+        """Whether two graphs have the same labelled edges with the same directions; conflicts count as undirected."""
         if not isinstance(other, CPDAG):
             return NotImplemented
         return np.array_equal(self.directed, other.directed) and np.array_equal(self.undirected, other.undirected)
@@ -109,10 +111,10 @@ class CPDAG(Shown):
     # --- conversions -------------------------------------------------------------------------------------------
 
     def to_frame(self) -> pandas.DataFrame:
-        """A DataFrame with a row for each edge: ``source`` and ``target`` by name, and ``kind``.
+        """Return a DataFrame with a row for each edge: ``source`` and ``target`` by name, and ``kind``.
 
-        ``kind`` is ``"directed"`` (source -> target), ``"undirected"``, or the `conflict_kind`: ``"conflict"``
-        (undirected, because it was oriented both ways) or ``"bidirected"``.
+        ``kind`` is ``"directed"`` (source -> target), ``"undirected"``, or the `conflict_kind`: ``"conflict"`` (an
+        undirected edge that was oriented both ways) or ``"bidirected"``.
         """
         import pandas
 
@@ -129,7 +131,8 @@ class CPDAG(Shown):
         )
 
     def to_networkx(self) -> networkx.DiGraph:
-        """A ``networkx.DiGraph`` of the names in which an undirected edge is two opposite arcs, as in pgmpy's PDAG.
+        """Return a ``networkx.DiGraph`` of the names, in which an undirected edge is two opposite arcs, as in pgmpy's
+        PDAG.
 
         Every arc has the attribute ``kind``; see `to_frame` for its values.
         """
@@ -145,18 +148,11 @@ class CPDAG(Shown):
 
     def to_causallearn(self) -> GeneralGraph:
         """A causal-learn ``GeneralGraph``; conflicts are undirected in it, or bidirected."""
-        from causallearn.graph.Edge import Edge
-        from causallearn.graph.Endpoint import Endpoint
-        from causallearn.graph.GeneralGraph import GeneralGraph
-        from causallearn.graph.GraphNode import GraphNode
-
-        nodes = {name: GraphNode(name) for name in self.names}
-        graph = GeneralGraph(list(nodes.values()))
-        for source, target, kind in self.to_frame().itertuples(index=False):
-            tail = Endpoint.ARROW if kind == "bidirected" else Endpoint.TAIL
-            head = Endpoint.ARROW if kind == "directed" else tail
-            graph.add_edge(Edge(nodes[source], nodes[target], tail, head))
-        return graph
+        ends = {"directed": ("TAIL", "ARROW"), "bidirected": ("ARROW", "ARROW")}
+        edges = self.to_frame().itertuples(index=False, name=None)
+        return causallearn_graph(
+            self.names, ((source, target, *ends.get(kind, ("TAIL", "TAIL"))) for source, target, kind in edges)
+        )
 
     def _kind(self, directed: bool, conflict: bool) -> str:
         return "directed" if directed else self.conflict_kind if conflict else "undirected"
@@ -164,11 +160,11 @@ class CPDAG(Shown):
     # --- files -------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write by suffix: ``.npz`` (everything, the skeleton included), ``.csv`` (as `to_frame`), ``.graphml``,
-        ``.gml``, ``.dot`` or ``.json`` (docs/results.md).
+        """Write a file whose format the suffix selects: ``.npz`` (everything, with the skeleton), ``.csv`` (as
+        `to_frame`), ``.graphml``, ``.gml``, ``.dot`` or ``.json`` (docs/results.md).
 
-        An ``.npz`` holds the arrays of `Skeleton.save` and this class's own fields, so `Skeleton.load` reads it,
-        too. Names that begin like formulas are changed as by `Skeleton.save`.
+        An ``.npz`` holds the arrays of `Skeleton.save` and this class's own fields, so `Skeleton.load` reads such a
+        file, too. Names that begin like formulas are changed as `Skeleton.save` changes them.
 
         Raises:
             ValueError: the suffix is unknown, or the format cannot hold a name.
@@ -186,11 +182,11 @@ class CPDAG(Shown):
 
     @classmethod
     def load(cls, path: str | Path) -> CPDAG:
-        """Read what `save` wrote to an ``.npz``.
+        """Read a graph from an ``.npz`` that `save` wrote.
 
         Raises:
-            InvalidSkeleton: the file holds something else, or is damaged.
-            OSError: it cannot be opened.
+            InvalidSkeleton: the file has other content, or is damaged.
+            OSError: the file cannot be opened.
         """
         skeleton = Skeleton.load(path)
         try:
@@ -202,7 +198,7 @@ class CPDAG(Shown):
                 return cls(skeleton=skeleton, conflict_kind=kind, **arrays)
         except MemoryError:
             raise
-        except Exception as error:  # a damaged file raises nearly anything
+        except Exception as error:  # A damaged file can raise almost any exception.
             raise InvalidSkeleton(
                 f"{Path(path).name} holds no directions, or is damaged ({type(error).__name__}: {error}); make it again"
             ) from error
@@ -216,19 +212,20 @@ def orient(
     conflicts: str = "relaxed",
     v_structures: str = "standard",
 ) -> CPDAG:
-    """Orient a skeleton's edges by background knowledge, v-structures and Meek's rules, as the module describes.
+    """Orient a skeleton's edges by background knowledge, v-structures and Meek's rules (see the module's docstring).
 
-    Separating sets found with ``separating_sets="first-come"`` vary from run to run, and the directions with them.
+    Separating sets that were found with ``separating_sets="first-come"`` vary from run to run, and so do the
+    directions.
 
     Args:
-        problem: the skeleton's problem; only the conservative and the majority rule need it, for their tests.
+        problem: the skeleton's problem, which only the conservative and the majority rule need, for their tests.
         knowledge: the `BackgroundKnowledge`, or causal-learn's, with which the skeleton was found, if any.
         conflicts: ``"relaxed"``, ``"priority"`` or ``"bidirected"``.
         v_structures: ``"standard"``, ``"conservative"`` or ``"majority"``; see `judged_triples`.
 
     Raises:
-        InvalidParameter: there is no such choice.
-        InvalidProblem: the knowledge cannot be used, or the skeleton was not found with it; or as `judged_triples`.
+        InvalidParameter: `conflicts` or `v_structures` has an unknown value.
+        InvalidProblem: the knowledge is invalid, the skeleton was not found with it, or `judged_triples` raises it.
     """
     check_choices(conflicts, v_structures)
     graph = PartlyDirected(skeleton.adjacency, first_wins=conflicts == "priority")
@@ -249,18 +246,14 @@ def orient(
 
 
 def check_choices(conflicts: str, v_structures: str, rules: Sequence[str] = V_STRUCTURES) -> None:
-    """Check the arguments of `orient`.
-
-    Raises:
-        InvalidParameter: there is no such choice.
-    """
+    """Raise InvalidParameter for an argument of `orient` that is none of the choices."""
     for name, value, choices in (("conflicts", conflicts, CONFLICTS), ("v_structures", v_structures, rules)):
         if value not in choices:
             raise InvalidParameter(f"{name} is {value!r}; choose one of: {', '.join(choices)}")
 
 
 def _known_arrows(skeleton: Skeleton, knowledge: Any) -> np.ndarray:
-    """(k, 2) arrows along the skeleton's edges that follow from background knowledge."""
+    """Return the arrows along the skeleton's edges that follow from background knowledge: (k, 2)."""
     if knowledge is None:
         return np.empty((0, 2), np.int64)
     names, stated = skeleton.names, constraints(knowledge, skeleton.names)
@@ -273,9 +266,10 @@ def _known_arrows(skeleton: Skeleton, knowledge: Any) -> np.ndarray:
 
 
 def equivalence_class(dag: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The CPDAG of a (p, p) bool DAG, [i, j] for i -> j: its arrows, and its edges without a direction (symmetric).
+    """Return the CPDAG of a (p, p) bool DAG ([i, j] for i -> j): its arrows, and its undirected edges as a symmetric
+    matrix.
 
-    It is the result of `orient` if every test of the DAG's independences is right.
+    `orient` returns the same graph if every test of the DAG's independences is right.
     """
     adjacency = dag | dag.T
     colliders = np.zeros_like(dag)
@@ -308,7 +302,8 @@ def _orient_colliders(graph: PartlyDirected, judged: Iterable[Triples]) -> np.nd
 
 
 def _first_colliders(colliders: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """(p, p) bool: the arrows of (c, 3) v-structures in order, without those that contradict an earlier one."""
+    """Return a (p, p) bool matrix with the arrows of (c, 3) v-structures, without those that contradict an earlier
+    one."""
     arrows = known.copy()
     for i, k, j in colliders.tolist():
         if not (arrows[k, i] or arrows[k, j]):

@@ -1,9 +1,7 @@
-"""Lists of pairs of variables: in ascending order, merged, and written into matrices; billions of pairs at a time.
+"""Lists of up to billions of pairs of variables: sorting, merging, and writing them into matrices.
 
-A list is a (k, 2) array of int32 pairs i < j. It is ascending if it is in the lexicographic order of the pairs.
+A list is a (k, 2) int32 array of pairs i < j. An ascending list is in lexicographic order.
 """
-
-from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -13,7 +11,7 @@ import numpy as np
 from gpupc_impl.core import mapped
 
 PAIRS_AT_ONCE = 1 << 20
-"""How many pairs are worked on at a time, so that temporary arrays stay small."""
+"""The number of pairs that are processed at a time, so that temporary arrays stay small."""
 
 
 def connect(adjacency: np.ndarray, edges: np.ndarray) -> None:
@@ -24,12 +22,12 @@ def connect(adjacency: np.ndarray, edges: np.ndarray) -> None:
 
 
 def equal(one: np.ndarray, other: np.ndarray) -> bool:
-    """`numpy.array_equal` without a temporary array of their size."""
+    """Compare two arrays like `numpy.array_equal`, without a temporary array of their size."""
     return one.shape == other.shape and all(np.array_equal(one[rows], other[rows]) for rows in mapped.row_pieces(one))
 
 
 def in_order(pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs that one level removed, ascending, and their separating sets."""
+    """The ascending pairs that one level removed, and their separating sets."""
     for part in mapped.pieces(len(pairs) - 1, PAIRS_AT_ONCE):
         (i, j), (next_i, next_j) = pairs[part].T, pairs[part.start + 1 : part.stop + 1].T
         if not ((i < next_i) | ((i == next_i) & (j < next_j))).all():
@@ -39,7 +37,8 @@ def in_order(pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def row_starts(pairs: np.ndarray, p: int) -> np.ndarray:
-    """(p + 1,) int64: where in the ascending pairs those begin whose first variable is i, for each i up to p."""
+    """For each i up to p, the position of the first pair whose first variable is at least i in the ascending pairs: (p
+    + 1,) int64."""
     counts = np.zeros(p + 1, np.int64)
     for part in mapped.pieces(len(pairs), PAIRS_AT_ONCE):
         counts[1:] += np.bincount(pairs[part, 0], minlength=p)
@@ -47,7 +46,7 @@ def row_starts(pairs: np.ndarray, p: int) -> np.ndarray:
 
 
 def row_groups(starts: np.ndarray) -> Iterator[slice]:
-    """The first variables cut into slices with about `PAIRS_AT_ONCE` pairs each, given `row_starts`."""
+    """Cut the range of first variables into slices with about `PAIRS_AT_ONCE` pairs each, given the `row_starts`."""
     first, p = 0, len(starts) - 1
     while first < p:
         last = int(np.searchsorted(starts, starts[first] + PAIRS_AT_ONCE, side="right")) - 1
@@ -57,7 +56,8 @@ def row_groups(starts: np.ndarray) -> Iterator[slice]:
 
 
 def merge(levels: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The pairs of several levels in one ascending list, the sizes of their sets, and the concatenated members."""
+    """Merge the pairs of several levels into one ascending list; returns the pairs, the sizes of their sets, and the
+    concatenated members."""
     runs = [(pairs, np.full(len(sets), sets.shape[1], np.int64), sets.reshape(-1)) for pairs, sets in levels]
     return functools.reduce(_merge_two, sorted(runs, key=lambda run: len(run[0])))
 
@@ -65,16 +65,14 @@ def merge(levels: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, 
 def _merge_two(
     few: tuple[np.ndarray, np.ndarray, np.ndarray], many: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Two (pairs, sizes, members) as one, by a binary search for the places of the few among the many."""
+    """Merge two (pairs, sizes, members) lists; a binary search finds where the pairs of the shorter list belong in the
+    longer one."""
     if not len(few[0]):
         return many
     keys = [run[0][:, 0].astype(np.int64) << 32 | run[0][:, 1] for run in (few, many)]
     from_few = np.zeros(len(keys[0]) + len(keys[1]), bool)
     from_few[np.searchsorted(keys[1], keys[0]) + np.arange(len(keys[0]))] = True
-    whole, sizes = (
-        np.empty(len(from_few), np.int64),
-        np.empty(len(from_few), np.int64),
-    )  # moving a pair as one int64 is much faster
+    whole, sizes = (np.empty(len(from_few), np.int64) for _ in range(2))  # moving a pair as one int64 is much faster
     whole[from_few], whole[~from_few] = (np.ascontiguousarray(run[0]).view(np.int64)[:, 0] for run in (few, many))
     sizes[from_few], sizes[~from_few] = few[1], many[1]
     members, member_from_few = np.empty(len(few[2]) + len(many[2]), np.int32), np.repeat(from_few, sizes)

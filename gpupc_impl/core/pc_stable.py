@@ -1,26 +1,25 @@
 """The level loop of PC-stable (cuPC, Algorithms 1 and 2), shared by every family, method and reference.
 
-A method only runs single levels. When the search ends, what is counted and what is returned is decided here, so that it
-is the same for all methods.
+A method only runs single levels. This module decides when the search ends, what is counted and what is returned, so
+that all methods agree in these.
 """
-
-from __future__ import annotations
 
 import abc
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpupc_impl.backends import Backend
+from gpupc_impl.core import watching
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
 MAX_SETS = 2**62
-"""The upper bound on conditioning sets of a row: keys have 62 bits for the rank of a set."""
+"""The upper bound on the conditioning sets of a row, since keys have 62 bits for the rank of a set."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,16 +27,16 @@ class LevelOutcome:
     """The result of one level.
 
     Attributes:
-        edges: edges left.
+        edges: the number of edges left.
         max_degree: the largest number of neighbours left among the variables with an edge that is not required.
-        tests: CI tests performed.
-        pairs: (k, 2) removed pairs, i < j, in any order; None at level 0, and from a search that returns the
-            separating sets of all levels at its end.
-        sets: (k, level) their separating sets, each ascending.
-        undefined: tests that were not decided, because a residual variance was zero.
-        pseudo_inverses: near-singular conditioning matrices.
-        seconds: the time of the level without waits for compilers, from a search that runs several levels in one call;
-            None: the call's time.
+        tests: the number of CI tests performed.
+        pairs: (k, 2) removed pairs, i < j, in any order; None at level 0, and for a search that returns the separating
+            sets of all levels at its end.
+        sets: (k, level) the separating sets of these pairs, each ascending.
+        undefined: the number of tests that were not decided, because a residual variance was zero.
+        pseudo_inverses: the number of near-singular conditioning matrices.
+        seconds: the level's time without waits for compilers, as reported by a search that runs several levels in one
+            call; None: the time of the call is used.
     """
 
     edges: int
@@ -51,10 +50,11 @@ class LevelOutcome:
 
 
 class LevelSearch(abc.ABC):
-    """The search of a method for one problem, which the level loop drives.
+    """A method's search on one problem, which the level loop drives.
 
     Attributes:
-        backend: where its kernels run; None for a search without kernels. Waits for compilers are in no level's time.
+        backend: where the kernels run; None for a search without kernels. The loop subtracts this backend's waits for
+            compilers from each level's time.
     """
 
     backend: Backend | None = None
@@ -68,20 +68,54 @@ class LevelSearch(abc.ABC):
         """(p, p) bool: the remaining edges, in host memory."""
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets | None:
-        """The separating sets of all levels, from a search that collects them at its end.
+        """Return the separating sets of all levels, if the search collects them at its end.
 
-        None from a search whose `LevelOutcome` holds each level's sets.
+        The result is None if the search puts each level's sets into its `LevelOutcome`.
         """
         return None
 
     def pmax(self) -> np.ndarray | None:
-        """(p, p) float64: the largest p-values; None if they were not requested."""
+        """Return the largest p-values, (p, p) float64; None if they were not requested."""
         return None
+
+
+class GraphSearch(LevelSearch):
+    """A search whose graph lies in host memory.
+
+    Attributes:
+        problem: the problem.
+        adjacent: (p, p) bool: the edges that are left.
+        largest_p: (p, p) float64: the largest p-value of each pair so far, NaN for none; None if they are not kept.
+    """
+
+    def __init__(self, problem: Any, pmax: bool):
+        self.problem = problem
+        self.adjacent: np.ndarray = problem.start_graph()
+        self.largest_p = np.full(self.adjacent.shape, np.nan) if pmax else None
+
+    def adjacency(self) -> np.ndarray:
+        return self.adjacent
+
+    def pmax(self) -> np.ndarray | None:
+        return self.largest_p
+
+    def note_p_values(self, i: Any, j: Any, p_values: Any) -> None:
+        """Keep the p-values of distinct pairs of variables i and j where they are the largest so far."""
+        if self.largest_p is not None:
+            self.largest_p[i, j] = self.largest_p[j, i] = np.fmax(self.largest_p[i, j], p_values)
+
+    def remove(self, level: int, tests: int, sets: Mapping[tuple[int, int], Sequence[int]]) -> LevelOutcome:
+        """Remove the pairs i < j that these sets separate; returns the outcome of the level with this many tests."""
+        pairs = np.array(sorted(sets), np.int32).reshape(-1, 2)
+        self.adjacent[pairs[:, 0], pairs[:, 1]] = self.adjacent[pairs[:, 1], pairs[:, 0]] = False
+        degrees = self.adjacent.sum(axis=1)
+        members = np.array([sets[i, j] for i, j in pairs.tolist()], np.int32).reshape(len(pairs), level)
+        return LevelOutcome(int(degrees.sum()) // 2, self.problem.most_tested_degree(degrees), tests, pairs, members)
 
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """A finished level, as a progress display shows it."""
+    """A finished level, as a progress display receives it."""
 
     level: int
     edges: int
@@ -102,10 +136,15 @@ def pc_stable(
     removed: list[tuple[np.ndarray, np.ndarray]] = []
     undefined = pseudo_inverses = level = 0
     clock = time.perf_counter if search.backend is None else search.backend.clock
+    watcher = watching.current()
     while (reason := stop_reason(problem, level, max_degree)) is None:
+        if watcher is not None:
+            watcher.begin(level)
         start = clock()
         outcome = search.run_level(level)
         elapsed = clock() - start if outcome.seconds is None else outcome.seconds
+        if watcher is not None:
+            watcher.end()
         max_degree = outcome.max_degree
         tests.append(outcome.tests)
         edges_left.append(outcome.edges)
@@ -138,7 +177,8 @@ def pc_stable(
 
 
 def stop_reason(problem: Problem, level: int, max_degree: int) -> str | None:
-    """Why a level is not run, as a sentence; None if it is run (cuPC, Algorithm 2, line 13, and our limits)."""
+    """Return the reason why a level is not run, as a sentence; None if it is run (cuPC, Algorithm 2, line 13, and our
+    limits)."""
     if max_degree - 1 < level:
         return f"complete: no variable has the {level + 1} neighbours that a test of level {level} needs"
     if problem.max_level is not None and level > problem.max_level:

@@ -1,11 +1,9 @@
-"""Where the arrays of a problem lie in memory.
+"""Chooses the memory in which the arrays of a problem are allocated.
 
 A GPU copies from pinned memory directly. Data in pageable memory are first copied to pinned memory, which for a matrix
-of correlations can take a third of a search. Code that makes a problem for a backend therefore makes it `inside` the
-backend's allocator, and families need no backend.
+of correlations can take a third of a search. Code that makes a problem for a backend therefore runs `inside` the
+backend's allocator, so that families need not know the backend.
 """
-
-from __future__ import annotations
 
 import contextlib
 import contextvars
@@ -21,13 +19,13 @@ _empty: contextvars.ContextVar[Empty] = contextvars.ContextVar("empty", default=
 
 
 def new_array(shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> np.ndarray:
-    """An uninitialised host array for data of a problem."""
+    """Allocate an uninitialised host array for the data of a problem."""
     return _empty.get()(shape, dtype)
 
 
 @contextlib.contextmanager
 def inside(empty: Empty | None) -> Iterator[None]:
-    """In this context the large arrays of problems are allocated by `empty`; None means by NumPy."""
+    """Let `empty` allocate with this allocator inside the context; None means NumPy's."""
     token = _empty.set(empty or np.empty)
     try:
         yield
@@ -36,7 +34,7 @@ def inside(empty: Empty | None) -> Iterator[None]:
 
 
 def placed(array: np.ndarray, dtype: DTypeLike | None = None) -> np.ndarray:
-    """A copy of an array, C-contiguous and read-only, from the allocator of the context; `dtype` changes its type."""
+    """Return a C-contiguous read-only copy of an array, from the allocator of the context; `dtype` changes its type."""
     copy = new_array(array.shape, dtype or array.dtype)
     mapped.by_pieces(copy, lambda rows: np.copyto(copy[rows], array[rows], casting="unsafe"))
     copy.setflags(write=False)

@@ -1,6 +1,6 @@
-"""A problem: the prepared data with everything that changes the answer.
+"""Problems: a problem is the prepared data together with everything that changes the answer.
 
-Parameters that change only the speed (launch shapes, threads, backend) belong to a method and not to a problem.
+Parameters that change only the speed (launch shapes, threads, backend) belong to the method instead.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from gpupc_impl.core.fixed import FixedPairs, sorted_pairs
 
 
 class InvalidProblem(ValueError):
-    """The data or a parameter cannot be used; the message names it, the limit and the way out."""
+    """The data or a parameter cannot be used; the message names it, its limit and a way out."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
     """The base class of the problems of all families.
 
-    A family's class has fields of its own (arrays, and values that JSON can hold), ``n_samples``, and a classmethod
+    A family's subclass adds fields (arrays, and values that JSON can represent), ``n_samples``, and a classmethod
     ``from_data(data, *, alpha, max_level, names, **parameters)`` that checks its arguments.
 
     Attributes:
         family: the kind of data and test.
         PARAMETERS: the parameters of `from_data` beside data, alpha, max_level and names, with their defaults; `facts`
-            has their values.
-        DATA_PARAMETERS: further parameters of `from_data`, about how the data are read.
+            contains their values.
+        DATA_PARAMETERS: further parameters of `from_data`, which control how the data are read.
         names: the names of the p variables.
         alpha: significance level of each CI test, in (0, 1). A set separates when its p-value is >= alpha.
         max_level: largest conditioning-set size to test, or None for no limit.
-        fixed: the edges that background knowledge requires or forbids, which are never tested; None if there are none.
-            `gpupc_impl.core.knowledge.with_knowledge` sets it.
+        fixed: the edges that background knowledge requires or forbids, which are never tested; None without background
+            knowledge. `gpupc_impl.core.knowledge.with_knowledge` sets this field.
     """
 
     family: ClassVar[str]
@@ -58,7 +58,7 @@ class Problem:
 
     @classmethod
     def from_correlation(cls, correlation: Any, *, n_samples: int, **parameters: Any) -> Problem:
-        """From a (p, p) correlation matrix and the number of samples from which it was computed.
+        """Make a problem from a (p, p) correlation matrix and the number of samples from which it was computed.
 
         Raises:
             InvalidProblem: the family's test needs the samples themselves, or an argument is invalid.
@@ -74,7 +74,8 @@ class Problem:
 
     @property
     def decided_by_tests(self) -> bool:
-        """Whether tests decide which edges are removed. They do not in a workload that only imitates a search."""
+        """Whether the outcome of tests decides which edges are removed. In a workload, which only imitates a search,
+        this is not so."""
         return True
 
     def obstacle(self, level: int) -> str | None:
@@ -83,31 +84,32 @@ class Problem:
 
     @property
     def tests_of_level_zero(self) -> int:
-        """The pairs that are not fixed."""
+        """The number of pairs that are not fixed."""
         return self.n_variables * (self.n_variables - 1) // 2 - (0 if self.fixed is None else len(self.fixed))
 
     def start_graph(self) -> np.ndarray:
-        """(p, p) bool: the graph before level 0, in which every pair that is not forbidden is an edge."""
+        """The graph before level 0, (p, p) bool, in which every pair that is not forbidden has an edge."""
         graph = ~np.eye(self.n_variables, dtype=bool)
         if self.fixed is not None:
             self.fixed.apply(graph)
         return graph
 
     def edges_to_test(self, edges: np.ndarray) -> np.ndarray:
-        """The edges among (k, 2) edges i < j that are not required."""
+        """Return those of the (k, 2) edges i < j that are not required."""
         if self.fixed is None:
             return edges
         keys = np.array([self.n_variables, 1])
         return edges[~np.isin(edges @ keys, self.fixed.required @ keys)]
 
     def most_tested_degree(self, degrees: np.ndarray) -> int:
-        """The largest of (p,) degrees among the variables with an edge to test; see `LevelOutcome.max_degree`."""
+        """Return the largest of the (p,) degrees among the variables with an edge to test; see
+        `LevelOutcome.max_degree`."""
         return int(degrees.max()) if self.fixed is None else self.fixed.most_tested_degree(degrees)
 
     def fault(self) -> str | None:
-        """What is wrong with the problem, as a sentence; None if `from_data` could have made it.
+        """A sentence that says why `from_data` could not have made this problem; None if it could have.
 
-        `from_data` makes consistent problems, on which methods and kernels rely, but a file may hold anything.
+        `from_data` makes only consistent problems, on which methods and kernels rely, but a file may hold anything.
         """
         try:
             self.check()
@@ -116,12 +118,15 @@ class Problem:
         return None
 
     def check(self) -> None:
-        """Check what `from_data` checks and what its result has; families' classes check what is their own.
+        """Check everything that `from_data` guarantees; subclasses check their own fields in addition.
 
         Raises:
-            InvalidProblem: something is wrong.
+            InvalidProblem: a field is invalid.
         """
-        self._check_values(search_parameters(self.alpha, self.max_level) | self.checked_parameters())
+        for name, value in (search_parameters(self.alpha, self.max_level) | self.checked_parameters()).items():
+            own = getattr(self, name)
+            if type(own) is not type(value) or own != value:
+                raise InvalidProblem(f"{name} is {own!r}, which is no {type(value).__name__} that it can be")
         p = len(self.names)
         if not p or variable_names(self.names, p) != self.names:
             raise InvalidProblem("its names are no texts")
@@ -129,41 +134,25 @@ class Problem:
             _check_fixed(self.fixed, p)
 
     def checked_parameters(self) -> dict[str, Any]:
-        """The parameters of the family's test by name, checked by the code that checks them in `from_data`.
-
-        Raises:
-            InvalidProblem: one is out of range.
-        """
+        """The parameters of the family's test by name, checked by the code that checks them in `from_data`."""
         return {}
 
-    def _check_values(self, checked: Mapping[str, Any]) -> None:
-        """Compare fields with their checked values, whose types they must have as well."""
-        for name, value in checked.items():
-            own = getattr(self, name)
-            if type(own) is not type(value) or own != value:
-                raise InvalidProblem(f"{name} is {own!r}, which is no {type(value).__name__} that it can be")
-
     def outline(self) -> dict[str, Any]:
-        """Facts about the problem for a result: everything but its data."""
+        """Facts about the problem for a result, which exclude the data."""
         fixed = self.fixed
+        facts = ("alpha", "max_level", "n_variables", "n_samples", *self.PARAMETERS)
         counts = (
             {} if fixed is None else {"required_edges": len(fixed.required), "forbidden_edges": len(fixed.forbidden)}
         )
-        return {
-            "alpha": self.alpha,
-            "max_level": self.max_level,
-            "n_variables": self.n_variables,
-            **{name: getattr(self, name) for name in ("n_samples", *self.PARAMETERS)},
-            **counts,
-        }
+        return {name: getattr(self, name) for name in facts} | counts
 
     def facts(self) -> dict[str, Any]:
-        """Facts about the problem for a record: `outline` and the fingerprint, for which all data are read."""
+        """Facts about the problem for a record: `outline` and the fingerprint, whose computation reads all data."""
         return {**self.outline(), "fingerprint": self.fingerprint}
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """sha256 over everything that changes the answer, which names do not."""
+        """The sha256 of everything that changes the answer; names do not change it."""
         plain = {name: value for name, value in self._plain().items() if name != "names"}
         digest = hashlib.sha256(json.dumps([self.family, plain]).encode())
         for name, array in self._arrays().items():
@@ -175,12 +164,12 @@ class Problem:
 
     @property
     def mapped_arrays(self) -> list[np.memmap]:
-        """Its arrays that lie in files."""
+        """The problem's arrays that lie in files."""
         arrays = map(mapped.base_memmap, self._arrays().values())
         return [array for array in arrays if array is not None]
 
     def placed(self) -> Self:
-        """The same problem with its arrays, except those in files, copied by the current allocator (placing.py)."""
+        """Copy the problem's arrays, except those in files, with the current allocator (placing.py)."""
         problem = copy.copy(self)
         for name, array in self._arrays().items():
             if mapped.base_memmap(array) is None:
@@ -195,11 +184,11 @@ class Problem:
 
     @classmethod
     def load(cls, path: str | Path) -> Problem:
-        """Read what `save` wrote.
+        """Read a problem that `save` wrote.
 
         Raises:
-            InvalidProblem: another version wrote it, a file that belongs to it is missing or has changed, or its arrays
-                are inconsistent.
+            InvalidProblem: another version wrote the file, a second file that belongs to it is missing or has changed,
+                or the arrays are inconsistent.
         """
         with open_arrays(path) as stored:
             if "fields" not in stored:
@@ -222,7 +211,7 @@ class Problem:
         return {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
 
     def _plain(self) -> dict[str, Any]:
-        """The fields that are no arrays, by name, without `fixed`."""
+        """The fields that are no arrays, by name, except `fixed`."""
         arrays = self._arrays()
         names = (field.name for field in dataclasses.fields(self) if field.name != "fixed")
         return {name: getattr(self, name) for name in names if name not in arrays}
@@ -235,17 +224,13 @@ class Problem:
 
     @classmethod
     def _read_arrays(cls, path: Path, stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The fields that are arrays, from the open file at a path."""
+        """Read the fields that are arrays from the open file at a path."""
         names = {field.name for field in dataclasses.fields(cls)}
         return {name: stored[name] for name in stored if name in names}
 
 
 def _check_fixed(fixed: FixedPairs, p: int) -> None:
-    """Check required and forbidden edges of p variables.
-
-    Raises:
-        InvalidProblem: they are none.
-    """
+    """Check required and forbidden edges of p variables."""
     for pairs in (fixed.required, fixed.forbidden):
         if pairs.dtype != np.int32 or pairs.ndim != 2 or pairs.shape[1] != 2:
             raise InvalidProblem(f"its fixed pairs are {pairs.dtype} {pairs.shape}")
@@ -257,16 +242,12 @@ def _check_fixed(fixed: FixedPairs, p: int) -> None:
 
 
 def _frozen(value: Any) -> Any:
-    """A value from JSON with tuples in place of lists, recursively."""
+    """Replace lists by tuples in a value from JSON, recursively."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def search_parameters(alpha: float, max_level: int | None) -> dict[str, Any]:
-    """alpha and max_level by name, checked.
-
-    Raises:
-        InvalidProblem: a value is out of range.
-    """
+    """alpha and max_level by name, checked; raises InvalidProblem if one is out of range."""
     if not 0 < alpha < 1:
         raise InvalidProblem(f"alpha is {alpha!r}; it must lie strictly between 0 and 1")
     if max_level is not None and (max_level < 0 or int(max_level) != max_level):
@@ -274,12 +255,36 @@ def search_parameters(alpha: float, max_level: int | None) -> dict[str, Any]:
     return {"alpha": float(alpha), "max_level": None if max_level is None else int(max_level)}
 
 
-def finite_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """`as_matrix` of samples by variables, checked for missing and infinite values.
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Raise InvalidProblem if the value of a parameter is none of these."""
+    if value not in choices:
+        raise InvalidProblem(f"{name} is {value!r}; choose one of: {', '.join(choices)}")
 
-    Raises:
-        InvalidProblem: a value is missing or infinite, or as `as_matrix`.
-    """
+
+def whole_number(name: str, value: Any, least: int, most: int) -> int:
+    """The value of a parameter as an int; raises InvalidProblem if it is no whole number from `least` to `most`."""
+    try:
+        whole = int(value)
+    except (TypeError, ValueError, OverflowError):
+        whole = None
+    if whole is None or whole != value or not least <= whole <= most:
+        raise InvalidProblem(f"{name} is {value!r}; it must be a whole number from {least} to {most}")
+    return whole
+
+
+def standard_rows(rows: np.ndarray, ddof: int) -> np.ndarray:
+    """Rows with mean 0 and variance 1, with n - ddof as its divisor; dividing by the largest magnitude first keeps
+    squares from overflowing. Constant rows become 0 but for rounding."""
+    scale = np.abs(rows).max(axis=1, keepdims=True)
+    scaled = rows / np.where(scale > 0, scale, 1.0)
+    scaled -= scaled.mean(axis=1, keepdims=True)
+    deviation = scaled.std(axis=1, ddof=ddof, keepdims=True)
+    scaled /= np.where(deviation > 0, deviation, 1.0)
+    return scaled
+
+
+def finite_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """`as_matrix` of samples by variables; raises InvalidProblem as well if a value is missing or infinite."""
     values, names = as_matrix(data, names)
     if not all(mapped.by_pieces(values, lambda rows: bool(np.isfinite(values[rows]).all()))):
         bad = np.argwhere(~np.isfinite(values))
@@ -292,7 +297,7 @@ def finite_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, t
 
 
 def as_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """A two-dimensional float64 array and the names of its columns.
+    """Return the data as a two-dimensional float64 array, with the names of its columns.
 
     Raises:
         InvalidProblem: the data are not numbers, not two-dimensional or have no columns, or names are invalid.
@@ -312,11 +317,7 @@ def as_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple
 
 
 def variable_names(names: Sequence[str] | None, p: int) -> tuple[str, ...]:
-    """The names of p variables: the given ones, which must differ, or V0, V1, ...
-
-    Raises:
-        InvalidProblem: there are not p names, or two are the same.
-    """
+    """The names of p variables: those passed, or V0, V1, ...; raises InvalidProblem unless they are p and differ."""
     names = tuple(f"V{k}" for k in range(p)) if names is None else tuple(map(str, names))
     if len(names) != p:
         raise InvalidProblem(f"{len(names)} names for {p} variables; give one name a variable")
@@ -327,7 +328,8 @@ def variable_names(names: Sequence[str] | None, p: int) -> tuple[str, ...]:
 
 
 def name_constants(names: Sequence[str], constant: np.ndarray) -> tuple[str, ...]:
-    """The names of the constant variables, given as (p,) bool; issues a warning with them at the caller's caller."""
+    """Return the names of the constant variables, marked by (p,) bool, after a warning that names them at the caller's
+    caller."""
     constant_names = tuple(names[int(k)] for k in np.flatnonzero(constant))
     if constant_names:
         shown = ", ".join(constant_names[:5]) + (", ..." if len(constant_names) > 5 else "")
@@ -338,7 +340,7 @@ def name_constants(names: Sequence[str], constant: np.ndarray) -> tuple[str, ...
 
 
 def _first_text(data: Any, error: Exception) -> str:
-    """What cannot be converted to numbers, with its column if the data are a DataFrame."""
+    """Describe the data that cannot be converted to numbers, with the column's name for a DataFrame."""
     if hasattr(data, "columns"):
         for name, column in data.items():
             try:

@@ -4,16 +4,15 @@ A method is a function decorated with `method`, in a module of a package that it
 of a plug-in (`gpupc_impl.core.family.plugins`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import difflib
 import functools
 import importlib
 import importlib.util
+import math
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,22 +27,23 @@ SEPARATING_SETS = ("canonical", "first-come")
 
 
 class UnknownMethod(ValueError):
-    """No method has that name; the message lists those that exist."""
+    """No method has that name; the message names those with a similar one."""
 
 
 class InvalidParameter(ValueError):
-    """A method parameter is unknown or out of range; the message names it, the value and the limit."""
+    """A method parameter is unknown or out of range; the message names the parameter, its value and its limit."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """A parameter of a method. It changes the method's speed, never its answer to the problem that its facts state.
+    """A parameter of a method, which changes the method's speed but not its answer. An exception must state in the
+    result's facts which problem it solves instead.
 
     Attributes:
-        default: the value if none is given; its type is the parameter's type.
-        description: one line, with the symbol of the paper.
-        minimum, maximum: inclusive range of a number.
-        choices: allowed values, instead of a range.
+        default: the value if the user sets none; its type is the parameter's type.
+        description: one line, with the symbol that the paper uses.
+        minimum, maximum: the inclusive range of a number.
+        choices: the allowed values, instead of a range.
     """
 
     default: Any
@@ -53,7 +53,7 @@ class Parameter:
     choices: tuple[Any, ...] | None = None
 
     def parse(self, name: str, value: Any) -> Any:
-        """The value in the parameter's type, into which text from a command line is converted.
+        """Convert a value, perhaps text from a command line, to the parameter's type.
 
         Raises:
             InvalidParameter: the value has another type, or is out of range.
@@ -79,17 +79,17 @@ class Parameter:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """How one search is run. Only `separating_sets` can change the answer.
+    """The options of one search, of which only `separating_sets` can change the answer.
 
     Attributes:
         backend: where kernels run; None for a CPU reference, which has no kernels.
-        params: the method's own parameters, complete and checked.
+        params: all parameters of the method, checked.
         separating_sets: ``"canonical"`` (the set that a serial PC-stable finds, see "One answer" in
-            docs/architecture.md) or ``"first-come"`` (the papers' rule: the first set that any thread finds; the sets
-            then vary from run to run).
+            docs/architecture.md) or ``"first-come"`` (the papers' rule: the first set that any thread finds, so that
+            sets vary from run to run).
         pmax: whether to record the largest p-value of every pair.
-        progress: called after each level.
-        facts: facts about the run for the result.
+        progress: is called after each level.
+        facts: facts about the run that are added to the result.
     """
 
     backend: Backend | None
@@ -100,43 +100,38 @@ class Run:
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def no_kernels(
-    backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
-) -> Sequence[KernelSource]:
-    """The `Method.kernels` of a method whose kernels are compiled as they are needed."""
-    return ()
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
     """A registered method.
 
     Attributes:
-        name: its name in commands, configs, records and tables.
+        name: the method's name in commands, configs, records and tables.
         family: the family of the problems that it solves (``"gaussian"``, ...).
-        backends: ``("cuda", "host")`` for methods made of kernels, ``("cuda",)`` for programs of other people that
+        backends: ``("cuda", "host")`` for methods with kernels of ours, ``("cuda",)`` for other authors' programs that
             need a GPU, ``("cpu",)`` for references.
         source: the paper, section and algorithm, or the library.
-        summary: what it does, in one line.
-        params: parameters by name.
-        reference: whether it is a CPU reference, over which speedups are computed.
-        canonical: whether its separating sets are canonical; if not, only its adjacency is compared.
-        random: whether its tests draw random numbers of their own, so that its adjacency may differ.
-        knowledge: whether it respects `Problem.fixed`, the required and forbidden edges.
-        cluster: whether it runs on a cluster: its parameters are about machines and memory, while those of other
-            methods shape launches, and it records no largest p-values.
-        problem_defaults: parameters of `from_data` for its problems, unless the user gives others.
+        summary: a description in one line.
+        params: the method's parameters by name.
+        reference: whether the method is a CPU reference, relative to which speedups are computed.
+        canonical: whether its separating sets are canonical; if not, verification compares only its adjacency.
+        random: whether its tests use their own random numbers, so that its adjacency may differ from that of other
+            methods.
+        knowledge: whether it supports `Problem.fixed`, the required and forbidden edges.
+        cluster: whether it runs on a cluster. The parameters of such a method are about machines and memory instead of
+            launch shapes, and it records no largest p-values.
+        problem_defaults: parameters of `from_data` that its problems have unless the user sets others.
         solve: ``(problem, run) -> Skeleton``.
-        unavailable_reason: ``() -> str | None``, for a missing library.
+        unavailable: ``() -> str | None``, for a missing library.
         kernels: ``(backend, params, pmax, max_level) -> kernels``: those that a search probably needs, the first of
-            them first. Equal arguments give the same object, as `Backend.prefetch` takes it.
+            them first. Equal arguments give the same object, as `Backend.prefetch` takes it. By default kernels are
+            compiled as they are needed.
         check: ``(params) -> str | None``: why a combination of parameters is invalid, as a sentence.
-        module: the Python module that defines it.
+        module: the Python module that defines the method.
     """
 
     name: str
     family: str
-    backends: tuple[str, ...]
+    backends: tuple[str, ...] = ("cuda", "host")
     source: str
     summary: str
     solve: Callable[[Problem, Run], Skeleton]
@@ -147,17 +142,15 @@ class Method:
     knowledge: bool = True
     cluster: bool = False
     problem_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    unavailable_reason: Callable[[], str | None] = lambda: None
+    unavailable: Callable[[], str | None] = lambda: None
     check: Callable[[Mapping[str, Any]], str | None] = lambda params: None
-    kernels: Callable[[Backend, Mapping[str, Any], bool, int | None], Sequence[KernelSource]] = no_kernels
+    kernels: Callable[[Backend, Mapping[str, Any], bool, int | None], Sequence[KernelSource]] = (
+        lambda backend, params, pmax, max_level: ()
+    )
     module: str = ""
 
     def parse_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """All parameters: the given ones, checked, and the defaults of the others.
-
-        Raises:
-            InvalidParameter: the method has no parameter of that name, or the value is invalid.
-        """
+        """All parameters: those passed, checked (InvalidParameter), and the defaults of the others."""
         unknown = sorted(set(params) - set(self.params))
         if unknown:
             known = ", ".join(self.params) or "none"
@@ -173,57 +166,27 @@ class Method:
 
 _METHODS: dict[str, Method] = {}
 
+Solve = Callable[[Problem, Run], Skeleton]
 
-def method(
-    name: str,
-    *,
-    family: str,
-    source: str,
-    summary: str,
-    backends: tuple[str, ...] = ("cuda", "host"),
-    params: Mapping[str, Parameter] | None = None,
-    reference: bool = False,
-    canonical: bool = True,
-    random: bool = False,
-    knowledge: bool = True,
-    cluster: bool = False,
-    problem_defaults: Mapping[str, Any] | None = None,
-    unavailable: Callable[[], str | None] = lambda: None,
-    check: Callable[[Mapping[str, Any]], str | None] = lambda params: None,
-    kernels: Callable[[Backend, Mapping[str, Any], bool, int | None], Sequence[KernelSource]] = no_kernels,
-) -> Callable[[Callable[[Problem, Run], Skeleton]], Callable[[Problem, Run], Skeleton]]:
-    """Register a function ``(problem, run) -> Skeleton`` as a method; see `Method` for the arguments."""
 
-    def register(solve: Callable[[Problem, Run], Skeleton]) -> Callable[[Problem, Run], Skeleton]:
+def method(name: str, **attributes: Any) -> Callable[[Solve], Solve]:
+    """Register a function ``(problem, run) -> Skeleton`` as a method with further attributes of `Method`."""
+    canonical = attributes.pop("canonical", True) and not attributes.get("random", False)
+
+    def register(solve: Solve) -> Solve:
         known = _METHODS.get(name)
         if known is not None and known.module != solve.__module__:
             raise ValueError(f"method {name!r} is defined twice: in {known.module} and in {solve.__module__}")
-        _METHODS[name] = Method(
-            name=name,
-            family=family,
-            backends=backends,
-            source=source,
-            summary=summary,
-            solve=solve,
-            params=dict(params or {}),
-            reference=reference,
-            canonical=canonical and not random,
-            random=random,
-            knowledge=knowledge,
-            cluster=cluster,
-            problem_defaults=dict(problem_defaults or {}),
-            unavailable_reason=unavailable,
-            check=check,
-            kernels=kernels,
-            module=solve.__module__,
-        )
+        own: dict[str, Any] = {"name": name, "canonical": canonical, "solve": solve, "module": solve.__module__}
+        _METHODS[name] = Method(**own, **attributes)
         return solve
 
     return register
 
 
 def needs_package(module: str, package: str) -> Callable[[], str | None]:
-    """The ``unavailable`` of a method that needs a module: says how to install its package if it is missing."""
+    """Return an ``unavailable`` function for a method that needs a module; it says how to install the missing
+    package."""
 
     def unavailable() -> str | None:
         try:
@@ -235,35 +198,51 @@ def needs_package(module: str, package: str) -> Callable[[], str | None]:
     return unavailable
 
 
+def at_most_threads(most: int, *names: str) -> Callable[[Mapping[str, Any]], str | None]:
+    """The ``check`` of a method whose blocks have as many threads as the product of these parameters; 0 counts as 1."""
+
+    def check(params: Mapping[str, Any]) -> str | None:
+        threads = math.prod(max(params[name], 1) for name in names)
+        return f"{' * '.join(names)} is {threads}; a block holds at most {most} threads" if threads > most else None
+
+    return check
+
+
 def methods(family: str | None = None) -> dict[str, Method]:
-    """All methods by name, or those of one family."""
+    """Return all methods by name, or those of one family."""
     _discover()
     return {name: each for name, each in _METHODS.items() if family in (None, each.family)}
 
 
 def get_method(name: str) -> Method:
-    """The method of that name.
-
-    Raises:
-        UnknownMethod: there is no such method.
-    """
+    """The method of that name; raises UnknownMethod if there is none."""
     known = methods()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3)
-        choice = f"did you mean {' or '.join(near)}?" if near else f"choose one of: {', '.join(known)}"
-        raise UnknownMethod(f"method {name!r} is not known; {choice} (`methods` lists all)")
+        choice = f"did you mean {' or '.join(near)}? All are" if near else "all are"
+        raise UnknownMethod(
+            f"method {name!r} is not known; {choice} listed by gpupc_impl.methods() (python -m gpupc_impl methods)"
+        )
     return known[name]
 
 
 def method_packages() -> list[str]:
-    """The packages and modules with methods: the installed ones that families name, then plug-ins."""
+    """Return the packages and modules with methods: the installed ones that families name, then plug-ins."""
     named = dict.fromkeys(package for family in families().values() for package in family.packages)
     return [package for package in named if importlib.util.find_spec(package)] + plugins()
 
 
+def listed_kernels(packages: Iterable[str], max_level: int) -> list[KernelSource]:
+    """Every kernel up to a level that the modules `device` of these packages list (`all_kernels`)."""
+    devices = [f"{name}.device" for name in packages if hasattr(importlib.import_module(name), "__path__")]
+    modules = [importlib.import_module(name) for name in devices if importlib.util.find_spec(name)]
+    listed = [kernel for module in modules for kernel in getattr(module, "all_kernels", lambda _: [])(max_level)]
+    return list({(kernel.source, kernel.expression): kernel for kernel in listed}.values())
+
+
 @functools.cache
 def _discover() -> None:
-    """Import every public module of the packages, whose decorators register methods."""
+    """Import every public module of the packages, so that their decorators register methods."""
     for name in method_packages():
         package = importlib.import_module(name)
         for module in pkgutil.iter_modules(getattr(package, "__path__", ())):

@@ -1,4 +1,4 @@
-"""The result of a search: the skeleton, its separating sets, and how it was found."""
+"""The result of a search: the skeleton, its separating sets, and facts about the run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core import mapped
-from gpupc_impl.core.files import open_arrays, open_regular, parse_json, write_whole
+from gpupc_impl.core.files import open_arrays, parse_json, write_whole
 from gpupc_impl.core.fixed import write
 from gpupc_impl.core.pairs import connect, equal, in_order, merge, row_groups, row_starts
 from gpupc_impl.core.shown import Shown
+from gpupc_impl.ownership import open_regular
 
 if TYPE_CHECKING:
     import networkx
@@ -31,20 +32,21 @@ NO_PAIRS.setflags(write=False)
 
 
 class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
-    """The separating set of every removed edge, as a mapping ``{(i, j): members}`` with i < j.
+    """The separating sets of all removed edges, as a mapping ``{(i, j): members}`` with i < j.
 
-    Most pairs are removed at level 0 (billions, for the widest data) and have the empty set, so only sets with members
-    are stored; a pair that is neither stored nor an edge has the empty set. ``sets[j, i]`` works as well. A stored set
+    Most pairs (billions, for the widest data) are removed at level 0 with the empty set, so only non-empty sets are
+    stored; a pair that is neither stored nor an edge has the empty set. ``sets[j, i]`` works as well. A stored set
     takes 20 bytes, and 4 more for each member after the first.
 
-    A pair that background knowledge forbids was never tested: it has no separating set, and is not in the mapping.
+    A pair that background knowledge forbids was never tested: such a pair has no separating set and is not in the
+    mapping.
 
     Args:
-        sizes: the sizes of the sets: one number for all, (k,) uint8, or (k + 1,) int64 `offsets`.
+        sizes: the sizes of the sets: one number if all are equal, (k,) uint8, or (k + 1,) int64 `offsets`.
 
     Attributes:
         gaps: (g, 2) int32, i < j, ascending: the forbidden pairs.
-        pairs: (k, 2) int32, i < j, in ascending order: the pairs removed at level 1 or above.
+        pairs: (k, 2) int32, i < j, ascending: the pairs removed at level 1 or above.
         offsets: (k + 1,) int64: the set of pair number q is ``members[offsets[q]:offsets[q + 1]]``.
         members: int32 variable indexes, ascending within a set.
     """
@@ -62,7 +64,7 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
         self._sizes = sizes
 
     def with_gaps(self, gaps: np.ndarray) -> SeparatingSets:
-        """The same sets with these `gaps`."""
+        """Return the same sets with other `gaps`."""
         return SeparatingSets(self._adjacency, self.pairs, self._sizes, self.members, gaps)
 
     @functools.cached_property
@@ -81,9 +83,9 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
 
     @classmethod
     def from_levels(cls, adjacency: np.ndarray, removed: Iterable[tuple[np.ndarray, np.ndarray]]) -> SeparatingSets:
-        """From ``(pairs (k, 2), members (k, level))`` of each level from 1 upward, the pairs in any order.
+        """Merge ``(pairs (k, 2), members (k, level))`` of each level from 1 upward; the pairs may be in any order.
 
-        There may be billions of pairs: little memory is used beside the arguments and the result.
+        There may be billions of pairs, so little memory is allocated beyond the arguments and the result.
         """
         levels = [
             in_order(np.asarray(pairs, np.int32), np.asarray(sets, np.int32)) for pairs, sets in removed if len(pairs)
@@ -150,12 +152,12 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
         return f"SeparatingSets({len(self)} pairs, {len(self.pairs)} of them with members)"
 
     def sizes(self) -> np.ndarray:
-        """(k,) sizes of the stored sets, which are the levels at which their pairs were removed."""
+        """The (k,) sizes of the stored sets, which equal the levels at which their pairs were removed."""
         return np.diff(self.offsets)
 
     @property
     def sha256(self) -> str:
-        """Digest of the non-empty sets and their pairs."""
+        """A digest of the non-empty sets and their pairs."""
         digest = hashlib.sha256()
         for array in (self.pairs, self.offsets, self.members):
             mapped.update_digest(digest, np.ascontiguousarray(array))
@@ -174,11 +176,11 @@ class Skeleton(Shown):
         adjacency: (p, p) bool, symmetric, False on the diagonal.
         sepsets: the separating set of every pair that is not an edge.
         names: the p variables' names.
-        tests_per_level: CI tests performed at each level. Methods that stop testing an edge at different moments
-            differ in this number, and in nothing else.
-        edges_per_level: edges left after each level.
-        seconds_per_level: wall-clock time of each level, preparation such as compaction included. The times of levels
-            that ran in one launch are the device's; the first of them includes the rest of the launch's time.
+        tests_per_level: the number of CI tests at each level. Methods whose early termination differs report different
+            numbers although their answers are equal.
+        edges_per_level: the number of edges left after each level.
+        seconds_per_level: wall-clock time of each level, preparation such as compaction included. If several levels ran
+            in one launch, the device measured their times, and the first of them includes the rest of the launch.
         levels_run: number of levels that were run; level 0 is the first.
         stopped_because: the reason why no further level was run, as a sentence.
         pmax: (p, p) float64, largest p-value over the tests of a pair, NaN where none was recorded; None unless
@@ -187,6 +189,7 @@ class Skeleton(Shown):
         pseudo_inverses: near-singular conditioning matrices, for which the Moore-Penrose inverse was used.
         facts: how it was found: method, backend, parameters, alpha, conventions.
         problem: the problem, in a result of `gpupc_impl.skeleton`; it is not written to files.
+        reading: what was read and which test was chosen and why, by name, where `problem` is; it is not written either.
     """
 
     adjacency: np.ndarray
@@ -202,6 +205,7 @@ class Skeleton(Shown):
     pseudo_inverses: int = 0
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     problem: Problem | None = None
+    reading: Mapping[str, str] | None = None
 
     @property
     def n_edges(self) -> int:
@@ -209,7 +213,7 @@ class Skeleton(Shown):
 
     @property
     def edges(self) -> np.ndarray:
-        """(n_edges, 2) int64 index pairs, i < j, ascending."""
+        """The edges as (n_edges, 2) int64 index pairs, i < j, ascending."""
         parts = []
         for rows in mapped.row_pieces(self.adjacency):
             pairs = np.argwhere(np.triu(self.adjacency[rows], rows.start + 1))
@@ -219,22 +223,24 @@ class Skeleton(Shown):
 
     @property
     def sha256(self) -> str:
-        """Digest of the labelled edges: the packed bits of the adjacency matrix."""
+        """A digest of the labelled edges, made of the packed bits of the adjacency matrix."""
         digest = hashlib.sha256()
         flat = self.adjacency.reshape(-1)
-        for part in mapped.pieces(len(flat), mapped.PIECE_BYTES):  # a multiple of 8: the bytes of one long row of bits
+        # With a multiple of 8 rows, the packed bits of a piece are consecutive bytes of the packed bits of the whole
+        # matrix.
+        for part in mapped.pieces(len(flat), mapped.PIECE_BYTES):
             digest.update(np.packbits(flat[part]).data)
         return digest.hexdigest()
 
     def adjacency_at(self, level: int) -> np.ndarray:
-        """(p, p) bool: the graph G' at the start of a level, whose rows are A'_G (cuPC, Algorithm 2).
+        """Return the graph G' at the start of a level, (p, p) bool, whose rows are A'_G (cuPC, Algorithm 2).
 
-        The level at which a pair is removed is the size of its separating set, so the graph is the skeleton and the
-        pairs whose sets are at least as large. Level 0 starts with all pairs that are not forbidden. For a level after
-        the last one the graph is the skeleton.
+        The level at which a pair is removed is the size of its separating set, so the graph consists of the skeleton's
+        edges and of the removed pairs whose sets have at least `level` members. Level 0 starts with all pairs that are
+        not forbidden. For a level after the last one the graph is the skeleton.
 
         Raises:
-            ValueError: a negative level.
+            ValueError: the level is negative.
         """
         if level < 0:
             raise ValueError(f"level must be at least 0, not {level}")
@@ -247,7 +253,7 @@ class Skeleton(Shown):
         return adjacency
 
     def __eq__(self, other: object) -> bool:
-        """Whether the labelled edges and the separating sets are the same, however they were found."""
+        """Whether two results have the same labelled edges and separating sets, whichever methods found them."""
         if not isinstance(other, Skeleton):
             return NotImplemented
         return equal(self.adjacency, other.adjacency) and self.sepsets == other.sepsets
@@ -259,7 +265,7 @@ class Skeleton(Shown):
     # --- conversions -------------------------------------------------------------------------------------------
 
     def to_networkx(self) -> networkx.Graph:
-        """A ``networkx.Graph`` whose nodes are the variables' names."""
+        """Return a ``networkx.Graph`` whose nodes are the variables' names."""
         import networkx
 
         graph = networkx.Graph()
@@ -269,19 +275,10 @@ class Skeleton(Shown):
 
     def to_causallearn(self) -> GeneralGraph:
         """A causal-learn ``GeneralGraph`` with undirected edges."""
-        from causallearn.graph.Edge import Edge
-        from causallearn.graph.Endpoint import Endpoint
-        from causallearn.graph.GeneralGraph import GeneralGraph
-        from causallearn.graph.GraphNode import GraphNode
-
-        nodes = [GraphNode(name) for name in self.names]
-        graph = GeneralGraph(nodes)
-        for i, j in self.edges:
-            graph.add_edge(Edge(nodes[i], nodes[j], Endpoint.TAIL, Endpoint.TAIL))
-        return graph
+        return causallearn_graph(self.names, ((self.names[i], self.names[j], "TAIL", "TAIL") for i, j in self.edges))
 
     def to_frame(self) -> pandas.DataFrame:
-        """A DataFrame of edges by name: columns ``source`` and ``target``."""
+        """Return a DataFrame of the edges by name: columns ``source`` and ``target``."""
         import pandas
 
         rows = [(self.names[i], self.names[j]) for i, j in self.edges]
@@ -290,10 +287,11 @@ class Skeleton(Shown):
     # --- files -------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write by suffix: ``.npz`` (everything but the data), ``.csv`` (edges by name), ``.graphml``, ``.gml``,
-        ``.dot`` or ``.json`` (docs/results.md).
+        """Write a file whose format the suffix selects: ``.npz`` (everything but the data), ``.csv`` (edges by name),
+        ``.graphml``, ``.gml``, ``.dot`` or ``.json`` (docs/results.md).
 
-        In a ``.csv`` a name that a spreadsheet would take for a formula, such as ``=1+1``, begins with an apostrophe.
+        In a ``.csv``, an apostrophe is put before a name that a spreadsheet would interpret as a formula, such as
+        ``=1+1``.
 
         Raises:
             ValueError: the suffix is unknown, or the format cannot hold a name.
@@ -303,17 +301,11 @@ class Skeleton(Shown):
             facts = dict(self.facts)
             if self.problem is not None:
                 facts["problem"] = {"fingerprint": self.problem.fingerprint, **self.facts.get("problem", {})}
-            scalars = {
-                "levels_run": self.levels_run,
-                "stopped_because": self.stopped_because,
-                "undefined_tests": self.undefined_tests,
-                "pseudo_inverses": self.pseudo_inverses,
-                "facts": facts,
-            }
-            arrays = {} if self.pmax is None else {"pmax": self.pmax}
-            if len(self.sepsets.gaps):
-                arrays["sepset_gaps"] = self.sepsets.gaps
-            arrays |= {
+            names = ("levels_run", "stopped_because", "undefined_tests", "pseudo_inverses")
+            scalars = {name: getattr(self, name) for name in names} | {"facts": facts}
+            arrays = {
+                "pmax": self.pmax,
+                "sepset_gaps": self.sepsets.gaps if len(self.sepsets.gaps) else None,
                 "adjacency": self.adjacency,
                 "names": np.array(self.names, dtype=str),
                 "sepset_pairs": self.sepsets.pairs,
@@ -330,18 +322,19 @@ class Skeleton(Shown):
                 zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
             ):
                 for name, array in arrays.items():
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                        np.lib.format.write_array(file, array, allow_pickle=False)
+                    if array is not None:
+                        with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                            np.lib.format.write_array(file, array, allow_pickle=False)
         else:
             self._write_graph(path)
 
     @classmethod
     def load(cls, path: str | Path | zipfile.Path) -> Skeleton:
-        """Read what `save` wrote to an ``.npz``, which may be a member of a zip archive.
+        """Read a skeleton from an ``.npz`` that `save` wrote, which may be a member of a zip archive.
 
         Raises:
-            InvalidSkeleton: the file holds something else, or is damaged.
-            OSError: it cannot be opened.
+            InvalidSkeleton: the file has other content, or is damaged.
+            OSError: the file cannot be opened.
         """
         if isinstance(path, str):
             path = Path(path)
@@ -351,7 +344,7 @@ class Skeleton(Shown):
                     return cls._read(stored)
             except MemoryError:
                 raise
-            except Exception as error:  # a damaged file can raise nearly anything
+            except Exception as error:  # A damaged file can raise almost any exception.
                 raise InvalidSkeleton(
                     f"{path.name} is no skeleton's file, or is damaged ({type(error).__name__}: {error}); make it again"
                 ) from error
@@ -378,15 +371,22 @@ class Skeleton(Shown):
         )
 
 
+def causallearn_graph(names: Sequence[str], edges: Iterable[tuple[str, str, str, str]]) -> GeneralGraph:
+    """A causal-learn ``GeneralGraph`` of edges: the names of both ends, and the names of the ``Endpoint`` at each."""
+    from causallearn.graph.Edge import Edge
+    from causallearn.graph.Endpoint import Endpoint
+    from causallearn.graph.GeneralGraph import GeneralGraph
+    from causallearn.graph.GraphNode import GraphNode
+
+    nodes = {name: GraphNode(name) for name in names}
+    graph = GeneralGraph(list(nodes.values()))
+    for source, target, *ends in edges:
+        graph.add_edge(Edge(nodes[source], nodes[target], *(Endpoint[end] for end in ends)))
+    return graph
+
+
 def complete_graph(n_variables: int) -> np.ndarray:
-    """(p, p) bool: the graph in which every pair is an edge."""
+    """Return the complete graph, (p, p) bool."""
     adjacency = np.ones((n_variables, n_variables), dtype=bool)
     np.fill_diagonal(adjacency, False)
-    return adjacency
-
-
-def edges_to_adjacency(edges: Sequence[Sequence[int]] | np.ndarray, n_variables: int) -> np.ndarray:
-    """The (p, p) bool adjacency matrix with (k, 2) edges."""
-    adjacency = np.zeros((n_variables, n_variables), dtype=bool)
-    connect(adjacency, np.asarray(edges).reshape(-1, 2))
     return adjacency

@@ -1,7 +1,8 @@
 """The methods of results that make pictures, tables, pages and files of other programs.
 
-They are implemented in the package `views`, which is above this one and is imported by name when a method is called. No
-search and no measurement calls them, so none depends on how a picture looks (`EXCLUDED` of measurement/exclusions.py).
+The package `views`, which is above this one, implements them and is imported by name when a method is called. No search
+and no measurement calls these methods, so changing a picture makes no recorded run stale (`EXCLUDED` of
+measurement/exclusions.py).
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ class Shown:
     """The methods for readers that `Skeleton` and `CPDAG` have in common (docs/results.md)."""
 
     def plot(self, ax: Axes | None = None, *, max_nodes: int = 100, title: str | None = None) -> Axes:
-        """Draw the graph: variables as boxes, directed edges as arrows, undirected ones as lines, conflicts dashed.
+        """Draw the graph: boxes for variables, arrows for directed edges, lines for undirected edges, dashed lines for
+        conflicts.
 
-        A graph with more than `max_nodes` variables that have an edge is drawn by `heatmap`.
+        A graph in which more than `max_nodes` variables have an edge is drawn by `heatmap` instead.
 
         Args:
             ax: the axes to draw in; None makes a figure whose size suits the graph.
@@ -34,7 +36,7 @@ class Shown:
         return axes
 
     def heatmap(self, ax: Axes | None = None, *, title: str | None = None) -> Axes:
-        """Draw the adjacency matrix, with variables ordered by community and without those that have no edge.
+        """Draw the adjacency matrix, with variables ordered by community; variables without an edge are omitted.
 
         Args:
             ax, title: see `plot`.
@@ -46,29 +48,31 @@ class Shown:
         return axes
 
     def summary(self) -> str:
-        """The problem, the method and the result, as lines of text."""
+        """Return the problem, the method and the result as lines of text."""
         text: str = _view("text").summary(self)
         return text
 
     def strengths(
         self, pairs: str = "edges", *, backend: str = "auto", progress: bool | None = None
     ) -> pandas.DataFrame:
-        """The strength of each edge: the largest p-value among its tests, the set of that test, and the effect size.
+        """Return the strength of each edge: the largest p-value among its tests, the set of that test, and the effect
+        size.
 
-        The test with the largest p-value is the one that came nearest to removing the edge. A removed pair has the
-        p-value of the test that separated it, its last one (pcalg's ``pMax``).
+        The test with the largest p-value came nearest to removing the edge. For a removed pair it is the test that
+        separated the pair, which was its last one (pcalg's ``pMax``).
 
         Args:
             pairs: ``"edges"``, in the order of ``to_frame()``; ``"removed"``; or ``"all"``.
-            backend: where tests are performed again if they are computations of their own (CMIknn).
-            progress: whether to show a progress bar; None: if the output is a terminal and tqdm is installed.
+            backend: where the tests are performed again, if the family's strengths need kernels (CMIknn).
+            progress: whether to show a progress bar; None: a bar is shown if the output is a terminal and tqdm is
+                installed.
 
         Returns:
             A row for each pair: ``source``, ``target``; ``kind``, as in ``CPDAG.to_frame()``, ``"removed"``, or
-            ``"forbidden"`` by background knowledge; ``p_value``, NaN if knowledge left nothing to test; ``given``, a
-            tuple of names; and the effect size in that test, in a column with its name:
-            ``partial_correlation``, ``cramers_v`` (given a set: of the statistic over all strata),
-            ``mutual_information`` (of the G-square test, in nats) or ``cmi`` (in nats).
+            ``"forbidden"`` by background knowledge; ``p_value``, NaN if background knowledge left no test; ``given``, a
+            tuple of names; and the effect size in that test, in a column with its name: ``partial_correlation``,
+            ``cramers_v`` (given a set: of the statistic over all strata), ``mutual_information`` (of the G-square test,
+            in nats) or ``cmi`` (in nats).
 
         Raises:
             ValueError: `pairs` is invalid, or the result was read from a file, which does not hold the data.
@@ -77,7 +81,9 @@ class Shown:
         return frame
 
     def report(self, path: str | Path) -> None:
-        """Write one self-contained HTML page: data, test, levels, tests and time per level, degrees, graph, edges.
+        """Write one self-contained HTML page: graph, what was read, edges with their strengths, hubs, levels.
+
+        The tests of the edges are made again where that takes seconds; their p-values are left out otherwise.
 
         Raises:
             ImportError: matplotlib is not installed (extra ``plots``).
@@ -85,24 +91,20 @@ class Shown:
         _view("report").write(self, path)
 
     def to_pcalg_amat(self) -> pandas.DataFrame:
-        """The adjacency matrix in pcalg's coding ``amat.cpdag``, with the variables' names.
+        """Return the adjacency matrix in pcalg's coding ``amat.cpdag``, with the variables' names.
 
-        ``amat[a, b] = 0`` and ``amat[b, a] = 1`` is a -> b; both 1 is a - b; both 0 is no edge.
+        ``amat[a, b] = 0`` and ``amat[b, a] = 1`` means a -> b; both 1 means a - b; both 0 means that there is no edge.
         """
         frame: pandas.DataFrame = _view("exports").to_pcalg_amat(self)
         return frame
 
     def _repr_html_(self) -> str:
         """The HTML that a notebook shows."""
-        html: str = _view("text").html(self)
+        html: str = _view("notebook").html(self)
         return html
 
     def _write_graph(self, path: Path) -> None:
-        """Write the graph by suffix.
-
-        Raises:
-            ValueError: the suffix is unknown, or the format cannot hold a name.
-        """
+        """Write the graph by suffix."""
         _view("exports").write(self, path)
 
 

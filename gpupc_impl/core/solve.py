@@ -1,6 +1,4 @@
-"""Running a method on a problem, for the library, the command line and the measurements alike."""
-
-from __future__ import annotations
+"""Runs a method on a problem; the library, the command line and the measurements all use this module."""
 
 import contextlib
 import dataclasses
@@ -19,10 +17,10 @@ from gpupc_impl.core.result import Skeleton
 
 
 def unavailable(method: Method, backend: str = "auto", problem: Problem | None = None) -> str | None:
-    """Why a method cannot run here (on this backend, on this problem), as a sentence; None if it can."""
+    """Return the reason why a method cannot run on this backend and problem, as a sentence; None if it can."""
     if problem is not None and problem.family != method.family:
         return f"method {method.name!r} solves {method.family} problems, not {problem.family} ones"
-    reason = method.unavailable_reason()
+    reason = method.unavailable()
     if reason is not None or method.backends == ("cpu",):
         return reason
     name = _resolve(method, backend)
@@ -32,17 +30,17 @@ def unavailable(method: Method, backend: str = "auto", problem: Problem | None =
 
 
 def _resolve(method: Method, backend: str) -> str:
-    """The backend's name; ``"auto"`` is the method's backend where it has only one."""
+    """Return the backend's name; ``"auto"`` becomes the method's backend if it has only one."""
     only = len(method.backends) == 1 and backend == "auto"
     return method.backends[0] if only else resolve_backend(backend)
 
 
 def choose_method(name: str, backend: str, family: str) -> Method:
-    """The method of that name; ``"auto"`` is the fastest of the family that is installed (`Family.auto`).
+    """Return the method of this name; ``"auto"`` selects the family's fastest method that is installed (`Family.auto`).
 
     Raises:
-        UnknownMethod: there is no such method, or ``"auto"`` matches none that can run here.
-        InvalidProblem: there is no such family.
+        UnknownMethod: no method has this name, or none that ``"auto"`` may select can run here.
+        InvalidProblem: no family has this name.
     """
     if name != "auto":
         return get_method(name)
@@ -57,11 +55,11 @@ def choose_method(name: str, backend: str, family: str) -> Method:
 
 
 def open_method_backend(method: Method, backend: str, device_memory_limit: int | None = None) -> Backend | None:
-    """The open backend on which a method runs; None for a CPU reference.
+    """Open the backend on which a method runs; returns None for a CPU reference.
 
     Raises:
-        BackendUnavailable: it cannot be used here.
-        InvalidParameter: the method has no kernels, and a backend or a device memory limit is given.
+        BackendUnavailable: the backend cannot be used here.
+        InvalidParameter: a backend or a device memory limit was passed although the method has no kernels.
     """
     if method.backends != ("cpu",):
         name = _resolve(method, backend)
@@ -84,7 +82,7 @@ def prefetched(
     end before it is compiled.
 
     Args:
-        params: the method's parameters, complete and checked.
+        params: all parameters of the method, checked.
     """
     if backend is None:
         yield
@@ -110,7 +108,7 @@ def solve(
     """Find the skeleton of a problem with a method.
 
     Raises:
-        InvalidProblem: the method is of another family, or does not support required and forbidden edges.
+        InvalidProblem: the method belongs to another family, or does not support required and forbidden edges.
         InvalidParameter: a parameter is unknown or out of range.
         BackendUnavailable: a library that the method needs is missing.
         DeviceMemoryError: the problem does not fit in device memory.
@@ -125,7 +123,7 @@ def solve(
             f"method {method.name!r} is a program of other people that knows nothing of required and forbidden edges; "
             f"leave the background knowledge out, or take one of: {able}"
         )
-    reason = method.unavailable_reason()
+    reason = method.unavailable()
     if reason is not None:
         raise BackendUnavailable(f"method {method.name!r} cannot be used here: {reason}")
     parsed = method.parse_params(params or {})
@@ -137,31 +135,17 @@ def solve(
         "problem": problem.outline(),
     }
     with prefetched(method, backend, parsed, pmax=pmax, max_level=problem.max_level):
-        skeleton = method.solve(
-            problem,
-            Run(
-                backend=backend,
-                params=parsed,
-                separating_sets=separating_sets,
-                pmax=pmax,
-                progress=progress,
-                facts=facts,
-            ),
-        )
+        skeleton = method.solve(problem, Run(backend, parsed, separating_sets, pmax, progress, facts))
     if backend is not None:
         backend.drop_prefetched()
     return skeleton if problem.fixed is None else _with_fixed(problem, method, skeleton)
 
 
 def _with_fixed(problem: Problem, method: Method, skeleton: Skeleton) -> Skeleton:
-    """The skeleton without separating sets and p-values of required and forbidden edges.
-
-    Raises:
-        RuntimeError: a required edge is missing, or a forbidden one is in it.
-    """
+    """The skeleton without separating sets and p-values of required and forbidden edges."""
     fixed, names = problem.fixed, problem.names
     assert fixed is not None
-    if skeleton.levels_run == 0:  # no level has removed the forbidden edges
+    if skeleton.levels_run == 0:  # The forbidden edges are absent from the start, so no level has removed them.
         fixed.apply(skeleton.adjacency)
     for i, j in fixed.broken_by(skeleton.adjacency)[:1]:
         kind = "forbidden" if skeleton.adjacency[i, j] else "required"

@@ -1,23 +1,21 @@
-"""YAML in which a few aliases cannot stand for gigabytes."""
-
-from __future__ import annotations
+"""Reads YAML after a check that a few aliases do not expand to gigabytes."""
 
 from typing import Any
 
 MAX_EXPANDED = 1 << 22
-"""Upper bound on the characters and nodes of a text in which each alias is replaced by what it stands for."""
+"""The upper bound on the characters and nodes of a text after its aliases are expanded."""
 
 
 def parse_yaml(text: str, loader: Any = None) -> Any:
-    """The content of a text in YAML.
+    """Parse YAML.
 
     Args:
-        loader: a loader class of PyYAML, by default its safe one.
+        loader: a loader class of PyYAML; by default its safe loader.
 
     Raises:
-        yaml.YAMLError: it is no YAML, or it is longer than `MAX_EXPANDED` once its aliases are expanded.
-        RecursionError: it is nested too deeply.
-        ValueError: a value is none, such as a day 32.
+        yaml.YAMLError: the text is not YAML, or is longer than `MAX_EXPANDED` once its aliases are expanded.
+        RecursionError: the text is nested too deeply.
+        ValueError: a value is invalid, such as a day 32.
         ImportError: PyYAML is not installed.
     """
     import yaml  # type: ignore[import-untyped]
@@ -35,7 +33,8 @@ def parse_yaml(text: str, loader: Any = None) -> Any:
 
 
 def _expanded(node: Any, sizes: dict[int, int]) -> int:
-    """The characters and nodes below a node; what holds itself counts once, since it is refused where it is read."""
+    """Count the characters and nodes below a node; a node that contains itself counts once, because the loader refuses
+    it."""
     if id(node) not in sizes:
         sizes[id(node)] = 0
         if isinstance(node.value, str):

@@ -1,1 +1,1 @@
-"""What the families share on a device: the graph between levels, keys of separating sets, combinations."""
+"""Code that all families share on a device: the graph between levels, keys of separating sets, combinations."""

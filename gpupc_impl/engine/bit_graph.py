@@ -1,6 +1,4 @@
-"""Graphs on a device as matrices of bits (kernels/bit_graph.cuh), and what a search reads of them between levels."""
-
-from __future__ import annotations
+"""Graphs on a device as matrices of bits (kernels/bit_graph.cuh), and the counts that a search reads between levels."""
 
 import itertools
 from collections.abc import Mapping
@@ -8,28 +6,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpupc_impl.backends import Backend, KernelSource
-from gpupc_impl.backends.arguments import Filled, Pointer, Struct
-from gpupc_impl.backends.base import NO_CONSTANTS
+from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
 from gpupc_impl.core.fixed import FixedPairs
 from gpupc_impl.integers import ceil_div
 
 WARPS = 8
-"""Warps in a thread block whose warps take rows."""
+"""The number of warps in a thread block each of whose warps processes rows."""
 
 HOST_BLOCKS = 64
-"""Thread blocks on CPU cores, each with a range of rows; on a GPU there is a warp for every row."""
+"""The number of thread blocks on CPU cores, each of which processes a range of rows; on a GPU every row has a warp."""
 
 
 class LevelCounts(NamedTuple):
-    """What the kernels of a level count, in the order of the enumeration in kernels/bit_graph.cuh."""
+    """The counters of a level, in the order of the enumeration in kernels/bit_graph.cuh."""
 
     tests: int
     undefined: int
     singular: int
     degree_sum: int
     most_degree: int
-    ended: int  # time in nanoseconds at which the level ended, if it was one of fused levels; else 0
+    ended: int  # the time in nanoseconds at which a fused level ended, else 0
     arrived: int
     turns: int
     turns_of_side_1: int
@@ -38,13 +34,13 @@ class LevelCounts(NamedTuple):
 COUNTERS = LevelCounts._fields
 
 MOST_LEVELS = 64
-"""Levels that have counters; real data end before level 20."""
+"""The number of levels that have counters; searches on real data end before level 20."""
 
 CONSTANTS = {
     **{name.upper(): number for number, name in enumerate(COUNTERS[:-1])},
     "COUNTERS": len(COUNTERS),
 }
-"""Constants of kernels/bit_graph.cuh."""
+"""The constants that kernels/bit_graph.cuh must agree with."""
 
 GRAPHS = Struct(
     "BitGraphs",
@@ -55,12 +51,13 @@ GRAPHS = Struct(
     removed=Pointer(np.int32),
     counters=Pointer(np.uint64),
 )
-SOURCE = "engine/kernels/bit_graph.cu"
-KERNELS = {name: KernelSource(SOURCE, name, (GRAPHS,), CONSTANTS) for name in ("count_rows", "expand")}
+KERNELS = {
+    name: KernelSource("engine/kernels/bit_graph.cu", name, (GRAPHS,), CONSTANTS) for name in ("count_rows", "expand")
+}
 
 
 def pack_pairs(pairs: np.ndarray, p: int) -> np.ndarray:
-    """(p, words) uint32: the graph of p variables whose edges are (k, 2) pairs."""
+    """Return the graph of p variables with (k, 2) edges as (p, words) uint32."""
     bits = np.zeros((p, row_words(p)), np.uint32)
     for i, j in (pairs.T, pairs.T[::-1]):
         np.bitwise_or.at(bits, (i, j // 32), np.uint32(1) << (j % 32).astype(np.uint32))
@@ -68,22 +65,23 @@ def pack_pairs(pairs: np.ndarray, p: int) -> np.ndarray:
 
 
 def row_words(p: int) -> int:
-    """32-bit words of a row of p variables: a multiple of 4, so that kernels may read four at a time."""
+    """Return the number of 32-bit words of a row of p variables, a multiple of 4, so that kernels may read four at a
+    time."""
     return ceil_div(p, 128) * 4
 
 
 class BitGraphs:
-    """Several graphs over p variables, each known by its number, and the launches of kernels that work row by row.
+    """Several numbered graphs over p variables, and the launches of kernels that process them row by row.
 
     Attributes:
-        p: number of variables.
-        words: 32-bit words of a row.
+        p: the number of variables.
+        words: the number of 32-bit words of a row.
         struct: the `GRAPHS` that kernels take.
-        edges, most_degree: number of edges and largest degree after the level that was read last.
+        edges, most_degree: the number of edges and the largest degree after the last level that was read.
 
     Args:
-        graphs: how many there are.
-        memory: arrays for them, with the shapes of `arrays`; None: they are allocated here.
+        graphs: the number of graphs.
+        memory: the arrays that hold the graphs, with the shapes of `arrays`; None: new arrays are allocated.
     """
 
     def __init__(self, backend: Backend, p: int, graphs: int, memory: Mapping[str, Any] | None = None):
@@ -101,7 +99,7 @@ class BitGraphs:
 
     @staticmethod
     def arrays(p: int, graphs: int) -> dict[str, tuple[Any, Any]]:
-        """The arrays that they need on a device: shapes and types by name, as `Backend.empty_all` takes them."""
+        """Return the shapes and types of the device arrays by name, as `Backend.empty_all` takes them."""
         return {
             "bits": ((graphs, p, row_words(p)), np.uint32),
             "degrees": (p, np.int32),
@@ -111,16 +109,11 @@ class BitGraphs:
 
     @staticmethod
     def device_bytes(p: int, graphs: int) -> int:
-        """The device memory of `arrays`, in bytes."""
+        """Return the size of `arrays` in device memory, in bytes."""
         return 4 * graphs * p * row_words(p) + 8 * p + 8 * MOST_LEVELS * len(COUNTERS)
 
-    def launch(self, source: str, kernel: str, *arguments: Any, constants: Mapping[str, int] = NO_CONSTANTS) -> None:
+    def launch(self, kernel: KernelSource, *arguments: Any) -> None:
         """Queue a kernel each of whose warps has a range of rows."""
-        structs = tuple(argument.struct for argument in arguments if isinstance(argument, Filled))
-        self.launch_kernel(KernelSource(source, kernel, structs, constants), *arguments)
-
-    def launch_kernel(self, kernel: KernelSource, *arguments: Any) -> None:
-        """The same for a kernel that is declared whole."""
         self.backend.kernel(*kernel)(self._grid, self._block, arguments)
 
     def reset_counters(self) -> None:
@@ -128,17 +121,18 @@ class BitGraphs:
         self.backend.fill(self._counters, 0)
 
     def count(self, before: int, after: int, level: int) -> None:
-        """Queue the counting of what is left after a level."""
+        """Queue the counting of the edges that are left after a level."""
         numbers = np.int32(before), np.int32(after), np.int32(level)
-        self.launch(SOURCE, "count_rows", self.struct, *numbers, constants=CONSTANTS)
+        self.launch(KERNELS["count_rows"], self.struct, *numbers)
 
     def read(self, level: int) -> LevelCounts:
-        """What a level counted; waits for the level."""
+        """Wait for a level and return its counters."""
         (counts,) = self._read(level, level)
         return self._update(counts)
 
     def read_fused(self, first: int, last: int) -> list[LevelCounts]:
-        """What the level before `first` counted, and those from there to `last` that ran in one launch, in order."""
+        """Return the counters of the level before `first`, and those of the levels `first` to `last`, which ran in one
+        launch."""
         ended = list(itertools.takewhile(lambda counts: counts.ended, self._read(first - 1, last)))
         self._update(ended[-1])
         return ended
@@ -152,22 +146,22 @@ class BitGraphs:
         return counts
 
     def most_tested_degree(self, fixed: FixedPairs | None) -> int:
-        """The largest degree of a variable with an edge to test, after the level that was read last."""
+        """Return the largest degree of a variable with an edge to test, after the last level that was read."""
         if fixed is None:
             return self.most_degree
         return fixed.most_tested_degree(self.backend.download(self.struct.values["degrees"]))
 
     def entries(self, graph: int) -> Any:
-        """The adjacency matrix, (p, p) uint8 on the device."""
+        """Return the adjacency matrix, (p, p) uint8 on the device."""
         entries = self.backend.empty((self.p, self.p), np.uint8)
-        self.launch(SOURCE, "expand", self.struct, np.int32(graph), entries, constants=CONSTANTS)
+        self.launch(KERNELS["expand"], self.struct, np.int32(graph), entries)
         return entries
 
     def bits(self, graph: int) -> Any:
-        """The graph's bits, (p, words) uint32 on the device."""
+        """Return the graph's bits, (p, words) uint32 on the device."""
         return self._bits[graph]
 
     def download(self, graph: int) -> np.ndarray:
-        """The adjacency matrix, (p, p) bool in host memory; takes no device memory."""
+        """Return the adjacency matrix, (p, p) bool in host memory, without allocating device memory."""
         octets = self.backend.download(self.bits(graph)).view(np.uint8)
         return np.unpackbits(octets, axis=1, count=self.p, bitorder="little").view(bool)

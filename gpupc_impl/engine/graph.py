@@ -1,10 +1,8 @@
 """The graph of a search on a device from level to level: compaction, removal of edges, lists of separating sets.
 
-It serves the methods of every family whose kernels mark a separated edge by its best key (cuPC, Algorithm 2 and section
-3.3).
+Methods of every family share this module if their kernels store the best key of each separated edge (cuPC, Algorithm 2
+and section 3.3).
 """
-
-from __future__ import annotations
 
 import dataclasses
 import functools
@@ -20,20 +18,20 @@ from gpupc_impl.integers import ceil_div
 
 SOURCE = "engine/kernels/graph.cu"
 ROW_THREADS = 128
-"""Threads in a block that works on one row."""
+"""The number of threads in a block that processes one row."""
 NO_KEY = np.uint64(2**64 - 1)
-"""The key of an edge that nothing separated."""
+"""The key of an edge that no set has separated."""
 REQUIRED_KEY = np.uint64(0)
-"""The key of a required edge: the smallest, so that no test can change it and none is made."""
+"""The key of a required edge: the smallest key, so that the edge counts as separated already and is never tested."""
 REMOVED_KEY = np.uint64(0)
 """The key of the empty set, for a pair that is removed at level 0."""
 CONSTANTS = {"ROW_THREADS": ROW_THREADS, "REQUIRED_KEY": int(REQUIRED_KEY), "MOST_SETS": MAX_SETS}
-"""Constants of kernels/graph.cu and its headers."""
+"""The constants of kernels/graph.cu and its headers."""
 TALLY_CONSTANTS = {"COUNTER_STRIPES": 64, "COUNTER_STRIDE": 8}
-"""Constants of kernels/tally.cuh, by which the counters of a level are laid out."""
+"""The constants of kernels/tally.cuh, which determine the layout of a level's counters."""
 COUNTER_SHAPE = tuple(TALLY_CONSTANTS.values())
 
-# Structs of combinations.cuh, rows.cuh and keys.cuh.
+# The structs of combinations.cuh, rows.cuh and keys.cuh.
 BINOMIALS = Struct("Binomials", table=Pointer(np.uint64), max_n=np.int32)
 ROWS = Struct(
     "Rows", neighbours=Pointer(np.int32), degrees=Pointer(np.int32), binomial=BINOMIALS, p=np.int32, stride=np.int32
@@ -56,16 +54,16 @@ CPP_TYPES = {np.uint8: "unsigned char", np.uint64: "unsigned long long"}
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """A'_G, the compacted graph at the start of a level (section 3.3), on the device.
+    """A'_G, the compacted graph at the start of a level (cuPC, section 3.3), on the device.
 
     Attributes:
-        p: number of variables.
+        p: the number of variables.
         level: the size of conditioning sets, at least 1.
-        max_degree: largest number of neighbours, the length of a row.
+        max_degree: the largest number of neighbours, which is the length of a row.
         neighbours: (p, max_degree) int32; row i begins with the neighbours of Vi, ascending.
         degrees: (p,) int32: the number of neighbours of each variable.
-        binomials: the table that ranks are computed from, see `binomial_table`.
-        widest: the length of the longest row that the table serves.
+        binomials: the table from which ranks are computed, see `binomial_table`.
+        widest: the length of the longest row for which the table suffices.
     """
 
     p: int
@@ -89,13 +87,13 @@ class Rows:
 
 
 class DeviceGraph:
-    """The edges of a graph of p variables, and the best key found for each (keys.cuh).
+    """The edges of a graph of p variables, and the best key found for each edge (keys.cuh).
 
     Attributes:
         edges: (p, p) uint8 on the device; undefined until level 0 has run.
         best: (p, p) uint64 on the device; both triangles hold the same keys.
         degrees: (p,) int32 on the device, as of the last `count`; 0 for a variable whose edges are all required, since
-            its row has no test.
+            it has no test.
         max_degree: the largest number of neighbours.
         begun: whether level 0 has run.
     """
@@ -109,23 +107,24 @@ class DeviceGraph:
         self.begun = False
 
     def best_keys(self, first_come: bool) -> Filled:
-        """The `BEST_KEYS` that kernels take, with the rule that chooses among separating sets."""
+        """Return the `BEST_KEYS` that kernels take, with the rule for choosing among separating sets."""
         return BEST_KEYS(keys=self.best, p=self.p, first_come=first_come)
 
     def adjacency(self) -> np.ndarray:
-        """(p, p) bool in host memory; the complete graph if no level has run."""
+        """Return the adjacency matrix, (p, p) bool in host memory; it is the complete graph if no level has run."""
         if not self.begun:
             return ~np.eye(self.p, dtype=bool)
         return self.backend.download(self.edges).astype(bool)
 
     def apply_fixed(self) -> None:
-        """Queue the removal of forbidden edges and the restoring of required ones after level 0."""
+        """Queue the removal of forbidden edges and the restoration of required ones after level 0."""
         if self.fixed is not None:
             mark_pairs(self.backend, self.fixed.forbidden, np.uint8(0), self.edges)
             mark_pairs(self.backend, self.fixed.required, np.uint8(1), self.edges)
 
     def count(self) -> tuple[int, int]:
-        """The number of edges, and the largest degree of a variable with an edge to test; `degrees` is updated."""
+        """Count the edges and return their number and the largest degree of a variable with an edge to test; updates
+        `degrees`."""
         totals = self.backend.full(2, 0, np.uint64)
         self._launch("count_degrees", [self.edges, np.int32(self.p), self.degrees, totals])
         doubled, self.max_degree = map(int, self.backend.download(totals))
@@ -135,7 +134,7 @@ class DeviceGraph:
         return doubled // 2, tested
 
     def compact(self, level: int) -> Rows:
-        """The graph's rows, for a level from 1 on."""
+        """Return the graph's rows, for a level from 1 on."""
         neighbours = self.backend.empty((self.p, self.max_degree), np.int32)
         self._launch("compact", [self.edges, np.int32(self.p), neighbours, np.int32(self.max_degree)])
         binomials = self.backend.upload(binomial_table(self.max_degree, level))
@@ -147,8 +146,8 @@ class DeviceGraph:
 
         Args:
             rows: the graph at the level's start.
-            ranks_whole_row: whether ranks number the subsets of the whole row, or of the row without the edge's other
-                end.
+            ranks_whole_row: whether ranks number the subsets of the whole row; otherwise those of the row without the
+                edge's other end.
 
         Returns:
             The removed pairs with their separating sets, on the device; None if there is none.
@@ -167,7 +166,8 @@ class DeviceGraph:
         return lists
 
     def _mark_required(self, key: np.uint64) -> None:
-        """Queue the keys of required edges: `REQUIRED_KEY` while tests are made, `NO_KEY` before edges are removed."""
+        """Queue the writing of a key for required edges: `REQUIRED_KEY` before tests, `NO_KEY` before edges are
+        removed."""
         if self.fixed is not None:
             mark_pairs(self.backend, self.fixed.required, key, self.best)
 
@@ -176,7 +176,8 @@ class DeviceGraph:
 
 
 def mark_pairs(backend: Backend, pairs: np.ndarray, value: np.uint8 | np.uint64, matrix: Any) -> None:
-    """Queue the writing of a value into both cells of (k, 2) pairs in a (p, p) matrix on the device."""
+    """Queue the writing of a value into the cells [i, j] and [j, i] of a (p, p) matrix on the device, for (k, 2)
+    pairs."""
     count = len(pairs)
     if count:
         kernel = backend.kernel(*KERNELS[f"mark_pairs<{CPP_TYPES[type(value)]}>"])
@@ -185,7 +186,8 @@ def mark_pairs(backend: Backend, pairs: np.ndarray, value: np.uint8 | np.uint64,
 
 
 def tested_degrees(backend: Backend, degrees: Any, fixed: FixedPairs) -> tuple[Any, int]:
-    """(p,) int32 degrees on the device with zeros where all edges of a variable are required, and their largest."""
+    """Return the degrees, (p,) int32 on the device, with zeros for variables whose edges are all required, and their
+    largest."""
     on_host = backend.download(degrees)
     on_host[fixed.without_tests(on_host)] = 0
     return backend.upload(on_host), int(on_host.max(initial=0))
@@ -193,12 +195,12 @@ def tested_degrees(backend: Backend, degrees: Any, fixed: FixedPairs) -> tuple[A
 
 @functools.lru_cache(maxsize=32)
 def binomial_table(max_n: int, level: int) -> np.ndarray:
-    """(level + 1, max_n + 1) uint64: C(m, k) at row k, column m, saturated at 2^62 (combinations.cuh)."""
+    """Return C(m, k) at row k, column m: (level + 1, max_n + 1) uint64, saturated at 2^62 (combinations.cuh)."""
     table = np.zeros((level + 1, max_n + 1), np.uint64)
     table[0] = 1
     for k in range(1, level + 1):
-        # Hockey-stick identity: C(m, k) is the sum of C(q, k - 1) over q < m. Sums past 2^62 may overflow; the sums in
-        # float64 show where.
+        # By the hockey-stick identity, C(m, k) is the sum of C(q, k - 1) over q < m. Sums above 2^62 may overflow; the
+        # same sums in float64 show where.
         sums = np.cumsum(table[k - 1, :-1])
         saturated = np.cumsum(table[k - 1, :-1].astype(np.float64)) > MAX_SETS * (1 + 1e-9)
         table[k, 1:] = np.where(saturated, np.uint64(MAX_SETS), sums)

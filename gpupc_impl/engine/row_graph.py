@@ -1,18 +1,17 @@
-"""A graph as the ascending neighbour rows of its variables, in host memory, and the sets that keys of edges name."""
-
-from __future__ import annotations
+"""Graphs in host memory as ascending neighbour rows, and the separating sets that keys of edges identify."""
 
 import dataclasses
+from typing import Self
 
 import numpy as np
 
 from gpupc_impl.engine.graph import NO_KEY, binomial_table
 
 SECOND_SIDE = np.uint64(2**62)
-"""The bit of a key whose set is drawn from the neighbours of the edge's second end."""
+"""The bit of a key that is set if the set is drawn from the neighbours of the edge's second end."""
 
 KEY_CONSTANTS = {"SECOND_SIDE": int(SECOND_SIDE)}
-"""What kernels that write keys must agree with (kernels/keys.cuh)."""
+"""The constants of kernels/keys.cuh, which kernels that write keys must agree with."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +19,7 @@ class RowGraph:
     """The graph at the start of a level, by rows; a slot is one direction of an edge.
 
     Attributes:
-        starts: (p + 1,) int64; row i has the slots from ``starts[i]`` to ``starts[i + 1]``.
+        starts: (p + 1,) int64; row i consists of the slots from ``starts[i]`` to ``starts[i + 1]``.
         neighbours: (slots,) int32, ascending in a row.
         reverse: (slots,) int64: the slot of the same edge in the other end's row.
     """
@@ -30,7 +29,7 @@ class RowGraph:
     reverse: np.ndarray
 
     @classmethod
-    def from_matrix(cls, adjacency: np.ndarray, rows_at_once: int = 1024) -> RowGraph:
+    def from_matrix(cls, adjacency: np.ndarray, rows_at_once: int = 1024) -> Self:
         """The rows of a (p, p) bool matrix."""
         p = len(adjacency)
         counts, columns = np.zeros(p + 1, np.int64), []
@@ -41,7 +40,7 @@ class RowGraph:
         return cls._from_rows(np.cumsum(counts), np.concatenate(columns))
 
     @classmethod
-    def from_pairs(cls, pairs: np.ndarray, p: int) -> RowGraph:
+    def from_pairs(cls, pairs: np.ndarray, p: int) -> Self:
         """The rows of a graph of p variables with (k, 2) edges i < j, in ascending order."""
         from scipy import sparse
 
@@ -60,7 +59,7 @@ class RowGraph:
         return cls(starts, neighbours, reverse)
 
     @classmethod
-    def _from_rows(cls, starts: np.ndarray, neighbours: np.ndarray) -> RowGraph:
+    def _from_rows(cls, starts: np.ndarray, neighbours: np.ndarray) -> Self:
         # Slots ordered by column, then row, are those of the transpose, and the graph is its own transpose.
         return cls(starts, neighbours, np.argsort(neighbours, kind="stable"))
 
@@ -72,7 +71,7 @@ class RowGraph:
         return self.neighbours[self.starts[i] : self.starts[i + 1]]
 
     def row_slots(self, rows: np.ndarray) -> np.ndarray:
-        """(k,) int64: the slots of some rows, one row after the other; at least one row."""
+        """Return the slots of some rows, one row after the other, as (k,) int64; there must be at least one row."""
         starts = self.starts[rows]
         counts = self.starts[rows + 1] - starts
         ends = np.cumsum(counts)
@@ -80,7 +79,7 @@ class RowGraph:
         return slots
 
     def edge_slots(self, pairs: np.ndarray) -> np.ndarray:
-        """(2 k,) int64: the slots of (k, 2) edges, both directions of each."""
+        """Return the slots of (k, 2) edges, both directions of each, as (2 k,) int64."""
         p = len(self.starts) - 1
         rows = np.repeat(np.arange(p), self.degrees)
         both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
@@ -88,7 +87,8 @@ class RowGraph:
         return slots
 
     def order(self) -> np.ndarray:
-        """All variables, ordered so that those which share neighbours are close together (reverse Cuthill-McKee)."""
+        """Return all variables in an order in which variables that share neighbours are near each other (reverse
+        Cuthill-McKee)."""
         from scipy import sparse
 
         p = len(self.starts) - 1
@@ -97,10 +97,10 @@ class RowGraph:
         return order
 
     def separated(self, keys: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
-        """The separated pairs and their separating sets.
+        """Return the separated pairs and their separating sets.
 
         Args:
-            keys: (slots,) uint64: the best key that each end's row found for each edge, or `NO_KEY`.
+            keys: (slots,) uint64: for each slot, the best key that the search of its row found, or `NO_KEY`.
 
         Returns:
             (k, 2) int32 pairs i < j, ascending, and (k, level) int32 members.
@@ -115,11 +115,11 @@ class RowGraph:
 
 
 def unrank(ranks: np.ndarray, sizes: np.ndarray, level: int) -> np.ndarray:
-    """The combinations that `unrank_combination` (kernels/combinations.cuh) finds on a device, on the host.
+    """Compute on the host the combinations that `unrank_combination` (kernels/combinations.cuh) computes on a device.
 
     Args:
         ranks: (k,) uint64 lexicographic ranks.
-        sizes: (k,) how many elements each combination is drawn from.
+        sizes: (k,) the number of elements from which each combination is drawn.
 
     Returns:
         (k, level) int64: ascending positions.

@@ -1,6 +1,5 @@
-"""Separating sets that stay on the device until the search ends, and are downloaded as one list in its final order."""
-
-from __future__ import annotations
+"""Separating sets that stay on the device until the search ends, and are then downloaded as one list in its final
+order."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ LIST = Struct(
     size=np.int64,
 )
 LISTS = Struct("SetLists", **dict.fromkeys("abcdef", LIST))
-"""The lists that one launch merges."""
+"""The number of lists that one launch merges."""
 
 SOURCE = "engine/kernels/separating_sets.cu"
 CONSTANTS = {"LISTS": len(LISTS.fields)}
@@ -60,16 +59,17 @@ class LevelSets:
 
 
 def download_result(backend: Backend, entries: Any, levels: Sequence[LevelSets]) -> tuple[np.ndarray, SeparatingSets]:
-    """The skeleton and the separating sets of all levels, merged on the device, in host memory.
+    """Merge the separating sets of all levels on the device, and return the skeleton and the sets in host memory.
 
     Args:
         entries: (p, p) uint8 on the device, the skeleton's adjacency matrix.
-        levels: those that removed anything, ascending.
+        levels: the lists of the levels that removed anything, ascending.
     """
     if not levels:
         adjacency = backend.download(entries).view(bool)
         return adjacency, SeparatingSets.from_levels(adjacency, [])
-    lists = sorted(levels, key=lambda level: len(level.pairs))  # so that long lists are copied once
+    # The longest lists are merged last, so that they are copied only once.
+    lists = sorted(levels, key=lambda level: len(level.pairs))
     while len(lists) > 1:
         lists = [_merged(backend, lists[: len(LISTS.fields)]), *lists[len(LISTS.fields) :]]
     (whole,) = lists
@@ -81,7 +81,7 @@ def download_result(backend: Backend, entries: Any, levels: Sequence[LevelSets])
 
 
 def _merged(backend: Backend, lists: Sequence[LevelSets]) -> LevelSets:
-    """At most `LISTS` lists as one."""
+    """Merge at most `LISTS` lists to one."""
     count, size = sum(len(each.pairs) for each in lists), sum(each.members.size for each in lists)
     merged = LevelSets(
         **backend.empty_all(
@@ -91,7 +91,8 @@ def _merged(backend: Backend, lists: Sequence[LevelSets]) -> LevelSets:
             sizes=(count, np.uint8),
         )
     )
-    # Not a constant of the module: a struct caches its bytes by backend, which would keep the backend alive.
+    # The struct is no constant of the module, because a struct caches its bytes by backend and would keep the backend
+    # alive.
     empty = LIST(pairs=None, offsets=None, members=None, count=0, size=0)
     structs = [each.struct for each in lists] + [empty] * (len(LISTS.fields) - len(lists))
     argument = LISTS(**dict(zip(LISTS.fields, structs, strict=True)))

@@ -1,1 +1,1 @@
-"""Measuring methods: isolated workers, samples, records."""
+"""Measures methods in isolated workers, keeps their samples, and writes records."""

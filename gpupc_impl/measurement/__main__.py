@@ -1,6 +1,4 @@
-"""``python -m gpupc_impl.measurement PROBLEM.npz --method NAME``: measure methods on a problem, and print a table."""
-
-from __future__ import annotations
+"""``python -m gpupc_impl.measurement PROBLEM.npz --method NAME`` measures methods on a problem and prints a table."""
 
 import argparse
 import contextlib
@@ -18,7 +16,7 @@ from gpupc_impl.measurement.skeletons import MeasurementRequest, measure_side_by
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure from the command line; returns the exit status."""
+    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m gpupc_impl.measurement", description="Measure methods.")
     parser.add_argument("problem", type=Path, help="an .npz written by a problem's save()")
     parser.add_argument(
@@ -67,14 +65,15 @@ def main(argv: Sequence[str] | None = None) -> int:
                 fresh=options.fresh,
             )
             records = measure_side_by_side(request, Bench(options.backend, options.threads))
-        except (ValueError, FileNotFoundError) as error:  # bad input; the methods' own failures are in the records
+        # These are errors of the input; the methods' own failures are in the records.
+        except (ValueError, FileNotFoundError) as error:
             parser.error(str(error))
     print(table(list(records.values())))
     return 0
 
 
 def parse_setting(text: str, limits: Limits) -> Setting:
-    """``cupc-s``, ``cupc-s:theta=128,delta=4`` or ``cupc-s:separating_sets=first-come`` as a setting."""
+    """Parse a setting such as ``cupc-s``, ``cupc-s:theta=128,delta=4`` or ``cupc-s:separating_sets=first-come``."""
     method, _, given = text.partition(":")
     params = dict(pair.partition("=")[::2] for pair in given.split(",") if pair)
     sets = params.pop("separating_sets", "canonical")
@@ -83,7 +82,7 @@ def parse_setting(text: str, limits: Limits) -> Setting:
 
 
 def table(records: Sequence[Record]) -> str:
-    """A small table: median and 20-80 % band of the repeats, and how many times faster than the first setting."""
+    """Format a table with the median and the 20-80 % band of the repeats, and the speedup over the first setting."""
     rows: list[tuple[str, ...]] = [
         ("setting", "status", "cold", "compile", "median", "20 %", "80 %", "speedup", "edges")
     ]

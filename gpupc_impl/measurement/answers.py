@@ -1,6 +1,5 @@
-"""Checks that a method returned a skeleton of its problem. Whether it is the right one is left to verification."""
-
-from __future__ import annotations
+"""Checks that a method returned a skeleton of its problem. Verification checks whether the skeleton is the right
+one."""
 
 import math
 import re
@@ -14,7 +13,7 @@ from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
 _PAIRS_AT_ONCE = 1 << 20
-"""How many pairs are checked at a time, so that temporary arrays stay small."""
+"""The number of pairs that are checked at a time, so that temporary arrays stay small."""
 
 
 class InvalidAnswer(ValueError):
@@ -22,7 +21,7 @@ class InvalidAnswer(ValueError):
 
 
 def check_answer(answer: Any, problem: Problem) -> Skeleton:
-    """The answer, after checks that it is a skeleton of this problem.
+    """Return the answer after checks that it is a skeleton of this problem.
 
     Raises:
         InvalidAnswer: the answer has another type; the adjacency matrix is not (p, p) bool, symmetric and False on its
@@ -106,7 +105,8 @@ def _is_time(value: Any) -> bool:
 
 
 def _check_facts(facts: Any, problem: Problem) -> None:
-    """Check the facts about the problem. A reference may know only one of the problem's conventions and state it."""
+    """Check the facts about the problem. A reference that supports only one of the problem's conventions may state
+    another one."""
     if not isinstance(facts, Mapping):
         raise InvalidAnswer(f"facts is {_shown(facts)}; it must be a mapping")
     if not _is_time(facts.get("translation_s", 0.0)):

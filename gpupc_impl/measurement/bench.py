@@ -1,9 +1,7 @@
-"""Where settings are measured: what can run on this machine, and the processes in which methods run.
+"""The bench: it determines what can run on this machine, and starts the processes in which methods run.
 
-Every setting has a worker process of its own (`isolate`, `worker`), started again after it was killed.
+Every setting has its own worker process (`isolate`, `worker`), which is started again after it was killed.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -24,7 +22,8 @@ from gpupc_impl.measurement.problem_file import ProblemFile
 from gpupc_impl.measurement.record import Limits
 
 START_LIMIT_S = 600
-"""Seconds that starting a worker, loading the problem or saving the skeleton may take; not part of any sample."""
+"""The upper bound in seconds on starting a worker, loading a problem or saving a skeleton, none of which is part of a
+sample."""
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -35,7 +34,7 @@ THREAD_VARIABLES = (
     "NUMBA_NUM_THREADS",
     "GPUPC_HOST_THREADS",
 )
-"""Environment variables by which libraries choose their number of threads."""
+"""The environment variables that set the number of threads of libraries."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,11 +42,12 @@ class Setting:
     """A method with its parameters, under a name of its own.
 
     Attributes:
-        name: the name of its files: letters, digits and ``._=+-``, of which a letter or digit is the first.
-        method: a registered method.
-        params: its parameters; the others have their defaults.
+        name: the name of the setting's files, which consists of letters, digits and ``._=+-`` and begins with a letter
+            or digit.
+        method: the name of a registered method.
+        params: the parameters that differ from the method's defaults.
         separating_sets: ``"canonical"`` or ``"first-come"``.
-        limits: limits on the time and the memory of each run.
+        limits: the limits on the time and the memory of each run.
     """
 
     name: str
@@ -78,12 +78,12 @@ class Setting:
 
     @functools.cached_property
     def all_params(self) -> dict[str, Any]:
-        """All parameters, with the defaults of those that are not given."""
+        """All parameters, including the defaults of those that the setting leaves out."""
         return self.registered.parse_params(self.params)
 
     @property
     def canonical(self) -> bool:
-        """Whether its separating sets are the canonical ones."""
+        """Whether the setting's separating sets are the canonical ones."""
         return self.registered.canonical and self.separating_sets == "canonical"
 
     @property
@@ -92,11 +92,7 @@ class Setting:
 
 
 def check_settings(settings: Sequence[Setting]) -> None:
-    """Check that settings are valid and have different names.
-
-    Raises:
-        ValueError: see `Setting.check`.
-    """
+    """Check that settings are valid, by `Setting.check`, and that their names differ; raises ValueError if not."""
     for setting in settings:
         setting.check()
     names = [setting.name for setting in settings]
@@ -106,12 +102,12 @@ def check_settings(settings: Sequence[Setting]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """What is known about a setting on this machine.
+    """The facts about a setting on this machine.
 
     Attributes:
         backend: ``"cuda"``, ``"host"`` or ``"cpu"``.
         environment: see `measurement.environment`.
-        obstacle: why it cannot be measured, as the outcome of its measurement; None if it can.
+        obstacle: the outcome that explains why the setting cannot be measured; None if it can be measured.
     """
 
     backend: str
@@ -120,16 +116,16 @@ class Place:
 
 
 class Bench:
-    """Where settings are measured: the backend for kernels, the CPU threads of a worker and the log of its output.
+    """The environment of measurements: the backend for kernels, the CPU threads of a worker and the log of its output.
 
     What can run here is determined once, for all plans that share a bench.
 
     Args:
-        backend: ``"auto"``, ``"cuda"`` or ``"host"``, for the methods made of kernels.
-        threads: CPU threads of a worker (OpenMP, BLAS, numba, host backend), which is pinned to as many cores; None for
-            all available cores.
-        log: where the workers' output goes, with a prefix before each line; None for stderr.
-        attempt: the number of this attempt to measure the same, from 1 upward; see `samples`.
+        backend: ``"auto"``, ``"cuda"`` or ``"host"``, for methods with kernels.
+        threads: the CPU threads of a worker (OpenMP, BLAS, numba, host backend), which is pinned to as many cores; None
+            for all available cores.
+        log: the file for the workers' output, each line of which gets a prefix; None for stderr.
+        attempt: the number of this attempt at the same measurement, from 1 upward; see `samples`.
 
     Raises:
         ValueError: this process may not use that many cores.
@@ -144,7 +140,7 @@ class Bench:
         self._probes: dict[tuple[bool, tuple[str, ...]], Outcome] = {}
 
     def start_worker(self, name: str, memory_limit_bytes: int | None = None) -> Worker:
-        """A worker that imports from the same folders as this process, pinned to its cores."""
+        """Return a worker that imports from the same folders as this process and is pinned to this process's cores."""
         variables = {
             **dict.fromkeys(THREAD_VARIABLES, str(self.threads)),
             "PYTHONPATH": os.pathsep.join(os.path.abspath(folder) for folder in sys.path),
@@ -159,10 +155,10 @@ class Bench:
         )
 
     def places(self, settings: Iterable[Setting], refused: Mapping[str, str] | None = None) -> dict[str, Place]:
-        """Determine, in processes of their own, what can be measured here: places by the names of the settings.
+        """Determine in separate processes what can be measured here; returns a place for each setting's name.
 
         Args:
-            refused: the reasons why some methods are not measured, by the method's name.
+            refused: for each method that is not to be measured, the reason.
         """
         refused = refused or {}
         groups: dict[bool, list[Setting]] = {}
@@ -189,7 +185,8 @@ class Bench:
         return places
 
     def _probe(self, methods: Mapping[bool, Set[str]]) -> dict[bool, Outcome]:
-        """The outcomes of `worker.probe` for methods with kernels (True) and for references, which run concurrently."""
+        """Return the outcomes of `worker.probe` for methods with kernels (True) and for references (False), which run
+        concurrently."""
         probes = {kernels: (kernels, tuple(sorted(names))) for kernels, names in methods.items()}
         with contextlib.ExitStack() as stack:
             waiting = {}
@@ -211,18 +208,19 @@ class Bench:
 
 
 class Runner:
-    """The process of a setting: started when it is needed, and again after it was killed."""
+    """The process of a setting, which is started when it is needed, and again after it was killed."""
 
     def __init__(self, bench: Bench, setting: Setting, place: Place):
         self.bench, self.setting, self.place = bench, setting, place
         self.memory_peak: int | None = None
-        """Largest resident memory of the process and its descendants seen so far, in bytes."""
+        """the largest resident memory of the process and its descendants so far, in bytes"""
         self._worker: Worker | None = None
         self._open: set[Path] = set()
-        self._opening: tuple[Path, str] | None = None  # the problem that it is opening, and the token of the request
+        # the problem that the process is opening, and the token of that request
+        self._opening: tuple[Path, str] | None = None
 
     def start(self) -> Worker:
-        """The process, started now if there is none."""
+        """Return the process, which is started now if there is none."""
         worker = self._worker
         if worker is None or not worker.alive:
             self.close()
@@ -231,11 +229,23 @@ class Runner:
 
     def begin(self, problem: ProblemFile, single_test: bool) -> None:
         """Start the process and let it begin to open a problem, one at a time; `open` waits for the end."""
-        if self._opening is None and not (self._alive and problem.path in self._open):
-            self._opening = problem.path, self.start().send(self._open_request(problem, single_test))
+        if self._opening is not None or (self._alive and problem.path in self._open):
+            return
+        message = {
+            "do": "open",
+            "problem": str(problem.path),
+            "fingerprint": problem.fingerprint,
+            "method": self.setting.method,
+            "backend": self.place.backend,
+            "params": self.setting.all_params,
+            "separating_sets": self.setting.separating_sets,
+            "device_memory_limit": self.setting.limits.device_memory_bytes,
+            "single_test": single_test,
+        }
+        self._opening = problem.path, self.start().send(message)
 
     def open(self, problem: ProblemFile, single_test: bool) -> Outcome:
-        """Open a problem in the process, which may have several open."""
+        """Open a problem in the process, which may have several problems open."""
         if self._alive and problem.path in self._open:
             return Outcome("ok")
         self.begin(problem, single_test)
@@ -248,25 +258,11 @@ class Runner:
             self._open.add(path)
         return outcome
 
-    def _open_request(self, problem: ProblemFile, single_test: bool) -> dict[str, Any]:
-        """The request to open a problem."""
-        return {
-            "do": "open",
-            "problem": str(problem.path),
-            "fingerprint": problem.fingerprint,
-            "method": self.setting.method,
-            "backend": self.place.backend,
-            "params": self.setting.all_params,
-            "separating_sets": self.setting.separating_sets,
-            "device_memory_limit": self.setting.limits.device_memory_bytes,
-            "single_test": single_test,
-        }
-
     def request(self, message: Mapping[str, Any], time_limit_s: float | None) -> Outcome:
         return self._with_memory(self.start().request(message, time_limit_s))
 
     def _with_memory(self, outcome: Outcome) -> Outcome:
-        """The outcome, after noting how much memory the process has used."""
+        """Return the outcome, after noting how much memory the process has used."""
         assert self._worker is not None
         self.memory_peak = max(self._worker.memory_peak, self.memory_peak or 0)
         return outcome
@@ -278,7 +274,7 @@ class Runner:
         self._open.clear()
 
     def close(self) -> None:
-        """End the process, if there is one."""
+        """End the process if there is one."""
         self._open.clear()
         self._opening = None
         if self._worker is not None:
@@ -292,7 +288,7 @@ class Runner:
 
 @contextlib.contextmanager
 def closing(runners: Iterable[Runner]) -> Iterator[None]:
-    """End the runners' processes at the end of the block."""
+    """End the runners' processes when the block ends."""
     with contextlib.ExitStack() as stack:
         for runner in runners:
             stack.callback(runner.close)

@@ -1,10 +1,8 @@
-"""Reading the clock, in the same way for every method.
+"""Reads the clock in the same way for every method.
 
 The clock runs from the prepared problem in host memory to the adjacency and the separating sets in host memory,
-transfers included. Loading the problem, orienting edges and writing files are outside of the clock.
+transfers included. The time for loading the problem, orienting edges and writing files is not included.
 """
-
-from __future__ import annotations
 
 import contextlib
 import gc
@@ -18,9 +16,9 @@ T = TypeVar("T")
 
 
 def timed(work: Callable[[], T], synchronize: Callable[[], None]) -> tuple[T, float]:
-    """The value of ``work()`` and its wall-clock seconds, between two calls of ``synchronize()``.
+    """Return the value of ``work()`` and its wall-clock seconds, between two calls of ``synchronize()``.
 
-    Garbage collection runs beforehand, so that no run is charged for the garbage of another one.
+    Garbage collection runs beforehand, so that no run pays for the garbage of another run.
     """
     gc.collect()
     synchronize()
@@ -32,20 +30,21 @@ def timed(work: Callable[[], T], synchronize: Callable[[], None]) -> tuple[T, fl
 
 @contextlib.contextmanager
 def numba_compilation() -> Iterator[Callable[[], float | None]]:
-    """Yields a function that returns for how long numba compiled in this context; None if it did not or is missing.
+    """Yield a function that returns for how long numba compiled in this context; None if it did not compile or is not
+    installed.
 
-    This is numba's own measure: typing, optimising and generating code, with nested compilations counted once, but not
-    reading a function from numba's cache on disk.
+    The time is what numba measures: typing, optimising and generating code, with nested compilations counted once.
+    Reading a function from numba's cache on disk is not included.
     """
     try:
         from numba.core import event
     except ImportError:
         yield lambda: None
         return
-    listening: Any = event.TimingListener  # numba has no types
+    listening: Any = event.TimingListener  # numba does not declare types.
 
     class Listener(listening):  # type: ignore[misc]
-        """Also tells the observers of compilations."""
+        """This also notifies the observers of compilations."""
 
         def on_start(self, event: Any) -> None:
             super().on_start(event)

@@ -1,6 +1,4 @@
-"""The time for which a worker compiled code, which its owner reads while the worker is at work."""
-
-from __future__ import annotations
+"""Measures for how long a worker compiled code; the worker's owner reads this time while the worker runs."""
 
 import mmap
 import os
@@ -11,17 +9,18 @@ import time
 from gpupc_impl.backends import compiling
 
 LIMIT_S = 120.0
-"""Upper bound on the compiling of a worker that does not count against time limits, since compilers may hang."""
+"""The upper bound on the compile time that does not count against a worker's time limits, since compilers may hang."""
 
 
 class CompileClock:
-    """A clock in memory that two processes share: seconds of ended compilations, and the start of one that is running.
+    """A clock in memory that two processes share. The memory contains the seconds of finished compilations, and the
+    start of a running one.
 
     Args:
-        descriptor: that of another process's clock, which is closed; None makes a new clock.
+        descriptor: the descriptor of another process's clock, which is then closed; None makes a new clock.
 
     Attributes:
-        descriptor: of the shared memory, which the process that made the clock closes.
+        descriptor: of the shared memory; the process that made the clock closes it.
     """
 
     _FORM = struct.Struct("dd")
@@ -32,19 +31,19 @@ class CompileClock:
             os.ftruncate(self.descriptor, self._FORM.size)
         self._memory = mmap.mmap(self.descriptor, self._FORM.size)
         if descriptor is not None:
-            os.close(descriptor)  # the mapping keeps one of its own
+            os.close(descriptor)  # The mapping keeps a descriptor of its own.
         self._depth, self._lock = 0, threading.Lock()
 
     def observe(self) -> None:
-        """Count the compilations of this process from now on."""
+        """Measure this process's compilations from now on."""
         compiling.observers.append(self._note)
 
     def close(self) -> None:
-        """Give the memory back; the clock then stands at 0."""
+        """Free the memory; the clock then stands at 0."""
         self._memory.close()
 
     def seconds(self) -> float:
-        """The seconds so far, at most `LIMIT_S`."""
+        """The seconds of compilation so far, at most `LIMIT_S`."""
         if self._memory.closed:
             return 0.0
         ended, started = self._FORM.unpack(self._memory[:])

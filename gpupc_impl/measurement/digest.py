@@ -1,20 +1,19 @@
-"""Which sources an output depends on, and a digest of them: an output is stale when its digest has changed.
+"""Computes a digest of the sources that an output depends on; an output is stale if its digest has changed since.
 
-One closure serves every rule of the workflow and every measured method. It starts at a script or a module and follows
+All rules of the workflow and all measured methods use the same closure. The closure starts at a script or a module and
+follows
 
-- imports, inside functions as well. Imports under ``if TYPE_CHECKING:`` are never carried out and are not followed. A
+- imports, inside functions as well. Imports under ``if TYPE_CHECKING:`` are never executed and are not followed. A
   package's ``__init__`` counts with its modules, but that of a top-level package (which offers the public names) only
   where something is imported from it;
-- files that a module names in a string and that lie beside it or are named from the package ``gpupc_impl`` (kernels,
-  C++ sources, a schema, a style), and what C++ and CUDA sources include by quotes;
-- files that an environment variable of ours names, where a module names the variable (a library that the user built);
-- unless ``named=False``, modules of the project that a string names; of ``f"datasets.{name}"`` all that match.
+- files that a module names in a string and that lie beside the module or are named from the package ``gpupc_impl``
+  (kernels, C++ sources, a schema, a style), and files that C++ and CUDA sources include by quotes;
+- files that an environment variable of ours names, if a module names the variable (a library that the user built);
+- modules of the project that a string names, unless ``named=False``; for ``f"datasets.{name}"`` all modules that match.
 
-The digest is of what these files say to Python and to compilers (`normal_form`): comments, docstrings and messages do
-not count. `exclusions` lists the files, functions and classes that are left out, each with its reason.
+The digest covers only what Python and compilers act on (`normal_form`): comments, docstrings and messages do not count.
+`exclusions` lists the files, functions and classes that are left out, each with its reason.
 """
-
-from __future__ import annotations
 
 import ast
 import functools
@@ -24,11 +23,12 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.sources import file_stamp, includes_of
 from gpupc_impl.core.family import get_family
+from gpupc_impl.core.registry import Method
 from gpupc_impl.measurement.exclusions import (
     DOCSTRINGS_COUNT,
     EXCLUDED,
@@ -40,29 +40,28 @@ from gpupc_impl.measurement.exclusions import (
 )
 from gpupc_impl.measurement.normal_form import CPP_SUFFIXES, cpp_form, python_form, python_tree
 
-if TYPE_CHECKING:
-    from gpupc_impl.core.registry import Method
-
 ROOT = PACKAGE_ROOT.parent
 PACKAGES = ("gpupc_impl", "baselines", "datasets", "workflow")
-"""The project's packages. The closure follows these, and the package of a root that lies outside (a plug-in's)."""
+"""The project's packages, which the closure follows together with the package of a root that lies outside (a
+plug-in's)."""
 
 
 @functools.cache
 def digest(*roots: str, named: bool = True) -> str:
-    """sha256 over the normal forms of `sources`, as they are at this process's first call."""
+    """Return the sha256 of the normal forms of `sources`, as they are at the first call in this process."""
     return _digest(sources(*roots, named=named, without=EXCLUDED_OF_SCRIPTS), EXCLUDED_OF_SCRIPTS)
 
 
 def code_version(method: Method, backend: str) -> str:
-    """sha256 over the normal forms of `code_sources`: samples of a method are reused while it stays the same."""
+    """Return the sha256 of the normal forms of `code_sources`; a method's samples are reused while this value stays the
+    same."""
     return _digest(code_sources(method, backend), _excluded_of_method(backend))
 
 
 def is_current_version(method: Method, backend: str, version: str) -> bool:
-    """Whether a code version, from a record of this method, is that of the code as it is now.
+    """Return whether a code version from a record of this method equals that of the present code.
 
-    True as well where the code includes a library that the user built and this machine does not have it, since then
+    The result is also True if the code includes a library that the user built and that this machine lacks, since then
     there is nothing to compare.
     """
     spec = importlib.util.find_spec(method.module)
@@ -73,10 +72,11 @@ def is_current_version(method: Method, backend: str, version: str) -> bool:
 
 
 def code_sources(method: Method, backend: str) -> dict[str, Path]:
-    """What a measurement of a method depends on: its module, its problem's, the backend's, and the measuring process's.
+    """Return the sources that a measurement of a method depends on: the method's module and those of its problem, the
+    backend and the measuring process.
 
-    Modules that strings name do not count: a method imports what it uses, and of the families, which the process finds
-    by name, it needs only the method's.
+    Modules that strings name do not count: a method imports what it uses, and of the families, which are imported by
+    name, it needs only its own.
 
     Args:
         backend: ``"cuda"``, ``"host"`` or ``"cpu"``.
@@ -86,7 +86,7 @@ def code_sources(method: Method, backend: str) -> dict[str, Path]:
         roots.append(f"gpupc_impl.backends.{backend}")
     spec = importlib.util.find_spec(method.module)
     home = Path(str(spec and spec.origin))
-    if method.name not in home.read_text():  # another module beside it registered the method
+    if method.name not in home.read_text():  # Another module beside it registered the method.
         package = method.module.rpartition(".")[0]
         modules = [path.stem for path in home.parent.glob("*.py") if path.stem != "__init__"]
         roots += [f"{package}.{module}" for module in modules] + [package] if package else modules
@@ -98,13 +98,14 @@ def _excluded_of_method(backend: str) -> Iterable[str]:
 
 
 def sources(*roots: str, named: bool = True, without: Iterable[str] = ()) -> dict[str, Path]:
-    """The sources of some scripts and modules, by names that do not depend on where the project lies.
+    """Return the sources of some scripts and modules, by names that do not depend on the project's location.
 
     Args:
-        roots: modules (``"datasets.generate"``), or paths from the project's folder
+        roots: modules (``"datasets.generate"``), or paths relative to the project's folder
             (``"workflow/scripts/measure.py"``).
         named: whether modules that strings name count.
-        without: patterns, as in `exclusions`, of what does not count, nor what only it leads to.
+        without: patterns, as in `exclusions`, of files, functions and classes to leave out, along with everything that
+            only they lead to.
 
     Raises:
         ValueError: a root cannot be found.
@@ -125,7 +126,7 @@ def sources(*roots: str, named: bool = True, without: Iterable[str] = ()) -> dic
     while pending:
         path = pending.pop()
         name = next((path.relative_to(h).as_posix() for h in homes.values() if path.is_relative_to(h)), str(path))
-        if path in libraries:  # which lie wherever the user put them
+        if path in libraries:  # These libraries lie wherever the user built them.
             name = path.name
         if name in files or excludes_file(name, excluded):
             continue
@@ -155,14 +156,14 @@ def _digest(files: dict[str, Path], without: Iterable[str]) -> str:
 
 
 def _home(top: str) -> Path | None:
-    """The folder of a top-level package or module that is not ours."""
+    """Return the folder of a top-level package or module that is not part of the project."""
     spec = importlib.util.find_spec(top)
     places = spec and (spec.submodule_search_locations or [str(spec.origin)])
     return Path(places[0]).resolve().parent if places else None
 
 
 def _module_file(module: str, homes: dict[str, Path]) -> Path | None:
-    """Where the source of a module of these packages lies; None for any other name."""
+    """Return the path of the source of a module of these packages; None for any other name."""
     home = homes.get(module.partition(".")[0])
     if home is None:
         return None
@@ -171,14 +172,14 @@ def _module_file(module: str, homes: dict[str, Path]) -> Path | None:
 
 
 class _Python(NamedTuple):
-    """What the text of a Python file says.
+    """The content of a Python file, as far as it acts on the output.
 
     Attributes:
-        form_sha256: the digest of its normal form.
+        form_sha256: the digest of the file's normal form.
         imports: modules, as written, each with the names imported from it.
-        strings: strings that may be the names of files or modules.
-        patterns: the same of f-strings, with ``*`` for what is filled in.
-        variables: names of environment variables.
+        strings: the strings that may be names of files or modules.
+        patterns: the same for f-strings, with ``*`` in place of each expression.
+        variables: the names of environment variables.
     """
 
     form_sha256: bytes
@@ -189,7 +190,7 @@ class _Python(NamedTuple):
 
 
 def _parse_file(path: Path, name: str = "", excluded: tuple[str, ...] = ()) -> _Python:
-    """A Python file without its definitions that are excluded; parsed again when somebody has written to it."""
+    """Parse a Python file without its excluded definitions; the file is parsed again only after it has changed."""
     docstrings = excludes_file(name, DOCSTRINGS_COUNT)
     return _parse_file_as_of(path, *file_stamp(path), excluded_definitions(name, excluded), docstrings)
 
@@ -228,16 +229,16 @@ def _cpp_sha256(path: Path, modified: int, size: int) -> bytes:
     return hashlib.sha256(cpp_form(path.read_text())).digest()
 
 
-@functools.cache  # the closures of scripts and methods share most of their files
+@functools.cache  # The result is cached, because the closures of scripts and methods share most of their files.
 def _linked_files(
     path: Path, content: _Python, name: str, homes: tuple[tuple[str, Path], ...], named: bool
 ) -> tuple[Path, ...]:
-    """The files that a Python file imports, those that it names, and those of the modules that it names."""
+    """Return the files that a Python file imports, the files that it names, and those of the modules that it names."""
     return tuple(dict.fromkeys(_follow(path, content, name, dict(homes), named)))
 
 
 def _follow(path: Path, content: _Python, name: str, homes: dict[str, Path], named: bool) -> Iterator[Path]:
-    """`_linked_files`, with repetitions."""
+    """Yield what `_linked_files` returns, with repetitions."""
     module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for base, attributes in content.imports:
@@ -260,7 +261,8 @@ def _follow(path: Path, content: _Python, name: str, homes: dict[str, Path], nam
 
 
 def _with_packages(modules: Iterable[str], homes: dict[str, Path]) -> Iterator[Path]:
-    """The files of those names that are modules, and of the packages that they lie in, top-level packages excepted."""
+    """Yield the files of those names that are modules, and of the packages that contain them, except top-level
+    packages."""
     for module in modules:
         if (path := _module_file(module, homes)) is None:
             continue

@@ -1,10 +1,8 @@
-"""Facts of the machine and the software that a measurement depends on.
+"""Collects the facts of the machine and the software on which a measurement depends.
 
 No fact is a host name, user name, path or URL, except the name of a cluster's node, which is the scheduler's unless the
 user chooses another one (`node_name`). A fact that cannot be determined is None; if it matters, there is a warning.
 """
-
-from __future__ import annotations
 
 import importlib.metadata
 import os
@@ -28,19 +26,20 @@ PACKAGES = {
     "cupy": ("cupy", "cupy-cuda12x", "cupy-cuda13x"),
     "gpucsl": ("gpucsl",),
 }
-"""Packages whose versions are recorded, with the distributions that provide them."""
+"""The packages whose versions are recorded, with the distributions that provide them."""
 
 
 def environment(
     cores: int, threads: int, backend: Backend | None = None, gpu_processes: str | None = None
 ) -> dict[str, Any]:
-    """The ``environment`` of a record.
+    """Return the ``environment`` of a record.
 
     Args:
-        cores: `available_cores` of the process that measures.
-        threads: the CPU threads of a worker.
+        cores: the number of cores of the process that measures (`available_cores`).
+        threads: the number of CPU threads of a worker.
         backend: the open backend; None for CPU references.
-        gpu_processes: `gpu_process_list` before the backend was opened, because this process is on the list afterwards.
+        gpu_processes: the result of `gpu_process_list` before the backend was opened, because this process is on the
+            list afterwards.
     """
     warnings = []
     commit, dirty = git_state()
@@ -77,32 +76,37 @@ def environment(
 
 
 def node_name() -> str | None:
-    """The name of a cluster's node in records; None on other machines.
+    """Return the name of a cluster's node in records; None on other machines.
 
-    It is the value of ``GPUPC_NODE``, of which an empty value omits it; by default it is Slurm's name for the node.
+    The name is the value of ``GPUPC_NODE``, or by default Slurm's name for the node; an empty value omits the name.
     """
     return os.environ.get("GPUPC_NODE", os.environ.get("SLURMD_NODENAME")) or None
 
 
 def scheduler_job() -> str | None:
-    """The Slurm job and its node, to be looked up in the scheduler's logs; None if Slurm did not start this process."""
+    """Return the Slurm job and its node, for look-ups in the scheduler's logs; None if Slurm did not start this
+    process."""
     job = os.environ.get("SLURM_JOB_ID")
     return job and f"job {job} on node {os.environ.get('SLURMD_NODENAME', '?')}"
 
 
 def pin_cores(count: int) -> None:
-    """Restrict this process to that many of its cores, if the system can, so that libraries use as many threads."""
+    """Restrict this process to this many of its cores, if the system supports that, so that libraries use as many
+    threads."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
 def git_state() -> tuple[str | None, bool | None]:
-    """The commit of this package's repository, and whether files other than results differ from it.
+    """Return the commit of this package's repository, and whether files other than results differ from that commit.
 
-    (None, None) if unknown. Results are no code, and recording changes them.
+    The result is (None, None) if the commit is unknown. Results do not count, because they are no code and recording
+    changes them.
     """
     tracked = _git("ls-files", "--error-unmatch", "gpupc_impl/__init__.py")
-    if tracked is None:  # no git, no repository, or one that merely holds the environment we are installed in
+    # Git is missing, or there is no repository, or the repository merely contains the environment in which this package
+    # is installed.
+    if tracked is None:
         return None, None
     commit = _git("rev-parse", "HEAD")
     status = _git("status", "--porcelain", "--", ".", ":(exclude)results")
@@ -110,14 +114,15 @@ def git_state() -> tuple[str | None, bool | None]:
 
 
 def _are_on(device_key: str | None, gpu_processes: str) -> bool:
-    """Whether processes are on a GPU, given its key, or on one whose uuid cannot be compared with that of the key."""
+    """Return whether other processes use a GPU, given its key; also True if a process is on a GPU whose uuid cannot be
+    compared with the key."""
     uuid = (device_key or "").split(" ")[0]
     used = [line.split(",")[0].removeprefix("GPU-").replace("-", "") for line in gpu_processes.splitlines()]
     return any(other == uuid or len(other) != len(uuid) for other in used)
 
 
 def gpu_process_list() -> str | None:
-    """The compute processes on this machine's GPUs, one per line ("" for none); None if unknown.
+    """Return the compute processes on this machine's GPUs, one per line ("" for none); None if they are unknown.
 
     In a container the driver may hide the processes of others.
     """
@@ -133,7 +138,7 @@ def _nvidia_smi(query: str) -> str | None:
 
 
 def _output(command: list[str]) -> str | None:
-    """The output of a command, stripped; None if it cannot be run or fails."""
+    """Return the output of a command, stripped; None if the command cannot be run or fails."""
     try:
         process = subprocess.run(command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired):
@@ -151,9 +156,9 @@ def _version(distributions: tuple[str, ...]) -> str | None:
 
 
 def _blas() -> str | None:
-    """The name and version of the BLAS with which NumPy was built."""
+    """Return the name and version of the BLAS with which NumPy was built."""
     try:
         blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return f"{blas['name']} {blas['version']}"
-    except (KeyError, TypeError):  # other versions of NumPy have another structure
+    except (KeyError, TypeError):  # Other versions of NumPy have another structure.
         return None

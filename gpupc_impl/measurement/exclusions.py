@@ -1,10 +1,9 @@
-"""What the digests leave out, each with its reason: what cannot act on the output, or what is compared by itself.
+"""Lists the code that digests leave out, each with its reason: it cannot change the output, or it is compared
+separately.
 
-Keys are patterns of a file's name from the project's folder; ``"FILE:NAME"`` is a function or a class in a file, by its
-qualified name.
+Keys are patterns of file names relative to the project's folder; ``"FILE:NAME"`` is a function or a class in a file, by
+its qualified name.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -13,18 +12,19 @@ EXCLUDED = {
     "datasets/registry.yaml": "a rule has the entry of its data set among its parameters",
     "gpupc_impl/views/*": "no rule and no measurement makes the pictures and files of the library's users",
     "gpupc_impl/core/shown.py": "it calls views",
+    "gpupc_impl/core/watching.py": "a display of progress",
 }
-"""Left out of every digest."""
+"""Patterns that are left out of every digest."""
 
 DOCSTRINGS_COUNT = {"gpupc_impl/reporting/*": "the docstring of a table or a figure is its caption"}
-"""Files whose docstrings are a part of the output."""
+"""Files whose docstrings are part of the output."""
 
 EXCLUDED_OF_SCRIPTS = {
     "workflow/lib/deadline.py": "it decides whether a job starts, not what it measures",
     "workflow/lib/gpu_slots.py": "it decides on which GPU a job runs, which the record names",
     "gpupc_impl/backends/*": "a rule that runs kernels has the code of their methods among its parameters",
 }
-"""Left out of the digest of every script."""
+"""Patterns that are left out of the digest of every script."""
 
 _OUTSIDE = "it runs outside of the clock: "
 
@@ -43,7 +43,6 @@ EXCLUDED_OF_METHODS = {
     "gpupc_impl/measurement/compile_clock.py": _OUTSIDE + "it says what counts against a limit",
     "gpupc_impl/measurement/environment.py": "the facts of the machine, which it finds, are in the origin of a sample",
     "gpupc_impl/measurement/isolate.py": _OUTSIDE + "it feeds and ends the process",
-    "gpupc_impl/measurement/process_memory.py": _OUTSIDE + "it watches the process",
     "gpupc_impl/measurement/worker.py:Session._check_problem": _OUTSIDE + "a check of the problem",
     "gpupc_impl/measurement/worker.py:Session.forget": _OUTSIDE + "freeing memory after the measurement",
     "gpupc_impl/measurement/worker.py:Session.save": _OUTSIDE + "writing the answer",
@@ -51,7 +50,7 @@ EXCLUDED_OF_METHODS = {
     "gpupc_impl/measurement/worker.py:peak_process_bytes": _OUTSIDE + "a look at the memory that was used",
     "gpupc_impl/measurement/worker.py:probe": _OUTSIDE + "finding out what can be measured",
 }
-"""Left out of the code version of every method; `EXCLUDED_OF_BACKENDS` has more."""
+"""Patterns that are left out of the code version of every method; `EXCLUDED_OF_BACKENDS` has more."""
 
 _WITH_KERNELS = {
     "gpupc_impl/backends/machine.py:cpu_name": _OUTSIDE + "a fact for the record",
@@ -77,11 +76,11 @@ EXCLUDED_OF_BACKENDS = {
 
 
 def excludes_file(name: str, patterns: Iterable[str]) -> bool:
-    """Whether one of the patterns leaves out a whole file."""
+    """Return whether one of the patterns leaves out a whole file."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def excluded_definitions(name: str, patterns: Iterable[str]) -> tuple[str, ...]:
-    """The patterns of the functions and classes of a file that are left out."""
+    """Return the patterns of the functions and classes of a file that are left out."""
     parts = (pattern.partition(":") for pattern in patterns if ":" in pattern)
     return tuple(definition for file, _, definition in parts if fnmatchcase(name, file))

@@ -1,13 +1,11 @@
-"""What a folder of runs holds, entry by entry, so that folders can be compared and merged (see `publish`).
+"""Reads folders of runs entry by entry, so that folders can be compared and merged (see `publish`).
 
-A folder is a published one (see `published`), or the results of a workflow, of which these files are read:
+A folder is either a published one (see `published`), or the results of a workflow, of which these files are read:
 
     config.yaml, experiments.json     the complete config, and the runs that each part of it asks for
     records/DATASET/SETTING.json      and the skeleton (.npz) beside it
     problems/DATASET.json, verification/NAME.csv, sharing.csv, tests/TABLE.json, timelines/DATASET.csv
 """
-
-from __future__ import annotations
 
 import contextlib
 import csv
@@ -25,7 +23,7 @@ from gpupc_impl.measurement.published import PublishedRuns, Run
 from gpupc_impl.measurement.record import InvalidRecord, Record, parse, schema, schema_of_tests, validate
 
 PLAIN_FILES = ("config.yaml", "tests/*.json", "timelines/*.csv", "verification/ci_tests.csv")
-"""The files that are copied whole."""
+"""Files that are copied whole."""
 
 EXPERIMENTS, SHARING = "experiments.json", "sharing.csv"
 
@@ -33,20 +31,21 @@ EXPERIMENT = re.compile("[A-Za-z0-9][A-Za-z0-9._=+-]{0,149}")
 """The names that a config may give to an experiment; files are called like them."""
 
 KEPT_SKELETON_BYTES = 1 << 18
-"""Skeletons of graphs whose truth is known are published up to this size, because tables count their errors."""
+"""The upper bound on the size of published skeletons of graphs whose truth is known; tables count the errors of these
+skeletons."""
 
 Name = tuple[str, ...]
-"""The kind of an entry (run, data set, sharing or file) and its name: ``("run", "nci-60", "cupc-s")``."""
+"""The kind and the name of an entry (a run, data set, sharing or file), for example ``("run", "nci-60", "cupc-s")``."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """What one folder holds under a name.
+    """The content that one folder has under a name.
 
     Attributes:
-        value: what is taken over: a `Run`, the facts of a data set, rows of a table or the bytes of a file.
-        content: what is compared, as JSON has it.
-        date: when it was measured: ISO 8601 in UTC, so that texts compare as times do; empty where that is unknown.
+        value: the content to be copied: a `Run`, the facts of a data set, rows of a table or the bytes of a file.
+        content: the content to be compared, as JSON represents it.
+        date: the time of the measurement in UTC (ISO 8601, so that texts compare as times do); empty if it is unknown.
     """
 
     folder: Path
@@ -56,18 +55,18 @@ class Entry:
 
 
 def run_entry(folder: Path, run: Run) -> Entry:
-    """The entry of a run; its skeleton is not compared, since the record has its digest."""
+    """Return the entry of a run. Its skeleton is not compared, since the record has its digest."""
     content = run.record.to_json() | ({} if run.verification is None else {"verification": dict(run.verification)})
     return Entry(folder, run, content, run.record.environment.get("measured_at", ""))
 
 
 class Reader:
-    """Reads a folder.
+    """Reads a folder and collects its faults.
 
     Attributes:
-        entries: what it holds.
+        entries: the entries of the folder.
         faults: sentences about files that are damaged or missing.
-        ignored: sentences about what is left out.
+        ignored: sentences about files that are left out.
     """
 
     def __init__(self, folder: Path):
@@ -178,11 +177,7 @@ class Reader:
 
 
 def _skeleton(path: Path, record: Record) -> bytes | None:
-    """The content of a record's skeleton; None where there is none, or it is too large to be published.
-
-    Raises:
-        ValueError: it is damaged, or is not the answer that the record is about.
-    """
+    """The content of a record's skeleton; None where there is none, or it is too large to be published."""
     if not path.is_file() or path.stat().st_size > KEPT_SKELETON_BYTES:
         return None
     try:
@@ -195,13 +190,13 @@ def _skeleton(path: Path, record: Record) -> bytes | None:
 
 
 def read_rows(data: bytes, of_runs: bool = True) -> list[dict[str, str]]:
-    """The rows of a CSV file.
+    """Return the rows of a CSV file.
 
     Args:
-        of_runs: whether each row has to name its data set and setting.
+        of_runs: whether each row must name its data set and setting.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: the file is damaged.
     """
     reader = csv.DictReader(io.StringIO(data.decode(), newline=""), strict=True)
     try:

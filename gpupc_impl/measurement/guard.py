@@ -1,17 +1,17 @@
-"""The parent of a worker, which outlives it: run as a script by `isolate.Worker`, never imported by what is measured.
+"""The parent process of a worker, which outlives the worker. `isolate.Worker` runs it as a script; measured code never
+imports it.
 
     guard.py STATUS PASSED COMMAND...
 
-It starts the command in a session of its own with the descriptors PASSED (comma separated). It writes the command's
-process id and, after its end, its exit code (negative for a signal) to the descriptor STATUS, a line each. When the
-command ends, or when standard input ends because the owner closed it or died, it kills every descendant and ends.
+The guard starts the command in a session of its own with the descriptors PASSED (comma separated). The guard writes the
+command's process id and, after the command's end, its exit code (negative for a signal) to the descriptor STATUS, each
+on a line. When the command ends, or when standard input ends because the owner closed it or died, the guard kills all
+its descendants and ends.
 
-On Linux it is the reaper of its descendants (PR_SET_CHILD_SUBREAPER): a process whose parent died becomes its child,
-even in another session or process group, so none escapes. On other systems it finds only descendants whose parents are
-alive, and those in the command's process group.
+On Linux the guard is the reaper of its descendants (PR_SET_CHILD_SUBREAPER): a process whose parent died becomes its
+child, even in another session or process group, so none escapes. On other systems the guard finds only descendants
+whose parents are alive, and those in the command's process group.
 """
-
-from __future__ import annotations
 
 import contextlib
 import ctypes
@@ -27,7 +27,7 @@ import psutil
 PR_SET_CHILD_SUBREAPER = 36
 
 DEATH_SECONDS = 10
-"""How long to wait for killed processes to end, which a driver may delay."""
+"""The time in seconds to wait for killed processes to end, which a driver may delay."""
 
 
 def main() -> None:
@@ -35,26 +35,27 @@ def main() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with subprocess.Popen(sys.argv[3:], stdin=subprocess.DEVNULL, pass_fds=passed, start_new_session=True) as command:
-        for descriptor in passed:  # so that the owner sees the end of the pipe when the command ends
+        # The descriptor is closed so that the owner sees the end of the pipe when the command ends.
+        for descriptor in passed:
             os.close(descriptor)
         _report(status, command.pid)
         threading.Thread(target=_wait_for_the_owner, args=(command.pid,), daemon=True).start()
         while True:
-            pid, code = os.wait()  # also collects orphans
+            pid, code = os.wait()  # This also collects orphans.
             if pid == command.pid:
                 command.returncode = os.waitstatus_to_exitcode(code)
                 break
         _kill_all(command.pid)
         give_up = time.monotonic() + DEATH_SECONDS
         while _reap() and time.monotonic() < give_up:
-            _kill_all(command.pid)  # the children of a killed process are this process's now
+            _kill_all(command.pid)  # The children of a killed process are this process's children now.
             time.sleep(0.005)
         _report(status, command.returncode)
-    os._exit(0)  # without waiting for the thread
+    os._exit(0)  # Exit without waiting for the thread.
 
 
 def _wait_for_the_owner(command: int) -> None:
-    """Kill all processes when the owner has closed standard input; the main thread then sees the command end."""
+    """Kill all processes when the owner has closed standard input; the main thread then observes the command's end."""
     while os.read(0, 1 << 10):
         pass
     _kill_all(command)
@@ -79,7 +80,7 @@ def _reap() -> bool:
 
 
 def _report(status: int, number: int) -> None:
-    with contextlib.suppress(BrokenPipeError):  # the owner has ended
+    with contextlib.suppress(BrokenPipeError):  # The owner has ended.
         os.write(status, f"{number}\n".encode())
 
 

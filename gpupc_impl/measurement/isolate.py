@@ -1,7 +1,7 @@
-"""Running code that may loop for ever, hang, crash or exhaust memory, without harm to the caller.
+"""Runs code that may loop for ever, hang, crash or exhaust memory, without harm to the caller.
 
-A `Worker` is a process in a session of its own. It answers requests, one JSON line each, over two pipes. The result of
-a request is an `Outcome` with a status and a sentence:
+A `Worker` is a process in a session of its own. The process answers requests, one JSON line each, over two pipes. The
+result of a request is an `Outcome` with a status and a sentence:
 
 ======== ==================================================================================================
 ok       it answered
@@ -24,8 +24,6 @@ anything else in the pipe ends the worker with status ``error``. This protects a
 code, which runs with the caller's rights.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl
@@ -42,30 +40,31 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
+
+import psutil
 
 from gpupc_impl.measurement.compile_clock import CompileClock
-from gpupc_impl.measurement.process_memory import descendants_memory
 
 STATUSES = ("ok", "timeout", "oom", "error", "killed", "skipped")
 
 POLL_SECONDS = 0.1
-"""The interval at which the memory of a busy worker is polled."""
+"""The interval in seconds at which the memory of a busy worker is polled."""
 
 RECEIPT_SECONDS = 60
-"""How long a worker that has answered before may take to confirm that it got a request."""
+"""The time in seconds that a worker which has answered before may take to confirm a request."""
 
 REPLY_BYTES = 1 << 26
-"""The longest answer."""
+"""The upper bound on the length of an answer."""
 
 LINE_BYTES = 1 << 14
 """The length at which lines of a worker's output are cut."""
 
 LOG_BYTES = 1 << 24
-"""How much of a worker's output is logged."""
+"""The upper bound on the logged output of a worker, in bytes."""
 
 _DEATH_SECONDS = 12
-"""How long to wait for a guard that ends all processes; longer than `guard.DEATH_SECONDS`."""
+"""The time in seconds to wait for a guard that ends all processes; it exceeds `guard.DEATH_SECONDS`."""
 
 _GUARD = Path(__file__).with_name("guard.py")
 
@@ -77,7 +76,7 @@ class Outcome:
     Attributes:
         status: one of `STATUSES`.
         why: the reason for any other status than ``ok``, as a sentence.
-        value: the answer if the status is ``ok``.
+        value: the answer; None unless the status is ``ok``.
     """
 
     status: str
@@ -93,10 +92,10 @@ class Worker:
     """A process, in a session of its own, that runs `serve` and answers one request at a time.
 
     Args:
-        argv: the command, to which the numbers of its two pipes and its clock are appended.
-        env: its environment; None for this process's.
-        memory_limit_bytes: the limit on the resident memory of it and its descendants; None for no limit.
-        log: where its output goes, line by line, up to `LOG_BYTES`; None for stderr.
+        argv: the command, to which the numbers of the worker's two pipes and of its clock are appended.
+        env: the worker's environment; None for this process's environment.
+        memory_limit_bytes: the limit on the resident memory of the worker and its descendants; None for no limit.
+        log: the file for the worker's output, line by line, up to `LOG_BYTES`; None for stderr.
         prefix: the beginning of each of these lines.
     """
 
@@ -111,8 +110,8 @@ class Worker:
     ):
         self.memory_limit_bytes = memory_limit_bytes
         self.memory_peak = 0
-        """The largest resident memory of it and its descendants so far, in bytes. Pages that processes share count for
-        each of them."""
+        """The largest resident memory of the worker and its descendants so far, in bytes. Pages that processes share
+        count for each of them."""
         request_end, self._requests = os.pipe()
         self._replies, reply_end = os.pipe()
         status, status_end = os.pipe()
@@ -137,36 +136,36 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Its process id; 0 if it could not be started."""
+        """The worker's process id; 0 if the worker could not be started."""
         if self._pid is None:
             self._pid = int(self._status.readline() or 0)
         return self._pid
 
     @property
     def alive(self) -> bool:
-        """Whether it can take another request."""
+        """Whether the worker can take another request."""
         return self._alive and self._guard.poll() is None
 
     def request(self, message: Mapping[str, Any], time_limit_s: float | None = None) -> Outcome:
         """Send a message and wait for its outcome.
 
-        The worker has ended after ``timeout``, ``killed``, ``oom`` by its limit, and anything that is no answer.
+        After ``timeout``, ``killed``, ``oom`` by our limit, and anything that is no answer, the worker has ended.
 
         Args:
-            message: anything that JSON can hold.
-            time_limit_s: seconds it may take; None for no limit.
+            message: any value that JSON can represent.
+            time_limit_s: the upper bound on the seconds until the answer; None for no limit.
         """
         return self.wait(self.send(message), time_limit_s)
 
     def send(self, message: Mapping[str, Any]) -> str:
         """Send a message; returns the token for `wait`, which must be called before the next message is sent."""
         token = secrets.token_hex(16)
-        with contextlib.suppress(BrokenPipeError):  # it has ended, which `wait` reports
+        with contextlib.suppress(BrokenPipeError):  # The worker has ended, which `wait` reports.
             os.write(self._requests, json.dumps({"token": token, "message": message}).encode() + b"\n")
         return token
 
     def wait(self, token: str, time_limit_s: float | None = None) -> Outcome:
-        """The outcome of the message that was sent. The time limit begins now; compiling does not count."""
+        """Return the outcome of the message that was sent. The time limit begins now; compiling does not count."""
         began = polled = time.monotonic()
         deadline = float("inf") if time_limit_s is None else began + time_limit_s - self._clock.seconds()
         pause = POLL_SECONDS
@@ -187,7 +186,7 @@ class Worker:
                         self._answered = True
                         return outcome
                 elif self._guard.poll() is not None:
-                    # A process that it forked may still have its end of the pipe open.
+                    # A process that the worker forked may still have its end of the pipe open.
                     return self._died()
                 now = time.monotonic()
                 if now >= deadline + self._clock.seconds():
@@ -199,9 +198,9 @@ class Worker:
                     return self._end("error", why)
                 if now < polled + pause:
                     continue
-                used = descendants_memory(self._guard.pid)
+                used = _descendants_memory(self._guard.pid)
                 polled = time.monotonic()
-                pause = max(POLL_SECONDS, 20 * (polled - now))  # polling takes long on a machine with many processes
+                pause = max(POLL_SECONDS, 20 * (polled - now))  # Polling takes long on a machine with many processes.
                 self.memory_peak = max(self.memory_peak, used)
                 if self.memory_limit_bytes is not None and used > self.memory_limit_bytes:
                     limit = f"{self.memory_limit_bytes:,} bytes"
@@ -213,34 +212,34 @@ class Worker:
         return Outcome(status, why)
 
     def close(self) -> None:
-        """End the worker and all processes that it started; does nothing if it has ended."""
+        """End the worker and all processes that it started; has no effect if it has ended."""
         if not self._alive:
             return
         self._alive = False
         assert self._guard.stdin is not None
-        self._guard.stdin.close()  # upon which the guard kills all of them
+        self._guard.stdin.close()  # When its standard input closes, the guard kills all of them.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._guard.wait(_DEATH_SECONDS)
         if self._guard.poll() is None:
             self._guard.kill()
             self._guard.wait()
-        if self.pid and self._guard.returncode != 0:  # the guard hung or was killed
+        if self.pid and self._guard.returncode != 0:  # The guard hung or was killed.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-        self._printer.join(1)  # a process that the driver keeps may still have the pipe open
+        self._printer.join(1)  # A process that the driver keeps alive may still have the pipe open.
         self._status.close()
         self._clock.close()
         os.close(self._requests)
         os.close(self._replies)
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def _died(self) -> Outcome:
-        """The outcome after a process ended by itself."""
+        """Return the outcome after a process ended without an answer."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._guard.wait(_DEATH_SECONDS)
         ended = self._guard.poll() is not None and self.pid
@@ -252,44 +251,46 @@ class Worker:
             return Outcome("error", f"it ended with exit code {number} and without an answer")
         if number == -signal.SIGKILL:
             return Outcome("killed", "SIGKILL ended it, likely the operating system's out-of-memory killer")
-        with contextlib.suppress(ValueError):  # real-time signals have no names
+        with contextlib.suppress(ValueError):  # Real-time signals have no names.
             return Outcome("killed", f"{signal.Signals(-number).name} ended it ({signal.strsignal(-number)})")
         return Outcome("killed", f"signal {-number} ended it")
 
     def _print(self, log: TextIO, prefix: str) -> None:
-        """Write its output to the log, with lines cut at `LINE_BYTES` and all of it at `LOG_BYTES`."""
+        """Write the worker's output to the log, with lines cut at `LINE_BYTES` and all output cut at `LOG_BYTES`."""
         assert self._guard.stdout is not None
         left = LOG_BYTES
         with self._guard.stdout as pipe:
             while line := pipe.readline(LINE_BYTES):
                 if left <= 0:
-                    continue  # keeps reading, so that the pipe never fills up
+                    continue  # The thread keeps reading, so that the pipe never fills up.
                 left -= len(prefix) + len(line)
                 text = line.decode(errors="replace").rstrip("\n")
-                with contextlib.suppress(ValueError):  # the log may be closed before the last line arrives
+                with contextlib.suppress(ValueError):  # The log may be closed before the last line arrives.
                     log.write(f"{prefix}{text}\n")
                     if left <= 0:
                         log.write(f"{prefix}[what it printed after {LOG_BYTES:,} bytes is dropped]\n")
                     log.flush()
 
 
-class _Reply:
-    """The reply to a request: a receipt and then the answer, a line each.
+def _descendants_memory(pid: int) -> int:
+    """The resident memory of all descendants of a process, in bytes, without its own."""
+    total = 0
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                total += process.memory_info().rss
+    return total
 
-    Attributes:
-        confirmed: whether the receipt has arrived.
-    """
+
+class _Reply:
+    """The reply to a request: a receipt, upon which it is `confirmed`, and then the answer, a line each."""
 
     def __init__(self, token: str):
         self.confirmed = False
         self._token, self._received = token, bytearray()
 
     def add(self, part: bytes) -> Outcome | None:
-        """The outcome, once all of it has arrived; None before.
-
-        Raises:
-            ValueError: the data are no answer to the request.
-        """
+        """The outcome, once all of it has arrived; None before."""
         self._received += part
         if b"\n" not in part:
             if len(self._received) > REPLY_BYTES:
@@ -317,10 +318,11 @@ class _Reply:
 
 
 class _Pipes:
-    """The worker's ends of its two pipes, on descriptors that its children do not inherit."""
+    """Move the worker's ends of its two pipes to descriptors that its children do not inherit."""
 
     def __init__(self, requests: int, replies: int):
-        # High numbers, because code that closes or writes to a descriptor that it no longer owns hits low ones.
+        # The numbers are high, because code that closes or writes to a descriptor that it no longer owns usually hits a
+        # low one.
         lowest = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1024) // 2
         self.requests, self.replies = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, lowest) for end in (requests, replies))
         for end in (requests, replies):
@@ -329,7 +331,7 @@ class _Pipes:
         os.register_at_fork(after_in_child=self._close)
 
     def read(self) -> dict[str, Any] | None:
-        """The next request; None after the last one."""
+        """Return the next request; None after the last one."""
         while b"\n" not in self._received:
             part = os.read(self.requests, 1 << 16)
             if not part:
@@ -352,17 +354,19 @@ class _Pipes:
 
 
 def serve(answer: Callable[[dict[str, Any]], Any]) -> None:
-    """Answer requests until the pipe ends, in the worker. An exception becomes a status and a sentence.
+    """Answer requests in the worker until the pipe ends. An exception becomes a status and a sentence.
 
-    To be called before importing code that must not get at the pipes. It removes their numbers from ``sys.argv``.
+    This must be called before code is imported that must not access the pipes. The function removes the pipes' numbers
+    from ``sys.argv``.
     """
     requests, replies, clock = map(int, sys.argv[-3:])
     CompileClock(clock).observe()
     del sys.argv[-3:]
     pipes = _Pipes(requests, replies)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash writes no core file, which would be as large as the data
+    # A crash writes no core file, which would be as large as the data.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # if memory is exhausted, Linux ends this process and not its owner
+        file.write("1000")  # If memory is exhausted, Linux ends this process and not its owner.
     while (request := pipes.read()) is not None:
         token = {"token": request["token"]}
         pipes.write(json.dumps(token))
@@ -370,7 +374,7 @@ def serve(answer: Callable[[dict[str, Any]], Any]) -> None:
 
 
 def _attempt(answer: Callable[[dict[str, Any]], Any], message: dict[str, Any], token: Mapping[str, str]) -> str:
-    """The line with the outcome of a request."""
+    """Return the line with the outcome of a request."""
 
     def line(outcome: Outcome) -> str:
         return json.dumps({**token, **dataclasses.asdict(outcome)})
@@ -386,6 +390,6 @@ def _attempt(answer: Callable[[dict[str, Any]], Any], message: dict[str, Any], t
 
 
 def _sentence(error: BaseException) -> str:
-    """The message on one line, cut if it is long, such as a compiler's output; the log has all of it."""
+    """Return the message on one line, cut if it is long (such as a compiler's output); the log has all of it."""
     text = " ".join(str(error).split())
     return text if len(text) <= 500 else text[:500] + " ..."

@@ -1,10 +1,8 @@
-"""The time of each kernel of a search on a device.
+"""Measures the time of each kernel of a search on a device.
 
-The host waits for every launch, so each kernel has the device to itself. Its time includes some microseconds for the
-wait. In a search without waits the host prepares launches while kernels run, so it takes less time than this one.
+The host waits for every launch, so each kernel has the device to itself. The time of a kernel includes some
+microseconds for the wait. A search without waits takes less time, because the host prepares launches while kernels run.
 """
-
-from __future__ import annotations
 
 import collections
 import time
@@ -12,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gpupc_impl.backends import Backend, Kernel
-from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Method, get_method
 from gpupc_impl.core.solve import open_method_backend, solve
@@ -20,7 +17,8 @@ from gpupc_impl.measurement.bench import Setting
 
 
 class KernelTime(NamedTuple):
-    """A kernel in one search: its name with its template arguments, its launches, and the seconds of all of them."""
+    """A kernel in one search: its name with template arguments, the number of its launches, and the seconds of all of
+    them."""
 
     kernel: str
     launches: int
@@ -28,7 +26,8 @@ class KernelTime(NamedTuple):
 
 
 class SearchTime(NamedTuple):
-    """One search with a wait after each launch: its seconds, its CI tests, and its kernels, the longest first."""
+    """One search with a wait after each launch: its seconds, its number of CI tests, and its kernels, the slowest
+    first."""
 
     seconds: float
     tests: int
@@ -36,7 +35,7 @@ class SearchTime(NamedTuple):
 
 
 class _TimedKernel:
-    """A kernel that waits for the end of each launch."""
+    """A kernel whose launches wait until they have finished."""
 
     def __init__(self, kernel: Kernel, backend: Backend, add: Callable[[str, float], None]):
         self._kernel, self._backend, self._add = kernel, backend, add
@@ -68,10 +67,10 @@ class _TimedBackend:
 
 
 def search_time(problem: Problem, setting: Setting, backend: str = "auto", repeats: int = 5) -> SearchTime:
-    """Time the kernels of a search, in the run of median time among `repeats` runs after one to warm up.
+    """Time the kernels of a search, in the run of median time among `repeats` runs after one run for warming up.
 
     Raises:
-        ValueError: the method has no kernels, `repeats` is below 1, or as `gpupc_impl.core.solve.solve`.
+        ValueError: the method has no kernels, `repeats` is below 1, or `gpupc_impl.core.solve.solve` raises it.
         DeviceMemoryError: the problem does not fit in device memory.
     """
     method = get_method(setting.method)
@@ -87,37 +86,31 @@ def search_time(problem: Problem, setting: Setting, backend: str = "auto", repea
 
 def _timed_run(problem: Problem, method: Method, backend: Backend, setting: Setting) -> SearchTime:
     timed = _TimedBackend(backend)
-    tests: list[int] = []
-
-    def note_level(level: Progress) -> None:
-        tests.append(level.tests)
-
     start = time.perf_counter()
-    solve(
+    skeleton = solve(
         problem,
         method,
         timed,  # type: ignore[arg-type]
         setting.params,
         separating_sets=setting.separating_sets,
-        progress=note_level,
     )
     seconds = time.perf_counter() - start
     kernels = [KernelTime(name, len(each), sum(each)) for name, each in timed.seconds.items()]
-    return SearchTime(seconds, sum(tests), sorted(kernels, key=lambda kernel: -kernel.seconds))
+    return SearchTime(seconds, sum(skeleton.tests_per_level), sorted(kernels, key=lambda kernel: -kernel.seconds))
 
 
 def table(search: SearchTime) -> str:
-    """A table with each kernel's launches, their milliseconds, microseconds for one, and share of all kernels' time."""
+    """Return a table with each kernel's launches, their milliseconds, the microseconds per launch, and the share of all
+    kernels' time."""
     total = sum(kernel.seconds for kernel in search.kernels)
     rows: list[Sequence[str]] = [("kernel", "launches", "ms", "us each", "share")]
     for name, launches, seconds in search.kernels:
         each = f"{1e6 * seconds / launches:,.1f}"
         rows.append((name, f"{launches:,}", f"{1e3 * seconds:,.3f}", each, f"{seconds / total:.1%}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligned = [str.ljust, *[str.rjust] * (len(widths) - 1)]
     lines = [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
+        "  ".join(align(*cell) for align, cell in zip(aligned, zip(row, widths, strict=True), strict=True))
         for row in rows
     ]
     a_test = f", {1e6 * total / search.tests:,.3f} us a test" if search.tests else ""

@@ -1,11 +1,11 @@
-"""The normal form of a source file: what it says to Python or to a compiler, whatever it says to a reader.
+"""Computes the normal form of a source file, which contains only what affects its execution.
 
-Two versions of a file with the same normal form run alike, so `digest` hashes the normal form.
+Two versions of a file with the same normal form behave alike, so `digest` hashes the normal form.
 
-- Python: the syntax tree, without docstrings, without annotations (but for those in class bodies, which dataclasses
-  read), without what stands under ``if TYPE_CHECKING:``, and without the wording of messages (`MESSAGE_CALLS` and what
-  is raised). The tree is written in a form that does not depend on the version of Python.
-- CUDA and C++: the tokens, without comments and white space. A preprocessor directive keeps its line.
+- Python: the syntax tree, without docstrings, without annotations (except those in class bodies, which dataclasses
+  read), without code under ``if TYPE_CHECKING:``, and without the wording of messages (`MESSAGE_CALLS` and raised
+  exceptions). The tree is written in a form that does not depend on the version of Python.
+- CUDA and C++: the tokens, without comments and white space. Each preprocessor directive stays on a line of its own.
 - Any other file: its bytes.
 """
 
@@ -26,21 +26,21 @@ MESSAGE_CALLS = {
     "Parameter": "the description of a parameter",
     "method": "the source and the summary of a method",
 }
-"""Calls whose text is for readers, by the last part of the name that is called."""
+"""The calls whose text is for readers, by the last part of the called name."""
 
 MESSAGE_KEYWORDS = ("description", "source", "summary")
-"""Arguments of `Parameter` and `method` that are text for readers."""
+"""The arguments of `Parameter` and `method` that are text for readers."""
 
 _UNWRITTEN = {"ctx", "kind", "type_comment"}
-"""Fields of syntax trees that follow from the others, or that have no effect."""
+"""The fields of syntax trees that follow from other fields, or that have no effect."""
 
 
 def python_tree(source: bytes, excluded: Collection[str] = (), docstrings: bool = False) -> ast.Module:
-    """The syntax tree of Python source, without what has no effect.
+    """Return the syntax tree of Python source, without parts that have no effect.
 
     Args:
         excluded: patterns of the qualified names (``"Class.method"``) of functions and classes to leave out.
-        docstrings: whether docstrings stay, because the program shows them.
+        docstrings: whether docstrings are kept, because the program shows them.
     """
     tree = ast.parse(source)
     _prune(tree, "", excluded, docstrings)
@@ -48,7 +48,7 @@ def python_tree(source: bytes, excluded: Collection[str] = (), docstrings: bool 
 
 
 def _prune(node: ast.AST, scope: str, excluded: Collection[str], docstrings: bool) -> None:
-    """Remove from a node and all below it the statements and annotations that have no effect."""
+    """Remove the statements and annotations that have no effect from a node and all nodes below it."""
     for field in ("body", "orelse", "finalbody"):
         statements = getattr(node, field, None)
         if isinstance(statements, list):
@@ -62,7 +62,7 @@ def _prune(node: ast.AST, scope: str, excluded: Collection[str], docstrings: boo
 def _effective(
     statements: list[ast.stmt], scope: str, excluded: Collection[str], docstrings: bool
 ) -> Iterator[ast.stmt]:
-    """Those of the statements that have an effect, each pruned in turn."""
+    """Yield the statements that have an effect, each pruned in turn."""
     for statement in statements:
         inner = scope
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
@@ -94,14 +94,14 @@ def _effective(
 
 
 def python_form(tree: ast.Module) -> bytes:
-    """The normal form of a tree that `python_tree` made."""
+    """Return the normal form of a tree that `python_tree` made."""
     parts: list[str] = []
     _write(tree, parts, message=False)
     return "".join(parts).encode()
 
 
 def _write(node: ast.AST, parts: list[str], message: bool) -> None:
-    """Append a node to the parts; inside of a message the text of strings is left out."""
+    """Append a node to the parts; inside a message the text of strings is left out."""
     if isinstance(node, ast.Constant):
         parts.append("''," if message and isinstance(node.value, str) else f"{node.value!r},")
         return
@@ -133,7 +133,7 @@ def _write(node: ast.AST, parts: list[str], message: bool) -> None:
 
 
 def _last_name(expression: ast.expr) -> str:
-    """The last part of a dotted name; an empty string for any other expression."""
+    """Return the last part of a dotted name; an empty string for any other expression."""
     return str(getattr(expression, "attr", getattr(expression, "id", "")))
 
 
@@ -168,9 +168,10 @@ _CPP_TOKEN = re.compile(
 
 
 def cpp_form(source: str) -> bytes:
-    """The normal form of CUDA or C++ source: its tokens, each directive of the preprocessor on a line of its own.
+    """Return the normal form of CUDA or C++ source: its tokens, with each preprocessor directive on a line of its own.
 
-    A macro whose name the parenthesis of its parameters follows at once is told from one with a space between.
+    A macro whose name is directly followed by a parenthesis has parameters, and is distinguished from one with a space
+    before the parenthesis.
     """
     parts: list[str] = []
     directive: list[str] | None = None
@@ -190,7 +191,7 @@ def cpp_form(source: str) -> bytes:
         starts_line = False
         if directive is not None:
             if token == "(" and match.start() == name_end:
-                parts.pop()  # the space behind the macro's name
+                parts.pop()  # the space after the macro's name
             directive.append(token)
             name_end = match.end() if directive[:2] == ["#", "define"] and len(directive) == 3 else -1
         parts += [token, " "]

@@ -1,6 +1,4 @@
-"""The file of a problem, protected from methods that change it."""
-
-from __future__ import annotations
+"""Protects the file of a problem from methods that change it."""
 
 import contextlib
 import hashlib
@@ -11,17 +9,13 @@ from collections.abc import Iterator
 from io import BufferedRandom
 from pathlib import Path
 
-from gpupc_impl.core.files import open_regular, write_whole
+from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.problem import Problem
+from gpupc_impl.ownership import open_regular
 
 
 class ProblemFile:
-    """A problem's file, which must stay the same for every method; see `kept`.
-
-    Attributes:
-        path: the file.
-        fingerprint: the problem's fingerprint.
-    """
+    """A problem's fingerprint and file, which must stay the same for every method; see `kept`."""
 
     def __init__(self, path: Path, problem: Problem, copy: BufferedRandom):
         self.path, self.fingerprint = path, problem.fingerprint
@@ -33,9 +27,10 @@ class ProblemFile:
         self._last_states = self._states()
 
     def put_back(self) -> str | None:
-        """Restore the file if it was changed since the last call; returns what happened, as a sentence, or None.
+        """Restore the file if it was changed since the last call; returns a sentence about the change, or None.
 
-        A matrix in a file of its own is too large for a copy and is not restored; opening the problem then fails.
+        If the matrix lies in a file of its own, it is too large for a copy and is not restored; opening the problem
+        then fails.
         """
         states = self._states()
         if states == self._last_states:
@@ -63,7 +58,8 @@ class ProblemFile:
         return digests[0] == digests[1]
 
     def _states(self) -> list[tuple[int, ...] | None]:
-        """For each file what every write changes, of which nobody can reset the change time; None if it is missing."""
+        """Return for each file the facts that every write changes, among them the change time, which nobody can reset;
+        None if the file is missing."""
         states: list[tuple[int, ...] | None] = []
         for path in (self.path, *self._beside):
             try:
@@ -76,7 +72,7 @@ class ProblemFile:
 
 @contextlib.contextmanager
 def kept(path: Path, problem: Problem, folder: Path) -> Iterator[ProblemFile]:
-    """A problem's file with an unnamed copy in a folder, which is deleted at the end of the block or of the process."""
+    """Yield a problem's file with an unnamed copy in a folder, which is deleted when the block or the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder) as copy:
         yield ProblemFile(path, problem, copy)

@@ -1,10 +1,9 @@
-"""Publishing the runs of a workflow in a device's folder, merging several folders into one, and checking one.
+"""Publishes the runs of a workflow in a device's folder, merges several folders into one, and checks a folder.
 
-Everything works run by run. What several folders hold alike is taken once. What they hold differently under one name is
-a conflict: a message names it with its keys and both values, and nothing is written unless a rule chooses.
+All three work run by run. A run that several folders hold alike is taken once. If folders hold different content under
+one name, that is a conflict: a message names it with its keys and both values, and nothing is written unless a rule
+settles the conflict.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import json
@@ -20,14 +19,14 @@ from gpupc_impl.measurement.folders import PLAIN_FILES, SHARING, Entry, Name, Re
 from gpupc_impl.measurement.published import DATASETS, MACHINES, file_contents
 
 PREFERENCES = ("newest", "first")
-"""Rules that settle conflicts: take what was measured last, or what the first folder that has it holds. Whatever has no
-date of its own has the date of its folder's newest run; of equally new entries the first folder's is taken."""
+"""Rules that settle conflicts: take the latest measurement, or the content of the first folder that has one. Content
+without a date has the date of its folder's latest run; of equally recent entries the first folder's is taken."""
 
 SHOWN_KEYS, SHOWN_CHARACTERS = 3, 60
 """The number of keys of a conflict whose values a message shows, and the length at which it cuts a value."""
 
 OWN_NAMES = {MACHINES, DATASETS, SHARING, "records", "skeletons", *(name.partition("/")[0] for name in PLAIN_FILES)}
-"""The files and folders at the top of a published folder that are written anew; others stay as they are."""
+"""The files and folders at the top of a published folder that are written anew; others stay unchanged."""
 
 HOME_FOLDER = re.compile(rb"/(home|Users|root)/")
 
@@ -38,13 +37,13 @@ class MergeError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Merged:
-    """What merging or publishing did.
+    """A summary of merging or publishing.
 
     Attributes:
         runs: the number of runs in the folder that was written.
-        shared: how many of them several folders held alike.
-        settled: one sentence per conflict that the rule settled.
-        ignored: sentences about what was not taken over.
+        shared: the number of these runs that several folders held alike.
+        settled: one sentence for each conflict that the rule settled.
+        ignored: sentences about content that was not copied.
     """
 
     runs: int
@@ -54,12 +53,12 @@ class Merged:
 
 
 def merge(folders: Sequence[Path], into: Path, prefer: str | None = None) -> Merged:
-    """Merge folders into a new published folder, all of it or none.
+    """Merge folders into a new published folder; either all content is written or none.
 
     Args:
-        folders: published folders or results of workflows, at least one; the order says which is the first.
-        into: a folder that does not exist, or is empty.
-        prefer: one of `PREFERENCES`, which settles conflicts; None refuses them.
+        folders: at least one published folder or results folder of a workflow; the rule `first` follows this order.
+        into: a folder that does not exist or is empty.
+        prefer: one of `PREFERENCES`, which settles conflicts; None refuses conflicts.
 
     Raises:
         MergeError: a folder or a file in it cannot be read, there are conflicts, runs of one data set are of different
@@ -78,13 +77,14 @@ def merge(folders: Sequence[Path], into: Path, prefer: str | None = None) -> Mer
 
 
 def publish(results: Path, into: Path) -> Merged:
-    """Bring the results of a workflow into a published folder, all of them or none.
+    """Add the results of a workflow to a published folder; either all of them are written or none.
 
-    A run, a data set or a file of the results replaces the one of the same name; whatever else the folder holds stays.
+    A run, a data set or a file of the results replaces the one of the same name; all other content of the folder stays.
     The names of a cluster's nodes are left out.
 
     Raises:
-        MergeError: a file cannot be read, and the message names all such files; or ``into`` holds something else.
+        MergeError: files cannot be read, all of which the message names; or ``into`` holds other content than published
+            runs.
     """
     update = into.is_dir() and any(into.iterdir())
     if update and not (into / MACHINES).is_file():
@@ -97,10 +97,10 @@ def publish(results: Path, into: Path) -> Merged:
 
 
 def check(folder: Path) -> list[str]:
-    """What is wrong with a published folder, one sentence each; nothing where `publish` could have written it.
+    """Return the faults of a published folder, one sentence each; there are none if `publish` could have written it.
 
-    Records and tables of single tests fit their schemas, references to machines and data sets resolve, no run stands
-    twice, lines are sorted and compact, no entry is unused, and nothing tells the name of a host or a home folder.
+    The checks: records and tables of single tests fit their schemas, references to machines and data sets resolve, no
+    run occurs twice, lines are sorted and compact, no entry is unused, and there are no names of hosts or home folders.
     """
     try:
         (reader,) = _read([folder])
@@ -126,11 +126,7 @@ def check(folder: Path) -> list[str]:
 
 
 def _read(folders: Sequence[Path]) -> list[Reader]:
-    """Read folders.
-
-    Raises:
-        MergeError: something is damaged; all of it is named.
-    """
+    """Read folders."""
     readers = [Reader(folder) for folder in folders]
     if faults := [fault for reader in readers for fault in reader.faults]:
         raise MergeError("\n".join(faults))
@@ -147,7 +143,8 @@ def _without_node(entry: Entry) -> Entry:
 
 
 def _choose(contents: Sequence[Mapping[Name, Entry]], prefer: str | None) -> tuple[dict[Name, Entry], int, list[str]]:
-    """The entry that is taken of each name, the number of runs that are alike, and sentences about conflicts."""
+    """Choose the entry of each name; returns the entries, the number of runs that are alike, and sentences about
+    conflicts."""
     newest = {entry.folder: "" for content in contents for entry in content.values()}
     for entry in (entry for content in contents for entry in content.values()):
         newest[entry.folder] = max(newest[entry.folder], entry.date)
@@ -159,9 +156,9 @@ def _choose(contents: Sequence[Mapping[Name, Entry]], prefer: str | None) -> tup
         if name[0] == "run":
             candidates = _completed(candidates)
         taken = candidates[0]
-        if prefer == "newest":  # max returns the first of equally new ones
+        if prefer == "newest":  # max returns the first of equally recent entries.
             taken = max(candidates, key=lambda entry: entry.date or newest[entry.folder])
-        differing = [entry for entry in candidates if not _same(entry.content, taken.content)]
+        differing = [entry for entry in candidates if any(_differences(entry.content, taken.content))]
         choice = f"; taken: {taken.folder}" if prefer else ""
         conflicts += [f"conflict: {_label(name)}: {_difference(taken, entry)}{choice}" for entry in differing]
         shared += name[0] == "run" and len(candidates) > 1 and not differing
@@ -170,7 +167,8 @@ def _choose(contents: Sequence[Mapping[Name, Entry]], prefer: str | None) -> tup
 
 
 def _completed(candidates: Sequence[Entry]) -> list[Entry]:
-    """The candidates for a run, each with the verification and the skeleton that any folder has of the same record."""
+    """Return the candidates for a run, each with the verification and the skeleton that any folder has of the same
+    record."""
     completed = []
     for run, folder in ((entry.value, entry.folder) for entry in candidates):
         for other in (entry.value for entry in candidates if entry.value.record == run.record):
@@ -184,7 +182,7 @@ def _completed(candidates: Sequence[Entry]) -> list[Entry]:
 
 
 def _label(name: Name) -> str:
-    """The name of an entry in messages."""
+    """Return the name of an entry in messages."""
     return f"run of {name[2]} on {name[1]}" if name[0] == "run" else name[1] if name[0] == "file" else " ".join(name)
 
 
@@ -198,16 +196,14 @@ def _difference(taken: Entry, other: Entry) -> str:
     return f"{'; '.join(shown)}{more}"
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Whether two contents of JSON are the same; NaN is the same as itself, and 1 is neither 1.0 nor true."""
-    return not any(_differences(one, other))
-
-
 _ABSENT = object()
 
 
 def _differences(one: Any, other: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The dotted keys under which two contents differ, with both values."""
+    """The dotted keys under which two contents of JSON differ, with both values.
+
+    NaN is the same as itself, and 1 is neither 1.0 nor true.
+    """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for name in dict.fromkeys([*one, *other]):
             inner = f"{key}.{name}" if key else str(name)
@@ -224,7 +220,8 @@ def _shown(value: Any) -> str:
 
 
 def _different_problems(chosen: Mapping[Name, Entry]) -> Iterator[str]:
-    """Sentences about data sets whose runs are of different problems, which must not stand side by side."""
+    """Yield sentences about data sets whose runs are of different problems, which must not be compared with each
+    other."""
     first: dict[str, tuple[Name, Entry, str]] = {}
     for name, entry in chosen.items():
         if name[0] != "run" or entry.value.record.problem is None:
@@ -243,7 +240,7 @@ def _different_problems(chosen: Mapping[Name, Entry]) -> Iterator[str]:
 
 
 def _files(chosen: Mapping[Name, Entry]) -> dict[str, bytes]:
-    """The contents of a published folder's files by name."""
+    """Return the contents of a published folder's files by name."""
     of_kind: dict[str, dict[Any, Any]] = {"run": {}, "data set": {}, "file": {}}
     for (kind, *rest), entry in chosen.items():
         of_kind.setdefault(kind, {})[tuple(rest) if kind == "run" else rest[0]] = entry.value
@@ -253,7 +250,8 @@ def _files(chosen: Mapping[Name, Entry]) -> dict[str, bytes]:
 def _written(
     chosen: Mapping[Name, Entry], shared: int, conflicts: Sequence[str], into: Path, readers: Sequence[Reader]
 ) -> Merged:
-    """Write a published folder beside its place, with what else stands there, and move it there when it is whole."""
+    """Write a published folder, with the other content of its place, to a temporary folder, and move it into place when
+    it is complete."""
     into = into.absolute()
     part, before = (into.with_name(f".{into.name}.{os.getpid()}.{name}") for name in ("part", "before"))
     config = chosen.get(("file", "config.yaml"))

@@ -1,4 +1,4 @@
-"""The published runs of a device, in few files: a folder ``results/recorded/DEVICE``.
+"""Reads and writes the published runs of a device: a folder ``results/recorded/DEVICE`` of a few files.
 
     config.yaml                 the complete config of the workflow that measured the runs
     machines.json               the environments of all runs, each under a hash of its content
@@ -8,12 +8,10 @@
     sharing.csv, tests/TABLE.json, timelines/DATASET.csv, verification/ci_tests.csv     as in the workflow's results
 
 A line is a `Record` in JSON that refers to its machine and its data set instead of repeating their facts, together with
-the run's row of the verification. EXPERIMENT is the part of the config that asks for the run: an experiment's name, or
-the family of the data set for what the config measures on its own data sets. No two parts of a config ask for the same
-run, so a run stands once, however many tables show it. Equal content gives equal bytes.
+the run's row of the verification. EXPERIMENT is the part of the config that requests the run: the name of an
+experiment, or the family's name for runs on the config's data sets. No two parts of a config request the same run, so
+each run is stored once, however many tables show it. Equal content gives equal bytes.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import functools
@@ -29,7 +27,7 @@ from gpupc_impl.core.files import read_bytes
 from gpupc_impl.measurement.record import DATASET_FACTS, InvalidRecord, Record, parse
 
 RunKey = tuple[str, str]
-"""What identifies a run: the names of its data set and its setting."""
+"""The identity of a run: the names of its data set and its setting."""
 
 MACHINES, DATASETS = "machines.json", "datasets.json"
 
@@ -39,9 +37,9 @@ class Run:
     """A run as it is published.
 
     Attributes:
-        experiment: the part of the config that asks for it.
-        verification: the columns that verification adds to the record; None where it was not verified.
-        skeleton: the content of the skeleton's file; None where it is not kept.
+        experiment: the part of the config that requests the run.
+        verification: the columns that verification adds to the record; None if the run was not verified.
+        skeleton: the content of the skeleton's file; None if no skeleton is kept.
     """
 
     experiment: str
@@ -53,15 +51,15 @@ class Run:
 class PublishedRuns:
     """The runs, machines and data sets of a published folder.
 
-    Nothing is compared with the schema of records here, since `publish` writes valid records only and `check` finds
-    others; so all runs are read in a fraction of a second.
+    Reading makes no comparison with the schema of records, so it takes a fraction of a second: `publish` writes only
+    valid records, and `check` finds invalid ones.
 
     Attributes:
         experiments: the experiment of each run, sorted by data set and setting.
         datasets: the facts of each data set's problem, by name.
 
     Raises:
-        InvalidRecord: a file is damaged, or two lines are of the same run.
+        InvalidRecord: a file is damaged, or two lines describe the same run.
     """
 
     def __init__(self, folder: str | Path):
@@ -69,7 +67,7 @@ class PublishedRuns:
         datasets = self._read(DATASETS)
         self.datasets = {name: {"name": name, **(its.get("problem") or {}), **its} for name, its in datasets.items()}
         self._machines = self._read(MACHINES)
-        self._lines: dict[RunKey, tuple[str, dict[str, Any]]] = {}  # where the line stands, and its content
+        self._lines: dict[RunKey, tuple[str, dict[str, Any]]] = {}  # the position of the line, and its content
         self._archives: dict[str, zipfile.Path] = {}
         experiments: dict[RunKey, str] = {}
         for path in sorted(self.folder.glob("records/*.jsonl")):
@@ -97,11 +95,11 @@ class PublishedRuns:
         return len(self._lines)
 
     def record(self, dataset: str, setting: str) -> Record:
-        """The record of a run.
+        """Return the record of a run.
 
         Raises:
-            KeyError: there is no such run.
-            InvalidRecord: the line lacks a key, or refers to a machine or a data set that is not in the folder.
+            KeyError: the folder does not have this run.
+            InvalidRecord: the line lacks a key, or refers to a machine or a data set that the folder lacks.
         """
         place, line = self._lines[dataset, setting]
         machine = str(line.get("machine"))
@@ -125,12 +123,12 @@ class PublishedRuns:
         return [self.record(*key) for key in self]
 
     def verification(self, dataset: str, setting: str) -> dict[str, str] | None:
-        """The columns that verification adds to a run's record; None where the run was not verified."""
+        """Return the columns that verification adds to a run's record; None if the run was not verified."""
         columns: dict[str, str] | None = self._lines[dataset, setting][1].get("verification")
         return columns
 
     def skeleton_file(self, dataset: str, setting: str) -> zipfile.Path | Path:
-        """The file of a run's skeleton; it does not exist where the skeleton is not kept.
+        """Return the path of a run's skeleton, which does not exist if no skeleton is kept.
 
         Raises:
             InvalidRecord: the archive of skeletons is damaged.
@@ -145,13 +143,13 @@ class PublishedRuns:
         return self._archives.get(experiment, archive).joinpath(dataset, f"{setting}.npz")
 
     def files_of(self, keys: Iterable[RunKey]) -> list[str]:
-        """The files that runs are read from."""
+        """Return the files from which runs are read."""
         experiments = sorted({self.experiments[key] for key in keys})
         parts = [path for name in experiments for path in (f"records/{name}.jsonl", f"skeletons/{name}.zip")]
         return [str(path) for part in (MACHINES, DATASETS, *parts) if (path := self.folder / part).is_file()]
 
     def run(self, dataset: str, setting: str) -> Run:
-        """A run with everything that the folder has of it; see `record` for the errors."""
+        """Return a run with everything that the folder has of it; see `record` for the errors."""
         skeleton = self.skeleton_file(dataset, setting)
         return Run(
             self.experiments[dataset, setting],
@@ -161,7 +159,7 @@ class PublishedRuns:
         )
 
     def _read(self, name: str) -> dict[str, Any]:
-        """The entries of a file; none where it does not exist."""
+        """Return the entries of a file; none if the file does not exist."""
         path = self.folder / name
         content = parse(read_bytes(path), name) if path.is_file() else {}
         if not (isinstance(content, dict) and all(isinstance(entry, dict) for entry in content.values())):
@@ -170,7 +168,7 @@ class PublishedRuns:
 
 
 def open_published(folder: str | Path) -> PublishedRuns:
-    """A published folder, read again in this process only when its files have changed."""
+    """Return a published folder, which this process reads again only after its files have changed."""
     folder = Path(folder)
     files = [folder / MACHINES, folder / DATASETS, *folder.glob("records/*.jsonl"), *folder.glob("skeletons/*.zip")]
     state = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in files if path.is_file()))
@@ -186,11 +184,12 @@ def _opened(folder: str, absolute: str, state: Sequence[tuple[str, int]]) -> Pub
 
 
 def file_contents(runs: Mapping[RunKey, Run], datasets: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
-    """The files of a published folder that hold runs: their contents by name."""
+    """Return the contents of the files that hold runs, by name."""
     machines: dict[str, Mapping[str, Any]] = {}
     experiments: dict[str, tuple[list[str], dict[str, bytes]]] = {}
     for (dataset, setting), run in sorted(runs.items()):
-        machine = _hash(run.record.environment)
+        text = json.dumps(run.record.environment, sort_keys=True)
+        machine = hashlib.sha256(text.encode()).hexdigest()[:12]
         machines[machine] = run.record.environment
         line = _line(run, machine, datasets[dataset])
         lines, skeletons = experiments.setdefault(run.experiment, ([], {}))
@@ -220,19 +219,15 @@ def _line(run: Run, machine: str, facts: Mapping[str, Any]) -> str:
 
 
 def _defaults(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What a line does not repeat: the facts of its data set, and the problem as the data set's file has it."""
+    """Return what a line does not repeat: the facts of its data set, and the problem's facts that the data set's file
+    has."""
     return {"dataset": {key: facts[key] for key in DATASET_FACTS if key in facts}, "problem": facts.get("problem")}
 
 
 def _own(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of a data set without the name and what the facts of its problem repeat."""
+    """Return the facts of a data set without its name and without those that the facts of its problem repeat."""
     repeated = {"name": facts["name"], **(facts.get("problem") or {})}
     return {key: value for key, value in facts.items() if key not in repeated or repeated[key] != value}
-
-
-def _hash(environment: Mapping[str, Any]) -> str:
-    text = json.dumps(environment, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _compact(content: Any) -> str:
@@ -240,17 +235,18 @@ def _compact(content: Any) -> str:
 
 
 def _entries(content: Mapping[str, Any]) -> bytes:
-    """A JSON object with one line per key."""
+    """Format a JSON object with one line per key."""
     lines = ",\n".join(f"{json.dumps(key)}:{_compact(value)}" for key, value in sorted(content.items()))
     return f"{{\n{lines}\n}}\n".encode()
 
 
 def _archive(members: Mapping[str, bytes]) -> bytes:
-    """An archive whose bytes depend on its members only; they are stored as they are, since they are compressed."""
+    """Return an archive whose bytes depend on its members only; members are stored uncompressed, since they are
+    compressed already."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in sorted(members.items()):
-            member = zipfile.ZipInfo(name)  # dated 1980-01-01
+            member = zipfile.ZipInfo(name)  # Members are dated 1980-01-01.
             member.create_system, member.external_attr = 3, 0o644 << 16
             archive.writestr(member, content)
     return buffer.getvalue()

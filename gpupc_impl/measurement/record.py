@@ -1,6 +1,7 @@
 """The results of measurements: a record is one JSON document per run, and single tests are one file per table.
 
-`record.schema.json` and `single_tests.schema.json` describe them key by key. `published` keeps many runs in one file.
+`record.schema.json` and `single_tests.schema.json` describe both formats key by key. `published` keeps many runs in one
+file.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ SCHEMA_VERSION = 1
 
 logger = logging.getLogger("gpupc_impl.record")
 
-
 DATASET_FACTS = ("source", "licence", "citation", "sha256")
 """The facts of a data set that its records repeat."""
 
@@ -35,10 +35,10 @@ class InvalidRecord(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Upper bounds on what one run may use; None means no limit.
+    """Upper bounds on the resources of one run; None means no limit.
 
     Attributes:
-        time_s: wall-clock seconds, for the cold run as well.
+        time_s: wall-clock seconds, which hold for the cold run as well.
         memory_bytes: resident memory of the worker and all its descendants.
         device_memory_bytes: device memory.
     """
@@ -53,8 +53,8 @@ class Times:
     """Wall-clock seconds; measurement/clock.py defines what they include.
 
     Attributes:
-        cold: the first run of a fresh process; None where it did not finish.
-        compile: the part of the cold run that was spent compiling; None where nothing was compiled.
+        cold: the first run of a fresh process; None if it did not finish.
+        compile: the part of the cold run that was spent compiling; None if nothing was compiled.
         warm: the repeats, in the order in which they ran.
         levels: for each repeat, the seconds of each level.
     """
@@ -67,7 +67,7 @@ class Times:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """The answer in numbers and digests; `core.result.Skeleton` explains the names."""
+    """The answer in numbers and digests; `core.result.Skeleton` explains the fields."""
 
     edges: int
     levels_run: int
@@ -82,7 +82,7 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Peaks:
-    """The largest memory use over all runs, in bytes; None when it is unknown.
+    """The largest memory use over all runs, in bytes; None if it is unknown.
 
     Attributes:
         process: resident memory of the worker and all its descendants.
@@ -100,8 +100,8 @@ class Record:
     Attributes:
         dataset: the data set's name.
         dataset_facts: other facts about the data set; in JSON, ``dataset`` holds them together with the name.
-        problem: `Problem.facts`, as the method understood the problem; None where there are no data.
-        status: one of the statuses of `measurement.isolate`; where it is not ``ok``, ``why`` is a sentence.
+        problem: `Problem.facts` of the problem that the method solved; None without data.
+        status: one of the statuses of `measurement.isolate`; unless it is ``ok``, ``why`` is a sentence.
         result: None unless the status is ok.
         code: the digest of the sources (see `measurement.digest`).
         environment: the facts of the machine and its software (see `measurement.environment`).
@@ -137,7 +137,7 @@ class Record:
 
     @property
     def median(self) -> float | None:
-        """The median of the warm runs in seconds; it is None, as `low` and `high` are, unless the status is ok."""
+        """The median of the warm runs in seconds; like `low` and `high`, it is None unless the status is ok."""
         return self._band[1]
 
     @property
@@ -169,29 +169,30 @@ class Record:
 
     @property
     def tests(self) -> int | None:
-        """The number of CI tests of all levels."""
+        """The total number of CI tests of all levels."""
         return None if self.result is None else sum(self.result.tests_per_level)
 
     @property
     def machine(self) -> str:
-        """The name of the GPU that ran it, or of the processor with its number of threads."""
+        """The name of the GPU that the run used, or of the processor with the number of threads."""
         threads = 1 if self.method.endswith("-serial") else self.params.get("workers") or self.environment["threads"]
         return machine_name(self.environment, self.backend, threads)
 
     @property
     def commit(self) -> str | None:
-        """The commit's first ten characters, followed by a plus where files differed from it; None when unknown."""
+        """The commit's first ten characters, followed by a plus if files differed from the commit; None if it is
+        unknown."""
         return commit_name(self.environment)
 
     @property
     def date(self) -> str | None:
-        """The day of the measurement (UTC), such as 2026-11-21; None when the record does not have it."""
+        """The day of the measurement (UTC), such as 2026-11-21; None if the record lacks it."""
         return day(self.environment)
 
     # --- JSON --------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """The record as the schema describes it; it shares its lists and mappings with the record."""
+        """Return the record as the schema describes it; the result shares lists and mappings with the record."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(Record)}
         parts = {name: dict(vars(part)) for name, part in values.items() if dataclasses.is_dataclass(part)}
         dataset = {"name": self.dataset, **values.pop("dataset_facts")}
@@ -199,7 +200,7 @@ class Record:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Record:
-        """The record of a document that fits the schema."""
+        """Return the record of a document that fits the schema."""
         dataset = dict(content["dataset"])
         return cls(
             **{key: value for key, value in content.items() if key != "schema_version"}
@@ -214,33 +215,25 @@ class Record:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write a valid record, all of the file or none.
-
-        Raises:
-            InvalidRecord: it does not fit the schema; nothing is written.
-        """
+        """Write the record, all of the file or none; raises InvalidRecord if it does not fit the schema."""
         _save(self.to_json(), path, schema())
 
     @classmethod
     def load(cls, path: str | Path) -> Record:
-        """Read a record.
-
-        Raises:
-            InvalidRecord: the file is not JSON, or does not fit the schema.
-        """
+        """Read a record; raises InvalidRecord if the file is not JSON, or does not fit the schema."""
         return cls.from_json(_load(path, schema()))
 
 
 def load_records(paths: Iterable[str | Path]) -> list[Record]:
-    """The records of these files, in the order of the paths; see `Record.load`."""
+    """Return the records of these files, in the order of the paths; see `Record.load`."""
     return [Record.load(path) for path in paths]
 
 
 def to_frame(records: Iterable[Record]) -> pandas.DataFrame:
-    """A table with one row per record.
+    """Return a table with one row per record.
 
     Plain values stand under dotted names (``problem.alpha``), and lists stay lists. ``median_s``, ``low_s`` and
-    ``high_s`` are the median and the band of the warm runs that finished, even where the status is not ok.
+    ``high_s`` are the median and the band of the warm runs that finished, even if the status is not ok.
     """
     import pandas
 
@@ -260,26 +253,26 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def machine_name(environment: Mapping[str, Any], backend: str, threads: int) -> str:
-    """The name of a machine, as `Record.machine` describes it."""
+    """Return the name of a machine, as `Record.machine` describes it."""
     if backend == "cuda" and environment["device"]:
         return str(environment["device"]["device"])
     return f"{environment['cpu']}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def commit_name(environment: Mapping[str, Any]) -> str | None:
-    """The name of the commit that ran, as `Record.commit` describes it."""
+    """Return the name of the commit that ran, as `Record.commit` describes it."""
     commit: str | None = environment["git_commit"]
     return commit and commit[:10] + ("+" if environment["git_dirty"] else "")
 
 
 def day(environment: Mapping[str, Any]) -> str | None:
-    """The day of a measurement, as `Record.date` describes it."""
+    """Return the day of a measurement, as `Record.date` describes it."""
     start: str | None = environment.get("measured_at")
     return start and start[:10]
 
 
 def band(samples: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """The 20 % quantile, the median and the 80 % quantile; each is None when there are no samples."""
+    """Return the 20 % quantile, the median and the 80 % quantile; all are None without samples."""
     if not len(samples):
         return None, None, None
     low, middle, high = map(float, np.quantile(samples, (0.2, 0.5, 0.8)))
@@ -290,23 +283,19 @@ def band(samples: Sequence[float]) -> tuple[float | None, float | None, float | 
 
 
 def save_tests(content: Mapping[str, Any], path: str | Path) -> None:
-    """Write a table's single tests, all of the file or none.
+    """Write a table's single tests; either the whole file is written or none of it.
 
     Args:
-        content: the result of `measurement.single_tests`, and ``source``: where the data come from.
+        content: the result of `measurement.single_tests`, and ``source``, which describes where the data come from.
 
     Raises:
-        InvalidRecord: it does not fit the schema; nothing is written.
+        InvalidRecord: the content does not fit the schema, and nothing is written.
     """
     _save(content, path, schema_of_tests())
 
 
 def load_tests(path: str | Path) -> dict[str, Any]:
-    """Read a table's single tests.
-
-    Raises:
-        InvalidRecord: the file is not JSON, or does not fit the schema.
-    """
+    """A table's single tests; raises InvalidRecord if the file is not JSON, or does not fit the schema."""
     return _load(path, schema_of_tests())
 
 
@@ -315,14 +304,14 @@ def load_tests(path: str | Path) -> dict[str, Any]:
 
 @functools.cache
 def schema() -> dict[str, Any]:
-    """The JSON schema of a record."""
+    """Return the JSON schema of a record."""
     content: dict[str, Any] = json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8"))
     return content
 
 
 @functools.cache
 def schema_of_tests() -> dict[str, Any]:
-    """The JSON schema of a table of single tests, whose environments are those of records."""
+    """Return the JSON schema of a table of single tests, in which environments are those of records."""
     path = Path(__file__).with_name("single_tests.schema.json")
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     content["properties"]["environments"]["additionalProperties"] = schema()["properties"]["environment"]
@@ -330,11 +319,7 @@ def schema_of_tests() -> dict[str, Any]:
 
 
 def parse(text: bytes, source: str) -> Any:
-    """The content of a JSON document.
-
-    Raises:
-        InvalidRecord: the text is not JSON in UTF-8; the message names the source.
-    """
+    """The content of a JSON document; raises InvalidRecord, with the source's name, if it is not JSON in UTF-8."""
     try:
         return parse_json(text.decode())
     except ValueError as error:
@@ -344,14 +329,14 @@ def parse(text: bytes, source: str) -> Any:
 def validate(content: Any, source: str, schema: Mapping[str, Any]) -> None:
     """Compare a document with its schema.
 
-    Without the package jsonschema (a GPU machine may have few packages) a warning replaces the check, which is made
-    where the document is read.
+    Without the package jsonschema (a GPU machine may have few packages), a warning is issued instead; the document is
+    then checked where it is read.
 
     Raises:
         InvalidRecord: the document does not fit; the message names the source, the key and the reason.
     """
     try:
-        import jsonschema  # imported here because workers start often and validate nothing
+        import jsonschema  # The package is imported here because workers start often and validate nothing.
     except ImportError:
         logger.warning("%s is not validated: the package jsonschema is not installed", source)
         return

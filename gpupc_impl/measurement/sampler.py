@@ -1,12 +1,10 @@
-"""Taking samples, of skeletons (`skeletons`) and of single tests (`single_tests`) alike.
+"""Takes samples, both of skeletons (`skeletons`) and of single tests (`single_tests`).
 
 Samples are taken in rounds: first the cold run of every setting, then every setting's first repeat, and so on, so that
-a machine that slows down for a while slows all of them. One worker runs at any moment; the others wait at their pipes.
-They start and load the problem concurrently, before the first run, because that is mostly imports and no part of a
-sample.
+a machine that slows down for a while slows all of them. Only one worker runs at any moment; the others wait at their
+pipes. Workers start and load the problem concurrently before the first run, because this takes time mostly for imports
+and is no part of a sample.
 """
-
-from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
@@ -23,7 +21,7 @@ class Job(abc.ABC):
 
     Attributes:
         single_tests: whether single tests are sampled instead of searches.
-        outcome: how it ended; set when it is `done`.
+        outcome: the final outcome, which is set when the job is `done`.
     """
 
     single_tests: ClassVar[bool] = False
@@ -32,12 +30,12 @@ class Job(abc.ABC):
     def __init__(self, runner: Runner, problem: ProblemFile, samples: Samples):
         self.runner, self.problem, self.samples = runner, problem, samples
         self.done = False
-        self._warm: Worker | None = None  # the process of its last run
+        self._warm: Worker | None = None  # the process of the job's last run
 
     @property
     @abc.abstractmethod
     def n_samples(self) -> int:
-        """How many samples to take, the cold one included."""
+        """Return the number of samples to take, the cold one included."""
 
     @abc.abstractmethod
     def run(self, number: int, warm_up: bool) -> Outcome:
@@ -45,19 +43,19 @@ class Job(abc.ABC):
 
     @abc.abstractmethod
     def end(self, outcome: Outcome) -> None:
-        """Called once, when the job is done."""
+        """Finish the job; called once, when it is done."""
 
     def keep_answer(self) -> Outcome:
-        """Called after the cold run, before its sample is kept."""
+        """Handle the cold run's outcome before its sample is kept."""
         return Outcome("ok")
 
     def objection(self) -> str | None:
-        """Why the samples are invalid, as a sentence; None if they are valid."""
+        """Return why the samples are invalid, as a sentence; None if they are valid."""
         return None
 
     @property
     def needs_process(self) -> bool:
-        """Whether its next step is a run."""
+        """Whether the job's next step is a run."""
         return not self.done and len(self.samples.taken) < self.n_samples and self.samples.failure_before() is None
 
     def open(self) -> None:
@@ -67,7 +65,7 @@ class Job(abc.ABC):
             self.finish(outcome)
 
     def step(self) -> None:
-        """Take one more sample, if one is missing; the job is done after the last one."""
+        """Take one more sample if one is missing; the job is done after the last one."""
         if len(self.samples.taken) < self.n_samples:
             outcome = self.samples.failure_before()
             if outcome is None:

@@ -1,15 +1,14 @@
-"""Samples in a store, where they are kept as soon as they are taken.
+"""Stores samples as soon as they are taken.
 
-A measurement that was killed resumes from its samples, and one with an additional setting measures only that one. What
-stored samples belong to stands beside them in ``origin.json``: the problem, the setting, the code
+A measurement that was killed resumes from its samples, and one with an additional setting measures only that one.
+Beside the samples, ``origin.json`` names what they belong to: the problem, the setting, the code
 (`digest.code_version`), the machine and its software. If any of these changes, new samples are taken.
 
-A scheduler of a cluster may end a whole job: at its time limit, when its memory is exhausted, or with its node. Then
-the job is started again, as the next attempt, and resumes from the samples. A setting during whose runs the job ended
-in `LOST_ATTEMPTS` attempts is not run any more: its status is ``killed``, and the other settings are measured.
+A cluster's scheduler may end a whole job: at the job's time limit, when its memory is exhausted, or with its node. The
+job is then started again, as the next attempt, and resumes from the samples. If the job ended in `LOST_ATTEMPTS`
+attempts while the same setting ran, that setting is not run any more: its status is ``killed``, and the other settings
+are measured.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -28,14 +27,15 @@ from gpupc_impl.measurement.isolate import Outcome
 from gpupc_impl.measurement.record import Limits
 
 LOST_ATTEMPTS = 2
-"""How many attempts a setting may cost. One may have ended for another reason, such as a node that failed."""
+"""The upper bound on the attempts that a setting may cost. One of these attempts may have ended for another reason,
+such as a failing node."""
 
 MACHINE_FACTS = ("node", "platform", "cpu", "cores", "threads", "python", "packages", "blas", "device")
-"""The facts of the environment, as far as they are known, on which samples depend."""
+"""The facts of the environment on which samples depend, as far as they are known."""
 
 
 def sample_origin(setting: Setting, place: Place, fingerprint: str) -> dict[str, Any]:
-    """What samples belong to: the problem's fingerprint, the setting, its code, the machine and its software."""
+    """Return what samples belong to: the problem's fingerprint, the setting, its code, the machine and its software."""
     gpu = place.environment["gpu"]
     return {
         "problem": fingerprint,
@@ -51,18 +51,18 @@ def sample_origin(setting: Setting, place: Place, fingerprint: str) -> dict[str,
 
 
 class Samples:
-    """The samples of one setting on one problem, in a folder whose name is the digest of what they belong to.
+    """The samples of one setting on one problem, in a folder whose name is the digest of their origin.
 
     Args:
         store: the folder of all samples.
-        origin: what these samples belong to; anything that JSON can hold.
-        limits: the limits under which they are taken.
+        origin: what these samples belong to, as JSON can represent it.
+        limits: the limits under which samples are taken.
         fresh: whether to delete stored samples.
-        attempt: see `Bench`; the first attempt forgets in which runs earlier jobs ended.
+        attempt: see `Bench`; the first attempt deletes the notes about runs in which earlier jobs ended.
 
     Attributes:
         taken: the samples of the cold run and of the repeats, in the order in which they were taken.
-        reused: how many of them were stored by an earlier measurement.
+        reused: the number of these that an earlier measurement stored.
     """
 
     def __init__(self, store: Path, origin: Mapping[str, Any], limits: Limits, fresh: bool = False, attempt: int = 1):
@@ -82,23 +82,23 @@ class Samples:
             shutil.rmtree(self._runs, ignore_errors=True)
 
     def begin(self) -> None:
-        """Write a note that a run has begun, which remains for later attempts if the job ends in this run."""
+        """Write a note that a run has begun. If the job ends in this run, the note remains for later attempts."""
         self._runs.mkdir(exist_ok=True)
         self._note(self._attempt).write_text(scheduler_job() or "a job", encoding="utf-8")
 
     def ended(self, outcome: Outcome) -> None:
-        """Delete the note, unless a signal ended the run, because then the job may end as well: Slurm ends a job one of
-        whose processes exhausted the job's memory."""
+        """Delete the note, unless a signal ended the run. Then the whole job may end as well, since Slurm ends a job
+        one of whose processes exhausted the job's memory."""
         if outcome.status != "killed":
             self._note(self._attempt).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # it has notes of other attempts
+            with contextlib.suppress(OSError):  # The folder contains notes of other attempts.
                 self._runs.rmdir()
 
     def _note(self, attempt: int) -> Path:
         return self._runs / str(attempt)
 
     def take_over(self, accept: Callable[[Mapping[str, Any]], bool]) -> None:
-        """Reuse the stored samples in order, up to the first that is missing, damaged or not accepted."""
+        """Reuse the stored samples in order, up to the first one that is missing, damaged or not accepted."""
         while (sample := self._stored(f"sample-{len(self.taken)}.json")) is not None and accept(sample):
             self.taken.append(sample)
         self.reused = len(self.taken)
@@ -108,14 +108,15 @@ class Samples:
         self.taken.append(sample)
 
     def keep_failure(self, outcome: Outcome) -> None:
-        """Store a failure that would happen again: an exceeded limit. After other failures the run is tried again."""
+        """Store a failure that would happen again, namely an exceeded limit. After other failures the run is tried
+        again."""
         if outcome.status in ("timeout", "oom"):
             failure = {"status": outcome.status, "why": outcome.why, "limits": self.limits, "sample": len(self.taken)}
             self._store(failure, "failure.json")
 
     def failure_before(self) -> Outcome | None:
-        """The failure of this run in an earlier measurement under the same limits: a timeout, exhausted memory, or the
-        ends of the jobs of earlier attempts."""
+        """Return the failure of this run in an earlier measurement under the same limits: a timeout, exhausted memory,
+        or the lost jobs of earlier attempts."""
         notes = [note for note in map(self._note, range(1, self._attempt)) if note.is_file()]
         if len(notes) >= LOST_ATTEMPTS:
             last = notes[-1].read_text(encoding="utf-8")
@@ -130,7 +131,7 @@ class Samples:
         save_json({"content": content, "sha256": _digest(content)}, self.folder / name)
 
     def _stored(self, name: str) -> dict[str, Any] | None:
-        """The content of a stored file; None if there is none or it is damaged."""
+        """Return the content of a stored file; None if the file is missing or damaged."""
         try:
             stored = read_json(self.folder / name)
             content: dict[str, Any] = stored["content"]

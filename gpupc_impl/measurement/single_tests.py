@@ -1,15 +1,13 @@
-"""Timing single CI tests of methods whose test is a computation of its own (GPU-CMIknn, section 5.2).
+"""Times single CI tests of methods whose test is a separate computation (GPU-CMIknn, section 5.2).
 
-The module of such a method has a function ``open_test(problem, backend, params)`` that returns a function
-``(i, j, S) -> p-value``, S ascending. Inside the clock is one call of the latter: from the problem's data in host
-memory to the p-value in host memory, transfers included.
+The module of such a method has a function ``open_test(problem, backend, params)`` that returns a function ``(i, j, S)
+-> p-value``, S ascending. The measured time is that of one call of the latter, from the problem's data in host memory
+to the p-value in host memory, transfers included.
 
 A *cell* is one implementation (a `Setting`) on one case: a cold run of the first test, then all tests. The cells of a
-group take turns test by test, all with the same tests. Samples are taken, stored and limited as those of skeletons
-(`sampler`), but the time limit is for all runs of a cell together.
+group take turns test by test, and all perform the same tests. Samples are taken, stored and limited as those of
+skeletons (`sampler`), but the time limit is for all runs of a cell together.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -33,7 +31,7 @@ from gpupc_impl.measurement.sampler import Job, take_turns
 from gpupc_impl.measurement.samples import Samples, sample_origin
 
 Test = tuple[int, int, tuple[int, ...]]
-"""The permuted or first variable, the other one, and the conditioning set, ascending."""
+"""A test: the permuted or first variable, the other one, and the conditioning set, ascending."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +62,7 @@ def draw_tests(n_variables: int, set_size: int, count: int, seed: int) -> list[T
 
 
 def has_single_test(method: Method) -> bool:
-    """Whether the method's test can be timed alone."""
+    """Return whether the method's test can be timed alone."""
     return hasattr(importlib.import_module(method.module), "open_test")
 
 
@@ -79,13 +77,14 @@ def measure_tests(
     """Time every implementation on every case.
 
     Args:
-        groups: groups of cases whose cells take turns.
-        implementations: ``limits.time_s`` of each bounds all runs of a cell together, the cold one included.
+        groups: the cases in groups whose cells take turns.
+        implementations: the settings that are timed; ``limits.time_s`` of each bounds all runs of a cell together, the
+            cold one included.
         store: the folder of samples, from which a measurement that was killed resumes.
         progress: called with a line for each finished cell.
 
     Returns:
-        The content for `record.save_tests` without the ``source`` of the data: ``environments`` by backend, and
+        the content for `record.save_tests` without the ``source`` of the data: ``environments`` by backend, and
         ``cells``.
 
     Raises:
@@ -131,7 +130,7 @@ class Cell(Job):
         self.samples.take_over(lambda sample: sample["seconds"] <= self._left_s())
 
     def _left_s(self) -> float:
-        """Seconds left of the limit for all runs."""
+        """Return the seconds that are left of the limit for all runs."""
         used: float = sum(sample["seconds"] for sample in self.samples.taken)
         return math.inf if self.limit_s is None else self.limit_s - used
 
@@ -166,7 +165,7 @@ class Cell(Job):
 def _begin(
     case: Case, runner: Runner, problem: ProblemFile | None, store: Path, progress: Callable[[str], None]
 ) -> Cell | dict[str, Any]:
-    """The job of a cell, or the content of one that cannot be measured."""
+    """Return the job of a cell, or the content of a cell that cannot be measured."""
     if problem is None:
         return _content(case, runner, Outcome("skipped", case.why_not), [])
     if runner.place.obstacle is not None:
@@ -175,7 +174,7 @@ def _begin(
 
 
 def _content(case: Case, runner: Runner, outcome: Outcome, taken: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """The stored form of a cell."""
+    """Return the stored form of a cell."""
     setting, method = runner.setting, runner.setting.registered
     return {
         **case.facts,

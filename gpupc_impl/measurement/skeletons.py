@@ -1,9 +1,7 @@
-"""Measuring settings side by side on one problem: each leaves a record and its skeleton.
+"""Measures settings side by side on one problem; each setting leaves a record and its skeleton.
 
 ``python -m gpupc_impl.measurement PROBLEM.npz --method cupc-s --method stable-serial`` prints a small table.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -30,18 +28,19 @@ from gpupc_impl.measurement.samples import Samples, sample_origin
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MeasurementRequest:
-    """Settings to measure on one problem, and how to measure them.
+    """The settings to measure on one problem, and the options of the measurement.
 
     Attributes:
-        problem_path: an ``.npz`` written by a problem's ``save``; None where there is no problem.
+        problem_path: an ``.npz`` written by a problem's ``save``; None if there is no problem.
         dataset: the facts of the data set that records repeat, at least its ``name``.
         settings: the settings in the order in which they take turns; their names must differ.
-        skipped: for each setting that is not measured, a sentence that says why; without a problem, all are skipped.
+        skipped: for each setting that is not measured, a sentence with the reason; without a problem, all settings are
+            skipped.
         out_dir: the folder of the records and skeletons, ``<setting>.json`` and ``<setting>.npz``.
         repeats: the number of warm samples of a setting.
         long_run_s: seconds; a setting whose runs take longer is repeated only once.
         side_by_side: the largest number of settings that take turns with each other, each of which has a copy of the
-            problem in its process; None for all.
+            problem in its process; None for no limit.
         store: a folder that keeps samples for later measurements; None keeps none.
         fresh: whether to discard the samples that the store has of these settings.
 
@@ -80,7 +79,7 @@ class Progress:
         stage: ``"cold"``, ``"warm-up"`` (of a resumed measurement), ``"repeat 2 of 5"``, or ``"done"``.
         status: the status of this stage.
         seconds: the duration of the sample; None where there is none.
-        why: the sentence that explains the status, if there is one.
+        why: the sentence that explains the status; None without one.
     """
 
     setting: str
@@ -102,7 +101,7 @@ def show(progress: Progress) -> None:
 def measure_side_by_side(
     request: MeasurementRequest, bench: Bench, *, progress: Callable[[Progress], None] = show
 ) -> dict[str, Record]:
-    """Measure the settings of a request, and write a record of each and, where it is ok, its skeleton.
+    """Measure the settings of a request, and write a record of each and, if the status is ok, its skeleton.
 
     A method that fails leaves a record that says why, and the others are measured all the same.
 
@@ -129,7 +128,7 @@ def measure_side_by_side(
     with closing(runners), contextlib.ExitStack() as stack:
         store = request.store or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         problem_file = stack.enter_context(kept(request.problem_path, problem, store))
-        del problem  # The workers have their own copies.
+        del problem  # The workers have copies of their own.
         jobs = [SkeletonJob(runner, problem_file, facts, request, store, progress) for runner in runners]
         group = request.side_by_side or max(len(jobs), 1)
         for start in range(0, len(jobs), group):
@@ -139,7 +138,7 @@ def measure_side_by_side(
 
 
 def _skip(request: MeasurementRequest, setting: Setting, facts: Mapping[str, Any] | None, bench: Bench) -> Record:
-    """Write the record of a setting that is not measured, which would otherwise be silently absent."""
+    """Write the record of a setting that is not measured, which tables would otherwise omit without a reason."""
     outcome = Outcome("skipped", request.skipped[setting.name])
     backend = resolve_backend(bench.backend) if setting.has_kernels else "cpu"
     place = Place(backend, environment(bench.cores, bench.threads), outcome)
@@ -206,7 +205,7 @@ class SkeletonJob(Job):
             self.finish(runner.place.obstacle)
 
     def _within_limits(self, sample: Mapping[str, Any]) -> bool:
-        """Whether a stored sample is within the current limits."""
+        """Return whether a stored sample is within the current limits."""
         limits = self.runner.setting.limits
         usage = ((sample["seconds"], limits.time_s), (sample["peak_process_bytes"], limits.memory_bytes))
         return all(limit is None or value <= limit for value, limit in usage)
@@ -230,7 +229,7 @@ class SkeletonJob(Job):
         return self.runner.request({"do": "save", "path": str(self.skeleton_path)}, START_LIMIT_S)
 
     def objection(self) -> str | None:
-        """A sentence where two runs gave different answers."""
+        """Return a sentence if two runs gave different answers."""
         setting = self.runner.setting
         if setting.registered.random:
             return None
@@ -247,7 +246,7 @@ class SkeletonJob(Job):
         return None
 
     def end(self, outcome: Outcome) -> None:
-        """End the worker, and write the record and, where the outcome is ok, the skeleton beside it."""
+        """End the worker, and write the record and, if the status is ok, the skeleton beside it."""
         self.runner.close()
         samples, setting = self.samples, self.runner.setting
         if outcome.ok:

@@ -1,10 +1,8 @@
-"""The process in which a method is measured: ``python -m gpupc_impl.measurement.worker``, started by `bench`.
+"""The process in which a method is measured: `bench` starts it as ``python -m gpupc_impl.measurement.worker``.
 
-The first run of a process is the cold one: it opens the backend (library, device context), compiles kernels or numba
-functions that are not cached on disk, and warms up the process for the next runs.
+The first run of a process is the cold one: this run opens the backend (library, device context), compiles kernels or
+numba functions that are not cached on disk, and warms up the process for the next runs.
 """
-
-from __future__ import annotations
 
 import copy
 import importlib
@@ -29,13 +27,17 @@ from gpupc_impl.measurement.clock import numba_compilation, timed
 from gpupc_impl.measurement.environment import environment, gpu_process_list, pin_cores
 from gpupc_impl.measurement.isolate import serve
 
+REPORTED = "levels_run", "stopped_because", "edges_per_level", "tests_per_level", "undefined_tests", "pseudo_inverses"
+"""Attributes of a skeleton that are reported as they are."""
+
 
 def probe(backend: str | None, cores: int, threads: int, methods: list[str]) -> dict[str, Any]:
-    """What can run here: the backend's name, the environment, and for each method why it cannot run (None: it can).
+    """Return what can run here: the backend's name, the environment, and for each method why it cannot run (None if it
+    can).
 
     Args:
-        backend: a name or ``"auto"``; None for CPU references only.
-        cores, threads: facts for the environment.
+        backend: a name or ``"auto"``; None to probe CPU references only.
+        cores, threads: the facts for the environment.
     """
     gpu_processes = gpu_process_list()
     name = None if backend is None else resolve_backend(backend)
@@ -49,7 +51,7 @@ def probe(backend: str | None, cores: int, threads: int, methods: list[str]) -> 
 
 
 class Session:
-    """One method with its parameters, and the problems that are open for it."""
+    """One method with its parameters, and the open problems."""
 
     method: Method
     backend: Backend | None = None
@@ -62,7 +64,8 @@ class Session:
         self.placed: set[str] = set()
 
     def answer(self, message: dict[str, Any]) -> Any:
-        """Call the method that a request names under ``do``, with the rest of the request as arguments."""
+        """Call the method of this class that a request names under ``do``, with the rest of the request as
+        arguments."""
         requests: dict[str, Callable[..., Any]] = {
             "probe": probe,
             "open": self.open,
@@ -84,11 +87,7 @@ class Session:
         device_memory_limit: int | None,
         single_test: bool,
     ) -> None:
-        """Load a problem and the method's modules; the backend is opened by the first run, for single tests now.
-
-        Raises:
-            InvalidProblem: the file does not hold the problem with this fingerprint.
-        """
+        """Load a problem with this fingerprint, and the method; the backend is opened now for single tests only."""
         loaded = load_problem(problem)
         if loaded.fingerprint != fingerprint:
             raise InvalidProblem(f"{Path(problem).name} is not the problem that the measurement began with")
@@ -101,42 +100,38 @@ class Session:
             self.tests[problem] = open_test(self.problems[problem], self._open_backend(), params)
 
     def run(self, problem: str, show_levels: bool) -> dict[str, Any]:
-        """One timed run."""
+        """Perform one timed run."""
         self.skeleton = None
         self._place(problem)
         compiled = 0.0 if self.backend is None else self.backend.compile_seconds
         with numba_compilation() as numba_seconds:
             answer, seconds = timed(lambda: self._solve(problem, show_levels), self._synchronize)
         if self.backend is not None:
-            self.backend.finish_prefetched()  # no compiler runs beside the next run, and that one finds all kernels
+            # No compiler may run beside the next run, which finds all kernels compiled.
+            self.backend.finish_prefetched()
         skeleton = check_answer(answer, self.problems[problem])
         self._check_problem(problem)
         self.skeleton, backend = skeleton, self.backend
         return {
-            # Another author's program answers in its own form; its time does not include the translation into ours.
+            # Another author's program returns its own format; the translation into ours is subtracted from the time.
             "seconds": seconds - skeleton.facts.get("translation_s", 0.0),
             "compile_seconds": numba_seconds() if backend is None else backend.compile_seconds - compiled,
             "levels": list(skeleton.seconds_per_level),
-            # The problem as the method solved it: a reference may know only one of the problem's conventions.
+            # The problem as the method solved it: a reference may support only one of the problem's conventions.
             "problem": self.problems[problem].facts() | (skeleton.facts.get("problem") or {}),
             "result": {
                 "edges": skeleton.n_edges,
-                "levels_run": skeleton.levels_run,
-                "stopped_because": skeleton.stopped_because,
-                "edges_per_level": list(skeleton.edges_per_level),
-                "tests_per_level": list(skeleton.tests_per_level),
-                "undefined_tests": skeleton.undefined_tests,
-                "pseudo_inverses": skeleton.pseudo_inverses,
+                **{name: getattr(skeleton, name) for name in REPORTED},
                 "skeleton_sha256": skeleton.sha256,
                 "sepsets_sha256": skeleton.sepsets.sha256,
             },
             "peak_process_bytes": peak_process_bytes(),
-            # Another author's program allocates memory by itself: 0 means not known.
+            # Another author's program allocates memory by itself; 0 means that its use is unknown.
             "peak_device_bytes": None if backend is None else backend.memory_peak or None,
         }
 
     def run_test(self, problem: str, test: tuple[int, int, list[int]]) -> dict[str, float]:
-        """One timed test (i, j, S)."""
+        """Perform one timed test (i, j, S)."""
         i, j, members = test
         answer, seconds = timed(lambda: self.tests[problem](i, j, tuple(members)), self._synchronize)
         p_value = float(answer)
@@ -161,12 +156,12 @@ class Session:
         now = copy.copy(self.problems[problem])
         if now.mapped_arrays:
             return
-        now.__dict__.pop("fingerprint", None)  # a cached property
+        now.__dict__.pop("fingerprint", None)  # The fingerprint is a cached property.
         if now.fingerprint != self.fingerprints[problem]:
             raise InvalidAnswer("it changed the arrays of the problem that it was given")
 
     def _place(self, problem: str) -> None:
-        """Move a problem to the memory from which the backend copies fastest. The cold run opens the backend first."""
+        """Move a problem to the memory from which the backend copies fastest. The cold run opens the backend before."""
         arrays = None if self.backend is None else self.backend.host_arrays
         if arrays is not None and problem not in self.placed:
             with placing.inside(arrays):
@@ -174,7 +169,7 @@ class Session:
             self.placed.add(problem)
 
     def _open_backend(self) -> Backend | None:
-        """The method's backend, opened at the first call; None for a reference."""
+        """Return the method's backend, which the first call opens; None for a reference."""
         if self.backend is None:
             self.backend = open_method_backend(self.method, *self.backend_arguments)
         return self.backend
@@ -196,9 +191,9 @@ class Session:
 
 
 def peak_process_bytes() -> int:
-    """The largest resident memory of this process so far, in bytes."""
+    """Return the largest resident memory of this process so far, in bytes."""
     try:
-        # Not ru_maxrss, which on Linux starts at the size of the process that started this one.
+        # This is not ru_maxrss, which on Linux starts at the size of the process that started this one.
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024

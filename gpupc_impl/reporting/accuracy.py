@@ -1,4 +1,4 @@
-"""The distance of our graphs and causal-learn's from the true graph, computed from records and skeletons."""
+"""Tabulates the distance of our graphs and causal-learn's from the true graph, from records and skeletons."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ MEASURES = {
 
 @table("accuracy", "Distance to the truth", paper="Accuracy", experiments=("accuracy",))
 def accuracy_table(runs: Runs, problems: Sequence[Mapping[str, Any]], sweeps: Sweeps) -> Table:
-    """How near the CPDAGs come to that of the true graph on generated data: the structural Hamming distance, and the
-    precision and recall of edges and arrows. Means over graphs, with 95 % intervals by the bootstrap over graphs.
-    causal-learn's skeletons are directed by its own rules, ours by ours. Numbers of each graph:
-    ``results/tables/accuracy.csv``.
+    """The table compares CPDAGs with that of the true graph on generated data, by the structural Hamming distance and
+    by the precision and recall of edges and arrows. Cells are means over graphs, with 95 % intervals by the bootstrap
+    over graphs. causal-learn directs the edges of its skeletons by its own rules. ``results/tables/accuracy.csv`` has
+    the numbers of each graph.
     """
     truths = {facts["name"]: facts.get("true_edges") for facts in problems}
     measured = {(run.dataset, run.setting): its for run in runs if (its := _accuracy(run, truths[run.dataset]))}
@@ -52,9 +52,9 @@ def accuracy_table(runs: Runs, problems: Sequence[Mapping[str, Any]], sweeps: Sw
     sizes = sorted({(run.problem["n_variables"], run.problem["alpha"]) for run in runs if run.problem})
     notes = [
         f"{'; '.join(f'{p:,} variables, alpha {alpha:g}' for p, alpha in sizes)}. "
-        "In brackets: 95 % of the means of resampled sets of graphs (percentile bootstrap).",
-        "SHD: pairs of variables on which the CPDAG found and that of the true graph differ. Arrows: those of the "
-        "CPDAGs; one on an edge that the true CPDAG leaves undirected is wrong.",
+        "Brackets contain 95 % of the means of resampled sets of graphs (percentile bootstrap).",
+        "SHD: the number of pairs of variables on which a CPDAG and that of the true graph differ. An arrow on an edge "
+        "that the true CPDAG leaves undirected is wrong.",
         *_directions(runs),
         *notes,
         *places(runs),
@@ -65,7 +65,7 @@ def accuracy_table(runs: Runs, problems: Sequence[Mapping[str, Any]], sweeps: Sw
 
 
 def _accuracy(run: VerifiedRecord, true_edges: Sequence[Sequence[int]] | None) -> Accuracy | None:
-    """The accuracy of a run; None where its skeleton or the true graph is unknown."""
+    """Return the accuracy of a run; None if its skeleton or the true graph is unknown."""
     if true_edges is None or not run.counts or (skeleton := run.skeleton) is None:
         return None
     arrows = skeleton.facts.get("arrows")
@@ -74,7 +74,7 @@ def _accuracy(run: VerifiedRecord, true_edges: Sequence[Sequence[int]] | None) -
 
 
 def _cell(values: Sequence[float | None]) -> str:
-    """The mean with its interval over the graphs for which a measure is defined (precision needs an arrow)."""
+    """Format the mean with its interval over the graphs for which a measure is defined (precision needs an arrow)."""
     known = [value for value in values if value is not None]
     if not known:
         return "–"
@@ -86,7 +86,7 @@ def _cell(values: Sequence[float | None]) -> str:
 def _difference(
     group: str, graphs: Sequence[str], settings: Sequence[str], measured: Mapping[tuple[str, str], Accuracy]
 ) -> list[str]:
-    """Sentences: the first setting's distance minus each other setting's, on the graphs that both finished."""
+    """Compare the first setting's distance with that of each other one, on graphs that both finished."""
     first, *others = settings
     notes = []
     for other in others:
@@ -95,20 +95,22 @@ def _difference(
             differences = [measured[graph, first].shd - measured[graph, other].shd for graph in both]
             mean, low, high = bootstrap_mean(differences)
             notes.append(
-                f"{group}: SHD of {label(first)} less that of {label(other)}: {mean:+.2f} [{low:+.2f} to {high:+.2f}]."
+                f"{group}: SHD of {label(first)} minus that of {label(other)}: {mean:+.2f} [{low:+.2f} to {high:+.2f}]."
             )
     return notes
 
 
 def _directions(runs: Runs) -> list[str]:
-    """Sentences: whose rules directed the edges of which settings."""
+    """Return sentences about the rules that directed the edges of each setting."""
     directed = {run.setting: "arrows" in run.skeleton.facts for run in runs if run.counts and run.skeleton is not None}
     notes = []
     if ours := [label(setting) for setting, by_itself in directed.items() if not by_itself]:
-        notes.append(f"{', '.join(ours)}: directed by our rule; edges asked for both ways stay undirected.")
+        notes.append(
+            f"{', '.join(ours)}: edges are directed by our rule; an edge that is oriented both ways stays undirected."
+        )
     if theirs := [label(setting) for setting, by_itself in directed.items() if by_itself]:
         notes.append(
-            f"{', '.join(theirs)}: directed by causal-learn (uc_rule 0, uc_priority 2): by the union of all separating "
-            "sets, and of contradicting v-structures the first wins."
+            f"{', '.join(theirs)}: edges are directed by causal-learn (uc_rule 0, uc_priority 2), by the union of all "
+            "separating sets and the first of contradicting v-structures."
         )
     return notes

@@ -1,11 +1,11 @@
-"""The catalogue of outputs: every table and figure is one function with a decorator, and nothing else lists them.
+"""The catalogue of outputs. Every table and figure is one function with a decorator, and no other list of them exists.
 
     @table("cupc_table2", "Table 2: runtimes and speedups", paper="cuPC", family="gaussian")
     def cupc_table2(runs, reported):
         '''Runtimes and speedups as in cuPC's Table 2 ...'''
 
-The function's parameters say what it reads (`READERS`), the decorator whose; its docstring is the report's caption. The
-workflow has a target for each entry, and makes those for which the config has the data.
+The names of the function's parameters select what the function reads (`READERS`), the decorator's arguments select of
+which runs, and the docstring is the caption in the report. Each entry is a target of the workflow.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from gpupc_impl.reporting.sources import Heading, Source, absent_note, heading
 from gpupc_impl.reporting.tables import Table, write_tables
 
 EVERY = "every"
-"""All families, as an entry's ``family``."""
+"""The value of an entry's ``family`` that stands for all families."""
 
 CsvRows = Sequence[Mapping[str, str]]
-"""The rows of a CSV file, such as the paper's numbers."""
+"""The rows of a CSV file, for example the paper's numbers."""
 
 Sweeps = Mapping[str, Mapping[str, float]]
-"""For each varied parameter of an experiment its value in every data set."""
+"""For each varied parameter of an experiment, its value in every data set."""
 
 READERS: Mapping[str, Callable[[Source], Any]] = {
     "runs": load,
@@ -44,19 +44,19 @@ READERS: Mapping[str, Callable[[Source], Any]] = {
     "timeline": lambda source: read_csv(source.files["timeline"][0]),
     "reported": lambda source: read_csv(source.files["reported"][0]),
 }
-"""What a function may have as parameters beside `GIVEN`, and how it is read from files by kind:
+"""The parameters that a function may have in addition to `GIVEN`, each with the function that reads it from a source:
 
-- runs: the records, with what the verification says of each.
+- runs: the records, each with its verification.
 - problems: the facts of each data set's problem.
 - sharing: the lines of results/sharing.csv.
-- tests: the times of an entry's table of single tests; every_test: those of all tables.
-- timeline: when each block of an out-of-core run was at work.
+- tests: the times of an entry's table of single tests; every_test: the times of all tables.
+- timeline: when each step of each block of an out-of-core run began and ended.
 - reported: the paper's own numbers.
 """
 
 GIVEN = ("sweeps", "varies", "ran")
-"""What the config says: for each sweep of the experiment the varied value by graph; what varies in a table of single
-tests; and the data set and backend of a timeline."""
+"""The parameters that come from the config: for each sweep of the experiment, the varied value by graph; the varied
+dimension of a table of single tests; the data set and backend of a timeline."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,17 +64,17 @@ class Entry:
     """A table or figure.
 
     Attributes:
-        name: its name everywhere: target, files, rows in docs/experiments.md.
-        title: how the report lists it.
-        paper: the heading it stands under: the paper's name, or a word.
-        make: the function that makes it.
+        name: the name of its target and files, and in docs/experiments.md.
+        title: its title in the report.
+        paper: the heading of its section in the report: the paper's name, or another word.
+        make: the function that returns it.
         figure: whether it is a figure.
         reported: the CSV of the paper's numbers, in results/reported unless the path is absolute; by default NAME.csv.
         numbers: for a figure, whether it has a CSV of its numbers.
-        family: shows the data sets of this family, or of `EVERY` one, with all their settings.
-        experiments: shows these of the config's experiments: without a family the first must be there.
-        tests: shows this table of the config's single tests.
-        methods: a recorded device with no run of any of these has nothing to show.
+        family: the family whose data sets it shows with all their settings, or `EVERY`.
+        experiments: the experiments that it shows; without a family, the config must have the first of them.
+        tests: the table of single tests that it shows.
+        methods: the methods that it compares; a recorded device without a run of any of them is left out.
     """
 
     name: str
@@ -95,18 +95,18 @@ class Entry:
 
     @property
     def caption(self) -> str:
-        """reStructuredText with Jinja's marks, for which ``config`` is the workflow's."""
+        """The caption as a Jinja template of reStructuredText, whose variable ``config`` is the workflow's config."""
         return inspect.getdoc(self.make) or ""
 
     def outputs(self) -> dict[str, str]:
-        """The files it is written to; the first of them stands in the report."""
+        """Return the files to which it is written, by kind; the first of them is part of the report."""
         if not self.figure:
             return {kind: f"results/tables/{self.name}.{kind}" for kind in ("html", "csv", "md")}
         files = {kind: f"figures/{self.name}.{kind}" for kind in ("svg", "png")}
         return files | ({"csv": f"results/tables/{self.name}.csv"} if self.numbers else {})
 
     def write(self, sources: Sequence[Source], outputs: Mapping[str, str]) -> None:
-        """Read, make and write it, from each source by itself: one block or panel each, in their order."""
+        """Make the table or figure from each source separately, and write one block or panel for each, in order."""
         paths = {f"{kind}_path": outputs[kind] for kind in self.outputs()}
         (write_drawings if self.figure else write_tables)([self._made(source) for source in sources], **paths)
 
@@ -147,7 +147,7 @@ figure = functools.partial(_register, figure=True)
 
 @functools.cache
 def entries() -> Mapping[str, Entry]:
-    """All entries by name: those of no one paper, those of `papers`, and those of plug-ins."""
+    """Return all entries by name: those that belong to no paper, those of `papers`, and those of plug-ins."""
     for module in ("summary", "peers", "accuracy"):
         importlib.import_module(f"gpupc_impl.reporting.{module}")
     for found in pkgutil.iter_modules(papers.__path__):

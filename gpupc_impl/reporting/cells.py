@@ -1,4 +1,4 @@
-"""The contents of cells, notes and CSV rows: numbers, times, speedups with their bounds, labels, and what ran where."""
+"""Formats cells, notes and CSV rows: numbers, times, speedups with their bounds, labels, and the machines of runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METHOD_LABELS = {
     "gpucmiknn-single-racing": "GPU-CMIknn-Single, racing",
     "gpucmiknn-parallel": "GPU-CMIknn-Parallel",
 }
-"""The names in tables and figures of methods that a paper names differently."""
+"""The names in tables and figures of methods to which a paper gives another name."""
 
 VERIFICATION_MARKS = {
     **{"alone": " °", "random": " ~", "near-threshold": " ≈", "convention": " ≈"},
@@ -34,10 +34,10 @@ VERIFICATION_MARKS = {
 """The marks of statuses other than ``equal``, from best to worst."""
 
 MARK_NOTES = {
-    " °": "No other setting finished on the data set, so the skeleton is compared with none.",
+    " °": "No other setting finished on the data set, so there is no skeleton to compare with.",
     " ≈": "The skeleton differs from the reference's in explained edges; see verification.csv.",
-    " ~": "Its tests draw random numbers of their own, and its skeleton differs from the reference's.",
-    " ?": "Nothing is recorded of its verification; it enters no mean.",
+    " ~": "The method draws its own random numbers, and its skeleton differs from the reference's.",
+    " ?": "The run's verification is not recorded, so no mean includes it.",
     " ✗": "The skeleton differs from the reference's without an explanation; see verification.csv.",
 }
 
@@ -46,7 +46,7 @@ _MARKS = ["", *VERIFICATION_MARKS.values()]
 
 
 def label(method: str, backend: str = "cpu") -> str:
-    """A method's or setting's name in tables, with the backend behind it where kernels ran."""
+    """Return the name of a method or setting in tables, followed by the backend if kernels ran."""
     return METHOD_LABELS.get(method, method) + (f" ({backend})" if backend != "cpu" else "")
 
 
@@ -54,7 +54,7 @@ def label(method: str, backend: str = "cpu") -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number to so many significant digits, without exponents: 0.0123, 4.56, 1,297."""
+    """Format a number with this many significant digits, without exponents: 0.0123, 4.56, 1,297."""
     if value == 0:
         return "0"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
@@ -62,20 +62,20 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def count(value: Any) -> str:
-    """A whole number; a dash for None and for the empty text of a CSV."""
+    """Format an integer; None and the empty text of a CSV become a dash."""
     return "–" if value in (None, "") else f"{int(value):,}"
 
 
 def status_word(status: str) -> str:
-    """How a table names a status that is not ok."""
+    """Return the word for a status other than ok."""
     return {"skipped": "not run"}.get(status, status)
 
 
 def time_cell(run: VerifiedRecord | None, **words: str) -> str:
-    """The median with its band, or why there is none.
+    """Format the median with its band, or the reason why there is none.
 
     Args:
-        words: other words for a status, such as ``oom="∞"``.
+        words: the text for a status, such as ``oom="∞"``.
     """
     if run is None:
         return "–"
@@ -90,8 +90,8 @@ def time_cell(run: VerifiedRecord | None, **words: str) -> str:
 
 
 def mark(*runs: VerifiedRecord | None) -> str:
-    """The marks of a cell where the verification of one of its numbers is not ``equal``, or one is stale; none where a
-    number is missing, which leaves nothing to mark."""
+    """Return the marks of a cell: for the worst verification other than ``equal`` among its runs, and for a stale run.
+    A cell of which a run is missing has no number, and so no mark."""
     if None in runs:
         return ""
     shown = [run for run in runs if run and run.median is not None]
@@ -101,9 +101,9 @@ def mark(*runs: VerifiedRecord | None) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Speedup:
-    """A ratio of two times: exact, or where one of the two ran into its time limit a bound (``">"`` or ``"<"``).
+    """A ratio of two times, which is a bound (``">"`` or ``"<"``) if one of the runs hit its time limit.
 
-    ``value`` is None when there is no ratio; ``why`` then says why.
+    ``value`` is None if there is no ratio; ``why`` is then the reason.
     """
 
     value: float | None
@@ -117,7 +117,7 @@ class Speedup:
 
 
 def speedup(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup:
-    """How many times faster ``fast`` is than ``slow``."""
+    """Return how many times faster ``fast`` is than ``slow``."""
     if slow is None or fast is None:
         return Speedup(None, why="–")
     if slow.median is not None and fast.median is not None:
@@ -139,7 +139,7 @@ def geometric_mean(values: Sequence[float]) -> float | None:
 
 
 def grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, list[str]]:
-    """The names that share a key, each once, in the order of the pairs."""
+    """Group distinct names by key, in the order of the pairs."""
     found: dict[Any, dict[str, None]] = {}
     for key, name in pairs:
         found.setdefault(key, {})[name] = None
@@ -147,7 +147,7 @@ def grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, list[str]]:
 
 
 def places(runs: Runs) -> list[str]:
-    """What ran where: a note a backend."""
+    """Return one note per backend with the machines and settings that ran on it."""
     notes = []
     for backend in [*device_backends(runs), "cpu"]:
         settings = grouped(
@@ -160,17 +160,19 @@ def places(runs: Runs) -> list[str]:
 
 
 def remarks(runs: Iterable[VerifiedRecord]) -> list[str]:
-    """Explanations of the marks that were used, and of settings without a time."""
+    """Return notes that explain the marks of these runs, and why runs have no time."""
     runs = list(runs)
     used = {VERIFICATION_MARKS.get(run.verification) for run in runs if run.median is not None}
     notes = []
     if any(run.status == "timeout" for run in runs):
-        notes.append("† A time limit was reached: the number is a bound, and enters no mean.")
+        notes.append("† A time limit was reached: the number is a bound, which no mean includes.")
     notes += [f"{mark.strip()} {note}" for mark, note in MARK_NOTES.items() if mark in used]
     explained = [run for run in runs if run.median is not None and run.verification == "explained"]
     differing = grouped((run.known_difference, f"{run.dataset}: {run.setting}") for run in explained)
     for why, where in differing.items():
-        notes.append(f"≠ {'; '.join(where)}: another skeleton, which enters no mean: {why}.")
+        notes.append(
+            f"≠ {'; '.join(where)}: the skeleton differs from the reference's, and no mean includes it: {why}."
+        )
     if any(run.stale for run in runs if run.median is not None):
         notes.append(STALE_NOTE)
     reasons = grouped(
@@ -182,7 +184,7 @@ def remarks(runs: Iterable[VerifiedRecord]) -> list[str]:
 
 
 def hardware(reported: Iterable[Mapping[str, str]]) -> list[str]:
-    """What the paper's methods ran on, a line for each different answer."""
+    """Return the paper's hardware, one line per machine with its methods."""
     return [
         f"{', '.join(names)}: {where}"
         for where, names in grouped((r["hardware"], r["method"]) for r in reported).items()
@@ -190,7 +192,7 @@ def hardware(reported: Iterable[Mapping[str, str]]) -> list[str]:
 
 
 def stated(values: Iterable[tuple[str, Iterable[Any]]]) -> str:
-    """Symbols with their values, those without any left out: n = 100 or 1,000, perm = 50."""
+    """Format the symbols that have values, for example "n = 100 or 1,000, perm = 50"."""
     named = ((symbol, " or ".join(f"{value:,}" for value in found)) for symbol, found in values)
     return ", ".join(f"{symbol} = {words}" for symbol, words in named if words)
 
@@ -210,9 +212,9 @@ COLUMNS: dict[str, Callable[[VerifiedRecord], Any]] = {
     "device_limit_bytes": lambda run: run.limits.device_memory_bytes,
     "process_bytes": lambda run: run.peak_bytes.process,
 }
-"""The columns of CSV files that are no attributes of a run."""
+"""The columns of CSV files that are not attributes of a run."""
 
 
 def csv_row(run: VerifiedRecord, columns: str) -> dict[str, Any]:
-    """These columns of a run, named with spaces between them: `COLUMNS`, and attributes of `VerifiedRecord`."""
+    """Return columns of a run, named with spaces between them: `COLUMNS` or attributes of `VerifiedRecord`."""
     return {name: COLUMNS[name](run) if name in COLUMNS else getattr(run, name) for name in columns.split()}

@@ -1,17 +1,16 @@
-"""A paper's sentences with numbers, each beside what our records say and whether that bears it out.
+"""Compares each sentence of a paper that has a number with the same quantity from our records.
 
-A claim is a row of results/reported/PAPER_claims.csv: where it stands (`section`), the words (`quote`), what is
-compared (`quantity`) on which data sets (`datasets`), and what it states: a `check` with its ends `low` and `high` in a
-`unit`. A paper's module says by `id` how the same number comes out of records (`Quantity`), and makes its table with
-`table_of`.
+A claim is a row of results/reported/PAPER_claims.csv: the paper's `section`, the quoted sentence (`quote`), the
+compared `quantity`, the `datasets`, and the stated number as a `check` with the ends `low` and `high` in a `unit`. The
+paper's module has for each claim's `id` a `Quantity`, which computes the same number from records.
 
-Verdicts (`verdict`), on every one of our numbers, rounded to the claim's decimals in a range:
+The function `verdict` judges all our numbers for a claim, rounded to the claim's decimals if it is a range:
 
-- holds: inside the range (`range`), within a quarter of a number that stands alone (`about`), at or above what is
-  stated as reached (`at least`: "up to 45.6" on our largest), at or below (`at most`).
-- less, more: below or above that; both where our numbers lie on both sides. More of a speedup refutes no paper.
-- not comparable: seconds of other hardware, shown without a verdict (`none`).
-- not run: there is no number of ours; the last column says why.
+- holds: our numbers are inside the range (`range`), within 25 % of a single stated number (`about`), at least the
+  stated number (`at least`; for "up to 45.6" our largest number counts), or at most the stated number (`at most`).
+- less, more: a number of ours is below or above the bounds. A larger speedup does not refute a paper.
+- not comparable: the claim states seconds on other hardware (`none`).
+- not run: we have no number; the last column gives the reason.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from gpupc_impl.reporting.quantities import Quantity
 from gpupc_impl.reporting.tables import Table
 
 ABOUT = 0.25
-"""How far a number may lie from one that the paper states as a single value, as a share of it."""
+"""The tolerance for a number that the paper states as a single value, relative to that value."""
 
 UNITS = {"x": "×", "%": " %", "s": " s", "GB": " GB", "edges": " edges", "tests": " tests", "faults": "", "": ""}
 
 
 def verdict(claim: Mapping[str, str], values: Sequence[float]) -> str:
-    """Whether our numbers bear a claim out; the module says what the words mean."""
+    """Return the verdict about a claim; the module's docstring defines the verdicts."""
     if not values:
         return "not run"
     if claim["check"] == "none":
@@ -70,13 +69,13 @@ def table_of(
     evidence: Mapping[str, Any],
     notes: Sequence[str],
 ) -> Table:
-    """The claims in order, each for every backend.
+    """Return the table of the claims in order, with a row for each backend.
 
     Args:
         reported: rows of results/reported/PAPER_claims.csv.
-        quantities: by the id of the claim.
-        evidence: by backend.
-        notes: what the paper ran on, and what stands for its programs.
+        quantities: the quantity for each claim's id.
+        evidence: the evidence of each backend.
+        notes: sentences about the paper's hardware, and about the methods that stand for its programs.
     """
     rows, plain, verdicts = [], [], {}
     for backend, known in evidence.items():
@@ -86,18 +85,9 @@ def table_of(
             judged = verdict(claim, found.all)
             verdicts[backend][judged] += 1
             on, lacking = "; ".join(found.values), _listed(found.missing)
-            rows.append(
-                [
-                    claim["section"],
-                    claim["quote"],
-                    claim["quantity"],
-                    reported_value(claim),
-                    our_value(found.all, claim["unit"]),
-                    backend,
-                    judged,
-                    "; ".join(filter(None, [on, lacking and f"missing: {lacking}"])),
-                ]
-            )
+            cells = [claim[name] for name in ("section", "quote", "quantity")]
+            cells += [reported_value(claim), our_value(found.all, claim["unit"]), backend, judged]
+            rows.append([*cells, "; ".join(filter(None, [on, lacking and f"missing: {lacking}"]))])
             plain.append(
                 {name: claim[name] for name in ("id", "section", "quote", "quantity", "datasets", "check")}
                 | {"reported_low": claim["low"], "reported_high": claim["high"], "unit": claim["unit"]}
@@ -114,17 +104,17 @@ def table_of(
 
 
 RULES = (
-    'Holds: every one of our numbers, rounded as the paper\'s, is in the range, keeps the bound (≥, ≤; "up to" is a '
-    f"bound on our largest), or is within {100 * ABOUT:g} % of a number that stands alone. Less, more: it lies below "
-    "or above; more of a speedup refutes nothing. Not comparable: seconds on other hardware. Where the paper gives "
-    "words instead of a number, the bound is our reading; the column `basis` of the CSV says so.",
-    "Judged on what the last column names, not on what is missing there. Where the slower method hit its time limit, "
-    "the bound counts if it is high enough to tell. Backend host runs the kernels on CPU cores: a "
-    "ratio of its times that differs from the paper's does not refute the paper.",
+    'Holds: all our numbers, rounded like the paper\'s, are in its range, satisfy its bound (≥, ≤; for "up to" our '
+    f"largest number counts), or are within {100 * ABOUT:g} % of a single stated number. Less, more: a number of ours "
+    "is below or above; a larger speedup refutes nothing. Not comparable: the paper states seconds on other hardware. "
+    "If the paper uses words instead of a number, we chose the bound; the column `basis` of the CSV explains it.",
+    "A verdict is based on the data that the last column names as measured. If the slower method hit its time limit, "
+    "the resulting bound is used if it exceeds the claim. The backend host runs the kernels on CPU cores, so a ratio "
+    "of its times that differs from the paper's does not refute the paper.",
 )
 
 
 def _listed(missing: Mapping[str, str]) -> str:
-    """The missing numbers, by reason."""
+    """Format the missing numbers, grouped by reason."""
     reasons = grouped((why, what) for what, why in missing.items())
     return "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())

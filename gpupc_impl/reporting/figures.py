@@ -1,7 +1,6 @@
-"""A figure and the numbers in it, as files; and what figures share.
+"""Writes figures with a CSV of their numbers, and has functions that several figures share.
 
-Functions that draw import matplotlib, modules do not: every process of the workflow reads the catalogue, and most
-draw nothing.
+Only functions that draw import matplotlib, since most processes of the workflow read the catalogue and draw nothing.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ class Drawing:
     """A figure ready to be written.
 
     Attributes:
-        rows: its numbers, for a CSV.
-        columns: of the CSV, where there may be no row.
+        rows: the numbers in the figure, for a CSV.
+        columns: the columns of the CSV, if it may have no row.
     """
 
     figure: Figure
@@ -39,18 +38,18 @@ class Drawing:
     columns: Sequence[str] = ()
 
     def write(self, svg_path: str | Path, png_path: str | Path, csv_path: str | Path | None = None) -> None:
-        """Write it alone, without a heading."""
+        """Write the figure alone, without a heading."""
         write_drawings([(None, self)], svg_path, png_path, csv_path)
 
 
 Panel = tuple[Heading | None, Drawing]
-"""The same figure from one machine; the heading is None where there is no other and nothing to tell apart."""
+"""The figure of one machine; the heading is None if there is only one machine."""
 
 
 def write_drawings(
     panels: Sequence[Panel], svg_path: str | Path, png_path: str | Path, csv_path: str | Path | None = None
 ) -> None:
-    """Write the same figure from several machines, each under its heading, and one CSV of all their numbers."""
+    """Write the figures of several machines, each under its heading, and one CSV of all their numbers."""
     if all(heading is None for heading, _ in panels):
         style.save(panels[0][1].figure, svg_path, png_path)
     else:
@@ -62,12 +61,12 @@ def write_drawings(
 
 
 def tick_number(value: float, _: int | None = None) -> str:
-    """How axes write their numbers: without powers of ten where there are few digits."""
+    """Format a number of an axis without powers of ten if it has few digits."""
     return f"{value:g}"
 
 
 def footer(figure: Figure, runs: Runs) -> None:
-    """Where the numbers come from, in small print below the figure."""
+    """Add the machines and commits of the runs in small print below the figure."""
     ran = [run for run in runs if run.median is not None]
     machines = "; ".join(
         dict.fromkeys(f"{run.backend}: {run.machine}" for run in sorted(ran, key=lambda run: run.backend))
@@ -83,7 +82,7 @@ def name_datasets(axes: Axes, names: Sequence[str]) -> None:
 
 
 def panels_of(runs: Runs) -> dict[tuple[str, str], str]:
-    """A panel or bar for each data set and backend, whose times are never mixed; with its title."""
+    """Return the title of a panel or bar for each data set and backend, whose times are never mixed."""
     places = dict.fromkeys((run.dataset, run.backend) for run in runs)
     several = len({backend for _, backend in places}) > 1
     return {(dataset, backend): f"{dataset}, {backend}" if several else dataset for dataset, backend in places}

@@ -1,4 +1,4 @@
-"""The headlines: what a reader takes away from each paper, and whether our runs on a GPU bear it out.
+"""The headlines: the main sentences of each paper, and whether our runs on a GPU confirm them.
 
 The rows of results/reported/headlines.csv name claims of the four papers. Their verdicts come from the papers' claim
 tables (`reporting.claims`), so a headline never differs from its claim.
@@ -16,16 +16,16 @@ CLAIMS = ("cupc", "ooc", "gpupc", "cmiknn")
 """The papers whose claims are judged, as results/reported/PAPER_claims.csv names them."""
 
 WORDS = {"less": "weaker", "more": "stronger", "less and more": "mixed"}
-"""How the headlines call the verdicts of claims; the other verdicts keep their names."""
+"""The names of the verdicts of claims in headlines; the other verdicts keep their names."""
 
 MARKS = {"holds": "🟢", "stronger": "🔵", "weaker": "🟠", "mixed": "🟠", "not run": "⚪"}
-"""The colours of verdicts where a page has no style sheet."""
+"""The coloured marks of verdicts on pages without a style sheet."""
 
 HEADER = ("paper", "headline", "reported", "measured", "verdict", "why it differs")
 
 
 def headlines(claims: Mapping[str, Iterable[Mapping[str, str]]], reported: Sequence[Mapping[str, str]]) -> Table:
-    """The table of headlines, of the GPU on which most claims were judged; it has no rows where none was.
+    """Return the table of headlines for the GPU on which most claims were judged; it has no rows if none was judged.
 
     Args:
         claims: the rows of each paper's claim table (PAPER_claims.csv), by PAPER.
@@ -64,6 +64,6 @@ def headlines(claims: Mapping[str, Iterable[Mapping[str, str]]], reported: Seque
 
 
 def in_markdown(table: Table) -> str:
-    """The headlines for README and site, with a coloured mark before each verdict."""
+    """Return the headlines for README and the site, with a coloured mark before each verdict."""
     rows = [[*row[:4], f"{MARKS.get(row[4], '')} {row[4]}".strip(), row[5]] for row in table.rows]
     return markdown(HEADER, rows, numeric=(2, 3))

@@ -1,4 +1,4 @@
-"""The report: one self-contained page with the headlines, then every table and figure of the catalogue by paper."""
+"""Writes the report, one self-contained page with the headlines and every table and figure, by paper."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpupc_impl.reporting.catalogue import Entry
 from gpupc_impl.reporting.tables import Table, html_body, html_page
 
 ORDER = ("cuPC", "Out-of-Core", "gpuPC", "GPU-CMIknn", "pair-scan", "Authors' programs", "Accuracy", "Runtimes")
-"""The order of the sections; others follow."""
+"""The order of the sections; further sections follow."""
 
 LAYOUT = """<style>
 body { max-width: 1200px; margin: 0 auto; padding: 1em; font-size: 14px; }
@@ -39,14 +39,14 @@ def report_page(
     captions: Mapping[str, str],
     files: Mapping[str, Mapping[str, str | Path]],
 ) -> str:
-    """The page as HTML.
+    """Return the page as HTML.
 
     Args:
         introduction: sentences about this run, one paragraph each.
         headlines: see `reporting.headlines`.
         entries: the tables and figures that were made.
-        captions: what each of them shows, by name.
-        files: the written files of each of them, by name and kind (see `Entry.outputs`).
+        captions: the captions of the entries, by name.
+        files: the written files of the entries, by name and kind (see `Entry.outputs`).
     """
     rank = {paper: position for position, paper in enumerate(ORDER)}
     papers = sorted({entry.paper for entry in entries}, key=lambda paper: (rank.get(paper, len(rank)), paper))
@@ -75,7 +75,7 @@ def _anchor(paper: str) -> str:
 
 
 def _content(entry: Entry, files: Mapping[str, str | Path]) -> str:
-    """The picture of a figure, inside the page; the tables of a table."""
+    """Return the embedded picture of a figure, or the tables of a table."""
     if not entry.figure:
         return html_body(Path(files["html"]).read_text(encoding="utf-8"))
     picture = base64.b64encode(Path(files["svg"]).read_bytes()).decode()

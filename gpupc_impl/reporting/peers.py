@@ -1,4 +1,4 @@
-"""Our methods beside the programs that the papers' authors published (docs/peers.md), from records only."""
+"""Compares our methods with the programs that the papers' authors published (docs/peers.md), from records only."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ LIKE: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "gpucsl-discrete": ("gpupc", {}),
     "gpucmiknn-authors": ("gpucmiknn-parallel", {"selection": "insertion"}),
 }
-"""The authors' programs, and of our methods the one that works as the program does, with its parameters."""
+"""For each authors' program, our method that implements the same algorithm, with its parameters."""
 
 SINGLE = "gpucmiknn-single"
-"""What works as GPU-CMIknn's program does when it is asked for the paper's Single."""
+"""Our method that corresponds to GPU-CMIknn's program when that runs the paper's Single."""
 
 CONVENTIONS = {
     "gaussian": ("df_convention",),
     "discrete": ("test", "df_rule"),
     "nonlinear": ("k_cmi", "permutations", "transform"),
 }
-"""The facts of a problem that say which test was made, by family."""
+"""For each family, the facts of a problem that define its test."""
 
-MISSING = "None of the authors' programs was measured; docs/peers.md says how they are built and named."
-"""What the table says without a row."""
+MISSING = "None of the authors' programs was measured; docs/peers.md explains how to build them."
+"""The text of a table without rows."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """A program and one of our methods on one data set.
+    """An authors' program and one of our methods on one data set.
 
     Attributes:
         kind: ``"like for like"`` or ``"fastest"``.
-        ours: None where there is none.
+        ours: the run of our method; None without one.
     """
 
     theirs: VerifiedRecord
@@ -63,30 +63,30 @@ class Comparison:
 
     @property
     def whole(self) -> Speedup:
-        """How many times faster the whole call of ours is."""
+        """How many times faster our whole call is."""
         return speedup(self.theirs, self.ours)
 
     @property
     def levels(self) -> float | None:
-        """The same of the levels alone; None where one of the two does not tell them."""
+        """How many times faster our levels are; None if one of the two does not time its levels."""
         both = level_seconds(self.theirs), level_seconds(self.ours)
         return both[0] / both[1] if both[0] and both[1] else None
 
     @property
     def verified(self) -> bool:
-        """Whether both finished with a verified result: fit for a mean."""
+        """Whether both finished with a verified result, so that the mean includes them."""
         return self.theirs.counts and self.ours is not None and self.ours.counts
 
 
 def level_seconds(run: VerifiedRecord | None) -> float | None:
-    """Median over the warm runs of the time that all levels took; None where a program does not tell it."""
+    """Return the median time of all levels together; None if a program does not time its levels."""
     if run is None or run.median is None or not run.time_s.levels:
         return None
     return float(np.median([sum(levels) for levels in run.time_s.levels])) or None
 
 
 def like(theirs: VerifiedRecord, ours: Runs) -> VerifiedRecord | None:
-    """Of our runs on its data set, the one that works as a program does: first-come sets before canonical ones."""
+    """Return the one of our runs that implements the same algorithm as a program; first-come sets are preferred."""
     method, params = LIKE[theirs.method]
     if theirs.params.get("search") == "single":
         method = SINGLE
@@ -98,12 +98,12 @@ def like(theirs: VerifiedRecord, ours: Runs) -> VerifiedRecord | None:
 
 
 def fastest(ours: Runs) -> VerifiedRecord | None:
-    """The fastest with a verified result."""
+    """Return the fastest run with a verified result."""
     return min((run for run in ours if run.counts), key=lambda run: run.median, default=None)
 
 
 def compare(runs: Runs) -> list[Comparison]:
-    """Every program on every data set, twice: beside what works as it does, and beside the fastest."""
+    """Compare every program on every data set with our method of the same algorithm, and with our fastest method."""
     found = []
     for theirs in (run for run in runs if run.method in LIKE):
         beside = [run for run in runs if run.dataset == theirs.dataset and run.backend == theirs.backend]
@@ -114,10 +114,10 @@ def compare(runs: Runs) -> list[Comparison]:
 
 @table("peers", "Ours over the authors' programs", paper="Authors' programs", family=EVERY)
 def peers(runs: Runs) -> Table:
-    """How many times faster our methods are than the programs that the papers' authors published, measured in the same
-    run: the method that works as the program does, and the fastest of ours; the whole call, from host memory to host
-    memory, and the levels alone where the program tells them. Means are geometric, over the data sets on which both are
-    verified.
+    """The table shows how many times faster our methods are than the programs that the papers' authors published,
+    measured in the same run. It compares each program with our method of the same algorithm and with our fastest
+    method, by the time of the whole call from host memory to host memory, and by the time of the levels if the program
+    reports it. Means are geometric, over the data sets on which both results are verified.
     """
     compared = sorted(compare(runs), key=lambda each: (each.theirs.family, each.theirs.setting, each.kind == "fastest"))
     rows, plain = [], []
@@ -138,34 +138,24 @@ def peers(runs: Runs) -> Table:
     header = ["program", "data set", "its ms", "its levels, ms", "beside", "ours", "our ms", "our levels, ms"]
     header += ["whole call", "levels", "edges, its / ours", "its edges against the reference's", "test"]
     theirs = [run for run in runs if run.method in LIKE]
+    any_random = any(run.verification == "random" for run in theirs)
     notes = [
         "Milliseconds: medians of the warm runs. Whole call: from the prepared input in host memory to adjacency and "
-        "separating sets in host memory, their allocations and transfers included, the translation of their answer "
-        "not. Levels: the search loop alone; a program that does not tell it has a dash.",
-        "Like for like: the method of ours that works as the program does, with the papers' rule for separating sets "
-        "(first-come) where that was measured, since theirs are first-come. Fastest: of all our methods with a "
-        "verified skeleton.",
-        *(
-            ["~ Its random numbers are its own: edges may differ."]
-            if any(r.verification == "random" for r in theirs)
-            else []
-        ),
+        "separating sets in host memory, including allocations and transfers but not the translation of the program's "
+        "answer. Levels: the search loop alone; a program that does not time it has a dash.",
+        "Like for like: our method of the same algorithm, with the papers' rule for separating sets (first-come) if "
+        "that was measured, since the programs use it. Fastest: the fastest of our methods with a verified skeleton.",
+        *(["~ The program draws its own random numbers, so edges may differ."] * any_random),
         *places(runs if theirs else []),
         *remarks(theirs),
         *([] if theirs else [MISSING]),
     ]
-    return Table(
-        "Ours over the authors' programs",
-        header,
-        rows,
-        notes,
-        plain or [{"program": ""}],
-        left=(0, 1, 4, 5, 11, 12),
-    )
+    plain = plain or [{"program": ""}]
+    return Table("Ours over the authors' programs", header, rows, notes, plain, left=(0, 1, 4, 5, 11, 12))
 
 
 def _times(run: VerifiedRecord | None) -> list[str]:
-    """The whole call and the levels in milliseconds, or why there is no time."""
+    """Format the times of the whole call and of the levels in milliseconds, or the reason why there is no time."""
     if run is None:
         return ["–", "–"]
     levels = level_seconds(run)
@@ -176,15 +166,10 @@ def _times(run: VerifiedRecord | None) -> list[str]:
 def _beside(each: Comparison) -> list[str]:
     ours, theirs = each.ours, each.theirs
     name = "–" if ours is None else label(ours.setting)
-    return [
-        name,
-        *_times(ours),
-        str(each.whole) + mark(theirs, ours),
-        "–" if each.levels is None else f"{number(each.levels)}×",
-        f"{count(theirs.edges)} / {count(ours.edges if ours else None)}",
-        _differing(theirs),
-        conventions_of(theirs, ours),
-    ]
+    levels = "–" if each.levels is None else f"{number(each.levels)}×"
+    edges = f"{count(theirs.edges)} / {count(ours.edges if ours else None)}"
+    cells = [name, *_times(ours), str(each.whole) + mark(theirs, ours), levels, edges]
+    return [*cells, _differing(theirs), conventions_of(theirs, ours)]
 
 
 def _differing(run: VerifiedRecord) -> str:
@@ -194,11 +179,11 @@ def _differing(run: VerifiedRecord) -> str:
 
 
 def conventions_of(theirs: VerifiedRecord, ours: VerifiedRecord | None) -> str:
-    """Which test both made, and whose separating sets are which."""
+    """Return the test that both made, and the rules for separating sets of both."""
     facts = theirs.problem or {}
-    said = [f"{name} = {facts[name]}" for name in CONVENTIONS.get(theirs.family, ()) if name in facts]
+    stated = [f"{name} = {facts[name]}" for name in CONVENTIONS.get(theirs.family, ()) if name in facts]
     sets = f"separating sets: first-come, ours {ours.separating_sets}" if ours else ""
-    return "; ".join(filter(None, [", ".join(said), sets]))
+    return "; ".join(filter(None, [", ".join(stated), sets]))
 
 
 def _plain(each: Comparison) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Our numbers for a paper's claims, from records: of a data set, of several, and of series of generated data.
+"""Computes our numbers for a paper's claims from records, for data sets and series of generated data.
 
 A paper's module combines these functions to a `Quantity` for each claim, which `claims.table_of` judges.
 """
@@ -21,14 +21,14 @@ Params = Mapping[str, Any]
 
 
 class Missing(Exception):
-    """There is no number; the message says why in a few words."""
+    """Raised if there is no number; the message is the reason in a few words."""
 
 
 def seconds_of(run: VerifiedRecord) -> float:
-    """The median runtime of a run.
+    """Return the median runtime of a run.
 
     Raises:
-        Missing: it did not finish, or its skeleton is not verified.
+        Missing: the run did not finish, or its skeleton is not verified.
     """
     if not run.counts:
         raise Missing(f"{run.setting} {'not verified' if run.status == 'ok' else status_word(run.status)}")
@@ -38,11 +38,10 @@ def seconds_of(run: VerifiedRecord) -> float:
 class Evidence:
     """The runs of one backend, together with those of the CPU references.
 
-    A configuration that was measured by the papers' rule for separating sets counts with that, and not with ours.
+    If a configuration was measured with the papers' rule for separating sets, its runs with our rule are left out.
 
     Args:
-        selected: of a method, the parameters that stand for the paper's; where there are several, in order of
-            preference. ``{}`` for any.
+        selected: for each method, the parameters that stand for the paper's, the preferred ones first.
     """
 
     def __init__(self, runs: Iterable[VerifiedRecord], backend: str, selected: Mapping[str, Sequence[Params]]):
@@ -53,10 +52,10 @@ class Evidence:
         self._selected = selected
 
     def run(self, dataset: str, method: str, **params: Any) -> VerifiedRecord:
-        """The first run of a method with these parameters; with the selected ones when none are named.
+        """Return the first run of a method with these parameters, or with the selected parameters if none are passed.
 
         Raises:
-            Missing: there is none.
+            Missing: there is no such run.
         """
         choices = [params] if params else self._selected.get(method, [{}])
         for choice in choices:
@@ -67,7 +66,7 @@ class Evidence:
         raise Missing(f"{what} not measured" if dataset in self.datasets else "not in this run")
 
     def of_setting(self, method: str, setting: str) -> Evidence:
-        """The same evidence with one setting of a method alone."""
+        """Return the same evidence with only one setting of a method."""
         alone = copy.copy(self)
         alone.runs = [run for run in self.runs if run.method != method or run.setting == setting]
         return alone
@@ -82,7 +81,7 @@ def _configuration(run: VerifiedRecord) -> tuple[str, str, Params]:
 
 @dataclasses.dataclass(frozen=True)
 class Numbers:
-    """Our numbers for one claim, by what they describe, and the reasons for those that are missing."""
+    """Our numbers for one claim, by a description of each, and the reasons for missing numbers."""
 
     values: Mapping[str, Sequence[float]]
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -93,10 +92,10 @@ class Numbers:
 
 
 Quantity = Callable[[Any, Sequence[str]], Numbers]
-"""From a paper's evidence and the data sets that a claim speaks of to our numbers."""
+"""A function from a paper's evidence and the data sets of a claim to our numbers."""
 
 Measure = Callable[[Any, str], float]
-"""A number of one data set; raises `Missing`."""
+"""A function from a paper's evidence and a data set to a number; raises `Missing`."""
 
 
 # --- numbers of a data set -------------------------------------------------------------------------------------------
@@ -107,18 +106,18 @@ def seconds(method: str, **params: Any) -> Measure:
 
 
 def ratio(slow: Measure, fast: Measure) -> Measure:
-    """How many times longer one takes than the other."""
+    """Return the measure of how many times longer `slow` takes than `fast`."""
     return lambda evidence, dataset: slow(evidence, dataset) / fast(evidence, dataset)
 
 
 def over(fast: str, slow: str) -> Measure:
-    """How many times faster a method is than another."""
+    """Return the measure of how many times faster one method is than another."""
     return ratio(seconds(slow), seconds(fast))
 
 
 def reaching(claimed: float, fast: str, slow: str, **params: Any) -> Measure:
-    """As `over`, for a claim of at least so much: where the slow method (with `params`) hit its time limit, the bound
-    counts, if it is high enough to tell."""
+    """Return the measure `over` for a claim of at least this speedup. If the slow method (with `params`) hit its time
+    limit, the resulting bound is used if it exceeds the claimed speedup."""
 
     def measure(evidence: Evidence, dataset: str) -> float:
         least, most = seconds_of(evidence.run(dataset, fast)), evidence.run(dataset, slow, **params)
@@ -135,12 +134,12 @@ def reaching(claimed: float, fast: str, slow: str, **params: Any) -> Measure:
 
 
 def not_run(reason: str) -> Quantity:
-    """A quantity for which we have no program or no counter."""
+    """Return a quantity that we cannot measure, for this reason."""
     return lambda evidence, datasets: Numbers({}, {"all": reason})
 
 
 def over_datasets(compute: Callable[[Any, str], Mapping[str, Sequence[float]] | float]) -> Quantity:
-    """A quantity that every data set has on its own."""
+    """Return a quantity that has one or more numbers for every data set."""
 
     def quantity(evidence: Any, datasets: Sequence[str]) -> Numbers:
         values: dict[str, Sequence[float]] = {}
@@ -158,7 +157,7 @@ def over_datasets(compute: Callable[[Any, str], Mapping[str, Sequence[float]] | 
 
 
 def summary(compute: Measure, name: str, of: Callable[[Sequence[float]], float]) -> Quantity:
-    """One number for all data sets: `of` computes it from theirs, and `name` says what it is."""
+    """Return a quantity with one number for all data sets, which `of` computes from theirs; `name` describes it."""
 
     def quantity(evidence: Any, datasets: Sequence[str]) -> Numbers:
         numbers = over_datasets(compute)(evidence, datasets)
@@ -169,17 +168,17 @@ def summary(compute: Measure, name: str, of: Callable[[Sequence[float]], float])
 
 
 def mean_of(compute: Measure) -> Quantity:
-    """Geometric mean over the data sets that have the number."""
+    """Return the geometric mean over the data sets that have the number."""
     return summary(compute, "mean", lambda values: float(geometric_mean(values) or 0))
 
 
 def largest_of(compute: Measure) -> Quantity:
-    """The largest number of the data sets, for a claim with "up to"."""
+    """Return the largest number of the data sets, for a claim with "up to"."""
     return summary(compute, "largest", max)
 
 
 def together(*quantities: Quantity) -> Quantity:
-    """The numbers of several quantities as one quantity."""
+    """Return the numbers of several quantities as one quantity."""
 
     def combined(evidence: Any, datasets: Sequence[str]) -> Numbers:
         parts = [quantity(evidence, datasets) for quantity in quantities]
@@ -192,22 +191,22 @@ def together(*quantities: Quantity) -> Quantity:
 # --- generated data, described by few numbers ------------------------------------------------------------------------
 
 Describe = Callable[[Any], Mapping[str, float] | None]
-"""Gives the numbers that describe a run's data and problem, by symbol; None for data of another kind."""
+"""A function that returns numbers that describe a run's data, by symbol; None for data of another kind."""
 
 Compute = Callable[[list[float], list[float]], Sequence[float] | float]
-"""From the values of what varies, ascending, and our numbers there to what a claim states; raises `Missing`."""
+"""A function from ascending values and our numbers at these to what a claim states; raises `Missing`."""
 
 
 def described(evidence: Any, describe: Describe) -> dict[str, Mapping[str, float]]:
-    """The generated data sets, each with the numbers that describe it."""
+    """Return the generated data sets, each with the numbers that describe it."""
     sizes = {run.dataset: describe(run) for run in evidence.runs}
     return {dataset: size for dataset, size in sizes.items() if size}
 
 
 def along(describe: Describe, axis: str, measures: Mapping[str, Measure], compute: Compute) -> Quantity:
-    """A number of the longest series of generated data in which only one thing varies, for each measure by name.
+    """Return a quantity of the longest series of generated data in which only `axis` varies, by measure.
 
-    Several data sets of one size count with their median.
+    If several data sets have the same size, their median counts.
     """
 
     def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
@@ -228,7 +227,7 @@ def along(describe: Describe, axis: str, measures: Mapping[str, Measure], comput
 
 
 def _series(evidence: Any, describe: Describe, axis: str, measure: Measure) -> tuple[str, list[float], list[float]]:
-    """What does not vary, in words; the values of what does; and the numbers."""
+    """Return a text about the numbers that do not vary, the values of the one that does, and the measured numbers."""
     groups: dict[tuple[tuple[str, float], ...], dict[float, list[float]]] = {}
     for dataset, size in described(evidence, describe).items():
         try:
@@ -246,7 +245,7 @@ def _series(evidence: Any, describe: Describe, axis: str, measure: Measure) -> t
 
 
 def everywhere(describe: Describe, measure: Measure, name: str = "generated sets") -> Quantity:
-    """The number of every generated data set."""
+    """Return a quantity with the number of every generated data set."""
 
     def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
         numbers = over_datasets(measure)(evidence, list(described(evidence, describe)))
@@ -263,7 +262,7 @@ def by_size(
     chosen: Callable[[Mapping[str, float]], bool] = lambda size: True,
     of: Callable[[Sequence[float]], float] | None = None,
 ) -> Quantity:
-    """The medians over the generated data of each size that is chosen; with `of`, one number of them."""
+    """Return the medians over the generated data of each chosen size; with `of`, one number computed from them."""
 
     def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
         sizes = {dataset: size for dataset, size in described(evidence, describe).items() if chosen(size)}
@@ -282,7 +281,7 @@ def by_size(
 
 
 def at_size(describe: Describe, size: Mapping[str, float], measure: Measure) -> Quantity:
-    """Median over the generated data of one size; what the size does not name may be anything."""
+    """Return the median over the generated data of one size, which need not contain all numbers."""
 
     def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
         chosen = [dataset for dataset, its in described(evidence, describe).items() if size.items() <= its.items()]
@@ -300,12 +299,12 @@ def at_size(describe: Describe, size: Mapping[str, float], measure: Measure) -> 
 
 
 def smallest_step(_: list[float], numbers: list[float]) -> float:
-    """The smallest ratio of a number to the one before it."""
+    """Return the smallest ratio of a number to its predecessor."""
     return min(after / before for before, after in itertools.pairwise(numbers))
 
 
 def straightness(places: list[float], numbers: list[float]) -> float:
-    """R^2 of a straight line; negative when it falls."""
+    """Return R^2 of a straight line, with a negative sign if the line falls."""
     if len(places) < 3:
         raise Missing("a line needs three values")
     correlation = float(np.corrcoef(places, numbers)[0, 1])
@@ -313,7 +312,7 @@ def straightness(places: list[float], numbers: list[float]) -> float:
 
 
 def within(low: float, high: float, of: Callable[[list[float]], float] | None = None) -> Compute:
-    """The numbers where what varies lies in a range; with `of`, one number of them."""
+    """Return the numbers at values in a range; with `of`, one number computed from them."""
 
     def compute(places: list[float], numbers: list[float]) -> Sequence[float] | float:
         inside = [value for place, value in zip(places, numbers, strict=True) if low <= place <= high]
@@ -325,7 +324,7 @@ def within(low: float, high: float, of: Callable[[list[float]], float] | None = 
 
 
 def growth(first: float, last: float) -> Callable[[list[float], list[float]], float]:
-    """The ratio of the number at one value to that at another."""
+    """Return the ratio of the number at one value to that at another."""
 
     def compute(places: list[float], numbers: list[float]) -> float:
         at = dict(zip(places, numbers, strict=True))
@@ -337,12 +336,12 @@ def growth(first: float, last: float) -> Callable[[list[float], list[float]], fl
 
 
 def percent_growth(first: float, last: float) -> Compute:
-    """The same as growth in percent."""
+    """Return `growth` in percent."""
     return lambda places, numbers: 100 * (growth(first, last)(places, numbers) - 1)
 
 
 def per_doubling(low: float, high: float) -> Compute:
-    """The ratios of the numbers at values that are twice one another."""
+    """Return the ratios of numbers at two values of which one is twice the other."""
 
     def compute(places: list[float], numbers: list[float]) -> list[float]:
         at = dict(zip(places, numbers, strict=True))

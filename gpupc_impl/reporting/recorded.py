@@ -1,4 +1,4 @@
-"""The published runs of a device as Markdown: ``python -m gpupc_impl.reporting.recorded results/recorded/DEVICE``."""
+"""Prints published runs as Markdown: ``python -m gpupc_impl.reporting.recorded results/recorded/DEVICE``."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from gpupc_impl.reporting import tables
 from gpupc_impl.reporting.cells import grouped, number, status_word
 
 SEED = re.compile(r"-seed\d+")
-"""The part of a data set's name that names its seed."""
+"""The part of a data set's name that contains its seed."""
 
 
 def read_tests(folder: str | Path) -> dict[str, dict[str, Any]]:
-    """The timings of single CI tests of a folder (``tests/TABLE.json``), by table."""
+    """Read the timings of single CI tests of a folder (``tests/TABLE.json``), by table."""
     return {path.stem: read_json(path) for path in sorted(Path(folder).glob("tests/*.json"))}
 
 
 def markdown(records: Iterable[Record]) -> str:
-    """Tables of runs, then what ran them.
+    """Return tables of runs, followed by the machines that ran them.
 
     Data sets are rows and settings are columns; data sets with the same settings share a table, and data sets that
-    differ in their seed alone share a row. Of a grid of launch parameters the fastest and the slowest configuration are
-    shown. A cell is the median of the whole run in milliseconds with its 20-80 % band and, behind the stroke, the
-    median of the levels alone, without transfers and the collection of the separating sets on the host.
+    differ in their seed alone share a row. Of a grid of launch parameters only the fastest and the slowest
+    configuration are shown. A cell contains the median of the whole run in milliseconds with its 20-80 % band and,
+    after the slash, the median of the levels alone, without transfers and the collection of the separating sets on the
+    host.
     """
     records = list(records)
     settings: dict[str, list[Record]] = {}
@@ -61,7 +62,7 @@ def markdown(records: Iterable[Record]) -> str:
 
 
 def _extremes(grids: Mapping[tuple[str, str], Sequence[Record]]) -> str:
-    """A table of each method's grid on each data set: the configurations with the fastest and the slowest levels."""
+    """Return a table of the configurations of each grid with the fastest and the slowest levels."""
     rows = []
     for (dataset, method), grid in sorted(grids.items(), key=lambda item: (item[0][1], _variables(item[1]))):
         finished = sorted((record for record in grid if record.ok), key=_levels)
@@ -76,8 +77,7 @@ def _extremes(grids: Mapping[tuple[str, str], Sequence[Record]]) -> str:
 
 
 def single_tests(timings: Mapping[str, Mapping[str, Any]]) -> str:
-    """Medians of single CI tests in milliseconds, with one line per cell of the tables and one column per
-    implementation."""
+    """Return the medians of single CI tests in milliseconds, with a row per case and a column per implementation."""
     names = list(dict.fromkeys(cell["implementation"] for table in timings.values() for cell in table["cells"]))
     header = ["table", "n", "perm", "k", "|S|", *names]
     rows = []
@@ -99,7 +99,7 @@ def _variables(records: Sequence[Record]) -> int:
 
 
 def _cell(records: Sequence[Record]) -> str:
-    """The times of a run; of several seeds their medians and the 20-80 % band, with the number of seeds that failed."""
+    """Format the times of a run; for several seeds, the band of their medians and the number of failures."""
     finished = [record for record in records if record.ok]
     failed = grouped((status_word(record.status), record.dataset) for record in records if not record.ok)
     words = [f"{len(names)} {word}" if len(records) > 1 else word for word, names in failed.items()]
@@ -109,19 +109,19 @@ def _cell(records: Sequence[Record]) -> str:
         low, median, high = records[0].low, records[0].median, records[0].high
     else:
         low, median, high = np.quantile([record.median for record in finished], (0.2, 0.5, 0.8))
-    levels = [seconds for record in finished if (seconds := _levels(record))]  # some programs do not time their levels
+    levels = [seconds for record in finished if (seconds := _levels(record))]  # Some programs do not time their levels.
     alone = f" / {number(1000 * statistics.median(levels))}" if levels else ""
     band = f"{number(1000 * median)} [{number(1000 * low)}–{number(1000 * high)}]{alone}"
     return "; ".join([band, *words])
 
 
 def _levels(record: Record) -> float:
-    """The median seconds of all levels together."""
+    """Return the median over the runs of the total seconds of all levels."""
     return statistics.median(map(sum, record.time_s.levels))
 
 
 def _provenance(records: Sequence[Record]) -> list[str]:
-    """One line per distinct machine and commit, which names its data sets where it ran one or two; and the repeats."""
+    """Return a line per machine and commit, with its data sets if there are only two, and a line about repeats."""
     groups = grouped((_machine(record), record.dataset) for record in records)
     fewest = min(map(len, groups.values()), default=0)
     lines = [
@@ -132,7 +132,7 @@ def _provenance(records: Sequence[Record]) -> list[str]:
 
 
 def _machine(record: Record) -> str:
-    """The hardware, software and commit that a record was measured with."""
+    """Return the hardware, software and commit of a record."""
     machine, device, gpu = record.environment, record.environment["device"], record.environment["gpu"]
     if record.backend == "cuda" and device:
         text = (

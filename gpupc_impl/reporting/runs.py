@@ -1,4 +1,4 @@
-"""Runs as tables and figures read them: a record with its verification; and ways to select runs."""
+"""Joins records with their verification for tables and figures, and selects runs."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ from gpupc_impl.reporting.sources import Source
 from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES, status_with_known
 
 NOT_VERIFIED = {"status": "not-verified"}
-"""The verification of a published run that was not verified."""
+"""The verification of a published run for which none is recorded."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VerifiedRecord(Record):
-    """One setting on one data set: its record with its verification.
+    """The record of one setting on one data set, with its verification.
 
     Attributes:
-        skeleton_file: the file of its skeleton, which need not exist.
+        skeleton_file: the file of the skeleton, which need not exist.
         verification: the status in the verification's table.
-        differing_edges: the number of edges in which it differs from the reference's skeleton, as the verification's
-            table has it; empty when nothing was compared.
-        stale: whether it was recorded with code that has changed since.
+        differing_edges: the number of edges that differ from the reference's, as text; empty if not compared.
+        stale: whether the run was recorded with code that has changed since.
     """
 
     skeleton_file: Path | zipfile.Path
@@ -43,17 +42,17 @@ class VerifiedRecord(Record):
 
     @property
     def counts(self) -> bool:
-        """Whether a mean may include it: it finished, and its result is verified."""
+        """Whether a mean may include the run: it finished, and its result is verified."""
         return self.median is not None and self.verification not in ("unexplained", "explained", "not-verified")
 
     @property
     def known_difference(self) -> str | None:
-        """Why its skeleton differs, where the verification says ``explained``."""
+        """The reason why the skeleton differs, if the verification is ``explained``."""
         return KNOWN_DIFFERENCES.get((self.method, self.dataset, self.edges))
 
     @functools.cached_property
     def skeleton(self) -> Skeleton | None:
-        """Its skeleton; None unless the status is ok, and where the skeleton was not published."""
+        """The run's skeleton; None if the status is not ok or the skeleton was not published."""
         return Skeleton.load(self.skeleton_file) if self.ok and self.skeleton_file.is_file() else None
 
 
@@ -61,13 +60,12 @@ Runs = Sequence[VerifiedRecord]
 
 
 def load(source: Source) -> list[VerifiedRecord]:
-    """The runs of a source, in its order.
+    """Return the runs of a source in order.
 
-    A published verification may have been made before the statuses ``alone`` and ``explained`` were known, so both are
-    derived here.
+    A published verification may be older than the statuses ``alone`` and ``explained``, so both are derived here.
 
     Raises:
-        KeyError: a run of this machine is not in the tables of the verification. A published run need not be.
+        KeyError: the verification lacks a run of this machine; it may lack a published run.
     """
     if source.folder is not None:
         published = open_published(source.folder)
@@ -83,7 +81,7 @@ def load(source: Source) -> list[VerifiedRecord]:
             for key in source.runs
         ]
     rows: dict[tuple[str, str], Mapping[str, str]] = {}
-    for path in source.files["verification"]:  # where several tables have a run, the first one counts
+    for path in source.files["verification"]:  # If several tables contain a run, the first one counts.
         for row in read_csv(path):
             rows.setdefault((row["dataset"], row["setting"]), row)
     paths = dict.fromkeys(map(Path, source.files["records"]))
@@ -93,7 +91,7 @@ def load(source: Source) -> list[VerifiedRecord]:
 
 @functools.lru_cache(maxsize=4)
 def _finished(published: PublishedRuns) -> Counter[str]:
-    """The number of published runs that finished, by data set."""
+    """Count the published runs that finished, by data set."""
     return Counter(record.dataset for record in published.records() if record.ok)
 
 
@@ -116,14 +114,14 @@ def _verified(
 
 
 def load_facts(source: Source) -> list[Mapping[str, Any]]:
-    """The facts of the problems of a source's data sets."""
+    """Return the facts of the problems of a source's data sets."""
     if source.folder is not None:
         return [open_published(source.folder).datasets[name] for name in source.datasets]
     return list(map(read_json, source.files["problems"]))
 
 
 def load_single_tests(path: str | Path, recorded: bool = False) -> dict[str, Any]:
-    """A table's single tests; in each cell ``stale`` says whether the code that timed it has changed since."""
+    """Read a table of single tests, and set ``stale`` in each cell whose code has changed since."""
     timed = load_tests(path)
     for cell in timed["cells"]:
         cell["stale"] = recorded and "code" in cell and is_stale(cell["method"], cell["backend"], cell["code"])
@@ -132,7 +130,7 @@ def load_single_tests(path: str | Path, recorded: bool = False) -> dict[str, Any
 
 @functools.cache
 def is_stale(method: str, backend: str, code: str) -> bool:
-    """Whether a method's code has another digest than a record names."""
+    """Return whether a method's present code has another digest than the record."""
     try:
         return not is_current_version(get_method(method), backend, code)
     except UnknownMethod:
@@ -140,7 +138,7 @@ def is_stale(method: str, backend: str, code: str) -> bool:
 
 
 def in_grid(run: VerifiedRecord) -> bool:
-    """Whether a setting is one configuration of a grid, which is named after its parameters: ``cupc-e-2-32``."""
+    """Return whether a setting is a configuration of a grid, named after its parameters: ``cupc-e-2-32``."""
     return re.fullmatch(rf"{re.escape(run.method)}(-\d+)+", run.setting) is not None
 
 
@@ -149,22 +147,22 @@ def datasets_of(runs: Iterable[VerifiedRecord]) -> list[str]:
 
 
 def device_backends(runs: Iterable[VerifiedRecord]) -> list[str]:
-    """The backends on which kernels ran; no row or panel mixes the times of two of them."""
+    """Return the backends on which kernels ran; no row or panel mixes times of two backends."""
     return sorted({run.backend for run in runs} - {"cpu"})
 
 
 def on_backend(runs: Iterable[VerifiedRecord], backend: str) -> list[VerifiedRecord]:
-    """The runs that may be compared: those on one backend, and the CPU references."""
+    """Return the runs that may be compared: those on one backend, and the CPU references."""
     return [run for run in runs if run.backend in (backend, "cpu")]
 
 
 def of_method(
     runs: Iterable[VerifiedRecord], method: str, rules: Sequence[str] = ("canonical",), **params: Any
 ) -> list[VerifiedRecord]:
-    """The runs of one setting of a method: the first setting with these parameters or, without any, the first setting.
+    """Return the runs of the first setting of a method with these parameters, or else of the first setting.
 
     Args:
-        rules: the rules for separating sets that are allowed; runs with an earlier one come first.
+        rules: the allowed rules for separating sets, in order of preference.
     """
     runs = list(runs)
     candidates = [run for rule in rules for run in runs if (run.method, run.separating_sets) == (method, rule)]
@@ -173,13 +171,13 @@ def of_method(
 
 
 def of_settings(runs: Iterable[VerifiedRecord], chosen: Iterable[Sequence[VerifiedRecord]]) -> list[VerifiedRecord]:
-    """The runs that are in one of the chosen lists, in the order of ``runs``."""
+    """Return the runs that are in one of the chosen lists, in the order of ``runs``."""
     members = {id(run) for group in chosen for run in group}
     return [run for run in runs if id(run) in members]
 
 
 def by_backend(runs: Iterable[VerifiedRecord]) -> dict[str, dict[str, VerifiedRecord]]:
-    """The contents of a table's rows: for each backend, the runs by data set."""
+    """Return the runs of a table's rows: for each backend, the runs by data set."""
     rows: dict[str, dict[str, VerifiedRecord]] = {}
     for run in sorted(runs, key=lambda run: run.backend):
         rows.setdefault(run.backend, {})[run.dataset] = run

@@ -1,4 +1,4 @@
-"""How many rows of A'_G share a conditioning set in level 2 (cuPC, section 5.5 and Fig. 9)."""
+"""Counts how many rows of A'_G share a conditioning set in level 2 (cuPC, section 5.5 and Fig. 9)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from gpupc_impl.core.result import Skeleton
 
 LEVEL = 2
 BLOCK = 1024
-"""Variables whose pairs are counted at once."""
+"""The number of variables whose pairs are counted at once."""
 
 COLUMNS = ("dataset", "kind", "setting", "rows", "sets")
 
 
 def sets_by_rows(adjacency: np.ndarray) -> np.ndarray:
-    """The number of sets of two variables that appear in exactly r rows of A'_G in level 2, for r = 0, 1, 2, ...
+    """Count the sets of two variables that appear in exactly r rows of A'_G in level 2, for r = 0, 1, 2, ...
 
     A set {a, b} appears in row i when a and b are neighbours of i and row i has a third neighbour to test them with
-    (cuPC, Algorithm 5). Early termination, which may skip some sets of a row, is disregarded.
+    (cuPC, Algorithm 5). Early termination, which may skip some sets of a row, is ignored.
 
-    The product of the rows' incidence matrix with itself counts the rows of all pairs at once. It is computed in
-    blocks, so that the sets, of which there may be hundreds of millions, are never listed. float32 is exact here,
+    The product of the rows' incidence matrix with itself counts the rows of all pairs at once. The product is computed
+    in blocks, so that the sets, of which there may be hundreds of millions, are never listed. float32 is exact here,
     because the terms are zeros and ones, and their sums are at most the number of rows, which is far below 2^24.
 
     Args:
@@ -50,7 +50,7 @@ def sets_by_rows(adjacency: np.ndarray) -> np.ndarray:
 def count_sharing(
     record_paths: Sequence[str | Path], verification: Sequence[Mapping[str, str]], kind: str
 ) -> list[dict[str, Any]]:
-    """The histogram of one data set, from the first setting whose skeleton equals the reference's or is the only one.
+    """Return the histogram of one data set, from the first setting with a verified skeleton.
 
     A separating set has the size of the level that removed its pair, so every setting gives the same graph.
 
@@ -60,8 +60,7 @@ def count_sharing(
         kind: the kind of the data set in the registry, by which `largest` chooses.
 
     Returns:
-        Rows with `COLUMNS`, one for each number of rows that share a set, from one upward; none when no setting
-        finished.
+        rows with `COLUMNS`, one for each number of rows that share a set, from one upward; none if no setting finished.
     """
     verified = {row["setting"] for row in verification if row["status"] in ("equal", "alone")}
     for path in map(Path, record_paths):
@@ -101,13 +100,13 @@ class Sharing:
 
 
 def load(lines: Sequence[Mapping[str, str]]) -> list[Sharing]:
-    """The data sets with redundant sets, from the lines of a CSV with `COLUMNS`, in their order."""
+    """Return the data sets with redundant sets, from the lines of a CSV with `COLUMNS`, in order."""
     names = dict.fromkeys(line["dataset"] for line in lines)
     sharings = [Sharing([line for line in lines if line["dataset"] == name]) for name in names]
     return [sharing for sharing in sharings if sharing.redundant]
 
 
 def largest(sharings: Sequence[Sharing]) -> Sharing | None:
-    """The data set with the most sets to compute: the largest of the measured ones, or of all if none is measured."""
+    """Return the data set with the most sets to compute, among files if there are any."""
     measured = [sharing for sharing in sharings if sharing.kind == "file"] or sharings
     return max(measured, key=lambda sharing: sharing.appearances, default=None)

@@ -1,7 +1,7 @@
-"""Figures of several machines on one sheet: each as it is, under a strip that says what it was measured on.
+"""Combines the figures of several machines on one sheet, each under a strip that names its machine.
 
-A figure keeps the size and the layout that it has alone. A sheet is put together from the finished pictures, since the
-size of a picture is known only when it is drawn.
+A figure keeps the size and the layout that it has alone. A sheet is composed of finished pictures, since the size of a
+picture is known only after it is drawn.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from gpupc_impl.reporting import style
 from gpupc_impl.reporting.sources import Heading
 
 POINTS = 72
-"""Of an inch, the unit of SVG files."""
+"""The points in an inch; points are the unit of SVG files."""
 
 GAP = 9.0
-"""Points between the panels of a sheet."""
+"""The distance between the panels of a sheet, in points."""
 
 STRIPS = {True: ("#00785A", "#D9F0E8"), False: ("#666666", "#E8E8E8")}
-"""The colours of a strip's word and ground: on a GPU, and on CPU cores."""
+"""The colours of a strip's word and background, for a GPU and for CPU cores."""
 
 FONT, LINE, WORD = 6.5, 9.5, 46.0
-"""Of a strip in points: its letters, the height of a line, and the width of its word."""
+"""The size of a strip's letters, the height of a line, and the width of its word, in points."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Picture:
     """A finished figure.
 
     Attributes:
-        svg: a file's content.
-        pixels: (rows, columns, 4), a file's content.
+        svg: the content of an SVG file.
+        pixels: (rows, columns, 4) the content of a PNG file.
     """
 
     svg: str
@@ -51,19 +51,19 @@ class Picture:
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in points."""
+        """The width and height in points."""
         width, height = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', self.svg)[0]
         return float(width), float(height)
 
 
 Place = tuple[float, float, Picture]
-"""Left, top (points) and what is there."""
+"""The left and top position of a picture, in points, and the picture."""
 
 
 def save(panels: Sequence[tuple[Heading, Figure]], svg_path: str | Path, png_path: str | Path) -> None:
-    """Write a sheet: panels side by side as far as a page is wide, else below each other.
+    """Write a sheet whose panels are side by side as far as the width of a page allows, else below each other.
 
-    The same panels give the same bytes.
+    Equal panels give equal bytes.
     """
     for path in (svg_path, png_path):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def _picture(figure: Figure, edge: Bbox) -> Picture:
 
 
 def _strip(heading: Heading, width: float) -> Figure:
-    """A machine's name on a ground that tells a GPU from CPU cores, as wide as what it stands above."""
+    """Return a strip as wide as its panel with the machine's name; colours distinguish GPUs from CPU cores."""
     word_colour, ground = STRIPS[heading.gpu]
     lines = textwrap.wrap(heading.text, max(8, int((width - WORD - 8) / (0.62 * FONT))))
     height = LINE * max(1, len(lines)) + 4
@@ -116,18 +116,18 @@ def _svg(placed: Sequence[Place], width: float, height: float) -> str:
     parts = []
     for number, (left, top, picture) in enumerate(placed):
         inner = picture.svg[picture.svg.index("<svg") :]
-        inner = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>part{number}-", inner)  # names are unique in a file
+        inner = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>part{number}-", inner)  # Names must be unique in a file.
         inner = re.sub(r' (width|height)="([\d.]+)pt"', r' \1="\2"', inner, count=2)
         parts.append(inner.replace("<svg ", f'<svg x="{left:g}" y="{top:g}" ', 1))
     size = f'width="{width:g}pt" height="{height:g}pt" viewBox="0 0 {width:g} {height:g}"'
-    size += ' style="max-width: 100%; height: auto"'  # where a page holds it that is narrower
+    size += ' style="max-width: 100%; height: auto"'  # The sheet may be shown in a narrower page.
     head = f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" {size} version="1.1">'
     ground = '<rect width="100%" height="100%" fill="white"/>'
     return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', head, ground, *parts, "</svg>"]) + "\n"
 
 
 def _pixels(placed: Sequence[Place], width: float, height: float) -> np.ndarray:
-    """The same as pixels; each picture may differ by one from its size in points."""
+    """Return the sheet as pixels; the size of each picture may differ by one pixel from its size in points."""
     dots = plt.rcParams["savefig.dpi"] / POINTS
     sheet = np.ones((round(height * dots) + 2, round(width * dots) + 2, 4))
     for left, top, picture in placed:

@@ -1,4 +1,4 @@
-"""Where the numbers of a table or figure were measured: on this machine, or on a device whose runs are published."""
+"""The source of the numbers of a table or figure: this machine, or a device with published runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STALE = "‡"
 """The mark of a number that was recorded with code that has changed since."""
 
 MAX_NAMED_COMMITS = 3
-"""The most commits that a heading names; the table of provenance has all of them."""
+"""The upper bound on the commits that a heading names; the table of provenance has all of them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Source:
 
     Attributes:
         folder: a folder of published runs (see `measurement.published`); None for the results of this machine.
-        backend: where its config ran the kernels: ``"cuda"`` or ``"host"``.
-        files: paths by kind (see `catalogue.READERS`); where the folder has what they hold, ``published`` lists them.
-        given: values from its config (see `catalogue.GIVEN`).
+        backend: the backend on which its config ran kernels: ``"cuda"`` or ``"host"``.
+        files: paths by kind (see `catalogue.READERS`); ``published`` lists the files of a published folder.
+        given: the arguments that come from its config (see `catalogue.GIVEN`).
         runs: the published runs of the table or figure, as (data set, setting).
         datasets: the data sets whose published facts it reads.
-        absent: the runs that its config asks for and the folder lacks.
+        absent: the runs that its config requests and that the folder lacks.
     """
 
     folder: str | None
@@ -74,10 +74,10 @@ class Heading:
 
 
 def heading(source: Source, contents: Mapping[str, Any]) -> Heading:
-    """The heading of a table or figure.
+    """Return the heading of a table or figure.
 
     Args:
-        contents: what was read of the source, by kind.
+        contents: the contents that were read from the source, by kind.
     """
     environments = _environments(source, contents)
     kernels = [place for place in environments if place[0] != "cpu"] or environments
@@ -101,7 +101,7 @@ def heading(source: Source, contents: Mapping[str, Any]) -> Heading:
 
 
 def absent_note(source: Source) -> list[str]:
-    """A sentence about the runs that a published source lacks, by the settings that lack them; none if it has all."""
+    """Return a sentence about the runs that a published source lacks, if any, grouped by settings."""
     if not source.absent:
         return []
     by_dataset: dict[str, list[str]] = {}
@@ -111,11 +111,11 @@ def absent_note(source: Source) -> list[str]:
     for dataset, settings in by_dataset.items():
         by_settings.setdefault(tuple(settings), []).append(dataset)
     lines = "; ".join(f"{', '.join(settings)} on {', '.join(sets)}" for settings, sets in by_settings.items())
-    return [f"Not run there, of what its config asks for: {lines}."]
+    return [f"Requested by the config but not run: {lines}."]
 
 
 def _environments(source: Source, contents: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """The backends and environments of the runs or single tests that were read, otherwise of the source's runs."""
+    """Return the backends and environments of what was read, otherwise of the source's runs."""
     if "tests" in contents:
         return list(contents["tests"]["environments"].items())
     runs = contents.get("runs")
@@ -125,7 +125,7 @@ def _environments(source: Source, contents: Mapping[str, Any]) -> list[tuple[str
 
 
 def _stale(contents: Mapping[str, Any]) -> str:
-    """The number of values that were measured with code that has changed since; empty where there is none."""
+    """Return a text with the number of values whose code has changed since; empty if there are none."""
     timed = [run.stale for run in contents.get("runs", ()) if run.median is not None]
     timed += [cell.get("stale", False) for cell in contents.get("tests", {}).get("cells", ()) if cell["status"] == "ok"]
     return f"stale {STALE}: {sum(timed)} of {len(timed)} runs" if any(timed) else ""

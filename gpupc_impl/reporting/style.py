@@ -1,4 +1,4 @@
-"""How every figure looks: one style sheet, one colour a method, two widths."""
+"""The appearance of all figures: one style sheet, one colour for each method, two widths."""
 
 from __future__ import annotations
 
@@ -11,51 +11,31 @@ if TYPE_CHECKING:
     from matplotlib.transforms import Bbox
 
 COLUMN_WIDTH = 3.3
-"""Inches; a figure as wide as a column of a paper."""
+"""The width in inches of a figure that is as wide as a column of a paper."""
 
 PAGE_WIDTH = 7.0
 
-METHOD_COLOURS = {
-    "cupc-s": "#0072B2",
-    "cupc-e": "#56B4E9",
-    "baseline-1": "#E69F00",
-    "baseline-2": "#D55E00",
-    "stable-serial": "#000000",
-    "stable-parallel": "#009E73",
-    "causal-learn": "#CC79A7",
-    "out-of-core-um": "#117733",
-    "out-of-core-block": "#C9A400",
-    "pair-scan": "#882255",
-    "gpucsl": "#CC6677",
-    "gpupc": "#0072B2",
-    "disc-cupc": "#E69F00",
-    "discrete-serial": "#000000",
-    "discrete-parallel": "#009E73",
-    "causal-learn-discrete": "#CC79A7",
-    "gpucsl-discrete": "#CC6677",
-    "gpucmiknn-parallel": "#0072B2",
-    "gpucmiknn-single": "#56B4E9",
-    "gpucmiknn-single-racing": "#E69F00",
-    "cmiknn-serial": "#000000",
-    "cmiknn-parallel": "#009E73",
-    "tigramite": "#CC79A7",
-    "kernel-batched": "#0072B2",
-    "kernel-serial": "#000000",
-    "causal-learn-kernel": "#CC79A7",
-    "gpucmiknn-mixed": "#0072B2",
-    "mixed-serial": "#000000",
-    "mixed-parallel": "#009E73",
-    "tigramite-mixed": "#CC79A7",
+_COLOURS = {
+    "#0072B2": "cupc-s gpupc gpucmiknn-parallel gpucmiknn-mixed kernel-batched",
+    "#56B4E9": "cupc-e gpucmiknn-single",
+    "#E69F00": "baseline-1 disc-cupc gpucmiknn-single-racing",
+    "#D55E00": "baseline-2",
+    "#000000": "stable-serial discrete-serial cmiknn-serial mixed-serial kernel-serial",
+    "#009E73": "stable-parallel discrete-parallel cmiknn-parallel mixed-parallel",
+    "#CC79A7": "causal-learn causal-learn-discrete causal-learn-kernel tigramite tigramite-mixed",
+    "#CC6677": "gpucsl gpucsl-discrete",
+    **{"#117733": "out-of-core-um", "#C9A400": "out-of-core-block", "#882255": "pair-scan"},
 }
-"""Okabe and Ito's palette, told apart in colour-blind vision; a method has the same colour in every figure.
+METHOD_COLOURS = {method: colour for colour, methods in _COLOURS.items() for method in methods.split()}
+"""The colour of each method in all figures, from Okabe and Ito's palette, which colour-blind readers can distinguish.
 
-Methods of different families, which share no figure, share colours by what they are: black is a serial reference.
+Methods of different families, which share no figure, share colours by their kind: black is a serial reference.
 """
 
 OTHER_COLOUR = "#7F7F7F"
 
 MARKERS = {"cuda": "s", "host": "o", "cpu": "D"}
-"""By backend."""
+"""The marker of each backend."""
 
 
 def colour(method: str) -> str:
@@ -63,7 +43,7 @@ def colour(method: str) -> str:
 
 
 def use() -> None:
-    """Set the style for the figures made from here on, which no display is needed for."""
+    """Set the style of all figures that are made afterwards; no display is needed."""
     import matplotlib
     import matplotlib.pyplot as plt
 
@@ -72,7 +52,7 @@ def use() -> None:
 
 
 def save(figure: Figure, *paths: str | Path) -> None:
-    """Write the figure by suffix. The same figure gives the same bytes: no dates, no random ids."""
+    """Write the figure in the formats that the suffixes select. Equal figures give equal bytes."""
     import matplotlib.pyplot as plt
 
     edge = settle(figure)

@@ -1,5 +1,4 @@
-"""What belongs to no paper: every setting on every data set, as a figure and as a table, and where the records are
-from."""
+"""Outputs that belong to no paper: every setting on every data set, and the provenance of records."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
 @figure("overview", "Runtimes of all methods", paper="Runtimes", family=EVERY, numbers=False)
 def overview(runs: Runs) -> Drawing:
-    """Runtime of every method on every data set, a panel a family of tests: median of the warm runs with the 20–80 %
-    band, logarithmic. Hollow triangles stand at the time limit that was exceeded.
+    """The figure shows the runtime of every method on every data set, with a panel for each family of tests: the median
+    of the warm runs with the 20–80 % band, on a logarithmic axis. Hollow triangles mark an exceeded time limit.
     """
     import matplotlib.pyplot as plt
 
@@ -47,7 +46,7 @@ def _overview_panel(axes: Axes, group: Runs) -> None:
     for position, (setting, method) in enumerate(settings.items()):
         shown = [run for run in group if run.setting == setting]
         colour, marker = style.colour(method), style.MARKERS[shown[0].backend]
-        # Another setting of a method has half a marker.
+        # Further settings of the same method have half-filled markers.
         half = {"fillstyle": "full" if first[method] == setting else "left"}
         axes.plot([], [], marker, color=colour, label=label(setting), **half)
         for run in shown:
@@ -69,7 +68,7 @@ def _overview_panel(axes: Axes, group: Runs) -> None:
     axes.yaxis.set_major_formatter(tick_number)
     axes.yaxis.set_minor_formatter(NullFormatter())
     low, high = axes.get_ylim()
-    if high < 100 * low:  # few powers of ten
+    if high < 100 * low:  # The axis has few powers of ten.
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.set_ylabel("seconds")
     name_datasets(axes, datasets)
@@ -86,33 +85,20 @@ def _overview_panel(axes: Axes, group: Runs) -> None:
 
 @table("methods_by_dataset", "Every setting on every data set", paper="Runtimes", family=EVERY)
 def methods_by_dataset(runs: Runs) -> Table:
-    """Every setting on every data set: runtime, edges, levels, tests, tests per second, and whether its skeleton is
-    verified. A setting without a time says why below the table.
+    """The table shows runtime, edges, levels, tests, tests per second and the verification of every setting on every
+    data set. Notes below the table give the reason for each setting without a time.
     """
-    columns = (
-        "family dataset setting method reference backend status why median low high repeats cold limit edges levels"
-    )
+    columns = "family dataset setting method reference backend status why median low high repeats cold limit edges "
+    columns += "levels tests verification known_difference machine commit"
     rows, plain = [], []
     for run in runs:
         rate = run.tests / run.median if run.median and run.tests is not None else None
-        plain.append(
-            csv_row(run, f"{columns} tests verification known_difference machine commit") | {"tests_per_s": rate}
-        )
-        rows.append(
-            [
-                run.dataset,
-                run.setting,
-                run.backend,
-                time_cell(run),
-                "–" if run.time_s.cold is None else number(run.time_s.cold),
-                str(run.repeats or "–"),
-                count(run.edges),
-                count(run.levels),
-                count(run.tests),
-                "–" if rate is None else f"{number(rate / 1e6)} M" if rate >= 1e5 else number(rate),
-                run.verification,
-            ]
-        )
+        plain.append(csv_row(run, columns) | {"tests_per_s": rate})
+        cold = "–" if run.time_s.cold is None else number(run.time_s.cold)
+        speed = "–" if rate is None else f"{number(rate / 1e6)} M" if rate >= 1e5 else number(rate)
+        counts = map(count, (run.edges, run.levels, run.tests))
+        times = (time_cell(run), cold, str(run.repeats or "–"))
+        rows.append([run.dataset, run.setting, run.backend, *times, *counts, speed, run.verification])
     header = ["data set", "setting", "backend", "seconds (20–80 %)", "cold s", "runs", "edges", "levels"]
     header += ["tests", "tests/s", "verification"]
     notes = [
@@ -125,8 +111,8 @@ def methods_by_dataset(runs: Runs) -> Table:
 
 @table("provenance", "Machine, software and code", paper="Provenance", family=EVERY)
 def provenance(runs: Runs) -> Table:
-    """Machine, software and code of the records behind every table and figure, a column for each distinct
-    environment and, where that was recorded, the days on which it measured."""
+    """The table shows the machine, software and code of the records behind every table and figure, with a column for
+    each distinct environment, and the days of measurement if they were recorded."""
     environments: dict[str, dict[str, str]] = {}
     days: dict[str, set[str]] = {}
     warnings: dict[str, None] = {}
@@ -150,7 +136,7 @@ def provenance(runs: Runs) -> Table:
 
 
 def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested facts by dotted name, as text."""
+    """Return nested facts as texts, by dotted name."""
     found: dict[str, str] = {}
     for name, value in facts.items():
         if isinstance(value, Mapping):

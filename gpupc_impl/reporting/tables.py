@@ -1,4 +1,4 @@
-"""A table, written as CSV (plain numbers), Markdown, and HTML for the report; one block of rows a machine."""
+"""Writes tables as CSV (plain numbers), Markdown, and HTML for the report, with one block of rows for each machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpupc_impl.core.files import write_csv, write_text
 from gpupc_impl.reporting.sources import Heading
 
 OF_PAPERS = ("paper", "reported")
-"""What a CSV's column ``source`` says of the papers' own numbers, which belong to no machine of ours."""
+"""The values of a CSV's column ``source`` for the papers' own numbers, which belong to no machine of ours."""
 
 
 VERDICT_COLOURS = {
@@ -33,10 +33,10 @@ _MARKUP = re.compile(r"<(?=[a-z/!?])|&(?=#?\w+;)|(?<=\])[(]", re.IGNORECASE)
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Collection[int] = ()) -> str:
-    """A table in Markdown, without a line break at its end; cells are `plain` texts.
+    """Return a table in Markdown, without a line break at its end; cells are `plain` texts.
 
     Args:
-        numeric: the columns that are set flush right.
+        numeric: the columns that are aligned to the right.
     """
     rule = ["---:" if column in numeric else "---" for column in range(len(header))]
     lines = (header, rule, *rows)
@@ -48,13 +48,13 @@ class Table:
     """A table ready to be written.
 
     Attributes:
-        title: one line.
-        header, rows: what Markdown and HTML show.
-        notes: sentences below it: what was measured where, what the marks mean, why something is missing.
+        title: the title, which is one line.
+        header, rows: the cells of Markdown and HTML.
+        notes: sentences below the table: machines, the meaning of marks, and the reasons for missing numbers.
         plain: rows for the CSV.
         left: the columns that hold text.
         verdict: the column of verdicts, which are coloured.
-        columns: those that the CSV begins with, where its rows do not say (see `write_csv`).
+        columns: the first columns of the CSV, if its rows do not determine them (see `write_csv`).
     """
 
     title: str
@@ -67,7 +67,7 @@ class Table:
     verdict: int | None = None
 
     def write(self, csv_path: str | Path, md_path: str | Path, html_path: str | Path) -> None:
-        """Write it alone, without a heading."""
+        """Write the table alone, without a heading."""
         write_tables([(None, self)], csv_path, md_path, html_path)
 
     def markdown(self) -> str:
@@ -93,11 +93,11 @@ class Table:
 
 
 Block = tuple[Heading | None, Table]
-"""The same table from one machine; the heading is None where there is no other and nothing to tell apart."""
+"""The table of one machine; the heading is None if there is only one machine."""
 
 
 def write_tables(blocks: Sequence[Block], csv_path: str | Path, md_path: str | Path, html_path: str | Path) -> None:
-    """Write the same table from several machines: a block each, below each other, and one CSV of all their rows."""
+    """Write the tables of several machines as blocks below each other, and one CSV of all their rows."""
     write_csv(csv_path, *csv_rows([(heading, table.plain, table.columns) for heading, table in blocks]))
     write_text(md_path, _markdown_page(blocks))
     write_text(html_path, _html_page(blocks))
@@ -106,12 +106,12 @@ def write_tables(blocks: Sequence[Block], csv_path: str | Path, md_path: str | P
 def csv_rows(
     blocks: Sequence[tuple[Heading | None, Sequence[Mapping[str, Any]], Sequence[str]]],
 ) -> tuple[list[Mapping[str, Any]], list[str]]:
-    """The rows of several machines, with the machine as first column ``device``, and the columns to begin with.
+    """Return the rows of several machines, with the machine in the first column ``device``, and the first columns.
 
-    The papers' own numbers stand once, without a machine.
+    The papers' own numbers appear once, without a machine.
 
     Args:
-        blocks: of each machine heading, rows and columns; without a heading there is no such column.
+        blocks: the heading, rows and columns of each machine; without headings there is no column ``device``.
     """
     rows: list[Mapping[str, Any]] = []
     columns: dict[str, None] = {}
@@ -129,7 +129,7 @@ def csv_rows(
 
 
 def _notes(blocks: Sequence[Block]) -> tuple[list[list[str]], list[str]]:
-    """The notes of each block, and those that all blocks share, where there are several."""
+    """Return the notes of each block, and the notes that all of several blocks share."""
     if len(blocks) == 1:
         return [list(blocks[0][1].notes)], []
     shared = [note for note in blocks[0][1].notes if all(note in table.notes for _, table in blocks)]
@@ -159,12 +159,12 @@ def _html_page(blocks: Sequence[Block]) -> str:
 
 
 def html_page(title: str, body: str) -> str:
-    """A page of tables, which a click on a column's head sorts; it needs no network."""
+    """Return a self-contained page of tables, which are sorted by a click on a column's head."""
     return _HTML.format(title=html.escape(title), style=STYLE, body=body, script=SORT)
 
 
 def html_body(page: str) -> str:
-    """The tables of a page that `html_page` made, without its title."""
+    """Return the tables of a page that `html_page` made, without its title."""
     return page.partition("</h1>\n")[2].partition("\n<script>")[0]
 
 

@@ -1,4 +1,4 @@
-"""Skeletons over a grid of alphas."""
+"""Finds skeletons over a grid of alphas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALPHAS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 
 @dataclasses.dataclass(frozen=True)
 class AlphaPath(Mapping[float, Skeleton]):
-    """The skeletons of the same data by ascending alpha: ``path[0.01]`` is what ``skeleton(data, 0.01)`` finds."""
+    """The skeletons of the same data by ascending alpha: ``path[0.01]`` equals ``skeleton(data, 0.01)``."""
 
     skeletons: Mapping[float, Skeleton]
 
@@ -37,10 +37,16 @@ class AlphaPath(Mapping[float, Skeleton]):
         edges = ", ".join(f"{alpha:g}: {skeleton.n_edges:,} edges" for alpha, skeleton in self.items())
         return f"AlphaPath({edges})"
 
-    def to_frame(self) -> pandas.DataFrame:
-        """A DataFrame with a row for each alpha: ``alpha``, ``edges``, ``levels``, ``tests`` and ``seconds``.
+    def _repr_html_(self) -> str:
+        """The HTML that a notebook shows."""
+        from gpupc_impl.views.notebook import study
 
-        The seconds are those spent in levels, without the preparation of the data.
+        return study("Edges by alpha", self.to_frame(), self.plot, "<code>.to_frame()</code>")
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return a DataFrame with a row for each alpha: ``alpha``, ``edges``, ``levels``, ``tests`` and ``seconds``.
+
+        The seconds are the time of all levels, without the preparation of the data.
         """
         import pandas
 
@@ -51,11 +57,11 @@ class AlphaPath(Mapping[float, Skeleton]):
         return pandas.DataFrame(rows, columns=["alpha", "edges", "levels", "tests", "seconds"])
 
     def edges(self) -> pandas.DataFrame:
-        """A DataFrame with a row for each pair that is an edge at some alpha.
+        """Return a DataFrame with a row for each pair that is an edge at some alpha.
 
-        Its columns are ``source``, ``target`` and, named by each alpha, a bool that says whether the pair is an edge.
-        A larger alpha usually keeps more edges, but not always: a set may separate a pair because its variables are
-        neighbours at the larger alpha alone.
+        Its columns are ``source``, ``target`` and, for each alpha, a column of this name that states whether the pair
+        is an edge. A larger alpha usually keeps more edges, but not always: a set may separate a pair because its
+        variables are neighbours only at the larger alpha.
         """
         import pandas
 
@@ -83,16 +89,6 @@ def alpha_path(
     data: Any,
     alphas: Sequence[float] = ALPHAS,
     *,
-    family: str = "auto",
-    method: str = "auto",
-    backend: str = "auto",
-    n_samples: int | None = None,
-    names: Sequence[str] | None = None,
-    max_level: int | None = None,
-    missing: str = "error",
-    transpose: bool | None = None,
-    knowledge: Any = None,
-    device_memory_limit: int | None = None,
     progress: bool | None = None,
     **options: Any,
 ) -> AlphaPath:
@@ -104,33 +100,21 @@ def alpha_path(
     Args:
         alphas: significance levels, in any order.
         progress: whether to show a progress bar; None shows it on a terminal or in a notebook if tqdm is installed.
-        data, options: these and the other arguments are those of `skeleton`.
+        data, options: everything else that `skeleton` takes.
 
     Raises:
-        InvalidProblem: there is no alpha, or one is given twice.
-        What `skeleton` raises.
+        InvalidProblem: there is no alpha, or one is passed twice; and the errors of `skeleton`.
     """
-    grid = sorted({search_parameters(alpha, max_level)["alpha"] for alpha in alphas})
+    grid = sorted({search_parameters(alpha, options.get("max_level"))["alpha"] for alpha in alphas})
     if not grid or len(grid) != len(alphas):
         raise InvalidProblem(f"alphas are {list(alphas)!r}; give at least one, and none twice")
     if isinstance(data, Problem):
         raise InvalidProblem("data is a ready problem, which carries its own alpha; give the data themselves")
-    request = SearchRequest(
-        alpha=grid[0],
-        family=family,
-        method=method,
-        backend=backend,
-        n_samples=n_samples,
-        names=names,
-        max_level=max_level,
-        knowledge=knowledge,
-        missing=missing,
-        transpose=transpose,
-        device_memory_limit=device_memory_limit,
-        options=options,
-    )
     skeletons: dict[float, Skeleton] = {}
-    with request.open(data) as search, bar(progress, len(grid), "alphas", " alphas") as progress_bar:
+    with (
+        SearchRequest.of(alpha=grid[0], **options).open(data) as search,
+        bar(progress, len(grid), "alphas", " alphas") as progress_bar,
+    ):
         problem = search.problem()
         for alpha in grid:
             skeletons[alpha] = search.solve(dataclasses.replace(problem, alpha=alpha))

@@ -1,9 +1,8 @@
-"""Bootstrap: how often searches of resampled data find each edge and each direction."""
+"""Bootstrap: counts how often searches of resampled data find each edge and each direction."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import multiprocessing
 import os
 import warnings
@@ -17,26 +16,20 @@ import numpy as np
 
 from gpupc_impl.api import pc
 from gpupc_impl.core.family import get_family
-from gpupc_impl.core.files import read_json, read_sealed, save_json, write_sealed, write_whole
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.intake import TableFormat, read_input
+from gpupc_impl.studies.resample_folder import DIRECTED, UNDIRECTED, claim, load, path, save
 from gpupc_impl.views.progress import bar
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-SETTINGS = "bootstrap.json"
-"""The file in a folder of resamples that says which data and settings they belong to."""
-
-UNDIRECTED, DIRECTED = 0, 1
-"""Kinds of edges in a resample's file; conflicts count as undirected."""
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bootstrap:
-    """How often each edge and each direction was found in resampled data.
+    """The frequencies of edges and directions in resampled data.
 
     Attributes:
         n: number of resamples.
@@ -56,7 +49,7 @@ class Bootstrap:
 
     @property
     def edge_frequencies(self) -> np.ndarray:
-        """(p, p) float64, symmetric: the share of resamples with an edge."""
+        """The share of resamples with an edge, (p, p) float64, symmetric."""
         return (self.directed + self.directed.T + self.undirected) / self.n
 
     @property
@@ -68,8 +61,17 @@ class Bootstrap:
         frequent = int(np.count_nonzero(np.triu(self.edge_frequencies) >= 0.5))
         return f"Bootstrap({self.n} resamples, {len(self.names)} variables, {frequent} edges in at least half of them)"
 
+    def _repr_html_(self) -> str:
+        """The HTML that a notebook shows."""
+        from gpupc_impl.views.notebook import study
+        from gpupc_impl.views.plots.graph import MAX_NODES
+
+        frequent = np.count_nonzero((self.edge_frequencies >= 0.5).any(axis=0))
+        draw = self.plot if frequent <= MAX_NODES else self.heatmap
+        return study(repr(self), self.to_frame(), draw, "<code>.to_frame()</code>")
+
     def to_frame(self, at_least: float = 0.0) -> pandas.DataFrame:
-        """A DataFrame with a row for each pair that is an edge in some resample, in descending order of frequency.
+        """Return a DataFrame with a row for each pair that is an edge in some resample, by descending frequency.
 
         Its columns are ``source`` and ``target``, in the order of the more frequent direction; ``frequency``, the share
         of resamples with the edge; and ``directed``, ``reversed`` and ``undirected``, the shares with source -> target,
@@ -99,7 +101,7 @@ class Bootstrap:
     def plot(self, at_least: float = 0.5, ax: Axes | None = None, *, title: str | None = None) -> Axes:
         """Draw the edges with a width that grows with their frequency, which is written beside those below 100 %.
 
-        An edge has a direction where most of the resamples that have the edge agree on it.
+        An edge has a direction if most of the resamples that have the edge agree on it.
 
         Args:
             at_least: lower bound on the frequency of the edges that are drawn.
@@ -145,8 +147,8 @@ def bootstrap(
 ) -> Bootstrap:
     """Run `pc` on resampled data and count how often each edge and each direction is found.
 
-    Resample k consists of the rows ``resampled_rows(len(data), seed, k, replace, fraction)`` of ``data``. It does not
-    depend on the number of resamples, or on where and in which order they are searched. Rows that
+    Resample k consists of the rows ``resampled_rows(len(data), seed, k, replace, fraction)`` of ``data``. These rows do
+    not depend on the number of resamples, or on where and in which order they are searched. Rows that
     ``missing="drop-rows"`` drops are dropped before the first draw.
 
     Args:
@@ -167,11 +169,11 @@ def bootstrap(
         progress: whether to show a progress bar; None shows it on a terminal or in a notebook if tqdm is installed.
 
     Raises:
-        InvalidProblem: the data or a parameter cannot be used, or the folder belongs to other data or settings.
-        What `pc` raises.
+        InvalidProblem: the data or a parameter cannot be used, or the folder belongs to other data or settings; and the
+        errors of `pc`.
     """
     _check(data, n, seed, replace, fraction, processes, options)
-    graph = pc(data, alpha, **options)  # also checks the other arguments
+    graph = pc(data, alpha, **options)  # This also checks the other arguments.
     problem = graph.skeleton.problem
     job = _Job(*_samples(data, problem.family, options), alpha, seed, replace, fraction)
     store = None if folder is None else Path(folder)
@@ -179,12 +181,12 @@ def bootstrap(
         answer_options = {name: repr(value) for name, value in options.items() if name not in NEUTRAL_OPTIONS}
         settings = {"seed": seed, "replace": replace, "fraction": fraction, "options": answer_options}
         settings["data"] = problem.fingerprint
-        _claim(store, settings)
+        claim(store, settings)
     p = len(graph.names)
     counts = np.zeros((2, p, p), np.int32)
     remaining = []
     for k in range(n):
-        stored_edges = None if store is None else _load(_path(store, k), p, [settings, k])
+        stored_edges = None if store is None else load(path(store, k), p, [settings, k])
         if stored_edges is None:
             remaining.append(k)
         else:
@@ -197,7 +199,7 @@ def bootstrap(
         warnings.simplefilter("always")
         for k, edges, messages in _search_all(job, remaining, processes, executor):
             if store is not None:
-                _save(edges, _path(store, k), [settings, k])
+                save(edges, path(store, k), [settings, k])
             _add(counts, edges)
             for message in messages:
                 if message not in shown_messages:
@@ -208,10 +210,10 @@ def bootstrap(
 
 
 def resampled_rows(n_samples: int, seed: int, k: int, replace: bool = True, fraction: float = 1.0) -> np.ndarray:
-    """The rows of resample k: max(1, round(fraction * n_samples)) indexes from 0 to n_samples - 1.
+    """Return the rows of resample k: max(1, round(fraction * n_samples)) indexes from 0 to n_samples - 1.
 
-    They are drawn from the raw stream of PCG64, which NumPy guarantees for all versions, as it does not for its
-    Generator's distributions.
+    The rows are drawn from the raw stream of PCG64, which NumPy guarantees for all versions, unlike the distributions
+    of its Generator.
     """
     size = max(1, round(fraction * n_samples))
     stream = np.random.PCG64(np.random.SeedSequence([seed, k]))
@@ -226,11 +228,7 @@ def resampled_rows(n_samples: int, seed: int, k: int, replace: bool = True, frac
 def _check(
     data: Any, n: int, seed: int, replace: bool, fraction: float, processes: int | None, options: Mapping[str, Any]
 ) -> None:
-    """Check the arguments that `pc` does not check.
-
-    Raises:
-        InvalidProblem: an argument cannot be used.
-    """
+    """Check the arguments that `pc` does not check."""
     if isinstance(data, Problem) or options.get("n_samples") is not None:
         raise InvalidProblem(
             "data must be samples in rows: a correlation matrix or a ready problem cannot be resampled"
@@ -245,14 +243,14 @@ def _check(
 FORMAT_OPTIONS = frozenset(field.name for field in dataclasses.fields(TableFormat))
 
 NEUTRAL_OPTIONS = ("names", "backend", "device_memory_limit")
-"""Options that do not change the graph."""
+"""The options that do not change the graph."""
 
 
 def _samples(data: Any, family: str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The samples in rows, without those that are dropped, and the options with which `pc` takes resamples of them."""
+    """Return the samples in rows, without dropped ones, and the options with which `pc` takes resamples of them."""
     missing = options.get("missing", "error")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the search of all data has already given the warnings
+        warnings.simplefilter("ignore")  # The search of all data has already issued the warnings.
         table = read_input(
             data,
             names=options.get("names"),
@@ -281,7 +279,7 @@ class _Job:
     fraction: float
 
     def search(self, k: int) -> tuple[int, np.ndarray, list[str]]:
-        """Search resample k: its number, its edges as `_edges` gives them, and the messages of its warnings."""
+        """Search resample k; returns its number, its edges (see `_edges`), and the messages of its warnings."""
         rows = resampled_rows(len(self.data), self.seed, k, self.replace, self.fraction)
         resampled = self.data.iloc[rows] if hasattr(self.data, "iloc") else np.asarray(self.data)[rows]
         with warnings.catch_warnings(record=True) as caught:
@@ -291,7 +289,7 @@ class _Job:
 
 
 def _edges(graph: CPDAG) -> np.ndarray:
-    """(m, 3) int32: the edges as i, j and `DIRECTED` (i -> j) or `UNDIRECTED` (i < j)."""
+    """Return the edges as i, j and `DIRECTED` (i -> j) or `UNDIRECTED` (i < j): (m, 3) int32."""
     parts = [
         np.insert(np.argwhere(matrix), 2, kind, axis=1)
         for kind, matrix in ((UNDIRECTED, np.triu(graph.undirected)), (DIRECTED, graph.directed))
@@ -331,7 +329,7 @@ def _search_all(
     else:
         workers = min(processes, len(numbers))
         threads = max(1, len(os.sched_getaffinity(0)) // workers)
-        context = multiprocessing.get_context("spawn")  # a forked process could not use an initialised device
+        context = multiprocessing.get_context("spawn")  # A forked process could not use an initialised device.
         with ProcessPoolExecutor(workers, context, _start_worker, (job, threads)) as pool:
             try:
                 for future in as_completed([pool.submit(_search_in_worker, k) for k in numbers]):
@@ -345,54 +343,3 @@ def _search_all(
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
-def _claim(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Mark a folder as one for resamples of these settings.
-
-    Raises:
-        InvalidProblem: it already belongs to others.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / SETTINGS
-    settings = json.loads(json.dumps(settings))
-    if not path.exists():
-        save_json(settings, path)
-        return
-    try:
-        existing = dict(read_json(path))
-    except (ValueError, TypeError) as error:
-        raise InvalidProblem(f"{path} is damaged ({error}); remove the folder, or name another") from error
-    for name in sorted(settings.keys() | existing.keys()):
-        if settings.get(name) != existing.get(name):
-            what = "other data, or another alpha or test" if name == "data" else f"{name} {existing.get(name)!r}"
-            raise InvalidProblem(f"{folder} holds resamples of {what}; name another folder, or remove this one")
-
-
-def _path(folder: Path, k: int) -> Path:
-    return folder / f"{k:06d}.npz"
-
-
-def _save(edges: np.ndarray, path: Path, place: Any) -> None:
-    """Write a resample's edges, bound to the data, settings and number of the resample."""
-    with write_whole(path) as temporary, open(temporary, "wb") as file:
-        write_sealed(file, {}, {"edges": edges}, place)
-
-
-def _load(path: Path, p: int, place: Any) -> np.ndarray | None:
-    """A resample's edges; None if the file does not exist, or does not hold edges of p variables of this resample."""
-    try:
-        edges = read_sealed(path, place)[1]["edges"]
-    except MemoryError:
-        raise
-    except Exception:  # a damaged file can raise nearly anything
-        return None
-    if edges.dtype != np.int32 or edges.ndim != 2 or edges.shape[1] != 3:
-        return None
-    i, j, kind = edges.T
-    in_range = (edges >= 0).all() and (edges[:, :2] < p).all() and (kind <= DIRECTED).all()
-    distinct = len(np.unique(np.sort(edges[:, :2], axis=1), axis=0)) == len(edges)
-    return edges if in_range and distinct and (i != j).all() and (i < j)[kind == UNDIRECTED].all() else None

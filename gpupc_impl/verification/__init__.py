@@ -1,1 +1,1 @@
-"""Verification: skeletons compared edge by edge, removed edges tested again from scratch."""
+"""Verification compares skeletons edge by edge and tests removed edges again from scratch."""

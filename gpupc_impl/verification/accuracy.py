@@ -1,6 +1,4 @@
-"""How far a result is from the true graph, where it is known."""
-
-from __future__ import annotations
+"""Measures how far a result is from the true graph, if that is known."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -12,7 +10,7 @@ from gpupc_impl.core.result import Skeleton
 
 
 def dag_of_edges(edges: Iterable[Sequence[int]], p: int) -> np.ndarray:
-    """(p, p) bool, [i, j] for i -> j, from pairs [i, j]."""
+    """Return a DAG as a (p, p) bool matrix, [i, j] for i -> j, from pairs [i, j]."""
     dag = np.zeros((p, p), bool)
     pairs = np.array(list(edges), np.int64).reshape(-1, 2)
     dag[pairs[:, 0], pairs[:, 1]] = True
@@ -20,9 +18,10 @@ def dag_of_edges(edges: Iterable[Sequence[int]], p: int) -> np.ndarray:
 
 
 def skeleton_differences(skeleton: Skeleton, dag: np.ndarray) -> tuple[int, int]:
-    """How many edges of the true skeleton are missing, and how many edges were found that it does not have.
+    """Count the edges of the true skeleton that are missing, and the edges of the result that the true skeleton lacks.
 
-    Their sum is the structural Hamming distance of the two skeletons. A DAG and its CPDAG have the same skeleton.
+    The sum of the two counts is the structural Hamming distance of the skeletons. A DAG and its CPDAG have the same
+    skeleton.
     """
     true = dag | dag.T
     missing, extra = true & ~skeleton.adjacency, skeleton.adjacency & ~true
@@ -31,15 +30,15 @@ def skeleton_differences(skeleton: Skeleton, dag: np.ndarray) -> tuple[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Accuracy:
-    """A graph beside the CPDAG of the true DAG.
+    """The accuracy of a result, compared with the CPDAG of the true DAG.
 
     Attributes:
         shd: `structural_hamming_distance`.
-        edge_precision: of the edges found, the share that the true skeleton has; None where none was found.
-        edge_recall: of the true skeleton's edges, the share that was found; None where it has none.
-        arrow_precision: of the arrows found, the share that the true CPDAG has in that direction; None without any.
-            An arrow on an edge that the truth leaves undirected is wrong.
-        arrow_recall: of the true CPDAG's arrows, the share that was found; None where it has none.
+        edge_precision: the share of the result's edges that the true skeleton has; None if the result has no edge.
+        edge_recall: the share of the true skeleton's edges that the result has; None if the true skeleton has no edge.
+        arrow_precision: the share of the result's arrows that the true CPDAG has in the same direction; None if the
+            result has no arrow. An arrow on an edge that the true CPDAG leaves undirected is wrong.
+        arrow_recall: the share of the true CPDAG's arrows that the result has; None if the true CPDAG has no arrow.
     """
 
     shd: int
@@ -50,7 +49,7 @@ class Accuracy:
 
 
 def accuracy(cpdag: CPDAG, dag: np.ndarray) -> Accuracy:
-    """How well a CPDAG tells the (p, p) bool true DAG's. Conflicts count as undirected edges."""
+    """Compare a CPDAG with that of the true DAG, (p, p) bool. Conflicts count as undirected edges."""
     true_arrows, _ = equivalence_class(dag)
     found = cpdag.directed | cpdag.directed.T | cpdag.undirected
     return Accuracy(
@@ -59,16 +58,17 @@ def accuracy(cpdag: CPDAG, dag: np.ndarray) -> Accuracy:
 
 
 def _shares(found: np.ndarray, true: np.ndarray) -> tuple[float | None, float | None]:
-    """Precision and recall of a matrix's entries."""
+    """Return the precision and recall of a matrix's entries."""
     right = int(np.count_nonzero(found & true))
     return (*(right / count if (count := int(np.count_nonzero(of))) else None for of in (found, true)),)
 
 
 def with_arrows(skeleton: Skeleton, arrows: Iterable[Sequence[int]]) -> CPDAG:
-    """A skeleton that another program has directed, by the pairs [i, j] for i -> j; the other edges have no direction.
+    """Return a CPDAG whose directions another program determined, as pairs [i, j] for i -> j; the other edges are
+    undirected.
 
     Raises:
-        ValueError: an arrow stands where the skeleton has no edge.
+        ValueError: an arrow is on a pair that has no edge in the skeleton.
     """
     directed = dag_of_edges(arrows, len(skeleton.names))
     if (directed & ~skeleton.adjacency).any():
@@ -79,9 +79,10 @@ def with_arrows(skeleton: Skeleton, arrows: Iterable[Sequence[int]]) -> CPDAG:
 
 
 def bootstrap_mean(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
-    """The mean of a sample, and the bounds between which the means of its resamples lie: the percentile bootstrap.
+    """Return the mean of a sample and the bounds of its percentile bootstrap interval.
 
-    The same numbers on every call (9,999 resamples of one seeded stream); of a single value the value.
+    Every call gives the same numbers, because the 9,999 resamples come from one seeded stream. For a single value, all
+    three numbers are that value.
     """
     if len(values) < 2:
         return (float(values[0]),) * 3
@@ -93,10 +94,10 @@ def bootstrap_mean(values: Sequence[float], level: float = 0.95) -> tuple[float,
 
 
 def structural_hamming_distance(cpdag: CPDAG, dag: np.ndarray) -> int:
-    """The number of pairs of variables on which a CPDAG and the true one disagree, in an edge or its direction.
+    """Count the pairs of variables on which a CPDAG and the true one disagree, in an edge or its direction.
 
-    The definition of Tsamardinos et al. (2006): edges to add or remove, and directions to add, remove or reverse, each
-    counted once. Conflicts count as undirected edges.
+    This is the structural Hamming distance of Tsamardinos et al. (2006), which counts edges to add or remove and
+    directions to add, remove or reverse, each once. Conflicts count as undirected edges.
     """
     directed, undirected = equivalence_class(dag)
     differs = (cpdag.directed != directed) | (cpdag.undirected != undirected)

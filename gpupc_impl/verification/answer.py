@@ -1,6 +1,4 @@
-"""One setting's answer, and the test that is made again from scratch to judge it."""
-
-from __future__ import annotations
+"""The answer of one setting, and the test from scratch by which it is judged."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -16,7 +14,7 @@ _KEPT = np.iinfo(np.int64).max
 
 
 class Answer:
-    """A setting's skeleton, its record, and the problem as that setting understood it."""
+    """A setting's skeleton, its record, and the problem with the conventions that this setting used."""
 
     def __init__(self, problem: Problem, record: Record, skeleton: Skeleton):
         self.record, self.skeleton = record, skeleton
@@ -42,7 +40,7 @@ class Answer:
         return pairs.min(axis=-1) * self._p + pairs.max(axis=-1)
 
     def level(self, pairs: np.ndarray) -> np.ndarray:
-        """The level at which each of the (..., 2) pairs was removed; `_KEPT` for an edge, -1 for a forbidden one."""
+        """The level at which each of the (..., 2) pairs was removed; `_KEPT` for an edge, -1 for a forbidden pair."""
         levels = np.where(self.skeleton.adjacency[pairs[..., 0], pairs[..., 1]], _KEPT, 0)
         if len(self.set_keys):
             keys = self._key(pairs)
@@ -51,17 +49,17 @@ class Answer:
         return np.where(np.isin(self._key(pairs), self._gap_keys), -1, levels) if len(self.gaps) else levels
 
     def missing(self, ends: np.ndarray, sets: np.ndarray) -> np.ndarray:
-        """(k, l) bool: which members of the (k, l) sets are no neighbours of (k,) `ends` at level l."""
+        """Return which members of the (k, l) sets are no neighbours of the (k,) `ends` at level l: (k, l) bool."""
         links = np.stack([np.broadcast_to(ends[:, None], sets.shape), sets], axis=-1)
         return (self.level(links) < sets.shape[1]) | (links[..., 0] == links[..., 1])
 
     def absent(self, end: int, members: Sequence[int]) -> list[int]:
-        """The members of one set that are no neighbours of `end` at the set's level."""
+        """Return the members of one set that are no neighbours of `end` at the set's level."""
         sets = np.array([members], np.int64).reshape(1, -1)
         return sets[self.missing(np.array([end]), sets)].tolist()
 
     def members(self, chosen: np.ndarray, level: int) -> np.ndarray:
-        """(k, level) members of stored sets, given by their numbers, that all have that size."""
+        """Return the (k, level) members of stored sets of equal size, which are selected by their numbers."""
         sets = self.skeleton.sepsets
         return sets.members[sets.offsets[chosen][:, None] + np.arange(level)].astype(np.int64)
 
@@ -71,17 +69,17 @@ class Answer:
         return fixed is not None and any((pairs == (i, j)).all(axis=1).any() for pairs in (fixed.required, self.gaps))
 
     def claim(self, i: int, j: int) -> tuple[int, bool, tuple[int, ...]] | None:
-        """Where the set of a pair i < j stands in canonical order: level, side, members; None for an edge."""
+        """Return the position of a pair's set in canonical order as (level, side, members), i < j; None for an edge."""
         if self.skeleton.adjacency[i, j]:
             return None
         members = self.skeleton.sepsets[i, j]
         return len(members), bool(self.absent(i, members)), members
 
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of (k, 2) pairs, i < j, given (k, l) sets: the ratio and its tolerance (see `Retest`), and whether the set is
-        misplaced: of neither end's neighbours, or holding an end.
+        """Return the ratio and its tolerance (see `Retest`) for (k, 2) pairs, i < j, given (k, l) sets, and whether
+        each set is misplaced: drawn from the neighbours of neither end, or containing an end.
 
-        Where the set is of the neighbours of both, the end that comes nearer to separating counts.
+        If a set is among the neighbours of both ends, the end whose test has the smaller ratio counts.
         """
         ratios, tolerances = np.full(len(pairs), np.inf), np.zeros(len(pairs))
         misplaced = np.ones(len(pairs), bool)

@@ -1,10 +1,8 @@
-"""Certificates: every removed edge tested again from scratch.
+"""Certificates: every removed edge is tested again from scratch.
 
-An edge's separating set must separate it, lie in the neighbourhood it was drawn from, and have the size of the level at
-which the edge went.
+An edge's separating set must separate it, consist of neighbours of one of its ends, and have the size of the level at
+which the edge was removed.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 
@@ -18,9 +16,10 @@ _PAIRS_AT_ONCE = 1 << 20
 
 
 def certificates(answer: Answer) -> tuple[int, list[str]]:
-    """Test every removed edge again: how many were tested, and a sentence for each that fails.
+    """Test removed edges again; returns the number of tested edges, and a sentence for each that fails.
 
-    Where a family's test takes too long for all of them, as many as `Retest` allows are tested, spread evenly.
+    If a family's test takes too long for all of them, an evenly spread sample of the size that `Retest.affordable`
+    allows is tested.
     """
     if not answer.problem.decided_by_tests:
         return 0, []
@@ -47,7 +46,7 @@ def certificates(answer: Answer) -> tuple[int, list[str]]:
 
 
 def _broken(answer: Answer) -> list[str]:
-    """A sentence for each required or forbidden edge that the answer has not kept to."""
+    """Return a sentence for each required edge that the answer lacks and each forbidden edge that it has."""
     if answer.problem.fixed is None:
         return []
     sepsets, broken = answer.skeleton.sepsets, answer.problem.fixed.broken_by(answer.skeleton.adjacency)
@@ -57,7 +56,7 @@ def _broken(answer: Answer) -> list[str]:
 
 
 def _removed(answer: Answer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """All removed pairs with their sets, (k, 2) and (k, level), level by level and some at a time."""
+    """Yield all removed pairs with their sets, (k, 2) and (k, level), level by level in batches."""
     for pairs in _removed_at_level_zero(answer):
         yield pairs, np.empty((len(pairs), 0), np.int64)
     for level in np.unique(answer.sizes):
@@ -67,7 +66,8 @@ def _removed(answer: Answer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _removed_at_level_zero(answer: Answer) -> Iterator[np.ndarray]:
-    """The pairs with the empty set, which are the bulk and are not listed, some rows at a time."""
+    """Yield the pairs with the empty set, a few rows at a time; these are most of the pairs, and no list of them
+    exists."""
     p, listed = answer.problem.n_variables, answer.skeleton.sepsets.pairs
     rows = max(_PAIRS_AT_ONCE // p, 1)
     for first in range(0, p, rows):
@@ -84,7 +84,7 @@ def _removed_at_level_zero(answer: Answer) -> Iterator[np.ndarray]:
 
 
 def wrong_sizes(answer: Answer) -> list[str]:
-    """A set has the size of its level: then sizes and the edges left after each level say the same."""
+    """Check that the sizes of the sets agree with the numbers of edges left after each level."""
     failures = []
     for level, edges in enumerate(answer.skeleton.edges_per_level):
         counted = answer.skeleton.n_edges + int(np.count_nonzero(answer.sizes > level))

@@ -1,11 +1,9 @@
-"""Comparison: two answers edge by edge, set by set, and the reason for every difference.
+"""Compares two answers edge by edge and set by set, and finds the reason for every difference.
 
 Labelled edges are compared exactly, and canonical settings must agree in their separating sets too. A difference is
-explained by making the test that decided it again from scratch. Nothing is concluded from a difference between methods
-whose tests draw random numbers of their own.
+explained by making the test that decided it again from scratch. A difference is no fault if one of the two methods
+draws its own random numbers.
 """
-
-from __future__ import annotations
 
 import numpy as np
 
@@ -13,17 +11,18 @@ from gpupc_impl.core import mapped
 from gpupc_impl.verification.answer import Answer
 
 STATUSES = ("equal", "alone", "near-threshold", "convention", "random", "explained", "unexplained", "not-run")
-"""From best to worst, except for `not-run`. Only `unexplained` fails a run.
+"""The statuses from best to worst, except for `not-run`. Only `unexplained` makes a workflow fail.
 
-An answer is `alone` where no other setting finished. A difference is `explained` if `known_differences` lists it.
+An answer is `alone` if no other setting finished. A difference is `explained` if `known_differences` lists it.
 """
 
 EXPLAINED_AT_MOST = 1000
-"""The most differences that are examined one by one; any others count as unexplained, and the row says so."""
+"""The upper bound on the differences that are examined; further differences count as unexplained, and the row of the
+table states this."""
 
 
 def _differing_edges(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """(k, 2) pairs i < j, ascending, that are an edge of one graph only."""
+    """Return the (k, 2) pairs i < j, ascending, that are an edge of exactly one of the graphs."""
     found = [np.empty((0, 2), np.int64)]
     for rows in mapped.row_pieces(one):
         pairs = np.argwhere(np.triu(one[rows] != other[rows], rows.start + 1))
@@ -33,7 +32,7 @@ def _differing_edges(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 class Comparison:
-    """Two answers to one problem, and why they differ where they do."""
+    """Two answers to one problem, and the reasons for their differences."""
 
     def __init__(self, reference: Answer, candidate: Answer):
         self.reference, self.candidate = reference, candidate
@@ -42,7 +41,7 @@ class Comparison:
         self.sets = self._differing_sets() if self.sets_compared else np.empty((0, 2), np.int64)
 
     def _differing_sets(self) -> np.ndarray:
-        """Pairs that both removed, with different sets."""
+        """The pairs that both answers removed, but with different sets."""
         ours, theirs = self.reference, self.candidate
         _, a, b = np.intersect1d(ours.set_keys, theirs.set_keys, return_indices=True)
         differ = ours.sizes[a] != theirs.sizes[b]
@@ -50,23 +49,25 @@ class Comparison:
             same = np.flatnonzero((ours.sizes[a] == level) & ~differ)
             differ[same] = (ours.members(a[same], level) != theirs.members(b[same], level)).any(axis=1)
         pairs = [ours.skeleton.sepsets.pairs[a[differ]]]
-        for one, other, common in ((ours, theirs, a), (theirs, ours, b)):  # the other removed these at level 0
+        # The other answer removed these pairs at level 0.
+        for one, other, common in ((ours, theirs, a), (theirs, ours, b)):
             alone = np.delete(one.skeleton.sepsets.pairs, common, axis=0)
             pairs.append(alone[~other.skeleton.adjacency[alone[:, 0], alone[:, 1]]])
         return np.concatenate(pairs)
 
     def statuses(self) -> tuple[list[str], list[str]]:
-        """The status of every differing edge and every differing set, up to `EXPLAINED_AT_MOST` of them."""
+        """Yield the status of every differing edge and every differing set, up to `EXPLAINED_AT_MOST` of them."""
         explained = [self._explain(int(i), int(j)) for i, j in self.edges[:EXPLAINED_AT_MOST]]
         left = EXPLAINED_AT_MOST - len(explained)
         return explained, [self._explain(int(i), int(j)) for i, j in self.sets[:left]]
 
     def _explain(self, i: int, j: int) -> str:
-        """Why one answer removed a pair earlier in canonical order than the other, or alone.
+        """Return the reason why one answer removed a pair earlier in canonical order than the other, or the other did
+        not remove it.
 
-        The earlier answer claims that its set separates. Either that is wrong, or the other answer should have
-        found the set, or it could not, because it had removed a link to one of the members before; then that
-        removal is what has to be explained.
+        The earlier answer claims that its set separates the pair. There are three cases: the claim is wrong; or the
+        other answer missed the set; or the other answer could not test the set, because it had already removed the edge
+        to one of the members, and then that removal has to be explained instead.
         """
         if self.reference.random or self.candidate.random:
             return "random"

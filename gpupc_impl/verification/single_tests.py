@@ -1,7 +1,5 @@
 """Compares the p-values of the single tests that `measurement.single_tests` times."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,17 +7,17 @@ from typing import Any
 from gpupc_impl.measurement.record import load_tests
 
 NAMED_AT_MOST = 5
-"""The most differing tests that a row names."""
+"""The number of tests that a row names at most, those that differ most."""
 
 MEASURED = ("implementation", "method", "params", "backend", "code", "random", "status", "why", "limit_s")
 SAMPLES = ("cold_s", "seconds", "p_values")
-"""The keys of a cell, apart from the facts of its case."""
+"""The columns of a row, apart from the facts of its case."""
 
 
 def verify_tests(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each cell: whether its p-values are those of the first reference that finished.
+    """Return a row for each cell, which says whether its p-values are those of the first reference that finished.
 
-    They must be equal, except for methods whose tests draw random numbers of their own. A cell is ``alone`` where no
+    P-values must be equal, except for methods whose tests draw their own random numbers. A cell is ``alone`` if no
     other cell of its case finished.
     """
     cases: dict[str, list[Mapping[str, Any]]] = {}
@@ -59,5 +57,5 @@ def _compared(case: str, cell: Mapping[str, Any], same: Sequence[Mapping[str, An
 
 
 def verify_test_files(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
-    """`verify_tests` of several tables' files, each row with the name of its table."""
+    """Run `verify_tests` on several tables' files; each row has the name of its table."""
     return [{"table": Path(path).stem, **row} for path in paths for row in verify_tests(load_tests(path)["cells"])]

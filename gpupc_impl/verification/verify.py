@@ -1,10 +1,8 @@
-"""Are the skeletons of one problem the same, and was every removed edge rightly removed?
+"""Verifies that the skeletons of one problem are the same and that every removed edge was rightly removed.
 
 Every setting is checked in two independent ways: it is compared with the first reference that finished (`compare`), and
-its removed edges are tested again (`certificates`). Where one setting alone finished, only the second check is left.
+its removed edges are tested again (`certificates`). If only one setting finished, only the second check is possible.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +18,7 @@ from gpupc_impl.verification.compare import STATUSES, Comparison
 from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES, status_with_known
 
 NAMED_AT_MOST = 20
-"""The most edges that a row names; it counts the others."""
+"""The upper bound on the edges that a row names; further edges are only counted."""
 
 
 def verify(
@@ -29,9 +27,9 @@ def verify(
     """Compare and certify the outcomes of one problem's settings.
 
     Args:
-        problem: the problem all of them were given.
-        outcomes: a record of each setting in the config's order, with its skeleton when it finished.
-        certify: whether removed edges are tested again; otherwise skeletons are only compared, which takes moments.
+        problem: the problem that all settings solved.
+        outcomes: the record of each setting in the config's order, with its skeleton if it finished.
+        certify: whether removed edges are tested again; comparing skeletons alone takes moments.
 
     Returns:
         a row for each setting, see `row_of`.
@@ -54,10 +52,10 @@ def row_of(
     reference: Answer | None,
     certified: dict[tuple[str, ...], tuple[int, list[str]]] | None,
 ) -> dict[str, Any]:
-    """What was verified of one setting, as one row of verification.csv.
+    """Return what was verified of one setting, as one row of verification.csv.
 
     Args:
-        reference: the answer to compare with; None where no other setting finished.
+        reference: the answer to compare with; None if no other setting finished.
         certified: the certificates of earlier rows, which equal answers share; None if removed edges are not tested.
     """
     row = {
@@ -119,7 +117,7 @@ def _listing(what: str, items: Sequence[str]) -> str:
 
 
 def complaints(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A sentence for every row that must fail a run."""
+    """Return a sentence for every row that must make a workflow fail."""
     return [
         f"{row['setting']} on {row['dataset']} (compared with {row['compared_with'] or 'none'}): {row['detail']}"
         for row in rows
@@ -130,15 +128,16 @@ def complaints(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 def verify_files(
     problem_path: str | Path, record_paths: Iterable[str | Path], certify: bool = True
 ) -> list[dict[str, Any]]:
-    """`verify` on files: the problem and the records, each ``ok`` one with its skeleton beside it (``.npz``).
+    """Run `verify` on files: the problem, and the records with the skeletons (``.npz``) that lie beside those with
+    status ``ok``.
 
     Raises:
-        ValueError: a skeleton is missing, or is not the one its record is about; a record is not valid
+        ValueError: a skeleton is missing, or is not the one that its record describes; a record is not valid
             (`InvalidRecord`).
     """
     paths = list(map(Path, record_paths))
     outcomes = [(record, _skeleton_of(record, path)) for record, path in zip(load_records(paths), paths, strict=True)]
-    if all(skeleton is None for _, skeleton in outcomes):  # there may be no problem: the data set may be missing
+    if all(skeleton is None for _, skeleton in outcomes):  # There is no problem if the data set is not available.
         return [row_of(record, None, None, None) for record, _ in outcomes]
     return verify(load_problem(str(problem_path)), outcomes, certify)
 

@@ -1,1 +1,1 @@
-"""Views of a result for its users: text, pictures, pages and files of other programs."""
+"""Views show results to users: as text, pictures, pages and files of other programs."""

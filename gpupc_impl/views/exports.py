@@ -1,7 +1,7 @@
-"""Graphs as files of other programs, and as pcalg's matrix.
+"""Writes graphs as files of other programs, and as pcalg's matrix.
 
 In GraphML, GML and JSON an undirected edge of a CPDAG is written as two opposite arcs, as in ``CPDAG.to_networkx()``;
-the attribute ``kind`` of an arc says what kind of edge it belongs to.
+the attribute ``kind`` of an arc is the kind of its edge.
 """
 
 from __future__ import annotations
@@ -22,15 +22,11 @@ if TYPE_CHECKING:
 
 
 class CannotWrite(ValueError):
-    """A graph cannot be written in a format; the message names it, the reason and the way out."""
+    """A graph cannot be written in a format; the message names the format, the reason and the way out."""
 
 
 def write(result: Result, path: Path) -> None:
-    """Write the graph in the format that the suffix names, one of `WRITERS`.
-
-    Raises:
-        CannotWrite: the suffix is not known, or the format cannot hold a name.
-    """
+    """Write the graph in the format that the suffix names; raises CannotWrite if that fails."""
     if path.suffix not in WRITERS:
         raise CannotWrite(f"cannot write {path.name!r}: the suffix must be one of .npz, {', '.join(WRITERS)}")
     WRITERS[path.suffix](result, path)
@@ -74,7 +70,8 @@ def _json(result: Result, path: Path) -> None:
 
 
 def _dot(result: Result, path: Path) -> None:
-    """Write Graphviz's language, with each edge once and numbers as identifiers, which cannot hold every name."""
+    """Write Graphviz's language, with each edge once. Nodes are numbers, since Graphviz's identifiers cannot represent
+    every name."""
     keyword, arrow, styles = ("digraph", "->", _DOT_STYLES) if isinstance(result, CPDAG) else ("graph", "--", {})
     lines = [f"{keyword} {{", "  node [shape=box];"]
     lines += [f"  v{k} [label={_quoted(name)}];" for k, name in enumerate(result.names)]
@@ -86,7 +83,7 @@ _DOT_STYLES = {"undirected": " [dir=none]", "conflict": " [dir=none, style=dashe
 
 
 def _quoted(name: str) -> str:
-    """A label that shows the name as it is; a backslash begins an escape sequence in Graphviz's escString."""
+    """Return a label that shows the name unchanged; a backslash begins an escape sequence in Graphviz's escString."""
     for character, escape in (("\\", "\\\\"), ('"', '\\"'), ("\r", ""), ("\n", "\\n")):
         name = name.replace(character, escape)
     return f'"{name}"'
@@ -102,7 +99,7 @@ WRITERS: Mapping[str, Callable[[Result, Path], None]] = {
 
 
 def to_pcalg_amat(result: Result) -> pandas.DataFrame:
-    """See `core.shown.Shown.to_pcalg_amat`; the manual of pcalg defines the coding under ``amatType``."""
+    """See `core.shown.Shown.to_pcalg_amat`; pcalg's manual defines the coding under ``amatType``."""
     import pandas
 
     matrix = (result.directed | result.undirected).T if isinstance(result, CPDAG) else result.adjacency

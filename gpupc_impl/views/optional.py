@@ -1,20 +1,18 @@
-"""Optional packages that some views need."""
-
-from __future__ import annotations
+"""Imports optional packages that some views need."""
 
 import importlib
 from typing import Any
 
 
 class MissingPackage(ImportError):
-    """A view needs a package that is not installed; the message names it and the extra that installs it."""
+    """A view needs a package that is not installed; the message names the package and the extra that installs it."""
 
 
 def require(module: str, what: str, extra: str) -> Any:
     """Import a module of an optional package.
 
     Args:
-        what: what needs the module, as the plural subject of the message.
+        what: the plural subject of the message, which names what needs the module.
         extra: the extra of this project that installs the package.
 
     Raises:
@@ -25,6 +23,5 @@ def require(module: str, what: str, extra: str) -> Any:
     except ImportError as error:
         package = module.partition(".")[0]
         raise MissingPackage(
-            f"{what} need {package}, which is not installed; pip install {package}, or the extra: "
-            f"pip install 'gpupc[{extra}]'"
+            f"{what} need {package}, which is not installed; pip install {package} (the extra {extra})"
         ) from error

@@ -18,13 +18,13 @@ def skeleton_of(result: Result) -> Skeleton:
 
 
 def edges_with_kind(result: Result) -> pandas.DataFrame:
-    """``to_frame()`` with a column ``kind``, which is ``"undirected"`` for the edges of a skeleton."""
+    """Return ``to_frame()`` with a column ``kind``, which is ``"undirected"`` for the edges of a skeleton."""
     frame = result.to_frame()
     return frame if "kind" in frame else frame.assign(kind="undirected")
 
 
 def numbered_edges(result: Result) -> list[tuple[int, int, str]]:
-    """The indexes of source and target, and the kind, of every edge in the order of ``to_frame()``."""
+    """Return the indexes of source and target, and the kind, of every edge in the order of ``to_frame()``."""
     number = {name: k for k, name in enumerate(result.names)}
     rows = edges_with_kind(result).itertuples(index=False, name=None)
     return [(number[source], number[target], kind) for source, target, kind in rows]

@@ -1,6 +1,7 @@
-"""Edge strength: for each pair the largest p-value among its tests, the conditioning set of that test, and its effect.
+"""Computes edge strengths: for each pair the largest p-value among its tests, the conditioning set of that test, and
+its effect.
 
-The test of a removed pair is the one that separated it. The tests of an edge are those of the search: at every level
+For a removed pair, that test is the one that separated it. The tests of an edge are those of the search: at every level
 that was run, all sets of that size among the neighbours that either end had when the level began (PC-stable; cuPC,
 Algorithm 1). Pairs that background knowledge fixes were never tested.
 """
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 PAIRS = ("edges", "removed", "all")
 
 TESTS_AT_ONCE = 1 << 15
-"""Number of tests that are passed to the family's test in one call, approximately."""
+"""The approximate number of tests that are passed to the family's test in one call."""
 
 
 def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -> pandas.DataFrame:
@@ -36,12 +37,10 @@ def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -
         raise ValueError(f"pairs is {pairs!r}; choose one of: {', '.join(PAIRS)}")
     skeleton = skeleton_of(result)
     test = _family_test(skeleton, backend)
-    fixed = skeleton.problem.fixed
     parts = []
     if pairs != "removed":
-        edges = np.array([edge[:2] for edge in numbered_edges(result)], np.int64).reshape(-1, 2)
-        tested = ~_among(np.sort(edges, axis=1), [] if fixed is None else fixed.required)
-        total = int(_test_counts(skeleton, edges[tested]).sum())
+        edges, tested = _edges(result)
+        total = edge_tests(result)
         with bar(progress, total, "tests of the edges", " tests") as progress_bar:
             strongest = _spread(_edge_strengths(skeleton, edges[tested], test, progress_bar), tested)
         parts.append((edges, edges_with_kind(result)["kind"].tolist(), *strongest))
@@ -60,12 +59,21 @@ def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -
     return pandas.DataFrame(rows, columns=["source", "target", "kind", "p_value", "given", test.effect])
 
 
-def _family_test(skeleton: Skeleton, backend: str) -> Strength:
-    """The test of the skeleton's family on its data.
+def edge_tests(result: Result) -> int:
+    """The number of tests that `strengths` makes for the edges of a result that holds its problem."""
+    edges, tested = _edges(result)
+    return int(_test_counts(skeleton_of(result), edges[tested]).sum())
 
-    Raises:
-        ValueError: the skeleton does not hold its data, or the family has no such test.
-    """
+
+def _edges(result: Result) -> tuple[np.ndarray, np.ndarray]:
+    """(k, 2) the ends of the edges, and (k,) bool: whether they were tested, as required edges are not."""
+    fixed = skeleton_of(result).problem.fixed
+    edges = np.array([edge[:2] for edge in numbered_edges(result)], np.int64).reshape(-1, 2)
+    return edges, ~_among(np.sort(edges, axis=1), [] if fixed is None else fixed.required)
+
+
+def _family_test(skeleton: Skeleton, backend: str) -> Strength:
+    """The test of the skeleton's family on its data."""
     problem = skeleton.problem
     if problem is None:
         raise ValueError(
@@ -79,17 +87,17 @@ def _family_test(skeleton: Skeleton, backend: str) -> Strength:
 
 
 Strengths = tuple[np.ndarray, list[tuple[int, ...]], np.ndarray]
-"""p-values, conditioning sets and effects of some pairs."""
+"""Return p-values, conditioning sets and effects of some pairs."""
 
 
 def _among(pairs: np.ndarray, others: Sequence[Sequence[int]] | np.ndarray) -> np.ndarray:
-    """(k,) bool: whether each of the (k, 2) pairs is among the others; i < j in all."""
+    """Return whether each of the (k, 2) pairs is among the others, (k,) bool; all pairs have i < j."""
     known = {tuple(pair) for pair in np.asarray(others).tolist()}
     return np.array([tuple(pair) in known for pair in pairs.tolist()], bool)
 
 
 def _spread(strengths: Strengths, tested: np.ndarray) -> Strengths:
-    """The strengths of the tested pairs in their places among all pairs, with NaN and no set for the others."""
+    """Place the strengths of the tested pairs among all pairs, with NaN and no set for the others."""
     p_values, effects = np.full(len(tested), np.nan), np.full(len(tested), np.nan)
     p_values[tested], effects[tested] = strengths[0], strengths[2]
     sets = iter(strengths[1])
@@ -106,7 +114,7 @@ def _removed_strengths(skeleton: Skeleton, pairs: np.ndarray, test: Strength, pr
         for batch in np.array_split(numbers, ceil_div(len(numbers), TESTS_AT_ONCE)):
             members = np.array([sets[k] for k in batch], np.int64).reshape(len(batch), level)
             p_values[batch], effects[batch] = test(ordered[batch], members)
-            # A set among the neighbours of both ends may have separated the pair from the other end.
+            # The set may have been drawn from the other end's neighbours if it is among the neighbours of both ends.
             doubtful = batch[p_values[batch] < alpha]
             if len(doubtful):
                 p_swapped, effects_swapped = test(ordered[doubtful, ::-1], members[np.isin(batch, doubtful)])
@@ -117,7 +125,8 @@ def _removed_strengths(skeleton: Skeleton, pairs: np.ndarray, test: Strength, pr
 
 
 def _owner_first(skeleton: Skeleton, pairs: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
-    """The pairs with that variable first whose neighbours the set was drawn from: adj(i) comes before adj(j)."""
+    """Order each pair so that the variable whose neighbours the set was drawn from is first; adj(i) comes before
+    adj(j)."""
     ordered = pairs.copy()
     graphs: dict[int, np.ndarray] = {}
     for k, members in enumerate(sets):
@@ -131,7 +140,7 @@ def _owner_first(skeleton: Skeleton, pairs: np.ndarray, sets: list[tuple[int, ..
 
 
 def _test_counts(skeleton: Skeleton, edges: np.ndarray) -> np.ndarray:
-    """(k,) float64: the number of tests of each of the (k, 2) edges."""
+    """Return the number of tests of each of the (k, 2) edges, (k,) float64."""
     from scipy.special import comb
 
     counts = np.ones(len(edges))
@@ -152,7 +161,7 @@ def _edge_strengths(skeleton: Skeleton, edges: np.ndarray, test: Strength, progr
             starts = np.flatnonzero(np.diff(numbers, prepend=-1))
             for start, stop in itertools.pairwise([*starts.tolist(), len(numbers)]):
                 position, number = start + int(np.argmax(p_values[start:stop])), int(numbers[start])
-                if p_values[position] > largest[number]:  # the first of equal ones is kept
+                if p_values[position] > largest[number]:  # Of equal p-values the first is kept.
                     largest[number], effects[number] = p_values[position], batch_effects[position]
                     best_sets[number] = tuple(sets[position].tolist())
             progress_bar.update(len(numbers))
@@ -160,11 +169,12 @@ def _edge_strengths(skeleton: Skeleton, edges: np.ndarray, test: Strength, progr
 
 
 EdgeTests = tuple[int, tuple[int, int], np.ndarray]
-"""The number of an edge, its two ends, and (k, level) conditioning sets among the neighbours of the first end."""
+"""Conditioning sets among the neighbours of an edge's first end: the number of the edge, its two ends, and (k, level)
+sets."""
 
 
 def _level_tests(skeleton: Skeleton, edges: np.ndarray, level: int) -> Iterator[EdgeTests]:
-    """The tests of the edges at a level."""
+    """Yield the tests of the edges at a level."""
     if level == 0:
         yield from ((number, (i, j), np.empty((1, 0), np.int64)) for number, (i, j) in enumerate(edges.tolist()))
         return
@@ -182,7 +192,8 @@ def _table(sets: Iterator[tuple[int, ...]], level: int) -> np.ndarray:
 
 
 def _batches(tests: Iterator[EdgeTests]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Batches of tests: (k,) numbers of edges, (k, 2) pairs, (k, level) sets; those of an edge are consecutive."""
+    """Yield batches of tests: (k,) numbers of edges, (k, 2) pairs, (k, level) sets; the tests of an edge are
+    consecutive."""
     pending: list[EdgeTests] = []
     size = 0
     for edge_tests in itertools.chain(tests, [None]):

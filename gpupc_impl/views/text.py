@@ -1,23 +1,17 @@
-"""Results as text: the summary of a run, and the HTML that a notebook shows."""
+"""Results as text: the summary of a run, and the rows of its tables."""
 
-from __future__ import annotations
-
-import html as markup
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from gpupc_impl.core.orientation import CPDAG
-from gpupc_impl.views.result import Result, edges_with_kind, skeleton_of
-
-EDGES_SHOWN = 10
-"""Upper bound on the edges in a notebook's table."""
+from gpupc_impl.views.result import Result, skeleton_of
 
 SIGNS = {"directed": "→", "undirected": "—", "conflict": "⤫", "bidirected": "↔"}
 
 
 class Text(str):
-    """Text that Python's prompt shows as it is, without quotes and with line breaks."""
+    """Text that Python's prompt shows without quotes and with line breaks."""
 
     __slots__ = ()
 
@@ -30,11 +24,11 @@ def summary(result: Result) -> Text:
 
 
 def summary_lines(result: Result, names: str = "", seconds: float | None = None) -> list[str]:
-    """The lines of `summary`.
+    """Return the lines of `summary`.
 
     Args:
         names: a remark about the variables' names.
-        seconds: duration of the whole call; None where it was not measured.
+        seconds: the duration of the whole call; None if it was not measured.
     """
     skeleton = skeleton_of(result)
     lines = [f"{name}: {value}" for name, value in facts(result)]
@@ -51,7 +45,7 @@ def summary_lines(result: Result, names: str = "", seconds: float | None = None)
 
 
 def facts(result: Result) -> list[tuple[str, str]]:
-    """Names and values of what was searched and found; the number of variables comes first."""
+    """Return names and values of the request and the result; the number of variables comes first."""
     skeleton = skeleton_of(result)
     problem = skeleton.facts.get("problem", {})
     rows = [("variables", f"{len(skeleton.names):,}")]
@@ -76,7 +70,7 @@ def facts(result: Result) -> list[tuple[str, str]]:
 
 
 def level_rows(result: Result) -> list[tuple[str, ...]]:
-    """The rows of a table of levels, the header first."""
+    """Return the rows of a table of levels, the header first."""
     skeleton = skeleton_of(result)
     levels = enumerate(zip(skeleton.edges_per_level, skeleton.tests_per_level, skeleton.seconds_per_level, strict=True))
     return [
@@ -89,38 +83,3 @@ def text_table(rows: Sequence[Sequence[str]], justify: Callable[[str, int], str]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(justify, row, widths)) for row in rows)
     return "\n".join(map(str.rstrip, lines))
-
-
-# --- HTML ------------------------------------------------------------------------------------------------------------
-
-
-def html(result: Result) -> str:
-    """The result's facts, its levels, and its first edges as HTML."""
-    kind = "CPDAG" if isinstance(result, CPDAG) else "Skeleton"
-    rows = edge_rows(result, EDGES_SHOWN)
-    unlisted = skeleton_of(result).n_edges - len(rows) + 1
-    more = f"<p>… and {unlisted:,} more: <code>.to_frame()</code>, <code>.plot()</code></p>" if unlisted else ""
-    return (
-        f"<div><b>{kind}</b>{html_facts(facts(result))}{html_table(level_rows(result))}{html_table(rows)}{more}</div>"
-    )
-
-
-def edge_rows(result: Result, most: int) -> list[tuple[str, ...]]:
-    """The rows of a table of the first edges, at most `most`, the header first."""
-    edges = edges_with_kind(result).head(most).itertuples(index=False, name=None)
-    return [("source", "", "target", "kind"), *((source, SIGNS[kind], target, kind) for source, target, kind in edges)]
-
-
-def html_facts(rows: Sequence[tuple[str, str]]) -> str:
-    lines = "".join(f"<tr><th>{markup.escape(name)}</th><td>{markup.escape(value)}</td></tr>" for name, value in rows)
-    return f"<table><tbody>{lines}</tbody></table>"
-
-
-def html_table(rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first row is the header."""
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{markup.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-    body = "".join(line(row, "td") for row in rows[1:])
-    return f"<table><thead>{line(rows[0], 'th')}</thead><tbody>{body}</tbody></table>"

@@ -1,4 +1,4 @@
-"""Reads configs, fills in their defaults and, before anything runs, names every fault in a sentence."""
+"""Reads configs, fills in their defaults and, before anything runs, reports every fault in a sentence."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class InvalidConfig(ValueError):
-    """A config is no YAML or has faults; the message has one line for each."""
+    """A config is not YAML or has faults; the message has one line for each fault."""
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The unchecked content of a YAML file: a config, or the schema of configs.
+    """Return the unchecked content of a YAML file: a config, or the schema of configs.
 
     Raises:
-        InvalidConfig: the file is no YAML, or holds no mapping.
+        InvalidConfig: the file is not YAML, or does not hold a mapping.
         OSError: the file cannot be opened.
     """
     try:
         config = parse_yaml(read_text(path), _YAML)
     except OSError:
         raise
-    except Exception as error:  # YAML's, and those of odd values, such as a number of 5000 digits or a 13th month
+    # These are YAML's errors, and those of values such as a number of 5000 digits or a 13th month.
+    except Exception as error:
         raise InvalidConfig(f"{path} is not readable as YAML: {type(error).__name__}: {error}") from error
     if not isinstance(config, dict):
         raise InvalidConfig(f"{path} holds {type(config).__name__}, not keys with values")
@@ -48,8 +49,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def complete(config: dict[str, Any]) -> None:
-    """Check a config against the schema, the registries of data sets and methods and the catalogue of outputs, and fill
-    in the defaults.
+    """Check a config against the schema, the registries and the catalogue of outputs, and fill in the defaults.
 
     Raises:
         InvalidConfig: the config has faults.
@@ -57,13 +57,13 @@ def complete(config: dict[str, Any]) -> None:
     check_config(config)
     schema = read_config(SCHEMA)
     for _ in _Completing(schema).iter_errors(config):
-        pass  # there are none; this fills in the defaults
+        pass  # There are no errors; the iteration fills in the defaults.
 
 
 def _with_defaults(
     validator: Any, properties: Mapping[str, Any], instance: Any, schema: Mapping[str, Any]
 ) -> Iterator[ValidationError]:
-    """The validator of `properties`, which also fills in the default of every missing key."""
+    """Validate `properties`, and fill in the default of every missing key."""
     for name, described in properties.items():
         if "default" in described and validator.is_type(instance, "object"):
             instance.setdefault(name, copy.deepcopy(described["default"]))
@@ -74,7 +74,7 @@ _Completing = validators.extend(Draft202012Validator, {"properties": _with_defau
 
 
 def check_config(config: Mapping[str, Any]) -> None:
-    """Check a config as `complete` does, and change nothing."""
+    """Check a config as `complete` does, without changing it."""
     try:
         faults = [*_key_faults(config, "", set())]
         faults = faults or [_sentence(error) for error in Draft202012Validator(_schema()).iter_errors(config)]
@@ -91,7 +91,7 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 
 def _key_faults(part: Any, where: str, seen: set[int]) -> Iterator[str]:
-    """Faults of keys that YAML does not read as text, such as 0 or null; parts that aliases share are visited once."""
+    """Yield the faults of keys that YAML does not read as text; parts that aliases share are visited once."""
     if not isinstance(part, (dict, list)) or id(part) in seen:
         return
     seen.add(id(part))
@@ -102,7 +102,7 @@ def _key_faults(part: Any, where: str, seen: set[int]) -> Iterator[str]:
 
 
 def _schema() -> dict[str, Any]:
-    """The schema, which allows only the experiments and tables of single tests that the catalogue's outputs show."""
+    """Return the schema, with the experiments and tables of single tests that the catalogue's outputs show."""
     schema = read_config(SCHEMA)
     experiments = [name for entry in entries().values() for name in entry.experiments]
     tables = [entry.tests for entry in entries().values() if entry.tests]

@@ -1,9 +1,9 @@
-"""The time by which a workflow is to end: jobs do what there is time for, and leave the rest to the next call.
+"""The deadline of a workflow: jobs measure what there is time for, and leave the rest to the next call.
 
-``GPUPC_DEADLINE``, seconds of Unix time, is when a workflow ends; without it there is no such time. From then on
+``GPUPC_DEADLINE`` is the Unix time at which a workflow ends; without the variable there is no deadline. From then on
 Snakemake starts no job. A job that measures reads the estimates of `workflow.lib.durations` before each data set, and
-starts nothing that would end later; verification tests removed edges again only where there is time. A job that leaves
-something out fails with a sentence; what it has written stays where Snakemake is called with ``--keep-incomplete``.
+starts nothing that would end later; verification tests removed edges again only if there is time. A job that leaves
+something out fails with a sentence; its outputs are kept if Snakemake is called with ``--keep-incomplete``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ VARIABLE = "GPUPC_DEADLINE"
 ESTIMATES = Path("results/durations.json")
 
 NAMED_AT_MOST = 10
-"""The number of things left out that a job's sentence names."""
+"""The upper bound on the omitted parts that a job's sentence names."""
 
 CERTIFICATES_A_SECOND = 8e5
-"""Removed edges that verification tests again in a second, on one core."""
+"""The number of removed edges that verification tests again per second on one core."""
 
 
 def deadline() -> float | None:
-    """The time by which this workflow is to end, as Unix time.
+    """Return the deadline of this workflow as Unix time; None without one.
 
     Raises:
         ValueError: the environment variable holds no number.
@@ -44,21 +44,21 @@ def deadline() -> float | None:
 
 
 def stop_at(end: float) -> None:
-    """Have the calling process, Snakemake's main one, start no job from that time on; running jobs go on."""
+    """Make the calling process, which is Snakemake's main process, start no job after a time; running jobs continue."""
     timer = threading.Timer(max(0, end - time.time()), os.kill, (os.getpid(), signal.SIGTERM))
     timer.daemon = True
     timer.start()
 
 
 class TimeLeft:
-    """What a job has time for.
+    """Decides what a job has time for.
 
     Args:
-        end: see `deadline`; None: there is time for everything.
-        estimates: as `workflow.lib.durations.write_estimates` writes them.
+        end: the `deadline`; None means that there is time for everything.
+        estimates: the estimates that `workflow.lib.durations.write_estimates` writes.
 
     Attributes:
-        left_out: what there was no time for.
+        left_out: descriptions of the parts that there was no time for.
     """
 
     def __init__(self, end: float | None, estimates: Mapping[str, Any]):
@@ -67,18 +67,18 @@ class TimeLeft:
 
     @classmethod
     def of_workflow(cls) -> TimeLeft:
-        """The time left to this process, as a job of a workflow."""
+        """Return the time that is left to this process as a job of a workflow."""
         end = deadline()
         return cls(end, {} if end is None else read_json(ESTIMATES))
 
     def groups(
         self, name: str, dataset: str, settings: Mapping[str, Mapping[str, Any]]
     ) -> Iterator[dict[str, Mapping[str, Any]]]:
-        """The settings of a data set in groups that are measured one after another, each side by side.
+        """Yield the settings of a data set in groups; the settings of a group are measured side by side.
 
-        There is one group where there is time for all settings. Otherwise references, which are slow, come last, and
-        after each group the time that is left decides on the next one: it took less than estimated where its samples
-        had been stored by an earlier call.
+        If there is time for all settings, they are one group. Otherwise references, which are slow, come last, and the
+        next group is chosen by the time that is left after each group. A group takes less than estimated if an earlier
+        call stored its samples.
 
         Args:
             name: the family, experiment or table of single tests.
@@ -101,14 +101,14 @@ class TimeLeft:
             waiting = [setting for setting in waiting if setting not in fitting]
 
     def certifies(self, dataset: str, removed_edges: int) -> bool:
-        """Whether there is time to test the removed edges of a data set again."""
+        """Return whether there is time to test the removed edges of a data set again."""
         fits = self.end is None or time.time() + removed_edges / CERTIFICATES_A_SECOND <= self.end
         if not fits:
             self.left_out.append(f"testing the removed edges of {dataset} again")
         return fits
 
     def end_job(self, log: str | Path) -> None:
-        """End this process with a sentence, which is added to its log, where something was left out."""
+        """If something was left out, end this process with a sentence, which is added to its log."""
         if self.left_out:
             more = len(self.left_out) - NAMED_AT_MOST
             named = ", ".join([*self.left_out[:NAMED_AT_MOST], *([f"and {more} more"] if more > 0 else [])])

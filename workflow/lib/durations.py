@@ -1,14 +1,14 @@
-"""How long the measurements of a config take, estimated from recorded runs.
+"""Estimates from recorded runs how long the measurements of a config take.
 
-``python -m workflow.lib.durations --config config/gpu.yaml`` (or ``make record PLAN=1``) prints what is still to be
-measured and the estimated minutes. A workflow with a deadline (`workflow.lib.deadline`) writes the same estimates into
-a file, and its jobs measure what there is time for.
+``python -m workflow.lib.durations --config config/gpu.yaml`` (or ``make record PLAN=1``) prints the missing
+measurements and the estimated minutes. A workflow with a deadline (`workflow.lib.deadline`) writes the same estimates
+into a file, and its jobs measure what there is time for.
 
-A run is estimated, in this order, from
+The estimate of a run comes, in this order, from
 
 - the record of the same method and parameters on the same data set;
-- the record of the method that is nearest in problem size, with its time scaled by `POWERS`;
-- the time limit. Such an estimate is an upper bound, and printed with ``≤``.
+- the record of the method whose problem is nearest in size, with its time scaled by `POWERS`;
+- the time limit. Such an estimate is an upper bound, and is printed with ``≤``.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ POWERS = {
     "nonlinear": {"p": 2, "n": 1, "permutations": 1},
     "mixed": {"p": 2, "n": 1, "permutations": 1},
 }
-"""By family, the powers of a problem's sizes that its time is proportional to. Level 1 makes most tests of a dense
-Gaussian problem, p^3 of them; a contingency table and a nearest neighbour take time proportional to the samples."""
+"""For each family, the powers of a problem's sizes to which its time is proportional. In a dense Gaussian problem level
+1 makes most tests, in number proportional to p^3; the time for a contingency table or a nearest neighbour is
+proportional to the samples."""
 
 START_S = 2.0
-"""Seconds that starting a process and loading the problem take, for each setting."""
+"""The seconds for starting a process and loading the problem, for each setting."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """Seconds, and whether a time limit is among them, so that they are an upper bound."""
+    """A duration in seconds, and whether it is an upper bound because a time limit is part of it."""
 
     seconds: float
     bound: bool = False
@@ -60,11 +61,11 @@ class Estimate:
 
 
 class Durations:
-    """Estimates for everything that a config measures.
+    """Estimates the durations of all measurements of a config.
 
     Args:
-        records: of searches; where several are equally near, the first of them counts.
-        cells: of tables of single tests, as `load_tests` returns them.
+        records: the records of searches; of equally near ones the first is used.
+        cells: the cells of tables of single tests, as `load_tests` returns them.
     """
 
     def __init__(self, plan: Plan, records: Iterable[Record], cells: Iterable[Mapping[str, Any]]):
@@ -72,8 +73,8 @@ class Durations:
 
     @classmethod
     def recorded(cls, plan: Plan) -> Durations:
-        """Estimates from this machine's results, then from the published runs of the project, as far as they are on the
-        config's backend or of CPU references."""
+        """Make estimates from this machine's results and the project's published runs, as far as these ran on the
+        config's backend or are CPU references."""
         results, published = Path(plan.folder), sorted(path.parent for path in (ROOT / RECORDED).glob(f"*/{CONFIG}"))
         records = load_records(sorted(results.glob("records/*/*.json")))
         records += [record for folder in published for record in open_published(folder).records()]
@@ -87,7 +88,7 @@ class Durations:
         )
 
     def all(self) -> dict[str, dict[str, dict[str, Estimate]]]:
-        """By family, experiment or table of single tests, and by data set, the estimate of each setting.
+        """Return the estimate of each setting, by family, experiment or table of single tests, and by data set.
 
         A table of single tests has one data set, which has the table's name.
         """
@@ -104,7 +105,7 @@ class Durations:
         }
 
     def search(self, measurement: Measurement, dataset: str, name: str) -> Estimate:
-        """All runs of a setting: the cold one and its repeats, one repeat of a long run, none of one over its limit."""
+        """Return the duration of all runs of a setting: one repeat of a long run, none of one over its limit."""
         choice, config = measurement.settings[name], self.plan.config
         if dataset not in choice.get("only", [dataset]):
             return Estimate(0)
@@ -133,7 +134,7 @@ class Durations:
         )
 
     def single_tests(self, table: Mapping[str, Any], name: str) -> Estimate:
-        """All cells of an implementation in a table of single tests."""
+        """Return the duration of all cells of an implementation in a table of single tests."""
         choice, config = self.plan.config["ci_tests"]["implementations"][name], self.plan.config
         setting = setting_of(name, choice, config["timing"], config["limits"])
         return sum((self._cell(setting, case) for case in cases(table)), Estimate(START_S))
@@ -158,13 +159,13 @@ class Durations:
 
 
 def _is_of(method: str, params: Mapping[str, Any], setting: Setting) -> bool:
-    """Whether something recorded is of a setting; parameters that the method did not have yet do not count."""
+    """Return whether a recorded run has this setting, ignoring parameters that were added later."""
     return method == setting.method and params.items() <= setting.all_params.items()
 
 
 def sizes(plan: Plan, measurement: Measurement, dataset: str) -> dict[str, Any]:
-    """What is known of a problem before it is prepared: its test's parameters, and p and n where the registry or the
-    generator's parameters have them."""
+    """Return what is known of a problem before it is prepared: its test's parameters, and p and n if the registry or
+    the generator's parameters state them."""
     entry, parameters = plan.source_of(measurement.name, dataset)
     generator = entry.get("parameters", {})
     p = entry.get("variables", generator.get("p"))
@@ -173,8 +174,8 @@ def sizes(plan: Plan, measurement: Measurement, dataset: str) -> dict[str, Any]:
 
 
 def _nearest(records: Iterable[Record], size: Mapping[str, Any]) -> tuple[Record, float] | None:
-    """The record whose problem is nearest in size, those with the same alpha and largest level first, and the factor by
-    which its time is scaled."""
+    """Return the record whose problem is nearest in size, and the factor by which its time is scaled; records with the
+    same alpha and largest level are preferred."""
     candidates = []
     for record in records:
         facts = record.problem
@@ -200,10 +201,10 @@ def write_estimates(plan: Plan, path: Path) -> None:
 
 
 def show(plan: Plan, durations: Durations, names: Collection[str]) -> str:
-    """A Markdown table of the runs that the results lack, in the order in which a workflow with a deadline makes them.
+    """Return a Markdown table of the missing runs, in the order in which a workflow with a deadline makes them.
 
     Args:
-        names: families, experiments and tables of single tests, or tables and figures that show them; none for all.
+        names: families, experiments and tables of single tests, or tables and figures that show them; empty for all.
     """
     estimates, rows, total = durations.all(), [], Estimate(0)
     for name in plan.order:
@@ -222,7 +223,7 @@ def show(plan: Plan, durations: Durations, names: Collection[str]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what a config asks for and the results lack; returns the exit status."""
+    """Print what a config requests and the results lack; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m workflow.lib.durations", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="family, experiment, table or figure (default: all)")
     parser.add_argument("--config", type=Path, default=ROOT / "config" / "gpu.yaml")

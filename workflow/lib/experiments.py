@@ -1,4 +1,4 @@
-"""Writes out the `experiments` of a config: grids of parameters, and series of generated graphs."""
+"""Expands the `experiments` of a config: grids of parameters, and series of generated graphs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Experiment(NamedTuple):
     """The measurements for one figure.
 
     Attributes:
-        family: of the problems.
-        datasets: names of the config's data sets, or of the graphs.
-        settings: by name, as in the config's `settings`.
-        graphs: registry entries of generated graphs, and of data sets of its own, by name; empty when the config's data
-            sets are measured.
-        problems: by graph, the parameters of its test that are not the family's.
-        sweeps: for each sweep, the value that it varies by graph.
-        large: whether each graph has jobs of its own, and its problem is removed once nothing needs it any more.
+        family: the family of the problems.
+        datasets: the names of data sets of the config, or of graphs.
+        settings: settings by name, as in the config's `settings`.
+        graphs: registry entries, by name, of generated graphs and of data sets that belong to the experiment; empty if
+            the config's data sets are measured.
+        problems: for each graph, the parameters of its test that differ from the family's.
+        sweeps: for each varied parameter, its value in each graph.
+        large: whether each graph has its own jobs, and its problem is removed as soon as nothing needs it any more.
     """
 
     family: str
@@ -41,7 +41,7 @@ class Experiment(NamedTuple):
 
 
 def expand(config: Mapping[str, Any]) -> dict[str, Experiment]:
-    """The experiments of a config that fits the schema, by name.
+    """Return the experiments of a config that fits the schema, by name.
 
     Raises:
         ValueError: an experiment has a fault; the message is a sentence.
@@ -107,7 +107,7 @@ def _sweeps(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
 
 
 def _named(template: str, values: Mapping[str, Any]) -> str:
-    """The name of a graph: the template with the value of each parameter in the place of its braces."""
+    """Return the name of a graph: the template with the value of each parameter in place of its braces."""
     for _, field, form, conversion in string.Formatter().parse(template):
         if field is not None and (form or conversion or not field.isidentifier()):
             raise ValueError(f"graphs.name {template!r}: between braces stands the name of a parameter alone")
@@ -117,7 +117,7 @@ def _named(template: str, values: Mapping[str, Any]) -> str:
 def _settings(
     chosen: Mapping[str, Any] | Sequence[str], family: str, config: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """The experiment's own settings, or the settings of the family that it names."""
+    """Return the experiment's own settings, or the settings of the family that it names."""
     if isinstance(chosen, Mapping):
         return dict(chosen)
     known = config["settings"].get(family, {})
@@ -128,7 +128,7 @@ def _settings(
 
 
 def own_parameters(choice: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of the test that a config gives to one data set."""
+    """Return the parameters of the test that a config gives to one data set."""
     return {key: choice[key] for key in ("alpha", "max_level") if key in choice} | choice.get("problem", {})
 
 
@@ -138,7 +138,7 @@ def grid_settings(
     product: tuple[int, int] = (0, math.inf),
     separating_sets: str = "canonical",
 ) -> dict[str, dict[str, Any]]:
-    """A setting for each combination of values whose product lies within bounds, named as in the paper: cupc-e-2-32."""
+    """Return a setting for each combination of values with a product within bounds, named like cupc-e-2-32."""
     shared = {"method": method} | ({} if separating_sets == "canonical" else {"separating_sets": separating_sets})
     return {
         "-".join([method, *map(str, params.values())]): shared | {"params": params}
@@ -148,6 +148,6 @@ def grid_settings(
 
 
 def combinations(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every combination of the listed values; a value that is no list is in all combinations."""
+    """Yield every combination of the listed values; a value that is no list is part of all combinations."""
     lists = [value if isinstance(value, list) else [value] for value in values.values()]
     return (dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*lists))

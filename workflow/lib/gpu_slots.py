@@ -1,4 +1,4 @@
-"""A GPU, and a part of the cores, for each of several jobs that measure side by side on one machine."""
+"""Assigns a GPU and a part of the cores to each of several jobs that measure concurrently on one machine."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import IO
 
 LOOK_S = 0.2
-"""Seconds between two looks for a free slot."""
+"""The interval in seconds at which a job looks for a free slot."""
 
 
 @contextlib.contextmanager
 def own_gpu(slots: int, folder: Path = Path("results")) -> Iterator[None]:
-    """Give this process one of the visible GPUs and an equal part of the cores, which no other job has meanwhile.
+    """Assign one of the visible GPUs and an equal part of the cores exclusively to this process.
 
-    Snakemake counts how many jobs may measure at a time, and does not say which GPU is free: a lock on a file does.
+    Snakemake counts how many jobs may measure at a time but does not assign GPUs, so each GPU has a lock on a file.
 
     Args:
-        slots: how many jobs may measure at a time; with one, everything stays as it is.
-        folder: holds the locks.
+        slots: the number of jobs that may measure at a time; if it is 1, nothing is changed.
+        folder: the folder of the locks.
     """
     if slots == 1:
         yield
@@ -38,7 +38,7 @@ def own_gpu(slots: int, folder: Path = Path("results")) -> Iterator[None]:
 
 
 def _lock_one(files: Sequence[IO[str]]) -> int:
-    """Wait for a lock on any of some files; returns its place."""
+    """Wait for a lock on any of some files; returns the position of the locked file."""
     while True:
         for number, file in enumerate(files):
             with contextlib.suppress(BlockingIOError):
@@ -48,6 +48,6 @@ def _lock_one(files: Sequence[IO[str]]) -> int:
 
 
 def visible_name(number: int) -> str:
-    """The name of a visible GPU in ``CUDA_VISIBLE_DEVICES``, by its number from 0; empty where there are fewer."""
+    """Return the name of visible GPU `number` in ``CUDA_VISIBLE_DEVICES``, counted from 0; empty if there are fewer."""
     names = os.environ.get("CUDA_VISIBLE_DEVICES")
     return str(number) if names is None else "".join(names.split(",")[number : number + 1]).strip()

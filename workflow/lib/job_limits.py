@@ -1,7 +1,7 @@
-"""What a measuring job requests from a cluster's scheduler, from the limits that the config sets for each run.
+"""Computes what a measuring job requests from a cluster's scheduler, from the limits that the config sets for each run.
 
-The minutes are those that a job is likely to need, not the worst case: a job that its scheduler ended is tried again
-and continues with the samples that it took.
+The minutes are what a job probably needs, not the worst case: a job that its scheduler ended is tried again and
+continues with the samples that it has taken.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from gpupc_impl.measurement.bench import START_LIMIT_S
 
 OVERHEAD_MB = 2000
-"""Memory of a job beside its runs: that of Snakemake, in the job and in its step, and of the process that measures."""
+"""The memory of a job beside its runs: that of two Snakemake processes and of the one that measures."""
 
 
 def for_searches(
@@ -24,12 +24,12 @@ def for_searches(
     limits: Mapping[str, Any],
     cluster: Mapping[str, Any],
 ) -> dict[str, int]:
-    """Minutes and megabytes of a job that measures settings on data sets, one data set after another.
+    """Return the minutes and megabytes of a job that measures settings on data sets, one data set after another.
 
-    After its cold run a setting is run once if that took longer than ``timing.long_run_s``, else ``repeats`` times.
+    A setting whose cold run exceeds ``timing.long_run_s`` has one repeat, any other ``repeats``.
 
     Args:
-        timing, limits, cluster: those of the config.
+        timing, limits, cluster: these parts of the config.
     """
     seconds = 0.0
     for choice in settings.values():
@@ -41,12 +41,12 @@ def for_searches(
 def for_single_tests(
     cells: int, implementations: int, time_limit_s: float, limits: Mapping[str, Any], cluster: Mapping[str, Any]
 ) -> dict[str, int]:
-    """Minutes and megabytes of a job that times single tests; a time limit holds for all runs of a cell together."""
+    """Return the minutes and megabytes of a job that times single tests; a limit holds for a whole cell."""
     return _resources(implementations * START_LIMIT_S + cells * time_limit_s, implementations, limits, cluster)
 
 
 def _resources(seconds: float, processes: int, limits: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, int]:
-    """The resources by Snakemake's names. Each process may take the memory limit of a run; 0 MB stands for no limit."""
+    """Return the resources under Snakemake's names; 0 MB means no limit."""
     memory = limits["memory_mb"]
     return {
         "runtime": min(math.ceil(seconds / 60), cluster["job_minutes"]),

@@ -7,12 +7,11 @@ import threading
 import time
 
 LOOK_S = 0.5
-"""Seconds between two checks of the parent."""
+"""The interval in seconds between two checks of the parent."""
 
 
 def end_with_parent() -> None:
-    """End this process, and the workers that it started, as soon as its parent has ended, as Snakemake does at
-    ``kill -9``.
+    """End this process and its workers as soon as its parent has ended, for example if Snakemake is killed.
 
     Otherwise the process would continue beside the jobs of the next call, on the same cores and the same files.
     """
@@ -22,4 +21,4 @@ def end_with_parent() -> None:
 def _watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(LOOK_S)
-    os._exit(1)  # the guards of the workers notice that their pipes are closed
+    os._exit(1)  # The guards of the workers notice that their pipes are closed.

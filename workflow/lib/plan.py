@@ -1,4 +1,4 @@
-"""Plans what a config asks for: what is measured on which data sets, in which files, and what each output reads."""
+"""Plans the measurements of a config, their files, and the files that each output reads."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from workflow.lib.experiments import Experiment, expand, own_parameters
 ROOT = Path(__file__).parents[2]
 
 MAIN_FILES = ("records", "tests", "timeline", "sharing", "problems")
-"""Kinds of files: a published folder without any of the first kind that an output reads has nothing to show."""
+"""A published folder has nothing to show in an output without files of the first kind that this reads."""
 
 RECORDED, CONFIG = "results/recorded", "config.yaml"
-"""Where the project keeps recorded runs, and the file in each folder that holds the config they were made with."""
+"""The project's folder of recorded runs, and the file in each recorded folder that holds the config of its runs."""
 
 
 class Measurement(NamedTuple):
-    """The same settings, measured on each of some data sets.
+    """Settings that are measured on each of some data sets.
 
     Attributes:
-        name: the family's or the experiment's.
-        targets: what stands for the data set in paths: the wildcard where each data set has a job of its own, or all
-            names where one job measures all of them (the graphs of an experiment, which are many and small).
-        log: path of the job's log.
-        subject: what the job's message names.
-        repeats: warm runs of a setting.
+        name: the name of the family or experiment.
+        targets: the data sets in the paths of a job: a wildcard if each data set has its own job, or all names if one
+            job measures all of them (the graphs of an experiment, which are many and small).
+        log: the path of the job's log.
+        subject: the name of the data in the job's message.
+        repeats: the number of warm runs of a setting.
     """
 
     name: str
@@ -52,15 +52,15 @@ class Measurement(NamedTuple):
 
 
 class Plan:
-    """A complete config, read for the rules.
+    """A complete config with the measurements and outputs that it requests.
 
     Args:
-        folder: where its results are; another one than results/ is a folder of published runs.
+        folder: the folder of its results; any folder but results/ is a folder of published runs.
 
     Attributes:
-        entries: of the config's data sets, as in the registry, by name.
+        entries: the registry entries of the config's data sets, by name.
         families: the data sets of each family that has settings.
-        experiments: by name, written out.
+        experiments: the expanded experiments by name.
     """
 
     def __init__(self, config: Mapping[str, Any], folder: str = "results"):
@@ -75,20 +75,20 @@ class Plan:
 
     @property
     def measured(self) -> list[str]:
-        """The data sets, by family."""
+        """All data sets, by family."""
         return [name for names in self.families.values() for name in names]
 
     @property
     def order(self) -> list[str]:
-        """Families, tables of single tests and experiments by name, the most telling first: the config's order."""
+        """The names of families, tables of single tests and experiments, in the config's order."""
         return [*self.families, *self.config["ci_tests"]["tables"], *self.experiments]
 
     def of_kind(self, file: bool) -> list[str]:
-        """The data sets that are files, or those that are generated."""
+        """Return the data sets that are files, or those that are generated."""
         return [name for name, entry in self.entries.items() if (entry["kind"] == "file") == file]
 
     def describe(self) -> None:
-        """Write the config, without the folders of this machine, and the runs of each experiment beside the results.
+        """Write the config, without the folders of this machine, and the runs of each experiment into the results.
 
         `gpupc records publish` reads both.
         """
@@ -102,7 +102,7 @@ class Plan:
     # --- data --------------------------------------------------------------------------------------------------------
 
     def where(self) -> dict[str, Any]:
-        """The places where data sets are looked for: arguments of `datasets.load`."""
+        """Return where data sets are searched, as arguments of `datasets.load`."""
         return {
             "cache_dir": "resources/datasets",
             "mirrors": self.config["mirrors"],
@@ -110,26 +110,26 @@ class Plan:
         }
 
     def mirrored(self, files: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Copies of data sets in mirror folders. A new copy makes a missing data set again."""
+        """Return copies of data sets in mirror folders; a new copy lets a missing data set be made again."""
         in_files = [entry for entry in files if entry["kind"] == "file"]
         return [str(path) for entry in in_files for path in mirrored_paths(entry, self.config["mirrors"])]
 
     def problem_parameters(self, family: str, own: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of a family's problems (`from_data` of its problem class).
+        """Return the parameters of a family's problems (arguments of `from_data` of its problem class).
 
         Args:
-            own: those that take the place of the config's and of the family's.
+            own: parameters that override those of the config and of the family.
         """
         everywhere = {key: self.config[key] for key in ("alpha", "max_level")}
         return everywhere | self.config["problems"].get(family, {}) | own
 
     def parameters_of(self, dataset: str) -> dict[str, Any]:
-        """The parameters of the problem of one of the config's data sets."""
+        """Return the parameters of the problem of one of the config's data sets."""
         own = own_parameters(self.config["datasets"][dataset])
         return self.problem_parameters(self.entries[dataset]["family"], own)
 
     def source_of(self, name: str, dataset: str) -> tuple[Mapping[str, Any], dict[str, Any]]:
-        """The registry's entry of a data set that a family or experiment measures, and its problem's parameters."""
+        """Return the registry's entry of a data set of a family or experiment, and its problem's parameters."""
         experiment = self.experiments.get(name)
         if experiment is None or not experiment.graphs:
             return self.entries[dataset], self.parameters_of(dataset)
@@ -138,7 +138,7 @@ class Plan:
     # --- records -----------------------------------------------------------------------------------------------------
 
     def records_of(self, datasets: Iterable[str]) -> list[str]:
-        """The records of data sets with every setting of their families."""
+        """Return the records of data sets with every setting of their families."""
         return [
             path
             for name in datasets
@@ -146,12 +146,12 @@ class Plan:
         ]
 
     def records_of_experiment(self, name: str) -> list[str]:
-        """The records of an experiment."""
+        """Return the records of an experiment."""
         return self._records(self.experiments[name].datasets, self.experiments[name].settings)
 
     def references_of_experiment(self, name: str) -> list[str]:
-        """The records of the first reference on an experiment's data sets, which its skeletons are compared with; none
-        where the experiment has graphs of its own."""
+        """Return the records of the first reference on an experiment's data sets, with which its skeletons are
+        compared; none if the experiment has its own graphs."""
         experiment = self.experiments[name]
         if experiment.graphs:
             return []
@@ -163,13 +163,13 @@ class Plan:
         return records(datasets, settings, self.folder)
 
     def output_of(self, name: str, dataset: str, setting: str) -> str:
-        """The file that has a run's times: its record or, for a table of single tests, the table."""
+        """Return the file that contains a run's times: its record or, for a table of single tests, the table."""
         if name in self.config["ci_tests"]["tables"]:
             return f"{self.folder}/tests/{name}.json"
         return self._records([dataset], [setting])[0]
 
     def measurements(self) -> dict[str, Measurement]:
-        """What is measured, by name: the data sets with all settings of their family, then each experiment."""
+        """Return the measurements by name: the data sets with all settings of their family, then each experiment."""
         defaults = self.config["timing"]["repeats"]
         measured = {}
         for family, datasets in self.families.items():
@@ -185,7 +185,7 @@ class Plan:
         return measured
 
     def code_versions(self, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-        """By setting, the version of its method's code. An edit of a method changes only its own version."""
+        """Return for each setting the version of its method's code."""
         methods = {setting: get_method(choice.get("method", setting)) for setting, choice in settings.items()}
         backend = self.config["backend"]
         versions = {
@@ -195,8 +195,7 @@ class Plan:
         return {setting: versions[method.name] for setting, method in methods.items()}
 
     def timelines(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """The block-based settings whose timeline is recorded, by data set: the first one of each experiment that shows
-        a timeline."""
+        """Return the block-based settings whose timeline is recorded, by data set, one for each experiment."""
         settings_of = {}
         for entry in self.outputs().values():
             if "timeline" in entry.reads:
@@ -211,11 +210,11 @@ class Plan:
     # --- outputs -----------------------------------------------------------------------------------------------------
 
     def outputs(self) -> dict[str, Entry]:
-        """The tables and figures for which the config has the data."""
+        """Return the tables and figures for which the config has data."""
         return {name: entry for name, entry in entries().items() if self._has(entry)}
 
     def shown_by(self, name: str) -> list[str]:
-        """The tables and figures that show a family, an experiment or a table of single tests."""
+        """Return the tables and figures that show a family, an experiment or a table of single tests."""
         return [
             output
             for output, entry in self.outputs().items()
@@ -234,7 +233,7 @@ class Plan:
         return self.measured if family == EVERY else self.families.get(family, [])
 
     def inputs(self, entry: Entry) -> dict[str, list[str]]:
-        """The files that a table or figure is made from, by kind (`gpupc_impl.reporting.catalogue.READERS`)."""
+        """Return the files from which a table or figure is made, by kind (`gpupc_impl.reporting.catalogue.READERS`)."""
         own = [name for name in entry.experiments if name in self.experiments]
         datasets = self._datasets(entry.family) if entry.family else []
         datasets = datasets + [dataset for name in own for dataset in self.experiments[name].datasets]
@@ -257,13 +256,14 @@ class Plan:
         return {kind: paths for name in entry.reads for kind, paths in files.get(name, {}).items()}
 
     def _records_for(self, entry: Entry) -> list[str]:
-        """The records of the data sets that an output shows."""
+        """Return the records of the data sets that an output shows."""
         records_of_family = self.records_of(self._datasets(entry.family)) if entry.family else []
         own = [name for name in entry.experiments if name in self.experiments]
         return records_of_family + [path for name in own for path in self.records_of_experiment(name)]
 
     def config_arguments(self, entry: Entry) -> dict[str, Any]:
-        """The arguments of a table or figure that come from the config (`gpupc_impl.reporting.catalogue.GIVEN`)."""
+        """Return the arguments of a table or figure that come from the config
+        (`gpupc_impl.reporting.catalogue.GIVEN`)."""
         arguments: dict[str, Any] = {}
         if "sweeps" in entry.reads:
             arguments["sweeps"] = self.experiments[entry.experiments[0]].sweeps
@@ -276,15 +276,15 @@ class Plan:
     # --- sources -----------------------------------------------------------------------------------------------------
 
     def source(self, entry: Entry) -> Source | None:
-        """This machine's results as the source of a table or figure; None if the config has no data for it."""
+        """Return this machine's results as the source of a table or figure; None if the config has no data for it."""
         if not self._has(entry):
             return None
         return Source(None, self.config["backend"], self.inputs(entry), self.config_arguments(entry))
 
     def recorded_source(self, entry: Entry) -> Source | None:
-        """A folder of published runs as the source of a table or figure; None where it has nothing to show.
+        """Return a folder of published runs as the source of a table or figure; None if the folder has nothing to show.
 
-        An output that reads no runs is headed by those of the data sets that it shows.
+        If an output reads no runs, its heading describes the runs on the data sets that it shows.
         """
         if not self._has(entry):
             return None
@@ -309,7 +309,7 @@ class Plan:
         return Source(self.folder, self.config["backend"], files, self.config_arguments(entry), runs, datasets, absent)
 
     def _settings_of(self, methods: Iterable[str]) -> set[str]:
-        """The settings of some methods, by name, wherever they stand."""
+        """Return the names of all settings of some methods."""
         groups = [*self.config["settings"].values(), *(each.settings for each in self.experiments.values())]
         return {name for group in groups for name, choice in group.items() if choice.get("method", name) in methods}
 
@@ -317,16 +317,16 @@ class Plan:
 def _a_job_each(
     name: str, family: str, datasets: list[str], settings: dict[str, dict[str, Any]], repeats: int
 ) -> Measurement:
-    """A measurement in which every data set has a job of its own."""
+    """Return a measurement in which every data set has its own job."""
     log = f"logs/measure_{name}/{{dataset}}.log"
     return Measurement(name, family, datasets, settings, ["{dataset}"], log, "{wildcards.dataset}", repeats)
 
 
 def recorded_plans(config: Mapping[str, Any]) -> list[Plan]:
-    """The plans of the published runs that a config shows, each of the config that they were measured with.
+    """Return the plans of the published runs that a config shows, each made from the config of its measurement.
 
     Raises:
-        ValueError: a folder cannot be shown; the message is a sentence.
+        ValueError: a folder cannot be shown; the message gives the reason.
     """
     return [_recorded_plan(folder) for folder in recorded_folders(config)]
 
@@ -342,7 +342,7 @@ def _recorded_plan(folder: str) -> Plan:
 
 
 def recorded_folders(config: Mapping[str, Any]) -> list[str]:
-    """The folders of published runs that a config names or, where it names none, all of the project's."""
+    """Return the folders of published runs that a config names or, if it names none, all folders of the project."""
     if config["recorded"] is not None:
         return list(config["recorded"])
     folders = sorted(path.parent for path in (ROOT / RECORDED).glob(f"*/{CONFIG}"))

@@ -1,4 +1,4 @@
-"""Writes the problem of a data set, or the reason why there is none."""
+"""Writes the problem of a data set, or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpupc_impl.core.files import save_json
 from gpupc_impl.core.problem import InvalidProblem
 
 TRUE_EDGES = 5000
-"""Facts list the edges of a true graph up to this many."""
+"""The upper bound on the edges of a true graph that facts list."""
 
 
 def write_problem(
@@ -24,14 +24,13 @@ def write_problem(
     problem_path: str,
     facts_path: str,
 ) -> None:
-    """Write the problem that all methods are given, and its facts; the problem's file is empty if there is no problem.
+    """Write the problem that all methods receive, and its facts; the problem's file is empty if there is no problem.
 
-    Where the true graph is known, the facts have ``true_edges``, pairs [i, j] for i -> j, unless there are more than
-    `TRUE_EDGES`.
+    The facts contain up to `TRUE_EDGES` known ``true_edges``, pairs [i, j] for i -> j.
 
     Args:
         data: the data set, or the reason why it is not available.
-        parameters: those of the problem.
+        parameters: the parameters of the problem.
     """
     problem, facts = None, {**parameters, "name": name, **data.facts}
     if isinstance(data, DatasetUnavailable):
@@ -56,7 +55,7 @@ def write_problem(
 
 
 def makers(entries: Iterable[Mapping[str, Any]], family: str | None) -> list[str]:
-    """The modules that generate data sets and prepare problems: the entries' generators, and those of the family."""
+    """Return the modules that generate the entries' data sets and prepare the family's problems."""
     generators = {f"datasets.{entry['generator'].partition('.')[0]}" for entry in entries if "generator" in entry}
     prepares = [get_family(family).problem, get_family(family).prepare_large] if family else []
     return sorted(generators | {maker.__module__ for maker in prepares})

@@ -1,4 +1,4 @@
-"""Measures the searches that a config asks for side by side; every setting leaves a record."""
+"""Measures the searches that a config requests side by side; every setting leaves a record."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gpupc_impl.measurement.skeletons import MeasurementRequest, Progress, measu
 
 
 def setting_of(name: str, choice: Mapping[str, Any], timing: Mapping[str, Any], limits: Mapping[str, Any]) -> Setting:
-    """A setting as the config has it.
+    """Return a setting as the config defines it.
 
     Args:
-        timing, limits: those of the config, which hold for what the setting does not state itself.
+        timing, limits: these parts of the config, whose values hold unless the setting has its own.
     """
     return Setting(
         name,
@@ -46,16 +46,16 @@ def measure_dataset(
     store: Path,
     progress: Callable[[Progress], None],
 ) -> dict[str, Record]:
-    """Measure settings on one data set; the record of a setting that is not measured says why.
+    """Measure settings on one data set; the record of a setting that is not measured contains the reason.
 
     Args:
-        facts: the problem's, as `workflow.lib.problems.write_problem` wrote them.
-        settings, timing, limits: as in the config.
+        facts: the problem's facts, as `workflow.lib.problems.write_problem` writes them.
+        settings, timing, limits: these parts of the config.
         out_dir: the folder of records and skeletons.
         store: the folder that keeps samples.
 
     Returns:
-        The records by setting.
+        the records by setting.
     """
     dataset = facts["name"]
     skipped = {

@@ -19,7 +19,7 @@ from workflow.lib.searches import in_bytes
 DIMENSIONS = ("samples", "permutations", "set_size", "k_cmi")
 
 SEED = 0
-"""The seed that the tests are drawn with."""
+"""The seed with which the tests are drawn."""
 
 
 def time_table(
@@ -36,11 +36,11 @@ def time_table(
     """Time implementations on all cases of a table.
 
     Args:
-        table: the table in the config.
+        table: the table's part of the config.
         tests: ``ci_tests`` in the config: the source of the data, the tests of a case and their time limit.
-        implementations: those that are timed.
-        parameters: of the problem, beside the dimensions of the table.
-        limits: those of the config.
+        implementations: the implementations that are timed.
+        parameters: the parameters of the problem other than the dimensions of the table.
+        limits: this part of the config.
         store: the folder that keeps samples.
 
     Returns:
@@ -57,7 +57,7 @@ def time_table(
 
 
 def joined(parts: Sequence[Mapping[str, Any]], implementations: Sequence[str]) -> dict[str, Any]:
-    """The times of one table from those of groups of its implementations, in the order of all implementations."""
+    """Merge the times of groups of implementations to those of one table, in the order of all implementations."""
     cells = [cell for part in parts for cell in part["cells"]]
     return {
         **parts[0],
@@ -67,20 +67,20 @@ def joined(parts: Sequence[Mapping[str, Any]], implementations: Sequence[str]) -
 
 
 def cases(table: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The cases of a table, as values of its dimensions."""
+    """Return the cases of a table, as values of its dimensions."""
     return list(combinations({name: table[name] for name in DIMENSIONS}))
 
 
 def table_cases(
     table: Mapping[str, Any], spec: Mapping[str, Any], tests: int, parameters: Mapping[str, Any], folder: Path
 ) -> tuple[list[list[Case]], dict[str, str]]:
-    """The cases, in groups that share the value of what varies, and the source of the data by number of samples.
+    """Return groups of cases with equal values of the varied dimension, and the data's source by samples.
 
     Args:
-        table: the table in the config, with the dimension that varies and the values of each dimension.
-        spec: the generator of the data, but for the number of samples, which the table has.
+        table: the table's part of the config, with the varied dimension and the values of each dimension.
+        spec: the generator of the data; the table sets the number of samples.
         tests: the number of tests in a case.
-        parameters: of the problem, beside the dimensions of the table.
+        parameters: the parameters of the problem other than the dimensions of the table.
         folder: the folder in which problems are saved.
     """
     values = {name: table[name] for name in DIMENSIONS}
@@ -104,7 +104,7 @@ def table_cases(
 def _case(
     data: datasets.Dataset, values: Mapping[str, Any], tests: int, parameters: Mapping[str, Any], folder: Path
 ) -> Case:
-    """The case of one combination of values; it holds the reason where they make no problem."""
+    """Return the case of one combination of values; if they make no problem, the case contains the reason."""
     k, permutations = values["k_cmi"], values["permutations"]
     facts = {**values, "k_rule": "fixed" if k >= 1 else "adaptive"}
     chosen = draw_tests(data.values.shape[1], values["set_size"], tests, SEED)

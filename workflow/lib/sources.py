@@ -1,5 +1,5 @@
-"""Gets data sets. One that is not available is replaced by the reason, which tables and figures show, so that the other
-data sets are measured all the same."""
+"""Loads data sets. A data set that is not available is replaced by the reason, which tables and figures show, and the
+other data sets are measured all the same."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from datasets import Dataset, DatasetUnavailable
 
 
 def get(name: str, entry: Mapping[str, Any], **where: Any) -> Dataset | DatasetUnavailable:
-    """Fetch or generate a data set.
+    """Download or generate a data set.
 
     Args:
-        entry: its entry in the registry, or one declared in the config.
+        entry: the data set's entry in the registry, or one declared in the config.
         where: see `datasets.load`.
     """
     try:

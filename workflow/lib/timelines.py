@@ -24,14 +24,14 @@ def record_timeline(
     backend: str,
     out: str | Path,
 ) -> str | None:
-    """Run the first of the settings twice, and write the second run's steps as CSV: a header alone if it cannot run.
+    """Run the first setting twice, and write the second run's steps as CSV; only a header if it cannot run.
 
     Args:
-        facts: the problem's, as `workflow.lib.problems.write_problem` wrote them.
-        settings, limits: as in the config.
+        facts: the problem's facts, as `workflow.lib.problems.write_problem` writes them.
+        settings, limits: these parts of the config.
 
     Returns:
-        why there are no steps, as a sentence; None if there are.
+        the reason why there are no steps; None if there are steps.
     """
     name, choice = next(iter(settings.items()))
     why: str | None = facts["why"]
@@ -41,7 +41,7 @@ def record_timeline(
         opened = open_method_backend(method, backend, limit)
         params = choice.get("params", {})
         try:
-            solve(problem, method, opened, params)  # compiles and warms up
+            solve(problem, method, opened, params)  # This run compiles kernels and warms up the device.
             solve(problem, method, opened, {**params, "timeline": str(out)})
         except DeviceMemoryError as error:
             why = str(error)

@@ -1,7 +1,8 @@
-"""Repeats the decisions of a Gaussian search one by one, by our test and by those of other programs.
+"""Repeats the decisions of a Gaussian search one by one, with our test and with those of other programs.
 
-The tests of other programs are written here as formulas, from their sources: pcalg 2.7's C++ (IndepTestGauss::test),
-causal-learn's FisherZ and the published kernels of cuPC-S. `workflow.pages.numerics` makes tables of them.
+The tests of other programs are implemented here as formulas, following their sources: pcalg 2.7's C++
+(IndepTestGauss::test), causal-learn's FisherZ and the published kernels of cuPC-S. `workflow.pages.numerics` makes
+tables of the decisions.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ PCALG_LARGEST = 0.9999999
 """pcalg replaces any larger |r|, and NaN, by this value."""
 
 ILL_CONDITIONED = 1e-6
-"""Where a pivot of Cholesky's factorization is smaller, the emulation of pcalg computes the pseudo-inverse as well."""
+"""If a pivot of Cholesky's factorization is smaller, the emulation of pcalg computes the pseudo-inverse as well."""
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 
 @_compiled
 def margins(correlation, starts, neighbours, edges, level, limits, bounds, listed):
-    """Make all tests of a level >= 1 in canonical order, and note how near they are to their threshold.
+    """Perform all tests of a level >= 1 in canonical order, and record how near they are to their threshold.
 
     Args:
         limits: as in baselines/_fisher_z.py.
@@ -92,7 +93,7 @@ def margins(correlation, starts, neighbours, edges, level, limits, bounds, liste
 
 @_compiled
 def pcalg_level(correlation, starts, neighbours, edges, level, threshold):
-    """(k, level) separating sets of the edges at a level >= 1 by pcalg's test; -1 where an edge stays."""
+    """Return the separating sets, (k, level), of edges at a level >= 1 by pcalg's test; -1 if an edge stays."""
     sets = np.full((len(edges), level), -1, np.int32)
     candidates, members = np.empty(len(correlation), np.int32), np.empty(level, np.int32)
     factor = new_factor(level)
@@ -115,10 +116,9 @@ def pcalg_level(correlation, starts, neighbours, edges, level, threshold):
 
 @_compiled
 def pcalg_r(correlation, i, j, members, factor):
-    """The partial correlation as pcalg computes it: by the recursion formula given one variable, by the pseudo-inverse
-    given more.
+    """Return the partial correlation as in pcalg: by recursion given one variable, by the pseudo-inverse given more.
 
-    Where no pivot is small, Cholesky's factorization gives the same result within rounding, in less time.
+    If no pivot is small, Cholesky's factorization gives the same result within rounding, in less time.
     """
     level = len(members)
     if level == 1:
@@ -157,12 +157,12 @@ class Answer:
     sets: Mapping[tuple[int, int], tuple[int, ...]]
 
     def linked(self, a: int, b: int, level: int) -> bool:
-        """Whether the edge existed at the start of a level."""
+        """Return whether the edge existed at the start of a level."""
         return bool(self.adjacency[a, b]) or len(self.sets.get((min(a, b), max(a, b)), ())) >= level
 
 
 def pcalg_answer(correlation: np.ndarray, n_samples: int, alpha: float) -> Answer:
-    """The answer of pcalg's stable search with its Gaussian test."""
+    """Return the answer of pcalg's stable search with its Gaussian test."""
     problem = GaussianProblem.from_correlation(correlation, n_samples=n_samples, alpha=alpha)
     adjacent = correlation**2 > problem.critical_r_squared(0)
     np.fill_diagonal(adjacent, False)
@@ -180,11 +180,11 @@ def pcalg_answer(correlation: np.ndarray, n_samples: int, alpha: float) -> Answe
 
 
 def why_they_differ(problem: GaussianProblem, one: Answer, other: Answer, i: int, j: int) -> str:
-    """The reason why only one of two answers removed a pair i < j.
+    """Return the reason why only one of two answers removed a pair i < j.
 
     Returns:
         ``"no variance"``: an endpoint has no variance left given the set, so rounding errors decided; ``"follows"``:
-        the other answer had removed an edge to a member of the set earlier, which is another difference; or
+        the other answer had removed an edge to a member of the set earlier, so this difference follows from another; or
         ``"unexplained"``.
     """
     members = one.sets.get((i, j), ())
@@ -196,7 +196,7 @@ def why_they_differ(problem: GaussianProblem, one: Answer, other: Answer, i: int
 
 
 def correlations_of_r(values: np.ndarray) -> np.ndarray:
-    """(p, p) correlations of (m, p) samples as R's ``cor`` computes them: only its sums are in extended precision."""
+    """Return the correlations of (m, p) samples as R's ``cor`` does, with sums in extended precision."""
     samples = values.astype(np.longdouble)
     means = samples.mean(axis=0)
     means += (samples - means).mean(axis=0)
@@ -232,16 +232,17 @@ def _new_factor(level):
 
 
 def by_causal_learn(problem: GaussianProblem, i: int, j: int, members: Sequence[int]) -> bool:
-    """The test of the package itself; it raises `ValueError` where the matrix is singular."""
+    """Apply the package's own test, which raises `ValueError` if the matrix is singular."""
     from causallearn.utils.cit import FisherZ
 
-    test = FisherZ(np.arange(2.0 * problem.n_variables).reshape(2, -1))  # only the number of columns is used
+    # Only the number of columns of these data is used.
+    test = FisherZ(np.arange(2.0 * problem.n_variables).reshape(2, -1))
     test.correlation_matrix, test.sample_size = problem.correlation, problem.degrees_of_freedom(0) + 3
     return bool(test(i, j, tuple(members)) > problem.alpha)
 
 
 def by_cupc(problem: GaussianProblem, i: int, j: int, members: Sequence[int]) -> bool:
-    """cuPC's test with the thresholds of the problem; the published program has those of the next level."""
+    """Apply cuPC's test with the thresholds of the problem; the published program uses those of the next level."""
     ends, set_members, c = [i, j], list(members), problem.correlation
     cross, h = c[np.ix_(ends, set_members)], c[np.ix_(ends, ends)]
     if set_members:
@@ -252,7 +253,7 @@ def by_cupc(problem: GaussianProblem, i: int, j: int, members: Sequence[int]) ->
 
 
 def in_fifty_digits(problem: GaussianProblem, i: int, j: int, members: Sequence[int]) -> bool:
-    """The p-value compared with alpha, in 50 digits from the given correlations; those of S must be regular."""
+    """Compare the p-value in 50 digits with alpha; the correlations of S must be regular."""
     freedom = problem.degrees_of_freedom(len(members))
     with mp.workdps(50):
         part = mp.matrix(problem.correlation[np.ix_((i, j, *members), (i, j, *members))].tolist())
@@ -269,7 +270,7 @@ PROGRAMS: dict[str, Callable[..., bool]] = {
     "cuPC": by_cupc,
     "50 digits": in_fifty_digits,
 }
-"""Whether S separates i and j by the arithmetic of each program; no program computes in 50 digits."""
+"""Functions that return whether S separates i and j by the arithmetic of each program."""
 
 
 def limits_of(problem: GaussianProblem, level: int) -> tuple[float, float, float, float]:

@@ -1,4 +1,4 @@
-"""Measures how method `distributed` scales with its workers, on generated data of the TCGA shape (docs/distributed.md).
+"""Measures how the method `distributed` scales with its workers, on generated data (docs/distributed.md).
 
     python -m workflow.pages.distributed --workers 1 2 4 --out scaling.json
     python -m workflow.pages.distributed --variables 600 --samples 200 --workers 1 2 --backend host --panel 96
@@ -37,7 +37,7 @@ WARM_UP = {"p": 512, "n": 64, "regulators": 8}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, write the JSON, and return 0; 1 where the answers differ."""
+    """Measure, write the JSON, and return 0, or 1 if the answers differ."""
     options = _parser().parse_args(arguments)
     backend = resolve_backend(options.backend)
     generate_s = time.perf_counter()
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(values: np.ndarray, workers: int, backend: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Time one search on a cluster of its own that has been warmed up."""
+    """Time one search on a new cluster that has been warmed up."""
     how = {"method": "distributed", "backend": backend, "device_memory_limit": options.device_memory_limit}
     how |= {"transpose": False, "max_level": options.max_level}
     with (
@@ -103,12 +103,12 @@ def measure(values: np.ndarray, workers: int, backend: str, options: argparse.Na
 
 
 def _peak_rss() -> int:
-    """The peak of the calling process's resident memory in bytes, mapped files included."""
+    """Return the peak of the calling process's resident memory in bytes, mapped files included."""
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _digest(folder: Path) -> str:
-    """A digest of the arrays of all shards, which does not depend on the workers that made them."""
+    """Return a digest of the arrays of all shards, which does not depend on which workers made them."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.npz")):
         with np.load(path) as stored:

@@ -18,10 +18,10 @@ BEGIN, END = "<!-- headlines: `make images` -->\n", "<!-- end of headlines -->"
 
 
 def recorded_claims(folders: Sequence[str] | None = None) -> dict[str, list[Mapping[str, str]]]:
-    """The claim tables of recorded runs, by paper; none of a paper that was not recorded.
+    """Return the claim tables of recorded runs, by paper; a paper without recorded runs has no table.
 
     Args:
-        folders: results/recorded/DEVICE, of each device; by default all.
+        folders: the folders results/recorded/DEVICE of some devices; by default all.
     """
     plans = recorded_plans({"recorded": folders})
     claims = {}

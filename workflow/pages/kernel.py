@@ -1,8 +1,8 @@
 """Makes the tables and the figure of docs/kernel.md.
 
-``python -m workflow.pages.kernel results/kernel`` measures what is not in that folder, and with ``--backend cuda`` what
-needs a GPU. With ``--page docs/kernel.md --figure docs/images/kernel.svg`` it measures nothing, and puts the results
-between the page's marks.
+``python -m workflow.pages.kernel results/kernel`` makes the measurements that are missing in that folder; with
+``--backend cuda`` it makes those that need a GPU. With ``--page docs/kernel.md --figure docs/images/kernel.svg`` it
+measures nothing, and writes the results between the marks of the page.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Lines = Sequence[Mapping[str, Any]]
 
 
 def draws(lines: Lines, part: str) -> dict[tuple[str, int], np.ndarray]:
-    """(levels, draws) p-values by test and number of samples."""
+    """Return (levels, draws) p-values by test and number of samples."""
     batches: dict[tuple[str, int], list[np.ndarray]] = {}
     for line in sorted(lines, key=lambda line: line.get("samples", 0)):
         if line["part"] == part:
@@ -61,7 +61,7 @@ def power_table(lines: Lines) -> str:
 
 
 def accuracies(lines: Lines) -> dict[str, np.ndarray]:
-    """(2, graphs) seconds and distances by test."""
+    """Return (2, graphs) seconds and distances by test."""
     by_test: dict[str, list[tuple[float, float]]] = {}
     for line in lines:
         if line["part"] == "accuracy":
@@ -105,7 +105,7 @@ def devices(lines: Lines, part: str) -> str:
 
 
 def draw(lines: Lines, path: Path) -> None:
-    """The share of p-values below 0.05 under independence by the size of the set, and accuracy against time."""
+    """Draw the share of p-values below 0.05 under independence by the size of the set, and accuracy against time."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -132,6 +132,7 @@ def draw(lines: Lines, path: Path) -> None:
     axes[2].set(xscale="log", xlabel="seconds a search", ylabel="structural Hamming distance")
     axes[2].set_title(f"graphs of {runs.GRAPH_VARIABLES} variables, {runs.GRAPH_SAMPLES} samples")
     axes[2].margins(0.25)
+    axes[2].set_ylim(bottom=-0.3)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)
 

@@ -1,7 +1,7 @@
-"""What docs/kernel.md shows, measured: calibration, power, accuracy, speed beside causal-learn's, and whole searches.
+"""Measures what docs/kernel.md reports: calibration, power, accuracy, speed beside causal-learn's, and whole searches.
 
-Each measurement is a line of JSON in a file of its backend, so that a run that was stopped goes on where it was, and
-files of several machines make one page.
+Each backend has a file, to which each measurement adds a line of JSON. A run that was stopped continues after the last
+line, and one page can show files of several machines.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from gpupc_impl.api import skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.kernel.problem import KernelProblem
-from gpupc_impl.kernel.search import open_tests
 
 LEVELS = range(4)
 REPLICATES = 50
-"""Independent data sets whose variables are put beside each other in one problem, for speed."""
+"""The number of independent data sets whose variables are columns of one problem, so that all their tests run in one
+batch."""
 
 COLUMNS = 3 + 2 * len(LEVELS)
-"""Columns of a replicate: three variables that sets are made of, then x and y of each level."""
+"""Columns of a replicate: three variables from which conditioning sets are formed, then x and y for each level."""
 
 EFFECTS = (np.sin, np.tanh, lambda v: v**2 / 2, lambda v: np.exp(-v * v), lambda v: v)
 
@@ -52,25 +51,26 @@ CALIBRATED = {
     "host": [(name, n) for n in (200, 1000) for name in KERNEL_TESTS if (name, n) != ("KCI", 1000)],
     "cuda": [("KCI", 1000)],
 }
-"""Tests and numbers of samples that are calibrated on each backend; KCI with 1,000 would take cores hours."""
+"""Tests and numbers of samples that are calibrated on each backend; KCI with 1,000 samples would take hours on CPU
+cores."""
 
 POWER_SAMPLES, POWER = 300, 0.6
 GRAPH_VARIABLES, GRAPH_SAMPLES, GRAPH_DENSITY, ALPHA = 8, 300, 0.3, 0.05
 
 ENDS = 8
-"""Variables in the batches that are timed: each set is tested with all pairs of them."""
+"""The number of variables whose pairs are tested with each set in the timed batches."""
 
 TIMED = {
     "host": {("rcit", 1000): 8, ("rcit", 10_000): 8, ("kci", 500): 2},
     "cuda": {("rcit", 1000): 100, ("rcit", 10_000): 100, ("kci", 500): 8, ("kci", 1000): 8},
 }
-"""The sets in such a batch, by test and number of samples."""
+"""The number of sets in a timed batch, by test and number of samples."""
 
 REPEATS = 5
 
 
 class Results:
-    """The lines of all files of a folder; new ones go to the file of the backend.
+    """The lines of all files of a folder; new lines are added to the file of the backend.
 
     Attributes:
         backend: the open backend.
@@ -83,7 +83,7 @@ class Results:
         self._lines = read(folder)
 
     def measure(self, part: str, key: Mapping[str, Any], work: Callable[..., Mapping[str, Any]], *of: Any) -> None:
-        """Do the work of this and the further arguments, unless a file has its outcome."""
+        """Write the outcome of ``work(self, *of)`` to the file, unless a file already contains it."""
         line = {"part": part, "backend": self.backend.name, **key}
         if any(line.items() <= known.items() for known in self._lines):
             return
@@ -94,12 +94,12 @@ class Results:
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """The lines of all files of a folder."""
+    """Return the lines of all files of a folder."""
     return [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
 
 
 def calibration(results: Results, seeds: int) -> None:
-    """p-values under independence."""
+    """Measure p-values under independence."""
     for name, n in CALIBRATED[results.backend.name]:
         for first in range(0, seeds, REPLICATES):
             key = {"test": name, "samples": n, "first": first}
@@ -107,7 +107,7 @@ def calibration(results: Results, seeds: int) -> None:
 
 
 def power(results: Results, seeds: int) -> None:
-    """p-values under dependence."""
+    """Measure p-values under dependence."""
     for name in TESTS:
         for first in range(0, seeds, REPLICATES):
             key = {"test": name, "samples": POWER_SAMPLES, "first": first}
@@ -115,7 +115,7 @@ def power(results: Results, seeds: int) -> None:
 
 
 def p_values(results: Results, name: str, n: int, first: int, strength: float) -> dict[str, Any]:
-    """(levels, REPLICATES) p-values of a test."""
+    """Return (levels, REPLICATES) p-values of a test."""
     family, options = TESTS[name]
     numbers = range(first, first + REPLICATES)
     data = np.concatenate([replicate(np.random.default_rng([k, n]), n, strength) for k in numbers], axis=1)
@@ -128,9 +128,10 @@ def p_values(results: Results, name: str, n: int, first: int, strength: float) -
 
 
 def replicate(rng: np.random.Generator, n: int, strength: float) -> np.ndarray:
-    """(n, COLUMNS) samples in which x and y of a level depend on that many variables, and on each other by `strength`.
+    """Draw (n, COLUMNS) samples in which x and y of a level depend on as many variables as the level, and on a common
+    cause with the factor `strength`.
 
-    That is the factor of a common cause, which x has as it is and y as its square.
+    The common cause is added to x, and its square to y.
     """
     z = rng.standard_normal((n, 3))
     columns = [z]
@@ -144,14 +145,15 @@ def replicate(rng: np.random.Generator, n: int, strength: float) -> np.ndarray:
 
 
 def accuracy(results: Results, graphs: int) -> None:
-    """Seconds and structural Hamming distances of skeletons of additive-noise graphs."""
+    """Measure the times of searches on additive-noise graphs, and the structural Hamming distances of their
+    skeletons."""
     for seed in range(graphs):
         for name in DEFAULTS:
             results.measure("accuracy", {"test": name, "graph": seed}, distance, name, seed)
 
 
 def distance(results: Results, name: str, seed: int) -> dict[str, Any]:
-    """Seconds of a search, and the distance of its skeleton from the graph's."""
+    """Return the seconds of a search, and the distance of its skeleton from the graph's."""
     data = additive_noise(GRAPH_VARIABLES, GRAPH_SAMPLES, seed, GRAPH_DENSITY)
     seconds, found = timed_search(results, data.values, *TESTS[name])
     wrong = found.adjacency ^ (data.true_dag | data.true_dag.T)
@@ -159,7 +161,8 @@ def distance(results: Results, name: str, seed: int) -> dict[str, Any]:
 
 
 def timed_search(results: Results, data: np.ndarray, family: str, options: Mapping[str, Any]) -> tuple[float, Skeleton]:
-    """Seconds and outcome of a search, after one of a few variables that compiles and warms up."""
+    """Return the seconds and the skeleton of a search; a search of five variables runs before, to compile and warm
+    up."""
     options = {"family": family, "backend": results.backend.name, **options}
     skeleton(data[:, :5], ALPHA, **options)
     start = time.perf_counter()
@@ -168,7 +171,7 @@ def timed_search(results: Results, data: np.ndarray, family: str, options: Mappi
 
 
 def speed(results: Results) -> None:
-    """Seconds a test, in a batch here and one by one in causal-learn on one core, in turns."""
+    """Measure the seconds for a test, in batches of this package and singly in causal-learn on one core, by turns."""
     for (test, n), count in TIMED[results.backend.name].items():
         for level in (1, 3):
             key = {"test": test, "samples": n, "level": level}
@@ -176,25 +179,25 @@ def speed(results: Results) -> None:
 
 
 def race(results: Results, test: str, n: int, level: int, count: int) -> dict[str, Any]:
-    """Medians of seconds a test."""
+    """Return the median seconds for a test."""
     from threadpoolctl import threadpool_limits
 
     others = count if level == 1 else 10
     data = additive_noise(ENDS + others, n, 0, GRAPH_DENSITY).values
     members = itertools.combinations(range(ENDS, ENDS + others), level)
-    sets = np.array([*itertools.islice(members, count)])
-    pairs = itertools.combinations(range(ENDS), 2)
-    tests = np.array([(k, *pair) for k, pair in itertools.product(range(len(sets)), [*pairs])])
-    problem = KernelProblem.from_data(data, test=test)
-    ours, theirs = open_tests(problem, results.backend), their_test(test)
-    ours.p_values(sets, tests)  # compile and warm up
+    batch = [*itertools.product(itertools.islice(members, count), itertools.combinations(range(ENDS), 2))]
+    sets, pairs = (np.array(each) for each in zip(*batch, strict=True))
+    problem = get_family("kernel").problem.from_data(data, test=test)
+    ours, theirs = get_family("kernel").strength(problem, results.backend.name), their_test(test)
+    ours(pairs, sets)  # compile and warm up
     seconds: tuple[list[float], list[float]] = ([], [])
     for k in range(REPEATS):
         start = time.perf_counter()
-        ours.p_values(sets, tests)
-        seconds[0].append((time.perf_counter() - start) / len(tests))
-        number, x, y = tests[(k * 7) % len(tests)]
-        columns = (np.ascontiguousarray(problem.values[v].T) for v in ([x], [y], sets[number]))
+        ours(pairs, sets)
+        seconds[0].append((time.perf_counter() - start) / len(pairs))
+        row = 7 * k % len(pairs)
+        x, y = pairs[row]
+        columns = [np.ascontiguousarray(problem.values[v].T) for v in ([x], [y], sets[row])]
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             start = time.perf_counter()
@@ -203,14 +206,14 @@ def race(results: Results, test: str, n: int, level: int, count: int) -> dict[st
     core = open_backend("host").describe()["device"]
     names = ("seconds", "their_seconds")
     return {name: float(np.median(each)) for name, each in zip(names, seconds, strict=True)} | {
-        "tests": len(tests),
+        "tests": len(pairs),
         "threads": results.backend.array_threads,
         "core": core,
     }
 
 
 def their_test(test: str) -> Callable[..., Any]:
-    """causal-learn's p-value of x, y and S with its defaults."""
+    """Return causal-learn's function for the p-value of x, y and S, with its defaults."""
     if test == "kci":
         from causallearn.utils.KCI.KCI import KCI_CInd
 
@@ -221,7 +224,7 @@ def their_test(test: str) -> Callable[..., Any]:
 
 
 def searches(results: Results) -> None:
-    """Whole searches: 50 generated variables with RCIT, and proteins of cells with KCI."""
+    """Measure whole searches: 50 generated variables with RCIT, and proteins of cells with KCI."""
     try:
         name, proteins = "sachs-cd3cd28", datasets.load("sachs-cd3cd28", offline=True).values
     except datasets.DatasetUnavailable:
@@ -232,7 +235,7 @@ def searches(results: Results) -> None:
 
 
 def search(results: Results, data: np.ndarray, test: str) -> dict[str, Any]:
-    """Seconds and outcome of a search."""
+    """Return the seconds and the outcome of a search."""
     seconds, found = timed_search(results, data, "kernel", {"test": test})
     shape = {"samples": len(data), "variables": len(data.T), "edges": int(found.adjacency.sum()) // 2}
     return shape | {"seconds": seconds, "tests": int(sum(found.tests_per_level)), "levels": found.levels_run}

@@ -1,6 +1,6 @@
-"""Makes the tables of docs/numerics.md: how near real decisions are to their threshold, and what identical columns do.
+"""Makes the tables of docs/numerics.md: distances of decisions from their threshold, and identical columns.
 
-``python -m workflow.pages.numerics nci-60 mcc br-51 s-aureus --copies mcc`` prints them; the data must be on this
+``python -m workflow.pages.numerics nci-60 mcc br-51 s-aureus --copies mcc`` prints the tables; the data must be on this
 machine (datasets/README.md).
 """
 
@@ -24,10 +24,10 @@ from gpupc_impl.reporting.tables import markdown
 from workflow.pages import decisions
 
 BOUNDS = (1e-12, 1e-9, 1e-6)
-"""Bounds of |r^2 / critical - 1| below which decisions are counted; decisions below the last bound are listed."""
+"""The bounds on |r^2 / critical - 1| below which decisions are counted; decisions below the last bound are listed."""
 
 MOST_LISTED = 1000
-"""The number of decisions of a level that are listed at most."""
+"""The upper bound on the listed decisions of a level."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +70,7 @@ def nearness(problem: GaussianProblem, skeleton: Skeleton) -> Nearness:
 
 
 def nearness_tables(names: Sequence[str], alpha: float) -> Iterator[str]:
-    """A table of the decisions of each data set, and one of every program's answer to the nearest of them."""
+    """Yield a table of each data set's decisions, and a table of every program's answer to the nearest ones."""
     counts, verdicts = [], []
     for name in names:
         data = datasets.load(name, offline=True)
@@ -93,8 +93,8 @@ def nearness_tables(names: Sequence[str], alpha: float) -> Iterator[str]:
 
 
 def copies_table(name: str, alpha: float) -> str:
-    """A table of the edges of a data set with identical columns by every program's rule and arithmetic, and of the
-    reasons why they differ."""
+    """Return a table of the edges of a data set with identical columns by every program's rule and arithmetic, and of
+    the reasons for the differences."""
     values = datasets.load(name, offline=True).values
     problem = GaussianProblem.from_data(values, alpha=alpha)
     of_r = GaussianProblem.from_correlation(

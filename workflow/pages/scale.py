@@ -1,14 +1,15 @@
-"""How a search by method `distributed` grows with variables and GPUs: the model of docs/scale.md, and its tables.
+"""Models how a search by the method `distributed` grows with variables and GPUs, and makes the tables of docs/scale.md.
 
     python -m workflow.pages.scale                                   the page's tables
     python -m workflow.pages.scale --page docs/scale.md              put them into the page
     python -m workflow.pages.scale --measured scaling.json           the model against measured runs
 
-Measured runs are the file that ``python -m workflow.pages.distributed --out`` writes. The rates of the run with the
-fewest workers predict the others.
+``python -m workflow.pages.distributed --out`` writes the file of measured runs. The rates of the run with the fewest
+workers predict the other runs.
 
-The model adds up how long each resource is busy. Workers share their work evenly, since whoever is free takes the next
-block, and never wait for one another, so a time is a lower bound. The resource that is busy longest is the bottleneck.
+The model adds up how long each resource is busy. The model assumes that workers share the work evenly (a free worker
+takes the next block) and never wait for one another, so its times are lower bounds. The resource that is busy longest
+is the bottleneck.
 """
 
 from __future__ import annotations
@@ -41,33 +42,33 @@ SECOND_SEARCHES = ("100k-again", "tcga", "300k", "million", "million-1e-6", "300
 """Cases that an earlier one had compiled the kernels for."""
 
 GPUS = (1, 16, 128, 1024)
-"""Numbers of workers in the tables."""
+"""The numbers of workers in the tables."""
 
 FMA_S = 8.5e12
-"""Fused multiply-adds a second of the kernel that computes correlations: 28 panels of 55,572 variables in 0.57 s."""
+"""The fused multiply-adds per second of the kernel that computes correlations, as measured."""
 
 MEMORY_BYTES_S, MEMORY_BYTES = 4.8e12, int(0.9 * 141e9)
-"""Bandwidth and nine tenths of the capacity of an H200's device memory, by its data sheet."""
+"""The bandwidth and nine tenths of the capacity of an H200's device memory, by its data sheet."""
 
 TASK_S = 1e-3
-"""Seconds of the scheduler for a task, of which it handles one at a time, by Dask's documentation."""
+"""The scheduler's seconds per task, by Dask's documentation; it handles one task at a time."""
 
 FILE_BYTES_S = 5e9
-"""Bytes a second that all workers together read from the file system, and as many that they write: assumed."""
+"""The assumed bytes per second that all workers together read from the file system, and that they write to it."""
 
 MACHINE_GPUS = 8
-"""GPUs of a machine, as an HGX H200 has; they share one copy of the samples."""
+"""The number of GPUs of a machine, as in an HGX H200; they share one copy of the samples."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A problem, by what its work depends on.
+    """The sizes of a problem on which its work depends.
 
     Attributes:
-        p, n: variables and samples.
-        density: of the graph that level 0 leaves.
-        degree: mean degree of the graph that level 1 leaves.
-        tests_a_pair: tests of level 1 for a pair of variables that it separates.
+        p, n: the numbers of variables and samples.
+        density: the density of the graph after level 0.
+        degree: the mean degree of the graph after level 1.
+        tests_a_pair: the tests of level 1 for a pair of variables that level 1 separates.
     """
 
     name: str
@@ -79,12 +80,12 @@ class Shape:
 
     @property
     def edges(self) -> tuple[float, float]:
-        """Edges after level 0 and after level 1."""
+        """The numbers of edges after level 0 and after level 1."""
         return self.density * self.p**2 / 2, self.degree * self.p / 2
 
     @property
     def level_one_tests(self) -> float:
-        """Pairs that level 1 separates take `tests_a_pair` tests, the others one for each neighbour of an end."""
+        """A pair that level 1 separates takes `tests_a_pair` tests, any other pair one per neighbour of an end."""
         before, after = self.edges
         either = self.p * (1 - (1 - self.density) ** 2)
         return (before - after) * min(self.tests_a_pair, either) + after * either
@@ -95,13 +96,13 @@ class Shape:
 
     @property
     def shard_bytes(self) -> float:
-        """Bits of the graph of level 0, and four bytes for each pair that level 1 removes."""
+        """The shards have a bit for each pair after level 0, and four bytes for each pair that level 1 removes."""
         return self.p**2 / 8 + 4 * (self.edges[0] - self.edges[1])
 
 
 def shapes() -> list[Shape]:
-    """The shapes of the page. Density, degree and tests a pair of genes are those of recorded generated data, the
-    largest with all levels; those of the others are assumed."""
+    """Return the shapes of the page. The density, degree and tests per pair of genes are those of recorded runs on
+    generated data, the largest data with all levels; those of the other shapes are assumed."""
     record = open_published(DEVICE).record("tcga-like-p5500", "out-of-core-block")
     assert record.result is not None
     assert record.problem is not None
@@ -118,7 +119,7 @@ def shapes() -> list[Shape]:
 
 @functools.cache
 def recorded_rate(level: int) -> tuple[float, Record]:
-    """The most tests a second of `pair-scan` at a level, by its median over repeats, and the record that has it."""
+    """Return the highest rate of tests per second of `pair-scan` at a level, and its record."""
     rates = []
     for record in open_published(DEVICE).records():
         if record.setting == "pair-scan" and record.result and len(record.result.tests_per_level) > level:
@@ -132,12 +133,12 @@ def recorded_rate(level: int) -> tuple[float, Record]:
 
 
 def plan_of(shape: Shape, workers: int) -> panel_plan.PanelPlan:
-    """The panels that the method would cut a shape into for so many H200s."""
+    """Return the panels into which the method would cut a shape for this many H200s."""
     return panel_plan.choose(shape.n, shape.p, device_memory=MEMORY_BYTES, host_memory=2**40, workers=workers)
 
 
 def panels_made(plan: panel_plan.PanelPlan, workers: int) -> int:
-    """Panels that workers make for the blocks that the method gives them: each keeps those that it used last."""
+    """Count the panels that workers make for their blocks; each worker keeps the panels that it used last."""
     share = plan.shares(workers)
     held: list[dict[int, None]] = [{} for _ in range(workers)]
     made = 0
@@ -150,13 +151,13 @@ def panels_made(plan: panel_plan.PanelPlan, workers: int) -> int:
                 made += 1
                 while len(panels) >= max(plan.held, 2):
                     del panels[next(other for other in panels if other != block[0])]
-            panels[panel] = None  # the last one in the order of use
+            panels[panel] = None  # The panel used last is the last key.
     return made
 
 
 @functools.cache
 def busy_seconds(shape: Shape, workers: int) -> dict[str, float]:
-    """The seconds for which each resource is busy during levels 0 to 2 together; for GPUs, the seconds of one GPU."""
+    """Return the seconds for which each resource is busy during levels 0 to 2; for GPUs, the seconds of one GPU."""
     plan = plan_of(shape, workers)
     blocks = plan.panels * (plan.panels + 1) // 2
     panel_s = shape.n * plan.rows * shape.p / FMA_S + 16 * plan.rows * shape.p / MEMORY_BYTES_S
@@ -171,10 +172,10 @@ def busy_seconds(shape: Shape, workers: int) -> dict[str, float]:
 
 
 def seconds(shape: Shape, workers: int) -> float:
-    """A lower bound for levels 0 to 2.
+    """Return a lower bound on the seconds of levels 0 to 2.
 
-    GPUs, the scheduler and writing overlap. Machines read the samples and begin one after another, and as many of them
-    take part as end soonest.
+    Work on GPUs, scheduling and writing overlap. Machines read the samples one after another, and each begins when it
+    has read them. The number of participating machines is chosen such that the work ends soonest.
     """
     busy, machines = busy_seconds(shape, workers), ceil_div(workers, MACHINE_GPUS)
     reading = busy["reading samples"] / machines
@@ -185,15 +186,15 @@ def seconds(shape: Shape, workers: int) -> float:
 
 
 def predictions(measured: Mapping[str, Any]) -> Iterator[tuple[int, float, float]]:
-    """Of each measured run the workers, the seconds of all levels and the prediction from the run with the fewest.
+    """Yield the workers, the seconds and the prediction from the run with the fewest workers, for each run.
 
-    Of that run are the seconds to make a panel, and those of all other work, which workers share evenly.
+    That run provides the seconds to make a panel, and the seconds of all other work, which workers share evenly.
 
     Args:
-        measured: what ``python -m workflow.pages.distributed`` writes.
+        measured: the JSON that ``python -m workflow.pages.distributed`` writes.
 
     Raises:
-        ValueError: it holds no runs, or is something else; or one was resumed.
+        ValueError: `measured` contains no runs or has another structure, or a run was resumed.
     """
     try:
         runs = sorted(measured["runs"], key=lambda run: (run["workers"], run["levels_total_s"]))
@@ -246,7 +247,7 @@ def work_table() -> str:
 
 
 def time_table() -> str:
-    """Seconds by number of workers, and the efficiency over one."""
+    """Return a table of seconds by number of workers, with the efficiency relative to one worker."""
     rows = []
     for shape in shapes():
         times = [seconds(shape, workers) for workers in GPUS]
@@ -286,10 +287,10 @@ TABLES = {"one-gpu": one_gpu_table, "work": work_table, "times": time_table, "bo
 
 
 def replaced(page: str, tables: Mapping[str, str]) -> str:
-    """A page with these tables in the place of those that it has.
+    """Return a page in which these tables replace the present ones.
 
     Raises:
-        ValueError: it lacks the comment before a table.
+        ValueError: the page lacks the comment before a table.
     """
     for name, made in tables.items():
         page, places = re.subn(rf"(<!-- {name} -->\n\n)(?:\|.*\n)*", lambda old, new=made: f"{old[1]}{new}\n", page)

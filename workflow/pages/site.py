@@ -1,7 +1,7 @@
 """Adds pages to the documentation site; mkdocs calls these functions (`hooks` in mkdocs.yml).
 
-Pages of the repository outside docs become part of the site, with their links adapted. Pages that the navigation does
-not list are listed under `MORE`, so that none is lost.
+Pages of the repository outside docs become part of the site, with their links adapted. Pages that the navigation omits
+are listed under `MORE`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OUTSIDE = {
     "SECURITY.md": "security.md",
     "datasets/README.md": "datasets.md",
 }
-"""Pages of the repository outside docs, by path, and their names in the site."""
+"""The pages of the repository outside docs, by path, and their names in the site."""
 
 MORE = "More"
 
@@ -32,7 +32,7 @@ _LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Append pages that the navigation does not list to its end."""
+    """Append the pages that the navigation omits to its end."""
     docs = Path(config.docs_dir)
     placed = set(_paths(config.nav))
     unplaced = sorted(name for path in docs.rglob("*.md") if (name := path.relative_to(docs).as_posix()) not in placed)
@@ -57,7 +57,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _links(text: str, page: Path) -> str:
-    """The text of a page, with its links to other pages replaced by those of the site."""
+    """Return the text of a page, with links to other pages replaced by those of the site."""
 
     def in_site(link: re.Match[str]) -> str:
         target = (page.parent / link[1]).resolve()
@@ -73,7 +73,7 @@ def _links(text: str, page: Path) -> str:
 
 
 def _paths(nav: Any) -> Iterator[str]:
-    """The pages that a navigation names, at any depth."""
+    """Yield the pages that a navigation names, at any depth."""
     for item in nav if isinstance(nav, list) else nav.values() if isinstance(nav, dict) else [nav]:
         if isinstance(item, str):
             yield item

@@ -1,10 +1,10 @@
-"""Runs the tutorials, which are scripts in docs/tutorials, and writes pages with what their cells print and draw.
+"""Runs the tutorials (scripts in docs/tutorials), and writes pages with the output of their cells.
 
     python -m workflow.pages.tutorials [NAME ...]
 
-A script consists of cells, and opens as a notebook in Jupyter (jupytext), VS Code and Spyder: ``# %%`` begins a cell
-of code, ``# %% [markdown]`` one of text in comments. A page has the text, the code, what was printed, and a picture of
-each figure that a cell leaves open. The figure's label (``fig.set_label``) describes the picture.
+A script consists of cells, and opens as a notebook in Jupyter (jupytext), VS Code and Spyder: ``# %%`` begins a cell of
+code, ``# %% [markdown]`` begins a cell of text in comments. A page has the text, the code, the printed output, and a
+picture of each figure that a cell leaves open. The figure's label (``fig.set_label``) describes the picture.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import contextlib
 import io
 import re
 import sys
+import urllib.request
+import urllib.response
 from collections.abc import Iterator
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,9 @@ import matplotlib
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
+import datasets
 from datasets.dataset import DatasetUnavailable
+from datasets.fetch import fetch
 
 FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"
 
@@ -30,19 +35,19 @@ STYLE = {
     **{"figure.dpi": 100, "savefig.dpi": 160, "figure.constrained_layout.use": True, "font.size": 9},
     **{"axes.spines.top": False, "axes.spines.right": False},
 }
-"""matplotlib's settings in a tutorial, on top of its defaults."""
+"""The settings of matplotlib in a tutorial that differ from its defaults."""
 
 
 def page(script: Path, pictures: Path) -> str:
     """Run a script, draw its pictures into a folder, and return its page.
 
     Raises:
-        DatasetUnavailable: the script's data are not available; the message is a sentence.
+        DatasetUnavailable: the script's data are not available; the message gives the reason.
     """
     space: dict[str, Any] = {"__name__": script.stem}
     parts, drawn = [f"<!-- Made from {script.name} by `make tutorials`: edit that file. -->"], 0
     others = set(plt.get_fignums())
-    with matplotlib.rc_context({**matplotlib.rcParamsDefault, "backend": "agg", **STYLE}):
+    with _registered_addresses(), matplotlib.rc_context({**matplotlib.rcParamsDefault, "backend": "agg", **STYLE}):
         for is_text, source, line in _cells(script.read_text(encoding="utf-8")):
             if is_text:
                 parts.append(source)
@@ -60,8 +65,32 @@ def page(script: Path, pictures: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+class _Registered(urllib.request.BaseHandler):
+    """Answers a request for the address of a registered data set with the file that was fetched and verified."""
+
+    handler_order = 100  # before the handler of the network
+
+    def https_open(self, request: urllib.request.Request) -> Any:
+        for name in datasets.names():
+            if datasets.entry(name).get("url") == request.full_url:
+                response = urllib.response.addinfourl(fetch(name).open("rb"), Message(), request.full_url, 200)
+                response.msg = "OK"  # urllib asks for it
+                return response
+        return None
+
+
+@contextlib.contextmanager
+def _registered_addresses() -> Iterator[None]:
+    """Inside this context, addresses of registered data sets are read from the cache or from a mirror folder."""
+    urllib.request.install_opener(urllib.request.build_opener(_Registered))
+    try:
+        yield
+    finally:
+        urllib.request.install_opener(None)
+
+
 def _cells(text: str) -> Iterator[tuple[bool, str, int]]:
-    """For each cell, whether it is text, its text or code, and the line on which that begins."""
+    """Yield for each cell whether it is text, its text or code, and the line on which that begins."""
     for cell in re.finditer(r"^# %%( \[markdown\])?\n(.*?)(?=^# %%|\Z)", text, re.MULTILINE | re.DOTALL):
         body = cell[2]
         first = text.count("\n", 0, cell.start(2)) + 1 + len(body) - len(body.lstrip("\n"))
@@ -72,7 +101,7 @@ def _cells(text: str) -> Iterator[tuple[bool, str, int]]:
 
 def _run(source: str, line: int, script: Path, space: dict[str, Any]) -> str:
     """Run the code of a cell, and return what it printed."""
-    code = compile("\n" * (line - 1) + source, str(script), "exec")  # so errors name lines of the script
+    code = compile("\n" * (line - 1) + source, str(script), "exec")  # The padding makes errors name the script's lines.
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(code, space)
@@ -93,7 +122,7 @@ def _picture(figure: Figure, path: Path) -> str:
 
 
 def main(names: list[str]) -> int:
-    """Write the pages of some scripts, or of all; returns 1 if the data of one are not available, whose page stays."""
+    """Write the pages of some scripts, or of all; returns 1 if data are not available and a page stays unchanged."""
     missing = 0
     for script in sorted(FOLDER.glob("*.py")):
         if names and script.stem not in names:

@@ -1,4 +1,4 @@
-"""What the rules share: the project on the Python path, the checked config, and its plan."""
+"""Code that all rules share: the project on the Python path, the checked config, and its plan."""
 
 import dataclasses
 import os
@@ -13,7 +13,7 @@ from snakemake.exceptions import WorkflowError
 
 ROOT = Path(workflow.basedir)
 
-# Scripts run in processes of their own, which find the project even if it is not installed.
+# Scripts run in separate processes, which must find the project even if it is not installed.
 sys.path.insert(0, str(ROOT))
 os.environ.update(PYTHONPATH=os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
 
@@ -34,12 +34,14 @@ try:
 except ValueError as error:
     raise WorkflowError(f"config: {error}") from None
 
-ENVIRONMENT = f"{ROOT}/environment.yml"  # used with `--software-deployment-method conda`, else our own interpreter
+# This environment is used with `--software-deployment-method conda`; otherwise rules use the current interpreter.
+ENVIRONMENT = f"{ROOT}/environment.yml"
 with warnings.catch_warnings():
-    if not workflow.is_main_process:  # the main process warns; on a cluster every job would warn again
+    if not workflow.is_main_process:  # Only the main process warns; otherwise every job on a cluster would warn again.
         warnings.simplefilter("ignore")
     BACKEND = resolve_backend(config["backend"])
-config |= {"backend": BACKEND, "recorded": recorded_folders(config)}  # the report shows what `auto` and null stand for
+# The report shows the values that `auto` and null stand for.
+config |= {"backend": BACKEND, "recorded": recorded_folders(config)}
 PLAN = Plan(config)
 CI_TESTS = config["ci_tests"]
 TIMELINES = PLAN.timelines()
@@ -48,9 +50,9 @@ LARGE = {
     graph: name for name, experiment in PLAN.experiments.items() if experiment.large for graph in experiment.graphs
 }
 
-# As many jobs measure at a time as the resource `timing_slot` allows. Several share the cores evenly with the jobs that
-# prepare problems meanwhile. With a deadline, problems are prepared one after another, in the order of the measurements:
-# otherwise those of all measurements would come before the first measurement.
+# The resource `timing_slot` determines how many jobs measure at a time. Several such jobs share the cores evenly with
+# jobs that prepare problems. With a deadline, problems are prepared one after another in the order of the measurements;
+# otherwise all problems would be prepared before the first measurement.
 CORES = workflow.cores or 1
 SLOTS = int(getattr(workflow.global_resources.get("timing_slot"), "value", None) or 1)
 MEASURING_CORES = CORES if SLOTS == 1 else max(1, CORES // (SLOTS + 1))
@@ -59,12 +61,12 @@ FIRST = 0 if DEADLINE is None else 2 * len(PLAN.order) + 2  # the priority of fe
 
 
 def priority_of(name):
-    """The priority of preparing a family or experiment, one below that of measuring it; without a deadline, 0."""
+    """Return the priority of preparing a family or experiment, one below that of measuring it."""
     return 0 if DEADLINE is None else 2 * (len(PLAN.order) - PLAN.order.index(name))
 
 
 def one_of(names):
-    """A regular expression that matches these names, and nothing if there are none."""
+    """Return a regular expression that matches these names, and nothing if there are none."""
     return "|".join(map(re.escape, names)) or "(?!)"
 
 
@@ -73,64 +75,66 @@ wildcard_constraints:
 
 
 def code_of(script, entries=(), family=None):
-    """Digest of a script that works on data sets: of what it imports, of their generators and of how their family makes
-    problems. Other generators and families, which the script finds by name, do not count."""
+    """Return the digest of a script that works on data sets: of its imports, of the data sets' generators and of the
+    modules that prepare the family's problems. Other generators and families, which the script finds by name, do not
+    count."""
     return digest(f"workflow/scripts/{script}", *makers(entries, family), named=False)
 
 
 def attempt_of(wildcards, attempt):
-    """Which attempt a job is: a cluster's job that was ended is tried again (gpupc_impl/measurement/samples.py)."""
+    """Return the number of the attempt: a cluster's job that was ended is tried again
+    (gpupc_impl/measurement/samples.py)."""
     return attempt
 
 
 def graphs_of(experiment, wildcards):
-    """The graphs that a job generates, by name: one of an experiment with large graphs, else all of them."""
+    """Return the graphs that a job generates, by name: a large graph, otherwise all graphs of an experiment."""
     chosen = [wildcards.dataset] if experiment.large else experiment.graphs
     return {name: experiment.graphs[name] for name in chosen}
 
 
 def mirrored_graphs(experiment, wildcards):
-    """Copies in mirror folders of the files that graphs are made of."""
+    """Return the copies in mirror folders of the files from which graphs are made."""
     return PLAN.mirrored(graphs_of(experiment, wildcards).values())
 
 
 def parameters_of_graphs(name, wildcards):
-    """The parameters of the problems of an experiment's graphs."""
+    """Return the parameters of the problems of an experiment's graphs."""
     return [PLAN.source_of(name, graph)[1] for graph in graphs_of(PLAN.experiments[name], wildcards)]
 
 
 def matrices_of(name, targets):
-    """The files that hold the correlation matrices of an experiment's large graphs; none of other problems."""
+    """Return the files with the correlation matrices of an experiment's large graphs; none for other problems."""
     return expand("results/problems/{dataset}.npy", dataset=targets) if name in LARGE.values() else []
 
 
 def records_of_dataset(dataset):
-    """The records of one of the config's data sets, or of an experiment's large graph."""
+    """Return the records of one of the config's data sets, or of an experiment's large graph."""
     if dataset not in LARGE:
         return PLAN.records_of([dataset])
     return records([dataset], PLAN.experiments[LARGE[dataset]].settings)
 
 
 def limits_of_tests(table):
-    """What a job that times a table of single tests may take of a cluster's node."""
+    """Return the resources of a cluster's node for a job that times a table of single tests."""
     implementations = len(CI_TESTS["implementations"])
     cells = implementations * len(cases(CI_TESTS["tables"][table]))
     return job_limits.for_single_tests(cells, implementations, CI_TESTS["time_limit_s"], *LIMITS[1:])
 
 
 def limits_of_timeline(dataset):
-    """What a job that records a timeline may take of a cluster's node."""
+    """Return the resources of a cluster's node for a job that records a timeline."""
     return job_limits.for_searches(TIMELINES[dataset], 1, 1, *LIMITS)
 
 
 def in_report(path, category, label, caption="output"):
-    """A file that the report includes."""
+    """Mark a file that the report includes."""
     return report(path, caption=f"../report/{caption}.rst", category=category, labels={"result": label})
 
 
 @cache
 def recorded():
-    """Plans of the recorded runs. Reading them takes a while, so only jobs that show them do so."""
+    """Return the plans of the recorded runs, whose reading takes a while."""
     try:
         return recorded_plans(config)
     except ValueError as error:
@@ -139,13 +143,13 @@ def recorded():
 
 @cache
 def sources_of(entry):
-    """What a table or figure is made from: recorded runs first, then those of this machine."""
+    """Return the sources of a table or figure: recorded runs first, then those of this machine."""
     sources = [*(plan.recorded_source(entry) for plan in recorded()), PLAN.source(entry)]
     return list(filter(None, sources))
 
 
 def files_of(entry, wildcards):
-    """The input files of a table or figure: those of this machine by kind, and all recorded ones."""
+    """Return the input files of a table or figure: those of this machine by kind, and all recorded ones."""
     sources = sources_of(entry)
     if not sources:
         raise WorkflowError(f"{entry.name}: the config does not measure it, and no recorded runs have it")
@@ -159,12 +163,12 @@ def described_sources(entry, wildcards):
 
 
 def every_output(wildcards):
-    """All files of the tables and figures for which this machine or a recorded device has runs."""
+    """Return all files of the tables and figures for which this machine or a recorded device has runs."""
     return [path for entry in entries().values() if sources_of(entry) for path in entry.outputs().values()]
 
 
 def introduction(wildcards):
-    """What the report says of this run, a paragraph each."""
+    """Return the paragraphs that introduce the report of this run."""
     devices = ", ".join(Path(folder).name for folder in config["recorded"])
     here = "a GPU" if BACKEND == "cuda" else "CPU cores: the same kernel sources, whose times say nothing about a GPU"
     return [
@@ -176,5 +180,5 @@ def introduction(wildcards):
 
 
 def caption_of(entry):
-    """The report's caption of a table or figure under this config."""
+    """Return the caption of a table or figure in the report under this config."""
     return Environment().from_string(entry.caption).render(config=config)

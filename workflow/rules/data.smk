@@ -1,4 +1,4 @@
-"""Data sets, from a name in the config to a prepared problem."""
+"""Rules from a data set's name in the config to a prepared problem."""
 
 
 localrules:
@@ -69,8 +69,8 @@ rule prepare_problem:
         "../scripts/prepare_problems.py"
 
 
-# One job makes all graphs of an experiment, which are many and small, and keeps their problems only. A large graph has a job
-# of its own, and its problem is removed when it has been measured and verified.
+# One job makes all graphs of an experiment, which are many and small, and keeps only their problems. A large graph has
+# its own job, and its problem is removed as soon as it has been measured and verified.
 for name, experiment in PLAN.experiments.items():
     if experiment.graphs:
         targets = ["{dataset}"] if experiment.large else experiment.datasets

@@ -1,12 +1,11 @@
-"""Measurements: whole searches, single tests, and the timeline of an out-of-core run.
+"""Rules that measure: whole searches, single tests, and the timeline of an out-of-core run. By default a measurement
+takes all cores, so nothing runs beside it. Measurements have the highest `priority`, since a check or a figure between
+two of them would leave cores idle."""
 
-By default nothing runs beside a measurement: it takes all cores. Measurements come before everything else (`priority`),
-since a check or a figure between two of them would leave cores idle.
-"""
-
-# A job measures settings side by side, on one data set or on all graphs of an experiment. Its records are a list of outputs
-# that differs from family to family, which no wildcard can express, so every family and experiment has a rule. Skeletons
-# (.npz) lie beside the records of those that finished; a failed method leaves none, so only the records are outputs.
+# A job measures settings side by side, on one data set or on all graphs of an experiment. The list of its records
+# differs from family to family, which no wildcard can express, so every family and experiment has a rule. The skeletons
+# (.npz) of finished settings lie beside the records. A failed method leaves no skeleton, so only records are declared
+# as outputs.
 for name, measurement in PLAN.measurements().items():
 
     rule:
@@ -87,7 +86,7 @@ rule time_tests:
         "../scripts/time_tests.py"
 
 
-# This is a run of its own, since writing down its steps is no part of a measurement.
+# The timeline comes from a separate run, since writing down the steps is no part of a measurement.
 rule record_timeline:
     input:
         problem="results/problems/{dataset}.npz",

@@ -1,7 +1,7 @@
-"""Tables and figures, each an entry of the catalogue, and the files that collect what they read."""
+"""Rules for tables and figures, each an entry of the catalogue, and for the files that collect what they read."""
 
 
-# These take seconds each, so they run where the workflow was called even if measurements are sent to a cluster.
+# These rules take seconds, so they run where the workflow was called even if measurements are sent to a cluster.
 localrules:
     collect_records,
     count_sharing,
@@ -85,8 +85,8 @@ rule report_page:
         "../scripts/make_report.py"
 
 
-# Every entry of the catalogue has a target, whether this machine or only a recorded device has its runs. Input functions read the
-# plans of recorded runs, so that only jobs that show them do.
+# Every entry of the catalogue has a target, whether this machine or only a recorded device has runs for it. Input
+# functions read the plans of recorded runs, so that only jobs that need the plans read them.
 for name, entry in entries().items():
     shown, *others = entry.outputs().items()
 

@@ -1,4 +1,4 @@
-"""Skeletons are compared edge by edge, and removed edges are tested again; an unexplained difference fails the run."""
+"""Rules that compare skeletons and test removed edges again; an unexplained difference fails the workflow."""
 
 CI_TESTS_VERIFICATION = ["results/verification/ci_tests.csv"] if CI_TESTS["tables"] else []
 

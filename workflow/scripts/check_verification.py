@@ -1,4 +1,4 @@
-"""Fails, and names the edges, where a difference between skeletons is unexplained."""
+"""Fails if a difference between skeletons is unexplained, and names the edges."""
 
 import sys
 from pathlib import Path

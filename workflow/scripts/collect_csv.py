@@ -1,4 +1,4 @@
-"""Writes CSV files that have the same header into one, in order."""
+"""Concatenates CSV files that have the same header."""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""Counts how many rows share the conditioning sets of one data set in level 2."""
+"""Counts how many rows of one data set share conditioning sets in level 2."""
 
 import sys
 

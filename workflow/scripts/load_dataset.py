@@ -1,4 +1,4 @@
-"""Writes a data set into one file: its values, or the reason why it is not available."""
+"""Writes a file with a data set, or with the reason why it is not available."""
 
 import sys
 

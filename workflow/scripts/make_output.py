@@ -1,4 +1,4 @@
-"""Makes the table or figure that has the rule's name."""
+"""Makes the table or figure whose name is the rule's."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Makes the page that a reader opens first: the headlines, then every table and figure."""
+"""Makes the report page: the headlines, followed by every table and figure."""
 
 import sys
 from pathlib import Path

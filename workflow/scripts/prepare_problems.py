@@ -1,4 +1,4 @@
-"""Writes the problems that all methods are given, and their facts; an empty file where there is no problem."""
+"""Writes the problems that all methods receive, and their facts; the file is empty if there is no problem."""
 
 import sys
 from pathlib import Path
@@ -12,11 +12,11 @@ end_with_parent()
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 
 params, out = snakemake.params, snakemake.output
-if params.get("graphs"):  # their data are not kept
+if params.get("graphs"):  # The data of graphs are not kept.
     sources = ((name, get(name, entry, **params.where)) for name, entry in params.graphs.items())
 else:
     sources = [(snakemake.wildcards.dataset, read(snakemake.input[0]))]
 for (name, data), parameters, problem, facts in zip(sources, params.parameters, out.problems, out.facts, strict=True):
     write_problem(name, data, parameters, problem, facts)
-for matrix in out.get("matrices", []):  # an empty file where the problem holds its matrix itself
+for matrix in out.get("matrices", []):  # The file is empty if the problem contains its matrix.
     Path(matrix).touch()

@@ -1,4 +1,4 @@
-"""Writes when each block of one block-based run is at work as CSV; a header alone where it cannot run."""
+"""Writes as CSV when each step of each block of one block-based run begins and ends; only a header if it cannot run."""
 
 import sys
 

@@ -1,1 +1,1 @@
-"""CUDA's vocabulary for a C++ compiler (``simt.hpp``), the runtime behind it, and how kernels are built with them."""
+"""CUDA's vocabulary for a C++ compiler (``simt.hpp``), its runtime, and the build of kernels with both."""

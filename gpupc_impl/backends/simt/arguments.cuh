@@ -1,11 +1,13 @@
-// Traits for the assertions of backends/arguments.py about kernels and the structs that they take by value.
+// Type traits that the assertions of backends/arguments.py apply to kernels and to the structs that kernels take by
+// value.
 #pragma once
 
 // The offset of a field of a struct, in bytes.
 #ifdef GPUPC_HOST
 #define GPUPC_OFFSET(field, ...) __builtin_offsetof(__VA_ARGS__, field)
 #else
-#define GPUPC_OFFSET(field, ...) __INTADDR__(&static_cast<__VA_ARGS__*>(nullptr)->field)  // NVRTC has no offsetof
+// NVRTC does not provide offsetof.
+#define GPUPC_OFFSET(field, ...) __INTADDR__(&static_cast<__VA_ARGS__*>(nullptr)->field)
 #endif
 
 namespace gpupc {

@@ -1,10 +1,10 @@
 """Builds kernels for the host: finds a C++ compiler, runs it, and caches the results.
 
-The name of a cache entry is the digest of everything that went into it: sources with their includes, flags,
-compiler, and the features of the CPU it was made for. It ends with the digest of its own contents, so that a
-damaged entry is noticed and made again. That digest protects against damage, not against attackers, and what is loaded
-runs as the caller: folders and entries that another user may have written are not used (ownership.py).
-Entries are renamed into place whole, so any number of processes may share a cache.
+The name of a cache entry is the digest of everything that it depends on: sources with their includes, flags, compiler,
+and the features of the CPU. The entry ends with the digest of its contents, so that a damaged entry is detected and
+made again. This digest does not protect against attackers, and loaded code runs with the caller's rights; folders and
+entries that another user may have written are therefore not used (ownership.py). A finished entry is renamed into
+place, so any number of processes may share a cache.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ BESIDE_KERNELS = (SIMT / "simt.hpp", SIMT / "export.hpp", PACKAGE_ROOT / ASSERTI
 
 SANITIZERS = ("address", "undefined", "thread")
 
-_BASE_FLAGS = (
+BASE_FLAGS = (
     "-std=c++17",
     "-fPIC",
     "-pthread",
     "-fvisibility=hidden",
-    "-ffp-contract=off",  # the same bits with every compiler
-    "-fno-math-errno",  # sqrt as one instruction
-    "-U_FORTIFY_SOURCE",  # with it, longjmp refuses to change stacks
+    "-ffp-contract=off",  # This option gives the same bits with every compiler.
+    "-fno-math-errno",  # This option compiles sqrt to one instruction.
+    "-U_FORTIFY_SOURCE",  # With fortification, longjmp refuses to change stacks.
 )
 _NATIVE = "-march=native"
 _HOW_TO_GET_ONE = "install one (apt install g++, conda install cxx-compiler, or pip install ziglang) or name it in CXX"
@@ -65,10 +65,10 @@ class Compiler:
 
 
 def find_compiler() -> Compiler:
-    """The compiler in ``CXX``, else c++, g++ or clang++ on the path, else the one in the ziglang wheel.
+    """Return the compiler in ``CXX``, else c++, g++ or clang++ on the path, else the compiler in the ziglang wheel.
 
     Raises:
-        BackendUnavailable: there is no compiler.
+        BackendUnavailable: no compiler was found.
     """
     return _find_compiler(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
 
@@ -101,7 +101,7 @@ def _try_compiler(command: tuple[str, ...]) -> Compiler | None:
 
 
 def parse_sanitizers(text: str) -> tuple[str, ...]:
-    """``"address,undefined"`` as a sorted tuple of names.
+    """Return ``"address,undefined"`` as a sorted tuple of names.
 
     Raises:
         ValueError: a name is unknown, or thread is combined with address.
@@ -116,7 +116,7 @@ def parse_sanitizers(text: str) -> tuple[str, ...]:
 
 
 def missing_sanitizer(kinds: Iterable[str]) -> str | None:
-    """Why the compiler cannot build with these sanitizers, as a sentence; None if it can."""
+    """Return the reason why the compiler cannot build with these sanitizers, as a sentence; None if it can."""
     compiler = find_compiler()
     for kind in kinds:
         if "clang" in compiler.version or not _sanitizer_library(kind).is_absolute():
@@ -125,13 +125,13 @@ def missing_sanitizer(kinds: Iterable[str]) -> str | None:
 
 
 def sanitizer_environment(kinds: str | Iterable[str]) -> dict[str, str]:
-    """This process's environment, and what a Python process needs in it to run kernels under sanitizers.
+    """Return this process's environment with the variables that a Python process needs to run kernels under sanitizers.
 
     Args:
-        kinds: ``"address,undefined"`` or the single names; thread is not among them (see ``replay``).
+        kinds: ``"address,undefined"`` or one of the two; the thread sanitizer needs ``replay`` instead.
 
     Raises:
-        BackendUnavailable: the compiler has no such sanitizer.
+        BackendUnavailable: the compiler does not have such a sanitizer.
     """
     names = parse_sanitizers(kinds if isinstance(kinds, str) else ",".join(kinds))
     if "thread" in names:
@@ -141,14 +141,14 @@ def sanitizer_environment(kinds: str | Iterable[str]) -> dict[str, str]:
     environment = {**os.environ, "GPUPC_SANITIZE": ",".join(names)}
     environment["UBSAN_OPTIONS"] = "halt_on_error=1:print_stacktrace=1"
     if "address" in names:
-        # Leaks are not detected, because the interpreter itself does not free all memory.
+        # Leak detection is off, because the interpreter itself does not free all memory.
         environment["ASAN_OPTIONS"] = "detect_leaks=0:detect_stack_use_after_return=0:allocator_may_return_null=1"
         environment["LD_PRELOAD"] = str(_sanitizer_library("address"))
     return environment
 
 
 def _sanitizer_library(kind: str) -> Path:
-    """The path of a sanitizer's runtime library; a bare name if the compiler has none."""
+    """Return the path of a sanitizer's runtime library; a bare name if the compiler does not have it."""
     name = {"address": "libasan.so", "undefined": "libubsan.so", "thread": "libtsan.so"}[kind]
     process = subprocess.run([*find_compiler().command, f"-print-file-name={name}"], capture_output=True, text=True)
     path = Path(process.stdout.strip())
@@ -156,7 +156,7 @@ def _sanitizer_library(kind: str) -> Path:
 
 
 def kernel_unit(source: Path, expression: str, checks: str = "") -> str:
-    """The translation unit that compiles a file and exports one of its kernels."""
+    """Return the translation unit that compiles a file and exports one of its kernels."""
     return (
         '#include "backends/simt/simt.hpp"\n'
         f'#include "{source_name(source)}"\n'
@@ -173,9 +173,9 @@ def build_kernel(
     sanitizers: tuple[str, ...] = (),
     constants: Mapping[str, int] | None = None,
 ) -> Path:
-    """The shared library of one kernel with these structs and constants, from the cache or compiled now."""
+    """Return the shared library of one kernel with these structs and constants, from the cache or compiled now."""
     unit = kernel_unit(source, expression, declaration_checks({expression: structs}, constants))
-    flags = (*_BASE_FLAGS, *_optimisation(sanitizers), "-shared")
+    flags = (*BASE_FLAGS, *_optimisation(sanitizers), "-shared")
 
     def make(output: Path, native: tuple[str, ...]) -> None:
         compile_text(unit, (*flags, *native, "-o", str(output)))
@@ -185,9 +185,9 @@ def build_kernel(
 
 
 def build_runtime(sanitizers: tuple[str, ...] = ()) -> Path:
-    """The shared library of the runtime, from the cache or compiled now."""
+    """Return the shared library of the runtime, from the cache or compiled now."""
     source = SIMT / "runtime.cpp"
-    flags = (*_BASE_FLAGS, *_optimisation(sanitizers), "-shared", "-ftls-model=initial-exec")
+    flags = (*BASE_FLAGS, *_optimisation(sanitizers), "-shared", "-ftls-model=initial-exec")
 
     def make(output: Path, native: tuple[str, ...]) -> None:
         run_compiler((*flags, *native, str(source), "-o", str(output)))
@@ -196,11 +196,11 @@ def build_runtime(sanitizers: tuple[str, ...] = ()) -> Path:
 
 
 def build_replay(source: Path, expression: str) -> Path:
-    """A program that replays recorded launches of one kernel under the thread sanitizer."""
+    """Return a program that replays recorded launches of one kernel under the thread sanitizer."""
     if reason := missing_sanitizer(["thread"]):
         raise BackendUnavailable(reason)
     unit = kernel_unit(source, expression)
-    flags = (*_BASE_FLAGS, *_optimisation(("thread",)))
+    flags = (*BASE_FLAGS, *_optimisation(("thread",)))
     # The runtime is not instrumented, because it switches stacks; it tells the sanitizer what it does.
     objects = [_build_object(SIMT / name, "-O2", "-g", "-DGPUPC_TSAN") for name in ("runtime.cpp", "replay.cpp")]
 
@@ -213,7 +213,7 @@ def build_replay(source: Path, expression: str) -> Path:
 
 
 def _build_object(source: Path, *more: str) -> Path:
-    flags = (*_BASE_FLAGS, *more, "-c")
+    flags = (*BASE_FLAGS, *more, "-c")
 
     def make(output: Path, native: tuple[str, ...]) -> None:
         run_compiler((*flags, *native, str(source), "-o", str(output)))
@@ -230,7 +230,8 @@ def _optimisation(sanitizers: tuple[str, ...]) -> tuple[str, ...]:
         "thread": ("-DGPUPC_TSAN",),
     }
     own = (flag for kind in sanitizers for flag in flags[kind])
-    # Tests under the address and undefined sanitizers are short, so that optimising takes longer than running them.
+    # Optimisation is reduced for the address and undefined sanitizers, since optimising takes longer than running such
+    # short tests.
     level = "-O1" if "thread" in sanitizers else "-O0"
     return (level, "-g1", "-fno-omit-frame-pointer", f"-fsanitize={','.join(sanitizers)}", *own)
 
@@ -244,7 +245,7 @@ def compile_text(unit: str, arguments: tuple[str, ...]) -> None:
 
 
 class _CompilerEnded(KernelCompilationError):
-    """A signal ended the compiler, which says nothing about what it was given."""
+    """A signal ended the compiler, so its exit does not mean that the source or the flags are wrong."""
 
 
 @compiling()
@@ -252,7 +253,7 @@ def run_compiler(arguments: Iterable[str]) -> None:
     """Run the compiler with the package as include root.
 
     Raises:
-        KernelCompilationError: it failed; the message holds the command and the compiler's output.
+        KernelCompilationError: the compilation failed; the message contains the command and the compiler's output.
     """
     command = [*find_compiler().command, "-I", str(PACKAGE_ROOT), *arguments]
     status, output = run(command)
@@ -268,7 +269,7 @@ def run_compiler(arguments: Iterable[str]) -> None:
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: ``GPUPC_CACHE_DIR``, else gpupc in the user's cache folder.
+    """Return the folder in which compiled kernels are kept: ``GPUPC_CACHE_DIR``, else gpupc in the user's cache folder.
 
     Raises:
         KernelCompilationError: the user has no home folder, and no environment variable names a folder.
@@ -284,10 +285,10 @@ def cache_folder() -> Path:
 
 
 def open_cache(kind: str) -> Path:
-    """The cache's folder for a kind of entries, in which only the caller can write; made if it is missing.
+    """Return the cache's folder for a kind of entries, in which only the caller can write; it is created if necessary.
 
     Raises:
-        KernelCompilationError: it cannot be made, belongs to another user, or other users may write to it.
+        KernelCompilationError: the folder cannot be created, belongs to another user, or other users may write to it.
     """
     way_out = "set GPUPC_CACHE_DIR to a folder that can be written by you alone"
     cache = cache_folder()
@@ -303,14 +304,18 @@ def open_cache(kind: str) -> Path:
     return folder
 
 
-def cached(label: str, material: Iterable[str], make: Callable[[Path, tuple[str, ...]], None], suffix: str) -> Path:
+Make = Callable[[Path, tuple[str, ...]], None]
+
+
+def cached(label: str, material: Iterable[str], make: Make, suffix: str, verb: str = "compiled") -> Path:
     """The cache entry for this material, made now if it is missing or damaged.
 
     Args:
-        label: what is made, for the log.
+        label: the name of the entry in the log.
         material: everything that determines the contents.
         make: writes the file to a path, given the flags for this machine's CPU.
         suffix: the end of the file's name.
+        verb: how it is made, for the log.
     """
     digest = hashlib.sha256()
     for part in material:
@@ -340,16 +345,17 @@ def cached(label: str, material: Iterable[str], make: Callable[[Path, tuple[str,
                 "another one in CXX"
             )
         content = output.read_bytes()
-        with output.open("ab") as file:  # loaders and linkers ignore bytes after the last section
+        # The digest may follow the contents, because loaders and linkers ignore bytes after the last section.
+        with output.open("ab") as file:
             file.write(hashlib.sha256(content).digest())
         output.chmod(0o700)
         os.replace(output, path)
-    log.info("compiled %s in %.2f s with %s", label, time.perf_counter() - started, find_compiler().version)
+    log.info("%s %s in %.2f s", verb, label, time.perf_counter() - started)
     return path
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a cache entry exists and is undamaged."""
+    """Return whether a cache entry exists and is undamaged."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -372,7 +378,7 @@ def _material(unit: str, sources: Iterable[Path], flags: Iterable[str]) -> list[
 
 @functools.cache
 def _accepts(_compiler: Compiler, flag: str) -> bool:
-    """Whether the compiler knows a flag."""
+    """Return whether the compiler supports a flag."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             compile_text("int main() { return 0; }\n", (flag, "-c", "-o", f"{folder}/probe.o"))
@@ -383,5 +389,6 @@ def _accepts(_compiler: Compiler, flag: str) -> bool:
 
 @functools.cache
 def _cpu_features() -> str:
-    """The features of the CPU, which ``-march=native`` uses: a library for one CPU must not be loaded on another."""
+    """Return the features of the CPU that ``-march=native`` uses, since a library for one CPU must not be loaded on
+    another."""
     return "\n".join(cpu_facts("flags", "Features", "model name"))

@@ -1,4 +1,4 @@
-// Makes one kernel callable from Python: exports its parameter types as text, and a loop that runs it for threads.
+// Makes one kernel callable from Python: exports its parameter types as text, and a loop that runs its threads.
 #pragma once
 
 #include <type_traits>
@@ -17,7 +17,7 @@ constexpr char kind_of() {
     if (std::is_same_v<T, bool>) return 'b';
     if (std::is_floating_point_v<T>) return 'f';
     if (std::is_integral_v<T>) return std::is_signed_v<T> ? 'i' : 'u';
-    return 'V';  // a pointer to void or to a struct
+    return 'V';  // V: a pointer to void or to a struct
 }
 
 template <class T>
@@ -28,7 +28,7 @@ constexpr char size_of() {
         return '\0';
 }
 
-/// The NumPy name of a parameter's type ("i4"), after a star for a pointer ("*f8"); "S" for a struct.
+/// The NumPy name of a parameter's type ("i4"), preceded by a star for a pointer ("*f8"); "S" for a struct.
 template <class P>
 constexpr Code code_of() {
     if constexpr (std::is_pointer_v<P>) {
@@ -40,9 +40,9 @@ constexpr Code code_of() {
     }
 }
 
-/// Ends the current thread and makes the block's next one the current thread; false if there is none.
+/// Ends the current thread and makes the next thread of the block the current one; returns false if there is none.
 inline bool next_thread() {
-#ifndef GPUPC_TSAN  // under the thread sanitizer the runtime starts every thread, as a thread of the sanitizer
+#ifndef GPUPC_TSAN  // Under the thread sanitizer the runtime starts every CUDA thread as a thread of the sanitizer.
     ThreadState& s = simt_state;
     if (!s.tracked && s.next < s.count) {
         s.linear = s.next++;

@@ -1,7 +1,7 @@
-// Fibers: threads of a block, each with a stack of its own, among which an OS thread switches.
+// Fibers: the threads of a block, among whose stacks one OS thread switches.
 //
-// No switch makes a system call, as swapcontext would. On x86-64 a switch is a call of a few lines of assembly whose
-// return the processor predicts. On other processors it is _setjmp/_longjmp, a third as fast, and makecontext starts a
+// No switch makes a system call, unlike swapcontext. On x86-64 a switch calls a few lines of assembly whose return the
+// processor predicts. On other processors it uses _setjmp/_longjmp, which are a third as fast, and makecontext starts a
 // fiber.
 #pragma once
 
@@ -18,7 +18,7 @@
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #elif defined(GPUPC_TSAN)
-// Only kernels are instrumented for the thread sanitizer; the runtime tells it what orders their accesses.
+// Only kernels are instrumented for the thread sanitizer; the runtime reports the order of their accesses to it.
 #include <sanitizer/tsan_interface.h>
 #endif
 
@@ -58,17 +58,17 @@ namespace simt {
 namespace {
 
 struct Fiber {
-    Fiber* next = nullptr;  // in the list that holds it; it is in one list at most
+    Fiber* next = nullptr;  // the next fiber in the list that holds this one; a fiber is in one list at most
 #if SIMT_ASM_SWITCH
     void* stack_pointer = nullptr;
 #else
     jmp_buf registers;
-    bool started = true;  // false only between prepare() and the first switch to it
+    bool started = true;  // false only between prepare() and the first switch to this fiber
 #endif
     char* stack = nullptr;
     size_t stack_bytes = 0;
 
-    // The waiting thread: its index, where it waits, and the operands and the result of a warp's operation.
+    // The waiting thread: its index, where it waits, and the operands and the result of a warp operation.
     uint3 thread;
     unsigned linear;
     Wait wait = kNowhere;
@@ -78,11 +78,11 @@ struct Fiber {
 #if defined(GPUPC_ASAN)
     void* fake_stack = nullptr;
 #elif defined(GPUPC_TSAN)
-    void* shadow = nullptr;  // the thread that the sanitizer sees
+    void* shadow = nullptr;  // the sanitizer's thread that stands for this CUDA thread
 #endif
 };
 
-/// First in, first out.
+/// A queue of fibers, first in, first out.
 struct FiberQueue {
     Fiber* head = nullptr;
     Fiber* tail = nullptr;
@@ -105,21 +105,22 @@ struct FiberQueue {
     }
 };
 
-/// What a fiber runs, from the first switch to it.
+/// The function that a fiber executes, from the first switch to it.
 [[noreturn]] void fiber_main();
 
 #if SIMT_ASM_SWITCH
 
-/// Lets the next switch to a fiber enter fiber_main on an empty stack.
+/// Prepares an empty stack, so that the next switch to the fiber enters fiber_main.
 void prepare(Fiber* fiber) {
-    constexpr size_t kSaved = 6;  // registers that simt_switch saves
+    constexpr size_t kSaved = 6;  // the registers that simt_switch saves
     auto top = reinterpret_cast<uintptr_t>(fiber->stack + fiber->stack_bytes) & ~uintptr_t{15};
-    auto* place = reinterpret_cast<void**>(top) - 2;  // as after a call: 8 bytes off a multiple of 16
+    // The stack pointer is 8 bytes off a multiple of 16, as after a call.
+    auto* place = reinterpret_cast<void**>(top) - 2;
     *place = reinterpret_cast<void*>(fiber_main);
     fiber->stack_pointer = std::fill_n(place - kSaved, kSaved, nullptr) - kSaved;
 }
 
-/// Leaves one fiber for another; returns when something switches back.
+/// Leaves one fiber for another; returns when another fiber switches back.
 void switch_fiber(Fiber* from, Fiber* to) { simt_switch(&from->stack_pointer, to->stack_pointer); }
 
 #else

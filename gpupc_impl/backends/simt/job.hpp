@@ -13,7 +13,7 @@
 namespace simt {
 namespace {
 
-/// What to run, and how far it is.
+/// What a launch runs, and its progress.
 struct Job {
     void (*run)(void**);
     void** args;
@@ -33,7 +33,8 @@ struct Job {
         cancelled = true;
     }
 
-    /// Takes consecutive blocks for a worker: fewer towards the end, so that all workers finish together.
+    /// Takes consecutive blocks for a worker, fewer of them towards the end of the launch, so that all workers finish
+    /// together.
     bool take(unsigned long long& first, unsigned long long& end) {
         first = taken.load(std::memory_order_relaxed);
         do {

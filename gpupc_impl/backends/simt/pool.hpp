@@ -1,4 +1,4 @@
-// The pool: OS threads that run one launch after another, each by a worker of its own.
+// The pool: OS threads that execute one launch after another, each with a worker of its own.
 #pragma once
 
 #include <chrono>
@@ -83,7 +83,8 @@ class Pool {
 
     std::mutex mutex_;
     std::vector<char> started_;
-    std::vector<std::condition_variable> wake_;  // one for each worker, so that a small launch wakes few
+    // one condition for each worker, so that a small launch wakes only a few
+    std::vector<std::condition_variable> wake_;
     std::condition_variable done_;
     bool stopping_ = false;
     unsigned running_ = 0;

@@ -1,4 +1,4 @@
-// What kernels write differently for CUDA and for the host backend, behind common names. Every kernel file includes it.
+// Common names for what differs between CUDA and the host backend. Every kernel file includes this header.
 //
 //   GPUPC_HOST                      1 on the host backend, undefined under CUDA
 //   GPUPC_DYNAMIC_SHARED(T, name)   declares T* name: the block's dynamic shared memory, aligned to 16 bytes
@@ -39,7 +39,7 @@ inline unsigned long long nanoseconds() {
     extern __shared__ __align__(16) unsigned char gpupc_dynamic_shared[]; \
     T* const name = reinterpret_cast<T*>(gpupc_dynamic_shared)
 
-// `wide` is the type of the register that holds a T; a byte needs a 32-bit one.
+// `wide` is the type of the register that holds a T; a byte needs a 32-bit register.
 #define GPUPC_RELAXED(T, wide, ptx, constraint)                                                                     \
     __device__ __forceinline__ T load_relaxed(const T* p) {                                                         \
         wide value;                                                                                                 \

@@ -23,15 +23,17 @@ const char* simt_error(void* pool);
 
 namespace {
 
-constexpr unsigned kWorkers = 4;  // may be more than cores, since the sanitizer detects races that do not happen
-constexpr size_t kStackBytes = 1024 * 1024;  // instrumented code needs more stack
+// There may be more workers than cores, since the sanitizer also detects races that do not happen in this run.
+constexpr unsigned kWorkers = 4;
+constexpr size_t kStackBytes = 1024 * 1024;  // Instrumented code needs more stack.
 
-/// The bytes of an argument, and which of them are the address of a byte of a memory.
+/// The bytes of an argument, and the positions of addresses in them, each with the memory and the offset that it points
+/// to.
 struct Argument {
     struct Pointer {
         size_t position = 0, memory = 0, offset = 0;
     };
-    std::vector<unsigned long long> words;  // for the strictest alignment
+    std::vector<unsigned long long> words;  // Words of 8 bytes have the alignment that every argument needs.
     std::vector<Pointer> pointers;
 
     unsigned char* bytes() { return reinterpret_cast<unsigned char*>(words.data()); }
@@ -47,7 +49,7 @@ struct Launch {
     unsigned grid[3], block[3];
     size_t shared_bytes = 0;
     std::vector<Argument> arguments;
-    std::vector<void*> memories;  // each an allocation of its own
+    std::vector<void*> memories;  // Each memory is a separate allocation.
 
     explicit Launch(const std::string& path) {
         std::ifstream file(path, std::ios::binary);

@@ -1,6 +1,7 @@
-// The runtime of the host backend: how a worker (worker.hpp) runs blocks, and the functions for kernels and Python.
+// The runtime of the host backend: the execution of blocks by a worker (worker.hpp), and the functions that kernels and
+// Python call.
 //
-// All of it is one translation unit, so that a thread that ends and the next one that starts cost no call.
+// All of the runtime is one translation unit, so that ending a thread and starting the next one costs no call.
 #include <pthread.h>
 #include <signal.h>
 
@@ -41,10 +42,10 @@ bool Worker::add_fibers() {
     slabs_.push_back(slab);
     for (unsigned i = 0; i < kSlab; ++i) {
         char* low = static_cast<char*>(slab) + i * each;
-        mprotect(low, page, PROT_NONE);  // a guard page, which is left out where the system has no mapping left
+        mprotect(low, page, PROT_NONE);  // This is a guard page, which is left out if the system has no more mappings.
         auto fiber = std::make_unique<Fiber>();
         fiber->stack = low + page;
-        // Stacks a power of two apart would map to the same sets of the cache, so each starts at another line.
+        // Stacks a power of two apart would map to the same cache sets, so each begins at another cache line.
         fiber->stack_bytes = stack_bytes_ - 64 * (fibers_.size() * 5 % 64);
         prepare(fiber.get());
         idle_.push(fiber.get());
@@ -62,7 +63,7 @@ Fiber* Worker::idle_fiber() {
     return idle_.pop();
 }
 
-/// Switches to another fiber; returns when something switches back to the current one.
+/// Switches to another fiber; returns when another fiber switches back to the current one.
 void Worker::switch_to(Fiber* to, bool for_ever) {
     Fiber* const from = current_;
     current_ = to;
@@ -80,7 +81,7 @@ void Worker::switch_to(Fiber* to, bool for_ever) {
 #endif
 }
 
-/// Leaves all threads of the block where they wait, for good.
+/// Abandons all threads of the block where they wait.
 void Worker::abandon() {
     abandoned_ = true;
     switch_to(&main_, true);
@@ -93,7 +94,7 @@ void Worker::run_fiber() {
     const void* bottom;
     size_t size;
     __sanitizer_finish_switch_fiber(nullptr, &bottom, &size);
-    if (!main_bottom_) {  // the first fiber is always entered from the OS thread's own stack
+    if (!main_bottom_) {  // The OS thread enters the first fiber from its own stack.
         main_bottom_ = bottom;
         main_size_ = size;
     }
@@ -102,8 +103,8 @@ void Worker::run_fiber() {
         while (start_thread()) {
             job_->run(job_->args);
 #if defined(GPUPC_TSAN)
-            // The block's next thread runs on another stack: the sanitizer would report what two threads write one
-            // after the other to the same address of a stack as a race.
+            // The block's next thread runs on another stack. On one stack, the sanitizer would report a race between
+            // two threads that write to the same address one after the other.
             idle_.push(self);
             Fiber* const other = idle_.pop();
             if (other == self) continue;
@@ -120,7 +121,7 @@ void Worker::run_fiber() {
     }
 }
 
-/// The fiber to switch to when the current one has to wait.
+/// Returns the fiber to which the current one switches when it has to wait.
 Fiber* Worker::next_fiber() {
     if (job_->cancelled.load(std::memory_order_relaxed)) abandon();
     if (Fiber* fiber = ready_.pop()) return fiber;
@@ -147,7 +148,8 @@ void Worker::fail(const std::string& message) {
 void Worker::work(Job& job) {
     job_ = &job;
 #if defined(GPUPC_TSAN)
-    // All stacks are allocated now, because the sanitizer would attribute an allocation to the running CUDA thread.
+    // All stacks are allocated now, because the sanitizer would attribute a later allocation to the running CUDA
+    // thread.
     const size_t needed = job.block.x * job.block.y * job.block.z;
     while (shadows_.size() < needed) shadows_.push_back(__tsan_create_fiber(0));
 #else
@@ -165,7 +167,8 @@ void Worker::work(Job& job) {
     s = {};
     s.block_dim = job.block;
     s.grid_dim = job.grid;
-    s.count = s.next = job.block.x * job.block.y * job.block.z;  // no block yet: all its threads have started
+    // There is no block yet; this state means that all threads of a block have started.
+    s.count = s.next = job.block.x * job.block.y * job.block.z;
     s.dynamic_shared = shared;
     block_ = blocks_end_ = 0;
     finished_ = abandoned_ = false;
@@ -201,7 +204,8 @@ void Worker::reset_fibers() {
 
 bool Worker::take_blocks() {
 #if defined(GPUPC_TSAN)
-    // In turn rather than on request, so that consecutive blocks always run on different OS threads.
+    // Blocks are assigned in turn rather than on request, so that consecutive blocks always run on different OS
+    // threads.
     block_ = next_block_;
     blocks_end_ = block_ + 1;
     next_block_ += job_->workers;
@@ -226,7 +230,8 @@ bool Worker::start_block() {
     s.next = 0;
     s.tracked = false;
 #if defined(GPUPC_ASAN)
-    memset(s.dynamic_shared, 0xFD, job_->shared_bytes);  // so that a kernel that reads before it writes fails
+    // The memory is poisoned, so that a kernel that reads before it writes fails.
+    memset(s.dynamic_shared, 0xFD, job_->shared_bytes);
 #elif defined(GPUPC_TSAN)
     ++blocks_run_;
 #endif
@@ -280,14 +285,14 @@ void Worker::begin_shadow() {
 
 // --- Waiting -----------------------------------------------------------------------------------------------------
 
-/// The lanes of a warp whose threads come before thread `end` of the block.
+/// Returns the lanes of a warp whose threads come before thread `end` of the block.
 unsigned lanes_below(unsigned end, unsigned warp) {
     const unsigned first = warp * kWarp;
     if (end <= first) return 0;
     return end - first >= kWarp ? ~0u : (1u << (end - first)) - 1;
 }
 
-/// Called when a thread of the block waits. If it is the first that does, all threads before it have exited.
+/// Is called when a thread of the block waits. If it is the first that does, all threads before it have exited.
 void Worker::begin_tracking() {
     ThreadState& s = simt_state;
     if (s.tracked) return;
@@ -308,7 +313,7 @@ void Worker::complete_barrier() {
 
 unsigned Worker::sync_block(bool predicate) {
     begin_tracking();
-    // Two results suffice, because no thread can be two barriers ahead of a thread that has not read its result.
+    // Two results suffice, because no thread can pass two more barriers before every thread has read this result.
     const unsigned turn = generation_ & 1;
 #if defined(GPUPC_TSAN)
     __tsan_release(&barrier_order_[turn]);
@@ -329,7 +334,7 @@ unsigned Worker::sync_block(bool predicate) {
     return barrier_result_[turn];
 }
 
-/// Makes the lanes that wait with `member` ready, unless one has not arrived. The running fiber just continues.
+/// Makes the lanes that wait with `member` ready, unless a lane has not arrived. The running fiber just continues.
 bool Worker::complete_warp(Warp& warp, const Fiber* member) {
     const unsigned group = member->mask & ~warp.exited;
     if ((warp.waiting & group) != group) return false;
@@ -369,7 +374,7 @@ unsigned long long Worker::sync_warp(Wait kind, unsigned mask, unsigned long lon
     warp.lane[lane] = self;
     warp.waiting |= 1u << lane;
 #if defined(GPUPC_TSAN)
-    // Of the operations of a warp only __syncwarp orders memory.
+    // Among the operations of a warp only __syncwarp orders memory.
     const unsigned lowest = __builtin_ctz(mask);
     unsigned char& turn = warp_turn_[linear / kWarp][lowest];
     char* const order = &warp_order_[linear / kWarp][lowest][turn & 1];
@@ -386,7 +391,7 @@ unsigned long long Worker::sync_warp(Wait kind, unsigned mask, unsigned long lon
     return self->result;
 }
 
-/// How many threads of a deadlocked block wait at which places.
+/// Describes how many threads of a deadlocked block wait at which places.
 std::string Worker::describe_deadlock() const {
     const ThreadState& s = simt_state;
     std::string text = "block (" + std::to_string(s.block.x) + ", " + std::to_string(s.block.y) + ", " +
@@ -437,9 +442,9 @@ void simt_fence() {
 
 // --- The interface for Python and the replay program -------------------------------------------------------------
 
-/// A pool of OS threads, or null when the system grants none.
+/// Creates a pool of OS threads; returns null if the system grants none.
 SIMT_API void* simt_pool_new(unsigned workers, size_t stack_bytes) {
-    // Signals are left to the threads of the program; a fault is delivered to the thread that caused it.
+    // The program's own threads handle signals; a fault is delivered to the thread that caused it.
     sigset_t all, before;
     sigfillset(&all);
     for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigdelset(&all, fault);
@@ -455,18 +460,18 @@ SIMT_API void* simt_pool_new(unsigned workers, size_t stack_bytes) {
 
 SIMT_API void simt_pool_delete(void* pool) { delete static_cast<simt::Pool*>(pool); }
 
-/// Starts a launch; the previous one must have ended. `args` must stay alive until this one has.
+/// Starts a launch; the previous one must have ended. `args` must stay alive until this launch has ended.
 SIMT_API void simt_start(void* pool, void (*run)(void**), void** args, const unsigned* grid, const unsigned* block,
                          size_t shared_bytes) {
     static_cast<simt::Pool*>(pool)->start(run, args, grid, block, shared_bytes);
 }
 
-/// Waits for the end of the launch, at most so long; true if it has ended.
+/// Waits at most this long for the end of the launch; returns whether it has ended.
 SIMT_API bool simt_wait(void* pool, int milliseconds) { return static_cast<simt::Pool*>(pool)->wait(milliseconds); }
 
-/// Cancels the launch: no further block starts, and no running one continues beyond a wait.
+/// Cancels the launch: no further block starts, and no running block continues beyond a wait.
 SIMT_API void simt_cancel(void* pool) { static_cast<simt::Pool*>(pool)->cancel(); }
 
-/// What went wrong in the launch that ended last; an empty string if nothing did.
+/// Returns the error of the launch that ended last; an empty string if there was none.
 SIMT_API const char* simt_error(void* pool) { return static_cast<simt::Pool*>(pool)->error(); }
 }

@@ -1,4 +1,4 @@
-"""Folders in which a compiler works, and which are removed however its process ends."""
+"""Folders for temporary files of a compiler, which are removed however the process ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpupc_impl.backends.errors import KernelCompilationError
 PREFIX = "building-"
 
 NEW = 60.0
-"""Seconds within which a folder may not have been locked yet by the process that made it."""
+"""The time in seconds within which a new folder may not have been locked yet by the process that made it."""
 
 
 current: ContextVar[Path | None] = ContextVar("current", default=None)
@@ -27,12 +27,14 @@ current: ContextVar[Path | None] = ContextVar("current", default=None)
 
 @contextlib.contextmanager
 def scratch_folder(cache: Path) -> Iterator[Path]:
-    """A new folder in a cache, removed at the end of the block, and where a signal ends the process in `run`.
+    """Make a folder in a cache, which is removed at the end of the block, or when a signal ends the process during
+    `run`.
 
-    Its process locks it. What is not locked was left where all processes were killed, and is removed as well.
+    This process locks the folder. Folders that no process locks remain from processes that were killed, and are removed
+    as well.
 
     Raises:
-        KernelCompilationError: it cannot be made.
+        KernelCompilationError: the folder cannot be made.
     """
     try:
         _remove_abandoned(cache)
@@ -51,10 +53,11 @@ def scratch_folder(cache: Path) -> Iterator[Path]:
 
 
 def run(command: Sequence[str]) -> tuple[int, str]:
-    """Run a compiler; its exit status and what it printed.
+    """Run a compiler, and return its exit status and its output.
 
-    A shell beside it waits for the end of its input, which comes when this process ends, and removes the scratch folder
-    of this thread. No handler of a signal could: compilers run in threads, and handlers in the main thread alone.
+    A shell runs beside the compiler, and waits for the end of its own input, which comes when this process ends; it
+    then removes the scratch folder of this thread. A signal handler could not do so: Python runs handlers only in the
+    main thread, and compilers run in other threads.
     """
     folder = current.get()
     kept = [] if folder is None else ["/bin/sh", "-c", _KEEPER, str(folder)]
@@ -78,7 +81,8 @@ status=$?
 kill $!
 wait $! 2>/dev/null
 exit $status"""
-"""Runs its arguments beside a process that removes the folder ``$0`` at the end of the standard input."""
+"""A shell script that runs its arguments beside a process that removes the folder ``$0`` at the end of the standard
+input."""
 
 
 @contextlib.contextmanager
@@ -93,7 +97,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _remove_abandoned(cache: Path) -> None:
     for folder in cache.glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # another process removes it meanwhile, or it is locked
+        with contextlib.suppress(OSError):  # Another process removes the folder at the same time, or has locked it.
             if time.time() - folder.stat().st_mtime > NEW:
                 descriptor = os.open(folder, os.O_RDONLY)
                 try:

@@ -1,8 +1,9 @@
-// The vocabulary of CUDA for a C++ compiler: included before a .cu file, it makes that a host program.
+// The vocabulary of CUDA for a C++ compiler. Included before a .cu file, it turns the file into a host program.
 //
 // The threads of a block are fibers of one OS thread (worker.hpp), so a thread yields only where it waits: at
-// __syncthreads, __syncwarp, a shuffle or a vote. What CUDA leaves undefined is undefined here as well, except that
-// a wait that can never end is reported. What CUDA lacks (such as a 64-bit atomicSub) is missing here on purpose.
+// __syncthreads, __syncwarp, a shuffle or a vote. Undefined behaviour in CUDA is undefined here as well, except that a
+// wait that can never end is reported. Functions that CUDA lacks (such as a 64-bit atomicSub) are missing here on
+// purpose.
 #pragma once
 
 // In C++17 libstdc++'s math.h declares special functions, which takes as long to read as a small kernel to compile.
@@ -24,7 +25,8 @@
 
 // --- Function and variable specifiers ----------------------------------------------------------------------------
 
-#define __global__ inline  // a unit exports one kernel of its source, and a compiler drops unused inline functions
+// Kernels become inline functions: a translation unit exports one kernel, and the compiler drops the unused others.
+#define __global__ inline
 #define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
@@ -34,8 +36,8 @@
 #define __align__(n) __attribute__((aligned(n)))
 #define __constant__ static
 // All fibers of a block stay on one OS thread, which runs one block at a time, so thread-local storage serves as the
-// block's shared memory. Each instance of a template has its own, as in CUDA. Contents persist from block to block,
-// on which no kernel may rely.
+// block's shared memory. Each instance of a template has its own, as in CUDA. Contents persist from block to block, but
+// no kernel may rely on that.
 #define __shared__ static thread_local
 
 // --- Indexes ---------------------------------------------------------------------------------------------------------
@@ -75,7 +77,7 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
 inline int __any_sync(unsigned mask, int predicate) { return simt_sync_warp(simt::kAny, mask, predicate != 0, 0) != 0; }
 inline int __all_sync(unsigned mask, int predicate) { return simt_sync_warp(simt::kAll, mask, predicate == 0, 0) == 0; }
 
-/// CUDA does not specify which other lanes are in the mask; here it has only the calling lane.
+/// CUDA does not specify which other lanes are in the mask; here the mask contains only the calling lane.
 inline unsigned __activemask() { return 1u << (simt_state.linear % 32); }
 
 namespace simt {
@@ -94,7 +96,7 @@ inline unsigned lane() { return simt_state.linear % 32; }
 
 }  // namespace simt
 
-// Source lanes are computed as in PTX: only the low five bits of a lane or a distance count.
+// Source lanes are computed as in PTX: only the low five bits of a lane index or of a distance count.
 template <class T>
 inline T __shfl_sync(unsigned mask, T value, int source, int width = warpSize) {
     const unsigned inside = width - 1;
@@ -122,7 +124,7 @@ inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warp
 
 namespace simt {
 
-/// Replaces *p by update(*p) atomically; returns the old value.
+/// Atomically replaces *p by update(*p); returns the old value.
 template <class T, class Update>
 inline T atomic_update(T* p, Update update) {
     T old, updated;
@@ -162,7 +164,7 @@ SIMT_ATOMIC_INTEGER(unsigned)
 SIMT_ATOMIC_INTEGER(unsigned long long)
 SIMT_ATOMIC(int, atomicSub, __atomic_fetch_sub)
 SIMT_ATOMIC(unsigned, atomicSub, __atomic_fetch_sub)
-// CUDA has only these two atomics of signed 64-bit integers.
+// CUDA has only these two atomics for signed 64-bit integers.
 SIMT_ATOMIC_PICK(long long, atomicMin, <)
 SIMT_ATOMIC_PICK(long long, atomicMax, >)
 
@@ -238,7 +240,7 @@ SIMT_MIN_MAX_INTEGER(long long, unsigned long long)
 
 namespace simt {
 
-/// The minimum as PTX defines it: a number if the other operand is NaN; -0 is less than +0.
+/// The minimum as PTX defines it: if one operand is NaN, the result is the other one; -0 is less than +0.
 template <class T>
 inline T lesser(T a, T b) {
     if (a != a) return b;
@@ -247,7 +249,7 @@ inline T lesser(T a, T b) {
     return a < b ? a : b;
 }
 
-/// The maximum as PTX defines it, see `lesser`.
+/// The maximum as PTX defines it, with the rules of `lesser`.
 template <class T>
 inline T greater(T a, T b) {
     if (a != a) return b;
@@ -267,7 +269,7 @@ inline double max(float a, double b) { return simt::greater<double>(a, b); }
 inline double min(double a, float b) { return simt::lesser<double>(a, b); }
 inline double max(double a, float b) { return simt::greater<double>(a, b); }
 
-// Each rounds once and is never contracted, as in CUDA.
+// Each of these operations rounds once and is never contracted, as in CUDA.
 inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dsub_rn(double a, double b) { return a - b; }
 inline double __dmul_rn(double a, double b) { return a * b; }

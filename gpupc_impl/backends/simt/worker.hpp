@@ -1,9 +1,9 @@
 // A worker: one OS thread of the pool, which runs one block at a time.
 //
 // A fiber runs threads of the block one after another until one of them has to wait. Then the worker switches to a
-// fiber whose thread may continue, or to an idle fiber, which takes the block's next thread. So a block that never
-// waits is a plain loop, and any other costs one switch per thread and wait. If no thread can continue although some
-// have not exited, the block is deadlocked, and the launch fails.
+// fiber whose thread may continue, or to an idle fiber, which takes the block's next thread. A block that never waits
+// is therefore a plain loop, and any other block costs one switch per thread and wait. If no thread can continue
+// although some have not exited, the block is deadlocked, and the launch fails.
 #pragma once
 
 #include <errno.h>
@@ -27,7 +27,7 @@ namespace {
 
 constexpr unsigned kWarp = 32;
 constexpr unsigned kWarps = 1024 / kWarp;
-constexpr unsigned kSlab = 32;  // stacks that are mapped together
+constexpr unsigned kSlab = 32;  // the number of stacks that are mapped together
 
 struct Warp {
     unsigned exited;
@@ -43,13 +43,14 @@ class Worker {
     /// Takes part in a job until no block is left or it is cancelled.
     void work(Job& job);
 
-    /// Makes the block's next thread the current one, or the first of the next block. False when there is none now.
+    /// Makes the block's next thread, or the first thread of the next block, the current one. Returns false if there is
+    /// none now.
     bool start_thread();
-    /// Notes that the current thread has exited; true when this fiber continues with another thread.
+    /// Notes that the current thread has exited; returns true if this fiber continues with another thread.
     bool end_thread();
-    /// The current thread waits for all live threads of the block; returns how many of them have the predicate.
+    /// Lets the current thread wait for all live threads of the block; returns how many of them have the predicate.
     unsigned sync_block(bool predicate);
-    /// The current thread waits for the live lanes of its mask; see simt_sync_warp.
+    /// Lets the current thread wait for the live lanes of its mask; see simt_sync_warp.
     unsigned long long sync_warp(Wait kind, unsigned mask, unsigned long long value, unsigned source);
     /// The loop of a fiber.
     [[noreturn]] void run_fiber();
@@ -74,17 +75,17 @@ class Worker {
     const size_t stack_bytes_;
 
     Job* job_ = nullptr;
-    unsigned long long block_ = 0, blocks_end_ = 0;  // the blocks that this worker has taken
+    unsigned long long block_ = 0, blocks_end_ = 0;  // the blocks that this worker has taken and not run
     bool finished_ = false, abandoned_ = false;
 
-    Fiber main_;  // the OS thread's own stack
+    Fiber main_;  // the context of the OS thread's own stack
     Fiber* current_ = &main_;
     std::vector<std::unique_ptr<Fiber>> fibers_;
     std::vector<void*> slabs_;
     FiberQueue idle_, ready_;
 
-    // The running block, once one of its threads has waited.
-    unsigned live_ = 0;  // threads that have not exited, those that have not started included
+    // The state of the running block, once one of its threads has waited.
+    unsigned live_ = 0;  // the threads that have not exited, including those that have not started
     unsigned arrived_ = 0, matches_ = 0, generation_ = 0, barrier_result_[2] = {};
     FiberQueue barrier_;
     Warp warps_[kWarps];
@@ -94,10 +95,10 @@ class Worker {
     std::vector<void*> shadows_;         // the sanitizer's threads, one for each thread index
     unsigned long long next_block_ = 0;  // the next block of this worker
     unsigned blocks_run_ = 0;
-    // Addresses through which the sanitizer is told what is ordered.
-    char block_order_[2];                // the blocks of a worker, which share memory, one after another
-    char barrier_order_[2];              // what precedes a barrier and what follows it
-    char warp_order_[kWarps][kWarp][2];  // the same for __syncwarp, by the lowest lane of its mask
+    // Addresses by which the runtime reports to the sanitizer which accesses are ordered.
+    char block_order_[2];                // orders the blocks of a worker, which share memory, one after another
+    char barrier_order_[2];              // orders what precedes a barrier before what follows it
+    char warp_order_[kWarps][kWarp][2];  // does the same for __syncwarp, by the lowest lane of the mask
     unsigned char warp_turn_[kWarps][kWarp] = {};
 #elif defined(GPUPC_ASAN)
     const void* main_bottom_ = nullptr;

@@ -1,28 +1,30 @@
-// Levels from 1 on, many tests of an edge at a time: a batch of tests whose sets share all members but the last.
+// Levels from 1 on, many tests of an edge at a time. A batch consists of tests whose sets share all members but the
+// last.
 //
-// Their tables are one product of bits for each stratum of the common members. A row of it is a category of Vi and one
-// of Vj within the stratum, a column is a category of a last member, and an entry counts the samples that have both: a
-// cell of that member's table. So the planes of Vi, Vj and the common members are combined once for all tests of the
-// batch, and tensor cores do the counting. In lexicographic order the sets of a batch follow one another.
+// The tables of a batch are one product of bit matrices for each stratum of the common members. A row of the product is
+// a category of Vi and one of Vj within the stratum, a column is a category of a last member, and an entry, the number
+// of samples that have both, is a cell of that member's table. The planes of Vi, Vj and the common members are thus
+// combined once for all tests of the batch, and tensor cores do the counting. Consecutive sets in lexicographic order
+// form a batch.
 //
-// A crew, a warp or a whole block, makes the batches of an edge one after the other. A lane has a test of the batch,
-// and in the product the entries that the tensor core assigns to it. The statistic adds up the same terms in the same
-// order as that of a table (statistic.cuh).
+// A crew, a warp or a whole block, makes the batches of an edge one after the other. Each lane decides one test of the
+// batch, and in the product it holds the entries that the tensor core assigns to it. The terms of a statistic are added
+// in the same order as those of a table (statistic.cuh).
 #include "discrete/kernels/batches.cuh"
 
 #include "discrete/kernels/bit_product.cuh"
 #include "discrete/kernels/level.cuh"
 #include "engine/kernels/warp.cuh"
 
-constexpr int MAX_COLUMNS = 64, MAX_STRATA = 4;  // of a batch, that are counted at once
+constexpr int MAX_COLUMNS = 64, MAX_STRATA = 4;  // the strata of a batch that are counted at once
 
-// The warps that make a batch: one or, where there are few edges, all of a block, which divide the samples among them.
+// The warps that make a batch: one warp or, if there are few edges, all warps of a block, which share the samples.
 template <bool BLOCK_AN_EDGE>
 struct Crew {
     __device__ __forceinline__ static int part() { return BLOCK_AN_EDGE ? warp_index() : 0; }
     __device__ __forceinline__ static int parts() { return BLOCK_AN_EDGE ? warp_count() : 1; }
 
-    // A barrier: what one warp wrote before it, all of them read after it.
+    // Waits for all warps of the crew; their earlier writes are then visible to all of them.
     __device__ __forceinline__ static void join() {
         if (BLOCK_AN_EDGE) {
             __syncthreads();
@@ -31,7 +33,7 @@ struct Crew {
         }
     }
 
-    // Calls f(k) for all k < count, each by one lane of the crew.
+    // Calls f(k) for all k < count, each in one lane of the crew.
     template <class F>
     __device__ __forceinline__ static void share_out(int count, F f) {
         each_lane(LANES, [&](int lane) {
@@ -39,7 +41,7 @@ struct Crew {
         });
     }
 
-    // Adds what one warp counted to a count that is zero before the first.
+    // Adds a warp's count to a total that is zero at first.
     __device__ __forceinline__ static void put(unsigned& count, unsigned sum) {
         if (!BLOCK_AN_EDGE) {
             count = sum;
@@ -51,13 +53,14 @@ struct Crew {
 
 // A crew's shared memory, whose size discrete/batches.py computes (batch_doubles).
 struct Room {
-    double* parts;           // of the statistic: of each test, those of its strata
+    double* parts;           // for each test, the terms of the strata in its statistic
     unsigned long long* df;  // (LANES) adjusted degrees of freedom of the tests
     int* planes;             // (MAX_COLUMNS) the plane of each column
     int* tests;              // (MAX_COLUMNS) the test of each column
-    int* members;      // (level + 1) the common members, the place of the first last member, whether there is a batch
+    // (level + 1) the common members, the position of the first last member, whether there is a batch
+    int* members;
     int* strata;       // (MAX_STRATA, level - 1) planes of the common members, for each stratum that is counted
-    unsigned* counts;  // of the strata that are counted
+    unsigned* counts;  // the same for the strata that are counted
 
     __device__ __forceinline__ Room(double* shared, const Batches& batches, int level)
         : parts(shared),
@@ -69,14 +72,14 @@ struct Room {
           counts(reinterpret_cast<unsigned*>(strata + MAX_STRATA * (level - 1))) {}
 };
 
-// What the tests of a batch have in common.
+// What the tests of a batch share.
 struct Common {
-    Shape shape;  // with the strata of the common members
+    Shape shape;  // the table of Vi and Vj, with the strata of the common members
     int members;  // number of common members
-    int at_once;  // strata that are counted at once
-    int columns;  // categories of the last members of all tests
+    int at_once;  // the number of strata that are counted at once
+    int columns;  // the number of categories of the last members of all tests
 
-    // Whether the cells of a stratum, of Vi and Vj, fit into the rows of a tensor core tile.
+    // Returns whether the cells of a stratum, of Vi and Vj, fit into the rows of a tensor core tile.
     __device__ __forceinline__ bool in_a_tile() const { return shape.rows * shape.columns <= ROWS; }
 };
 
@@ -124,12 +127,12 @@ struct __align__(16) Pair {
     }
 };
 
-// Where a lane reads planes: the four lanes of a group read 64 consecutive bytes at a time, 16 each.
+// The words that a lane reads from planes: the four lanes of a group read 64 consecutive bytes at a time, 16 each.
 template <class Code>
 struct Reader {
     const Pair* planes;
-    unsigned words;  // of a plane, of 128 bits
-    int group, own;  // the lane's group of four, and its place in the group
+    unsigned words;  // the blocks of 128 bits of a plane
+    int group, own;  // the lane's group of four, and its position in the group
 
     __device__ __forceinline__ explicit Reader(const Data<Code>& data)
         : planes(reinterpret_cast<const Pair*>(data.planes)),
@@ -138,7 +141,8 @@ struct Reader {
           own(threadIdx.x % 4) {}
     __device__ __forceinline__ unsigned place(int plane) const { return static_cast<unsigned>(plane) * words + own; }
 
-    // The places of the group's column in each tile. Columns are clamped to the last one; the counts beyond are unused.
+    // The positions of the group's column in each tile. Columns are clamped to the last one; the counts beyond are
+    // unused.
     template <int ACROSS>
     __device__ __forceinline__ void columns(const Common& common, const Room& room, unsigned (&places)[ACROSS]) const {
 #pragma unroll
@@ -148,8 +152,8 @@ struct Reader {
     }
 };
 
-// The same on tensor cores, where the cells of a stratum fit into a tile's rows: STRATA strata and up to ACROSS tiles
-// of columns at a time. Each step issues all its loads before it uses the first, so that their latencies overlap.
+// Counts on tensor cores if the cells of a stratum fit into a tile's rows: STRATA strata and up to ACROSS tiles of
+// columns at a time. Each step issues all its loads before it uses the first one, so that their latencies overlap.
 template <class Crew, int STRATA, int ACROSS, class Code>
 __device__ __forceinline__ void count_strata(const Data<Code>& data, const Common& common, const Room& room) {
     const Reader<Code> reader(data);
@@ -211,7 +215,7 @@ __device__ __forceinline__ void count_strata(const Data<Code>& data, const Commo
     }
 }
 
-// The same for one stratum at a time with more cells: half of a tile's rows are eight categories of Vj with one of Vi,
+// Counts one stratum at a time if it has more cells: half of a tile's rows are eight categories of Vj with one of Vi,
 // so that DOWN tiles read few planes.
 template <class Crew, int DOWN, int ACROSS, class Code>
 __device__ __noinline__ void count_categories(const Data<Code>& data, const Common& common, const Room& room) {
@@ -300,8 +304,8 @@ __device__ __forceinline__ void list_columns(const Data<Code>& data, const Room&
     });
 }
 
-// Counts all strata of a batch, and writes their parts of the statistics and the adjusted degrees of freedom of the
-// tests.
+// Counts all strata of a batch, and writes the strata's terms of the statistics and the adjusted degrees of freedom of
+// the tests.
 template <class Crew, class Code>
 __device__ __forceinline__ void write_parts(const DiscreteSearch& search, const Data<Code>& data, const Common& common,
                                             const Room& room) {
@@ -331,7 +335,7 @@ __device__ __forceinline__ void write_parts(const DiscreteSearch& search, const 
     }
 }
 
-// Adds up the parts of a test's strata as of a table: in chunks, and then the chunks.
+// Adds up the terms of a test's strata in the order of a table: first in chunks, then the chunks.
 __device__ __forceinline__ double sum_of_parts(const double* parts, int all_strata) {
     double statistic = 0.0;
     for (int first = 0; first < all_strata; first += CHUNK) {
@@ -342,8 +346,8 @@ __device__ __forceinline__ double sum_of_parts(const double* parts, int all_stra
     return statistic;
 }
 
-// Makes up to LANES tests from set number t on, of `sets` that are tried. Tests that do not belong into a batch are
-// passed over. Returns the number of sets, with those passed over; 0 where the edge is settled.
+// Makes up to LANES tests from set number t on, of `sets` that are tried. Tests that do not belong in a batch are
+// skipped. Returns the number of sets, including the skipped ones; 0 if the edge is settled.
 template <class Crew, class Code>
 __device__ __forceinline__ int make_batch(const DiscreteSearch& search, const Data<Code>& data, const Rows& rows,
                                           const Batches& batches, const Room& room, int level, int i, int position,
@@ -352,14 +356,14 @@ __device__ __forceinline__ int make_batch(const DiscreteSearch& search, const Da
     const int degree = rows.degrees[i], j = neighbours[position];
     const auto neighbour = [&](int k) { return neighbours[k + (k >= position)]; };
     if (Crew::part() == 0 && warp_leader()) {
-        const bool goes_on = !search.settled(i, j, set_key(i, j, t));  // later keys are larger still
+        const bool goes_on = !search.settled(i, j, set_key(i, j, t));  // Later keys are larger still.
         room.members[level] = goes_on;
         if (goes_on) unrank_combination(rows.binomial, degree - 1, level, t, room.members);
         for (int a = 0; goes_on && a < level - 1; ++a) room.members[a] = neighbour(room.members[a]);
     }
     Crew::join();
     if (room.members[level] == 0) {
-        Crew::join();  // before the next batch writes it
+        Crew::join();  // All lanes have read it before the next batch overwrites it.
         return 0;
     }
     const int place = room.members[level - 1], others = degree - 1 - place;
@@ -369,7 +373,7 @@ __device__ __forceinline__ int make_batch(const DiscreteSearch& search, const Da
     common.shape.set(data.categories, i, j, room.members, common.members);
     const Shape& shape = common.shape;
     const bool all = all_have_planes(data, shape, room.members, common.members);
-    PerLane<int> own, before;  // columns of the lane's test, and of the tests before it
+    PerLane<int> own, before;  // the columns of the lane's test, and of the tests before it
     each_lane(LANES, [&](int lane) {
         own[lane] = 0;
         if (all && lane < run) {
@@ -409,11 +413,11 @@ __device__ __forceinline__ int make_batch(const DiscreteSearch& search, const Da
         });
         tally.tests += __popc(ballot(made, [&](int lane) { return own[lane] != 0; }));
     }
-    Crew::join();  // before the room is used again
+    Crew::join();  // All lanes have read it before the memory is reused.
     return made;
 }
 
-// A warp, or with BLOCK_AN_EDGE a block, makes batches of an edge in one of the `busy` rows that have tests.
+// A warp, or with BLOCK_AN_EDGE a block, processes the batches of an edge in one of the `busy` rows that have tests.
 // Grid (busy, ceil(n' / edges) * splits), block (warps).
 template <class Code, bool BLOCK_AN_EDGE>
 __global__ void __launch_bounds__(128, 3)

@@ -1,26 +1,27 @@
-// Which tests are made in batches (batches.cu), so that batches and the other kernels agree on it.
+// Defines which tests are made in batches (batches.cu), so that batches and the other kernels agree.
 #pragma once
 
 #include "discrete/kernels/planes.cuh"
 
-// The limits of a batch, among them its room in shared memory.
+// The limits of a batch, including its use of shared memory.
 struct Batches {
-    unsigned cells;  // upper bound on the cells of a table, without sums of columns; 0: there are no batches
-    int words;       // room for the counts of the strata that are counted at once, with sums of columns
-    int parts;       // room for the parts that strata have in their tests' statistics
-    int splits;      // blocks that share the sets of an edge
+    unsigned cells;  // the largest number of cells of a table, without sums of columns; 0: there are no batches
+    int words;       // the room for the counts of the strata that are counted at once, with sums of columns
+    int parts;       // the room for the strata's terms of the tests' statistics
+    int splits;      // the number of blocks that share the sets of an edge
 
-    // Counts from one stratum to the next: an odd number, so that lanes have few bank conflicts.
+    // The distance between the counts of two strata, an odd number, so that lanes have few bank conflicts.
     __device__ __forceinline__ static int stride(const Shape& shape) { return static_cast<int>(shape.block()) | 1; }
 
-    // Whether a table is small enough for a batch; `last` is the number of categories of the set's last member.
+    // Returns whether a table is small enough for a batch; `last` is the number of categories of the set's last member.
     __device__ __forceinline__ bool fit(const Shape& shape, int last) const {
         return shape.strata * shape.rows * shape.columns <= cells &&
                shape.strata <= static_cast<unsigned long long>(parts) &&
                static_cast<unsigned long long>(stride(shape)) * last <= static_cast<unsigned long long>(words);
     }
 
-    // Whether the test of this set is made in a batch: its table is small enough, and all variables have planes.
+    // Returns whether the test of this set is made in a batch: its table is small enough, and all variables have
+    // planes.
     template <class Code>
     __device__ __forceinline__ bool take(const Data<Code>& data, const Shape& shape, const int* members,
                                          int level) const {

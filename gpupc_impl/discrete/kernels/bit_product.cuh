@@ -3,7 +3,7 @@
 
 #include "engine/kernels/warp.cuh"
 
-constexpr int ROWS = 16, COLUMNS = 8;  // of a tensor core tile
+constexpr int ROWS = 16, COLUMNS = 8;  // the words of a tensor core tile
 
 #ifndef GPUPC_HOST
 

@@ -3,8 +3,9 @@
 
 #include "backends/simt/portable.cuh"
 
-// Samples whose codes a thread adds up at a time, and the bits of planes that it reads at once. A core needs enough of
-// them to fill its vector registers; PLANE_MEMBERS is the largest set for whose planes counting has registers.
+// The number of samples whose codes a thread adds up at a time, and the number of bits of planes that it reads at once.
+// On a core both numbers must be large enough to fill the vector registers. PLANE_MEMBERS is the size of the largest
+// set for whose planes counting has registers.
 constexpr int HOST_ROWS_AT_ONCE = 256;
 
 #ifdef GPUPC_HOST
@@ -13,9 +14,10 @@ constexpr int HOST_ROWS_AT_ONCE = 256;
 #include <immintrin.h>
 #endif
 
-// Functions that are instantiated for many sizes. They are inlined on a GPU alone: g++ takes five times as long where
-// all are inlined into one function.
+// Functions that are instantiated for many sizes are inlined only on a GPU, because g++ takes five times as long if all
+// of them are inlined into one function.
 #define GPUPC_OF_SIZES __device__ __attribute__((noinline))
+constexpr bool HAS_WARPS = false;  // whether 32 consecutive threads run together
 
 constexpr int ROWS_AT_ONCE = HOST_ROWS_AT_ONCE;
 constexpr int PLANE_MEMBERS = 8;
@@ -41,9 +43,10 @@ __device__ __forceinline__ unsigned sum_parts(Counts counts) {
 #else
 
 #define GPUPC_OF_SIZES __device__ __forceinline__
+constexpr bool HAS_WARPS = true;
 
 constexpr int ROWS_AT_ONCE = 4;
-constexpr int PLANE_MEMBERS = 4;  // with more members a table has more cells than are counted by planes
+constexpr int PLANE_MEMBERS = 4;  // With more members a table has more cells than are counted by planes.
 typedef unsigned long long Bits;
 typedef unsigned Counts;
 
@@ -54,22 +57,23 @@ __device__ __forceinline__ unsigned sum_parts(Counts count) { return count; }
 
 constexpr int WORDS_AT_ONCE = sizeof(Bits) / 8;
 
-constexpr int MAX_THREADS = 512;  // of a block
+constexpr int MAX_THREADS = 512;  // the threads of a block
 constexpr int MAX_SAMPLES = 0x7fffffff - 0x3ffff;
 static_assert(MAX_SAMPLES + MAX_THREADS * HOST_ROWS_AT_ONCE > 0, "the step beyond the last sample has a 32-bit number");
 
-// The samples of p variables. Category v of variable x has a plane: bit k tells whether sample k has it. Variables with
-// too many categories have no planes.
+// The samples of p variables. Category v of variable x has a plane, whose bit k is set if sample k has that category.
+// Variables with too many categories have no planes.
 template <class Code>
 struct Data {
-    const Code* codes;  // (p, stride): zeros after the last sample; stride is a multiple of what is read at once
+    // (p, stride): zeros after the last sample; stride is a multiple of the codes that are read at once
+    const Code* codes;
     long long stride;
     int n;
     const int* categories;             // (p)
-    const unsigned long long* planes;  // (planes, words); null: none
-    const int* first_plane;            // (p), -1 without planes
-    int words;                         // 64-bit words of a plane, a multiple of WORDS_AT_ONCE
-    unsigned plane_cells;              // upper bound on the cells of a table that is counted by planes
+    const unsigned long long* planes;  // (planes, words); null if there are none
+    const int* first_plane;            // (p), -1 for a variable without planes
+    int words;                         // the 64-bit words of a plane, a multiple of WORDS_AT_ONCE
+    unsigned plane_cells;              // the largest number of cells of a table that is counted by planes
 
     __device__ __forceinline__ const Code* of(int x) const { return codes + x * stride; }
     __device__ __forceinline__ const unsigned long long* plane(int x, int v) const {
@@ -95,11 +99,12 @@ struct Shape {
         rows = categories[low];
         columns = categories[high];
         strata = 1;
+#pragma unroll 1
         for (int a = 0; a < level; ++a) strata *= categories[members[a]];
     }
 };
 
-// The threads that work on one table, of which this is number `rank` of `size`.
+// The threads that process one table; this thread is number `rank` of `size`.
 struct Team {
     int rank, size;
 };
@@ -112,7 +117,7 @@ __device__ __forceinline__ void add_to(unsigned* cell, unsigned count, const Tea
     }
 }
 
-// Calls do_for(x, y) for all x < outer and y < inner, each by one thread of the team.
+// Calls do_for(x, y) for all x < outer and y < inner, each in one thread of the team.
 template <class Do>
 __device__ __forceinline__ void share_out(const Team& team, int outer, int inner, Do&& do_for) {
     if (outer <= 0 || inner <= 0) return;

@@ -1,17 +1,17 @@
-// How a test is decided: critical values by degrees of freedom, and p-values for reports.
+// The decision of a test, by critical values for each number of degrees of freedom, and p-values for reports.
 #pragma once
 
 #include "discrete/kernels/statistic.cuh"
 #include "engine/kernels/keys.cuh"
 
-// Critical values of up to `listed` degrees of freedom, and of some beyond. They ascend with the degrees of freedom, so
-// the values of the two nearest entries decide a statistic that does not lie between them; others are listed for the
-// host, which computes the exact critical value.
+// Critical values of up to `listed` degrees of freedom, and of some larger ones. Critical values ascend with the
+// degrees of freedom, so a statistic that does not lie between the values of the two nearest entries is decided by
+// these. Other tests are listed for the host, which computes the exact critical value.
 struct Critical {
-    const double* values;  // (listed + 1) of 0, 1, 2, ..., `listed` degrees of freedom
+    const double* values;  // (listed + 1) critical values of 0, 1, 2, ..., `listed` degrees of freedom
     int listed;
-    const unsigned long long* df;  // (known), ascending, from `listed` on
-    const double* of_df;           // (known)
+    const unsigned long long* df;  // (known) larger degrees of freedom, ascending, from `listed` on
+    const double* of_df;           // (known) their critical values
     int known;
 };
 
@@ -21,7 +21,7 @@ __device__ __forceinline__ Verdict judge(const Critical& critical, double statis
     if (df <= static_cast<unsigned long long>(critical.listed)) {
         return statistic <= critical.values[df] ? INDEPENDENT : DEPENDENT;
     }
-    int low = 0, high = critical.known - 1;  // df[low] <= df <= df[high]
+    int low = 0, high = critical.known - 1;  // The invariant is df[low] <= df <= df[high].
     while (high - low > 1) {
         const int middle = low + (high - low) / 2;
         if (critical.df[middle] <= df) {
@@ -39,9 +39,9 @@ __device__ __forceinline__ Verdict judge(const Critical& critical, double statis
 // The place in a level's counters (engine/kernels/tally.cuh) that counts the tests which the host decides.
 constexpr int UNDECIDED_COUNTER = 7;
 
-// The tests that the host decides.
+// The tests that the host has to decide.
 struct Unclear {
-    unsigned long long* counters;  // their number may exceed the capacity: the level is then run again with more room
+    unsigned long long* counters;  // The number may exceed the capacity; the level is then run again with more room.
     unsigned long long capacity;
     int* pairs;                // (capacity, 2)
     unsigned long long* keys;  // (capacity)
@@ -69,7 +69,7 @@ __device__ inline double natural_log(double x) {
     return fma(exponent, LN2_HIGH, fma(exponent, LN2_LOW, 2.0 * f * fma(sum, square, 1.0)));
 }
 
-// exp(x), with 0 in the place of subnormal numbers and a finite number in the place of infinity.
+// exp(x), with 0 instead of subnormal numbers and a finite number instead of infinity.
 __device__ inline double exponential(double x) {
     if (x < -708.0) return 0.0;
     if (x > 709.0) x = 709.0;
@@ -120,16 +120,16 @@ __device__ inline double tail(double statistic, unsigned long long df) {
     return scale * h;
 }
 
-// What the tests of a search share: how they are decided, and where the outcomes go.
+// What the tests of a search share: the rule of decision, and the storage of the outcomes.
 struct DiscreteSearch {
     BestKeys best;
     unsigned long long* largest_p;  // (p, p) bits of the largest p-value of each pair, in the upper triangle; or null
-    bool workload;                  // outcomes are ignored
+    bool workload;                  // whether outcomes are ignored
     Rules rules;
     Critical critical;
     Unclear unclear;
 
-    // Whether an earlier set already separates the edge (Algorithm 3, line 34).
+    // Returns whether an earlier set already separates the edge (Algorithm 3, line 34).
     __device__ __forceinline__ bool settled(int i, int j, unsigned long long key) const {
         return !workload && best.settled(i, j, key);
     }

@@ -1,18 +1,22 @@
-// disc-cupc, the baseline of gpuPC (section 4.1): cuPC-E's strategy, a thread a test, each with a table of its own.
+// disc-cupc, the baseline of gpuPC (section 4.1): the strategy of cuPC-E, in which each thread makes a test with its
+// own table.
 //
-// Every thread counts all samples into its table and adds up the statistic alone, so that threads never wait for each
-// other; but the device needs as many tables as it has threads, each as large as the level's largest.
+// Every thread counts all samples into its table and adds up the statistic alone, so threads never wait for each other.
+// But the device needs as many tables as it has threads, each as large as the level's largest.
 #include "discrete/kernels/level.cuh"
 #include "discrete/kernels/planes.cuh"
 #include "discrete/kernels/samples.cuh"
 
-// Where the threads' tables lie: tables of up to `shared_cells` cells in shared memory, larger ones in device memory.
+// The location of the threads' tables: tables of up to `shared_cells` cells are in shared memory, larger ones in device
+// memory.
 struct Tables {
-    unsigned* first;           // null where all fit into shared memory
-    unsigned long long cells;  // of a thread's table in device memory
-    unsigned shared_cells;  // of a thread's table in shared memory: odd, so that the banks of equal cells differ; or 0
+    unsigned* first;           // null if all tables fit into shared memory
+    unsigned long long cells;  // the cells of a thread's table in device memory
+    // the words of a thread's table in shared memory: odd, so that equal cells are in different banks; or 0
+    unsigned shared_cells;
 
-    // A thread's table. `thread` is its number in the grid, `here` in the block, whose tables begin at `shared`.
+    // Returns a thread's table. `thread` is its number in the grid, `here` in the block, whose tables begin at
+    // `shared`.
     __device__ __forceinline__ unsigned* of(const Shape& shape, unsigned* shared, unsigned long long thread,
                                             int here) const {
         if (shape.cells() <= shared_cells) return shared + static_cast<unsigned long long>(here) * shared_cells;
@@ -20,7 +24,7 @@ struct Tables {
     }
 };
 
-// Makes a test by one thread: counts its table, adds up the statistic in the order of statistic.cuh, and decides.
+// Makes a test in one thread: counts its table, adds up the statistic in the order of statistic.cuh, and decides.
 template <class Code>
 __device__ void make_test_alone(const DiscreteSearch& search, const Data<Code>& data, const Shape& shape,
                                 const int* members, int level, unsigned* table, unsigned long long key) {
@@ -43,7 +47,8 @@ __device__ void make_test_alone(const DiscreteSearch& search, const Data<Code>& 
     search.decide(shape, total, df, key);
 }
 
-// Level 0: a thread a pair, or several pairs one after the other. Grid (up to ceil(p / 32), up to p), block (32).
+// Level 0: a thread tests one pair, or several pairs one after the other. Grid (up to ceil(p / 32), up to p), block
+// (32).
 template <class Code>
 __global__ void __launch_bounds__(MAX_THREADS, 1)
     disc_cupc_level_zero(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
@@ -62,9 +67,9 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
     }
 }
 
-// Levels from 1 on (cuPC, Algorithm 4): a block works on beta edges of a row, gamma threads an edge, with the row in
-// shared memory where it fits. Blocks first_block[i] to first_block[i + 1] - 1 are those of row i; rows without a test
-// have none. Grid (up to first_block[p], whose blocks take several in turn), block (beta, gamma).
+// Levels from 1 on (cuPC, Algorithm 4): a block processes beta edges of a row with gamma threads per edge, and keeps
+// the row in shared memory if it fits. Blocks first_block[i] to first_block[i + 1] - 1 are those of row i; rows without
+// a test have none. Grid (up to first_block[p], whose blocks take several in turn), block (beta, gamma).
 template <class Code>
 __global__ void __launch_bounds__(MAX_THREADS, 1)
     disc_cupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
@@ -91,7 +96,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
         const int degree = rows.degrees[i];
         const int* neighbours = rows.of(i);
         if (use_shared) {
-            __syncthreads();  // the row before has been read
+            __syncthreads();  // The row that was read before is no longer used.
             for (int q = here; q < degree; q += beta * gamma) shared_row[q] = neighbours[q];
             __syncthreads();
             neighbours = shared_row;
@@ -102,7 +107,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
         const unsigned long long sets = level.sets_to_try(i, j);
         for (unsigned long long t = threadIdx.y; t < sets; t += gamma) {
             const unsigned long long key = set_key(i, j, t);
-            if (search.settled(i, j, key)) break;  // later keys are larger still
+            if (search.settled(i, j, key)) break;  // Later keys are larger still.
             unrank_combination(rows.binomial, degree - 1, size, t, members);
             for (int a = 0; a < size; ++a) members[a] = neighbours[members[a] + (members[a] >= position)];
             Shape shape;

@@ -1,10 +1,10 @@
 // gpuPC (sections 3.3 and 3.4): delta threads make a contingency table together.
 //
-// A test counts the samples of every cell, adds up the terms of each stratum, and then the strata in chunks. A thread a
-// test, as in cuPC, would need as many tables as there are threads; a team of threads needs one, which fits into shared
-// memory where it is small. Each step of a test is divided among the threads of its team, and ends with a barrier of
-// the block: the counting by samples or words of planes, the statistic by strata or, of small tables, by cells.
-// Additions of floating point numbers keep one order whatever the number of threads.
+// A test counts the samples of every cell, adds up the terms of each stratum, and then the strata in chunks. With one
+// thread per test, as in cuPC, each thread would need a table; a team of threads needs only one, which fits into shared
+// memory if it is small. Each step of a test is divided among the threads of its team, and ends with a barrier of the
+// block: the counting by samples or words of planes, the statistic by strata or, of small tables, by cells. Additions
+// of floating point numbers keep one order whatever the number of threads.
 #include "discrete/kernels/batches.cuh"
 #include "discrete/kernels/level.cuh"
 #include "discrete/kernels/pair_tables.cuh"
@@ -12,17 +12,17 @@
 #include "discrete/kernels/samples.cuh"
 #include "discrete/kernels/sorted.cuh"
 
-// Where the tables of a launch lie: in shared memory, in scratch space, or as sorted samples in scratch space. Each of
-// the three is a kernel of its own, so that the compiler knows the address space.
+// The location of a launch's tables: shared memory, scratch space, or sorted samples in scratch space. Each of the
+// three has its own kernel, so that the compiler knows the address space.
 enum Where { SHARED, SCRATCH, SORTED };
 
 // The tables of a launch: those of a range of sizes.
 struct Places {
-    unsigned long long above, up_to;   // in cells; tables of other sizes are made in other launches
+    unsigned long long above, up_to;   // the sizes in cells; tables of other sizes are made in other launches
     unsigned* scratch;                 // device memory; null for tables in shared memory
-    unsigned long long scratch_cells;  // of each table, also in shared memory
-    int bits;                          // of the largest cell number that is sorted
-    int splits;                        // blocks that share the sets of an edge, from level 1 on
+    unsigned long long scratch_cells;  // the cells of each table, also in shared memory
+    int bits;                          // the bits of the largest cell number that is sorted
+    int splits;                        // the number of blocks that share the sets of an edge, from level 1 on
 
     __device__ __forceinline__ bool take(const Shape& shape) const {
         const unsigned long long cells = shape.cells();
@@ -30,11 +30,11 @@ struct Places {
     }
 };
 
-// What spares a test with a table in shared memory some work; zeros where nothing does.
+// Optional data that reduce the work of a test with a table in shared memory; zeros if there are none.
 struct Shortcuts {
     const PairTables* pairs;
-    bool any_completed;  // whether a table of this block is completed from those of its pairs
-    double* terms;       // (most_terms) of the team: terms of the statistic, which its threads compute in parallel
+    bool any_completed;  // whether a table of this block is completed from the tables of its pairs
+    double* terms;       // (most_terms) the team's terms of the statistic, which its threads compute in parallel
     int most_terms;
 };
 
@@ -50,7 +50,8 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
     const bool any_completed = WHERE == SHARED && shortcuts.any_completed;
     const bool completed = testing && any_completed && unit.completed != 0;
     double* const terms = shortcuts.terms;
-    // Terms in parallel, one chunk: with more strata there is one for every thread anyway.
+    // The terms are computed in parallel only if there is one chunk: with more strata every thread has a stratum
+    // anyway.
     const bool by_terms = WHERE == SHARED && strata <= CHUNK &&
                           strata * shape.rows * shape.columns <= static_cast<unsigned>(shortcuts.most_terms);
     if (testing) {
@@ -62,6 +63,8 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
             count_planes(data, shape, members, level, team, table, completed);
         } else if (WHERE == SHARED && team.size > 1) {
             count_packed(data, shape, members, level, team, table);
+        } else if constexpr (WHERE == SHARED) {
+            count_rows<unsigned>(data, shape, members, level, team, table);
         } else {
             count_samples(data, shape, members, level, team, table);
         }
@@ -106,7 +109,7 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
     }
 }
 
-// Makes a test by its table, or by sorted samples.
+// Makes a test with its table, or with sorted samples.
 template <Where WHERE, class Code>
 __device__ __forceinline__ void make_test_by(const DiscreteSearch& search, const Data<Code>& data,
                                              const Shortcuts& shortcuts, Unit& unit, const int* members, int level,
@@ -197,15 +200,16 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
                 sets = level.sets_to_try(i, j);
             }
             for (;;) {
-                if (team.rank == 0) {  // choose the next test
+                if (team.rank == 0) {  // The threads of the block choose the next tests.
                     unit.testing = 0;
                     for (; t < sets && unit.testing == 0; t += static_cast<unsigned long long>(places.splits) * gamma) {
                         const unsigned long long key = set_key(i, j, t);
                         if (search.settled(i, j, key)) {
-                            t = sets;  // later keys are larger still
+                            t = sets;  // Later keys are larger still.
                             break;
                         }
                         unrank_combination(rows.binomial, degree - 1, size, t, members);
+#pragma unroll 1
                         for (int a = 0; a < size; ++a) {
                             members[a] = neighbours[members[a] + (members[a] >= position)];
                         }
@@ -220,6 +224,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
                 const int more = team.rank == 0 && unit.testing != 0;
                 if (!(single_thread() ? more : __syncthreads_or(more))) break;
                 shortcuts.any_completed = false;
+#pragma unroll 1
                 for (int u = 0; from_pairs && u < here; ++u) {
                     shortcuts.any_completed =
                         shortcuts.any_completed || (units[u].testing != 0 && units[u].completed != 0);

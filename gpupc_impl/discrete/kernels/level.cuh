@@ -1,4 +1,4 @@
-// One level from 1 on, as the kernels that make its tests take it.
+// The description of one level from 1 on for the kernels that make its tests.
 #pragma once
 
 #include "discrete/kernels/decide.cuh"
@@ -9,12 +9,12 @@ struct Level {
     Rows rows;
     int level;
     int side;                           // 0: the sets from adj(i) of an edge (i, j), i < j; 1: those from adj(j)
-    unsigned long long tests_per_edge;  // of a workload; 0: all tests are made
+    unsigned long long tests_per_edge;  // the number of tests per edge of a workload; 0: all tests are made
     unsigned long long* counters;       // see Tally
 
     // The number of row i's sets that are tried for its edge to j in this launch. A set of side 1 can be the answer
-    // only where none of side 0 separates, so each side has a launch of its own. A workload tries the first
-    // tests_per_edge sets of an edge, those from the neighbours of the smaller index first (gpuPC, section 4.1).
+    // only if no set of side 0 separates, so each side has its own launch. A workload tries the first tests_per_edge
+    // sets of an edge, those from the neighbours of the smaller index first (gpuPC, section 4.1).
     __device__ __forceinline__ unsigned long long sets_to_try(int i, int j) const {
         if ((i < j) != (side == 0)) return 0;
         const unsigned long long sets = rows.binomial(rows.degrees[i] - 1, level);

@@ -5,8 +5,8 @@
 #include "engine/kernels/rows.cuh"
 #include "engine/kernels/tally.cuh"
 
-// Places in a level's counters that have a meaning of their own here: rows and ends of edges that have tests in the
-// next level, tests that the host decides, and the cells of the next level's largest table.
+// Indexes of counters with a special meaning here: the rows and ends of edges that have tests in the next level, the
+// tests that the host decides, and the cells of the next level's largest table.
 enum { BUSY_ROWS = SINGULAR, BUSY_ENDS = ARRIVED, UNDECIDED = TURNS, LARGEST };
 
 // Lists the neighbours of every row i, ascending, from neighbours[i * stride] on, and writes their number.
@@ -30,7 +30,7 @@ __global__ void begin_level(const __grid_constant__ BitGraphs graphs, int before
 }
 
 // An upper bound on the cells of row i's tables: |Vi| times the level + 1 largest numbers of categories among its
-// neighbours, and one part in the smallest of these numbers more, for the sums of columns. `by_categories`: the
+// neighbours, increased by one divided by the smallest of these numbers, for the sums of columns. `by_categories`: the
 // variables in descending order of their numbers of categories.
 __device__ unsigned long long largest_table(const BitRow& row, int p, int i, int level, const int* categories,
                                             const int* by_categories) {
@@ -118,8 +118,8 @@ __global__ void finish_level(const __grid_constant__ BitGraphs graphs, const __g
     }
 }
 
-// Writes the set of a removed pair, that of its key. In a workload neither end may have enough neighbours for a set;
-// then the variables with the smallest indices take its place.
+// Writes the separating set of a removed pair, which its key identifies. In a workload neither end may have enough
+// neighbours for a set; then the set consists of the variables with the smallest indexes.
 __device__ void removed_set(const Rows& rows, int level, int i, int j, unsigned long long key, int* set) {
     const int owner = key & SECOND_SIDE ? j : i, other = key & SECOND_SIDE ? i : j;
     const int degree = rows.degrees[owner];
@@ -131,7 +131,7 @@ __device__ void removed_set(const Rows& rows, int level, int i, int j, unsigned 
     }
     const int* const row = rows.of(owner);
     unrank_combination(rows.binomial, degree - 1, level, key & ~SECOND_SIDE, set);
-    bool passed = false;  // whether the other end of the edge was passed in the row
+    bool passed = false;  // whether the position of the edge's other end was passed in the row
     for (int a = 0; a < level; ++a) {
         passed |= row[set[a]] >= other;
         set[a] = row[set[a] + passed];
@@ -149,7 +149,7 @@ __global__ void list_removed(const __grid_constant__ BitGraphs graphs, const __g
     });
 }
 
-// Stores the keys of `count` sets that the host found separating. Grid and block (any) have a thread for each.
+// Stores the keys of `count` sets that the host found separating. Grid and block (any) have a thread for each key.
 __global__ void settle(const __grid_constant__ BestKeys best, const int* pairs, const unsigned long long* keys,
                        int count) {
     const int k = blockIdx.x * blockDim.x + threadIdx.x;
@@ -172,8 +172,8 @@ __global__ void count_upper(const __grid_constant__ BitGraphs graphs, int before
     }
 }
 
-// Whether a workload's rule keeps edge number k: whether k = floor(m / share) for a whole m, where share = 1 - decay is
-// the fraction of edges that stay (DiscreteProblem.decayed).
+// Returns whether a workload's rule keeps edge number k: whether k = floor(m / share) for an integer m, where share = 1
+// - decay is the fraction of edges that stay (DiscreteProblem.decayed).
 __device__ __forceinline__ bool decay_keeps(long long k, double share) {
     const long long near = static_cast<long long>(static_cast<double>(k) * share);
     for (long long m = max(near - 1, 0ll); m <= near + 2; ++m) {
@@ -182,7 +182,7 @@ __device__ __forceinline__ bool decay_keeps(long long k, double share) {
     return false;
 }
 
-// Gives the edges that a workload's rule removes the key of the first set that would be tried for them; at level 0,
+// Gives each edge that a workload's rule removes the key of the first set that would be tested for it; at level 0,
 // without `degrees`, the key 0. `share`: the fraction of edges that stay; `upper`: the result of count_upper.
 __global__ void decay(const __grid_constant__ BitGraphs graphs, const __grid_constant__ BestKeys best, int before,
                       int level, const int* upper, double share, const int* degrees) {

@@ -1,4 +1,4 @@
-// The planes of all categories: bit k of a category's plane tells whether sample k has it.
+// Makes the planes of all categories: bit k of a category's plane is set if sample k has that category.
 //
 // A warp reads the codes of 64 samples once, two a lane, and a ballot for each category gives a word of its plane.
 // Grid (any, up to p), block (warps).
@@ -14,7 +14,8 @@ __global__ void pack_planes(const __grid_constant__ Data<Code> data, int p, unsi
         const int categories = data.categories[x];
         unsigned long long* const out = planes + static_cast<long long>(data.first_plane[x]) * data.words;
         for (int w = blockIdx.x * warp_count() + warp_index(); w < data.words; w += warps) {
-            PerLane<unsigned> low, high;  // the codes of two samples a lane; after the last sample that of no category
+            // the codes of two samples in each lane; beyond the last sample the code of no category
+            PerLane<unsigned> low, high;
             const int present = data.n - w * 64;
             each_lane(LANES, [&](int lane) {
                 low[lane] = lane < present ? own[w * 64 + lane] : ~0u;

@@ -1,18 +1,18 @@
-// Tables of level 0 that spare level 1 some of its counting.
+// Tables of pairs from level 0 that reduce the counting at level 1.
 #pragma once
 
 #include "discrete/kernels/data.cuh"
 
-// The tables that level 0 made of pairs (products.cu). Those of row i's pairs (i, j), j > i, lie one after the other
-// from counts[starts[i] - starts[first]] on, each with a row for the sums of its columns: for every plane after those
-// of Vi there are |Vi| + 1 cells.
+// The tables of pairs that level 0 made (products.cu). The tables of the pairs (i, j), j > i, of row i lie one after
+// the other from counts[starts[i] - starts[first]] on, each with a row for the sums of its columns: for every plane
+// after those of Vi there are |Vi| + 1 cells.
 struct PairTables {
-    unsigned* counts;         // null: there are none
+    unsigned* counts;         // null if there are none
     const long long* starts;  // (p)
     const int* categories;    // (p)
-    const int* first_plane;   // (p), -1 without planes
+    const int* first_plane;   // (p), -1 for a variable without planes
     int first;                // the first variable that has a row here
-    unsigned plane_cells;     // upper bound on the cells of a table
+    unsigned plane_cells;     // the largest number of cells of a table
 
     __device__ __forceinline__ bool have(int i, int j) const {
         return first_plane[i] >= 0 && first_plane[j] >= 0 &&
@@ -28,7 +28,7 @@ struct PairTables {
 // The table of two variables in either order: (a, b) counts the samples with category a of x and category b of y.
 struct PairTable {
     const unsigned* counts;
-    int stride_a, stride_b;  // cells from one category to the next
+    int stride_a, stride_b;  // the distance between the cells of two categories
 
     __device__ __forceinline__ PairTable(const PairTables& pairs, int x, int y)
         : counts(x < y ? pairs.of(x, y) : pairs.of(y, x)),
@@ -38,7 +38,8 @@ struct PairTable {
 };
 
 // Whether a table of level 1 is completed from those of its pairs, after the cells of all categories but the last were
-// counted. That pays where these are at most half of what is counted by planes otherwise, since completing takes time.
+// counted. This is done if these cells are at most half of the cells that would be counted by planes otherwise, since
+// completing takes time.
 __device__ __forceinline__ bool completes(const PairTables& pairs, const Shape& shape, int member) {
     const unsigned long long counted = (shape.strata - 1) * (shape.rows - 1) * (shape.columns - 1);
     return 2 * counted <= pairs.plane_cells && pairs.have(shape.low, shape.high) && pairs.have(shape.low, member) &&

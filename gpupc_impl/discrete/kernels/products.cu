@@ -1,10 +1,10 @@
 // Level 0 for all pairs whose tables are counted by planes.
 //
-// The cell of category a of Vi and category b of Vj is the number of samples with both, the bits that two planes have
-// in common. So all tables of all pairs are the product of the matrix of planes with its transpose, in which a product
-// of two bits is their AND and a sum counts them. A block counts a tile of 64 x 64 planes, which reads each plane once
-// for 64 others; on a GPU tensor cores multiply, on the host a core keeps 4 x 4 counts in vector registers.
-// `decide_pairs` then computes the statistic of each table, a thread a pair.
+// The cell of category a of Vi and category b of Vj is the number of samples with both, which is the number of bits
+// that are set in both planes. All tables of all pairs are therefore the product of the matrix of planes with its
+// transpose, in which a product of two bits is their AND and a sum counts them. A block counts a tile of 64 x 64
+// planes, which reads each plane once for 64 others; on a GPU tensor cores multiply, on the host a core keeps 4 x 4
+// counts in vector registers. `decide_pairs` then computes the statistic of each table, a thread a pair.
 #include "discrete/kernels/bit_product.cuh"
 #include "discrete/kernels/decide.cuh"
 #include "discrete/kernels/pair_tables.cuh"
@@ -12,13 +12,13 @@
 // A band of consecutive variables: their planes are the rows of the product, and their tables are counted.
 struct Products {
     const unsigned long long* planes;  // (planes, words)
-    const int* variables;              // (planes): the variable of each
+    const int* variables;              // (planes): the variable of each plane
     PairTables pairs;
-    int p, number, words;  // variables, planes, words of a plane
-    int last;              // the band is of variables pairs.first to last - 1
-    int first_row;         // its first plane
+    int p, number, words;  // the numbers of variables, planes, and words of a plane
+    int last;              // The band consists of the variables pairs.first to last - 1.
+    int first_row;         // the first plane of the band
 
-    // The cell of the categories of two planes; null where their variables are no pair of the band.
+    // Returns the cell for the categories of two planes; null if their variables are no pair of the band.
     __device__ __forceinline__ unsigned* cell(int row, int column) const {
         if (row >= number || column >= number) return nullptr;
         const int i = variables[row], j = variables[column];
@@ -58,9 +58,10 @@ __global__ void plane_products(const __grid_constant__ Products product) {
         const int last = min(first + HOST_STEP, product.words);
         for (int y = 0; y < PRODUCT_TILE && row + y < product.number; y += EACH) {
             for (int x = 0; x < PRODUCT_TILE && column + x < product.number; x += EACH) {
-                if (column + x + EACH <= row + y) continue;  // below the diagonal
+                if (column + x + EACH <= row + y) continue;  // The tile is below the diagonal.
                 const unsigned long long *row_planes[EACH], *column_planes[EACH];
-                for (int a = 0; a < EACH; ++a) {  // indices are clamped to the last plane; their counts are unused
+                // Indexes are clamped to the last plane; the counts beyond are unused.
+                for (int a = 0; a < EACH; ++a) {
                     const long long words = product.words, end = product.number - 1;
                     row_planes[a] = product.planes + min(static_cast<long long>(row + y + a), end) * words;
                     column_planes[a] = product.planes + min(static_cast<long long>(column + x + a), end) * words;
@@ -90,7 +91,8 @@ __global__ void plane_products(const __grid_constant__ Products product) {
 
 #else
 
-constexpr int PADDED_STEP = PRODUCT_STEP + 4;                  // so that groups of lanes have few bank conflicts
+// With this padding, groups of lanes have few bank conflicts.
+constexpr int PADDED_STEP = PRODUCT_STEP + 4;
 constexpr int ACROSS = PRODUCT_TILE / WARPS_ACROSS / COLUMNS;  // tensor core tiles of a warp, side by side
 static_assert(WARPS_DOWN * ROWS == PRODUCT_TILE, "a warp has one tensor core tile down");
 

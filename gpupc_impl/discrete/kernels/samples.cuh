@@ -3,7 +3,7 @@
 
 #include "discrete/kernels/data.cuh"
 
-// Reads ROWS_AT_ONCE codes. Those after the last sample are padding, which the caller does not count.
+// Reads ROWS_AT_ONCE codes. Codes after the last sample are padding, which the caller does not count.
 template <class Code>
 __device__ __forceinline__ void load_codes(const Code* codes, unsigned (&out)[ROWS_AT_ONCE]) {
 #ifdef GPUPC_HOST
@@ -80,7 +80,7 @@ __device__ __forceinline__ void add_codes(const Codes& codes, unsigned stride, u
     }
 }
 
-// The same for 16-bit codes.
+// Adds `stride` times each 16-bit code to the number of its sample's cell.
 __device__ __forceinline__ void add_codes(const Codes& codes, unsigned stride, unsigned (&cells)[4]) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) cells[k] += codes.words[k] * stride;
@@ -106,7 +106,7 @@ struct Group {
             if (k >= number) continue;
             const int v = from + k, x = v == 0 ? shape.high : v == 1 ? shape.low : members[v - 2];
             codes[k] = data.of(x);
-            factors[k] = data.categories[x] + (v == 1);  // a stratum has a row more, for the sums of the columns
+            factors[k] = data.categories[x] + (v == 1);  // A stratum has an additional row for the sums of the columns.
         }
 #pragma unroll
         for (int k = 0; k < VARIABLES_AT_ONCE; ++k) {
@@ -129,9 +129,9 @@ struct Group {
     }
 };
 
-// As count_rows, for a table of up to 2^16 cells in shared memory: two cell numbers are computed in one register. It is
-// inlined so that the compiler knows the address space. Then one instruction adds up the lanes of a warp that hit the
-// same cell; additions to a generic address are serialized.
+// Counts like count_rows, for a table of up to 2^16 cells in shared memory: one register holds two cell numbers. The
+// function is inlined so that the compiler knows the address space. Then one instruction adds up the lanes of a warp
+// that hit the same cell; additions to a generic address are serialized.
 template <class Code>
 __device__ __forceinline__ void count_packed(const Data<Code>& data, const Shape& shape, const int* members, int level,
                                              const Team& team, unsigned* table) {

@@ -1,6 +1,6 @@
-// Tests whose table would be too large. The numbers of the samples' cells are sorted, so that memory and time grow with
-// the samples and not with strata that never occur. Terms are added in the same order as of a table (statistic.cuh), so
-// that the statistic has the same bits.
+// Tests whose table would be too large. The samples' cell numbers are sorted, so that memory and time grow with the
+// number of samples and not with strata that never occur. Terms are added in the same order as those of a table
+// (statistic.cuh), so the statistic has the same bits.
 #pragma once
 
 #include "discrete/kernels/decide.cuh"
@@ -20,7 +20,8 @@ static_assert(DIGITS == 1 << DIGIT_BITS, "a digit has this many values");
 struct Unit {
     Shape shape;
     unsigned long long key, df;
-    short testing, completed;  // whether there is one, and whether its table is completed from those of its pairs
+    // whether there is a test, and whether its table is completed from the tables of its pairs
+    short testing, completed;
 };
 
 __device__ __forceinline__ bool single_thread() { return blockDim.x * blockDim.y * blockDim.z == 1; }
@@ -31,10 +32,10 @@ __device__ __forceinline__ void sync_block() {
 
 // A team's scratch space, whose size discrete/memory_plan.py computes (sorted_cells).
 struct Sorting {
-    unsigned long long *cells, *other;  // (n) each: the number of every sample's cell, and room to sort them
-    double* sums;                       // (n): of chunks
+    unsigned long long *cells, *other;  // (n) each: the number of every sample's cell, and working memory for sorting
+    double* sums;                       // (n): the terms of chunks
     unsigned* counts;                   // (DIGITS, team) counts of digits
-    unsigned* totals;                   // (DIGITS) the same of the whole team
+    unsigned* totals;                   // (DIGITS) the counts of the whole team
     int first, last;                    // the samples of this thread
 
     __device__ Sorting(unsigned* memory, int n, const Team& team)
@@ -141,7 +142,7 @@ __device__ __forceinline__ void sort_cells(Sorting& sorting, const Team& team, b
             for (int k = sorting.first; k < sorting.last; ++k) ++counts[digit(k) * size + team.rank];
         }
         sync_block();
-        if (sorts) {  // prefix sums over the threads, then over the digits
+        if (sorts) {  // These are prefix sums over the threads, then over the digits.
             for (int d = team.rank; d < DIGITS; d += size) {
                 unsigned before = 0;
                 for (int r = 0; r < size; ++r) {
@@ -184,7 +185,7 @@ __device__ __forceinline__ unsigned long long write_parts(const Rules& rules, co
         const unsigned long long base = cells[start] / stratum * stratum;
         int stop = start + 1;
         while (stop < n && cells[stop] < base + stratum) ++stop;
-        double part = 0.0;  // a single sample is as expected
+        double part = 0.0;  // The count of a single sample equals its expectation.
         if (stop - start > 1) {
             part = sorted_stratum(rules, shape.columns, base, cells, start, stop, parts + start, df);
             parts[start + 1] = stop;

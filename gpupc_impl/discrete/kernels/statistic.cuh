@@ -3,13 +3,13 @@
 
 #include "discrete/kernels/data.cuh"
 
-// Strata are added in chunks of so many, and then the chunks.
+// The number of strata in a chunk. Strata are added in chunks, and then the chunks are added.
 constexpr int CHUNK = 64;
 
-// Which statistic and which degrees of freedom decide a test.
+// The statistic and the degrees of freedom by which a test is decided.
 struct Rules {
     const double* logs;  // log(k) for k = 0..n, for G-square; null for chi-square
-    bool adjusted;       // degrees of freedom count the rows and columns that occur
+    bool adjusted;       // whether degrees of freedom count the rows and columns that occur
 };
 
 // x / y, correctly rounded, for a finite x and a y far from the ends of the range. These are the instructions of a
@@ -50,12 +50,12 @@ __device__ __forceinline__ double g_square_term(const double* logs, unsigned cou
 #ifdef GPUPC_HOST
 constexpr int TERMS_AT_ONCE = 1;
 #else
-constexpr int TERMS_AT_ONCE = 4;  // so that several divisions of a thread overlap
+constexpr int TERMS_AT_ONCE = 4;  // Several divisions of a thread then overlap.
 #endif
 
-// A stratum's part of the statistic, from its block of the table, whose last row receives the sums of the columns.
-// Terms are added row by row, so that every method adds the same numbers in the same order; those of columns that do
-// not occur are zero. `df` grows by the adjusted degrees of freedom.
+// Returns a stratum's terms of the statistic, from its block of the table, whose last row receives the sums of the
+// columns. Terms are added row by row, so that every method adds the same numbers in the same order; those of columns
+// that do not occur are zero. `df` grows by the adjusted degrees of freedom.
 __device__ __forceinline__ double stratum_statistic(const Rules& rules, int rows, int columns, unsigned* counts,
                                                     unsigned long long& df) {
     unsigned* const sums = counts + static_cast<long long>(rows) * columns;
@@ -127,7 +127,7 @@ __device__ __forceinline__ void compute_terms(const Rules& rules, const Shape& s
     const int columns = shape.columns;
     share_out(team, static_cast<int>(shape.strata) * shape.rows, columns, [&](int row_number, int b) {
         const int s = row_number / shape.rows;
-        const unsigned* const row = table + (row_number + s) * columns;  // a stratum has one row more
+        const unsigned* const row = table + (row_number + s) * columns;  // A stratum has an additional row.
         const unsigned* const sums = table + ((s + 1) * (shape.rows + 1) - 1) * columns;
         unsigned total = 0, row_total = 0;
         for (int other = 0; other < columns; ++other) {
@@ -144,7 +144,8 @@ __device__ __forceinline__ void compute_terms(const Rules& rules, const Shape& s
     });
 }
 
-// Adds up the terms of each stratum to what stratum_statistic returns, in the place of the stratum's first term.
+// Adds up the terms of each stratum to the value that stratum_statistic returns, at the position of the stratum's first
+// term.
 __device__ __forceinline__ void sum_terms(const Rules& rules, const Shape& shape, const Team& team,
                                           const unsigned* table, double* terms, unsigned long long& df) {
     const int rows = shape.rows, columns = shape.columns, block = static_cast<int>(shape.block());

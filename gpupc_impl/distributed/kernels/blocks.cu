@@ -1,9 +1,9 @@
 // Level 0 of whole rows, and the compact results of a block of pairs after level 1.
 //
 // A worker has the whole rows of panels I and J. Level 0 decides all pairs of a panel, so that the graph's rows are
-// known without other workers. The scan of level 1 is that of out_of_core/kernels/panels.cu. Its result, a member for
-// each pair, is reduced to two bits a pair and the members of separated pairs only. Rows of bits are laid out as in
-// engine/kernels/bit_graph.cuh. In all three kernels each warp takes a range of rows.
+// known without other workers. The scan of level 1 is that of out_of_core/kernels/panels.cu. The result of that scan, a
+// member for each pair, is reduced to two bits per pair and the members of separated pairs. Rows of bits are laid out
+// as in engine/kernels/bit_graph.cuh. In all three kernels each warp takes a range of rows.
 #include "engine/kernels/bit_graph.cuh"
 
 constexpr unsigned NO_MEMBER = ~0u;

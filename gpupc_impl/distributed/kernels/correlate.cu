@@ -6,15 +6,15 @@
 //     sum = fma(x[s][i], x[s][j], sum)
 //
 // Every entry is computed by a single thread in this one order, and entry (j, i) has the same bits because products
-// commute. So a panel that is computed again on another machine is the same, which no BLAS promises. Both backends
-// compute a tile of entries at a time, and keep some samples of the tile's variables in fast memory: on a GPU in shared
-// memory, where a thread has 8 x 4 entries in registers.
+// commute. A panel that is computed again on another machine therefore has the same bits, which no BLAS guarantees.
+// Both backends compute a tile of entries at a time, and keep some samples of the tile's variables in fast memory: on a
+// GPU in shared memory, where a thread has 8 x 4 entries in registers.
 #include "backends/simt/portable.cuh"
 
 #ifdef GPUPC_HOST
 constexpr int TILE_ROWS = 64, TILE_COLUMNS = 64, SAMPLES = 32;
 #else
-constexpr int SIDE = 16, PER_ROW = 8, PER_COLUMN = 4;  // threads on a side of a tile, and a thread's entries
+constexpr int SIDE = 16, PER_ROW = 8, PER_COLUMN = 4;  // the threads on a side of a tile, and the entries of a thread
 constexpr int TILE_ROWS = SIDE * PER_ROW, TILE_COLUMNS = SIDE * PER_COLUMN, SAMPLES = 16;
 #endif
 

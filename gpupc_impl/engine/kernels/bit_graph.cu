@@ -1,4 +1,4 @@
-// What a search reads of its graphs between levels. Each warp works on a range of rows of its own.
+// Kernels that count and write graphs between levels. Each warp processes a range of rows of its own.
 #include "engine/kernels/bit_graph.cuh"
 
 // See count_left. Grid (any), block (warps).

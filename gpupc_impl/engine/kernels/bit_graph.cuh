@@ -4,9 +4,9 @@
 
 #include "engine/kernels/warp.cuh"
 
-// The counters of a level. Fused levels also set ENDED, the time in nanoseconds at which the level ended, and at the
-// first of them ARRIVED, the counter of their GridBarrier. TURNS and the counter behind it are the runs of prefixes
-// that pair-scan has handed out on either side.
+// The counters of a level. Fused levels also set ENDED, the time in nanoseconds at which the level ended; the first of
+// them uses ARRIVED, the counter of their GridBarrier. TURNS and the next counter are the numbers of prefix runs that
+// pair-scan has assigned to warps on either side.
 enum { TESTS, UNDEFINED, SINGULAR, DEGREE_SUM, MOST_DEGREE, ENDED, ARRIVED, TURNS, COUNTERS = TURNS + 2 };
 
 // Row i of a graph.
@@ -23,9 +23,9 @@ struct BitGraphs {
     unsigned* bits;  // all graphs, one after the other
     int p;
     int words;
-    int* degrees;                  // of each variable after a level
-    int* removed;                  // for each row, how many pairs with a larger variable the level removed
-    unsigned long long* counters;  // COUNTERS for each level
+    int* degrees;                  // the degree of each variable after a level
+    int* removed;                  // for each row, the number of pairs with a larger variable that the level removed
+    unsigned long long* counters;  // COUNTERS values for each level
 
     __device__ __forceinline__ unsigned* graph(int number) const {
         return bits + static_cast<long long>(number) * p * words;
@@ -33,7 +33,7 @@ struct BitGraphs {
     __device__ __forceinline__ unsigned long long* counters_of(int level) const { return counters + COUNTERS * level; }
 };
 
-// The bits of a row's word that stand for variables above i.
+// Returns the bits of a row's word that stand for variables above i.
 __device__ __forceinline__ unsigned above(int i, int word) {
     const int first = word * 32;
     if (first > i) return ~0u;
@@ -50,7 +50,7 @@ __device__ __forceinline__ void clear_edge(unsigned* graph, int words, int i, in
     atomicAnd(&graph[static_cast<long long>(j) * words + i / 32], ~(1u << (i % 32)));
 }
 
-// The rows first to last - 1, which one warp of the grid works on.
+// Sets the range [first, last) of rows that one warp of the grid processes.
 struct WarpRows {
     int first, last;
 
@@ -61,7 +61,7 @@ struct WarpRows {
     }
 };
 
-// The sum of values[0] to values[n - 1], in all lanes.
+// Returns the sum of values[0] to values[n - 1], in all lanes.
 __device__ __forceinline__ long long sum_of(const int* values, int n) {
     PerLane<long long> sums;
     each_lane(LANES, [&](int lane) { sums[lane] = 0; });
@@ -72,7 +72,7 @@ __device__ __forceinline__ long long sum_of(const int* values, int n) {
     return sum_of_lanes(sums);
 }
 
-// Counts what a level left and removed: degrees, their sum and maximum, and the removed pairs of each row.
+// Counts what a level left and removed: the degrees, their sum and maximum, and the removed pairs of each row.
 __device__ __forceinline__ void count_left(const BitGraphs& graphs, int before, int after, int level) {
     const int words = graphs.words;
     const WarpRows rows(graphs.p);

@@ -3,7 +3,7 @@
 
 #include "backends/simt/portable.cuh"
 
-// The most conditioning sets of a row that a search numbers (core/pc_stable.py, MAX_SETS).
+// The upper bound on the conditioning sets of a row that a search numbers (MAX_SETS in core/pc_stable.py).
 constexpr unsigned long long MOST_SETS = 1ull << 62;
 
 // table[k * (max_n + 1) + m] = C(m, k) for k = 0, ..., level and m = 0, ..., max_n, saturated at MOST_SETS.
@@ -16,17 +16,17 @@ struct Binomials {
     }
 };
 
-// The largest m in [k - 1, limit) with C(m, k) <= u.
+// Returns the largest m in [k - 1, limit) with C(m, k) <= u.
 __device__ __forceinline__ int largest_binomial(const Binomials& binomial, int k, int limit, unsigned long long u) {
     if (k == 1) return static_cast<int>(u);
     if (k == 2 && u < (1ull << 50)) {
-        // C(m, 2) <= u solved for m; the square root may be off by one.
+        // The square root solves C(m, 2) <= u for m, and may be off by one.
         int m = static_cast<int>((1.0 + sqrt(1.0 + 8.0 * static_cast<double>(u))) * 0.5);
         while (static_cast<unsigned long long>(m) * (m - 1) / 2 > u) --m;
         while (static_cast<unsigned long long>(m) * (m + 1) / 2 <= u) ++m;
         return m;
     }
-    int low = k - 1, high = limit;  // C(low, k) = 0 <= u
+    int low = k - 1, high = limit;  // The invariant of the bisection is C(low, k) <= u; it begins with C(low, k) = 0.
     while (high - low > 1) {
         const int middle = low + (high - low) / 2;
         if (binomial(middle, k) <= u) {
@@ -38,9 +38,9 @@ __device__ __forceinline__ int largest_binomial(const Binomials& binomial, int k
     return low;
 }
 
-// The t-th combination of `level` out of n, ascending (cuPC, Algorithm 6). The linear scans of the algorithm are
-// replaced: counting the combinations that follow instead of those that precede turns each sum of Equation 2 into one
-// binomial.
+// Computes the t-th combination of `level` out of n, ascending (cuPC, Algorithm 6). Instead of the algorithm's linear
+// scans, it counts the combinations that follow rather than those that precede, which turns each sum of Equation 2 into
+// one binomial.
 __device__ __forceinline__ void unrank_combination(const Binomials& binomial, int n, int level, unsigned long long t,
                                                    int* positions) {
     unsigned long long following = binomial(n, level) - 1 - t;

@@ -2,7 +2,7 @@
 #include "engine/kernels/keys.cuh"
 #include "engine/kernels/rows.cuh"
 
-// The columns first to last - 1 of n, which one thread of a block works on.
+// Sets the range [first, last) of the n columns that one thread of a block processes.
 struct Segment {
     int first, last;
 
@@ -44,13 +44,13 @@ __global__ void mark_pairs(const int* pairs, int count, int p, T value, T* matri
     matrix[i * p + j] = matrix[j * p + i] = value;
 }
 
-constexpr int ROW_THREADS = 128;  // threads in a block that works on one row
+constexpr int ROW_THREADS = 128;  // The number of threads in a block that processes one row.
 
-// The sum of `own` over the threads before this one. All ROW_THREADS threads of the block must call it.
+// Returns the sum of `own` over the threads before this one. All ROW_THREADS threads of the block must call it.
 __device__ int counted_before(int own) {
     __shared__ int counts[2][ROW_THREADS];
     const int thread = threadIdx.x;
-    // Inclusive scan (Hillis and Steele, the paper's reference [37]).
+    // This is an inclusive scan (Hillis and Steele, the paper's reference [37]).
     int side = 0;
     counts[0][thread] = own;
     for (int distance = 1; distance < ROW_THREADS; distance *= 2) {
@@ -74,7 +74,8 @@ __global__ void compact(const unsigned char* adjacency, int p, int* rows, int st
     }
 }
 
-// Removes the edges that were separated in this level; removed[i] counts those of row i to a larger variable. Grid (p).
+// Removes the edges that were separated in this level; removed[i] counts the removed edges between i and larger
+// variables. Grid (p).
 __global__ void remove_separated(const __grid_constant__ Rows rows, const unsigned long long* best,
                                  unsigned char* adjacency, int* removed) {
     __shared__ int in_row;
@@ -94,7 +95,7 @@ __global__ void remove_separated(const __grid_constant__ Rows rows, const unsign
     if (threadIdx.x == 0) removed[i] = in_row;
 }
 
-// Lists the edges removed in this level, ascending, with their separating sets; those of row i begin at starts[i].
+// Lists the edges removed in this level, ascending, with their separating sets; the edges of row i begin at starts[i].
 // Ranks number the subsets of the whole row if `ranks_whole_row` (cuPC-S), else those of the row without the edge's
 // other end. Grid (p), block ROW_THREADS.
 __global__ void list_separated(const __grid_constant__ Rows rows, int level, bool ranks_whole_row,
@@ -118,7 +119,7 @@ __global__ void list_separated(const __grid_constant__ Rows rows, int level, boo
         int* set = sets + slot * level;
         const int n = rows.degrees[owner] - (ranks_whole_row ? 0 : 1);
         unrank_combination(rows.binomial, n, level, key & ~SECOND_SIDE, set);
-        bool passed = false;  // whether the members have reached the place of the other end
+        bool passed = false;  // whether the members so far include or follow the position of the edge's other end
         for (int a = 0; a < level; ++a) {
             passed |= !ranks_whole_row && row[set[a]] >= other;
             set[a] = row[set[a] + passed];

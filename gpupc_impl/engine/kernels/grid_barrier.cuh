@@ -4,11 +4,12 @@
 #include "backends/simt/portable.cuh"
 
 struct GridBarrier {
-    unsigned long long* arrived;  // arrivals of blocks at barriers of this launch; 0 when it begins
+    // the number of blocks that have arrived at barriers of this launch; 0 when the launch begins
+    unsigned long long* arrived;
     unsigned long long expected = 0;
 
-    // Waits for all threads of the grid, every one of which must call it; what they wrote before is then visible to
-    // all.
+    // Waits for all threads of the grid, every one of which must call it. Writes before the barrier are then visible to
+    // all threads.
     __device__ __forceinline__ void wait() {
         expected += gridDim.x;
         __syncthreads();

@@ -19,8 +19,8 @@ struct Row {
     const int* neighbours;
 };
 
-// Copies row i into the block's shared memory; all threads of the block must call it. If rows are too long for that,
-// kernels are launched with `use_shared` false and read rows in global memory.
+// Copies row i into the block's shared memory; all threads of the block must call it. If rows do not fit into shared
+// memory, kernels are launched with `use_shared` false and read rows in global memory.
 __device__ __forceinline__ Row load_row(int i, int n, const int* stored, bool use_shared, int* shared) {
     if (!use_shared) return {i, n, stored};
     const int threads = blockDim.x * blockDim.y;

@@ -1,7 +1,7 @@
 // Merges lists of separating sets on the device.
 #include "engine/kernels/separating_sets.cuh"
 
-// Exactly LISTS lists, some of them perhaps empty.
+// There are always exactly LISTS lists, some of which may be empty.
 struct SetLists {
     SetList a, b, c, d, e, f;
 };

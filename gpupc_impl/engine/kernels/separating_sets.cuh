@@ -1,4 +1,4 @@
-// Lists of separating sets, and the merge of several lists to one.
+// Lists of separating sets, and a merge of several lists to one.
 #pragma once
 
 #include "backends/simt/portable.cuh"
@@ -14,7 +14,7 @@ struct SetList {
 
     __device__ __forceinline__ long long begin(long long q) const { return offsets == nullptr ? q * size : offsets[q]; }
 
-    // The number of pairs that are smaller than (i, j).
+    // Returns the number of pairs that are smaller than (i, j).
     __device__ __forceinline__ long long before(int i, int j) const {
         long long low = 0, high = count;
         while (low < high) {
@@ -32,9 +32,9 @@ struct SetList {
 
 constexpr int LISTS = 6;
 
-// Merges lists without a common pair, some of them perhaps empty. A thread takes every so many pairs of each list; the
-// place of a pair in the merged list is its own number plus the smaller pairs of each other list, by binary search. All
-// threads of the grid must call it.
+// Merges lists that have no pair in common, some of which may be empty. The grid's threads share the pairs of each
+// list. The position of a pair in the merged list is its position in its own list plus the number of smaller pairs in
+// each other list, found by binary search. All threads of the grid must call it.
 __device__ __forceinline__ void merge_lists(const SetList (&lists)[LISTS], int* pairs, long long* offsets,
                                             unsigned char* sizes, int* members) {
     long long total = 0, end = 0;

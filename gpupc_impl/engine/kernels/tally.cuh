@@ -1,10 +1,10 @@
-// The counters of kernels that test an edge in one thread.
+// The counters of kernels in which one thread performs a test.
 #pragma once
 
 #include "backends/simt/portable.cuh"
 
-// There are COUNTER_STRIPES copies of the counters, one for each 64 bytes, so that few threads contend for one of them.
-// The first three of a stripe are tests, undefined tests and pseudo-inverses.
+// There are COUNTER_STRIPES copies of the counters, 64 bytes apart, so that few threads contend for the same copy. The
+// first three counters of a stripe are the numbers of tests, undefined tests and pseudo-inverses.
 constexpr int COUNTER_STRIPES = 64, COUNTER_STRIDE = 8;
 
 // The counts of one thread.

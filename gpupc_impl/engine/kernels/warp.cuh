@@ -18,19 +18,19 @@ struct PerLane {
 inline int warp_index() { return static_cast<int>(threadIdx.x); }
 inline int warp_count() { return static_cast<int>(blockDim.x); }
 inline bool warp_leader() { return true; }
-inline void join_lanes() {}  // what a lane wrote before is visible to all lanes after
+inline void join_lanes() {}  // Makes what a lane wrote before visible to all lanes.
 
-// Lanes 0 to count - 1 execute f(lane).
+// Executes f(lane) in lanes 0 to count - 1.
 template <class F>
 __forceinline__ void each_lane(int count, F f) {
-    if (count == LANES) {  // the usual case, which compilers vectorise best
+    if (count == LANES) {  // This is the usual case, which compilers vectorise best.
         for (int lane = 0; lane < LANES; ++lane) f(lane);
     } else {
         for (int lane = 0; lane < count; ++lane) f(lane);
     }
 }
 
-// A mask with a bit for each lane below `count`: whether f(lane) holds.
+// Returns a mask with a bit for each lane below `count`, which is set if f(lane) holds.
 template <class F>
 __forceinline__ unsigned ballot(int count, F f) {
     unsigned char holds[LANES];
@@ -41,7 +41,7 @@ __forceinline__ unsigned ballot(int count, F f) {
     }
     unsigned mask = 0;
     for (int byte = 0; byte < LANES / 8; ++byte) {
-        unsigned long long eight;  // bytes of 0 or 1; a multiplication gathers their bits in its highest byte
+        unsigned long long eight;  // The bytes are 0 or 1; the multiplication gathers their bits in its highest byte.
         memcpy(&eight, holds + 8 * byte, 8);
         mask |= static_cast<unsigned>((eight * 0x0102040810204080ull) >> 56) << (8 * byte);
     }
@@ -54,7 +54,7 @@ __forceinline__ T of_lane(PerLane<T>& values, int lane) {
     return values[lane];
 }
 
-// Replaces each lane's value by the sum of the values of the lanes before it; returns the sum of all.
+// Replaces each lane's value by the sum of the values of the preceding lanes; returns the sum over all lanes.
 __forceinline__ int sums_before(PerLane<int>& values) {
     int sum = 0;
     for (int lane = 0; lane < LANES; ++lane) {
@@ -138,5 +138,5 @@ __device__ __forceinline__ double smallest(PerLane<double>& values) {
 
 #endif
 
-// A mask of the lanes from 0 to this one.
+// Returns the mask of the lanes from 0 to this one.
 __device__ __forceinline__ unsigned lanes_through(int lane) { return ~0u >> (LANES - 1 - lane); }

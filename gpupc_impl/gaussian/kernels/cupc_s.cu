@@ -5,7 +5,7 @@
 // stretches of a power of two of neighbours. An edge that is settled for a thread stays so, since the keys of its sets
 // ascend, and most rows lose nearly all edges to their first sets; so a thread skips most stretches after a few sets.
 struct OpenEdges {
-    unsigned long long stretches;  // a bit for each: whether it is open
+    unsigned long long stretches;  // a bit for each stretch: whether it is open
     int n, shift;
 
     explicit __device__ OpenEdges(int n) : n(n), shift(0) {
@@ -13,7 +13,7 @@ struct OpenEdges {
         stretches = ~0ull >> (64 - (((n - 1) >> shift) + 1));
     }
 
-    // The first place from `place` on that lies in an open stretch, or n.
+    // Returns the first position from `place` on that lies in an open stretch, or n.
     __device__ int from(int place) const {
         if (place >= n) return n;
         const int stretch = place >> shift;

@@ -16,7 +16,7 @@ __device__ void test_edge(const Search& search, const Binomials& binomial, const
     Tally tally;
     for (unsigned long long t = first; t < sets; t += step) {
         const unsigned long long key = set_key(i, j, t);
-        if (search.best.settled(i, j, key)) break;  // later keys are larger still
+        if (search.best.settled(i, j, key)) break;  // Later keys are larger still.
         ConditioningSet<L> S;
         unrank_combination(binomial, row.n - 1, L, t, S.members);
 #pragma unroll

@@ -7,8 +7,8 @@
 
 #include "backends/simt/portable.cuh"
 
-// The rank tolerance of Algorithm 7; gaussian/problem.py defines it and explains it. The other tolerances belong to the
-// problem and are arguments.
+// The rank tolerance of Algorithm 7; gaussian/problem.py defines it and explains it. The other tolerances are
+// arguments, since they belong to the problem.
 constexpr double PSEUDO_INVERSE_TOLERANCE = 1e-9;
 
 // Entry (a, b) of the symmetric correlation matrix. Neighbouring GPU threads have sets that differ in their last member
@@ -25,15 +25,16 @@ __device__ __forceinline__ double correlation(const double* C, int p, int a, int
 struct Residuals {
     double ii, jj, ij;
 
-    // Whether an endpoint has no variance left: the partial correlation is then 0/0, and the test separates nothing.
+    // Returns whether an endpoint has no variance left: the partial correlation is then 0/0, and the test separates
+    // nothing.
     __device__ bool undefined(double residual_tolerance) const {
         if (residual_tolerance == 0.0) return (ii == 0.0) | (jj == 0.0);
         return (ii <= residual_tolerance) | (jj <= residual_tolerance);
     }
 
     // Whether S separates, if the test is defined. With a tolerance of zero rounding errors may make variances negative
-    // and |r| larger than one. As in the published code, absolute variances count then, and |log|(1 + r) / (1 - r)|| is
-    // the same for r and 1 / r. NaN separates nothing.
+    // and |r| larger than one. As in the published code, the absolute values of variances are used then, and |log|(1 +
+    // r) / (1 - r)|| is the same for r and 1 / r. NaN separates nothing.
     __device__ bool independent(double critical_r_squared, double residual_tolerance) const {
         const double explained = ij * ij, possible = ii * jj;
         if (residual_tolerance != 0.0) return explained <= critical_r_squared * possible;
@@ -48,8 +49,8 @@ struct Residuals {
     }
 };
 
-// Tests with a set whose M2 = C[S, S] is near singular, by its Moore-Penrose inverse (cuPC, Algorithm 7). The case is
-// rare, so this is kept out of line and apart from `ConditioningSet`, which is kept in registers.
+// The tests given a set whose M2 = C[S, S] is near singular, with its Moore-Penrose inverse (cuPC, Algorithm 7). This
+// case is rare, so its code is not inlined and is separate from `ConditioningSet`, which is kept in registers.
 //
 // With M2^T M2 = F F^T, F of full column rank (line 1), and R = (F^T F)^-1 (line 2), the inverse is F R R F^T M2^T
 // (line 3). R F^T is the pseudo-inverse of F, so c_i^T M2^+ c_j is the product of two least-squares solutions, of
@@ -185,13 +186,14 @@ __device__ __noinline__ Residuals PseudoInverse<L>::residuals(const double* C, i
     return h;
 }
 
-// A conditioning set S of L variables in ascending order. Its M2 is factorised once for all tests that share S and Vi.
+// A conditioning set S of L variables in ascending order. M2 of the set is factorised once for all tests that share S
+// and Vi.
 template <int L>
 struct ConditioningSet {
     int members[L];
     double factor[L * L];  // Cholesky factor of M2, lower triangle, with reciprocal diagonal
-    double projection[L];  // of Vi on the members
-    double residual;       // variance of Vi given S
+    double projection[L];  // the solution for Vi on the members
+    double residual;       // the variance of Vi given S
     bool singular;         // whether M2 is near singular, so that `pseudo` is used instead of the factor
     PseudoInverse<L> pseudo;
 
@@ -210,7 +212,7 @@ struct ConditioningSet {
             double pivot = 1.0;
 #pragma unroll
             for (int k = 0; k < a; ++k) pivot = fma(-factor[a * L + k], factor[a * L + k], pivot);
-            if (a > 0 && pivot <= pivot_tolerance) {  // the first pivot is one
+            if (a > 0 && pivot <= pivot_tolerance) {  // The first pivot is one.
                 singular = true;
                 pivot = 1.0;
             }

@@ -1,36 +1,50 @@
 // pair-scan, several levels in one cooperative launch, for small problems, where launches take longer than the work.
 //
-// The thread blocks of the launch wait for each other between the steps of a level. Its steps, its tests and its lists
-// are those of the kernels of one level (prefix_level.cuh, side_scan.cuh), in the same order. A level that the launch
-// has no memory for ends it, and the host goes on with launches of single levels.
+// The thread blocks of the launch wait for each other between the steps of a level. The steps, tests and lists of a
+// level are those of the kernels of one level (prefix_level.cuh, side_scan.cuh), in the same order. If the launch has
+// no memory for a level, it ends, and the host continues with launches of single levels.
 #include "engine/kernels/grid_barrier.cuh"
 #include "engine/kernels/separating_sets.cuh"
 #include "gaussian/kernels/prefix_level.cuh"
 
-// Graphs of a search: one before a level, one after it, and one between its sides.
+// The numbers of a search's graphs: one before a level, one after it, and one between its sides.
 constexpr int GRAPHS_AT_ONCE = 3;
+
+// The steps before and after a level's tests. They are kept out of line, because all levels share them: inlined for
+// each level, they take a compiler a quarter of its time. See prepare, count_left and list_sets.
+__device__ __noinline__ void prepare_level(const PairScan& s, int level, int graph, int copy, int other_copy, int run) {
+    prepare(s, level, graph, copy, other_copy, run);
+}
+
+__device__ __noinline__ void count_level(const PairScan& s, int level, int before, int after) {
+    count_left(s.graphs, before, after, level);
+}
+
+__device__ __noinline__ void list_level(const PairScan& s, int level, int before, int after, int* pairs, int* sets) {
+    list_sets(s, level, before, after, pairs, sets);
+}
 
 // The state of the search between two levels, the same in all threads.
 struct LevelCursor {
     GridBarrier barrier;
-    int graph;                 // at the start of the next level
-    unsigned long long edges;  // of that graph
-    int most_degree;           // of that graph
-    int *pairs, *sets;         // where the next level's list begins
+    int graph;                 // the number of edges at the start of the next level
+    unsigned long long edges;  // the largest degree in that graph
+    int most_degree;           // the longest row of that graph
+    int *pairs, *sets;         // the position at which the next level's list begins
     int ended;                 // the last level that was run
 
-    // Counts what level L left in the next graph, lists what it removed by list(before, after, pairs, sets), and goes
-    // on to the next level.
+    // Counts what level L left in the next graph, lists what it removed with list(before, after, pairs, sets), and
+    // advances to the next level.
     template <int L, class F>
     __device__ __forceinline__ void end_level(const PairScan& s, F list) {
         const int left = (graph + 1) % GRAPHS_AT_ONCE;
-        count_left(s.graphs, graph, left, L);
+        count_level(s, L, graph, left);
         barrier.wait();
         unsigned long long* const counters = s.graphs.counters_of(L);
         const unsigned long long kept = load_relaxed(&counters[DEGREE_SUM]) / 2, removed = edges - kept;
         if (removed != 0) {
             list(graph, left, pairs, sets);
-            barrier.wait();  // the next level overwrites what the list is made from
+            barrier.wait();  // The next level overwrites the data from which the list is made.
         }
         graph = left;
         edges = kept;
@@ -49,16 +63,16 @@ __device__ __forceinline__ bool run_level(const PairScan& s, LevelCursor& at, do
     GPUPC_DYNAMIC_SHARED(double, shared);
     const int longest = at.most_degree;
     const long long of_warp = cells_of_warp<L>(longest);
-    // No level follows where core/pc_stable.py, stop_reason, has none; the table of binomials ends at as many sets as a
-    // search may number.
+    // The rules of core/pc_stable.py, stop_reason, decide whether a level follows; the table of binomials ends at the
+    // largest number of sets that a search may number.
     if (longest - 1 < L || longest > s.widest || Binomials{s.binomials, s.widest}(longest, L) >= MOST_SETS ||
         of_warp > shared_cells) {
         return false;
     }
     const int start = at.graph, left = (start + 1) % GRAPHS_AT_ONCE, middle = (start + 2) % GRAPHS_AT_ONCE;
     // Where tests are few, a level takes as long as its longest run, so runs are short.
-    const int run = requested_run != 0 ? requested_run : min(run_of<L>(0), 4);
-    prepare<L>(s, start, left, middle, run);
+    const int run = requested_run != 0 ? requested_run : min(run_of(L, 0), 4);
+    prepare_level(s, L, start, left, middle, run);
     at.barrier.wait();
 #pragma unroll 1
     for (int side = 0; side < 2; ++side) {
@@ -68,8 +82,8 @@ __device__ __forceinline__ bool run_level(const PairScan& s, LevelCursor& at, do
         }
         at.barrier.wait();
     }
-    at.end_level<L>(s,
-                    [&](int before, int after, int* pairs, int* sets) { list_sets<L>(s, before, after, pairs, sets); });
+    at.end_level<L>(
+        s, [&](int before, int after, int* pairs, int* sets) { list_level(s, L, before, after, pairs, sets); });
     return true;
 }
 
@@ -87,8 +101,8 @@ __device__ __forceinline__ void run_levels(const PairScan& s, LevelCursor& at, i
 
 // The result of a search, if no level follows.
 struct ScanResult {
-    unsigned char* entries;  // see write_entries
-    int* pairs;              // this and the others: see merge_lists
+    unsigned char* entries;  // the adjacency matrix; see write_entries
+    int* pairs;              // this and the following fields: see merge_lists
     long long* offsets;
     unsigned char* sizes;
     int* members;
@@ -129,9 +143,9 @@ __device__ __forceinline__ double tests_expected(unsigned long long edges, int p
 // Cooperative launch: grid (any), block (warps), dynamic shared memory: `shared_bytes`.
 template <int FIRST, int LAST>
 __global__ void __launch_bounds__(128, 4)
-    fused_levels(const PairScan s, const double* critical, int graph, int first, int last, int requested_run,
-                 long long shared_bytes, long long most_edges, double most_tests, int* pairs, int* sets,
-                 const ScanResult result) {
+    fused_levels(const __grid_constant__ PairScan s, const double* critical, int graph, int first, int last,
+                 int requested_run, long long shared_bytes, long long most_edges, double most_tests, int* pairs,
+                 int* sets, const ScanResult result) {
     unsigned long long* const before = s.graphs.counters_of(first - 1);
     if (first > 1 && blockIdx.x == 0 && threadIdx.x == 0) before[ENDED] = nanoseconds();
     LevelCursor at{{&s.graphs.counters_of(first)[ARRIVED]},

@@ -1,15 +1,15 @@
 // The tests of a pair at level 1 by one warp (engine/kernels/warp.cuh).
 //
 // The test of (i, j | k) is the same from either end, so one ascending scan over k serves both sides. A separating k in
-// adj(i) ends the scan; the first one in adj(j) is kept in case adj(i) has none. That yields the canonical separating
-// set without keys or atomics. Decisions have the bits of fisher_z.cuh.
+// adj(i) ends the scan; the first one in adj(j) is kept in case adj(i) has none. This scan yields the canonical
+// separating set without keys or atomics. Decisions have the bits of fisher_z.cuh.
 #pragma once
 
 #include "engine/kernels/bit_graph.cuh"
 #include "gaussian/kernels/fisher_z.cuh"
 
 // A mask of those of `count` variables that have no variance left given another one, their correlations with which
-// begin at `c`. That variable itself is among them.
+// begin at `c`. The variable on which is conditioned is among them.
 __device__ __forceinline__ unsigned twins_among(const double* c, int count, double residual_tolerance) {
     return ballot(count, [&](int lane) {
         const double r = c[lane];
@@ -81,8 +81,8 @@ __device__ __forceinline__ unsigned separating(const double* c_i, const double* 
     return own;
 }
 
-// A mask of those of the next `count` variables given which the test of Vi and Vj is undefined. It is rare, and kept
-// out of line to save registers.
+// A mask of those of the next `count` variables given which the test of Vi and Vj is undefined. This case is rare, so
+// the function is not inlined, which saves registers.
 __device__ __noinline__ unsigned undefined_given(const double* c_i, const double* c_j, int count,
                                                  double residual_tolerance) {
     return twins_among(c_i, count, residual_tolerance) | twins_among(c_j, count, residual_tolerance);
@@ -101,14 +101,14 @@ template <bool WITH_SMALLEST>
 struct PairScanner {
     int p, words;
     double critical_r_squared, residual_tolerance;
-    unsigned long long own_tests = 0, own_undefined = 0;  // tests so far, for the thread's own words
+    unsigned long long own_tests = 0, own_undefined = 0;  // the tests so far, for the thread's own words
     double least = NOTHING_TESTED;                        // WITH_SMALLEST: the smallest r^2 of the last pair
 
     __device__ __forceinline__ unsigned long long tests() const { return sum_of_words(own_tests); }
     __device__ __forceinline__ unsigned long long undefined() const { return sum_of_words(own_undefined); }
 
-    // The member of the set that separates Vi and Vj, i < j; -1 if there is none. It counts the tests up to the one
-    // that decides, which is the same number on every backend.
+    // The member of the set that separates Vi and Vj, i < j; -1 if there is none. The function counts the tests up to
+    // the one that decides; this number is the same on every backend.
     __device__ __forceinline__ int scan(int i, int j, const PairEnd& of_i, const PairEnd& of_j) {
         const double *const c_i = of_i.c, *const c_j = of_j.c;
         const double r_ij = c_i[j];
@@ -138,7 +138,7 @@ struct PairScanner {
                 }
             }
             hits &= tested;
-            if (words_where(hits != 0) != 0) {  // hits of Vi and Vj themselves do not count
+            if (words_where(hits != 0) != 0) {  // Hits of Vi and Vj themselves do not count.
                 if (w + own == i / 32) tested &= ~(1u << (i % 32));
                 if (w + own == j / 32) tested &= ~(1u << (j % 32));
                 const unsigned separating_k = hits & tested & ~undefined;

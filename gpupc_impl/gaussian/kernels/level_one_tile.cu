@@ -1,30 +1,31 @@
 // Level 1 on tiles of pairs, for graphs with many edges of which few are removed.
 //
-// Vk separates Vi and Vj where |r_ij - r_ik r_jk| <= sqrt(c (1 - r_ik^2) (1 - r_jk^2)), c being the critical r^2. Where
-// few sets separate, nearly every test ends with "no", and a bound in single precision says so in three instructions.
-// Only a test that the bound lets through, about one in a hundred thousand beside those that separate, is decided by
-// the canonical evaluation (fisher_z.cuh) in double precision. So the answer has the bits of every other method.
+// Vk separates Vi and Vj where |r_ij - r_ik r_jk| <= sqrt(c (1 - r_ik^2) (1 - r_jk^2)), c being the critical r^2. If
+// few sets separate, nearly every test does not separate, which a bound in single precision shows in three
+// instructions. Only a test that the bound lets through, about one in a hundred thousand beside those that separate, is
+// decided by the canonical evaluation (fisher_z.cuh) in double precision. The answer therefore has the bits of every
+// other method.
 //
 // Why the bound never rules out a set that separates: let u = 2^-24 be the relative error of one rounding. The left
 // side is off by at most 5 u (its two factors, r_ij and the difference, each of which is at most 2). The right side is
 // off by at most 9 u (two roots of 3.75 u each, their product, and the addition of SLACK, each of which is at most 1).
 // Adding SLACK = 16 u to the right side covers both.
 //
-// With a residual tolerance of zero a correlation above one counts as its inverse, so a set also separates where the
-// right side is at most c times the left one. That comparison is off by at most 7.5 u sqrt(c) + 11 u c, which
+// With a residual tolerance of zero, a correlation above one counts as its inverse, so a set also separates if the
+// right side is at most c times the left one. The error of that comparison is at most 7.5 u sqrt(c) + 11 u c, which
 // INVERSE_SLACK sqrt(c) covers.
 //
 // A thread block takes a tile of TILE x TILE pairs of a `PairBlock`, and each of its SIDE x SIDE threads EACH x EACH
-// pairs, whose correlations stay in registers. The block goes through the possible members of a set STEP at a time: it
-// stages their correlations with the tile's variables in shared memory, counts the tests from words of adjacency, asks
-// the bound for all pairs and members, and decides what the bound lets through.
+// pairs, whose correlations stay in registers. The block processes the possible members of a set STEP at a time: it
+// stages their correlations with the tile's variables in shared memory, counts the tests from words of adjacency,
+// evaluates the bound for all pairs and members, and decides the tests that the bound does not rule out.
 #include "gaussian/kernels/pair_block.cuh"
 
-constexpr int TILE = 64, STEP = 32;           // variables on a side of a tile; members in a step
-constexpr int SIDE = 16, EACH = TILE / SIDE;  // threads on a side; a thread has EACH x EACH pairs
+constexpr int TILE = 64, STEP = 32;           // the variables on a side of a tile; the members in a step
+constexpr int SIDE = 16, EACH = TILE / SIDE;  // the threads on a side; a thread has EACH x EACH pairs
 constexpr unsigned ALL = (1u << (EACH * EACH)) - 1;
 constexpr float SLACK = 0x1p-20f;
-constexpr float INVERSE_SLACK = 0x1p-19f, TINY = 1e-18f;  // TINY exceeds every product that is flushed to zero
+constexpr float INVERSE_SLACK = 0x1p-19f, TINY = 1e-18f;  // TINY exceeds every product that is flushed to zero.
 
 // The values of a thread's EACH variables on one side, or of as many neighbouring variables.
 struct alignas(16) Few {
@@ -108,11 +109,11 @@ struct Stage {
 
 // Members `first` to first + STEP - 1 of the separation-set block, as one thread sees them.
 struct Step {
-    int first, half;   // `half` is the half of the stage's masks that this step uses
-    int member;        // variable number of the first member
-    int own_i, own_j;  // positions of the tile's first row and first column among the members
+    int first, half;   // the half of the stage's masks that this step uses
+    int member;        // the number of the first member's variable
+    int own_i, own_j;  // the positions of the tile's first row and first column among the members
     bool with_own;     // whether a row or column of the tile is itself among the members
-    unsigned open_j;   // the pairs whose sets from adj(j) could change the answer when the step began
+    unsigned open_j;   // the pairs for which sets from adj(j) could change the answer when the step began
 };
 
 // A thread's pairs. Pair q, of EACH * EACH, is that of row row_i + q / EACH and column row_j + q % EACH.
@@ -121,10 +122,11 @@ struct TilePairs {
     const PairBlock& block;
     Stage& stage;
     const Critical critical;
-    const int tile_i, tile_j;  // first row and column of the tile
-    const int row_i, row_j;    // first row and column of the thread
+    const int tile_i, tile_j;  // the first row and column of the tile
+    const int row_i, row_j;    // the first row and column of the thread
     float r_ij[EACH][EACH];
-    unsigned open_i = 0, open_j = 0;  // a bit a pair: whether sets from adj(i), and from adj(j), can change the answer
+    // for each pair a bit: whether sets from adj(i), and from adj(j), can change the answer
+    unsigned open_i = 0, open_j = 0;
     Tally tally;
 
     __device__ __forceinline__ TilePairs(const PairBlock& block, Stage& stage, int tile_i, int tile_j)
@@ -283,7 +285,7 @@ template <bool WITH_TOLERANCE>
 __global__ void __launch_bounds__(SIDE* SIDE, 4) level_one_tile(const __grid_constant__ PairBlock block) {
     __shared__ Stage stage;
     const int tile_i = blockIdx.y * TILE, tile_j = blockIdx.x * TILE;
-    if (block.i0 + tile_i >= block.j0 + min(tile_j + TILE, block.n_j) - 1) return;  // no pair i < j
+    if (block.i0 + tile_i >= block.j0 + min(tile_j + TILE, block.n_j) - 1) return;  // The block contains no pair i < j.
     const int thread = threadIdx.y * SIDE + threadIdx.x;
     TilePairs<WITH_TOLERANCE> pairs(block, stage, tile_i, tile_j);
     if (thread < TILE) stage.undefined_i[0][thread] = stage.undefined_j[0][thread] = 0;

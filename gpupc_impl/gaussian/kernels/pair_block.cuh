@@ -1,8 +1,8 @@
 // Blocks of pairs at level 1, with rows of bits and 32-bit keys.
 //
 // A block of pairs is rows I x columns J of the graph, where I and J are ranges of variables. At level 1 a set is one
-// variable s, and the ranks of a row's sets are in the order of s. So a key is the side in bit 31 and s below it: keys
-// need no ranks, and keys from different separation-set blocks can be compared.
+// variable s, and the ranks of a row's sets are in the order of s. A key therefore consists of the side in bit 31 and s
+// below it: keys need no ranks, and keys from different separation-set blocks can be compared.
 #pragma once
 
 #include "engine/kernels/keys.cuh"

@@ -7,9 +7,9 @@ __device__ __forceinline__ int variable_at(unsigned share, int p) {
     return static_cast<int>(static_cast<unsigned long long>(share) * p >> 32);
 }
 
-// Level 0: tests all pairs, counts what is left as count_rows does after other levels, and makes graph `empty` one of
-// the required edges alone. It also sets has_twin[i] if Vi has no variance left given some other variable, whether that
-// is a neighbour or not. Grid (any), block (warps).
+// Level 0: tests all pairs, counts what is left as count_rows does after other levels, and sets graph `empty` to the
+// required edges alone. The kernel also sets has_twin[i] if Vi has no variance left given some other variable, whether
+// that is a neighbour or not. Grid (any), block (warps).
 __global__ void pair_scan_zero(const PairScan s, double critical_r_squared, int graph, int empty) {
     const int p = s.graphs.p, words = s.graphs.words;
     unsigned *const bits = s.graphs.graph(graph), *const after = s.graphs.graph(empty);
@@ -91,8 +91,8 @@ __global__ void __launch_bounds__(128, 8)
     }
 }
 
-// Scans a sample of pairs, spread evenly over all pairs. It adds the number of those that are edges to counts[0], and
-// the tests that they take to counts[1]. Grid (any), block (warps).
+// Scans a sample of pairs, spread evenly over all pairs. The kernel adds the number of sampled edges to counts[0], and
+// the number of their tests to counts[1]. Grid (any), block (warps).
 __global__ void probe_pairs(const PairScan s, double critical_r_squared, int graph, int pairs,
                             unsigned long long* counts) {
     const int p = s.graphs.p, words = s.graphs.words;
@@ -117,8 +117,8 @@ __global__ void probe_pairs(const PairScan s, double critical_r_squared, int gra
     }
 }
 
-// Follows level_one_tile, whose keys are s.members and whose counters are `counted`. It adds the edges that nothing
-// separated to graph `left`, which has none of them, and sums the counters. Grid (words, any), block (warps).
+// Follows level_one_tile, whose keys are s.members and whose counters are `counted`. The kernel adds the edges that
+// nothing separated to graph `left`, which has none of them, and sums the counters. Grid (words, any), block (warps).
 __global__ void keep_unseparated(const PairScan s, int start, int left, const unsigned long long* counted) {
     const int p = s.graphs.p, words = s.graphs.words, home = blockIdx.x;
     unsigned *const before = s.graphs.graph(start), *const after = s.graphs.graph(left);

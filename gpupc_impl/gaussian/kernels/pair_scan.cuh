@@ -1,4 +1,4 @@
-// What the kernels of a pair-scan search share.
+// Data and functions that the kernels of a pair-scan search share.
 #pragma once
 
 #include "engine/kernels/bit_graph.cuh"
@@ -15,11 +15,12 @@ struct PairScan {
     long long* starts;  // the neighbours of row i, ascending, begin at neighbours[starts[i]]
     int* neighbours;
     unsigned long long* best;        // for each neighbour the smallest rank of a separating set
-    unsigned long long* run_starts;  // the runs of prefixes in the rows before
+    unsigned long long* run_starts;  // the number of runs of prefixes in the rows before
     const unsigned long long* binomials;
-    int widest;       // the longest row that the binomials serve
-    double* scratch;  // cells of warps, if rows are too long for shared memory
-    // Background knowledge: graphs of the required and of the forbidden edges. Both are null if there is none.
+    int widest;       // the longest row for which the binomials suffice
+    double* scratch;  // the cells of warps, if rows are too long for shared memory
+    // Background knowledge: graphs of the required and of the forbidden edges. Both graphs are null without background
+    // knowledge.
     const unsigned *required, *forbidden;
 
     __device__ __forceinline__ long long cell(int i, int j) const { return static_cast<long long>(i) * graphs.p + j; }
@@ -34,6 +35,6 @@ __device__ __forceinline__ void list_members(const PairScan& s, int before, int 
     each_removed(s.graphs, before, after, [&](int i, int j, long long slot) {
         pairs[2 * slot] = i;
         pairs[2 * slot + 1] = j;
-        sets[slot] = s.members[s.cell(i, j)] & 0x7fffffff;  // without the side of a key
+        sets[slot] = s.members[s.cell(i, j)] & 0x7fffffff;  // The side of the key is removed.
     });
 }

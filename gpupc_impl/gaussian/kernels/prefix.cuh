@@ -16,12 +16,12 @@
 // A warp works on a prefix together; its lanes hold neighbouring variables of the row.
 template <int K>
 struct Prefix {
-    int positions[K];        // of the members in the row, ascending
-    double projection[K];    // of Vi on each member, given the members before it
-    double residual[K + 1];  // variance of Vi given the first 0, 1, ..., K members
-    int singular;            // the first member without variance given those before it; K if there is none
-    double* cells;           // what is known of the row's variables, see the three functions below
-    int n;                   // variables in the row
+    int positions[K];        // the positions of the members in the row, ascending
+    double projection[K];    // the projection of Vi on each member, given the members before it
+    double residual[K + 1];  // the variance of Vi given the first 0, 1, ..., K members
+    int singular;            // the first member that has no variance given those before it; K if there is none
+    double* cells;           // the stack of the row's variables, see the three functions below
+    int n;                   // the number of variables in the row
 
     __device__ __forceinline__ static long long cells_needed(int n) { return static_cast<long long>(3 * K + 2) * n; }
     // The projection of the variable at position v on member a, given the members before it.

@@ -1,4 +1,5 @@
-// What the kernels of cuPC's methods share: the data of a level's tests, their decision, and where it is stored.
+// What the kernels of cuPC's methods share: the data of a level's tests, their decision, and the storage of the
+// results.
 #pragma once
 
 #include "engine/kernels/combinations.cuh"
@@ -7,10 +8,11 @@
 #include "engine/kernels/tally.cuh"
 #include "gaussian/kernels/fisher_z.cuh"
 
-constexpr int MOST_THREADS = 512;  // of a thread block
+constexpr int MOST_THREADS = 512;  // the threads of a thread block
 
-// Thread blocks of MOST_THREADS for which a multiprocessor shall have registers: as many as the level allows without
-// many spills. Without this bound the compiler's choice varies with details of the code by a factor of two either way.
+// The number of thread blocks of MOST_THREADS for which a multiprocessor must have registers: the largest number that
+// causes few spills at this level. Without this bound the compiler's choice varies with details of the code by a factor
+// of two either way.
 template <int L>
 constexpr int BLOCKS_AT_ONCE = L < 3 ? 4 - L : 1;
 
@@ -30,7 +32,7 @@ struct Search {
         }
         if (min_r_squared != nullptr) {
             const unsigned long long bits =
-                __double_as_longlong(h.r_squared(residual_tolerance));  // bits are ordered as numbers are
+                __double_as_longlong(h.r_squared(residual_tolerance));  // The bits have the same order as the numbers.
             atomicMin(&min_r_squared[i < j ? best.cell(i, j) : best.cell(j, i)], bits);
         }
         if (h.independent(critical_r_squared, residual_tolerance)) best.separate(i, j, key);

@@ -10,20 +10,18 @@
 #include "gaussian/kernels/pair_scan.cuh"
 #include "gaussian/kernels/prefix.cuh"
 
-constexpr unsigned long long NO_RANK = ~0ull, SETTLED_RANK = 0;  // no set of an edge has a smaller rank than 0
-// Runs of each row that are handed out before those of all others: their sets separate most edges.
+constexpr unsigned long long NO_RANK = ~0ull, SETTLED_RANK = 0;  // No set of an edge has a smaller rank than 0.
+// The number of runs of each row that are assigned before those of all other rows: their sets separate most edges.
 constexpr int HEADS = 2;
 
-// Prefixes in a run; `requested` is the number for every level, or 0.
-template <int L>
-__device__ __forceinline__ int run_of(int requested) {
-    return requested != 0 ? requested : L == 2 ? 2 : L == 3 ? 8 : 16;
+// Prefixes in a run of a level; `requested` is the number for every level, or 0.
+__device__ __forceinline__ int run_of(int level, int requested) {
+    return requested != 0 ? requested : level == 2 ? 2 : level == 3 ? 8 : 16;
 }
 
-// Runs in a row of n variables: none where it is too short for sets of L beside a partner.
-template <int L>
-__device__ __forceinline__ unsigned long long runs_of(const Binomials& binomial, int n, int run) {
-    return n < L + 1 ? 0 : (binomial(n - 1, L - 1) + run - 1) / run;
+// Runs in a row of n variables: none where it is too short for sets of `level` beside a partner.
+__device__ __forceinline__ unsigned long long runs_of(int level, const Binomials& binomial, int n, int run) {
+    return n < level + 1 ? 0 : (binomial(n - 1, level - 1) + run - 1) / run;
 }
 
 // Takes the next number from a counter that all warps share; all lanes get it.
@@ -69,7 +67,8 @@ __device__ __forceinline__ int row_of_run(const unsigned long long* run_starts, 
     return first_that(1, p, [&](int row) { return run_starts[row] > u; }) - 1;
 }
 
-// float64 that a warp needs for rows of up to `longest`: the prefix's cells, and the list of partners behind them.
+// Returns the number of float64 that a warp needs for rows of up to `longest`: the prefix's cells, followed by the list
+// of partners.
 template <int L>
 __device__ __forceinline__ long long cells_of_warp(int longest) {
     return Prefix<L - 1>::cells_needed(longest) + (longest + 1) / 2;
@@ -80,8 +79,8 @@ struct ScanCounts {
     unsigned long long tests = 0, undefined = 0, near_singular = 0;
 };
 
-// A warp at work on a run of row i. Side 0 takes sets from adj(i) for the edges to larger variables j; side 1 for those
-// to smaller ones that side 0 left in `start`.
+// A warp that processes a run of row i. Side 0 takes sets from adj(i) for the edges to larger variables j; side 1 takes
+// them for the edges to smaller ones that side 0 left in `start`.
 template <int L, bool WITH_SMALLEST>
 struct RunScan {
     static constexpr int K = L - 1;
@@ -89,27 +88,27 @@ struct RunScan {
     // The last members that lanes test with, and Vi given the prefix and each of them.
     struct Candidates {
         int count;
-        int shift;  // 2^shift lanes, one for each candidate, share a partner
+        int shift;  // 2^shift lanes, one for each candidate, share a partner.
         PerLane<int> position, variable;
-        PerLane<double> projected[K];  // of the candidate on the members of the prefix
+        PerLane<double> projected[K];  // the projections of the candidate on the members of the prefix
         PerLane<double> scale, projection_i, residual_i;
-        unsigned near_singular;  // lanes whose set has a near-singular M2
+        unsigned near_singular;  // the lanes whose set has a near-singular M2
     };
 
     const PairScan& search;
     ScanCounts& counts;
     const double critical_r_squared;
-    unsigned *const start, *const left;  // the graph that is tested, and the one that loses separated edges
+    unsigned *const start, *const left;  // the graph that is tested, and the graph that loses separated edges
     const int side, i;
-    int* const partners;             // positions in the row of the variables to be tested, `partner_count` of them
-    const int n;                     // neighbours in the row
+    int* const partners;             // the positions in the row of the variables to be tested, `partner_count` of them
+    const int n;                     // the number of neighbours in the row
     const int* const row;            // the neighbours
     unsigned long long* const best;  // for each neighbour the smallest rank of a separating set
     Prefix<K> prefix;
     int partner_count;
-    unsigned long long first_rank;  // of the first set with the present prefix
+    unsigned long long first_rank;  // the rank of the first set with the present prefix
 
-    // `cells` are the warp's, for rows of up to `longest`.
+    // `cells` are the warp's memory for rows of up to `longest`.
     __device__ __forceinline__ RunScan(const PairScan& search, ScanCounts& counts, double critical_r_squared,
                                        unsigned* start, unsigned* left, int side, int i, double* cells, int longest)
         : search(search),
@@ -129,7 +128,7 @@ struct RunScan {
 
     // Makes the tests of the run of this number in the row, `run` prefixes.
     __device__ __forceinline__ void scan(unsigned long long number, int run, const Binomials& binomial) {
-        if (number >= runs_of<L>(binomial, n, run)) return;
+        if (number >= runs_of(L, binomial, n, run)) return;
         const int split = first_that(0, n, [&](int q) { return row[q] > i; });
         const int from = side == 0 ? split : 0, to = side == 0 ? n : split;  // the partners of this side
         if (from == to) return;
@@ -140,7 +139,7 @@ struct RunScan {
         chosen[K] = chosen[K - 1] + 1;
         first_rank = rank_combination<L>(binomial, n, chosen);
         int changed = 0;
-        partner_count = -1;  // not listed yet
+        partner_count = -1;  // The prefix is not listed yet.
         for (int step = 0; step < run && changed >= 0; ++step) {
             if (partner_count < 0) {
                 list_partners(from, to);
@@ -149,7 +148,7 @@ struct RunScan {
             }
             prefix.add(search.C, search.graphs.p, row, changed, search.pivot_tolerance);
             const bool may_have_separated = scan_prefix();
-            join_lanes();  // no lane reads the prefix's cells any more
+            join_lanes();  // No lane reads the prefix's cells any more.
             changed = prefix.advance();
             if (may_have_separated) partner_count = -1;
         }
@@ -301,12 +300,13 @@ struct RunScan {
     }
 };
 
-// The tests of one side. Separated edges go from graph `left`, on side 0 from `start` as well; search.best has the
-// smallest rank found for each neighbour in each row. `cells` are the warp's, for rows of up to `longest`.
+// Makes the tests of one side. Separated edges are removed from graph `left`, on side 0 from `start` as well;
+// search.best receives the smallest rank found for each neighbour in each row. `cells` are the warp's memory for rows
+// of up to `longest`.
 template <int L, bool WITH_SMALLEST>
 __device__ __forceinline__ void scan_side(const PairScan& search, double critical_r_squared, int start, int left,
                                           int side, int requested_run, int longest, double* cells) {
-    const int run = run_of<L>(requested_run), p = search.graphs.p;
+    const int run = run_of(L, requested_run), p = search.graphs.p;
     const Binomials binomial{search.binomials, search.widest};
     unsigned long long* const counters = search.graphs.counters_of(L);
     ScanCounts counts;
@@ -314,7 +314,7 @@ __device__ __forceinline__ void scan_side(const PairScan& search, double critica
     const unsigned long long turns = heads + search.run_starts[p];
     for (unsigned long long turn; (turn = next_turn(&counters[TURNS + side])) < turns;) {
         int i;
-        unsigned long long number;  // of the run in its row
+        unsigned long long number;  // the number of the run in its row
         if (turn < heads) {
             i = static_cast<int>(turn % p);
             number = turn / p;

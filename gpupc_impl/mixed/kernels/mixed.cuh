@@ -13,7 +13,7 @@ struct Category;
 
 template <>
 struct Category<short> {
-    static constexpr short DISTANCE = 0x7ffe;  // above all distances of ranks
+    static constexpr short DISTANCE = 0x7ffe;  // exceeds all distances of ranks
     template <class V>
     static __device__ __forceinline__ auto is(V v) {
         return v < 0;
@@ -38,7 +38,7 @@ struct Category<double> {
     }
 };
 
-// See `Continuous` for what the members mean.
+// `Continuous` explains the members.
 struct Mixed {
     static constexpr bool TIES = true, CYCLIC = true;
 

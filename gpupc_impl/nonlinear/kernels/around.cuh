@@ -23,7 +23,7 @@ struct Arranged {
 // The distances of sample `a` from others in the spaces without V_i. EMPTY: S is empty.
 template <class T, bool EMPTY, class Rule>
 struct Around {
-    static constexpr int AT_ONCE = 4;  // independent reads in flight
+    static constexpr int AT_ONCE = 4;  // the number of independent reads in flight
     using Key = Wide<T>;
 
     __device__ __forceinline__ Around(const Arranged<T>& values_, int level_, int a_)
@@ -56,7 +56,7 @@ struct Around {
         }
     }
 
-    // Calls f(b, y, z) for the samples from `first` to before `end` but `a`; the threads of the block share them.
+    // Calls f(b, y, z) for the samples from `first` to `end` - 1 except `a`; the threads of the block share them.
     template <class F>
     __device__ __forceinline__ void each_other(int first, int end, F f) const {
         each(
@@ -70,7 +70,7 @@ struct Around {
     const Arranged<T>& values;
     int level, a;
 
-    // Takes one more dimension into account.
+    // Includes one more dimension.
     __device__ __forceinline__ void widen(const T* dimension, const int* samples, Key* keys) const {
         const T own = dimension[a];
 #pragma unroll
@@ -81,7 +81,7 @@ struct Around {
 };
 
 // Binary search in ascending values for the samples nearer to `a` than `bound`: returns the first of them, or if
-// `upwards` the one behind the last.
+// `upwards` the one after the last.
 template <class T, class Rule>
 __device__ int window_end(const T* values, int n, int a, long long bound, bool upwards) {
     int near = a, far = upwards ? n : -1;

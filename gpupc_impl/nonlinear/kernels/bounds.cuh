@@ -1,9 +1,10 @@
-// The interval in which a k-th smallest distance is looked for, and where to count next.
+// The interval that contains a k-th smallest distance, and the choice of the limit at which to count next.
 #pragma once
 
 #include "backends/simt/portable.cuh"
 
-// Fast approximations of x^y, 1 / x and the square root of x. They only choose limits, at which is counted exactly.
+// Fast approximations of x^y, 1 / x and the square root of x. These functions only choose limits; the counts at these
+// limits are exact.
 __device__ __forceinline__ float power(float x, float y) {
 #ifdef GPUPC_HOST
     return powf(x, y);
@@ -37,14 +38,14 @@ __device__ __forceinline__ float root(float x) {
 // The k-th distance is a whole number in [from, to): fewer than k distances are below `from`, and k or more below `to`.
 struct Bounds {
     float from, to;
-    float before = 0, after = 0;  // how many are below `from` (0 until that is counted) and below `to`
+    float before = 0, after = 0;  // how many distances are below `from` (0 until that is counted) and below `to`
 
     __device__ __forceinline__ bool meet() const { return to - from <= 1; }
 
-    // The next limit to count at. Interpolation estimates the k-th distance: as if counts grew like
-    // limit^dimensions, or linearly once both ends are counted. One standard deviation of the count there, of a
-    // Brownian bridge between the ends, is added towards the farther end, so that the k-th is mostly between the limit
-    // and the nearer end.
+    // The next limit to count at. Interpolation estimates the k-th distance: as if counts grew like limit^dimensions,
+    // or linearly once both ends are counted. One standard deviation of the count there, of a Brownian bridge between
+    // the ends, is added towards the farther end, so that the k-th distance is mostly between the limit and the nearer
+    // end.
     __device__ __forceinline__ float between(int k, float one_over_dimensions) const {
         const float per_count = inverse(after - before), share = (static_cast<float>(k) - 0.5f - before) * per_count;
         const bool open = before == 0;
@@ -63,9 +64,9 @@ struct Bounds {
     __device__ __forceinline__ float middle() const { return within((from + to) / 2); }
 
  private:
-    // A whole number strictly between the ends; `from` where there is none.
+    // An integer strictly between the ends; `from` if there is none.
     __device__ __forceinline__ float within(float limit) const {
-        constexpr float WHOLE = 0x1.8p23f;  // adding and subtracting it rounds to a whole number
+        constexpr float WHOLE = 0x1.8p23f;  // Adding and subtracting it rounds to an integer.
         return fminf(fmaxf(limit + WHOLE - WHOLE, from + 1), to - 1);
     }
 };

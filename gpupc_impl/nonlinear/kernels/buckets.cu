@@ -1,24 +1,25 @@
 // CMI of V_i and V_j given S for all replicates (GPU-CMIknn, Algorithm 4), by counting in buckets.
 //
-// The k-th joint distance of a sample is found without sorting and without bisection. A thread goes down the list by
+// The k-th joint distance of a sample is found without sorting and without bisection. A thread traverses the list by
 // distances in (V_j, S) (lists.cuh) and counts joint distances by the buckets of the list. A joint distance is at least
-// the distance in (V_j, S), so once the list has come to a bucket, the counts of the buckets before it are complete;
-// the walk ends as soon as they hold k. A second walk collects the few keys of the bucket with the k-th, and picks it.
-// The counts in (V_i, S), (V_j, S) and S follow from the places of the buckets, but for the keys of one bucket, which
-// are compared.
+// the distance in (V_j, S), so when the traversal has reached a bucket of the list, the counts of the buckets before it
+// are complete; it ends as soon as they contain k distances. A second traversal collects the few keys of the bucket
+// that contains the k-th, and selects it. The counts in (V_i, S), (V_j, S) and S follow from the positions of the
+// buckets, except for the keys of one bucket, which are compared.
 //
-// The list ends where most replicates are done. Those that need more, since V_i is an outlier or spreads wider than the
-// rest, are left to `estimate_far`: they would keep the other threads of their warp waiting.
+// The list ends where most replicates have found their k-th distance. Replicates in which V_i is an outlier or has a
+// wide spread need a longer list, and are left to `estimate_far`, because they would keep the other threads of their
+// warp waiting.
 //
-// Keys are integers whatever the type of values (numbers.cuh), so ranks and floats take the same steps, and a bucket
-// that holds too many keys is divided until it holds one key at the latest.
+// Keys are integers for all types of values (numbers.cuh), so ranks and floats take the same steps. A bucket with too
+// many keys is divided until its keys can be kept, at the latest when it has a single key value.
 #include "nonlinear/kernels/deal.cuh"
 #include "nonlinear/kernels/lists.cuh"
 
-constexpr int CELL_STRIDE = 32;  // the counters of a thread are so far apart, and those of its warp between them
-constexpr int PANEL = 32;        // replicates that lie side by side in the columns
+constexpr int CELL_STRIDE = 32;  // the distance between the counters of a thread; those of its warp lie between them
+constexpr int PANEL = 32;        // the replicates that lie side by side in the columns
 
-// Whether low <= key <= high, where low <= high; of 32 bits by one comparison.
+// Returns whether low <= key <= high, where low <= high, by one comparison of 32 bits.
 template <class Key>
 __device__ __forceinline__ bool between(Key key, Key low, Key high) {
     if constexpr (sizeof(Key) == sizeof(unsigned)) {
@@ -51,14 +52,14 @@ template <class T, bool WIDE>
 struct Cells {
     using Cell = typename CellOf<T, WIDE>::Type;
     Cell* first;
-    // `shared` has room for the threads of the block in whole warps.
+    // `shared` has room for the counters of all threads of the block, in whole warps.
     __device__ explicit Cells(unsigned char* shared)
         : first(reinterpret_cast<Cell*>(shared) + threadIdx.x / CELL_STRIDE * (CELL_STRIDE * BINS) +
                 threadIdx.x % CELL_STRIDE) {}
     __device__ __forceinline__ Cell& operator[](unsigned i) const { return first[i * CELL_STRIDE]; }
 };
 
-// Keys of the calling thread, in place of its counters.
+// The keys of the calling thread, stored in place of its counters.
 template <class T, bool WIDE>
 struct Kept {
     using Cell = typename Cells<T, WIDE>::Cell;
@@ -76,13 +77,13 @@ struct Kept {
     }
 };
 
-// The values nearer to `own` than `radius`, a key of at least 1.
+// The range of values nearer to `own` than `radius`, a key of at least 1.
 template <class T, class Rule>
 struct Ball {
     T own;
     Wide<T> radius;
     __device__ __forceinline__ bool has(T value) const {
-        if constexpr (!Rule::TIES && Number<T>::whole) {  // one comparison
+        if constexpr (!Rule::TIES && Number<T>::whole) {  // This takes one comparison.
             return static_cast<unsigned>(value + (radius - 1 - own)) < static_cast<unsigned>(2 * radius - 1);
         } else {
             return distance_between<T, Rule>(own, value) < radius;
@@ -95,12 +96,12 @@ template <class T>
 struct Replicate {
     const char* values;
     unsigned sample_bytes;
-    __device__ __forceinline__ T operator[](unsigned sample) const {  // one multiplication with a 64-bit sum
+    __device__ __forceinline__ T operator[](unsigned sample) const {  // This is one multiplication with a 64-bit sum.
         return *reinterpret_cast<const T*>(values + static_cast<unsigned long long>(sample) * sample_bytes);
     }
 };
 
-// One sample in one replicate: a thread's walks down the lists.
+// One sample in one replicate, for which a thread traverses the lists.
 template <class T, bool EMPTY, bool WIDE, class Rule>
 struct Walk {
     using Key = Wide<T>;
@@ -144,7 +145,8 @@ struct Walk {
         for (int bin = 0; bin < BINS; ++bin) counts[bin] = 0;
     }
 
-    // The bucket with the k-th joint distance, `last` if it is none of the list; and how many are before that bucket.
+    // The bucket that contains the k-th joint distance, `last` if no bucket of the list does; and how many distances
+    // are in the buckets before.
     __device__ __forceinline__ int bucket_of_kth(int& before) const {
         clear();
         const int listed = here.header->starts[0][BINS];
@@ -153,7 +155,7 @@ struct Walk {
         for (int j = 0;;) {
             const Entries<T> entries = here.lists[0][j];
             ++j;
-            int reached = last;  // read before counting, so that the latency is hidden
+            int reached = last;  // The entries are read before counting, so that the latency is hidden.
             if (j * STEP<T> < listed) reached = bin_of(here.lists[0][j].of[0].key(), low, shift);
             Key keys[STEP<T>];
             measure(entries, keys);
@@ -173,10 +175,11 @@ struct Walk {
     __device__ __forceinline__ Interval narrowed(int bin, int before, int end) const {
         constexpr Key FARTHEST = Number<T>::LARGEST - 1;
         int inside = counts[bin];
-        Key from = low + (static_cast<Key>(bin - 1) << shift);  // bucket 0 has fewer than k keys
+        Key from = low + (static_cast<Key>(bin - 1) << shift);  // Bucket 0 has fewer than k keys.
         Key to = from + min((Key(1) << shift) - 1, FARTHEST - from);
 #pragma unroll 1
-        while (from < to && (inside > Kept<T, WIDE>::CAPACITY || to - from < BINS)) {  // at best into single keys
+        // The bucket is divided into single keys if possible.
+        while (from < to && (inside > Kept<T, WIDE>::CAPACITY || to - from < BINS)) {
             const unsigned long long span = static_cast<unsigned long long>(to - from);
             const int finer = span < BINS ? 0 : 64 - __clzll(static_cast<long long>(span / BINS));
             clear();
@@ -236,7 +239,7 @@ struct Walk {
     // The samples nearer than the radius in (V_j, S), with the sample itself. rim: the bucket of the radius.
     __device__ __forceinline__ int count_y(Key radius, int rim) const {
         const Header& header = *here.header;
-        const int first = header.starts[0][rim] / STEP<T>;  // entries before are nearer
+        const int first = header.starts[0][rim] / STEP<T>;  // Entries before this one are nearer.
         int near = 1 + first * STEP<T>;
         for (int j = first; j * STEP<T> < header.starts[0][rim + 1]; ++j) {
             const Entries<T> entries = here.lists[0][j];
@@ -246,7 +249,7 @@ struct Walk {
         return near;
     }
 
-    // The same in the joint space, without the sample itself.
+    // Counts the samples nearer than the radius in the joint space, without the sample itself.
     __device__ __forceinline__ int count_joint(Key radius, int rim) const {
         int joint = 0;
         for (int j = 0; j * STEP<T> < here.header->starts[0][rim + 1]; ++j) {
@@ -259,14 +262,14 @@ struct Walk {
         return joint;
     }
 
-    // The same in (V_i, S) and in S, with the sample itself.
+    // Counts the samples nearer than the radius in (V_i, S) and in S, with the sample itself.
     __device__ __forceinline__ void count_x_and_z(Key radius, int rim, int& near_x, int& near_z) const {
         const Header& header = *here.header;
         const Ball<T, Rule> ball{own, radius};
-        const int first = header.starts[1][rim] / STEP<T>;  // entries before are nearer in S
+        const int first = header.starts[1][rim] / STEP<T>;  // Entries before this one are nearer in S.
         near_x = 1;
         near_z = 1 + first * STEP<T>;
-        Entries<T> next = here.lists[1][0];  // prefetched while those before are compared
+        Entries<T> next = here.lists[1][0];  // These entries are prefetched while those before are compared.
         for (int j = 1; j <= first; ++j) {
             const Entries<T> entries = next;
             next = here.lists[1][min(j, first - 1)];
@@ -290,15 +293,15 @@ struct Walk {
 //
 // A thread has a sample in a replicate. A warp takes one sample in a group of `width` replicates, whose values lie side
 // by side, or in the last group, which may have few replicates, several samples. Such pieces of work, ordered by test,
-// group and sample, are dealt to warps (deal.cuh), so that the values which a multiprocessor reads at a time, those of
-// one panel, stay in its first-level cache. Relies on shared memory of BINS counters for each thread, in whole warps.
-// Grid (any), block (gamma: whole warps, or less than one).
+// group and sample, are assigned to warps (deal.cuh), so that the values which a multiprocessor reads at a time, those
+// of one panel, stay in its first-level cache. Relies on shared memory of BINS counters for each thread, in whole
+// warps. Grid (any), block (gamma: whole warps, or less than one).
 template <class T, bool EMPTY, bool WIDE, class Rule = Continuous>
 __global__ void __launch_bounds__(512, 3)
     estimate_by_buckets(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                         const __grid_constant__ Lists<T> lists, const __grid_constant__ Columns<T> columns) {
     using Key = Wide<T>;
-    constexpr int SELF = Rule::TIES ? 1 : 0;  // counts that exclude the sample itself are smaller by this
+    constexpr int SELF = Rule::TIES ? 1 : 0;  // The counts that exclude the sample itself are smaller by this number.
     GPUPC_DYNAMIC_SHARED(unsigned char, shared);
     const Warp warp;
     const int groups = (tests.replicates + columns.width - 1) / columns.width;
@@ -320,7 +323,7 @@ __global__ void __launch_bounds__(512, 3)
             const int width = min(columns.width, tests.replicates - group * columns.width);
             group_begin = test_begin + group * columns.group_pieces;
             group_end = group == groups - 1 ? test_begin + columns.test_pieces : group_begin + columns.group_pieces;
-            teams = warp.threads / width;  // each has a sample
+            teams = warp.threads / width;  // Each thread has a sample.
             team = warp.thread / width;
             own_replicate = group * columns.width + warp.thread % width;
             const int set = tests.pairs[2ll * test];
@@ -342,7 +345,7 @@ __global__ void __launch_bounds__(512, 3)
         const int end = here.header->starts[0][bin + 1];
         const auto interval = walk.narrowed(bin, before, end);
         const Key kth = interval.from < interval.to ? walk.kth_in(interval, end) : interval.from;
-        const Key radius = Rule::TIES ? kth + 1 : max(kth, Key(1));  // of radius 0 samples at distance 0 count
+        const Key radius = Rule::TIES ? kth + 1 : max(kth, Key(1));  // If the radius is 0, samples at distance 0 count.
         const int rim = bin_of(radius, walk.low, walk.shift);
         const int near_y = walk.count_y(radius, rim);
         if constexpr (Rule::TIES) sum -= static_cast<unsigned long long>(psi[walk.count_joint(radius, rim)]);

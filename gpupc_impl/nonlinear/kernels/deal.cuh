@@ -6,7 +6,7 @@
 // The multiprocessor that the block runs on.
 __device__ __forceinline__ unsigned multiprocessor() {
 #ifdef GPUPC_HOST
-    return blockIdx.x;  // a stand-in
+    return blockIdx.x;  // The host has no multiprocessors, so this number stands for one.
 #else
     unsigned number;
     asm("mov.u32 %0, %%smid;" : "=r"(number));
@@ -14,7 +14,7 @@ __device__ __forceinline__ unsigned multiprocessor() {
 #endif
 }
 
-// Deals pieces of work, numbered from 0, to warps. Each multiprocessor has a share of consecutive pieces, so that its
+// Assigns pieces of work, numbered from 0, to warps. Each multiprocessor has a share of consecutive pieces, so that its
 // warps work at the same time on neighbouring pieces, whose data its cache holds. Once its share is done, its warps
 // steal from the share with the most pieces left.
 class Deal {
@@ -42,12 +42,12 @@ class Deal {
     unsigned* taken;
     int pieces, shares, share;
 
-    // The first piece of a share.
+    // Returns the first piece of a share.
     __device__ __forceinline__ int begin(int of) const {
         return static_cast<int>(static_cast<long long>(pieces) * of / shares);
     }
 
-    // The share with the most pieces left; -1 when all are empty.
+    // Returns the share with the most pieces left; -1 if all are empty.
     __device__ __forceinline__ int fullest(const Warp& warp) const {
         int most = 0, fullest = -1;
         for (int other = warp.thread; other < shares; other += warp.threads) {

@@ -3,14 +3,14 @@
 // The radius of a sample is the k-th smallest of its joint distances, in (V_i, V_j, S). Bisection asks how many
 // distances are at most a bound, which takes as long for every k. The distances in (V_j, S) and in S are the same in
 // all replicates and are computed once for each sample. A joint distance is at least that in (V_j, S), so only the
-// samples that are near in (V_j, S) are looked at: first about as many as uniform samples would need, then twice as
-// many if some replicate needs more.
+// samples that are near in (V_j, S) are examined: first about as many as uniform samples would need, then twice as many
+// if some replicate needs more.
 //
-// A block has a sample at a time, and its threads share the replicates, whose values lie side by side: a warp of a GPU
-// reads neighbouring memory, and a core of the host works on a vector of replicates.
+// A block processes a sample at a time, and its threads share the replicates, whose values lie side by side: a warp of
+// a GPU reads neighbouring memory, and a core of the host works on a vector of replicates.
 #include "nonlinear/kernels/tests.cuh"
 
-constexpr int LINEAR_STEPS = 12;  // steps of a bisection of the distances, before it goes on with their keys
+constexpr int LINEAR_STEPS = 12;  // the number of bisections of the distances before their keys are bisected
 
 // The samples of one thread of the block: strided on a GPU, so that reads are coalesced; contiguous on the host, so
 // that the compiler can vectorise the loop.
@@ -31,7 +31,7 @@ struct Span {
 #endif
 };
 
-// A sum over the threads of the block with one barrier: three totals take turns.
+// A sum over the threads of the block with one barrier; three totals are used in turn.
 struct BlockSum {
     int* totals;
     int turn = 0;
@@ -46,7 +46,7 @@ struct BlockSum {
     }
 };
 
-// How many of a thread's keys are at most a bound.
+// Returns how many of a thread's keys are at most a bound.
 template <class T>
 __device__ int count_up_to(const KeyOf<T>* keys, const Span& span, KeyOf<T> bound) {
     int count = 0;
@@ -54,8 +54,8 @@ __device__ int count_up_to(const KeyOf<T>* keys, const Span& span, KeyOf<T> boun
     return count;
 }
 
-// A bound that at least `length` of the n - 1 keys do not exceed, and not many more. All threads of the block call this
-// and get the same.
+// Returns a bound that at least `length` of the n - 1 keys do not exceed, and not many more. All threads of the block
+// call this and get the same result.
 template <class T>
 __device__ KeyOf<T> bound_for(const KeyOf<T>* keys, int n, const Span& span, int length, KeyOf<T> guess,
                               KeyOf<T> widest, BlockSum& block_sum) {
@@ -82,7 +82,7 @@ template <class T>
 __device__ void list_up_to(const KeyOf<T>* keys, const Span& span, KeyOf<T> bound, int* cursor, int* list,
                            KeyOf<T>* list_keys) {
 #ifdef GPUPC_HOST
-    if (blockDim.x == 1) {  // without unpredictable branches; the arrays have room for one more
+    if (blockDim.x == 1) {  // This has no unpredictable branches; the arrays have room for one more entry.
         int place = 0;
         for (int b = span.first; b < span.last; ++b) {
             list[place] = b;
@@ -108,7 +108,7 @@ __device__ void list_up_to(const KeyOf<T>* keys, const Span& span, KeyOf<T> boun
 template <class T, class Rule>
 struct Distances {
     using V = Vector<T>;
-    const T* columns;  // of the thread's replicates
+    const T* columns;  // the replicates of the thread
     int stride;
     typename V::Values own;
     const int* list;
@@ -162,18 +162,18 @@ __device__ __forceinline__ typename Vector<T>::Keys kth_smallest(const Distances
     }
 }
 
-// The replicates, and how much a block looks at and keeps.
+// The replicates, and the limits of what a block examines and keeps.
 template <class T>
 struct Counting {
     const T* columns;  // (sets, n, stride) the replicates side by side; stride is a multiple of 32
-    const T* sorted;   // (p, n) each variable's values ascending; at level 0
+    const T* sorted;   // (p, n) the values of each variable, ascending; used at level 0
     bool ranks;        // whether these are 0, ..., n - 1 or constant
     int stride;
-    int first_length;         // samples near in (V_j, S) that are tried first
-    KeyOf<T> widest;          // upper bound of all distances
-    int capacity;             // distances that the buffer of each thread holds, or 0
-    unsigned char* scratch;   // global memory in place of shared memory where that is too small, or null
-    long long scratch_bytes;  // of each block
+    int first_length;         // the number of samples near in (V_j, S) that are tried first
+    KeyOf<T> widest;          // an upper bound of all distances
+    int capacity;             // the distances that the buffer of each thread holds, or 0
+    unsigned char* scratch;   // global memory that replaces shared memory if that is too small, or null
+    long long scratch_bytes;  // the bytes of each block
 };
 
 // The arrays of a block, in shared memory or in scratch: CountingSelection of counting.py computes their size.
@@ -182,12 +182,12 @@ struct Workspace {
     using Key = KeyOf<T>;
     Key* buffer;               // (capacity) vectors of each thread
     unsigned long long* sums;  // (stride) the block's share of the partials
-    Key* radii;                // (stride) of the sample at hand; -1: not known yet
+    Key* radii;                // (stride) the radii of the present sample; -1: not known yet
     int* near_in_both;         // (stride) n_yz
     int* list;                 // (n + 1) samples that are near
     Key* list_keys;            // (n + 1) and their distances
     Key* both;                 // (n) distances in (V_j, S)
-    Key* in_set;               // (n) distances in S; not at level 0
+    Key* in_set;               // (n) distances in S; unused at level 0
 
     __device__ __forceinline__ Workspace(unsigned char* memory, int thread, int threads, int capacity, int stride,
                                          int n) {
@@ -205,7 +205,8 @@ struct Workspace {
     }
 };
 
-// Fills `both` and `in_set` with the distances of sample a, which no replicate changes; that to itself is LARGEST.
+// Fills `both` and `in_set` with the distances of sample a, which no replicate changes; its distance to itself is
+// LARGEST.
 template <class T, bool EMPTY, class Rule>
 __device__ __forceinline__ void measure(const Sets<T>& sets, const int* set, const T* other, const Span& span, int a,
                                         KeyOf<T>* both, KeyOf<T>* in_set) {
@@ -259,7 +260,7 @@ __device__ __forceinline__ bool find_radii(const Workspace<T>& work, const Dista
             work.sums[r + e] -= static_cast<unsigned long long>(psi[V::get(joint, e)]);
         }
     } else {
-        radius = V::larger(radius, V::all(1));  // of radius 0 samples at distance 0 count
+        radius = V::larger(radius, V::all(1));  // If the radius is 0, samples at distance 0 count.
     }
     V::store(work.radii + r, radius);
     largest = V::larger(largest, radius);
@@ -278,13 +279,13 @@ __global__ void __launch_bounds__(512, 2)
     using V = Vector<T>;
     using Key = KeyOf<T>;
     using Keys = typename V::Keys;
-    constexpr int SELF = Rule::TIES ? 1 : 0;  // counts that exclude the sample itself are smaller by this
+    constexpr int SELF = Rule::TIES ? 1 : 0;  // The counts that exclude the sample itself are smaller by this number.
     GPUPC_DYNAMIC_SHARED(unsigned char, shared);
     __shared__ int totals[3], cursors[2];
     __shared__ long long largest_radius;
     if (tests.closed(blockIdx.y)) return;
     const int thread = threadIdx.x, threads = blockDim.x;
-    const int first_replicate = thread * V::ELEMENTS, step = threads * V::ELEMENTS;  // of the thread
+    const int first_replicate = thread * V::ELEMENTS, step = threads * V::ELEMENTS;  // the replicates of the thread
     const int n = sets.n, replicates = tests.replicates, k = tests.k;
     const int stride = counting.stride, first_length = counting.first_length, capacity = counting.capacity;
     const long long* psi = tests.psi;
@@ -347,7 +348,7 @@ __global__ void __launch_bounds__(512, 2)
         usual_length = attempted_length == usual_length ? max(usual_length - usual_length / 64, first_length)
                                                         : min(usual_length + usual_length / 4 + 1, n - 1);
 
-        // The counts in (V_i, S) and in S.
+        // This computes the counts in (V_i, S) and in S.
         if constexpr (EMPTY) {
             for (int r = first_replicate; r < replicates; r += step) {
                 for (int e = r; e < min(r + V::ELEMENTS, replicates); ++e) {

@@ -1,12 +1,13 @@
 // Estimates the samples in replicates for which the lists of neighbours end too early (lists.cuh).
 //
-// The k-th joint distance is beyond the range of the lists' buckets. A warp goes through the samples that are near
-// enough in S[0]: it counts joint distances by PARTS intervals of a range behind the lists, moves on to a range twice
-// as long while the k-th is not in it, and otherwise divides the interval that has it, until the few distances in it
-// can be kept and the k-th be picked. A last pass counts the samples within the radius.
+// The k-th joint distance is beyond the range of the lists' buckets. A warp processes the samples that are near enough
+// in S[0]. It counts joint distances in PARTS intervals of a range beyond the lists. While the k-th is not in that
+// range, the warp continues with a range twice as long. Otherwise it divides the interval that contains the k-th, until
+// the few distances in that interval can be kept and the k-th selected. A last pass counts the samples within the
+// radius.
 #include "nonlinear/kernels/around.cuh"
 
-constexpr int FAR_WARPS = 4;  // of a block
+constexpr int FAR_WARPS = 4;  // the warps of a block
 
 // Shared memory of a warp.
 template <class T>
@@ -17,7 +18,7 @@ struct Workspace {
     int before, kept;
 };
 
-// The k-th of all keys, which is among those that a warp keeps; `before` keys are smaller than these.
+// The k-th of all keys, which is among the keys that a warp keeps; `before` keys are smaller than these.
 template <class T>
 __device__ __forceinline__ Wide<T> kth_kept(const Workspace<T>& space, int k, int before, Wide<T> none,
                                             const Warp& warp) {
@@ -36,8 +37,8 @@ __device__ __forceinline__ Wide<T> kth_kept(const Workspace<T>& space, int k, in
     return warp.broadcast(chosen, key);
 }
 
-// Adds to the partials of tests the terms of the samples and replicates in Lists::far. A warp has one of them after the
-// other. Grid (any), block (up to 32 FAR_WARPS).
+// Adds to the partials of tests the terms of the samples and replicates in Lists::far. A warp processes one of them
+// after the other. Grid (any), block (up to 32 FAR_WARPS).
 template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void __launch_bounds__(32 * FAR_WARPS)
     estimate_far(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
     using Key = Wide<T>;
     using Space = Workspace<T>;
     constexpr int PARTS = Space::PARTS, NEAR = 4;
-    constexpr int SELF = Rule::TIES ? 1 : 0;  // counts that exclude the sample itself are smaller by this
+    constexpr int SELF = Rule::TIES ? 1 : 0;  // The counts that exclude the sample itself are smaller by this number.
     __shared__ Space spaces[FAR_WARPS];
     const Warp warp;
     const int own_warp = threadIdx.x / 32, warps = (blockDim.x + 31) / 32;
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
         const T* values = columns.rows + (static_cast<long long>(set) * tests.all_replicates + replicate) * n;
         const T own = values[sets.sample(set, place)];
         const auto distance = [&](int b) -> Key { return distance_between<T, Rule>(own, values[sets.sample(set, b)]); };
-        int first = 0, end = n;  // the samples within a bound in S[0]
+        int first = 0, end = n;  // This finds the samples within a bound in S[0].
         const auto look_as_far_as = [&](Key key) {
             if constexpr (!EMPTY) {
                 first = window_end<T, Rule>(arranged.of(0), n, place, key + 1ll, false);
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
             atomicAdd(&space.before, nearer);
             if (shift != KEEP) atomicAdd(&space.kept, between);
             warp.join();
-            before = space.before - 1;  // without the sample itself
+            before = space.before - 1;  // The sample itself is excluded.
         };
         while (!certain || (from < to && inside > warp.threads)) {
             const auto span = static_cast<unsigned long long>(to - from);
@@ -132,14 +133,15 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
             from = kth_kept<T>(space, k, before, from, warp);
         }
 
-        const Key radius = Rule::TIES ? from + 1 : larger(from, Key(1));  // of radius 0 samples at distance 0 count
+        // If the radius is 0, samples at distance 0 count.
+        const Key radius = Rule::TIES ? from + 1 : larger(from, Key(1));
         warp.join();
         if (warp.thread == 0) {
             for (int c = 0; c < NEAR; ++c) space.counts[c] = 0;
         }
         warp.join();
         look_as_far_as(from);
-        int near[NEAR] = {};  // in (V_i, S), (V_j, S), S and the joint space
+        int near[NEAR] = {};  // the counts in (V_i, S), (V_j, S), S and the joint space
         around.each(first + warp.thread, end, warp.threads, distance, [&](int, Key x, Key y, Key z) {
             near[0] += larger(x, z) < radius;
             near[1] += y < radius;

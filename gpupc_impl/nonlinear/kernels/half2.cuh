@@ -1,15 +1,15 @@
-// Pairs of small whole numbers in one register, as 16-bit floating-point numbers, and sums of them over a warp.
+// Pairs of small integers in one register, as 16-bit floating-point numbers, and sums of them over a warp.
 //
-// A 16-bit floating-point number holds all whole numbers up to END exactly, and one instruction works on two of them.
+// A 16-bit floating-point number represents all integers up to END exactly, and one instruction works on two of them.
 // The host computes the same with pairs of 16-bit integers.
 #pragma once
 
 #include "backends/simt/portable.cuh"
 
-constexpr int REPLICATES = 8;  // that a warp works on
-constexpr int WORDS = 4;       // registers that one number for each of these takes
+constexpr int REPLICATES = 8;  // the replicates that a warp works on
+constexpr int WORDS = 4;       // the registers for one number of each replicate
 constexpr int WARP = 32;
-constexpr int SUMS = 2;  // accumulators of a tally, so that consecutive matrix products do not depend on each other
+constexpr int SUMS = 2;  // the accumulators of a tally, so that consecutive matrix products do not depend on each other
 constexpr int END = 2048;
 constexpr unsigned ALL = 0xffffffffu;
 static_assert(REPLICATES == 2 * WORDS);
@@ -53,8 +53,8 @@ struct Pair {
         return p;
     }
     // Converts two shorts. The bits of a short up to END, read as a 16-bit floating-point number, are the subnormal or
-    // small number 2^-24 times the short, so two multiplications by 2^12 convert it. Those of the largest short are a
-    // NaN, which is below no limit.
+    // small number 2^-24 times the short, so two multiplications by 2^12 convert it. The bits of the largest short are
+    // a NaN, which is below no limit.
     __device__ __forceinline__ static Pair of_shorts(unsigned both) {
         Pair p;
         asm("{ .reg .b32 part; mul.rn.f16x2 part, %1, %2; mul.rn.f16x2 %0, part, %2; }"
@@ -73,7 +73,7 @@ struct Pair {
         asm("{ .reg .b32 d; sub.rn.f16x2 d, %1, %2; abs.f16x2 %0, d; }" : "=r"(p.bits) : "r"(a.bits), "r"(b.bits));
         return p;
     }
-    // The larger of numbers that are not negative; NaN propagates.
+    // The larger of two numbers that are not negative; NaN propagates.
     __device__ __forceinline__ static Pair larger(Pair a, Pair b) {
 #if __CUDA_ARCH__ >= 800
         Pair p;
@@ -88,7 +88,7 @@ struct Pair {
         asm("add.rn.f16x2 %0, %1, %2;" : "=r"(p.bits) : "r"(a.bits), "r"(b.bits));
         return p;
     }
-    // 1 where a whole number is below its limit, else 0: the difference, saturated to [0, 1].
+    // Returns 1 if an integer is below its limit, else 0: the difference, saturated to [0, 1].
     __device__ __forceinline__ static Pair below(Pair a, Pair limits) {
         Pair p;
         asm("sub.rn.sat.f16x2 %0, %1, %2;" : "=r"(p.bits) : "r"(limits.bits), "r"(a.bits));
@@ -120,7 +120,7 @@ __device__ __forceinline__ unsigned lower(unsigned word) {
 #endif
 }
 
-// The replicate for which a thread decides, together with three other threads of its warp, and the word that it is in.
+// The replicate that a thread decides together with three other threads of its warp, and the word that contains it.
 struct Duty {
     int thread, word, replicate;
 
@@ -152,16 +152,16 @@ struct Duty {
 // Sums of zeros and ones over the threads of a warp, one for each replicate.
 //
 // Tensor cores add them up. The octets of a warp are a matrix of 16 rows and 16 columns, in which row g (or 8 + g) has
-// the numbers of 4 threads for replicates 0 to 3 (or 4 to 7). It is multiplied by a matrix whose ones add up the
-// columns of each replicate; these ones occur twice side by side, so that every thread gets sums over 4 threads for the
-// replicates of its word. Before compute capability 8.0, and on the host, additions and shuffles do the same.
+// the numbers of 4 threads for replicates 0 to 3 (or 4 to 7). This matrix is multiplied by a matrix whose ones add up
+// the columns of each replicate; these ones occur twice side by side, so that every thread gets sums over 4 threads for
+// the replicates of its word. Before compute capability 8.0, and on the host, additions and shuffles do the same.
 struct Tally {
 #if GPUPC_TENSOR
     unsigned sums[SUMS][2] = {};
 
     // index: of the octet among several, a constant at compile time.
     __device__ __forceinline__ void add(int index, const Octet& ones) {
-        constexpr unsigned LOW = 0x3c00u, HIGH = 0x3c000000u;  // 1 in either half
+        constexpr unsigned LOW = 0x3c00u, HIGH = 0x3c000000u;  // 1 in both halves
         const int column = threadIdx.x / WORDS % WORDS;
         const unsigned first = column == 0 ? LOW : column == 1 ? HIGH : 0;
         const unsigned second = column == 2 ? LOW : column == 3 ? HIGH : 0;
@@ -205,7 +205,7 @@ struct Tally {
         for (int w = 0; w < WORDS; ++w) ones.of[w] = Pair::below(numbers.of[w], limits.of[w]);
         return ones;
     }
-    // Adds what the thread at a distance sends.
+    // Adds the value of the thread at a distance.
     __device__ __forceinline__ static void add_from(Pair& own, Pair sent, int distance) {
         own = Pair::sum(own, Pair{__shfl_xor_sync(ALL, sent.bits, distance)});
     }

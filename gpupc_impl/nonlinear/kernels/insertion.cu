@@ -1,13 +1,13 @@
-// CMI of V_i and V_j given S for all replicates, by sorted insertion: GPU-CMIknn, Algorithm 4, as the paper has it.
+// CMI of V_i and V_j given S for all replicates, by sorted insertion as in the paper (GPU-CMIknn, Algorithm 4).
 //
 // The radius of a sample is the k-th smallest of its joint distances. A first pass over all samples keeps the k
-// smallest so far in ascending order, in registers where k is small; a second pass counts the samples within the
-// radius. A thread works on one sample in one replicate. A block reads tiles of as many samples as it has threads into
-// shared memory, and each thread goes through the tile.
+// smallest so far in ascending order, in registers if k is small; a second pass counts the samples within the radius. A
+// thread works on one sample in one replicate. A block reads tiles of as many samples as it has threads into shared
+// memory, and each thread goes through the tile.
 #include "nonlinear/kernels/tests.cuh"
 
-// The k smallest distances so far. They take CAPACITY registers, the first CAPACITY - k of which hold -1 throughout;
-// or, if CAPACITY is 0, k places in memory, `stride` apart.
+// The k smallest distances so far. The distances take CAPACITY registers, the first CAPACITY - k of which hold -1
+// throughout; or, if CAPACITY is 0, k places in memory, `stride` apart.
 template <class Key, int CAPACITY>
 struct Nearest {
     Key slots[CAPACITY];
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(512)
                 if (key < nearest.farthest()) nearest.insert(key);
             }
         }
-        const Key radius = larger(nearest.farthest(), Key(1));  // of radius 0 samples at distance 0 count
+        const Key radius = larger(nearest.farthest(), Key(1));  // If the radius is 0, samples at distance 0 count.
         int near_x = 0, near_y = 0, near_set = 0;
         for (int start = 0; start < n; start += width) {
             const int end = next_tile(start);

@@ -1,11 +1,11 @@
-// Makes the lists of neighbours (lists.cuh) by which tests are estimated.
+// Makes the lists of neighbours (lists.cuh) that the kernels of tests read.
 //
-// A histogram of the keys in (V_j, S) by FINE buckets tells which keys the k-th joint distance can have: it is at least
-// the k-th key, and with probability near one at most that of the neighbour with rank `reach`. That range is divided
-// into buckets, and a counting sort by these makes the lists.
+// A histogram of the keys in (V_j, S) with FINE buckets determines which keys the k-th joint distance can have: it is
+// at least the k-th key, and with probability near one at most that of the neighbour with rank `reach`. That range is
+// divided into buckets, and a counting sort by these makes the lists.
 #include "nonlinear/kernels/around.cuh"
 
-constexpr int FINE = 256;  // buckets of the histogram
+constexpr int FINE = 256;  // the buckets of the histogram
 
 // A sample that may be listed, with its distances in (V_j, S) and in S.
 template <class T>
@@ -39,15 +39,15 @@ __global__ void arrange(const __grid_constant__ Sets<T> sets, const __grid_const
 template <int LISTS>
 struct ListState {
     int fine[FINE];
-    int counts[LISTS][BINS];  // of the buckets; then where the next entry of each goes
+    int counts[LISTS][BINS];  // the counts of the buckets, and later the position of the next entry of each
     int kept;                 // candidates
     int shift, last;          // Header::shift and Header::last
-    int window[2];            // the samples that are near enough in S[0] to be listed are between these
+    int window[2];            // the bounds in the order of S[0] of the samples that are near enough to be listed
     long long low;            // Header::low
-    bool complete;            // whether all samples that the range depends on were looked at
+    bool complete;            // whether all samples on which the range depends were examined
 };
 
-// Sets the range of the buckets from the samples looked at so far, and the window of the samples that may be in it.
+// Sets the range of the buckets from the samples examined so far, and the window of the samples that may be in it.
 // Returns the key below which there are at least `reach` samples. The threads of a warp call this.
 template <class T, class Rule, bool EMPTY, int LISTS>
 __device__ __forceinline__ long long set_range(ListState<LISTS>& state, const Lists<T>& lists,
@@ -65,7 +65,7 @@ __device__ __forceinline__ long long set_range(ListState<LISTS>& state, const Li
         state.shift = width;
         state.last = 1 + buckets;
     }
-    // The upper end of the range is clamped: no key is LARGEST.
+    // The upper end of the range is clamped, because no key is LARGEST.
     constexpr long long MOST = Number<T>::LARGEST;
     const bool beyond = width >= 58 || (static_cast<long long>(buckets) << width) > MOST - from;
     const long long bound = beyond ? MOST : from + (static_cast<long long>(buckets) << width);
@@ -92,7 +92,7 @@ __device__ __forceinline__ void write_header(ListState<LISTS>& state, const Neig
             here.header->starts[l][bin] = state.counts[l][bin] = start;
             start += count;
         }
-        if (from < to && to == BINS) {  // the list ends here
+        if (from < to && to == BINS) {  // The list ends here.
             here.header->starts[l][BINS] = start;
             for (; start % ENTRIES != 0; ++start) entries[l][start] = Entry<T>::of(0, Number<T>::LARGEST);
         }
@@ -107,11 +107,11 @@ __device__ __forceinline__ void write_header(ListState<LISTS>& state, const Neig
 // Makes the lists of one sample of one test. EMPTY: level 0, where there is no list for S.
 //
 // The histogram is first made of `near` samples on either side in the order of S[0], which mostly suffice, and whose
-// distances are remembered if there is shared memory for all; then of the others that may be near enough. Most samples
-// are behind the end of both lists. Those that are not, the candidates, are kept in shared memory between the pass that
-// counts and the pass that places them; if there are too many, the second pass computes distances again. A block has a
-// sample. Relies on shared memory for `candidates` candidates and `remembered` distances. Grid (samples, tests), any
-// block.
+// distances are kept if there is shared memory for all of them; then of the others that may be near enough. Most
+// samples are beyond the end of both lists. The other samples, called candidates, are kept in shared memory between the
+// pass that counts and the pass that places them; if there are too many, the second pass computes distances again. A
+// block has a sample. Relies on shared memory for `candidates` candidates and `remembered` distances. Grid (samples,
+// tests), any block.
 template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                                 const __grid_constant__ Lists<T> lists) {
@@ -135,7 +135,8 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     __syncthreads();
     const Key fine_low = lists.fine_low;
     const int first = EMPTY ? 0 : max(a - lists.near, 0), end = EMPTY ? n : min(a + lists.near + 1, n);
-    auto* const distances = reinterpret_cast<Distances<T>*>(candidates + lists.candidates);  // of first, ..., end - 1
+    // the samples first, ..., end - 1
+    auto* const distances = reinterpret_cast<Distances<T>*>(candidates + lists.candidates);
     const bool remembers = end - first <= lists.remembered;
     const auto look_at = [&](int from, int to) {
         around.each_other(from, to, [&](int b, Key y, Key z) {

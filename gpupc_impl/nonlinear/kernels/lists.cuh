@@ -1,15 +1,16 @@
-// Lists of the neighbours of each sample, which `list_neighbours` (buckets.cu) makes and kernels that estimate read.
+// Lists of the neighbours of each sample, which `list_neighbours` (lists.cu) makes and the kernels of tests read.
 //
 // The joint distance of a neighbour, in (V_i, V_j, S), is at least its distance in (V_j, S), which does not depend on
-// the permutation of V_i. So neighbours are listed once for all replicates, by their keys (numbers.cuh) in (V_j, S) and
-// once more by those in S, sorted into buckets: intervals of keys of equal width, within which there is no order.
+// the permutation of V_i. Neighbours are therefore listed once for all replicates, by their keys (numbers.cuh) in (V_j,
+// S) and once more by those in S, sorted into buckets: intervals of keys of equal width, within which there is no
+// order.
 #pragma once
 
 #include "nonlinear/kernels/tests.cuh"
 
-constexpr int BINS = 32;  // buckets of a list: keys below `low`, up to 30 buckets of 2^shift keys each, keys above
+constexpr int BINS = 32;  // the buckets of a list: keys below `low`, up to 30 buckets of 2^shift keys each, keys above
 constexpr int LAST = BINS - 1;
-constexpr int ENTRIES = 8;  // lists are padded with the largest key to a multiple of this
+constexpr int ENTRIES = 8;  // Lists are padded with the largest key to a multiple of this number.
 
 // A key as it is computed with in registers: int for short.
 template <class T>
@@ -40,7 +41,7 @@ struct Entry {
 };
 
 template <>
-struct Entry<short> {  // both take 16 bits: where values are short, there are fewer than 2^15 samples
+struct Entry<short> {  // Both fields take 16 bits: short values have fewer than 2^15 samples.
     unsigned both;
     __device__ __forceinline__ static Entry of(int sample, int key) {
         return Entry{static_cast<unsigned>(key) << 16 | static_cast<unsigned>(sample)};
@@ -60,10 +61,10 @@ struct alignas(16) Entries {
 
 // The buckets of one sample's lists. List 0 is by distances in (V_j, S), list 1 by those in S.
 struct Header {
-    long long low;  // fewer than k_CMI keys in (V_j, S) are below; in either list smaller keys stand as low - 1
-    int shift;      // logarithm of the width of a bucket
-    int last;       // the bucket where the lists end: it and those behind it are empty
-    int starts[2][BINS + 1];  // first entry of each bucket, by list; then the number of entries
+    long long low;  // Fewer than k_CMI keys in (V_j, S) are below; in either list smaller keys are stored as low - 1.
+    int shift;      // the logarithm of the width of a bucket
+    int last;       // the bucket in which the lists end; it and later buckets are empty
+    int starts[2][BINS + 1];  // the first entry of each bucket, by list; then the number of entries
 };
 
 template <class Key>
@@ -77,15 +78,15 @@ struct Lists {
     unsigned char* entries;  // (tests, samples, lists, padded) entries
     unsigned char* headers;  // (tests, samples)
     const T* arranged;       // (tests, level + 1, n) the values of S and V_j in that order
-    int first, samples;      // the first sample listed, and how many are
-    int near;                // how many samples on either side are looked at first; `reach` or more
+    int first, samples;      // the first sample listed, and the number of listed samples
+    int near;                // the number of samples on either side that are examined first; `reach` or more
     int padded;              // n - 1, rounded up to ENTRIES
-    int reach;               // lists by (V_j, S) hold at least this many samples, k_CMI or more
-    KeyOf<T> fine_low;       // where the FINE buckets begin
-    int fine_shift;          // logarithm of their width
-    KeyOf<T> widest;         // upper bound of all keys
-    int candidates;          // capacity of shared memory for samples that may be listed, while lists are made
-    int remembered;          // capacity of shared memory for distances of the samples looked at first
+    int reach;               // Lists by (V_j, S) hold at least this many samples, k_CMI or more.
+    KeyOf<T> fine_low;       // the position at which the FINE buckets begin
+    int fine_shift;          // the logarithm of their width
+    KeyOf<T> widest;         // an upper bound of all keys
+    int candidates;          // the capacity of shared memory for samples that may be listed, while lists are made
+    int remembered;          // the capacity of shared memory for distances of the samples examined first
     unsigned* far;           // pairs of a sample and a replicate for which the lists end too early, as indices into
                              // (tests, samples, replicates)
     unsigned* counters;      // (1 + shares) the number of these pairs; the pieces taken of each share (deal.cuh)
@@ -115,16 +116,18 @@ struct Neighbours {
     }
 };
 
-// The values of the replicates, and how these are dealt out: a warp or block works on `width` replicates that lie side
-// by side, in the last group on what is left.
+// The values of the replicates, and their distribution: a warp or block processes `width` replicates that lie side by
+// side, or in the last group the remaining ones.
 template <class T>
 struct Columns {
     const T* values;  // (sets, stride / panel, n, panel) the replicates in panels
     const T* rows;    // (sets, all replicates, n) the same, of samples in the order of the data
-    const T* sorted;  // (p, n) each variable's values ascending; at level 0
+    const T* sorted;  // (p, n) the values of each variable, ascending; used at level 0
     bool ranks;       // whether these are 0, ..., n - 1 or constant
     int stride;
     int width;
-    int group_pieces, test_pieces;  // pieces of work, of a warp each, in a group that is not the last and in a test
-    int sample_bytes;               // of a panel; a multiplication by it is cheaper than the 64-bit shift of a constant
+    // the number of pieces of work, one for a warp, in a group that is not the last and in a test
+    int group_pieces, test_pieces;
+    // the bytes of a panel; multiplying by it is cheaper than the 64-bit shift of a constant
+    int sample_bytes;
 };

@@ -155,8 +155,8 @@ struct Vector {
 
 #endif
 
-// How values are compared and neighbours counted. Kernels take such a rule as a template argument; this one is of
-// continuous numbers, that of mixed data is in mixed/kernels/mixed.cuh.
+// The rule by which values are compared and neighbours counted, which is a template argument of kernels. This rule is
+// for continuous numbers; that of mixed data is in mixed/kernels/mixed.cuh.
 struct Continuous {
     // true: count other samples up to the radius, the number k~ in the joint space included (Mesner and Shalizi).
     // false: count samples nearer than the radius, the sample itself included (Runge).
@@ -174,7 +174,7 @@ struct Continuous {
                                                                          typename Vector<T>::Values own) {
         return Vector<T>::distance(a, own);
     }
-    // The distance of samples that may exchange their values in a permutation; LARGEST where they may not.
+    // The distance of samples that may exchange their values in a permutation; LARGEST if they may not.
     template <class T>
     static __device__ __forceinline__ KeyOf<T> separation(T a, T b) {
         return Number<T>::distance(a, b);

@@ -1,16 +1,17 @@
 // Permutations of the values of V_i: local ones given S (GPU-CMIknn, Algorithms 1 and 3) and free ones (level 0).
 //
-// A local permutation gives each sample the value of one of its k nearest samples in the space of S, each to one sample
-// only as far as possible, so that the distribution of V_i given S is kept while its dependence on V_j is broken. The
-// replicates of a set fill `rows`, (1 + perm, n) values: row 0 is V_i as observed, row m + 1 permutation m.
+// A local permutation gives each sample the value of one of its k nearest samples in the space of S, such that each
+// value is used once as far as possible, so that the distribution of V_i given S is kept while its dependence on V_j is
+// broken. The replicates of a set fill `rows`, (1 + perm, n) values: row 0 is V_i as observed, row m + 1 permutation m.
 #include "nonlinear/kernels/philox.cuh"
 #include "nonlinear/kernels/tests.cuh"
 #include "nonlinear/kernels/warp.cuh"
 
 constexpr unsigned long long FREE = ~0ull;  // no sample has this priority
-constexpr int PANEL = 32;                   // replicates whose values `lay_side_by_side` transposes at a time
-constexpr int FEW_NEAREST = 16;             // list lengths up to this leave the order of a list room in one number
-constexpr int MOST_ORDERED = 1 << 16;       // `assign` orders up to this many samples, as numbers of 16 bits
+constexpr int PANEL = 32;                   // the replicates whose values `lay_side_by_side` transposes at a time
+// With list lengths up to this number, the order of a list fits into one number.
+constexpr int FEW_NEAREST = 16;
+constexpr int MOST_ORDERED = 1 << 16;  // `assign` orders up to this many samples, as numbers of 16 bits.
 
 __device__ Key key_of(unsigned long long seed, const int* set, int level) {
     Key key;
@@ -43,22 +44,22 @@ __global__ void arrange_members(const __grid_constant__ Sets<T> sets, const int*
 template <class T, class Rule>
 struct NearestList {
     using Key = KeyOf<T>;
-    static constexpr Key NONE = Number<T>::LARGEST;  // the distance of an empty place
+    static constexpr Key NONE = Number<T>::LARGEST;  // the distance that marks an empty place
 #ifdef GPUPC_HOST
     static constexpr int TILE = 64;
 #else
     static constexpr int TILE = 8;
 #endif
 
-    const int* order;   // (n) samples by their place in the order of S[0]
+    const int* order;   // (n) samples by their position in the order of S[0]
     const T* arranged;  // (level, n) values of S in that order
     int n, level, k, a, own_place;
-    Key* distances;  // (k), `stride` apart, as are the samples
+    Key* distances;  // (k), `stride` apart, as the samples are
     int* samples;
     int stride;
-    Key farthest;  // distance of the last place
+    Key farthest;  // the distance of the last entry
 
-    // Samples are compared by this where distances are equal.
+    // Samples at equal distances are compared by this number.
     __device__ __forceinline__ int turn_of(int b) const { return Rule::CYCLIC && b < a ? b + n : b; }
 
     __device__ __forceinline__ bool is_behind(int place, Key key, int turn) const {
@@ -66,8 +67,8 @@ struct NearestList {
         return other > key || (other == key && samples[place * stride] > turn);
     }
 
-    // Inserts the samples at some consecutive places that are near enough. in_turn: among equal distances these samples
-    // come behind all that were looked at before.
+    // Inserts the samples at some consecutive positions that are near enough. in_turn: among equal distances these
+    // samples come after all that were examined before.
     __device__ __forceinline__ void look_at(int start, int width, bool in_turn) {
         Key tile[TILE];
 #pragma unroll
@@ -133,7 +134,7 @@ struct NearestList {
         }
     }
 
-    // Looks at the samples with the same value of S[0] in ascending order of their turns, then at those on both sides
+    // Examines the samples with the same value of S[0] in ascending order of their turns, then those on both sides
     // until the next ones are too far in S[0] alone.
     __device__ __forceinline__ void search() {
         int first = own_place, end = own_place + 1;
@@ -165,9 +166,10 @@ struct NearestList {
 // Finds the k nearest other samples of each sample in the space of S (Algorithm 3, lines 1-17), nearest first, equal
 // distances in the order of the samples.
 //
-// A distance in S is at least that in S[0]. So in the order of S[0] the search goes outwards from the sample and ends
-// where the distance in S[0] alone exceeds that of the k-th nearest so far. Under a CYCLIC rule a list of fewer than k
-// is repeated; an empty one holds the sample itself. A thread has a sample. Grid (ceil(n / beta), sets), block (beta).
+// A distance in S is at least that in S[0]. In the order of S[0] the search therefore proceeds outwards from the sample
+// and ends when the distance in S[0] alone exceeds that of the k-th nearest so far. Under a CYCLIC rule, a list of
+// fewer than k samples is repeated, and an empty one holds the sample itself. Each thread processes a sample. Grid
+// (ceil(n / beta), sets), block (beta).
 //
 // arranged: the result of `arrange_members`.
 // knn: (sets, n, k) the lists.
@@ -228,7 +230,7 @@ struct Shuffles {
 // bits for each place; otherwise only the draws are kept, and the swaps are undone from these.
 template <bool FEW>
 struct Shuffled {
-    static constexpr int KEPT = FEW ? 1 : 24;  // draws that are kept; later ones are computed anew
+    static constexpr int KEPT = FEW ? 1 : 24;  // the draws that are kept; later ones are computed again
 
     Key key;
     const int* knn;  // (n, k)
@@ -285,10 +287,10 @@ struct Shuffled {
     }
 };
 
-constexpr int PRIORITY_BINS = 256;  // buckets of priorities, by their leading bits
+constexpr int PRIORITY_BINS = 256;  // the number of buckets of priorities, by their leading bits
 
 // Lists the samples by the bucket of their priority: approximately in ascending order. `owners` serves as storage of
-// the priorities. Ends behind a barrier.
+// the priorities. The function ends with a barrier.
 __device__ void order_by_priority(const Key& key, int permutation, int n, unsigned long long* owners,
                                   unsigned short* order, int* ends) {
     const auto bucket_of = [](unsigned long long priority) {
@@ -301,7 +303,8 @@ __device__ void order_by_priority(const Key& key, int permutation, int n, unsign
         atomicAdd(&ends[bucket_of(owners[a])], 1);
     }
     __syncthreads();
-    if (threadIdx.x < 32) {  // prefix sum: where each bucket begins; the next loop moves that to where it ends
+    // This prefix sum is the position where each bucket begins; the next loop advances it to where the bucket ends.
+    if (threadIdx.x < 32) {
         const Warp warp;
         const int width = (PRIORITY_BINS + warp.threads - 1) / warp.threads;
         const int first = min(warp.thread * width, PRIORITY_BINS), last = min(first + width, PRIORITY_BINS);
@@ -322,14 +325,14 @@ __device__ void order_by_priority(const Key& key, int permutation, int n, unsign
 }
 
 // Draws local permutations (Algorithm 1, lines 5-20): in ascending order of their priorities, each sample takes the
-// first sample of its shuffled list that nobody has taken.
+// first sample of its shuffled list that no other sample has taken.
 //
-// That sequential rule equals deferred acceptance (Gale and Shapley 1962) where every sample prefers the proposer of
-// smallest priority: a sample that proposes displaces an owner of larger priority, which goes on with the rest of its
-// list. The outcome does not depend on the order of the proposals, so all threads may propose at once by atomicMin. Few
-// are displaced if samples propose about in the order of their priorities, which they do if `ordered`. A block has a
-// permutation. Relies on shared memory or scratch of n words of 64 bits, if ordered (n + 3) / 4 more; ordered: n is at
-// most MOST_ORDERED. FEW: k <= FEW_NEAREST. Grid (perm, sets), block (beta).
+// This sequential rule equals deferred acceptance (Gale and Shapley 1962) if every sample prefers the proposer of
+// smallest priority: a sample that proposes displaces an owner of larger priority, which continues with the rest of its
+// list. The outcome does not depend on the order of the proposals, so all threads may propose at once by atomicMin. If
+// `ordered`, samples propose approximately in the order of their priorities, so that few are displaced. Each block
+// draws a permutation. Relies on shared memory or scratch of n words of 64 bits, if ordered (n + 3) / 4 more; ordered:
+// n is at most MOST_ORDERED. FEW: k <= FEW_NEAREST. Grid (perm, sets), block (beta).
 template <class T, bool FEW>
 __global__ void __launch_bounds__(1024)
     assign(const __grid_constant__ Sets<T> sets, const __grid_constant__ Shuffles shuffles, unsigned long long* scratch,
@@ -359,13 +362,14 @@ __global__ void __launch_bounds__(1024)
             const int requested = shuffled.take();
             const unsigned long long owner = atomicMin(&owners[requested], proposer);
             if (owner == FREE) break;
-            if (owner > proposer) {  // the displaced owner goes on behind the sample that it lost
+            if (owner > proposer) {  // The displaced owner continues after the sample that it lost.
                 proposer = shuffled.start(sample_of(owner));
                 while (shuffled.take() != requested) {
                 }
             }
             if (shuffled.exhausted()) {
-                row[shuffled.sample] = original[requested];  // the last of the list is used although it is taken
+                // The last sample of the list is used although it is taken.
+                row[shuffled.sample] = original[requested];
                 break;
             }
         }
@@ -376,9 +380,9 @@ __global__ void __launch_bounds__(1024)
     }
 }
 
-// Draws local permutations by Algorithm 3, lines 18-29, with another random generator: the first thread to come takes a
-// sample, so the outcome changes from run to run. A thread has a sample in all permutations. Grid (ceil(n / beta),
-// sets), block (beta).
+// Draws local permutations by Algorithm 3, lines 18-29, with another random generator: the first thread that requests a
+// sample gets it, so the outcome changes from run to run. Each thread processes a sample in all permutations. Grid
+// (ceil(n / beta), sets), block (beta).
 //
 // used: (sets, perm, n) zeros.
 template <class T>
@@ -405,9 +409,9 @@ __global__ void assign_racing(const __grid_constant__ Sets<T> sets, const __grid
 
 // Draws the permutations of level 0: sample a gets the value of the sample with the a-th smallest priority.
 //
-// That is a sort of n random numbers. Their leading bits are uniform, so a bucket sort with n buckets puts about one
-// into each, and insertion sorts within the buckets. A block has a permutation. Relies on shared memory or scratch of n
-// + (n + 1) / 2 words of 64 bits. Grid (perm, sets), block (beta).
+// This is a sort of n random numbers. The leading bits of these numbers are uniform, so a bucket sort with n buckets
+// puts about one into each, and insertion sorts within the buckets. Each block draws a permutation. Relies on shared
+// memory or scratch of n + (n + 1) / 2 words of 64 bits. Grid (perm, sets), block (beta).
 template <class T>
 __global__ void permute_freely(const __grid_constant__ Sets<T> sets, unsigned long long seed,
                                unsigned long long* scratch, T* rows) {
@@ -436,7 +440,8 @@ __global__ void permute_freely(const __grid_constant__ Sets<T> sets, unsigned lo
     __syncthreads();
     int before = 0;
     for (int t = 0; t < thread; ++t) before += sums[t];
-    for (int b = first; b < last; ++b) {  // where the bucket begins; the next loop moves that to where it ends
+    // the position where the bucket begins; the next loop advances it to where the bucket ends
+    for (int b = first; b < last; ++b) {
         const int count = ends[b];
         ends[b] = before;
         before += count;
@@ -462,8 +467,8 @@ __global__ void permute_freely(const __grid_constant__ Sets<T> sets, unsigned lo
 
 // Transposes the rows of each set into panels: the values of `panel` replicates lie side by side for each sample,
 // samples in the order of the sets, panels behind each other; replicates up to `stride` are zero. Tiles of shared
-// memory make both sides coalesced. A block has 32 samples in PANEL replicates. Grid (ceil(n / 32), stride / PANEL,
-// sets), any block.
+// memory make both sides coalesced. Each block transposes 32 samples in PANEL replicates. Grid (ceil(n / 32), stride /
+// PANEL, sets), any block.
 //
 // rows: (sets, replicates, n).
 // columns: (sets, stride / panel, n, panel), where panel is `stride`, PANEL or a part of it.

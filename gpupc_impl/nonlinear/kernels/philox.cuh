@@ -16,7 +16,7 @@
 #include "backends/simt/portable.cuh"
 
 constexpr unsigned PHILOX_FOLD = 0, PHILOX_DRAW = 1;
-constexpr unsigned INDEX_MASK = 0xffffffu;  // the low bits of a priority, which hold the sample
+constexpr unsigned INDEX_MASK = 0xffffffu;  // the low bits of a priority, which contain the sample's index
 
 struct Words {
     unsigned w[4];

@@ -1,5 +1,5 @@
 // CMI of V_i and V_j given S for all replicates (GPU-CMIknn, Algorithm 4), with the distances of a sample in the
-// registers of a warp; for whole numbers below END of at most END samples, such as their ranks.
+// registers of a warp. The values must be integers below END, such as ranks, of at most END samples.
 //
 // A joint distance is at least that in (V_j, S), so the k-th is among the first entries of the list by those
 // (lists.cuh). A warp computes the joint distances of these once and keeps them, two to a register (half2.cuh). Then it
@@ -10,9 +10,9 @@
 #include "nonlinear/kernels/half2.cuh"
 #include "nonlinear/kernels/lists.cuh"
 
-constexpr int CHUNK = 4;         // rows of 32 neighbours that are read at a time
-constexpr int LINE_BYTES = 128;  // of a cache
-constexpr int PATIENCE = 8;      // limits by interpolation, before bisection takes over
+constexpr int CHUNK = 4;         // the rows of 32 neighbours that are read at a time
+constexpr int LINE_BYTES = 128;  // the bytes of a cache line
+constexpr int PATIENCE = 8;      // the number of limits that interpolation chooses before bisection replaces it
 static_assert(BINS == WARP && CHUNK % SUMS == 0);
 
 // Prefetches a line into the first-level cache.
@@ -31,10 +31,10 @@ struct WarpLists {
     using Here = Neighbours<short, EMPTY>;
 
     const Here here;
-    const Octet* values;  // of all samples, in the replicates of the block
+    const Octet* values;  // the values of all samples, in the replicates of the block
     Octet own;
     int thread, low, shift;
-    int ends[Here::LISTS];  // where the bucket with the thread's number ends in each list
+    int ends[Here::LISTS];  // the position where the bucket with the thread's number ends in each list
 
     __device__ __forceinline__ WarpLists(const Lists<short>& lists, const Octet* values_, int thread_, int a)
         : here(lists, blockIdx.y, a),
@@ -46,7 +46,7 @@ struct WarpLists {
         for (int l = 0; l < Here::LISTS; ++l) ends[l] = here.header->starts[l][thread + 1];
     }
 
-    // Where a bucket ends in a list.
+    // Returns where a bucket ends in a list.
     __device__ __forceinline__ int end_of(int list, int bin) const { return __shfl_sync(ALL, ends[list], bin); }
 
     // The thread's neighbour in a row of a list with `length` entries; a NaN behind the end.
@@ -55,7 +55,7 @@ struct WarpLists {
         return place < length ? here.lists[list]->of[place] : Neighbour::of(0, Number<short>::LARGEST);
     }
 
-    // The same of CHUNK rows.
+    // Reads the neighbours of CHUNK rows.
     __device__ __forceinline__ void entries(int list, int length, int row, Neighbour* chunk) const {
         if ((row + CHUNK) * WARP <= length) {
             const Neighbour* first = here.lists[list]->of + row * WARP + thread;
@@ -65,12 +65,12 @@ struct WarpLists {
         }
     }
 
-    // A neighbour's distance in the space of its list, twice.
+    // Returns a neighbour's distance in the space of its list, twice.
     __device__ __forceinline__ static Pair listed(const Neighbour& neighbour) {
         return Pair::of_shorts(upper_twice(neighbour.both));
     }
 
-    // Its distances in V_i.
+    // Returns the neighbour's distances in V_i.
     __device__ __forceinline__ Octet distances(const Neighbour& neighbour) const {
         const Octet other = values[lower(neighbour.both)];
         Octet result;
@@ -78,7 +78,7 @@ struct WarpLists {
         return result;
     }
 
-    // The larger of both.
+    // Returns the larger of both distances.
     __device__ __forceinline__ Octet joint(const Neighbour& neighbour) const {
         const Pair at_least = listed(neighbour);
         Octet result = distances(neighbour);
@@ -103,7 +103,7 @@ __device__ __forceinline__ void prefetch_lists(const Lists<short>& lists, int a,
     if (thread * LINE_BYTES < end + LINE_BYTES) {
         prefetch(reinterpret_cast<const char*>(next.header) + min(thread * LINE_BYTES, end));
     }
-    for (int line = thread; line < rows; line += WARP) {  // a line has WARP entries
+    for (int line = thread; line < rows; line += WARP) {  // A line has WARP entries.
         for (const auto* list : next.lists) prefetch(list->of + line * WARP);
     }
 }
@@ -112,7 +112,7 @@ __device__ __forceinline__ void prefetch_lists(const Lists<short>& lists, int a,
 template <bool EMPTY, int ROWS>
 __device__ __forceinline__ void keep_distances(const WarpLists<EMPTY>& here, int length, Octet (&keys)[ROWS]) {
     using Neighbour = Entry<short>;
-    Neighbour next[CHUNK];  // read while those before are worked on
+    Neighbour next[CHUNK];  // These are read while those before are processed.
     here.entries(0, length, 0, next);
 #pragma unroll
     for (int c = 0; c < ROWS; c += CHUNK) {
@@ -123,8 +123,8 @@ __device__ __forceinline__ void keep_distances(const WarpLists<EMPTY>& here, int
     }
 }
 
-// Finds the k-th joint distance of the thread's replicate: `from` of the bounds in the end. Sets `far` where the list
-// ends before it.
+// Finds the k-th joint distance of the thread's replicate, which is `from` of the bounds in the end. Sets `far` if the
+// list ends before it.
 //
 // Joint distances below `to` are in the first `rows` rows, which are mostly those whose distances are kept in `keys`;
 // those of other rows are computed at each count.
@@ -145,7 +145,7 @@ __device__ __forceinline__ float kth_distance(const WarpLists<EMPTY>& here, cons
     for (int last = max(__popc(__ballot_sync(ALL, here.ends[0] <= ROWS * WARP)) - 1, 0);;) {
         const int end = here.end_of(0, last);
         rows = max((end + WARP - 1) / WARP, ROWS);
-        const bool all = end == length;  // the buckets behind may be empty of samples, but have joint distances
+        const bool all = end == length;  // Later buckets may contain no samples, but joint distances.
         bounds.to = static_cast<float>(min(here.low + ((all ? here.here.header->last - 1 : last) << here.shift), END));
         bounds.after = count_below(bounds.to);
         if (all || __all_sync(ALL, bounds.after >= static_cast<float>(k))) break;
@@ -179,7 +179,7 @@ struct Rim {
     __device__ __forceinline__ int end_row(int list) const { return (here.end_of(list, last_rim) + WARP - 1) / WARP; }
 };
 
-// The samples nearer than the radius in (V_j, S), with the sample itself, of the thread's replicate.
+// Counts the samples nearer than the radius in (V_j, S), with the sample itself, for the thread's replicate.
 template <bool EMPTY>
 __device__ __forceinline__ int count_y(const WarpLists<EMPTY>& here, const Rim<EMPTY>& rim, const Octet& limits,
                                        const Duty& duty, int length) {
@@ -193,7 +193,7 @@ __device__ __forceinline__ int count_y(const WarpLists<EMPTY>& here, const Rim<E
     return 1 + nearer * WARP + static_cast<int>(tally.total(duty));
 }
 
-// The same in (V_i, S) and in S: rows that are nearer in S need no distance in S.
+// Counts the same in (V_i, S) and in S; rows that are nearer in S need no distance in S.
 __device__ __forceinline__ void count_x_and_z(const WarpLists<false>& here, const Rim<false>& rim, const Octet& limits,
                                               const Duty& duty, int& near_x, int& near_z) {
     Tally in_x, in_z;
@@ -254,14 +254,14 @@ __global__ void __launch_bounds__(128, ROWS == 8    ? 6
     for (int a = lists.first + part * warps + threadIdx.x / WARP; a < lists.first + lists.samples; a += parts * warps) {
         const WarpLists<EMPTY> here(lists, values, duty.thread, a);
         const int length = here.end_of(0, LAST);
-        const int following = a + parts * warps;  // the warp's next sample, which needs about as much as this one
+        const int following = a + parts * warps;  // the warp's next sample, which takes about as long as this one
         if (following < lists.first + lists.samples) prefetch_lists<EMPTY>(lists, following, duty.thread, ROWS);
 
         Octet keys[ROWS];
         keep_distances(here, length, keys);
         bool far;
         const float kth = kth_distance(here, keys, duty, length, k, one_over_dimensions, far);
-        const int radius = max(static_cast<int>(kth), 1);  // of radius 0 samples at distance 0 count
+        const int radius = max(static_cast<int>(kth), 1);  // If the radius is 0, samples at distance 0 count.
         const Octet limits = duty.spread(static_cast<float>(radius));
         const Rim<EMPTY> rim(here, duty, radius);
         const int near_y = count_y(here, rim, limits, duty, length);

@@ -1,4 +1,4 @@
-// Sets and tests as all kernels of the family take them.
+// Sets and tests in the form in which all kernels of the family receive them.
 #pragma once
 
 #include "nonlinear/kernels/numbers.cuh"
@@ -15,7 +15,7 @@ struct Sets {
     __device__ __forceinline__ const int* set(int index) const {
         return variables + static_cast<long long>(index) * (level + 1);
     }
-    // The sample at a place in the order of S[0]; without an order places are samples.
+    // Returns the sample at a position in the order of S[0]; without an order, positions are samples.
     __device__ __forceinline__ int sample(int index, int place) const {
         return order == nullptr ? place : order[static_cast<long long>(set(index)[1]) * n + place];
     }
@@ -25,8 +25,8 @@ struct Sets {
 struct Tests {
     const int* pairs;  // (count, 2) the index of a set, and V_j
     int count;
-    int replicates;                // of this launch
-    int all_replicates;            // of all launches: 1 + perm
+    int replicates;                // the replicates of this launch
+    int all_replicates;            // the replicates of all launches: 1 + perm
     int k;                         // k_CMI
     const long long* psi;          // (n + 1) digammas
     unsigned long long* partials;  // (count, all_replicates) sums of psi(n_xz) + psi(n_yz) - psi(n_z) [- psi(k~)]
@@ -38,7 +38,8 @@ struct Tests {
     }
 };
 
-// How many of the n ascending values of V_i are nearer to x than `radius`, a key of at least 1: n_xz at level 0.
+// Returns how many of the n ascending values of V_i are nearer to x than `radius`, a key of at least 1: n_xz at level
+// 0.
 template <class T, class Rule>
 __device__ int count_around(const T* sorted, int n, bool ranks, T x, KeyOf<T> radius) {
     if (ranks) {  // sorted[q] == q, unless the variable is constant
@@ -49,7 +50,7 @@ __device__ int count_around(const T* sorted, int n, bool ranks, T x, KeyOf<T> ra
         return min(place + reach, n) - max(place - reach + 1, 0);
     }
     int first = 0, last = n;
-    for (int low = 0, high = n; low < high; first = low) {  // lower bound: the first value that is near enough
+    for (int low = 0, high = n; low < high; first = low) {  // the lower bound: the first value that is near enough
         const int q = (low + high) / 2;
         if (sorted[q] < x && Rule::template distance<T>(x, sorted[q]) >= radius) {
             low = q + 1;
@@ -57,7 +58,7 @@ __device__ int count_around(const T* sorted, int n, bool ranks, T x, KeyOf<T> ra
             high = q;
         }
     }
-    for (int low = first, high = n; low < high; last = low) {  // upper bound: the first value above that is too far
+    for (int low = first, high = n; low < high; last = low) {  // the upper bound: the first value above that is too far
         const int q = (low + high) / 2;
         if (sorted[q] <= x || Rule::template distance<T>(x, sorted[q]) < radius) {
             low = q + 1;

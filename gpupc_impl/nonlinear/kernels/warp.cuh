@@ -1,9 +1,9 @@
-// Warps of any size up to 32 threads, and what their threads compute together.
+// Warps of any size up to 32 threads, and computations of their threads.
 #pragma once
 
 #include "backends/simt/portable.cuh"
 
-// The warp of the calling thread; the last one of a block may have less than 32 threads.
+// The warp of the calling thread; the last warp of a block may have fewer than 32 threads.
 struct Warp {
     int thread, threads;
     unsigned mask;
@@ -25,7 +25,7 @@ struct Warp {
         return sum - own;
     }
 
-    // The value of the first thread whose `chosen` is true.
+    // Returns the value of the first thread whose `chosen` is true.
     template <class Value>
     __device__ __forceinline__ Value broadcast(bool chosen, Value own) const {
         return __shfl_sync(mask, own, __ffs(static_cast<int>(__ballot_sync(mask, chosen))) - 1);
@@ -36,7 +36,8 @@ struct Warp {
 struct Bin {
     int index, before, inside;
 
-    // The bin that holds the `rank`-th item, counted from 1, which exists. All threads of a warp call this.
+    // Returns the bin that contains the `rank`-th item, counted from 1, which must exist. All threads of a warp call
+    // this.
     __device__ static Bin with(int rank, const int* counts, int bins, const Warp& warp) {
         const int width = (bins + warp.threads - 1) / warp.threads;
         const int first = min(warp.thread * width, bins), last = min(first + width, bins);

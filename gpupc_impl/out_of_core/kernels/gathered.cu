@@ -1,10 +1,10 @@
 // Any level from 1 on, on sub-matrices of the correlation matrix that do not need the whole matrix on the device.
 //
-// The tests of a row i draw their sets S from adj(i) and test each neighbour j outside S. They therefore read only the
-// correlations among i and adj(i). The host gathers that sub-matrix for a group of rows with common neighbours, and
-// renumbers its variables in ascending order. Renumbering keeps the order of variables, so that ranks, sides, and with
-// them keys, are those of the whole graph. The loops are cuPC-S's (cuPC, section 3.4, Algorithm 5): the pseudo-inverse
-// of C[S, S] is computed once for each S, and shared by the tests of all j.
+// The tests of a row i draw their sets S from adj(i) and test each neighbour j outside S. These tests therefore read
+// only the correlations among i and adj(i). The host gathers that sub-matrix for a group of rows with common
+// neighbours, and renumbers its variables in ascending order. Renumbering keeps the order of variables, so that ranks,
+// sides, and with them keys, are those of the whole graph. The loops are cuPC-S's (cuPC, section 3.4, Algorithm 5): the
+// pseudo-inverse of C[S, S] is computed once for each S, and shared by the tests of all j.
 //
 // blockIdx.x is the row; its sets are divided among gridDim.y thread blocks, and a thread takes one set after another.
 #include "out_of_core/kernels/row_search.cuh"
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(512)
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[positions[a]];
         S.factorise(C, p, i, search.pivot_tolerance);
         tally.pseudo_inverses += S.singular;
-        unsigned long long next = search.best_key(slots);  // loaded one neighbour ahead, to hide latency
+        unsigned long long next = search.best_key(slots);  // This is loaded one neighbour ahead, to hide latency.
         for (int position = 0; position < n; ++position) {
             const int j = row.neighbours[position];
             const long long slot = slots + position;

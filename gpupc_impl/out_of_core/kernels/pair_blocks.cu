@@ -1,7 +1,7 @@
 // Levels 0 and 1 on blocks of the correlation matrix (Out-of-Core, section 4.2, Algorithm 2).
 //
-// Level 1 here goes through the edges of a block, which is fast if they are few; for a dense block there is
-// gaussian/kernels/level_one_tile.cu.
+// Level 1 here processes the edges of a block one by one, which is fast if they are few;
+// gaussian/kernels/level_one_tile.cu serves dense blocks.
 #include "engine/kernels/rows.cuh"
 #include "gaussian/kernels/pair_block.cuh"
 
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(512) level_one_edges(const __grid_constant__ P
         const unsigned* near_j = block.bits_j + static_cast<long long>(j) * block.words;
         const double c_ij = block.c[i * block.c_pitch + j];
         unsigned* const best = &block.keys[block.cell(i, j)];
-        const int other[2] = {block.j0 + j, block.i0 + i};  // no set holds an end of the edge
+        const int other[2] = {block.j0 + j, block.i0 + i};  // No set contains an end of the edge.
         bool done = false;
         for (int side = 0; side < 2 && !done; ++side) {
             for (int word = threadIdx.x; word < block.words && !done; word += blockDim.x) {
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(512) level_one_edges(const __grid_constant__ P
                     const int s = block.s0 + k;
                     if (s == other[side]) continue;
                     const unsigned key = (side == 0 ? 0 : SECOND_SIDE_MEMBER) | static_cast<unsigned>(s);
-                    done = block.settled(load_relaxed(best), key);  // later keys are larger still
+                    done = block.settled(load_relaxed(best), key);  // Later keys are larger still.
                     if (done) break;
                     const Residuals h = given_one(c_ij, c_i[k], c_j[k]);
                     ++tally.tests;

@@ -4,16 +4,16 @@
 // The row's n neighbours are cut into blocks of consecutive positions. One launch tests the sets S that have a given
 // number of members in each of some blocks, against the neighbours in one block, so that only the correlations among
 // these blocks are on the device. If q blocks of lengths n_q contribute m_q members each, there are prod C(n_q, m_q)
-// sets. Set t of a launch results from reading t as a mixed-radix number whose digits are ranks in the blocks. Its rank
-// among all C(n, L) sets of the row follows from its positions x_0 < ... < x_{L-1}:
+// sets. Set t of a launch results from reading t as a mixed-radix number whose digits are ranks in the blocks. The rank
+// of that set among all C(n, L) sets of the row follows from its positions x_0 < ... < x_{L-1}:
 //
 //     rank = C(n, L) - 1 - sum_a C(n - 1 - x_a, L - a)
 //
 // so that keys agree with those of a launch on the whole row. Each thread of the grid takes one set after another.
 #include "out_of_core/kernels/row_search.cuh"
 
-// The neighbours at positions [first, first + length) of the row, of which a set contains `members`. They are the
-// variables from `base` on of the sub-matrix, one further for those that follow Vi in it.
+// The neighbours at positions [first, first + length) of the row, of which a set contains `members`. These neighbours
+// are the variables from `base` on of the sub-matrix; the index of a variable that follows Vi is larger by one.
 struct PositionBlock {
     int first, length, base, members;
 };

@@ -1,1 +1,1 @@
-"""The papers, a module each: their tables and figures, on what the modules above share."""
+"""One or more modules for each paper, which make its tables and figures."""

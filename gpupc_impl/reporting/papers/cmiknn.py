@@ -1,4 +1,4 @@
-"""The GPU-CMIknn paper's searches: Tables 5 and 10, Fig. 1 and scaling, from records and saved skeletons only."""
+"""The searches of the GPU-CMIknn paper: Tables 5 and 10, Fig. 1 and scaling, from records and saved skeletons only."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ from gpupc_impl.verification.accuracy import dag_of_edges, structural_hamming_di
 PAPER = "GPU-CMIknn"
 CITED = "Paper: GPU-CMIknn (PMLR 185:30-60, 2022)"
 REFERENCE, SINGLE_THREADED = "tigramite", {"workers": 1}
-"""The paper's CPU version, CMIknn: our method for it, with its parameters."""
+"""The method and parameters that stand for the paper's CPU version of CMIknn."""
 
 
 @table("cmiknn_table5", "Table 5: speedups of the search", paper=PAPER, experiments=("cmiknn_table5",))
 def cmiknn_table5(runs: Runs, reported: CsvRows) -> Table:
-    """How many times faster PC-stable is with each method than with single-threaded tigramite, the CPU version of
-    GPU-CMIknn's Table 5: medians over generated graphs, ours above the paper's (Nvidia A40; AMD EPYC 7343).
-    ``cmiknn-serial`` and ``cmiknn-parallel`` make the same tests with the same random numbers as the GPU methods. ~
-    marks a skeleton that may differ, since the method's random numbers are its own; † a bound from a time limit.
+    """The table shows how many times faster PC-stable is with each method than with single-threaded tigramite, the CPU
+    version of GPU-CMIknn's Table 5. Cells are medians over generated graphs; the paper's (Nvidia A40; AMD EPYC 7343)
+    follow below ours. ``cmiknn-serial`` and ``cmiknn-parallel`` perform the same tests with the same random numbers as
+    the GPU methods. ~ marks a skeleton that may differ because the method has its own random numbers; † marks a bound
+    from a time limit.
     """
     slows = {run.dataset: run for run in of_method(runs, REFERENCE, **SINGLE_THREADED)}
     reference = next((run.setting for run in slows.values()), None)
@@ -86,11 +87,7 @@ def cmiknn_table5(runs: Runs, reported: CsvRows) -> Table:
         f"How many times faster than {REFERENCE} with one worker, the paper's single-threaded CPU version; medians "
         f"over graphs, ours {' or '.join(map(str, graphs)) or 'none'} of each kind, the paper's 10. "
         f"Ours: {_search(runs)}. Paper: n = 1,000, perm = 100.",
-        *(
-            ["Seconds stand where that version was not run: their medians over graphs that finished."]
-            if missing
-            else []
-        ),
+        *(["Cells in seconds are medians over the graphs that finished, on which that version was not run."] * missing),
         *places(runs),
         *remarks(runs),
         *(f"{CITED}, Table 5, {line}." for line in hardware(reported)),
@@ -100,7 +97,8 @@ def cmiknn_table5(runs: Runs, reported: CsvRows) -> Table:
 
 
 def median_speedup(ratios: Sequence[Speedup]) -> Speedup:
-    """The median of ratios; a bound where some of them are bounds of the same kind, nothing where they are not."""
+    """Return the median of ratios. The result is a bound if some ratios are bounds of the same kind, and missing if
+    ratios are missing or are bounds of both kinds."""
     known = [ratio for ratio in ratios if ratio.value is not None]
     bounds = {ratio.bound for ratio in known} - {""}
     if not known or len(known) < len(ratios) or len(bounds) > 1:
@@ -109,21 +107,16 @@ def median_speedup(ratios: Sequence[Speedup]) -> Speedup:
 
 
 def _search(runs: Iterable[VerifiedRecord]) -> str:
-    """The parameters of the searches."""
+    """Return the parameters of the searches as a text."""
     problems = [run.problem for run in runs if run.problem]
     names = {"n_samples": "n", "permutations": "perm", "k_perm": "k_perm", "alpha": "alpha"}
     return stated((symbol, sorted({problem[name] for problem in problems})) for name, symbol in names.items())
 
 
-@table(
-    "cmiknn_table10",
-    "Table 10: sparse graphs and gene expressions",
-    paper=PAPER,
-    experiments=("cmiknn_table10",),
-)
+@table("cmiknn_table10", "Table 10: sparse graphs and gene expressions", paper=PAPER, experiments=("cmiknn_table10",))
 def cmiknn_table10(runs: Runs, reported: CsvRows) -> Table:
-    """Seconds on sparse generated graphs and gene expressions, as in GPU-CMIknn's Table 10: ours above the paper's
-    (Nvidia A40; eight cores of an AMD EPYC 7343). DNF: did not finish within the time limit.
+    """The table shows seconds on sparse generated graphs and gene expressions, as GPU-CMIknn's Table 10: ours above the
+    paper's (Nvidia A40; eight cores of an AMD EPYC 7343). DNF means that a method did not finish within the time limit.
     """
     datasets = list(dict.fromkeys([*datasets_of(runs), *(row["dataset"] for row in reported)]))
     lines: dict[tuple[str, str], dict[str, VerifiedRecord]] = {}
@@ -163,15 +156,15 @@ def cmiknn_table10(runs: Runs, reported: CsvRows) -> Table:
 
 
 BASE = 7
-"""The k that the others are compared with."""
+"""The k_CMI with which the others are compared."""
 
 
 @figure("cmiknn_fig1", "Fig. 1: change of SHD with k_CMI", paper=PAPER, experiments=("cmiknn_fig1",))
 def cmiknn_fig1(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Drawing:
-    """How the structural Hamming distance between the estimated and the true CPDAG changes with k_CMI, against k_CMI =
-    7, as in GPU-CMIknn's Fig. 1: minimum, median and maximum over generated graphs. The distance counts the pairs of
-    variables between which the two CPDAGs have not the same: edges too many or missing, and directions to add, remove
-    or turn round. Numbers: ``results/tables/cmiknn_fig1.csv``.
+    """The figure shows how the structural Hamming distance between the estimated and the true CPDAG changes with k_CMI,
+    relative to k_CMI = 7, as GPU-CMIknn's Fig. 1: minimum, median and maximum over generated graphs. The distance
+    counts the pairs of variables on which the two CPDAGs differ: additional or missing edges, and directions to add,
+    remove or reverse. ``results/tables/cmiknn_fig1.csv`` has the numbers.
     """
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
@@ -230,7 +223,7 @@ def cmiknn_fig1(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: Csv
 
 
 def _trend(changes: Mapping[int, Sequence[int]]) -> str:
-    """The medians, in words."""
+    """Return the medians as a text."""
     medians = [f"{np.median(changes[k]):+g} at {k}" for k in sorted(changes) if k != BASE]
     return f"median {', '.join(medians)}" if medians else "nothing to compare"
 
@@ -240,10 +233,10 @@ SWEEPS = {"n": "number of samples n", "p": "number of variables p", "k_cmi": "k_
 
 @figure("cmiknn_scaling", "Scaling: search time against n, p and k_CMI", paper=PAPER, experiments=("cmiknn_scaling",))
 def cmiknn_scaling(runs: Runs, sweeps: Sweeps) -> Drawing:
-    """Seconds of a whole search against the number of samples, of variables and k_CMI, on graphs generated as in
-    section 5.1 of GPU-CMIknn, both axes logarithmic. Searches of different n, p and k also make different numbers of
-    tests: these stand beside the points. Triangles stand at a time limit that was exceeded. The paper has no such
-    figure. Numbers: ``results/tables/cmiknn_scaling.csv``.
+    """The figure shows the seconds of a whole search against the number of samples, the number of variables and k_CMI,
+    on graphs generated as in section 5.1 of GPU-CMIknn; both axes are logarithmic. The number beside a point is the
+    number of tests, which depends on n, p and k as well. Triangles mark an exceeded time limit. The paper has no such
+    figure. ``results/tables/cmiknn_scaling.csv`` has the numbers.
     """
     import matplotlib.pyplot as plt
 
@@ -279,7 +272,7 @@ def cmiknn_scaling(runs: Runs, sweeps: Sweeps) -> Drawing:
                 axes.annotate(text, (graphs[run.dataset], run.median), **spot)
         axes.set_xscale("log")
         axes.set_yscale("log")
-        axes.margins(x=0.12)  # room for the first number
+        axes.margins(x=0.12)  # This leaves room for the first number.
         values = sorted(set(graphs.values()))
         axes.set_xticks(values, [f"{value / 1000:g}k" if value >= 1000 else f"{value:g}" for value in values])
         axes.minorticks_off()
@@ -289,6 +282,6 @@ def cmiknn_scaling(runs: Runs, sweeps: Sweeps) -> Drawing:
     if handles:
         figure.legend(list(handles.values()), list(handles), loc="outside upper right", ncols=2)
     over = "; triangles: over the time limit" if any(run.status == "timeout" for run in runs) else ""
-    figure.suptitle(f"Beside the points: tests made{over}", fontsize=7, x=0.01, ha="left")
+    figure.suptitle(f"Numbers beside the points: CI tests{over}", fontsize=7, x=0.01, ha="left")
     footer(figure, runs)
     return Drawing(figure, rows)

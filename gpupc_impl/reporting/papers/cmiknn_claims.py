@@ -1,4 +1,4 @@
-"""The quantitative sentences of the GPU-CMIknn paper beside our records (results/reported/cmiknn_claims.csv)."""
+"""Compares the quantitative sentences of the GPU-CMIknn paper with our records (results/reported/cmiknn_claims.csv)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from gpupc_impl.reporting.tables import Table
 
 SINGLE, PARALLEL = "gpucmiknn-single", "gpucmiknn-parallel"
 INSERTION = {"selection": "insertion"}
-"""The paper's way to the k-th nearest neighbour."""
+"""The parameter that selects the paper's way to find the k-th nearest neighbour."""
 
 ADAPTIVE = 0.2
-"""k_CMI as a share of n, where the paper calls it adaptive."""
+"""The ratio of k_CMI to n that the paper calls adaptive."""
 
 # --- section 5.2: single tests ---------------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ METHODS = {"GPU": (SINGLE, INSERTION), "CPU": (REFERENCE, SINGLE_THREADED)}
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What was timed with one k_CMI, perm, |S| and n; it stands where other claims have a generated data set."""
+    """The single tests with one k_CMI, perm, |S| and n, in place of the generated data set of other claims."""
 
     size: Mapping[str, float]
 
@@ -41,7 +41,7 @@ class Case:
 
 
 class Tests:
-    """The single tests of one backend, with those of the CPU reference.
+    """The single tests of one backend and of the CPU reference.
 
     Attributes:
         runs: the cases.
@@ -57,7 +57,7 @@ class Tests:
             self._cells.setdefault(case.dataset, []).append(cell)
 
     def seconds(self, who: str, case: str) -> float:
-        """Median of a case; of several tables' cells the median."""
+        """Return the median seconds of a case; if several tables have the case, the median over them."""
         method, params = METHODS[who]
         its = [c for c in self._cells[case] if c["method"] == method and params.items() <= c["params"].items()]
         done = [float(np.median(cell["seconds"])) for cell in its if cell["status"] == "ok"]
@@ -76,7 +76,7 @@ Chosen = Callable[[Mapping[str, float]], bool]
 
 
 def case_of(*ks: float) -> Callable[[Case], Mapping[str, float] | None]:
-    """The description of a case, where its k_CMI is one of these; without any, of all."""
+    """Return a function that describes a case if its k_CMI is one of these, or every case if none is passed."""
     return lambda case: case.size if not ks or case.size["k_CMI"] in ks else None
 
 
@@ -85,12 +85,12 @@ def of_tests(quantity: Quantity) -> Quantity:
 
 
 def timed(measure: Measure, chosen: Chosen, one: Callable[[Sequence[float]], float] | None = None) -> Quantity:
-    """A number of each chosen case; with `one`, one number of them."""
+    """Return a number of each chosen case; with `one`, one number computed from them."""
     return of_tests(quantities.by_size(case_of(), measure, chosen, one))
 
 
 def grown(who: str, axis: str, compute: quantities.Compute, *ks: float) -> Quantity:
-    """What a series over one dimension says, for each k_CMI that is named."""
+    """Return what `compute` makes of the series over one dimension, for each k_CMI that is passed."""
     if not ks:
         return of_tests(quantities.along(case_of(), axis, {f"{who} test": of(who)}, compute))
     series = [quantities.along(case_of(k), axis, {f"{who} test at k_CMI = {k}": of(who)}, compute) for k in ks]
@@ -98,7 +98,7 @@ def grown(who: str, axis: str, compute: quantities.Compute, *ks: float) -> Quant
 
 
 def over_k(size: Mapping[str, float]) -> bool:
-    """Table 1 varies k_CMI; no other varies the set."""
+    """Return whether a case belongs to Table 1, the only table that varies k_CMI and not the set."""
     return size["k_CMI"] != ADAPTIVE and size["|S|"] == 1
 
 
@@ -106,10 +106,10 @@ def over_k(size: Mapping[str, float]) -> bool:
 
 
 class Evidence(quantities.Evidence):
-    """The searches of section 5.3, and the single tests of section 5.2.
+    """The searches of section 5.3 and the single tests of section 5.2.
 
-    Insertion, the paper's selection, stands for the paper's methods on every data set if Parallel was measured with it
-    on one; else their default does on every data set. So no number compares one selection with the other.
+    If Parallel was measured with insertion, the paper's selection, on at least one data set, insertion stands for the
+    paper's methods on every data set; otherwise their default does. No number therefore compares the two selections.
     """
 
     def __init__(self, runs: Iterable[VerifiedRecord], backend: str, timed: Iterable[Mapping[str, Any]]):
@@ -176,21 +176,21 @@ QUANTITIES: dict[str, Quantity] = {
         graph_at_7, "N", {"Parallel over CPU": PARALLEL_OVER_1}, quantities.growth(10, 40)
     ),
 }
-"""By the id in results/reported/cmiknn_claims.csv."""
+"""The quantity for each id in results/reported/cmiknn_claims.csv."""
 
 
 @table("cmiknn_claims", "Section 5: claims", paper=PAPER, experiments=("cmiknn_table5",))
 def cmiknn_claims(runs: Runs, every_test: Sequence[Mapping[str, Any]], reported: CsvRows) -> Table:
-    """What section 5 of the GPU-CMIknn paper states in numbers, beside the same quantities from our records and whether
-    these bear it out, on the tests and graphs named in the last column. The paper's numbers are of an Nvidia A40 and an
-    AMD EPYC 7343; runtimes of the backend ``host`` are those of the kernels on CPU cores.
+    """The table compares what section 5 of the GPU-CMIknn paper states in numbers with the same quantities from our
+    records, on the tests and graphs named in the last column. The paper used an Nvidia A40 and an AMD EPYC 7343; on the
+    backend ``host`` kernels run on CPU cores.
     """
     backends = {cell["backend"] for its in every_test for cell in its["cells"]} | {*device_backends(runs)}
     evidence = {backend: Evidence(runs, backend, every_test) for backend in sorted(backends - {"cpu"}) or ["cpu"]}
     notes = [
         "Paper: Nvidia A40; one or eight cores of an AMD EPYC 7343. GPU test: GPU-CMIknn-Single with insertion, the "
-        f"paper's way to the k-th neighbour; CPU test: {REFERENCE}, the paper's own. Searches: all with insertion if "
-        "Parallel was measured with it, else all with the default.",
-        "Medians over the graphs of a size.",
+        f"paper's way to find the k-th neighbour; CPU test: {REFERENCE}, as in the paper. All searches use insertion "
+        "if Parallel was measured with it, else the default.",
+        "Numbers are medians over the graphs of a size.",
     ]
     return table_of("Claims of GPU-CMIknn beside our records", reported, QUANTITIES, evidence, notes)

@@ -1,4 +1,4 @@
-"""The GPU-CMIknn paper's Tables 1 to 4 and 6 to 9: single tests, from their times only."""
+"""The single tests of the GPU-CMIknn paper, Tables 1 to 4 and 6 to 9, from their recorded times only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpupc_impl.reporting.sources import STALE
 from gpupc_impl.reporting.tables import Table
 
 DIMENSIONS = {"k_cmi": "k_CMI", "permutations": "perm", "set_size": "|S|", "samples": "n"}
-"""The keys that describe a cell in files of timed tests, with the paper's symbols. Tables 1 to 4 vary one each."""
+"""The keys of a cell in files of timed tests, with the paper's symbols. Each of Tables 1 to 4 varies one."""
 
 MEDIAN = (0.5,)
 PERCENTILES = (0.05, 0.5, 0.95)
@@ -29,13 +29,13 @@ def single_tests(
     reported: Sequence[Mapping[str, str]],
     percentiles: Sequence[float] = MEDIAN,
 ) -> Table:
-    """Seconds of single CI tests: a column a value of what varies, a row an implementation and k.
+    """Return the seconds of single CI tests: a column for each varied value, a row for each implementation and k.
 
     Args:
-        timed: what `measure_tests` returned.
-        varies: which of `DIMENSIONS` the columns are.
+        timed: the result of `measure_tests`.
+        varies: the dimension (of `DIMENSIONS`) of the columns.
         reported: rows of results/reported/cmiknn_table<n>.csv.
-        percentiles: which rows each implementation has.
+        percentiles: the percentiles that have a row for each implementation.
     """
     cells = timed["cells"]
     reported = [{**row, "set_size": row["separation_set"]} for row in reported]
@@ -82,7 +82,7 @@ def single_tests(
         f"Ours: {_fixed(cells, varies)}; {'medians' if len(percentiles) == 1 else 'percentiles'} of {_tests(cells)}, "
         "the same random tests of one generated data set for all, taken in turns after a cold run each. "
         f"Paper: {_fixed(reported, varies)}; 20 tests.",
-        "Inside the clock: from the samples in host memory to the p-value in host memory.",
+        "A time is that from the samples in host memory to the p-value in host memory.",
         *(["adaptive: k_CMI = 0.2 n."] if any(cell["k_rule"] == "adaptive" for cell in cells) else []),
         *_agreement(cells),
         *_places(timed),
@@ -94,7 +94,7 @@ def single_tests(
 
 
 def _enter(number: int, measured: int, varied: str, percentiles: Sequence[float]) -> None:
-    """A table's entry in the catalogue: number of the table, and of the one whose measurements it shows."""
+    """Add a table to the catalogue, given its number and that of the table whose measurements it shows."""
 
     @table(
         f"cmiknn_table{number}",
@@ -103,16 +103,17 @@ def _enter(number: int, measured: int, varied: str, percentiles: Sequence[float]
         tests=f"cmiknn_table{measured}",
     )
     def make(tests: Mapping[str, Any], varies: str, reported: Sequence[Mapping[str, str]]) -> Table:
-        """Seconds of single CI tests with local permutations, as in GPU-CMIknn's Tables 1 to 4 (medians) and 6 to 9
-        (percentiles): ours above the paper's (Nvidia A40; one core of an AMD EPYC 7343). ``buckets``,
-        ``counting`` and ``insertion`` are ways to find the k-th nearest neighbour with the same result; the paper's is
-        insertion. DNF: over the time limit that all tests of a cell share.
+        """The table shows the seconds of single CI tests with local permutations, as GPU-CMIknn's Tables 1 to 4
+        (medians) and 6 to 9 (percentiles): ours above the paper's (Nvidia A40; one core of an AMD EPYC 7343).
+        ``buckets``, ``counting`` and ``insertion`` find the k-th nearest neighbour in different ways with the same
+        result; the paper uses insertion. DNF means that a cell exceeded the time limit of all its tests.
         """
         title = f"Single tests over {DIMENSIONS[varies]} (GPU-CMIknn, Table {number})"
         return single_tests(title, tests, varies, reported, percentiles)
 
 
-for _number, _varied in enumerate(DIMENSIONS, 1):  # Tables 6 to 9 are the percentiles of Tables 1 to 4
+# Tables 6 to 9 show percentiles of the measurements of Tables 1 to 4.
+for _number, _varied in enumerate(DIMENSIONS, 1):
     _enter(_number, _number, _varied, MEDIAN)
     _enter(_number + 5, _number, _varied, PERCENTILES)
 
@@ -122,7 +123,7 @@ def _is_reference(cell: Mapping[str, Any]) -> bool:
 
 
 def _value(cell: Mapping[str, Any], dimension: str) -> str:
-    """A dimension of a cell of ours or of a row of the paper, as text."""
+    """Return a dimension of a cell of ours or of a row of the paper, as text."""
     if dimension == "k_cmi" and cell["k_rule"] != "fixed":
         return "adaptive"
     return f"{cell[dimension]}"
@@ -135,7 +136,7 @@ def _ascending(values: Iterable[str]) -> list[str]:
 def _by_row(
     cells: Sequence[Mapping[str, Any]], varies: str
 ) -> dict[tuple[str, str, str], dict[str, Mapping[str, Any]]]:
-    """The cells of each row, by implementation, backend and (where the columns are not k) k."""
+    """Return the cells of each row, by implementation, backend and, unless k is the varied dimension, k."""
     lines: dict[tuple[str, str, str], dict[str, Mapping[str, Any]]] = {}
     for cell in cells:
         k = "" if varies == "k_cmi" else _value(cell, "k_cmi")
@@ -146,7 +147,7 @@ def _by_row(
 
 
 def _cell(cell: Mapping[str, Any], percentile: float) -> str:
-    """A percentile of a cell's seconds, or what became of it."""
+    """Format a percentile of a cell's seconds, or the cell's status."""
     if cell["status"] == "timeout":
         return f"DNF (> {number(cell['limit_s'])})"
     if cell["status"] != "ok":
@@ -155,7 +156,7 @@ def _cell(cell: Mapping[str, Any], percentile: float) -> str:
 
 
 def _ratio(slow: Mapping[str, Any] | None, fast: Mapping[str, Any]) -> str:
-    """How many times faster a cell is than the reference's; its limit holds for all tests together, so no bound."""
+    """Format the speedup over the reference; a limit is no bound, since it holds for all tests together."""
     if slow is None or slow["status"] != "ok" or fast["status"] != "ok":
         return "–"
     return f"{number(float(np.median(slow['seconds']) / np.median(fast['seconds'])))}×"
@@ -173,7 +174,7 @@ def _single_row(cell: Mapping[str, Any], percentile: float) -> dict[str, Any]:
 
 
 def _fixed(cells: Sequence[Mapping[str, Any]], varies: str) -> str:
-    """The values of what does not vary, apart from k."""
+    """Return the values of the dimensions that do not vary, except k."""
     names = [name for name in DIMENSIONS if name not in (varies, "k_cmi")]
     return stated((DIMENSIONS[name], sorted({int(cell[name]) for cell in cells})) for name in names)
 
@@ -184,7 +185,7 @@ def _tests(cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _agreement(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Whether all implementations with our random numbers found the same p-values."""
+    """Return a note on whether all implementations with our random numbers computed the same p-values."""
     answers: dict[tuple[Any, ...], list[tuple[float, ...]]] = {}
     for cell in cells:
         if cell["status"] == "ok" and not cell["random"]:
@@ -194,12 +195,12 @@ def _agreement(cells: Sequence[Mapping[str, Any]]) -> list[str]:
         return []
     same = sum(len(set(p_values)) == 1 for p_values in compared)
     if same == len(compared):
-        return [f"All implementations but {REFERENCE}, whose random numbers are its own, found the same p-values."]
+        return [f"All implementations but {REFERENCE}, which has its own random numbers, computed the same p-values."]
     return [f"✗ Implementations differ in their p-values in {len(compared) - same} of {len(compared)} problems."]
 
 
 def _places(timed: Mapping[str, Any]) -> list[str]:
-    """What ran where, and with how many threads."""
+    """Return notes on the machine and the number of threads of each implementation."""
     notes = []
     for backend, facts in timed["environments"].items():
         here = [cell for cell in timed["cells"] if cell["backend"] == backend and cell["status"] == "ok"]
@@ -210,7 +211,7 @@ def _places(timed: Mapping[str, Any]) -> list[str]:
 
 
 def _single_remarks(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why a cell has no time, and what the mark of a time means."""
+    """Return notes on why cells have no time, and on the mark of stale times."""
     notes = [STALE_NOTE] if any(cell.get("stale") for cell in cells if cell["status"] == "ok") else []
     late = [cell for cell in cells if cell["status"] != "ok" and cell["why"]]
     reasons = grouped((cell["why"], label(cell["implementation"])) for cell in late)

@@ -1,10 +1,10 @@
-"""cuPC's Tables 1 and 2 (doi:10.1109/TPDS.2019.2939126), from records only, and what its tables and figures share."""
+"""Tables 1 and 2 of cuPC (doi:10.1109/TPDS.2019.2939126), and functions that its other outputs share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.cells import (
@@ -22,32 +22,29 @@ from gpupc_impl.reporting.cells import (
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_backend, datasets_of, of_method, of_settings
 from gpupc_impl.reporting.tables import Table
 
-if TYPE_CHECKING:
-    pass
-
 PAPER = "cuPC"
 CUPC = ("cupc-e", "cupc-s")
 BASELINES = ("baseline-1", "baseline-2")
 SERIAL, PARALLEL = "stable-serial", "stable-parallel"
 
 SELECTED = {"cupc-e": {"beta": 2, "gamma": 32}, "cupc-s": {"theta": 64, "delta": 2}}
-"""The configurations that the paper's results are of (section 5.4)."""
+"""The configurations with which the paper's results were measured (section 5.4)."""
 
 
 RULES = ("first-come", "canonical")
-"""For separating sets: the paper's own, and ours where that was not measured."""
+"""The rules for separating sets in order of preference: the paper's rule, then ours."""
 
 
 def runs_of(runs: Runs, method: str, rules: Sequence[str] = RULES) -> list[VerifiedRecord]:
-    """One setting of a method, in the paper's configuration where that was measured; none with another test."""
+    """Return the runs of one setting of a method with the paper's test, preferably in the paper's configuration."""
     same_test = [run for run in runs if run.params.get("inverse") != "pseudo"]
     return of_method(same_test, method, rules, **SELECTED.get(method, {}))
 
 
 @table("cupc_table1", "Table 1: data sets", paper=PAPER, family="gaussian")
 def cupc_table1(problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Table:
-    """The data sets, with the shapes of cuPC's Table 1 beside ours. A data set that is not available says why, and has
-    no times in the other tables.
+    """The table compares the shapes of the data sets with those in cuPC's Table 1. For a data set that is not available
+    it gives the reason; the other tables have no times on that data set.
     """
     paper = {row["dataset"]: row for row in reported}
     plain, rows, reasons = [], [], []
@@ -62,18 +59,10 @@ def cupc_table1(problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Tab
             | {key: facts.get(key) for key in ("licence", "citation", "note", "sha256")}
             | {"why_not": facts["why"]}
         )
-        rows.append(
-            [
-                theirs.get("label", facts["name"]),
-                "available" if facts["available"] else "not available",
-                count(ours["n_variables"]),
-                count(theirs.get("variables")),
-                count(ours["n_samples"]),
-                count(theirs.get("samples")),
-                facts.get("licence") or "–",
-                facts.get("source") or facts.get("url") or "–",
-            ]
-        )
+        shape = ours["n_variables"], theirs.get("variables"), ours["n_samples"], theirs.get("samples")
+        status = "available" if facts["available"] else "not available"
+        source = [facts.get("licence") or "–", facts.get("source") or facts.get("url") or "–"]
+        rows.append([theirs.get("label", facts["name"]), status, *map(count, shape), *source])
         if facts["why"]:
             reasons.append(facts["why"])
     header = ["data set", "status", "n", "n (paper)", "m", "m (paper)", "licence", "source"]
@@ -84,21 +73,22 @@ def cupc_table1(problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Tab
 
 
 RUNTIMES = (("T1", None), ("T2", PARALLEL), ("T3", SERIAL), ("T4", "cupc-e"), ("T5", "cupc-s"))
-"""The paper's rows, and the methods of ours beside them."""
+"""The rows of the paper's table, and our methods beside them."""
 
 SPEEDUPS = (
     ("T1/T2", "T3/T2", SERIAL, PARALLEL),
     ("T3/T4", "T3/T4", SERIAL, "cupc-e"),
     ("T3/T5", "T3/T5", SERIAL, "cupc-s"),
 )
-"""The paper's ratios, ours beside them (Stable, T1, is not among our references), the slow and the fast method."""
+"""The paper's ratios, our ratios beside them (we have no T1, Stable), the slow and the fast method."""
 
 
 @table("cupc_table2", "Table 2: runtimes and speedups", paper=PAPER, family="gaussian", methods=CUPC)
 def cupc_table2(runs: Runs, reported: CsvRows) -> Table:
-    """Runtimes and speedups as in cuPC's Table 2, at alpha = {{ config["alpha"] }}: ours (median of the warm runs,
-    20–80 % band) above the paper's (Nvidia GTX 1080; Intel Xeon at 2.5 GHz, 8 cores). cuPC by the paper's rule for
-    separating sets, of which speedups are, and with canonical ones. † marks a bound from a time limit.
+    """The table shows runtimes and speedups as cuPC's Table 2, at alpha = {{ config["alpha"] }}: ours (median of the
+    warm runs, 20–80 % band) above the paper's (Nvidia GTX 1080; Intel Xeon at 2.5 GHz, 8 cores). cuPC is measured with
+    the paper's rule for separating sets, from which speedups are computed, and with canonical sets. † marks a bound
+    from a time limit.
     """
     datasets = datasets_of(runs)
     chosen = {method: runs_of(runs, method) for method in (SERIAL, PARALLEL, *CUPC)}
@@ -120,8 +110,8 @@ def cupc_table2(runs: Runs, reported: CsvRows) -> Table:
         "in host memory to the skeleton and its separating sets in host memory.",
         *places(runs),
         "Geometric means of cuPC-E and cuPC-S are over the data sets on which both and the serial reference finished "
-        "with a verified skeleton, their number in parentheses; ours of T3/T2 likewise, beside the paper's T1/T2: "
-        "its Stable (T1, in R) is not among our references.",
+        "with a verified skeleton; parentheses contain the number of these data sets. The mean of T3/T2 is ours and "
+        "that of T1/T2 the paper's, since its Stable (T1, in R) is not among our references.",
         "The paper's hardware is not ours: compare ratios, not times.",
         *remarks(of_settings(runs, [some for both in settings.values() for some in both])),
         "Paper: cuPC (doi:10.1109/TPDS.2019.2939126), Table 2.",
@@ -136,7 +126,7 @@ Line = tuple[list[str], list[dict[str, Any]]]
 
 
 def _runtimes(symbol: str, settings: Sequence[Runs], datasets: Sequence[str]) -> list[Line]:
-    """Our times of some settings, a line for each setting and backend."""
+    """Return the rows with our times of some settings, one for each setting and backend."""
     lines = []
     for backend, by_dataset in (line for runs in settings for line in by_backend(runs).items()):
         who = label(next(iter(by_dataset.values())).setting, backend)
@@ -153,7 +143,7 @@ def _runtimes(symbol: str, settings: Sequence[Runs], datasets: Sequence[str]) ->
 
 
 def _speedups(symbol: str, chosen: Mapping[str, Runs], slow: str, fast: str, datasets: Sequence[str]) -> list[Line]:
-    """Our speedups of one method over another, a line for each backend."""
+    """Return the rows with our speedups of one method over another, one for each backend."""
     slows, lines = {run.dataset: run for run in chosen[slow]}, []
     for backend, fasts in by_backend(chosen[fast]).items():
         pairs = [(slows.get(dataset), fasts.get(dataset)) for dataset in datasets]
@@ -177,7 +167,7 @@ def _speedups(symbol: str, chosen: Mapping[str, Runs], slow: str, fast: str, dat
 
 
 def _reported(symbol: str, reported: CsvRows, datasets: Sequence[str]) -> list[Line]:
-    """The line of the paper."""
+    """Return the row with the paper's numbers."""
     rows = [row for row in reported if row["symbol"] == symbol]
     texts = {row["dataset"]: f"{Decimal(row['value']):,}" for row in rows}
     cells = [texts.get(dataset, "–") for dataset in datasets]
@@ -194,7 +184,7 @@ def mean_speedup(
     fasts: Mapping[str, VerifiedRecord],
     others: Sequence[Mapping[str, VerifiedRecord]],
 ) -> tuple[float | None, int]:
-    """Geometric mean over the data sets that the whole comparison finished, and their number."""
+    """Return the geometric mean over the data sets that all compared methods finished, and their number."""
     ratios = [
         slow.median / fasts[dataset].median
         for dataset, slow in slows.items()

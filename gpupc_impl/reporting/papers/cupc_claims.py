@@ -1,4 +1,4 @@
-"""The quantitative sentences of cuPC's section 5 beside our records (results/reported/cupc_claims.csv)."""
+"""Compares the quantitative sentences of cuPC's section 5 with our records (results/reported/cupc_claims.csv)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from gpupc_impl.reporting.tables import Table
 GENERATED = re.compile(r"generated: cuPC section 5\.6, p=(\d+), m=(\d+), density=([\d.e+-]+), seed=\d+")
 
 PAPER_SIZE = {"n": 1000, "m": 10000, "d": 0.1}
-"""The graphs on which section 5.6 gives numbers."""
+"""The size of the graphs for which section 5.6 states numbers."""
 
 
 def size_of(run: VerifiedRecord) -> Mapping[str, float] | None:
-    """n, m and d of a generated data set that is searched as in section 5.6, without a residual tolerance.
+    """Return n, m and d of a generated data set that is searched as in section 5.6, without a residual tolerance.
 
-    A search of such a data set with another tolerance is another problem, and belongs to no series of Fig. 10.
+    With another tolerance the search is another problem and does not belong to Fig. 10.
     """
     source = GENERATED.fullmatch(run.dataset_facts.get("source") or "")
     if source is None or (run.problem or {}).get("residual_tolerance") != 0:
@@ -36,10 +36,10 @@ def size_of(run: VerifiedRecord) -> Mapping[str, float] | None:
 
 
 class Evidence(quantities.Evidence):
-    """With the histograms of section 5.5; without runs that make another test than the paper's default.
+    """The runs that make the paper's default test, and the histograms of section 5.5.
 
     Attributes:
-        grid: the configurations of Figs. 7 and 8.
+        grid: the runs of the configurations of Figs. 7 and 8.
     """
 
     def __init__(self, runs: Iterable[VerifiedRecord], backend: str, shared: Iterable[shared_sets.Sharing]):
@@ -60,7 +60,7 @@ def differing_edges(evidence: Evidence, dataset: str) -> Mapping[str, Sequence[f
 
 
 def level_share(methods: Sequence[str], first: int, last: int) -> Quantity:
-    """Percent of the runtime that levels take, median of the warm runs."""
+    """Return the percentage of the runtime that levels take, as the median over the warm runs."""
 
     def percent(run: VerifiedRecord) -> float:
         samples = zip(run.time_s.levels, run.time_s.warm, strict=True)
@@ -68,7 +68,8 @@ def level_share(methods: Sequence[str], first: int, last: int) -> Quantity:
 
     def shares(evidence: Evidence, dataset: str) -> Mapping[str, Sequence[float]]:
         runs = [evidence.run(dataset, method) for method in methods]
-        return {dataset: [percent(run) for run in runs if seconds_of(run)]}  # raises where there is no time
+        # `seconds_of` raises `Missing` if a run has no time.
+        return {dataset: [percent(run) for run in runs if seconds_of(run)]}
 
     return over_datasets(shares)
 
@@ -77,10 +78,10 @@ def level_share(methods: Sequence[str], first: int, last: int) -> Quantity:
 
 
 def configurations(evidence: Evidence, dataset: str, method: str) -> list[float]:
-    """Performance of every configuration of a grid relative to the selected one, as Figs. 7 and 8 show it.
+    """Return the performance of every configuration relative to the selected one, as in Figs. 7 and 8.
 
-    The selected configuration is the one that was measured as a part of the grid: the same parameters outside of it may
-    have been run with another rule for separating sets, or on another day.
+    The selected configuration must itself be part of the grid, since other runs with its parameters may have another
+    rule for separating sets or another date.
     """
     grid = [run for run in evidence.grid if (run.dataset, run.method) == (dataset, method)]
     if not grid:
@@ -105,7 +106,7 @@ def spread_ratio(evidence: Evidence, dataset: str) -> float:
 
 
 def change(ours: tuple[int, int], theirs: tuple[int, int]) -> Quantity:
-    """Percent by which the performance of one configuration of cuPC-E (beta, gamma) is higher than another's."""
+    """Return by how many percent one configuration of cuPC-E (beta, gamma) is faster than another."""
     fast, slow = (seconds("cupc-e", beta=beta, gamma=gamma) for beta, gamma in (ours, theirs))
     return over_datasets(lambda evidence, dataset: 100 * (slow(evidence, dataset) / fast(evidence, dataset) - 1))
 
@@ -123,7 +124,7 @@ def shared_by(rows: int) -> Quantity:
 
 
 def along(axis: str, compute: quantities.Compute) -> Quantity:
-    """Of the runtimes of cuPC-E and cuPC-S."""
+    """Return a quantity of the runtimes of cuPC-E and cuPC-S along an axis."""
     return quantities.along(size_of, axis, {label(method): seconds(method) for method in CUPC}, compute)
 
 
@@ -165,7 +166,7 @@ QUANTITIES: dict[str, Quantity] = {
     "linear-in-d": along("d", lambda places, times: quantities.straightness(places[1:], times[1:])),
     "fast-at-d-0.1": along("d", lambda places, times: times[0] / times[1]),
 }
-"""By the id in results/reported/cupc_claims.csv."""
+"""The quantity for each id in results/reported/cupc_claims.csv."""
 
 
 @table(
@@ -176,17 +177,17 @@ QUANTITIES: dict[str, Quantity] = {
     experiments=("cupc_fig7", "cupc_fig8", "cupc_fig10"),
 )
 def cupc_claims(runs: Runs, sharing: CsvRows, reported: CsvRows) -> Table:
-    """What section 5 of the cuPC paper states in numbers, beside the same quantities from our records at
-    alpha = {{ config["alpha"] }} and whether these bear it out, on the data sets named in the last column. The paper's
-    numbers are of an Nvidia GTX 1080; runtimes of the backend ``host`` are those of the kernels on CPU cores.
+    """The table compares what section 5 of the cuPC paper states in numbers with the same quantities from our records
+    at alpha = {{ config["alpha"] }}, on the data sets named in the last column. The paper used an Nvidia GTX 1080; on
+    the backend ``host`` kernels run on CPU cores.
     """
     histograms = shared_sets.load(sharing)
     backends = device_backends(runs) or ["cpu"]
     notes = [
-        "Paper: Nvidia GTX 1080, Intel Xeon at 2.5 GHz. Table 1 says why a data set is missing, the table of every "
-        "setting why a setting has no time.",
+        "Paper: Nvidia GTX 1080, Intel Xeon at 2.5 GHz. Table 1 gives the reason for a missing data set, the "
+        "table of every setting the reason for a missing time.",
         "Our references stand for the paper's programs: stable-serial for Stable and Stable.fast, stable-parallel for "
-        "Parallel-PC. They are much faster than those, so speedups over them are smaller.",
+        "Parallel-PC. Our references are much faster, so speedups over them are smaller.",
     ]
     evidence = {backend: Evidence(runs, backend, histograms) for backend in backends}
     return table_of("Claims of cuPC, section 5, beside our records", reported, QUANTITIES, evidence, notes)

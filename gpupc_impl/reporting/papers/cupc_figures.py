@@ -1,4 +1,4 @@
-"""cuPC's Figs. 5, 6, 9 and 10 (doi:10.1109/TPDS.2019.2939126), from records only."""
+"""Figures 5, 6, 9 and 10 of cuPC (doi:10.1109/TPDS.2019.2939126), from records only."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ PRINTED = "paper, GTX 1080: cuPC-E from lowest to highest of six data sets, cuPC
     "cupc_fig5", "Fig. 5: cuPC over the baselines", paper=PAPER, family="gaussian", methods=BASELINES, numbers=False
 )
 def cupc_fig5(runs: Runs, reported: CsvRows) -> Drawing:
-    """Speedup of cuPC-E and cuPC-S over the two baseline GPU algorithms, as in cuPC's Fig. 5; ratios of median runtimes
-    on one machine and backend. Hollow bars: what the paper's text states for a GTX 1080 (for cuPC-E the range over its
-    six data sets, for cuPC-S the value for DREAM5-Insilico). Hatched bars are bounds from a time limit. Data sets on
-    which no baseline was run are left out.
+    """The figure shows the speedup of cuPC-E and cuPC-S over the two baseline GPU algorithms, as cuPC's Fig. 5: ratios
+    of median runtimes on one machine and backend. Hollow bars show what the paper's text states for a GTX 1080 (for
+    cuPC-E the range over its six data sets, for cuPC-S the value for DREAM5-Insilico). Hatched bars are bounds from a
+    time limit. Data sets on which no baseline was run are left out.
     """
     import matplotlib.pyplot as plt
     from matplotlib.patches import Patch
@@ -92,7 +92,7 @@ def _fig5_panel(
 
 
 def _bar(axes: Axes, x: float, ratio: Speedup, colour: str, verified: bool) -> None:
-    """One ratio: a solid bar, hatched for a bound; words where there is no number."""
+    """Draw one ratio as a solid bar, or hatched if it is a bound; without a ratio, write the reason."""
     if ratio.value is None:
         axes.annotate(ratio.why, (x, 1), (0, 3), textcoords="offset points", ha="center", rotation=90, fontsize=5.5)
         return
@@ -112,19 +112,19 @@ def _bar(axes: Axes, x: float, ratio: Speedup, colour: str, verified: bool) -> N
 
 
 LEVELS_SHOWN = 5
-"""Levels with a colour of their own; those from here on share one."""
+"""The number of levels with a colour of their own; all higher levels share one colour."""
 
 OUTSIDE = "transfers"
-"""What of the runtime belongs to no level."""
+"""The name of the part of the runtime that belongs to no level."""
 
 
 @figure("cupc_fig6", "Fig. 6: share of each level", paper=PAPER, family="gaussian", methods=CUPC)
 def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
-    """Share of the runtime that each level takes in cuPC-E and cuPC-S, as in cuPC's Fig. 6; medians over the warm runs.
-    A level includes the compaction of the graph before it; "transfers" is what belongs to no level. The paper (GTX
-    1080): level 1 takes 49 to 83 % in its first five data sets; in DREAM5-Insilico level 1 takes less than 10 %, and
-    levels 2 to 5 take 90 % (cuPC-E) and 70 % (cuPC-S). Ours stands in the heading. Numbers:
-    ``results/tables/cupc_fig6.csv``.
+    """The figure shows the share of the runtime that each level takes in cuPC-E and cuPC-S, as cuPC's Fig. 6: medians
+    over the warm runs. A level includes the compaction of the graph before it; "transfers" is the time that belongs to
+    no level. The paper (GTX 1080) states that level 1 takes 49 to 83 % on its first five data sets and less than 10 %
+    on DREAM5-Insilico, on which levels 2 to 5 take 90 % (cuPC-E) and 70 % (cuPC-S). The heading shows our numbers.
+    ``results/tables/cupc_fig6.csv`` has all of them.
     """
     import matplotlib.pyplot as plt
     from matplotlib.patches import Patch
@@ -172,7 +172,7 @@ def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
 
 
 def _level_one(rows: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> str:
-    """The range of level 1 over those of the data sets that were measured."""
+    """Return the range of level 1's share over the measured ones of some data sets."""
     percents = {(row["dataset"], row["method"]): row["percent"] for row in rows if row["part"] == "1"}
     shares = [share for (dataset, _), share in percents.items() if dataset in datasets]
     count = len({dataset for dataset, _ in percents if dataset in datasets})
@@ -180,7 +180,7 @@ def _level_one(rows: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> st
 
 
 def level_shares(run: VerifiedRecord) -> dict[str, float] | None:
-    """Median percentage of the runtime by level, and of what is no level's; None when there is no time."""
+    """Return the median percentage of each level and of the time outside of levels; None without a time."""
     times = run.time_s
     if run.median is None:
         return None
@@ -206,17 +206,18 @@ def _stack(axes: Axes, x: float, heights: Sequence[float], colours: Sequence[Any
 
 
 WIDTHS = (1, 2, 4, 5, 8, 10, 20, 40)
-"""Widths a bin may have: they divide 40, so that the paper's 40 rows end a bin."""
+"""The possible widths of a bin. They divide 40, so that the paper's 40 rows are a whole number of bins."""
 
 MOST_BINS = 24
 
 
 @figure("cupc_fig9", "Fig. 9: shared conditional sets", paper=PAPER, family="gaussian", numbers=False)
 def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
-    r"""How many rows of A'\ :sub:`G` share a conditional set in level 2, in percent of the redundant sets (those that
-    appear in more than one row), as in cuPC's Fig. 9, on the real data set with the most sets; counted exactly from the
-    graph at the start of level 2 at alpha = {{ config["alpha"] }}. Dashed: the paper's "about 95 % [...] in at most 40
-    rows", which speaks of DREAM5-Insilico. All data sets are in ``results/sharing.csv``.
+    r"""The figure shows how many rows of A'\ :sub:`G` share a conditional set in level 2, as cuPC's Fig. 9, in percent
+    of the redundant sets (those that appear in more than one row), on the real data set with the most sets. The rows
+    are counted exactly in the graph at the start of level 2 at alpha = {{ config["alpha"] }}. The dashed line marks the
+    paper's "about 95 % [...] in at most 40 rows", which refers to DREAM5-Insilico. ``results/sharing.csv`` has all data
+    sets.
     """
     import matplotlib.pyplot as plt
     from matplotlib.ticker import PercentFormatter
@@ -247,7 +248,7 @@ def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
     axes.set_xlabel(f"rows of A'$_G$ that share a set (bins of {width})" if width > 1 else "rows that share a set")
     axes.set_ylabel("redundant sets S")
     axes.set_title(f"{shown.dataset}, level 2: {shown.redundant:,} redundant sets", loc="left")
-    right = most > 0.6 * axes.get_xlim()[1]  # the words go where there is room
+    right = most > 0.6 * axes.get_xlim()[1]  # The annotation is put on the side with more room.
     axes.annotate(
         f"at most {most} rows:\n{shown.percent_within(2, most):.1f}% here,\n"
         f"about {percent:g}% in the paper\n({paper['label']})",
@@ -269,12 +270,13 @@ SWEEPS = {"n": "number of variables n", "m": "number of samples m", "d": "densit
 
 @figure("cupc_fig10", "Fig. 10: scalability", paper=PAPER, experiments=("cupc_fig10",))
 def cupc_fig10(runs: Runs, sweeps: Sweeps) -> Drawing:
-    """Runtime of cuPC-E and cuPC-S on random graphs of different (a) numbers of variables, (b) numbers of samples and
-    (c) densities, as in cuPC's Fig. 10, with a logarithmic axis. A box shows the quartiles over the graphs of one kind,
-    the whiskers reach to the last point within 1.5 IQR, circles are outliers; triangles stand at a time limit that was
-    exceeded. The paper (GTX 1080, ten graphs of 1000 to 4000 variables): cuPC-S is always faster; the runtime grows
-    with n, linearly with m, and almost linearly with d from 0.2 to 0.5. Ours stands in the heading. Such graphs are
-    nearly degenerate, see ``docs/errata.md``. Numbers: ``results/tables/cupc_fig10.csv``.
+    """The figure shows the runtime of cuPC-E and cuPC-S on random graphs with different (a) numbers of variables, (b)
+    numbers of samples and (c) densities, as cuPC's Fig. 10, with a logarithmic axis. A box shows the quartiles over the
+    graphs of one kind, the whiskers reach to the last point within 1.5 IQR, and circles are outliers; triangles mark an
+    exceeded time limit. The paper (GTX 1080, ten graphs of 1000 to 4000 variables) states that cuPC-S is always faster,
+    and that the runtime grows with n, linearly with m, and almost linearly with d from 0.2 to 0.5. The heading compares
+    the two methods on our graphs. Such graphs are nearly degenerate, see ``docs/errata.md``.
+    ``results/tables/cupc_fig10.csv`` has the numbers.
     """
     import matplotlib.pyplot as plt
     from matplotlib.patches import Patch
@@ -308,9 +310,9 @@ LEAST_IN_A_BOX = 3
 
 
 def _boxes(axes: Axes, shown: Runs, graphs: Mapping[str, float]) -> None:
-    """Quartiles, whiskers to the last point within 1.5 IQR, outliers as circles; triangles at a limit that was hit.
+    """Draw quartiles, whiskers within 1.5 IQR, outliers as circles, triangles at an exceeded time limit.
 
-    Fewer than `LEAST_IN_A_BOX` graphs are squares: a box of theirs would be a line without a colour.
+    Fewer than `LEAST_IN_A_BOX` graphs are drawn as squares, because their box would be a line without a colour.
     """
     values = sorted(set(graphs.values()))
     for side, method in zip((-0.2, 0.2), CUPC, strict=True):
@@ -347,7 +349,7 @@ def _boxes(axes: Axes, shown: Runs, graphs: Mapping[str, float]) -> None:
 
 
 def _faster(runs: Runs) -> str:
-    """On how many graphs cuPC-S is faster than cuPC-E; the paper says on all."""
+    """Return a sentence on how many graphs cuPC-S is faster than cuPC-E; the paper states that it always is."""
     pairs: dict[tuple[str, str], dict[str, float]] = {}
     for run in runs:
         if run.counts and run.method in CUPC:

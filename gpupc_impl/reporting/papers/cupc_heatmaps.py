@@ -1,4 +1,4 @@
-"""cuPC's Figs. 7 and 8 (doi:10.1109/TPDS.2019.2939126): the configurations of its two algorithms, from records only."""
+"""Figures 7 and 8 of cuPC (doi:10.1109/TPDS.2019.2939126): the configurations of its two algorithms."""
 
 from __future__ import annotations
 
@@ -20,41 +20,43 @@ if TYPE_CHECKING:
 
 GREEK = {"beta": "β", "gamma": "γ", "theta": "θ", "delta": "δ"}
 ACROSS = 3
-"""The most panels in a row."""
+"""The upper bound on the panels in a row."""
 
 HATCH = {"facecolor": "white", "edgecolor": "#888888", "hatch": "//////", "linewidth": 0}
 
 
 @figure("cupc_fig7", "Fig. 7: configurations of cuPC-E", paper=PAPER, experiments=("cupc_fig7",))
 def cupc_fig7(runs: Runs, reported: CsvRows) -> Drawing:
-    """How many times faster 30 configurations of cuPC-E are than the selected one (framed: beta = 2, gamma = 32), as in
-    cuPC's Fig. 7; ratios of median runtimes on one machine and backend. Y axis: beta, edges a block; X axis: gamma,
-    threads an edge. Hatched: failed or over the time limit; grey: not run. The paper (GTX 1080): 0.3 to 1.3, larger
-    gamma better on dense graphs, smaller gamma on sparse ones. Ours stands in the heading. {% if config["backend"] ==
-    "host" %}On the host backend every thread of a block costs time, needed or not, so small gamma wins.{% endif %}
-    Numbers: ``results/tables/cupc_fig7.csv``.
+    """The figure shows how many times faster 30 configurations of cuPC-E are than the selected configuration (framed:
+    beta = 2, gamma = 32), as cuPC's Fig. 7: ratios of median runtimes on one machine and backend. The Y axis is beta,
+    the edges of a block; the X axis is gamma, the threads of an edge. Hatched configurations failed or exceeded the
+    time limit; grey ones were not run. The paper (GTX 1080) has ratios from 0.3 to 1.3; larger gamma is better on dense
+    graphs, smaller gamma on sparse ones. The heading shows our range. {% if config["backend"] == "host" %}On the host
+    backend every thread of a block costs time, whether it has work or not, so small gamma is fastest.{% endif %}
+    ``results/tables/cupc_fig7.csv`` has the numbers.
     """
     return heatmaps(runs, reported[0], panel=(2.35, 2.3))
 
 
 @figure("cupc_fig8", "Fig. 8: configurations of cuPC-S", paper=PAPER, experiments=("cupc_fig8",))
 def cupc_fig8(runs: Runs, reported: CsvRows) -> Drawing:
-    """How many times faster 16 configurations of cuPC-S are than the selected one (framed: theta = 64, delta = 2), as
-    in cuPC's Fig. 8; ratios of median runtimes on one machine and backend. Y axis: theta, threads a block; X axis:
-    delta, blocks a row. Hatched: failed or over the time limit; grey: not run. The paper (GTX 1080): 0.7 to 1.2, less
-    variation than in cuPC-E. Ours stands in the heading. Numbers: ``results/tables/cupc_fig8.csv``.
+    """The figure shows how many times faster 16 configurations of cuPC-S are than the selected configuration (framed:
+    theta = 64, delta = 2), as cuPC's Fig. 8: ratios of median runtimes on one machine and backend. The Y axis is theta,
+    the threads of a block; the X axis is delta, the blocks of a row. Hatched configurations failed or exceeded the time
+    limit; grey ones were not run. The paper (GTX 1080) has ratios from 0.7 to 1.2, which vary less than those of
+    cuPC-E. The heading shows our range. ``results/tables/cupc_fig8.csv`` has the numbers.
     """
     return heatmaps(runs, reported[0], panel=(1.1, 1.35))
 
 
 def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]) -> Drawing:
-    """How many times faster each configuration is than the selected one: a panel a data set.
+    """Draw how many times faster each configuration is than the selected one, in a panel for each data set.
 
     The first parameter of the configurations is the Y axis, the second the X axis.
 
     Args:
-        reported: what the paper states: the selected configuration, and the range of the ratios.
-        panel: inches of one panel.
+        reported: the selected configuration and the range of the ratios that the paper states.
+        panel: the size of one panel in inches.
     """
     import matplotlib.pyplot as plt
     from matplotlib.colors import Normalize
@@ -66,7 +68,7 @@ def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]
     ys, xs = (sorted({run.params[name] for run in runs}) for name in (y_name, x_name))
     panels = panels_of(runs)
     columns = min(ACROSS, len(panels))
-    # A single small panel stands beside the scale of colours and under a heading that need a column's width.
+    # A single small panel stands beside the colour scale and under a heading, which need the width of a column.
     size = (max(panel[0] * columns, style.COLUMN_WIDTH), panel[1] * math.ceil(len(panels) / columns) + 0.9)
     figure, grid = plt.subplots(
         math.ceil(len(panels) / columns), columns, figsize=size, sharex=True, sharey=True, squeeze=False
@@ -125,7 +127,7 @@ def _panel(
     ratios: Mapping[tuple[int, int], Speedup],
     colours: Any,
 ) -> None:
-    """The configurations of one data set."""
+    """Draw the configurations of one data set."""
     for (y, x), ratio in ratios.items():
         _cell(axes, (xs.index(x), ys.index(y)), shown[y, x], ratio, colours)
     axes.set(xlim=(-0.5, len(xs) - 0.5), ylim=(-0.5, len(ys) - 0.5), aspect="equal")
@@ -137,7 +139,7 @@ def _panel(
 
 
 def _cell(axes: Axes, place: tuple[int, int], run: VerifiedRecord, ratio: Speedup, colours: Any) -> None:
-    """One configuration: its ratio; hatched where it failed, grey where it was not run or there is no ratio."""
+    """Draw one configuration: its ratio; hatched if it failed, grey if it was not run or has no ratio."""
     from matplotlib.patches import Rectangle
 
     x, y = place
@@ -155,7 +157,7 @@ def _cell(axes: Axes, place: tuple[int, int], run: VerifiedRecord, ratio: Speedu
 
 
 def _short(value: float) -> str:
-    """A ratio in at most four characters."""
+    """Format a ratio in at most four characters."""
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 
 

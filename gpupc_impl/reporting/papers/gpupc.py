@@ -1,4 +1,4 @@
-"""The gpuPC paper's Tables 1 to 3, from facts of problems, records and saved skeletons only."""
+"""Tables 1 to 3 of the gpuPC paper, from facts of problems, records and saved skeletons only."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ CHOICES = {
     "paper": {"counting": "samples", "tables": "global"},
     "best": {"counting": "bit-planes", "tables": "shared"},
 }
-"""How both methods make a test: as the paper has it, and the fastest that we know."""
+"""How both methods implement a test: as the paper does, and in the fastest way that we know."""
 
 
 def chosen_runs(runs: Iterable[VerifiedRecord]) -> dict[str, dict[str, list[VerifiedRecord]]]:
-    """By choice and method, the runs of one setting each; the best where that is another setting than the paper's."""
+    """Return the runs of one setting by choice and method; "best" omits settings that equal the paper's."""
     runs = list(runs)
     found = {
         choice: {method: of_method(runs, method, **params) for method in (BASELINE, GPUPC)}
@@ -66,8 +66,8 @@ def named(method: str, choice: str) -> str:
 
 @table("gpupc_table1", "Table 1: data sets", paper=PAPER, family="discrete")
 def gpupc_table1(problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Table:
-    """The discrete data sets, with the shapes of gpuPC's Table 1 beside ours: drawn with seeds from benchmark Bayesian
-    networks, whose true edges are known.
+    """The table compares the shapes of the discrete data sets with those in gpuPC's Table 1. The data are drawn with
+    seeds from benchmark Bayesian networks, whose true edges are known.
     """
     paper = {row["dataset"]: row for row in reported}
     columns = {"n_variables": "variables", "n_samples": "samples", "max_categories": "max_categories"}
@@ -77,16 +77,9 @@ def gpupc_table1(problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Ta
         ours = facts if facts["available"] else {}
         edges = None if facts.get("true_edges") is None else len(facts["true_edges"])
         shape = [cell for key, name in columns.items() for cell in (count(ours.get(key)), count(theirs.get(name)))]
-        rows.append(
-            [
-                facts["name"],
-                *shape,
-                _declared(ours),
-                count(ours.get("constant_variables")),
-                count(edges),
-                facts.get("source") or facts.get("url") or "–",
-            ]
-        )
+        source = facts.get("source") or facts.get("url") or "–"
+        counts = count(ours.get("constant_variables")), count(edges)
+        rows.append([facts["name"], *shape, _declared(ours), *counts, source])
         own = {name: ours.get(key) for key, name in columns.items()}
         plain.append(
             {"dataset": facts["name"], "available": facts["available"], **own}
@@ -102,16 +95,16 @@ def gpupc_table1(problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Ta
     header += ["constant variables", "true edges", "source"]
     notes = [
         "N: variables; n: samples; max |V|: largest number of categories of a variable. Categories are those that the "
-        "source declares, whether they occur or not, else those that occur. A constant variable shows one of them.",
-        "True edges: of the network that the samples were drawn from.",
+        "source declares, or else those that occur. Of a constant variable only one category occurs.",
+        "True edges are those of the network from which the samples were drawn.",
         *reasons,
-        f"{CITED}, Table 1. It does not state seeds: its samples are others than ours.",
+        f"{CITED}, Table 1. The paper does not state seeds, so its samples differ from ours.",
     ]
     return Table("Data sets (gpuPC, Table 1)", header, rows, notes, plain, left=(0, 7, 10))
 
 
 def _declared(facts: Mapping[str, Any]) -> str:
-    """Where the numbers of categories are from."""
+    """Return whether the numbers of categories are declared by the source or observed."""
     counts = [(facts.get(f"categories_{how}"), how) for how in ("declared", "observed")]
     found = [(count, how) for count, how in counts if count]
     if len(found) == 2:
@@ -126,16 +119,16 @@ DIMENSIONS = {
     "tests_per_edge": ("T", "tests for each edge and level"),
     "decay": ("d", "share of the edges that a level removes"),
 }
-"""What a sweep varies, by parameter: the paper's symbol and its meaning."""
+"""The parameters that sweeps vary, each with the paper's symbol and its meaning."""
 
 NO_RATIO = {"speedup": None, "bound": None}
 
 
 @table("gpupc_table2", "Table 2: gpuPC over disc-cuPC", paper=PAPER, experiments=("gpupc_table2",))
 def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
-    """Speedup of gpuPC over disc-cuPC on a workload of fixed size, in five dimensions, as in gpuPC's Table 2: ours
-    above the paper's (V100, 32 GB). ∞: disc-cuPC, which gives every thread its own contingency table and manages no
-    memory, ran out of the device memory that is stated below the table.
+    """The table shows the speedup of gpuPC over disc-cuPC on a workload of fixed size, in five dimensions, as gpuPC's
+    Table 2: ours above the paper's (V100, 32 GB). ∞ means that disc-cuPC, which gives every thread its own contingency
+    table and does not manage memory, exhausted the device memory that is stated below the table.
     """
     backends = sorted({run.backend for run in runs})
     chosen = {
@@ -187,8 +180,8 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
     notes = [
         "; ".join(f"{symbol}: {meaning}" for symbol, meaning in DIMENSIONS.values()) + ". "
         f"{_fixed(runs, sweeps)} Paper: N = 1,000, max |V| = 4, n = 10,000, T = 32, d = 0.9.",
-        "A workload in the place of a search, as in the paper's section 4.1: every remaining edge gets T tests a "
-        "level, whatever they say, and each level removes the share d of the edges, equally distributed.",
+        "A workload replaces the search, as in the paper's section 4.1: every remaining edge has T tests per level, "
+        "whatever their results, and each level removes the share d of the edges, evenly distributed.",
         f"{INFINITY}: {label(BASELINE)} ran out of device memory where {label(GPUPC)} finished.",
         *_choice_notes(chosen),
         *_memory_notes(runs),
@@ -201,14 +194,14 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
 
 
 def speedup_or_infinity(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup:
-    """As `speedup`, but infinite where the slow one ran out of memory and the fast one did not, as in the paper."""
+    """Return the speedup, or infinity if only the slow run exhausted memory, as in the paper."""
     if slow is not None and fast is not None and slow.status == "oom" and fast.median is not None:
         return Speedup(None, why=INFINITY)
     return speedup(slow, fast)
 
 
 def _fixed(runs: Runs, sweeps: Sweeps) -> str:
-    """The values that a dimension has where another one varies."""
+    """Return the values that each dimension has when another one varies."""
     problems = {run.dataset: run.problem for run in runs if run.problem}
     names = {"p": "n_variables", "categories": "max_categories", "n": "n_samples"}
     found = {
@@ -228,14 +221,14 @@ def _choice_notes(choices: Iterable[str]) -> list[str]:
     if "best" not in choices:
         return []
     return [
-        f"{label(BASELINE)} and {label(GPUPC)}: as the paper has both, sample by sample into tables in device "
-        f"memory (of {label(GPUPC)}'s level 0 in shared memory). Best: both by bit planes, tables in shared memory as "
-        "far as they fit."
+        f"{label(BASELINE)} and {label(GPUPC)} count as in the paper, sample by sample into tables in device "
+        f"memory ({label(GPUPC)}'s level 0: in shared memory). Best: both count by bit planes, into tables in shared "
+        "memory if these fit."
     ]
 
 
 def _memory_notes(runs: Iterable[VerifiedRecord]) -> list[str]:
-    """How much device memory each setting was allowed."""
+    """Return notes on how much device memory each setting was allowed."""
 
     def allowed(run: VerifiedRecord) -> str:
         limit, device = run.limits.device_memory_bytes, (run.environment["device"] or {}).get("memory_bytes")
@@ -248,15 +241,15 @@ def _memory_notes(runs: Iterable[VerifiedRecord]) -> list[str]:
 
 
 REPORTED_COLUMNS = {"parallelPC": "parallelPC", "bnlearn": "bnlearn", "disc-cupc": BASELINE, "gpuPC": GPUPC}
-"""The paper's methods, and the columns that they stand in."""
+"""The paper's methods, and the columns in which their times stand."""
 
 
 @table("gpupc_table3", "Table 3: execution times", paper=PAPER, family="discrete")
 def gpupc_table3(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Table:
-    """Execution times on discrete data, as in gpuPC's Table 3: ours (median of the warm runs, 20–80 % band) above the
-    paper's (V100; 40 CPU cores), and the structural Hamming distance of the skeleton to that of the true network. ∞:
-    device memory exhausted; † marks a bound from a time limit; ≈ a skeleton that differs for an explained reason, such
-    as another rule for degrees of freedom.
+    """The table shows execution times on discrete data, as gpuPC's Table 3: ours (median of the warm runs, 20–80 %
+    band) above the paper's (V100; 40 CPU cores), and the structural Hamming distance of the skeleton from that of the
+    true network. ∞ means that device memory was exhausted; † marks a bound from a time limit; ≈ marks a skeleton that
+    differs for an explained reason, such as another rule for degrees of freedom.
     """
     chosen = chosen_runs(runs)
     columns = {
@@ -284,16 +277,11 @@ def gpupc_table3(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: Cs
                 ratios.append((group.get(f"best {BASELINE}", slow), group.get(f"best {GPUPC}", fast)))
             compared = [distances.get((dataset, run.setting)) for run in (fast, *group.values()) if run]
             distance = next(filter(None, compared), None)
-            rows.append(
-                [
-                    dataset,
-                    f"ours: {backend}",
-                    *(time_cell(group.get(name), oom=INFINITY) for name in shown),
-                    *(str(speedup_or_infinity(*pair)) + mark(*pair) for pair in ratios),
-                    str(speedup(parallel.get(dataset), fast)) + mark(parallel.get(dataset), fast),
-                    f"{sum(distance)} (−{distance[0]} +{distance[1]})" if distance else "–",
-                ]
-            )
+            cells = [time_cell(group.get(name), oom=INFINITY) for name in shown]
+            cells += [str(speedup_or_infinity(*pair)) + mark(*pair) for pair in ratios]
+            cells.append(str(speedup(parallel.get(dataset), fast)) + mark(parallel.get(dataset), fast))
+            cells.append(f"{sum(distance)} (−{distance[0]} +{distance[1]})" if distance else "–")
+            rows.append([dataset, f"ours: {backend}", *cells])
             plain += [_table3_row(run, distances.get((dataset, run.setting))) for run in group.values()]
         if dataset in paper:
             best = ["–"] * ("best" in chosen)
@@ -311,8 +299,8 @@ def gpupc_table3(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: Cs
         "Ours: median of the warm runs, with their 20–80 % band where there are several; from the coded data in host "
         "memory to the skeleton and its separating sets in host memory. The parallel CPU version is ours "
         f"({PARALLEL}), in the paper bnlearn's. The paper's hardware is not ours: compare ratios, not times.",
-        "SHD of the skeleton: edges of the true network's skeleton, which is its CPDAG's, that are missing (−) or too "
-        f"many (+) in {label(GPUPC)}'s. Other settings: in the CSV.",
+        "SHD of the skeleton: the edges of the true network's skeleton that are missing (−) and the additional edges "
+        f"(+) in {label(GPUPC)}'s. The CSV has the other settings.",
         f"{INFINITY}: device memory exhausted.",
         *_choice_notes(chosen),
         *_memory_notes(run for run in runs if run.backend != "cpu"),
@@ -326,7 +314,7 @@ def gpupc_table3(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: Cs
 def _distances(
     runs: Iterable[VerifiedRecord], problems: Iterable[Mapping[str, Any]]
 ) -> dict[tuple[str, str], tuple[int, int]]:
-    """By data set and setting, the missing and the extra edges of skeletons whose true network is known."""
+    """Return the numbers of missing and additional edges by data set and setting, if the truth is known."""
     truths = {facts["name"]: facts.get("true_edges") for facts in problems}
     return {
         (run.dataset, run.setting): skeleton_differences(answer, dag_of_edges(truths[run.dataset], len(answer.names)))
@@ -336,7 +324,7 @@ def _distances(
 
 
 def _table3_row(run: VerifiedRecord, distance: tuple[int, int] | None) -> dict[str, Any]:
-    """The row of a run in the CSV of Table 3."""
+    """Return the row of a run in the CSV of Table 3."""
     missing, extra = distance or (None, None)
     return (
         {"dataset": run.dataset, "source": "ours"}
@@ -346,7 +334,7 @@ def _table3_row(run: VerifiedRecord, distance: tuple[int, int] | None) -> dict[s
 
 
 def _reported_times(times: Mapping[str, float], shown: Iterable[str], best: Sequence[str]) -> list[str]:
-    """The cells of the paper: its times in the columns that are shown, and its speedups around those of ``best``."""
+    """Return the paper's cells: times in the shown columns, and speedups before and after those of ``best``."""
     cells = [f"{Decimal(str(times[name])):,}" if name in times else "–" for name in shown]
     over_baseline, over_parallel = (f"{number(times[name] / times[GPUPC])}×" for name in (BASELINE, "bnlearn"))
     return [*cells, over_baseline, *best, over_parallel, "–"]

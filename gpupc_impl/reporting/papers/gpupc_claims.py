@@ -1,4 +1,4 @@
-"""The quantitative sentences of the gpuPC paper beside our records (results/reported/gpupc_claims.csv)."""
+"""Compares the quantitative sentences of the gpuPC paper with our records (results/reported/gpupc_claims.csv)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Size = Mapping[str, float]
 
 
 def workload(run: VerifiedRecord) -> Size | None:
-    """The dimensions of section 4.2; None for a search."""
+    """Return the dimensions of section 4.2; None for a search."""
     facts = run.problem or {}
     if facts.get("tests_per_edge") is None:
         return None
@@ -30,7 +30,7 @@ def workload(run: VerifiedRecord) -> Size | None:
 
 
 def speedup_over(axis: str, compute: quantities.Compute) -> Quantity:
-    """Of gpuPC over disc-cuPC, where one dimension varies."""
+    """Return a quantity of the speedup of gpuPC over disc-cuPC along one dimension."""
     name = f"{label(GPUPC)} over {label(BASELINE)}"
     return quantities.along(workload, axis, {name: over(GPUPC, BASELINE)}, compute)
 
@@ -48,7 +48,7 @@ def at(place: float) -> quantities.Compute:
 
 
 def steps_over_steps(last: float) -> quantities.Compute:
-    """By how much more than in proportion the numbers grow, step by step, up to a value of what varies."""
+    """Divide, for each step up to a value, the growth of the numbers by that of the varied dimension."""
 
     def compute(places: list[float], found: list[float]) -> list[float]:
         pairs = itertools.pairwise(zip(places, found, strict=True))
@@ -61,12 +61,12 @@ def steps_over_steps(last: float) -> quantities.Compute:
 
 
 def out_of_memory(chosen: Callable[[Size], bool]) -> Quantity:
-    """Percent of the workloads on which disc-cuPC runs out of device memory and gpuPC finishes."""
+    """Return the percentage of the workloads on which disc-cuPC exhausts device memory and gpuPC finishes."""
 
     def outcome(evidence: Evidence, dataset: str) -> float:
         slow, fast = evidence.run(dataset, BASELINE), evidence.run(dataset, GPUPC)
         if slow.status not in ("ok", "oom"):
-            quantities.seconds_of(slow)  # raises
+            quantities.seconds_of(slow)  # raises `Missing`
         return 100.0 * (slow.status == "oom" and fast.counts)
 
     def quantity(evidence: Evidence, _: Sequence[str]) -> Numbers:
@@ -101,20 +101,20 @@ QUANTITIES: dict[str, Quantity] = {
     "gpupc-over-cpu": over_datasets(over(GPUPC, PARALLEL)),
     "up-to-6.5": quantities.largest_of(over(GPUPC, BASELINE)),
 }
-"""By the id in results/reported/gpupc_claims.csv."""
+"""The quantity for each id in results/reported/gpupc_claims.csv."""
 
 
 @table("gpupc_claims", "Section 4: claims", paper=PAPER, family="discrete", experiments=("gpupc_table2",))
 def gpupc_claims(runs: Runs, reported: CsvRows) -> Table:
-    """What the gpuPC paper states in numbers, beside the same quantities from our records and whether these bear it
-    out, on the data named in the last column. The paper's numbers are of an Nvidia V100 and of 40 CPU cores; runtimes
-    of the backend ``host`` are those of the kernels on CPU cores.
+    """The table compares what the gpuPC paper states in numbers with the same quantities from our records, on the data
+    named in the last column. The paper used an Nvidia V100 and 40 CPU cores; on the backend ``host`` kernels run on CPU
+    cores.
     """
     evidence = {backend: Evidence(runs, backend, {}) for backend in device_backends(runs) or ["cpu"]}
     notes = [
-        "Paper: Nvidia V100 (32 GB); two Intel Xeon Gold 6148 with 40 cores. Table 2 says how much device memory each "
-        "method was allowed here, and what does not vary in a series.",
-        f"Our {PARALLEL} stands for bnlearn's parallel program. It is much faster than that, so speedups over it are "
-        "smaller.",
+        "Paper: Nvidia V100 (32 GB); two Intel Xeon Gold 6148 with 40 cores. Table 2 states how much device memory "
+        "each method was allowed here, and the values that do not vary in a series.",
+        f"Our {PARALLEL} stands for bnlearn's parallel program. It is much faster than bnlearn, so speedups over it "
+        "are smaller.",
     ]
     return table_of("Claims of gpuPC beside our records", reported, QUANTITIES, evidence, notes)

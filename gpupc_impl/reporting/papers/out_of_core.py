@@ -1,4 +1,4 @@
-"""Figs. 1 and 2 and Table 1 of the Out-of-Core paper, drawn from records and a recorded timeline only."""
+"""Figures 1 and 2 and Table 1 of the Out-of-Core paper, from records and a recorded timeline only."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ PAPER_NAMES = {"GPU UM": UM, "GPU Block-Based": BLOCK}
 
 
 def compared(runs: Runs) -> set[str]:
-    """The settings that stand for the paper's two methods: square blocks, and unified memory with the same kernels."""
+    """Return the paper's two settings: square blocks, and unified memory with the same kernels."""
     return {run.setting for method, params in AS_PUBLISHED.items() for run in of_method(runs, method, **params)}
 
 
 @figure("ooc_fig2", "Fig. 2: unified memory and blocks", paper=PAPER, experiments=("ooc_fig2",))
 def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Drawing:
-    """Runtime of level 0 (left) and level 1 (right) over the number of variables, all possible CI tests conducted
-    (alpha so close to one that no edge goes), as in the Out-of-Core paper's Fig. 2: medians with the 20–80 % band,
-    logarithmic. The vertical line stands where the in-core data structures fill the device memory, or the budget that
-    the config sets instead. The paper (V100, 32 GB): unified memory is 15 to 4.4 times faster in level 0; beyond the
-    limit block-based is 12.4 times (40,000 variables) to 34 times (55,000) faster in level 1. {% if config["backend"]
-    == "host" %}On the host backend managed memory is plain memory, so nothing is migrated and no drop shows.{% endif %}
-    Block-based is the paper's square blocks, and unified memory has the same kernels, so that the ratio is of memory
-    management. Dashed: other settings, such as block-based with the layout that moves less. Numbers:
-    ``results/tables/ooc_fig2.csv``.
+    """The figure shows the runtime of level 0 (left) and level 1 (right) over the number of variables, as the
+    Out-of-Core paper's Fig. 2: medians with the 20–80 % band, on a logarithmic axis. All possible CI tests are made,
+    because alpha is so close to one that no edge is removed. The vertical line marks the number of variables at which
+    the in-core data structures fill the device memory, or the budget that the config sets instead. The paper (V100, 32
+    GB) states that unified memory is 15 to 4.4 times faster in level 0, and that beyond the limit block-based is 12.4
+    times (40,000 variables) to 34 times (55,000) faster in level 1. {% if config["backend"] == "host" %}On the host
+    backend managed memory is plain memory, so nothing is migrated and the runtime does not jump at the limit.{% endif
+    %} Block-based uses the paper's square blocks, and unified memory uses the same kernels, so the ratio measures only
+    memory management. Dashed lines are other settings, such as block-based with the layout that moves less data.
+    ``results/tables/ooc_fig2.csv`` has the numbers.
     """
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
@@ -81,45 +82,41 @@ def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Drawing:
 
 
 def _settings(runs: Iterable[VerifiedRecord]) -> dict[str, str]:
-    """The methods of the settings, by name."""
+    """Return the method of each setting."""
     return {run.setting: run.method for run in runs}
 
 
 def _look(method: str, is_main: bool) -> dict[str, Any]:
-    """A colour a method; a setting that does not stand for its method is dashed."""
+    """Return the style of a setting; a setting that does not stand for its method is dashed."""
     marker = {UM: "o", BLOCK: "s"}[method]
     look = {"color": style.colour(method), "marker": marker, "markersize": 3}
     return look if is_main else look | {"linestyle": "--", "markerfacecolor": "none"}
 
 
 def level_seconds(run: VerifiedRecord, level: int) -> tuple[float | None, float | None, float | None]:
-    """20 % quantile, median and 80 % quantile of a level's time over the warm runs; Nones where there is none."""
+    """Return the 20 % quantile, median and 80 % quantile of a level's time; None each without a time."""
     levels = run.time_s.levels if run.median is not None else []
     return band([times[level] for times in levels if len(times) > level])
 
 
 def memory_limit(runs: Iterable[VerifiedRecord], sizes: Mapping[str, int]) -> float | None:
-    """The number of variables at which the in-core data structures fill the device memory; None when that is unknown.
+    """Return the number of variables at which the in-core data structures fill the device memory, if known.
 
-    What they need is the most that the unified-memory method took on the largest problem that it finished, scaled with
-    the square of the variables, as the matrices that it consists of.
+    The memory that they need is extrapolated from the unified-memory run on the largest problem that finished: its peak
+    is scaled with the square of the variables, because the data structures are matrices.
     """
     finished = [run for run in runs if run.method == UM and run.peak_bytes.device]
     if not finished:
         return None
     largest = max(finished, key=lambda run: sizes[run.dataset])
-    limit = largest.limits.device_memory_bytes
-    if held := largest.params.get("device_mb"):  # what the device seems to have
-        limit = 1_000_000 * held
-    if limit is None:
-        limit = (largest.environment["device"] or {}).get("memory_bytes")
-    if limit is None:
-        return None
-    return sizes[largest.dataset] * math.sqrt(limit / largest.peak_bytes.device)
+    apparent = 1_000_000 * largest.params.get("device_mb", 0)  # the memory that the device appears to have
+    of_device = (largest.environment["device"] or {}).get("memory_bytes")
+    limit = apparent or largest.limits.device_memory_bytes or of_device
+    return limit and sizes[largest.dataset] * math.sqrt(limit / largest.peak_bytes.device)
 
 
 def _line(axes: Axes, runs: Runs, level: int, sizes: Mapping[str, int], is_main: bool) -> list[dict[str, Any]]:
-    """One setting's medians with their bands; triangles at the time limit, crosses at the bottom for other failures."""
+    """Draw a setting's medians with bands, triangles at an exceeded time limit, crosses for other failures."""
     rows, points = [], []
     for run in runs:
         size, colour = sizes[run.dataset], style.colour(run.method)
@@ -148,7 +145,7 @@ def _line(axes: Axes, runs: Runs, level: int, sizes: Mapping[str, int], is_main:
 
 
 def _statements(rows: Sequence[Mapping[str, Any]], main: Collection[str], reported: CsvRows) -> list[str]:
-    """How many times faster the paper's faster method is, by level: ours at both ends, beside the paper's numbers."""
+    """Return the speedups of the paper's faster method in each level: ours at both ends, and the paper's."""
     seconds: dict[tuple[int, str, int], dict[str, float]] = {}
     for row in rows:
         if row["median_s"] and row["setting"] in main:
@@ -158,27 +155,19 @@ def _statements(rows: Sequence[Mapping[str, Any]], main: Collection[str], report
     for level in LEVELS:
         theirs = [row for row in reported if (row["level"], row["quantity"]) == (str(level), "runtime")]
         fast, slow = PAPER_NAMES[theirs[0]["method"]], PAPER_NAMES[theirs[0]["over"]]
-        ratios = {
-            place[1:]: times[slow] / times[fast]
-            for place, times in seconds.items()
-            if place[0] == level and len(times) == 2
-        }
+        both = ((place, times) for place, times in seconds.items() if place[0] == level and len(times) == 2)
+        ratios = {place[1:]: times[slow] / times[fast] for place, times in both}
         ends = [choose(ratios, key=lambda place: place[1]) for choose in (min, max)] if ratios else []
         ours = ", ".join(f"{number(ratios[place])}× at {place[1]:,}" for place in dict.fromkeys(ends))
         paper = ", ".join(f"{_reported(row)}× at {int(row['variables']):,}" for row in theirs)
         lines.append(f"Level {level}, {label(fast)} over {label(slow)}: ours {ours or 'not measured'}; paper {paper}")
-    removed = {
-        row["dataset"]
-        for row in rows
-        if row["edges_left"] not in (None, row["variables"] * (row["variables"] - 1) // 2)
-    }
-    if removed:
+    if removed := {r["dataset"] for r in rows if r["edges_left"] not in (None, math.comb(r["variables"], 2))}:
         lines.append(f"Not fully connected, edges were removed: {', '.join(sorted(removed))}")
     return lines
 
 
 def _reported(row: Mapping[str, str]) -> str:
-    """A value, or the bound that the paper gives instead."""
+    """Format a value, or the bound that the paper states instead."""
     if not row["low"]:
         return f"up to {row['high']}"
     return row["low"] if row["low"] == row["high"] else f"{row['low']} to {row['high']}"
@@ -186,9 +175,9 @@ def _reported(row: Mapping[str, str]) -> str:
 
 @table("ooc_table1", "Table 1: wide data", paper=PAPER, experiments=("ooc_table1",))
 def ooc_table1(runs: Runs, reported: CsvRows) -> Table:
-    """Levels 0 and 1 at alpha = 0.01 on wide data, as in the Out-of-Core paper's Table 1: a CPU reference, unified
-    memory and block-based, with the paper's numbers for TCGA (55,572 genes, 3,189 samples) below ours. The TCGA matrix
-    is not public in one file; what stands for it is generated, see ``docs/experiments.md``.
+    """The table shows levels 0 and 1 at alpha = 0.01 on wide data, as the Out-of-Core paper's Table 1: a CPU reference,
+    unified memory and block-based, with the paper's numbers for TCGA (55,572 genes, 3,189 samples) below ours. The TCGA
+    matrix is not public in one file; generated data replace it, see ``docs/experiments.md``.
     """
     rows, plain = [], []
     for dataset in datasets_of(runs):
@@ -198,21 +187,15 @@ def ooc_table1(runs: Runs, reported: CsvRows) -> Table:
             on_it = [run for run in here if run.backend == backend]
             um = next(iter(of_method(on_it, UM, **AS_PUBLISHED[UM])), None)
             blocks = [run for run in on_it if run.method == BLOCK]
-            blocks.sort(key=lambda run: run.params.get("layout") != "blocks")  # the paper's before others
+            # The paper's blocks come before other layouts.
+            blocks.sort(key=lambda run: run.params.get("layout") != "blocks")
             facts = here[0].problem or {}
-            rows += [
-                [
-                    dataset,
-                    f"ours: {backend}" + (f", {block.setting}" if len(blocks) > 1 else ""),
-                    *(f"{facts[key]:,}" if key in facts else "–" for key in ("n_variables", "n_samples")),
-                    _left_after(block or um),
-                    *map(time_cell, (reference, um, block)),
-                    _ratio(um, block),
-                    _ratio(reference, block),
-                    _device_memory(block),
-                ]
-                for block in blocks or [None]
-            ]
+            shape = [f"{facts[key]:,}" if key in facts else "–" for key in ("n_variables", "n_samples")]
+            for block in blocks or [None]:
+                who = f"ours: {backend}" + (f", {block.setting}" if len(blocks) > 1 else "")
+                times = map(time_cell, (reference, um, block))
+                ratios = _ratio(um, block), _ratio(reference, block)
+                rows.append([dataset, who, *shape, _left_after(block or um), *times, *ratios, _device_memory(block)])
             plain += [
                 {"dataset": dataset, "source": "ours"}
                 | csv_row(run, "setting method backend machine")
@@ -226,19 +209,10 @@ def ooc_table1(runs: Runs, reported: CsvRows) -> Table:
     about = reported[0]
     stated = {PAPER_NAMES.get(row["method"], "cpu"): float(row["value"]) for row in reported}
     hours = [stated[who] for who in ("cpu", UM, BLOCK)]
-    rows.append(
-        [
-            about["dataset"],
-            "paper",
-            f"{int(about['variables']):,}",
-            f"{int(about['samples']):,}",
-            "67 %",
-            *(f"{number(3600 * value)} ({value:g} h)" for value in hours),
-            f"{hours[1] / hours[2]:.0f}×",
-            f"{hours[0] / hours[2]:.0f}×",
-            "–",
-        ]
-    )
+    shape = [f"{int(about[key]):,}" for key in ("variables", "samples")]
+    times = [f"{number(3600 * value)} ({value:g} h)" for value in hours]
+    ratios = [f"{hours[k] / hours[2]:.0f}×" for k in (1, 0)]
+    rows.append([about["dataset"], "paper", *shape, "67 %", *times, *ratios, "–"])
     plain += [
         {"dataset": row["dataset"], "source": "paper", "method": row["method"], "machine": row["hardware"]}
         | {"variables": row["variables"], "samples": row["samples"], "median_s": 3600 * float(row["value"])}
@@ -251,7 +225,8 @@ def ooc_table1(runs: Runs, reported: CsvRows) -> Table:
         f"{' or '.join(references) or 'reference'}, the paper's is pcalg's stable.fast. "
         "The paper's hardware is not ours: compare ratios, not times.",
         *(f"Paper, {row['method']}: {row['hardware']}." for row in reported),
-        "Its ratios are those of the hours in its table; its text has 95 and 236, from 27.35 minutes for block-based.",
+        "The paper's ratios are those of the hours in its table; its text states 95 and 236, with 27.35 minutes for "
+        "block-based.",
         *places(runs),
         *remarks(runs),
         f"Paper: {about['citation']}.",
@@ -265,7 +240,7 @@ def _ratio(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> str:
 
 
 def _left_after(run: VerifiedRecord | None) -> str:
-    """Edges that level 0 left, in percent."""
+    """Return the percentage of edges that level 0 left."""
     if run is None or not run.result:
         return "–"
     p = run.problem["n_variables"]
@@ -273,7 +248,7 @@ def _left_after(run: VerifiedRecord | None) -> str:
 
 
 def _device_memory(run: VerifiedRecord | None) -> str:
-    """The memory that was used, and its limit."""
+    """Format the memory that was used, and its limit."""
     if run is None or run.peak_bytes.device is None:
         return "–"
     used, limit = f"{number(run.peak_bytes.device / 1e6)} MB", run.limits.device_memory_bytes
@@ -283,15 +258,15 @@ def _device_memory(run: VerifiedRecord | None) -> str:
 STEPS = {"extract": "extraction (CPU)", "transfer": "transfer", "kernel": "kernel", "merge": "merging (CPU)"}
 STREAM_COLOURS = ("#0072B2", "#E69F00", "#009E73")
 SHOWN = 12
-"""How many blocks of a level the figure shows; the CSV has all of them."""
+"""The upper bound on the blocks of a level that the figure shows; the CSV has all of them."""
 
 
 @figure("ooc_fig1", "Fig. 1: overlap of transfers and kernels", paper=PAPER, experiments=("ooc_table1",))
 def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
-    """When each block of a real run went through extraction and merging on the CPU, transfers, and kernels, as the
-    Out-of-Core paper's Fig. 1 sketches it; the numbers in the bars are the blocks'. {% if config["backend"] == "host"
-    %}On the host backend streams run in order, so nothing overlaps.{% endif %} Numbers:
-    ``results/tables/ooc_fig1.csv``.
+    """The figure shows when each block of a real run went through extraction and merging on the CPU, transfers, and
+    kernels, as the Out-of-Core paper's Fig. 1 sketches it; the numbers in the bars identify the blocks. {% if
+    config["backend"] == "host" %}On the host backend streams run in order, so nothing overlaps.{% endif %}
+    ``results/tables/ooc_fig1.csv`` has the numbers.
     """
     import matplotlib.pyplot as plt
     from matplotlib.patches import Patch
@@ -310,15 +285,12 @@ def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
         here = [row for row in steps if row["level"] == level]
         blocks = sorted({row["block"] for row in here})
         _bars(axes, [row for row in here if row["block"] in blocks[:SHOWN]])
-        shown = (
-            f"the first {SHOWN} of {len(blocks)} blocks"
-            if len(blocks) > SHOWN
-            else f"{len(blocks)} block{'s' * (len(blocks) > 1)}"
-        )
+        number_of_blocks = f"{len(blocks)} block{'s' * (len(blocks) > 1)}"
+        shown = f"the first {SHOWN} of {number_of_blocks}" if len(blocks) > SHOWN else number_of_blocks
         axes.set_title(f"level {level}: {shown}", loc="left")
         hidden = hidden_share(here)
         if hidden is not None:
-            heading.append(f"Level {level}: {100 * hidden:.0f} % of extraction, transfers and merging beside a kernel")
+            heading.append(f"Level {level}: {100 * hidden:.0f} % of the other steps' time overlaps with a kernel")
     grid[-1, 0].set_xlabel("seconds since the first block began")
     streams = sorted({row["stream"] for row in steps})
     handles = [Patch(facecolor=STREAM_COLOURS[number], label=f"stream {number}") for number in streams]
@@ -328,7 +300,7 @@ def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
 
 
 def _bars(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    """A bar a step of a block, with the block's number where there is room."""
+    """Draw a bar for each step of a block, with the block's number if there is room."""
     start = min(row["start_s"] for row in rows)
     whole = max(row["end_s"] for row in rows) - start
     for row in rows:
@@ -343,7 +315,7 @@ def _bars(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def hidden_share(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """How much of the time of all other steps passes while a kernel runs, as a share; None without such steps."""
+    """Return the share of the other steps' time that passes while a kernel runs; None without other steps."""
     kernels = _union([(row["start_s"], row["end_s"]) for row in rows if row["step"] == "kernel"])
     others = _union([(row["start_s"], row["end_s"]) for row in rows if row["step"] != "kernel"])
     total = sum(end - start for start, end in others)
@@ -358,7 +330,7 @@ def hidden_share(rows: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def _union(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Spans of time that overlap, joined."""
+    """Merge overlapping spans of time."""
     joined: list[tuple[float, float]] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:

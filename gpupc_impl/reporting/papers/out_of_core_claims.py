@@ -1,4 +1,4 @@
-"""The quantitative sentences of the Out-of-Core paper beside our records (results/reported/ooc_claims.csv)."""
+"""Compares the quantitative sentences of the Out-of-Core paper with our records (results/reported/ooc_claims.csv)."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from gpupc_impl.reporting.tables import Table
 PARALLEL = "stable-parallel"
 
 SELECTED = {method: [params, {}] for method, params in AS_PUBLISHED.items()}
-"""The paper's square blocks, and unified memory with the same kernels, where they were measured."""
+"""The parameters of the paper's square blocks, and of unified memory with the same kernels."""
 
 
 def connected(run: VerifiedRecord) -> Mapping[str, float] | None:
-    """The number of variables of section 5.1's data, of which no edge goes."""
+    """Return the number of variables of the data of section 5.1, of which no edge is removed; None for other data."""
     facts = run.problem or {}
     return {"N": facts["n_variables"]} if facts.get("alpha", 0) > 0.99 else None
 
 
 def level(method: str, which: int) -> Measure:
-    """Seconds of a level."""
+    """Return a measure: the seconds of a level."""
 
     def measure(evidence: Evidence, dataset: str) -> float:
         run = evidence.run(dataset, method)
-        quantities.seconds_of(run)  # raises where there is no time
+        quantities.seconds_of(run)  # This raises `Missing` if there is no time.
         median = level_seconds(run, which)[1]
         if median is None:
-            raise Missing(f"{run.setting} tells no time of level {which}")
+            raise Missing(f"{run.setting} has no time for level {which}")
         return median
 
     return measure
@@ -66,10 +66,10 @@ def device_gigabytes(evidence: Evidence, dataset: str) -> float:
 
 
 def removed_by_level_0(evidence: Evidence, dataset: str) -> float:
-    """Percent of all edges."""
+    """Return the percentage of all edges that level 0 removed."""
     run = evidence.run(dataset, BLOCK)
     if run.result is None:
-        quantities.seconds_of(run)  # raises
+        quantities.seconds_of(run)  # raises `Missing`
     p = run.problem["n_variables"]
     return 100 * (1 - run.result.edges_per_level[0] / (p * (p - 1) / 2))
 
@@ -79,9 +79,9 @@ def at(variables: int, measure: Measure) -> Quantity:
 
 
 def across(one: tuple[int, Measure], other: tuple[int, Measure]) -> Quantity:
-    """A number at one size over another one at another size, both of one block-based setting.
+    """Return the ratio of a number at one size to a number at another size, both of one block-based setting.
 
-    The paper's square blocks come first; where they were not measured at both sizes, another layout that was.
+    The paper's square blocks are preferred; if they were not measured at both sizes, another layout is used.
     """
 
     def quantity(evidence: Evidence, datasets: Sequence[str]) -> Numbers:
@@ -133,22 +133,22 @@ QUANTITIES: dict[str, Quantity] = {
     "um-seconds": over_datasets(seconds(UM)),
     "block-seconds": over_datasets(seconds(BLOCK)),
 }
-"""By the id in results/reported/ooc_claims.csv."""
+"""The quantity for each id in results/reported/ooc_claims.csv."""
 
 
 @table("ooc_claims", "Section 5: claims", paper=PAPER, experiments=("ooc_fig2", "ooc_table1"))
 def ooc_claims(runs: Runs, reported: CsvRows) -> Table:
-    """What the Out-of-Core paper states in numbers, beside the same quantities from our records and whether these bear
-    it out, on the data named in the last column. The paper's numbers are of an Nvidia V100 with 32 GB, which its data
-    exceed from 40,000 variables on. On the backend ``host`` managed memory is plain memory, and nothing is migrated.
+    """The table compares what the Out-of-Core paper states in numbers with the same quantities from our records, on the
+    data named in the last column. The paper used an Nvidia V100 with 32 GB, which its data exceed from 40,000 variables
+    on. On the backend ``host`` managed memory is plain memory, and nothing is migrated.
     """
     evidence = {backend: Evidence(runs, backend, SELECTED) for backend in device_backends(runs) or ["cpu"]}
     notes = [
-        "Paper: Nvidia V100 (32 GB); Intel Xeon E7-4850 v4 with 32 cores. Fig. 2 says how much device memory there was "
-        "here. Block-based is the setting with the paper's square blocks where that was measured, and unified memory "
-        "that with the same kernels.",
+        "Paper: Nvidia V100 (32 GB); Intel Xeon E7-4850 v4 with 32 cores. Fig. 2 shows the limit of device memory "
+        "here. Block-based is the setting with the paper's square blocks if that was measured, and unified memory the "
+        "setting with the same kernels.",
         f"Our {PARALLEL} stands for pcalg's stable.fast on 32 cores; tcga-like for the TCGA matrix, which is not "
         "public in one file.",
-        "Tests are those that a method counts; where both sides of a pair are tested, each counts.",
+        "Tests are counted by the methods; if both sides of a pair are tested, each test counts.",
     ]
     return table_of("Claims of Out-of-Core beside our records", reported, QUANTITIES, evidence, notes)

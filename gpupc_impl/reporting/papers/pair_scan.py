@@ -1,4 +1,4 @@
-"""`pair-scan`, our own method (docs/design/gaussian.md): how its time grows with the number of variables."""
+"""The growth of the time of our own method `pair-scan` with the number of variables, as a figure."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ SHOWN = {"whole": ("o", "-"), "level 1": ("s", "--")}
     reported="ooc_table1.csv",
 )
 def pair_scan_scaling(runs: Runs, sweeps: Sweeps, reported: CsvRows) -> Drawing:
-    """Levels 0 and 1 of ``pair-scan`` on wide data of 3,189 samples (fewer in the default config), from the samples in
-    host memory to the result there, over the number of variables, both axes logarithmic; with the exponent of the power
-    law through the points (least squares of the logarithms). The cross is what the Out-of-Core paper reports for its
-    block-based version on TCGA, 55,572 variables, on a V100. Numbers: ``results/tables/pair_scan_scaling.csv``.
+    """The figure shows the time of levels 0 and 1 of ``pair-scan`` over the number of variables, on wide data of 3,189
+    samples (fewer in the default config), from the samples in host memory to the result there. Both axes are
+    logarithmic, and the heading has the exponent of the power law through the points (least squares of the logarithms).
+    The cross is the time that the Out-of-Core paper reports for its block-based version on TCGA, 55,572 variables, on a
+    V100. ``results/tables/pair_scan_scaling.csv`` has the numbers.
     """
     import matplotlib.pyplot as plt
     from matplotlib.ticker import LogLocator, NullLocator
@@ -81,7 +82,7 @@ def _seconds(run: VerifiedRecord, part: str) -> float:
 
 
 def exponent(points: Sequence[tuple[float, float]]) -> float:
-    """Of the power law through (x, y) points: the slope of the logarithms, by least squares."""
+    """Return the exponent of the power law through (x, y) points, by least squares of the logarithms."""
     x, y = np.log(np.transpose(points))
     return float(np.polyfit(x, y, 1)[0])
 

@@ -1,24 +1,18 @@
-"""Pictures of results by matplotlib (extra ``plots``), with a colour for each kind of edge and any text as a name."""
-
-from __future__ import annotations
+"""Draws results with matplotlib (extra ``plots``). Each kind of edge has a colour, and names may be any text."""
 
 import contextlib
 import contextvars
 import functools
 import io
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
 
 from gpupc_impl.views.optional import require as require_module
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 COLOURS = {"directed": "#0072B2", "undirected": "#555555", "conflict": "#D55E00", "bidirected": "#CC79A7"}
 """Colours of edges from Okabe and Ito's palette, which colour-blind readers can distinguish."""
 
 BOX, LINE = "#EAF1F7", "#7A8CA0"
-"""Colours of a variable's box and of its border."""
+"""The colours of a variable's box and of its border."""
 
 STYLE = {
     "font.size": 9,
@@ -33,16 +27,12 @@ STYLE = {
 }
 
 MISSING = "\N{REPLACEMENT CHARACTER}"
-"""The mark in place of a character that no font in use has."""
+"""The mark that replaces a character which no font in use has."""
 
+Axes = require_module("matplotlib.axes", "pictures", "plots").Axes
 
-def require() -> Any:
-    """Import matplotlib.
-
-    Raises:
-        MissingPackage: matplotlib is not installed.
-    """
-    return require_module("matplotlib", "pictures", "plots")
+require = functools.partial(require_module, "matplotlib", "pictures", "plots")
+"""Imports matplotlib."""
 
 
 @contextlib.contextmanager
@@ -53,7 +43,7 @@ def drawing(ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
 
 
 def _new_axes(size: tuple[float, float]) -> Axes:
-    """The axes of a new figure, which pyplot shows and keeps, except inside `as_svg`."""
+    """Return the axes of a new figure, which pyplot shows and keeps, except inside `as_svg`."""
     from matplotlib.figure import Figure
 
     if _without_pyplot.get():
@@ -67,7 +57,7 @@ _without_pyplot: contextvars.ContextVar[bool] = contextvars.ContextVar("without 
 
 
 def as_svg(draw: Callable[[], Axes]) -> bytes:
-    """The picture that a function draws in new axes, as SVG; equal pictures have equal bytes.
+    """Return the picture that a function draws in new axes, as SVG; equal pictures have equal bytes.
 
     pyplot is not used, so that nothing is shown and no display is needed.
     """
@@ -82,7 +72,8 @@ def as_svg(draw: Callable[[], Axes]) -> bytes:
 
 
 def shown_name(name: str, most: int = 20) -> str:
-    """A name as it can be drawn: in one line, of at most `most` characters, with a mark for those that no font has."""
+    """Return a name as it can be drawn: on one line, with at most `most` characters, and a mark for each character that
+    no font has."""
     name = " ".join(name.split())
     name = name if len(name) <= most else f"{name[: most - 1].rstrip()}…"
     drawable = _drawable(tuple(require().rcParams["font.family"]))
@@ -95,7 +86,7 @@ def shown_names(names: Sequence[str], most: int = 20) -> list[str]:
 
 @functools.cache
 def _drawable(families: tuple[str, ...]) -> frozenset[int]:
-    """Code points of the characters that the fonts in use have, and of the mark."""
+    """Return the code points of the characters that the fonts in use have, and of the mark."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
     maps = (get_font(findfont(FontProperties(family=[family]))).get_charmap() for family in families)

@@ -1,34 +1,34 @@
-"""A graph drawn as boxes and arrows."""
+"""Draws a graph as boxes and arrows."""
 
-from __future__ import annotations
-
+import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import networkx
 import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.path import Path
 
-from gpupc_impl.views.plots import BOX, COLOURS, LINE, drawing, shown_names
+from gpupc_impl.views.plots import BOX, COLOURS, LINE, Axes, drawing, shown_names
 from gpupc_impl.views.plots.heatmap import heatmap
 from gpupc_impl.views.plots.layout import places
 from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 MAX_NODES = 100
-"""Upper bound on the variables with an edge that are drawn as boxes."""
+"""The upper bound on the variables with an edge that are drawn as boxes."""
 
 ROW, LETTER, MARGIN = 0.24, 0.072, 0.16
-"""Height of a box, width of a letter in it, and width of a box beyond that of its letters, in inches."""
+"""The height of a box, the width of a letter in it, and the width of a box beyond that of its letters, in inches."""
 
 LABEL = 0.4
-"""Inches by which edges are longer if they have labels."""
+"""The additional length in inches of edges that have labels."""
 
 WIDEST = 15.0
-"""Upper bound on the sides of a figure, in inches; a larger graph is scaled down."""
+"""The upper bound on the sides of a figure, in inches; a larger graph is scaled down."""
 
 MAX_ISOLATED = 30
-"""Upper bound on the variables without an edge that are listed below a graph."""
+"""The upper bound on the variables without an edge that are listed below a graph."""
 
 ARROW_STYLES = {"undirected": "-", "directed": "-|>", "conflict": "-", "bidirected": "<|-|>"}
 
@@ -37,10 +37,10 @@ class DrawnEdge(NamedTuple):
     """An edge of a picture.
 
     Attributes:
-        source, target: indexes of variables.
+        source, target: the indexes of the variables.
         kind: a key of `COLOURS`.
-        width: width of the line in points.
-        label: text beside the line.
+        width: the width of the line in points.
+        label: the text beside the line.
     """
 
     source: int
@@ -62,14 +62,12 @@ def plot(result: Result, ax: Axes | None = None, *, max_nodes: int = MAX_NODES, 
 
 
 def has_many_variables(result: Result, max_nodes: int = MAX_NODES) -> bool:
-    """Whether too many variables have an edge for boxes and arrows."""
+    """Return whether too many variables have an edge for a drawing of boxes and arrows."""
     return int(np.count_nonzero(skeleton_of(result).adjacency.any(axis=1))) > max_nodes
 
 
 def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, title: str) -> Axes:
     """Draw a graph; variables without an edge are listed below it."""
-    import networkx
-
     connected = sorted({end for edge in edges for end in edge[:2]})
     number = {node: k for k, node in enumerate(connected)}
     edges = [edge._replace(source=number[edge.source], target=number[edge.target]) for edge in edges]
@@ -86,8 +84,8 @@ def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, titl
     size *= min(1.0, WIDEST / size.max())
     note = _isolated_note([name for k, name in enumerate(names) if k not in number], size[0])
     with drawing(ax, (size[0] + 0.1, size[1] + 0.75 + 0.15 * note.count("\n"))) as axes:
-        axes.set_axis_off()
-        axes.set_aspect("equal")
+        axes.set(xticks=[], yticks=[], aspect="equal")
+        axes.spines[:].set_visible(False)
         axes.set_xlim(low[0], high[0])
         axes.set_ylim(low[1], high[1])
         width = axes.get_window_extent().width / axes.figure.dpi if ax is not None else size[0]
@@ -97,17 +95,15 @@ def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, titl
         for label, centre, box in zip(labels, centres, boxes, strict=True):
             _draw_box(axes, label, centre, box, font_size)
         axes.set_title(title, parse_math=False)
-        _legend(axes, {edge.kind for edge in edges})
+        kinds = {edge.kind for edge in edges}
+        _legend(axes, kinds)
         if note:
-            place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "top"}
-            axes.annotate(note, (0.5, 0), (0, -18), size=7.5, color=LINE, parse_math=False, **place)
+            axes.set_xlabel(note, size=7.5, color=LINE, parse_math=False, labelpad=20 if len(kinds) > 1 else 4)
     return axes
 
 
 def _isolated_note(names: Sequence[str], width: float) -> str:
     """The text about variables without an edge, in lines for a width in inches; empty if there are none."""
-    import textwrap
-
     if not names:
         return ""
     shown = ", ".join(shown_names(names[:MAX_ISOLATED]))
@@ -116,8 +112,6 @@ def _isolated_note(names: Sequence[str], width: float) -> str:
 
 
 def _draw_box(axes: Axes, label: str, centre: np.ndarray, box: np.ndarray, font_size: float) -> None:
-    from matplotlib.patches import FancyBboxPatch
-
     corner, rounding = centre - box / 2, 0.05
     inner = (*(corner + rounding), *(box - 2 * rounding))
     style = {"boxstyle": f"round,pad={rounding}", "fc": BOX, "ec": LINE, "lw": 0.7, "zorder": 3}
@@ -126,9 +120,6 @@ def _draw_box(axes: Axes, label: str, centre: np.ndarray, box: np.ndarray, font_
 
 
 def _draw_edge(axes: Axes, edge: DrawnEdge, centres: np.ndarray, boxes: np.ndarray) -> None:
-    from matplotlib.patches import FancyArrowPatch
-    from matplotlib.path import Path
-
     source, target = edge.source, edge.target
     curve = _curve(centres[source], centres[target], _free_bend(source, target, centres, boxes))
     start = _points_inside(curve, centres[source], boxes[source])
@@ -153,24 +144,25 @@ def _draw_edge(axes: Axes, edge: DrawnEdge, centres: np.ndarray, boxes: np.ndarr
 
 
 BENDS = (0.0, 0.15, -0.15, 0.3, -0.3, 0.5, -0.5)
-"""Ratios of the height of an edge's arc to its length, in the order in which they are tried."""
+"""The ratios of the height of an edge's arc to its length, in the order in which they are tried."""
 
 
 def _curve(start: np.ndarray, end: np.ndarray, bend: float, points: int = 65) -> np.ndarray:
-    """(points, 2) points of a parabola between two points."""
+    """Return the points of a parabola between two points: (points, 2)."""
     along = np.linspace(0, 1, points)[:, None]
     across = np.array([start[1] - end[1], end[0] - start[0]])
     return start + along * (end - start) + 4 * bend * along * (1 - along) * across
 
 
 def _points_inside(curve: np.ndarray, centre: np.ndarray, box: np.ndarray) -> int:
-    """The number of points at the start of a curve that lie in a box or near it; 0 if all points do."""
+    """Return the number of points at the start of a curve that lie in a box or near it; 0 if all points do."""
     inside = (np.abs(curve - centre) <= box / 2 + 0.03).all(axis=1)
     return int(np.argmin(inside)) if not inside.all() else 0
 
 
 def _free_bend(source: int, target: int, centres: np.ndarray, boxes: np.ndarray) -> float:
-    """The first bend with which the edge crosses no box of another variable, or else the fewest boxes."""
+    """Return the first bend for which the edge crosses no box of another variable, or else the bend that crosses the
+    fewest boxes."""
     others = np.delete(np.arange(len(boxes)), [source, target])
     crossed = []
     for bend in BENDS:
@@ -184,8 +176,6 @@ def _free_bend(source: int, target: int, centres: np.ndarray, boxes: np.ndarray)
 
 def _legend(axes: Axes, kinds: set[str]) -> None:
     """Draw a legend below a graph with edges of several kinds."""
-    from matplotlib.lines import Line2D
-
     if len(kinds) < 2:
         return
     lines = [

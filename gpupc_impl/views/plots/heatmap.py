@@ -1,22 +1,19 @@
-"""A graph as a matrix whose variables are ordered by community."""
-
-from __future__ import annotations
+"""Draws a graph as a matrix whose variables are ordered by community."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import networkx
 import numpy as np
+from matplotlib.collections import PatchCollection
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
-from gpupc_impl.views.plots import COLOURS, LINE, drawing, shown_names
+from gpupc_impl.views.plots import COLOURS, LINE, Axes, drawing, shown_names
 from gpupc_impl.views.plots.layout import communities
 from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 MAX_NAMED = 60
-"""Upper bound on the rows of a matrix whose rows and columns have names."""
+"""The upper bound on the rows of a matrix whose rows and columns have names."""
 
 
 def heatmap(result: Result, ax: Axes | None = None, *, title: str | None = None) -> Axes:
@@ -48,10 +45,6 @@ def draw_cells(
         cells: row, column and colour of each cell.
         legend: text and colour of each entry.
     """
-    from matplotlib.collections import PatchCollection
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Rectangle
-
     groups = communities(graph)
     order = [node for group in groups for node in group]
     place = {node: k for k, node in enumerate(order)}
@@ -62,7 +55,7 @@ def draw_cells(
         axes.set_xlim(-0.5, max(size, 1) - 0.5)
         axes.set_ylim(max(size, 1) - 0.5, -0.5)
         axes.set_aspect("equal")
-        side = max(1.0, size / 250)  # a cell narrower than a third of a millimetre would not be visible
+        side = max(1.0, size / 250)  # A cell narrower than a third of a millimetre would not be visible.
         squares = [Rectangle((place[j] - side / 2, place[i] - side / 2), side, side) for i, j, _ in cells]
         colours = [colour for _, _, colour in cells]
         axes.add_collection(PatchCollection(squares, facecolors=colours, lw=0, rasterized=not named))

@@ -1,6 +1,4 @@
-"""Layout: an order of the variables by community, and positions of boxes that do not overlap."""
-
-from __future__ import annotations
+"""Computes an order of the variables by community, and positions of boxes that do not overlap."""
 
 import math
 from collections.abc import Sequence
@@ -9,17 +7,17 @@ import networkx
 import numpy as np
 
 GAP = 0.3, 0.26
-"""Horizontal and vertical distance between boxes, in inches."""
+"""The horizontal and vertical distances between boxes, in inches."""
 
 ROUNDS = 300
-"""Upper bound on the rounds in which overlapping boxes are pushed apart."""
+"""The upper bound on the rounds in which overlapping boxes are pushed apart."""
 
 
 def communities(graph: networkx.Graph) -> list[list[int]]:
-    """The nodes by community, in descending order of size.
+    """Return the nodes by community, in descending order of size.
 
-    Communities are found by Louvain's method with a fixed seed; inside one, the reverse Cuthill-McKee order brings
-    neighbours near each other.
+    Communities are found by Louvain's method with a fixed seed; inside a community, the reverse Cuthill-McKee order
+    places neighbours near each other.
     """
     if not graph:
         return []
@@ -31,13 +29,14 @@ def communities(graph: networkx.Graph) -> list[list[int]]:
 def places(
     graph: networkx.Graph, arrows: Sequence[tuple[int, int]], boxes: np.ndarray, extra: float = 0.0
 ) -> np.ndarray:
-    """(k, 2) centres of the nodes 0 to k - 1, whose boxes have (k, 2) widths and heights; y points upwards.
+    """Return the centres, (k, 2), of the nodes 0 to k - 1, whose boxes have (k, 2) widths and heights; y points
+    upwards.
 
     Each connected component is laid out on its own (by the springs of Kamada and Kawai) and rotated so that arrows
     point down; then overlapping boxes are pushed apart, and the components are packed.
 
     Args:
-        extra: inches by which edges are longer, as room for labels.
+        extra: the additional length of edges in inches, as room for labels.
     """
     centres = np.zeros((len(boxes), 2))
     components = sorted(map(sorted, networkx.connected_components(graph)), key=lambda nodes: (-len(nodes), nodes))
@@ -50,10 +49,11 @@ def places(
 def _component_places(
     graph: networkx.Graph, nodes: list[int], arrows: Sequence[tuple[int, int]], boxes: np.ndarray, extra: float
 ) -> np.ndarray:
-    """Centres of the boxes of one connected component."""
+    """Return the centres of the boxes of one connected component."""
     if len(nodes) == 1:
         return np.zeros((1, 2))
-    ordered = networkx.Graph()  # its nodes and edges are in one order, so that equal graphs have equal pictures
+    # Nodes and edges are added in ascending order, so that equal graphs have equal pictures.
+    ordered = networkx.Graph()
     ordered.add_nodes_from(nodes)
     ordered.add_edges_from(sorted(map(sorted, graph.edges)))
     positions = networkx.kamada_kawai_layout(ordered, pos=networkx.circular_layout(ordered))
@@ -61,7 +61,8 @@ def _component_places(
     number = {node: k for k, node in enumerate(nodes)}
     centres = _arrows_down(centres, [(number[i], number[j]) for i, j in arrows if i in number and j in number])
     lengths = [np.linalg.norm(centres[number[i]] - centres[number[j]]) for i, j in ordered.edges]
-    density = 1 + 0.4 * max(0.0, 2 * ordered.number_of_edges() / len(nodes) - 2)  # 1 up to the degree of a ring
+    # The factor is 1 up to the mean degree of a ring.
+    density = 1 + 0.4 * max(0.0, 2 * ordered.number_of_edges() / len(nodes) - 2)
     length = density * (0.6 * float(np.median(boxes[:, 0])) + 0.45) + extra
     scaled = centres * length / max(float(np.median(lengths)), 1e-9)
     # Boxes are wider than high, so the layout is compressed vertically.
@@ -69,7 +70,8 @@ def _component_places(
 
 
 def _arrows_down(centres: np.ndarray, arrows: Sequence[tuple[int, int]]) -> np.ndarray:
-    """The centres rotated so that the arrows point down on average; without arrows, the longest axis is horizontal."""
+    """Rotate the centres so that the arrows point down on average; without arrows, so that the longest axis is
+    horizontal."""
     centred = centres - centres.mean(axis=0)
     if arrows:
         tails, heads = np.array(arrows).T
@@ -83,7 +85,7 @@ def _arrows_down(centres: np.ndarray, arrows: Sequence[tuple[int, int]]) -> np.n
 
 
 def _apart(centres: np.ndarray, boxes: np.ndarray, gap: np.ndarray) -> np.ndarray:
-    """The centres after overlapping boxes were pushed apart, each pair along the axis where they overlap less."""
+    """Push overlapping boxes apart, each pair along the axis of the smaller overlap, and return the centres."""
     centres = centres.copy()
     distances = (boxes[:, None] + boxes[None]) / 2 + gap
     for _ in range(ROUNDS):
@@ -102,13 +104,13 @@ def _apart(centres: np.ndarray, boxes: np.ndarray, gap: np.ndarray) -> np.ndarra
 
 
 CELL = 0.2
-"""Width in inches of a cell of the grid on which components are packed."""
+"""The width in inches of a cell of the grid on which components are packed."""
 
 
 def _pack(
     components: Sequence[Sequence[int]], centres: np.ndarray, boxes: np.ndarray, edges: Sequence[Sequence[int]]
 ) -> None:
-    """Move each component, the largest first, to the free position where the picture grows least."""
+    """Move each component, the largest first, to the free position at which the picture grows least."""
     from scipy.signal import fftconvolve
 
     masks = [_mask(component, centres, boxes, edges) for component in components]
@@ -119,7 +121,7 @@ def _pack(
         blocked = fftconvolve(occupied, mask[::-1, ::-1].astype(float), mode="valid") > 0.5
         bottom = np.maximum(np.arange(blocked.shape[0]) + mask.shape[0], height)[:, None]
         right = np.maximum(np.arange(blocked.shape[1]) + mask.shape[1], width)[None]
-        cost = np.maximum(bottom * 1.25, right) + 1e-3 * (bottom + right)  # a page is wider than high
+        cost = np.maximum(bottom * 1.25, right) + 1e-3 * (bottom + right)  # A page is wider than high.
         row, column = np.unravel_index(np.argmin(np.where(blocked, np.inf, cost)), blocked.shape)
         occupied[row : row + mask.shape[0], column : column + mask.shape[1]] |= mask
         height, width = max(height, row + mask.shape[0]), max(width, column + mask.shape[1])
@@ -127,7 +129,7 @@ def _pack(
 
 
 def _mask(nodes: Sequence[int], centres: np.ndarray, boxes: np.ndarray, edges: Sequence[Sequence[int]]) -> np.ndarray:
-    """The cells that a component covers, the top row first; its upper left corner is moved to the origin."""
+    """Return the cells that a component covers, the top row first; its upper left corner is moved to the origin."""
     low, high = (centres[nodes] - boxes[nodes] / 2).min(axis=0), (centres[nodes] + boxes[nodes] / 2).max(axis=0)
     centres[nodes] += (-low[0], -high[1])
     mask = np.zeros(np.ceil((high - low)[::-1] / CELL).astype(int) + 1, bool)

@@ -54,9 +54,9 @@ def test_each_method_is_directed_by_its_own_rules(load):
     assert rows["m = 300", "ours"][:2] == ["1 of 1", "0 [0–0]"]
     assert rows["m = 300", "theirs"] == ["0 of 1", *["–"] * 5]
     notes = " ".join(table.notes)
-    assert "ours: directed by our rule" in notes
-    assert "theirs: directed by causal-learn" in notes
-    assert "m = 100: SHD of ours less that of theirs: -0.50 [-2.00 to +1.00]." in notes
+    assert "ours: edges are directed by our rule" in notes
+    assert "theirs: edges are directed by causal-learn" in notes
+    assert "m = 100: SHD of ours minus that of theirs: -0.50 [-2.00 to +1.00]." in notes
     assert "m = 300: SHD" not in notes
     assert [(row["graph"], row["setting"], row["shd"]) for row in table.plain] == [
         *(("g0", "ours", 0), ("g1", "ours", 3), ("g0", "theirs", 2), ("g1", "theirs", 2)),

@@ -155,7 +155,7 @@ def test_like_is_compared_with_like_in_both_tables(load):
         *(["best disc-cuPC, s", "3.00"], ["best gpuPC, s", "1.00"], ["speedup", "3.00×"]),
     ]
     assert [row["choice"] for row in table.plain if row["source"] == "ours"] == ["paper", "paper", "best", "best"]
-    assert any("as the paper has both" in note for note in table.notes)
+    assert any("count as in the paper" in note for note in table.notes)
     table = gpupc.gpupc_table3(load(records), [], REPORTED[3])
     assert table.header[4:] == [
         *("disc-cuPC", "gpuPC", "best disc-cuPC", "best gpuPC", "gpuPC over disc-cuPC", "best over best"),

@@ -264,7 +264,7 @@ def test_fig1_shows_every_step_of_the_first_blocks(tmp_path):
     assert {to_hex(patch.get_facecolor()).upper() for patch in first.patches} == set(out_of_core.STREAM_COLOURS)
     assert [text.get_text() for text in second.get_yticklabels()] == list(out_of_core.STEPS.values())
     assert len(drawing.rows) == len(rows)
-    assert "Level 0: 0 % of extraction, transfers and merging beside a kernel" in drawing.figure.get_suptitle()
+    assert "Level 0: 0 % of the other steps' time overlaps with a kernel" in drawing.figure.get_suptitle()
     drawing.write(tmp_path / "f.svg", tmp_path / "f.png", tmp_path / "f.csv")
     assert read_csv(tmp_path / "f.csv")[0]["step"] == "extract"
 

@@ -101,7 +101,7 @@ def test_gpu_cmiknn_is_compared_search_by_search(table):
     assert rows["one", "cgm", "like for like"]["ours"] == "gpucmiknn-single-insertion"
     assert rows["one", "cgm", "fastest"]["ours"] == "gpucmiknn-parallel-counting"
     assert "k_cmi = 7, permutations = 100, transform = ranks" in rows["one", "cgm", "fastest"]["test"]
-    assert any(note.startswith("~ Its random numbers") for note in shown.notes)
+    assert any(note.startswith("~ The program draws its own random numbers") for note in shown.notes)
 
 
 def test_a_program_that_is_missing_says_why(table):

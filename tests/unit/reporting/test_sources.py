@@ -165,7 +165,7 @@ def test_a_known_difference_of_another_program_has_a_reason_and_no_other_has(tmp
     assert [run.verification for run in found] == ["explained", *["unexplained"] * 3]
     assert cells.time_cell(found[0]).startswith("1.50 (1.20–1.80) ≠")
     (note,) = (note for note in cells.remarks(found) if note.startswith("≠ "))
-    assert note.startswith("≠ mcc: cupc-authors: another skeleton")
+    assert note.startswith("≠ mcc: cupc-authors: the skeleton differs")
     assert note.endswith("(docs/numerics.md).")
     assert not found[0].counts  # its time is of another skeleton
 
@@ -198,7 +198,7 @@ def test_cells_of_single_tests_are_compared_one_by_one(monkeypatch):
 
 def test_what_was_not_run_is_listed_by_settings():
     source = Source("h200", "cuda", {}, absent=[("a", "x"), ("a", "y"), ("b", "x"), ("b", "y"), ("c", "y")])
-    assert absent_note(source) == ["Not run there, of what its config asks for: x, y on a, b; y on c."]
+    assert absent_note(source) == ["Requested by the config but not run: x, y on a, b; y on c."]
     assert absent_note(Source("h200", "cuda", {})) == []
 
 
@@ -219,7 +219,7 @@ def test_a_table_has_a_block_a_machine(source, tmp_path):
     catalogue.entries()["methods_by_dataset"].write(sources, outputs)
     page = outputs["md"].read_text()
     gpu, host = page.index("**GPU: NVIDIA H200"), page.index("**CPU cores: Some CPU")
-    assert gpu < page.index("1.50 (1.20–1.80)") < page.index("Not run there") < host < page.index("9.00")
+    assert gpu < page.index("1.50 (1.20–1.80)") < page.index("but not run") < host < page.index("9.00")
     shared = page.index("All of these:")
     assert host < shared < page.index("Seconds: median of the warm runs.")
     assert page.count("Seconds: median of the warm runs.") == 1

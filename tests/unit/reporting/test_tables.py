@@ -229,7 +229,7 @@ def test_a_random_method_is_marked_and_its_workers_are_named(load):
     found[1] = dataclasses.replace(found[1], verification="random")
     table = summary.methods_by_dataset(found)
     assert row_of(table, "d", "tigramite")[3] == "2.00 ~"
-    assert any(note.startswith("~ Its tests draw random numbers") for note in table.notes)
+    assert any(note.startswith("~ The method draws its own random numbers") for note in table.notes)
     assert found[1].counts
 
 

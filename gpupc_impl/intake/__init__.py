@@ -1,43 +1,34 @@
-"""The user's data as a table that a problem takes: from a file, a DataFrame, an AnnData object or an array.
+"""Converts the user's data (a file, a DataFrame, an AnnData object or an array) to a table that a problem takes.
 
-Nothing is imputed, and nothing is dropped without a request: missing values are an error unless `MISSING` says what to
-do, and what looks like a mistake (genes in rows, categories written as numbers) is a warning that says how to correct
-it.
+Nothing is imputed, and nothing is dropped without a request: missing values are an error unless the user chooses one of
+`MISSING`. Probable mistakes (genes in rows, categories written as numbers) cause a warning that explains how to correct
+them.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core import mapped
 from gpupc_impl.core.family import families
 from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.intake.messages import column_names, is_frame, shown, warn
+from gpupc_impl.intake.missing import MISSING, without_missing
 from gpupc_impl.tables import Table, read_table
 from gpupc_impl.tables import TableFormat as TableFormat
 from gpupc_impl.tables.columns import FEW_VALUES, REPEATS, typed
 
-MISSING = ("error", "drop-rows", "pairwise")
-"""What to do about missing values: refuse them; drop the samples that have any; or compute each correlation from the
-samples that hold both variables."""
-
 MANY_VARIABLES = 5
 """A table with at least this many times as many columns as rows may have its variables in rows."""
 
-SHOWN = 5
-"""Number of columns that a message names."""
-
 FEWEST_SAMPLES = 4
-"""Lower bound on the samples with which Fisher's z test can separate two variables."""
+"""The lower bound on the samples with which Fisher's z test can separate two variables."""
 
 NEARLY_UNIQUE = 0.9
-"""Labels of which at least this share of the rows has a label of its own are taken for identifiers."""
+"""The share of distinct labels among the rows from which a column is assumed to hold identifiers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,10 +37,10 @@ class InputTable:
 
     Attributes:
         values: an array or a DataFrame.
-        names: the variables' names; None where `values` carries them or there are none.
+        names: the variables' names; None if `values` contains them or there are none.
         kind: ``"numbers"``; ``"labels"`` of categories; ``"both"``, some columns of each; or ``"correlation"``.
         label_columns: names of the columns of a DataFrame that hold labels.
-        summary: what was read, in one line.
+        summary: a description of the data in one line.
     """
 
     values: Any
@@ -69,16 +60,17 @@ def read_input(
     form: TableFormat | None = None,
     correlation: bool = False,
 ) -> InputTable:
-    """Read the user's data, transpose them where requested and handle missing values.
+    """Read the user's data, transpose them if requested and handle missing values.
 
     Args:
         data: the path of a file (see `gpupc_impl.tables.read_table`), a DataFrame, an AnnData object or an array.
-        names: the variables' names, where the data carry none.
-        kind: what the columns hold where that is known: ``"numbers"``, ``"labels"`` or ``"both"``; None infers it.
+        names: the variables' names, if the data have none.
+        kind: the kind of the columns, if it is known: ``"numbers"``, ``"labels"`` or ``"both"``; None infers it.
         missing: one of `MISSING`.
         transpose: whether variables are in rows and samples in columns, as is usual for genes; the row names of a
-            DataFrame then name the variables. None means no, with a warning where the shape suggests it.
-        form: how the table is written; None infers it.
+            DataFrame then name the variables. None means that they are not, with a warning if the shape suggests
+            otherwise.
+        form: the format of the table; None infers it.
         correlation: whether the data are a correlation matrix, which is not examined here.
 
     Raises:
@@ -102,7 +94,8 @@ def read_input(
     label_columns = _label_columns(data)
     inferred = _kind(data, label_columns, kind)
     rows = np.shape(data)[0] if np.ndim(data) == 2 else 0
-    data = _without_missing(data, names, kind or inferred, missing, table)
+    if missing != "pairwise" or _kind(data, label_columns, "numbers") == "numbers":  # else no family takes the data
+        data = without_missing(data, names, kind or inferred, missing, table)
     if np.ndim(data) == 2:
         if kind in (None, "numbers") and not label_columns:
             _refuse_correlations(data)
@@ -110,15 +103,17 @@ def read_input(
             _warn_of_orientation(data)
         _warn_of_identifiers(data, names, label_columns)
         if inferred == "numbers" and kind != "labels" and 0 < len(data) < FEWEST_SAMPLES:
-            _warn(f"{len(data)} sample(s) are too few to test anything with: every variable stays beside every other")
-    summary = _summary(data, rows, len(label_columns), table.remark)
+            warn(f"{len(data)} sample(s) are too few to test anything with: every variable stays beside every other")
+    only_labels = "labels" in (kind, inferred)
+    summary = _summary(data, rows, None if only_labels else len(label_columns), table.remark)
     return InputTable(data, names, inferred, label_columns, summary)
 
 
 def _in_memory(
     data: Any, names: Sequence[str] | None, kind: str | None, form: TableFormat, transpose: bool
 ) -> tuple[Table, Sequence[str] | None]:
-    """The table of an object, with the types of a DataFrame's columns inferred from their cells, and its names."""
+    """Return the table of an object, with the types of a DataFrame's columns inferred from their cells, and its
+    names."""
     if hasattr(data, "obs_names") and hasattr(data, "to_df"):
         data = data.to_df()
     if transpose:
@@ -137,23 +132,25 @@ def _in_memory(
 
 
 def _typed_array(data: np.ndarray, place: Any, form: TableFormat) -> tuple[Any, str]:
-    """An array of text or of objects as float64 where every column holds numbers, else as it is."""
+    """Convert an array of text or of objects to float64 if every column holds numbers; otherwise return it
+    unchanged."""
     import pandas as pd
 
     frame, remark = typed(pd.DataFrame(data), None, place, form.decimal, form.missing_values)
     return (data, "") if _label_columns(frame) else (frame.to_numpy(np.float64), remark)
 
 
-def _summary(data: Any, rows: int, n_labels: int, remark: str) -> str:
-    """What was read, in one line."""
+def _summary(data: Any, rows: int, n_labels: int | None, remark: str) -> str:
+    """What was read, in one line; `n_labels` is None if all columns are categories."""
     n, p = np.shape(data) if np.ndim(data) == 2 else (0, 0)
+    n_labels = p if n_labels is None else n_labels
     parts = [f"{rows:,} rows", f"{p:,} columns ({p - n_labels:,} of numbers, {n_labels:,} of categories)"]
     parts += [f"{rows - n:,} rows dropped"] * (n != rows) + [f"numbers with {remark}"] * bool(remark)
     return ", ".join(parts)
 
 
 def choose_family(table: InputTable, requested: str | None) -> str:
-    """The requested family, or by default that of the table's kind.
+    """Return the requested family, or by default that of the table's kind.
 
     Raises:
         InvalidProblem: the table has labels and the family's test takes numbers, or the table has columns of both kinds
@@ -173,14 +170,14 @@ def choose_family(table: InputTable, requested: str | None) -> str:
 
 
 def _labels_refused(table: InputTable, family: str | None) -> str:
-    """Why a test of numbers cannot take the table, and what the user can do."""
+    """Return the reason why a test of numbers cannot take the table, and the way out."""
     ways = []
     categories = "say"
     if table.kind == "both":
-        ways = [f"say family={name!r}, which takes both" for name in _families_of("both")]
+        ways = [f"say family={name!r} (--family {name}), which takes both" for name in _families_of("both")]
         ways += ["leave the columns of one kind out", "make numbers of the text (pandas.get_dummies)"]
         categories = "or make categories of the numbers (pandas.qcut) and say"
-    ways.append(f"{categories} {' or '.join(f'family={name!r}' for name in _families_of('labels'))}")
+    ways.append(f"{categories} {_options_of('labels')}")
     test = "the default test" if family is None else f"the {family} test"
     return (
         f"{len(table.label_columns)} column(s) ({shown(table.label_columns)}) hold text or categories"
@@ -189,46 +186,31 @@ def _labels_refused(table: InputTable, family: str | None) -> str:
 
 
 def _families_of(kind: str) -> list[str]:
-    """The names of the families whose tests take this kind of data."""
+    """Return the names of the families whose tests take this kind of data."""
     return [family.name for family in families().values() if family.data == kind]
 
 
-def shown(names: Sequence[Any]) -> str:
-    """The first of some names, for a message."""
-    more = f", ... {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    return ", ".join(repr(str(name)) for name in names[:SHOWN]) + more
-
-
-def is_frame(data: Any) -> bool:
-    return hasattr(data, "columns") and hasattr(data, "iloc")
-
-
-def _column_names(data: Any, names: Sequence[str] | None) -> Sequence[Any]:
-    """The names that a message gives to the columns of (n, p) data."""
-    return names if names is not None else getattr(data, "columns", [f"V{k}" for k in range(np.shape(data)[1])])
-
-
-def _warn(message: str) -> None:
-    """Warn at, or within a few calls of, the user's call of the library."""
-    warnings.warn(message, stacklevel=7)
+def _options_of(kind: str) -> str:
+    """The options, in Python and on the command line, that choose a family for this kind of data."""
+    return " or ".join(f"family={name!r} (--family {name})" for name in _families_of(kind))
 
 
 # --- orientation -----------------------------------------------------------------------------------------------------
 
 
 def _matrix(data: Any) -> np.ndarray | None:
-    """A square table of at least two rows as float64; None for any other."""
+    """Return a square table of at least two rows as float64; None for any other table."""
     n, p = np.shape(data)
     if n != p or n < 2:
         return None
     try:
         return np.asarray(data, np.float64)
-    except (TypeError, ValueError):  # the problem reports what is wrong
+    except (TypeError, ValueError):  # The problem reports the fault.
         return None
 
 
 def _refuse_correlations(data: Any) -> None:
-    """Refuse a matrix of correlations that is given as samples."""
+    """Refuse a matrix of correlations that is passed as samples."""
     matrix = _matrix(data)
     if matrix is not None and (np.diag(matrix) == 1).all() and np.array_equal(matrix, matrix.T):
         raise InvalidProblem(
@@ -238,7 +220,7 @@ def _refuse_correlations(data: Any) -> None:
 
 
 def _refuse_indefinite(data: Any) -> None:
-    """Refuse a correlation matrix that no data have; what else is wrong with it the problem reports."""
+    """Refuse a correlation matrix that no data can have; the problem reports its other faults."""
     matrix = _matrix(data) if np.ndim(data) == 2 else None
     if matrix is None or not np.isfinite(matrix).all() or not np.array_equal(matrix, matrix.T):
         return
@@ -253,11 +235,11 @@ def _refuse_indefinite(data: Any) -> None:
 
 
 INDEFINITE = 1e-6
-"""Negative eigenvalues of at most this size for each variable count as rounding errors."""
+"""The upper bound on negative eigenvalues, per variable, that count as rounding errors."""
 
 
 def _warn_of_identifiers(data: Any, names: Sequence[str] | None, label_columns: Sequence[str]) -> None:
-    """Warn of labels that nearly every row has of its own, and of a first column that counts the rows."""
+    """Warn of a column whose labels differ in nearly every row, and of a first column that counts the rows."""
     n = len(data)
     if n < 2 * REPEATS:
         return
@@ -268,7 +250,7 @@ def _warn_of_identifiers(data: Any, names: Sequence[str] | None, label_columns: 
             if name in label_columns and data.iloc[:, k].nunique() >= NEARLY_UNIQUE * n
         ]
         if unique:
-            _warn(
+            warn(
                 f"{len(unique)} column(s) ({shown(unique)}) hold a label of their own for nearly every row, as names "
                 "of rows do; leave them out (--row-names, row_names=True for a first column), since no test finds "
                 "anything in them"
@@ -280,15 +262,15 @@ def _warn_of_identifiers(data: Any, names: Sequence[str] | None, label_columns: 
     except (TypeError, ValueError):
         return
     if np.shape(data)[1] > 1 and float(first[0]).is_integer() and (np.diff(first) == 1).all():
-        _warn(
-            f"the first column ({str(_column_names(data, names)[0])!r}) counts the rows from {first[0]:g} to "
+        warn(
+            f"the first column ({str(column_names(data, names)[0])!r}) counts the rows from {first[0]:g} to "
             f"{first[-1]:g} and is taken for a variable; if it names the rows, leave it out (--row-names, "
             "row_names=True)"
         )
 
 
 def _transposed(data: Any, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
-    """The transposed table, with the type of each column of a DataFrame inferred again, and its names."""
+    """Return the transposed table, with the type of each column of a DataFrame inferred again, and its names."""
     if not is_frame(data):
         return np.asanyarray(data).T, names
     import pandas as pd
@@ -303,7 +285,7 @@ def _warn_of_orientation(data: Any) -> None:
     """Warn of a shape that suggests variables in rows."""
     n, p = np.shape(data) if np.ndim(data) == 2 else (0, 0)
     if 0 < n * MANY_VARIABLES <= p:
-        _warn(
+        warn(
             f"the table is read as {n:,} samples (rows) of {p:,} variables (columns); if its rows are the variables, "
             "as in a table of genes by samples, say transpose=True (--transpose); if the table is right, "
             "transpose=False (--no-transpose) silences this warning"
@@ -314,14 +296,15 @@ def _warn_of_orientation(data: Any) -> None:
 
 
 def _label_columns(data: Any) -> tuple[str, ...]:
-    """The names of the columns of a DataFrame that hold no numbers."""
+    """Return the names of the columns of a DataFrame that hold no numbers."""
     if not is_frame(data):
         return ()
     return tuple(str(name) for name, dtype in data.dtypes.items() if dtype.kind not in "iufc")
 
 
 def _kind(data: Any, label_columns: tuple[str, ...], expected: str | None) -> str:
-    """`InputTable.kind`; columns that can be read both ways are of the expected kind, and numbers beside numbers."""
+    """Return `InputTable.kind`; columns that can be read both ways count as the expected kind, or as numbers beside
+    numbers."""
     if not label_columns:
         return "numbers"
     only_labels = len(label_columns) == data.shape[1]
@@ -333,7 +316,7 @@ def _kind(data: Any, label_columns: tuple[str, ...], expected: str | None) -> st
 
 
 def _is_numeric(column: Any) -> bool:
-    """Whether a column can be read as numbers, as Booleans and objects that are numbers can."""
+    """Return whether a column can be read as numbers, which includes Booleans and objects that are numbers."""
     if column.dtype.kind in "iufcb":
         return True
     try:
@@ -346,21 +329,22 @@ def _is_numeric(column: Any) -> bool:
 def _warn_of_categories(table: InputTable, family: str) -> None:
     """Warn of columns of whole numbers with few distinct values, which may be categories."""
     few = few_values(table.values)
-    label_families = _families_of("labels")
-    if few.any() and label_families:
-        columns, names = np.flatnonzero(few), _column_names(table.values, table.names)
-        _warn(
+    options = _options_of("labels")
+    if few.any() and options:
+        columns, names = np.flatnonzero(few), column_names(table.values, table.names)
+        warn(
             f"{len(columns):,} of {len(few):,} columns ({shown([names[k] for k in columns])}) hold whole numbers "
             f"with at most {FEW_VALUES} different values, which the {family} test takes for measurements; if they are "
-            f"categories, say {' or '.join(f'family={name!r} (--family {name})' for name in label_families)}"
+            f"categories, say {options}"
         )
 
 
 def few_values(values: Any) -> np.ndarray:
-    """(p,) bool: whether a column holds whole numbers with few distinct values (see `FEW_VALUES` and `REPEATS`)."""
+    """Return whether columns hold whole numbers with few distinct values (see `FEW_VALUES` and `REPEATS`): (p,)
+    bool."""
     try:
         values = np.asarray(values, np.float64)
-    except (TypeError, ValueError):  # the problem reports what is wrong
+    except (TypeError, ValueError):  # The problem reports the fault.
         return np.zeros(0, bool)
     if values.ndim != 2 or len(values) < 2 * REPEATS:
         return np.zeros(0, bool)
@@ -375,74 +359,3 @@ def few_values(values: Any) -> np.ndarray:
             distinct = len(np.unique(column))
             few[k] = 2 <= distinct <= FEW_VALUES and distinct * REPEATS <= len(column)
     return few
-
-
-# --- missing values --------------------------------------------------------------------------------------------------
-
-
-def _without_missing(data: Any, names: Sequence[str] | None, kind: str, missing: str, table: Table) -> Any:
-    """The data without missing values; under ``"pairwise"``, numbers with NaN for missing ones."""
-    absent = _absent(data, kind)
-    if absent is None:
-        return data
-    columns = np.flatnonzero(absent.any(axis=0))
-    rows = absent.any(axis=1)
-    column_names = _column_names(data, names)
-    first = table.place(int(rows.argmax()), int(absent[rows.argmax()].argmax()))
-    summary = (
-        f"{int(absent.sum()):,} value(s) missing in {len(columns):,} column(s) "
-        f"({shown([column_names[k] for k in columns])}), the first in {first}"
-    )
-    complete = int((~rows).sum())
-    if missing == "error":
-        pairs = "; missing='pairwise' (Gaussian test only) takes for each pair of variables the samples that hold both"
-        raise InvalidProblem(
-            f"data has {summary}; impute them, or say missing='drop-rows' (--missing drop-rows), which leaves "
-            f"{complete:,} of {len(rows):,} samples{pairs if kind == 'numbers' else ''}"
-            f"{_categories_hint(data, columns)}"
-        )
-    if missing == "pairwise":
-        if is_frame(data):  # its columns may have nullable types, which have several missing values
-            return data.where(~absent, np.nan).astype(np.float64)
-        return np.ma.filled(np.ma.asarray(data, np.float64), np.nan)
-    if not complete:
-        worst = [k for k in np.argsort(-absent.sum(axis=0), kind="stable")[:SHOWN] if absent[:, k].any()]
-        counts = ", ".join(f"{column_names[k]!r}: {int(absent[:, k].sum()):,}" for k in worst)
-        raise InvalidProblem(
-            f"data has {summary}: no sample is complete, so missing='drop-rows' leaves none; leave out the columns "
-            f"with the most ({counts}), or impute them"
-        )
-    dropped = len(rows) - complete
-    _warn(f"{dropped:,} of {len(rows):,} samples have missing values and are dropped; {complete:,} are left")
-    return data[~rows] if is_frame(data) else np.asanyarray(data)[~rows]
-
-
-def _categories_hint(data: Any, columns: np.ndarray) -> str:
-    """What to say where cells of text may be a category that is called as a missing value is."""
-    if not is_frame(data) or all(data.dtypes.iloc[k].kind in "iuf" for k in columns):
-        return ""
-    return "; missing_values=[] (--missing-values '') makes a category of every cell that is not empty"
-
-
-def _absent(data: Any, kind: str) -> np.ndarray | None:
-    """(n, p) bool: whether a value is missing; None where no value is."""
-    if is_frame(data):
-        absent = data.isna().to_numpy()
-    elif isinstance(data, np.ma.MaskedArray):
-        absent = np.ma.getmaskarray(data) | (np.isnan(data.data) if data.dtype.kind in "fc" else False)
-    else:
-        try:
-            values = np.asarray(data) if kind == "numbers" or hasattr(data, "dtype") else np.array(data, dtype=object)
-        except ValueError:  # the rows differ in length, which the problem reports
-            return None
-        if values.dtype.kind in "fc":
-            if values.ndim == 2 and not any(mapped.by_pieces(values, lambda rows: np.isnan(values[rows]).any())):
-                return None
-            absent = np.isnan(values)
-        elif values.dtype.kind == "O":
-            import pandas as pd
-
-            absent = pd.isna(values)
-        else:
-            return None
-    return absent if absent.ndim == 2 and absent.any() else None
