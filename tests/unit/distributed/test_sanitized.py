@@ -55,7 +55,7 @@ for fixed in (None, np.array([[1, 50], [3, 4]])):
     counts, arrays = search_rows(state, 2, problem.critical_r_squared(2), group)
     assert counts["tests"] > 100 and (arrays["keys"] != 2**64 - 1).any()
 choose = filter_plan.choose
-for most in (5, p * p):  # open edges are never few, or are few from the start
+for most in (5, 1000):  # open edges are never few, or are so after the first block
     filter_plan.choose = lambda m, p, budget: dataclasses.replace(choose(m, p, 1 << 19), open_edges=most, candidates=32)
     levels = FilteredLevels(problem, open_backend("host"), True)
     assert sum(group.starts[-1] for group in levels.groups()) > 100 and levels.counts[0] > 100
