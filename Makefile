@@ -9,7 +9,9 @@ CORES ?= $(shell nproc 2>/dev/null || echo 1)
 CONFIG ?= config/config.yaml
 BACKEND ?= auto
 ONLY ?=
+TARGETS ?=
 RECORDED ?=
+#   TARGETS="x86-64-v3 sm_90"     for which CPUs and GPUs `make wheel` compiles kernels (default: all)
 #   MINUTES=60                    how long `make fuzz` and `make soak` go on (default: 1), or by when `make record` ends
 # Further for make record, which measures config/gpu.yaml unless CONFIG names another one:
 #   ONLY="cupc_fig10 gpupc_table3"  tables and figures whose runs are measured (default: all)
@@ -30,7 +32,7 @@ PYTEST = $(BIN)/python -m pytest -n $$(($(CORES) + 1)) --dist loadgroup
 # The quick tests spend more time in compiling kernels than in running them.
 QUICKLY := $(if $(shell command -v c++),CXX="$${CXX:-'$(CURDIR)/tests/quick-c++' c++}")
 
-.PHONY: help venv reproduce report images record fuzz soak test test-slow test-slurm test-ssh coverage lint benchmark docs tutorials clean
+.PHONY: help venv reproduce report images record fuzz soak test test-slow test-slurm test-ssh coverage lint benchmark docs tutorials wheel clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -110,6 +112,11 @@ docs: venv ## Build the documentation site into build/site; open index.html ther
 tutorials: venv ## Run the tutorials, and write their pages and pictures
 	$(BIN)/python -m workflow.pages.tutorials
 
+wheel: venv ## Build a wheel in dist with the kernels compiled ahead for TARGETS, which takes a core most of an hour
+	$(BIN)/python -m workflow.lib.shipped $(TARGETS)
+	GPUPC_SHIPPED_DIR=$(CURDIR)/build/shipped $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps \
+	    --wheel-dir dist .
+
 clean: ## Remove everything that was produced (results/reported and results/recorded stay)
-	rm -rf .snakemake resources logs build
+	rm -rf .snakemake resources logs build dist
 	find results figures -mindepth 1 -maxdepth 1 ! -name reported ! -name recorded ! -name README.md -exec rm -rf {} +

@@ -1,1 +1,1 @@
-"""CPU references: each file defines one method, which is registered like the GPU methods."""
+"""CPU references: the same plug-in shape as the GPU methods."""

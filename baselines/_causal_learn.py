@@ -2,12 +2,14 @@
 families."""
 
 import time
+from typing import Any
 
 import numpy as np
 
+from baselines.peers._answer import deepest_level
 from gpupc_impl.core.pc_stable import Progress, stop_reason
 from gpupc_impl.core.problem import Problem
-from gpupc_impl.core.registry import Parameter, Run
+from gpupc_impl.core.registry import Parameter, Run, needs_package
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
 ORIENTATION = {
@@ -15,6 +17,14 @@ ORIENTATION = {
 }
 """A parameter that does not affect the skeleton. With ``own``, ``facts["arrows"]`` contains the arrows of the graph
 that causal-learn's ``pc`` returns, as pairs [i, j] for i -> j."""
+
+WATCHED: dict[str, Any] = {
+    "backends": ("cpu",),
+    "params": ORIENTATION,
+    "reference": True,
+    "unavailable": needs_package("causallearn", "causal-learn"),
+}
+"""What its methods have in common."""
 
 
 def watched(test_class: type) -> type:
@@ -68,9 +78,8 @@ def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
     p = problem.n_variables
     test.watch(problem)
     start = time.perf_counter()
-    graph = skeleton_discovery(
-        test.data, problem.alpha, test, stable=True, show_progress=False, max_k=_deepest_level(problem)
-    )
+    most = deepest_level(problem, p)  # it fails at a level without possible tests
+    graph = skeleton_discovery(test.data, problem.alpha, test, stable=True, show_progress=False, max_k=most)
     ends = [*test.level_starts[1:], time.perf_counter()]
     seconds = np.diff([start, *ends]) if test.level_starts else np.empty(0)
     adjacency = graph.G.graph != 0
@@ -113,12 +122,3 @@ def _arrows(graph) -> list[list[int]]:
 
     marks = Meek.meek(UCSepset.uc_sepset(graph, priority=2)).G.graph  # Entries [j, i] = 1 and [i, j] = -1 mean i -> j.
     return np.argwhere((marks == -1) & (marks.T == 1)).tolist()
-
-
-def _deepest_level(problem: Problem) -> int:
-    """Return the largest level that may be run, because causal-learn fails at a level without possible tests."""
-    deepest = -1
-    limit = problem.n_variables if problem.max_level is None else problem.max_level
-    while deepest < limit and problem.obstacle(deepest + 1) is None:
-        deepest += 1
-    return deepest

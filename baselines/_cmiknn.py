@@ -11,10 +11,7 @@ Each variable is a row of an array: x (n,) is the permuted variable, ys (w, n) a
 
 import numpy as np
 
-from baselines._compile import njit
-
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
-_inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
+from baselines._compile import compiled, inlined
 
 LOW = np.uint64(0xFFFFFFFF)
 INDEX_BITS = np.uint64(0xFFFFFF)  # The low bits of a priority hold the index of the sample, so that priorities differ.
@@ -27,7 +24,7 @@ BISECTIONS = 8
 # --- random numbers --------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def philox(c0, c1, c2, c3, k0, k1):
     """Philox4x32-10 (Salmon et al. 2011): computes four random 32-bit words, each stored in 64 bits, from a counter and
     a key."""
@@ -52,7 +49,7 @@ def permutation_key(seed: int, variable: int, members: tuple[int, ...]) -> tuple
     return k0, k1
 
 
-@_inlined
+@inlined
 def words(sample, permutation, block, key):
     """Return random words 4 block to 4 block + 3 of a sample in a permutation."""
     return philox(np.uint64(sample), np.uint64(permutation), np.uint64(block), DRAW, key[0], key[1])
@@ -61,7 +58,21 @@ def words(sample, permutation, block, key):
 # --- permutations ----------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@inlined
+def insert(d, b, inserted, distances, nearest):
+    """Insert sample b at distance d among the nearest so far, in ascending order; returns how many there are now."""
+    k = len(distances)
+    if inserted == k and d >= distances[k - 1]:
+        return inserted
+    r = min(inserted, k - 1)
+    while r > 0 and distances[r - 1] > d:
+        distances[r], nearest[r] = distances[r - 1], nearest[r - 1]
+        r -= 1
+    distances[r], nearest[r] = d, b
+    return min(inserted + 1, k)
+
+
+@compiled
 def nearest_neighbours(s, k, first, last, neighbours):
     """Fill rows [first, last) of an (n, k) int32 array with the k nearest other samples in S, by distance and then by
     index."""
@@ -76,22 +87,13 @@ def nearest_neighbours(s, k, first, last, neighbours):
             for r in range(k):
                 neighbours[a, r] = order[r]
             continue
-        inserted = 0
+        inserted, nearest = 0, neighbours[a]
         for b in range(n):
-            d = row[b]
-            if b == a or (inserted == k and d >= distances[k - 1]):
-                continue
-            r = inserted if inserted < k else k - 1
-            while r > 0 and distances[r - 1] > d:
-                distances[r] = distances[r - 1]
-                neighbours[a, r] = neighbours[a, r - 1]
-                r -= 1
-            distances[r] = d
-            neighbours[a, r] = b
-            inserted += inserted < k
+            if b != a:
+                inserted = insert(row[b], b, inserted, distances, nearest)
 
 
-@_compiled
+@compiled
 def distances_from(s, a, row):
     """Write the Chebyshev distances of all samples from sample a; zeros when s has no rows."""
     row[:] = 0
@@ -101,7 +103,7 @@ def distances_from(s, a, row):
             row[b] = max(row[b], abs(member[b] - centre))
 
 
-@_compiled
+@compiled
 def free_permutation(n, permutation, key, scratch):
     """Return the permutation of level 0, (n,): the indexes of the samples in the order of their priorities."""
     priorities, order = scratch
@@ -112,7 +114,7 @@ def free_permutation(n, permutation, key, scratch):
     return order
 
 
-@_compiled
+@compiled
 def sort_by_priority(priorities, order):
     """Write the indexes in ascending order of priorities, which differ and are uniform over 64 bits, by a bucket
     sort."""
@@ -135,13 +137,13 @@ def sort_by_priority(priorities, order):
         order[r] = a
 
 
-@_inlined
+@inlined
 def priority_bucket(priority, n):
     """Return the bucket of a priority among n: floor(n priority / 2^64)."""
     return np.int64(((priority >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
-@_compiled
+@compiled
 def permute(x, neighbours, key, permutations, columns):
     """Write the permutations with these numbers into (n, width) columns; a negative number means x without a
     permutation.
@@ -187,7 +189,7 @@ def permute(x, neighbours, key, permutations, columns):
 # --- conditional mutual information ----------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def partial_sums(columns, ys, s, k, psi, first, last):
     """Return the sums of psi(n_xz) + psi(n_yz) - psi(n_z) over samples [first, last), for each y and each column.
 
@@ -241,7 +243,7 @@ def partial_sums(columns, ys, s, k, psi, first, last):
     return sums
 
 
-@_compiled
+@compiled
 def k_th_distances(columns, a, row, k, reach, near, joint, radius):
     """Write, for each column, the distance from sample a to its k-th nearest other sample in the joint space.
 
@@ -317,7 +319,7 @@ def k_th_distances(columns, a, row, k, reach, near, joint, radius):
             active |= counted[c] > enough and below[c] > above[c]
 
 
-@_compiled
+@compiled
 def count_near(columns, centre, row_s, row, radius, widest, n_x, n_y, n_z):
     """Write, for each column, the numbers of samples within the radius of sample a in (X, S), in (Y, S) and in S."""
     width = len(radius)
@@ -339,7 +341,7 @@ def count_near(columns, centre, row_s, row, radius, widest, n_x, n_y, n_z):
                 n_y[c] += one if in_y <= radius[c] else zero
 
 
-@_compiled
+@compiled
 def count_within(ascending, centre, radius):
     """Return the number of ascending values within a radius of a centre, which is one of the values.
 

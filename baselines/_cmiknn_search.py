@@ -6,12 +6,14 @@ its neighbours. Sets, their order and all random numbers are those of the GPU me
 
 import concurrent.futures
 import itertools
+import weakref
 from collections.abc import Callable
 
 import numpy as np
 
 from baselines import _cmiknn
-from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
+from gpupc_impl.core import watching
+from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome, pc_stable
 from gpupc_impl.core.registry import Run
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.nonlinear.problem import NonlinearProblem
@@ -41,6 +43,16 @@ class CmiknnTest:
         firsts = range(0, problem.n_samples, size)
         self._samples = [(first, min(first + size, problem.n_samples)) for first in firsts]
         self._shares = threads
+
+    @classmethod
+    def single(cls, problem: NonlinearProblem, threads: int) -> Callable[..., float]:
+        """`p_value` of a test whose threads end when it is garbage collected."""
+        if threads == 1:
+            return cls(problem).p_value
+        pool = concurrent.futures.ThreadPoolExecutor(threads)
+        test = cls(problem, threads, pool.map)
+        weakref.finalize(test, pool.shutdown)
+        return test.p_value
 
     def partial_sums(self, permuted: int, others: list[int], members: tuple[int, ...]) -> np.ndarray:
         """Return the sums over all samples that determine CMI, (w, permutations + 1) int64; the sum of the data comes
@@ -105,7 +117,7 @@ def cmiknn_skeleton(problem: NonlinearProblem, run: Run, threads: int, test_clas
         return pc_stable(problem, search, facts=run.facts, progress=run.progress)
 
 
-class _CmiknnSearch(LevelSearch):
+class _CmiknnSearch(GraphSearch):
     """PC-stable on one problem.
 
     Variables are visited one after the other, and their sets in lexicographic order. The permutations of a variable
@@ -114,22 +126,14 @@ class _CmiknnSearch(LevelSearch):
     """
 
     def __init__(self, problem: NonlinearProblem, pmax: bool, test: CmiknnTest):
-        self._problem, self._test = problem, test
-        p = problem.n_variables
-        self._adjacent = problem.start_graph()
-        self._pmax = np.full((p, p), np.nan) if pmax else None
-
-    def adjacency(self) -> np.ndarray:
-        return self._adjacent
-
-    def pmax(self) -> np.ndarray | None:
-        return self._pmax
+        super().__init__(problem, pmax)
+        self._test = test
 
     def run_level(self, level: int) -> LevelOutcome:
-        neighbours = [np.flatnonzero(row).tolist() for row in self._adjacent]
-        to_test = set(map(tuple, self._problem.edges_to_test(np.argwhere(np.triu(self._adjacent))).tolist()))
+        neighbours = [np.flatnonzero(row).tolist() for row in self.adjacent]
+        to_test = set(map(tuple, self.problem.edges_to_test(np.argwhere(np.triu(self.adjacent))).tolist()))
         removed: dict[tuple[int, int], tuple[int, ...]] = {}
-        tests = 0
+        tests, possible = 0, watching.possible_tests(self.adjacent, level)
         for permuted, row in enumerate(neighbours):
             # At level 0 a pair is tested only from its smaller end.
             others = [k for k in row if level or k > permuted]
@@ -144,21 +148,9 @@ class _CmiknnSearch(LevelSearch):
                     continue
                 tests += len(tested)
                 counts = self._test.counts(permuted, tested, members)
-                self._update_pmax(permuted, tested, counts)
-                for k in np.array(tested)[counts >= self._problem.critical_count].tolist():
+                watching.advance(tests, possible, "possible tests")
+                self.note_p_values(permuted, tested, self.problem.p_value(counts))
+                for k in np.array(tested)[counts >= self.problem.critical_count].tolist():
                     removed[min(k, permuted), max(k, permuted)] = members
                     others.remove(k)
-        pairs = np.array(sorted(removed), np.int32).reshape(-1, 2)
-        self._adjacent[pairs[:, 0], pairs[:, 1]] = self._adjacent[pairs[:, 1], pairs[:, 0]] = False
-        return LevelOutcome(
-            edges=int(self._adjacent.sum()) // 2,
-            max_degree=self._problem.most_tested_degree(self._adjacent.sum(axis=1)),
-            tests=tests,
-            pairs=pairs,
-            sets=np.array([removed[i, j] for i, j in pairs.tolist()], np.int32).reshape(len(pairs), level),
-        )
-
-    def _update_pmax(self, permuted: int, tested: list[int], counts: np.ndarray) -> None:
-        if self._pmax is not None:
-            largest = np.fmax(self._pmax[permuted, tested], self._problem.p_value(counts))
-            self._pmax[permuted, tested] = self._pmax[tested, permuted] = largest
+        return self.remove(level, tests, removed)

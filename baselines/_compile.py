@@ -11,8 +11,6 @@ written, such as one below a shared ``NUMBA_CACHE_DIR``, is therefore neither re
 instead.
 """
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import logging
@@ -24,8 +22,6 @@ import numba
 from numba.core import caching
 
 from gpupc_impl.ownership import fault_of_folder, is_own
-
-__all__ = ["njit"]
 
 log = logging.getLogger("baselines")
 
@@ -86,3 +82,6 @@ def _exclusive(save: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any
 
 caching.IndexDataCacheFile.load = _load_safely(caching.IndexDataCacheFile.load)
 caching.IndexDataCacheFile.save = _exclusive(caching.IndexDataCacheFile.save)
+
+compiled = njit(cache=True, nogil=True, error_model="numpy")
+inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")

@@ -14,7 +14,7 @@ import collections
 
 import numpy as np
 
-from baselines._compile import njit
+from baselines._compile import compiled
 from baselines._discrete_counts import (
     BASE,
     BITMAP_CELLS,
@@ -27,8 +27,6 @@ from baselines._discrete_counts import (
 from baselines._discrete_statistic import statistic_of_sorted, statistic_of_table
 from baselines._graph import neighbours_without, next_combination
 
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
-
 Criticals = collections.namedtuple("Criticals", ["small", "keys", "values", "below", "above"])
 """Critical values by degrees of freedom.
 
@@ -39,7 +37,7 @@ Attributes:
 """
 
 
-@_compiled
+@compiled
 def test(data, space, i, j, members):
     """Return the statistic of Vi and Vj (i < j) given the members (ascending), and the adjusted degrees of freedom.
 
@@ -68,7 +66,7 @@ def test(data, space, i, j, members):
     return statistic_of_sorted(data, space, r_i, r_j, members)
 
 
-@_compiled
+@compiled
 def test_pairs(data, space, first, last, statistics, degrees):
     """Write the statistics and degrees of freedom of level 0, (last - first, p), for pairs with first <= i < last and j
     > i."""
@@ -83,7 +81,7 @@ def test_pairs(data, space, first, last, statistics, degrees):
             degrees[i - first, j] = df
 
 
-@_compiled
+@compiled
 def decide(statistic, df, criticals):
     """Return 1 if a set separates, 0 if it does not, and -1 if the exact critical value is needed.
 
@@ -104,7 +102,7 @@ def decide(statistic, df, criticals):
     return -1
 
 
-@_compiled
+@compiled
 def separate_edges(data, space, starts, neighbours, edges, level, criticals, tests_per_edge, record):
     """Test edges one after the other given sets of ``level`` variables, each until a set separates it.
 
@@ -164,7 +162,7 @@ def separate_edges(data, space, starts, neighbours, edges, level, criticals, tes
     return *separated, tests, (edge_of[:recorded], statistics[:recorded], degrees[:recorded]), len(edges), 0
 
 
-@_compiled
+@compiled
 def longer(array):
     """Return a copy with room for more than twice as many elements."""
     grown = np.empty(2 * len(array) + 16, array.dtype)
@@ -173,7 +171,7 @@ def longer(array):
     return grown
 
 
-@_compiled
+@compiled
 def add_to_front(edge_of, statistics, degrees, front, recorded, edge, statistic, df):
     """Add a test to the Pareto front of an edge's tests, whose record begins at position ``front``.
 
@@ -195,7 +193,7 @@ def add_to_front(edge_of, statistics, degrees, front, recorded, edge, statistic,
     return kept + 1
 
 
-@_compiled
+@compiled
 def first_sets(starts, neighbours, edges, level, n_variables):
     """Return the first set of each edge in canonical order; if there is none, the smallest variables other than its
     ends."""

@@ -12,7 +12,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from baselines._compile import njit
+from baselines._compile import compiled
 
 BITMAP_CATEGORIES = 16
 """The upper bound on the categories of a variable with bitmaps, which take an eighth of a byte per sample and
@@ -27,8 +27,6 @@ sample."""
 
 BITMAPS, BASE = range(2)
 """Indices into ``Space.valid``."""
-
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 Data = collections.namedtuple(
     "Data", ["codes", "categories", "places", "totals", "bit_rows", "bits", "logs", "adjusted"]
@@ -79,7 +77,7 @@ def popcount(typing_context, word):
 # --- preparation -----------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def count_categories(codes, first_row, bits, totals):
     """Write one variable's bitmaps, if it has any, from ``bits[first_row]`` on, and the number of samples of each
     category."""
@@ -113,14 +111,14 @@ def new_space(data, level):
     )
 
 
-@_compiled
+@compiled
 def begin_pair(space):
     """Invalidate what was computed for the previous pair."""
     for t in range(len(space.valid)):
         space.valid[t] = -1
 
 
-@_compiled
+@compiled
 def begin_set(space, changed):
     """Invalidate the counts that depend on members from index ``changed`` on, which differ from those of the previous
     set."""
@@ -128,7 +126,7 @@ def begin_set(space, changed):
     space.valid[BASE] = min(space.valid[BASE], changed)
 
 
-@_compiled
+@compiled
 def common_bits(a, b):
     """Return the number of bits that are set in both a and b."""
     count = 0
@@ -137,7 +135,7 @@ def common_bits(a, b):
     return count
 
 
-@_compiled
+@compiled
 def count_pair_by_bitmaps(data, table, i, j):
     """Count the table of a pair at level 0; its last row and column follow from the other ones and the totals."""
     r_i, r_j = data.categories[i], data.categories[j]
@@ -157,7 +155,7 @@ def count_pair_by_bitmaps(data, table, i, j):
             left -= count
 
 
-@_compiled
+@compiled
 def count_by_bitmaps(data, space, i, j, members):
     """Count the table of the pair given at least one member, from the bitmaps of the pair and all members but the
     last."""
@@ -195,7 +193,7 @@ def count_by_bitmaps(data, space, i, j, members):
             left -= count
 
 
-@_compiled
+@compiled
 def count_by_histogram(data, space, cells, members):
     """Count the table of the pair, which has that many cells, given the members."""
     table, base, depth = space.table, space.base, max(len(members) - 1, 0)
@@ -220,7 +218,7 @@ def count_by_histogram(data, space, cells, members):
             table[cell] += 1
 
 
-@_compiled
+@compiled
 def combine(a, b, out):
     """Write the bits that are set in both a and b; returns their number."""
     count = 0

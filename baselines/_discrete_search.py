@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from baselines import _discrete, _discrete_counts
-from baselines._levels import LARGEST_TASK, Graph, Tested, search
+from baselines._levels import LARGEST_TASK, Graph, Tested, Tests, search
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.discrete.problem import DiscreteProblem
@@ -23,8 +23,8 @@ def discrete_skeleton(problem: DiscreteProblem, run: Run, threads: int) -> Skele
     return search(problem, run, _DiscreteTests(problem, run.pmax), threads)
 
 
-class _DiscreteTests:
-    """The chi-square or G-square test on one problem, which implements `Tests`."""
+class _DiscreteTests(Tests):
+    """The chi-square or G-square test on one problem."""
 
     def __init__(self, problem: DiscreteProblem, pmax: bool):
         self._problem, self._record, self._of_thread = problem, pmax, threading.local()

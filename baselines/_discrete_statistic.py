@@ -7,16 +7,13 @@ and then columns, the strata in chunks of 64, and then the chunks.
 
 import numpy as np
 
-from baselines._compile import njit
+from baselines._compile import compiled, inlined
 
 CHUNK = 64
 """The number of strata whose terms are added up before their sum is added to the total."""
 
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
-_inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
 
-
-@_compiled
+@compiled
 def statistic_of_table(space, r_i, r_j, strata, logs):
     """Return the statistic of the counts in ``space.table``, and the adjusted degrees of freedom."""
     total = in_chunk = 0.0
@@ -32,7 +29,7 @@ def statistic_of_table(space, r_i, r_j, strata, logs):
     return (2.0 * total if len(logs) else total), df
 
 
-@_compiled
+@compiled
 def statistic_of_counts(space, at, r_i, r_j, logs):
     """Return the terms and degrees of freedom of one stratum, from its counts in ``space.table[at : at + r_i *
     r_j]``."""
@@ -61,7 +58,7 @@ def statistic_of_counts(space, at, r_i, r_j, logs):
     return part, max(n_rows - 1, 0) * max(n_cols - 1, 0)
 
 
-@_compiled
+@compiled
 def term(count, in_row, in_col, n, logs):
     """Return a cell's term: (N - E)^2 / E of chi-square, or N log(N / E) of half of G-square. Row and column are not
     empty."""
@@ -73,7 +70,7 @@ def term(count, in_row, in_col, n, logs):
     return difference * difference / expected
 
 
-@_compiled
+@compiled
 def statistic_of_sorted(data, space, r_i, r_j, members):
     """Return the statistic and the adjusted degrees of freedom, from samples sorted by stratum."""
     order, other, base = space.order, space.other_order, space.base[0]
@@ -115,7 +112,7 @@ def statistic_of_sorted(data, space, r_i, r_j, members):
     return (2.0 * total if len(data.logs) else total), df
 
 
-@_inlined
+@inlined
 def same_stratum(codes, members, a, b):
     """Return whether samples a and b have the same categories of all members."""
     same = True
@@ -124,7 +121,7 @@ def same_stratum(codes, members, a, b):
     return same
 
 
-@_compiled
+@compiled
 def sort(values):
     """Sort in place by Shell's method, which suits the few samples of most strata."""
     n = len(values)
@@ -141,7 +138,7 @@ def sort(values):
         gap //= 3
 
 
-@_compiled
+@compiled
 def statistic_of_cells(cells, r_j, cols, used, logs):
     """Return the terms and degrees of freedom of one stratum, from the ascending cells of its samples.
 
@@ -173,7 +170,7 @@ def statistic_of_cells(cells, r_j, cols, used, logs):
     return part, (n_rows - 1) * (n_cols - 1)
 
 
-@_compiled
+@compiled
 def sort_by_code(codes, order, totals, out):
     """Write the samples in ascending order of their codes, by a stable counting sort of the samples in ``order``."""
     ends = np.empty(len(totals), np.int64)

@@ -15,11 +15,12 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from baselines._compile import njit
+from baselines._compile import compiled, inlined
 from baselines._graph import neighbours_without, next_combination
-
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
-_inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
+from baselines._levels import Graph, Tested, Tests, search
+from gpupc_impl.core.registry import Run
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, GaussianProblem
 
 
 @intrinsic
@@ -33,7 +34,7 @@ def fma(typing_context, a, b, c):
     return types.float64(types.float64, types.float64, types.float64), generate
 
 
-@_inlined
+@inlined
 def is_undefined(h11, h22, no_variance):
     """Return whether an endpoint has no variance left; with a tolerance of zero, whether its variance is exactly
     zero."""
@@ -42,7 +43,7 @@ def is_undefined(h11, h22, no_variance):
     return h11 <= no_variance or h22 <= no_variance
 
 
-@_inlined
+@inlined
 def is_independent(h11, h12, h22, critical, no_variance):
     """Return whether |Z| is at most its critical value; with a tolerance of zero, a |r| above one counts as 1 / |r|."""
     if no_variance == 0.0:
@@ -51,7 +52,7 @@ def is_independent(h11, h12, h22, critical, no_variance):
     return h12 * h12 <= critical * (h11 * h22)
 
 
-@_inlined
+@inlined
 def r_squared(h11, h12, h22, no_variance):
     """Return r^2; with a tolerance of zero, the inverse of an r^2 above one."""
     square = h12 * h12 / (h11 * h22)
@@ -62,7 +63,7 @@ def r_squared(h11, h12, h22, no_variance):
     return square
 
 
-@_compiled
+@compiled
 def separate_pairs(correlation, critical, adjacent):
     """Perform level 0: keep the pairs whose squared correlation is above the critical value; returns the number of
     edges left."""
@@ -76,7 +77,7 @@ def separate_pairs(correlation, critical, adjacent):
     return edges
 
 
-@_compiled
+@compiled
 def separate_edges_level_one(correlation, starts, neighbours, edges, limits, smallest):
     """Test edges given one variable; see `separate_edges`.
 
@@ -117,7 +118,7 @@ def separate_edges_level_one(correlation, starts, neighbours, edges, limits, sma
     return removed[:n_removed], sets[:n_removed], tests, undefined, 0
 
 
-@_compiled
+@compiled
 def separate_edges(correlation, starts, neighbours, edges, level, limits, smallest):
     """Test edges one after the other given sets of ``level`` >= 2 variables, each until a set separates it.
 
@@ -156,7 +157,7 @@ def separate_edges(correlation, starts, neighbours, edges, level, limits, smalle
     return removed[:n_removed], sets[:n_removed], tests, undefined, singular
 
 
-@_compiled
+@compiled
 def first_separating_set(correlation, i, j, candidates, members, limits, record):
     """Test i and j given the sets of candidates, in lexicographic order, up to the first that separates them.
 
@@ -210,12 +211,12 @@ Attributes:
 """
 
 
-@_inlined
+@inlined
 def new_factor(level):
     return Factor(np.empty((level, level)), np.empty(level), np.empty(level), np.empty(level), np.empty((level + 1, 3)))
 
 
-@_inlined
+@inlined
 def add_member(correlation, i, j, members, t, factor, near_pivot):
     """Add member t to the factor; if its predecessors determine it, add nothing and return False."""
     rows, scale, of_i, of_j, h = factor
@@ -244,7 +245,7 @@ def add_member(correlation, i, j, members, t, factor, near_pivot):
     return True
 
 
-@_compiled
+@compiled
 def residuals_by_pseudo_inverse(correlation, i, j, members, no_pivot):
     """Compute H11, H12, H22 with the Moore-Penrose inverse of M2 by cuPC's Algorithm 7 (Courrieu 2008).
 
@@ -270,7 +271,7 @@ def residuals_by_pseudo_inverse(correlation, i, j, members, no_pivot):
     return h11, h12, h22
 
 
-@_compiled
+@compiled
 def product(a, b):
     """Return the matrix product with sums in a fixed order, which a BLAS does not guarantee."""
     out = np.zeros((len(a), b.shape[1]))
@@ -281,7 +282,7 @@ def product(a, b):
     return out
 
 
-@_compiled
+@compiled
 def full_rank_cholesky(a, no_pivot):
     """Return L (size x rank) with L L^T = a; a pivot within the tolerance adds no column (Courrieu 2008)."""
     size = len(a)
@@ -304,7 +305,7 @@ def full_rank_cholesky(a, no_pivot):
     return factor[:, :rank].copy()
 
 
-@_compiled
+@compiled
 def least_squares(a, b):
     """Return the x that minimises |a x - b| for each column of b, by modified Gram-Schmidt; a has full column rank."""
     size, rank = a.shape
@@ -336,3 +337,39 @@ def least_squares(a, b):
                 x[k, u] = fma(-r[k, v], x[v, u], x[k, u])
             x[k, u] /= r[k, k]
     return x
+
+
+def stable_skeleton(problem: GaussianProblem, run: Run, threads: int) -> Skeleton:
+    """Find the skeleton with that many threads."""
+    return search(problem, run, _FisherZTests(problem, run.pmax), threads)
+
+
+class _FisherZTests(Tests):
+    """Fisher's z test on one problem."""
+
+    def __init__(self, problem: GaussianProblem, pmax: bool):
+        self._problem, self._record = problem, pmax
+
+    def separate_pairs(self, adjacent: np.ndarray, pmax: np.ndarray | None, map_tasks) -> int:
+        problem = self._problem
+        if pmax is not None:
+            pmax[:] = problem.p_value(problem.correlation**2, 0)
+            np.fill_diagonal(pmax, np.nan)
+        return separate_pairs(problem.correlation, problem.critical_r_squared(0), adjacent)
+
+    def separate_edges(self, graph: Graph, task: slice, level: int) -> Tested:
+        problem, edges = self._problem, graph.edges[task]
+        tolerances = problem.residual_tolerance, problem.pivot_tolerance, PSEUDO_INVERSE_TOLERANCE
+        limits = problem.critical_r_squared(level), *tolerances
+        smallest = np.full(len(edges) if self._record else 0, np.inf)
+        data = (problem.correlation, graph.starts, graph.neighbours, edges)
+        if level == 1:
+            removed, sets, *counts = separate_edges_level_one(*data, limits, smallest)
+        else:
+            removed, sets, *counts = separate_edges(*data, level, limits, smallest)
+        p_values = None
+        if self._record:  # an edge whose tests are all undefined has no p-value
+            defined = np.isfinite(smallest)
+            p_values = np.full(len(edges), np.nan)
+            p_values[defined] = problem.p_value(smallest[defined], level)
+        return Tested(removed, sets.copy(), *counts, p_values)  # a view would keep the unused rows alive

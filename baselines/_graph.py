@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from baselines._compile import njit
+from baselines._compile import compiled, inlined
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def neighbour_lists(adjacent):
     """Return the graph G' of a level as (starts, neighbours, edges).
 
@@ -30,7 +30,7 @@ def neighbour_lists(adjacent):
     return starts, neighbours, edges
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def neighbours_without(starts, neighbours, row, other, out):
     """Write the neighbours of ``row`` except ``other`` to ``out``; return their number."""
     n = 0
@@ -41,7 +41,7 @@ def neighbours_without(starts, neighbours, row, other, out):
     return n
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def next_combination(chosen, n):
     """Advance to the lexicographically next subset of range(n); return the first position that changed, -1 at the
     end."""

@@ -9,7 +9,8 @@ from typing import Protocol
 import numpy as np
 
 from baselines._graph import neighbour_lists
-from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
+from gpupc_impl.core import watching
+from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome, pc_stable
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
@@ -63,7 +64,8 @@ class Tests(Protocol):
         """Test each edge of a task, in canonical order, up to the first set that separates it."""
 
     def after_level(self, graph: Graph, level: int, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Choose which of the separated (k, 2) pairs, with their (k, level) sets, are removed after the level."""
+        """Choose from the separated (k, 2) pairs and their (k, level) sets those that are removed after the level."""
+        return pairs, sets
 
 
 def search(problem: Problem, run: Run, tests: Tests, threads: int) -> Skeleton:
@@ -77,45 +79,34 @@ def search(problem: Problem, run: Run, tests: Tests, threads: int) -> Skeleton:
         return pc_stable(problem, levels, facts=run.facts, progress=run.progress)
 
 
-class _Levels(LevelSearch):
-    """Run PC-stable on one problem (cuPC, Algorithm 1)."""
+class _Levels(GraphSearch):
+    """PC-stable on one problem (cuPC, Algorithm 1)."""
 
     def __init__(self, problem: Problem, tests: Tests, pmax: bool, threads: int, map_tasks):
-        self._problem, self._tests, self._threads, self._map_tasks = problem, tests, threads, map_tasks
-        p = problem.n_variables
-        self._adjacent = ~np.eye(p, dtype=bool)
-        self._pmax = np.full((p, p), np.nan) if pmax else None
-
-    def adjacency(self) -> np.ndarray:
-        return self._adjacent
-
-    def pmax(self) -> np.ndarray | None:
-        return self._pmax
+        super().__init__(problem, pmax)
+        self._tests, self._threads, self._map_tasks = tests, threads, map_tasks
 
     def run_level(self, level: int) -> LevelOutcome:
-        return self._run_level_zero() if level == 0 else self._run_level(level)
-
-    def _run_level_zero(self) -> LevelOutcome:
-        edges = self._tests.separate_pairs(self._adjacent, self._pmax, self._map_tasks)
-        if self._problem.fixed is not None:
-            self._problem.fixed.apply(self._adjacent)
-            edges = int(np.count_nonzero(self._adjacent)) // 2
-        return LevelOutcome(edges, self._max_degree(), self._problem.tests_of_level_zero)
-
-    def _run_level(self, level: int) -> LevelOutcome:
-        starts, neighbours, all_edges = neighbour_lists(self._adjacent)
-        edges = self._problem.edges_to_test(all_edges)
+        if level == 0:
+            edges = self._tests.separate_pairs(self.adjacent, self.largest_p, self._map_tasks)
+            if self.problem.fixed is not None:
+                self.problem.fixed.apply(self.adjacent)
+                edges = int(np.count_nonzero(self.adjacent)) // 2
+            return LevelOutcome(edges, self._max_degree(), self.problem.tests_of_level_zero)
+        starts, neighbours, all_edges = neighbour_lists(self.adjacent)
+        edges = self.problem.edges_to_test(all_edges)
         graph = Graph(starts, neighbours, edges)
         size = min(max(len(edges) // (32 * self._threads), 1), LARGEST_TASK)
         tasks = [slice(first, min(first + size, len(edges))) for first in range(0, len(edges), size)]
-        results = list(self._map_tasks(lambda task: self._tests.separate_edges(graph, task, level), tasks))
+        results = []
+        for result in self._map_tasks(lambda task: self._tests.separate_edges(graph, task, level), tasks):
+            results.append(result)
+            watching.advance(tasks[len(results) - 1].stop, len(edges), "edges")
         pairs = np.concatenate([edges[task][part.removed] for task, part in zip(tasks, results, strict=True)])
         pairs, sets = self._tests.after_level(graph, level, pairs, np.concatenate([part.sets for part in results]))
-        self._adjacent[pairs[:, 0], pairs[:, 1]] = self._adjacent[pairs[:, 1], pairs[:, 0]] = False
-        if self._pmax is not None:
-            i, j = edges.T
-            largest = np.fmax(self._pmax[i, j], np.concatenate([part.p_values for part in results]))
-            self._pmax[i, j] = self._pmax[j, i] = largest
+        self.adjacent[pairs[:, 0], pairs[:, 1]] = self.adjacent[pairs[:, 1], pairs[:, 0]] = False
+        if self.largest_p is not None:
+            self.note_p_values(*edges.T, np.concatenate([part.p_values for part in results]))
         return LevelOutcome(
             edges=len(all_edges) - len(pairs),
             max_degree=self._max_degree(),
@@ -127,4 +118,4 @@ class _Levels(LevelSearch):
         )
 
     def _max_degree(self) -> int:
-        return self._problem.most_tested_degree(self._adjacent.sum(axis=1))
+        return self.problem.most_tested_degree(self.adjacent.sum(axis=1))

@@ -7,16 +7,17 @@ p-values. Each variable is a row of an array of one float dtype; a categorical v
 codes have the distance 1.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
-from baselines._cmiknn import count_within
-from baselines._compile import njit
+from baselines._cmiknn import count_within, insert
+from baselines._cmiknn_search import CmiknnTest
+from baselines._compile import compiled, inlined
+from gpupc_impl.mixed.problem import MixedProblem
 
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
-_inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
 
-
-@_inlined
+@inlined
 def distance(a, b, categorical, different):
     """Return the distance of two values of a variable; `different` is the distance of different categories."""
     if categorical:
@@ -24,7 +25,7 @@ def distance(a, b, categorical, different):
     return abs(a - b)
 
 
-@_compiled
+@compiled
 def distances_from(s, categorical, a, different, row):
     """Write the distances of all samples from sample a in s, (l, n); (l,) flags mark categorical variables; zeros if l
     is 0."""
@@ -34,7 +35,7 @@ def distances_from(s, categorical, a, different, row):
             row[b] = max(row[b], distance(s[m, b], s[m, a], categorical[m], different))
 
 
-@_compiled
+@compiled
 def nearest_neighbours(s, categorical, k, first, last, neighbours):
     """Fill rows [first, last) of an (n, k) int32 array with the k nearest other samples of the same categories.
 
@@ -46,20 +47,11 @@ def nearest_neighbours(s, categorical, k, first, last, neighbours):
     never = s.dtype.type(np.inf)
     for a in range(first, last):
         distances_from(s, categorical, a, never, row)
-        inserted = 0
+        inserted, nearest = 0, neighbours[a]
         for step in range(1, n):
             b = (a + step) % n
-            d = row[b]
-            if d == never or (inserted == k and d >= distances[k - 1]):
-                continue
-            r = inserted if inserted < k else k - 1
-            while r > 0 and distances[r - 1] > d:
-                distances[r] = distances[r - 1]
-                neighbours[a, r] = neighbours[a, r - 1]
-                r -= 1
-            distances[r] = d
-            neighbours[a, r] = b
-            inserted += inserted < k
+            if row[b] != never:
+                inserted = insert(row[b], b, inserted, distances, nearest)
         if inserted == 0:
             neighbours[a, 0] = a
             inserted = 1
@@ -67,7 +59,7 @@ def nearest_neighbours(s, categorical, k, first, last, neighbours):
             neighbours[a, r] = neighbours[a, r - inserted]
 
 
-@_compiled
+@compiled
 def partial_sums(permuted, x_categorical, ys, y_categorical, s, s_categorical, k, psi, first, last):
     """Return the sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) over samples [first, last), for each y and each
     permutation.
@@ -124,7 +116,7 @@ def partial_sums(permuted, x_categorical, ys, y_categorical, s, s_categorical, k
     return sums
 
 
-@_compiled
+@compiled
 def k_th_distance(x, x_categorical, a, row, order, k, nearest):
     """Return the distance from sample a to its k-th nearest other sample in the joint space.
 
@@ -159,3 +151,22 @@ def k_th_distance(x, x_categorical, a, row, order, k, nearest):
                 at = child
             nearest[at] = d
     return nearest[0]
+
+
+class MixedTest(CmiknnTest):
+    """The test for one permuted variable and set, and any number of other variables at once."""
+
+    COLUMN_MULTIPLE = 1
+    _problem: MixedProblem
+
+    def _adder(self, columns: np.ndarray, permuted: int, others: list[int], members: list[int]) -> Callable:
+        """What maps a range of samples to their sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~), (w, width)."""
+        problem, rows = self._problem, np.ascontiguousarray(columns.T)
+        values, categorical = problem.values, problem.categories > 0
+        ys, s = (values[others], categorical[others]), (values[members], categorical[members])
+        fixed = rows, categorical[permuted], *ys, *s, problem.k_cmi, problem.psi
+        return lambda samples: partial_sums(*fixed, *samples)
+
+    def _fill_neighbours(self, members: list[int], first: int, last: int, neighbours: np.ndarray) -> None:
+        s, categorical = self._problem.values[members], self._problem.categories[members] > 0
+        nearest_neighbours(s, categorical, self._problem.k_perm, first, last, neighbours)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from baselines._causal_learn import ORIENTATION, watched, watched_search
-from gpupc_impl.core.registry import Run, method, needs_package
+from baselines._causal_learn import WATCHED, watched, watched_search
+from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian.problem import GaussianProblem
 
@@ -11,13 +11,10 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 @method(
     "causal-learn",
     family="gaussian",
-    backends=("cpu",),
     source="causal-learn, SkeletonDiscovery.skeleton_discovery(stable=True) with FisherZ",
     summary="skeleton search of the package causal-learn (Python, slow)",
-    params=ORIENTATION,
-    reference=True,
     canonical=False,
-    unavailable=needs_package("causallearn", "causal-learn"),
+    **WATCHED,
 )
 def causal_learn(problem: GaussianProblem, run: Run) -> Skeleton:
     """Run causal-learn's own search and test (see `watched_search`).

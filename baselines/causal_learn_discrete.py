@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from baselines._causal_learn import ORIENTATION, watched, watched_search
+from baselines._causal_learn import WATCHED, watched, watched_search
 from gpupc_impl.core.problem import InvalidProblem, Problem
-from gpupc_impl.core.registry import Run, method, needs_package
+from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
 
 TESTS = {"chi-square": "chisq", "g-square": "gsq"}
@@ -13,13 +13,10 @@ TESTS = {"chi-square": "chisq", "g-square": "gsq"}
 @method(
     "causal-learn-discrete",
     family="discrete",
-    backends=("cpu",),
     source="causal-learn, SkeletonDiscovery.skeleton_discovery(stable=True) with chisq or gsq",
     summary="skeleton search of the package causal-learn (Python, slow)",
-    params=ORIENTATION,
-    reference=True,
     canonical=False,
-    unavailable=needs_package("causallearn", "causal-learn"),
+    **WATCHED,
 )
 def causal_learn_discrete(problem: Problem, run: Run) -> Skeleton:
     """Run causal-learn's own search and test (see `watched_search`).

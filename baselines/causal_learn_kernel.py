@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from baselines._causal_learn import ORIENTATION, watched, watched_search
-from gpupc_impl.core.registry import Parameter, Run, method, needs_package
+from baselines._causal_learn import ORIENTATION, WATCHED, watched, watched_search
+from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.kernel.problem import KernelProblem
 
@@ -24,13 +24,10 @@ APPROXIMATIONS = {"lindsay-pilla-basak": "lpd4", "satterthwaite-welch": "gamma",
 @method(
     "causal-learn-kernel",
     family="kernel",
-    backends=("cpu",),
     source="causal-learn, SkeletonDiscovery.skeleton_discovery(stable=True) with RCIT, KCI or FastKCI",
     summary="skeleton search of the package causal-learn with its kernel tests (Python, slow)",
-    params={**ORIENTATION, **FAST},
-    reference=True,
     random=True,
-    unavailable=needs_package("causallearn", "causal-learn"),
+    **{**WATCHED, "params": {**ORIENTATION, **FAST}},
 )
 def causal_learn_kernel(problem: KernelProblem, run: Run) -> Skeleton:
     return watched_search(problem, run, _test(problem, run.params), run.facts)

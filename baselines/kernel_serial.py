@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
+from gpupc_impl.core import watching
+from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome, pc_stable
 from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.kernel.plain import PlainTest
@@ -31,42 +32,26 @@ def open_test(problem: KernelProblem, backend: None, params: Mapping[str, Any]) 
     return lambda i, j, members: test(i, j, members)[0]
 
 
-class SerialSearch(LevelSearch):
-    """Run PC-stable edge by edge (cuPC, Algorithm 1)."""
+class SerialSearch(GraphSearch):
+    """PC-stable edge by edge (cuPC, Algorithm 1)."""
 
     def __init__(self, problem: KernelProblem, pmax: bool):
-        self._problem, self._test = problem, PlainTest(problem)
-        p = problem.n_variables
-        self._adjacent = problem.start_graph()
-        self._pmax = np.full((p, p), np.nan) if pmax else None
-
-    def adjacency(self) -> np.ndarray:
-        return self._adjacent
-
-    def pmax(self) -> np.ndarray | None:
-        return self._pmax
+        super().__init__(problem, pmax)
+        self._test = PlainTest(problem)
 
     def run_level(self, level: int) -> LevelOutcome:
-        start = self._adjacent.copy()
-        tests, pairs, sets = 0, [], []
-        for i, j in self._problem.edges_to_test(np.argwhere(np.triu(start))).tolist():
-            for members in self._sets(start, i, j, level):
+        tests, removed = 0, {}
+        edges = self.problem.edges_to_test(np.argwhere(np.triu(self.adjacent))).tolist()
+        for done, (i, j) in enumerate(edges):
+            watching.advance(done, len(edges), "edges")
+            for members in self._sets(self.adjacent, i, j, level):
                 tests += 1
                 p_value, _ = self._test(i, j, members)
-                if self._pmax is not None:
-                    self._pmax[i, j] = self._pmax[j, i] = np.fmax(self._pmax[i, j], p_value)
-                if p_value >= self._problem.alpha:
-                    pairs.append((i, j))
-                    sets.append(members)
-                    self._adjacent[i, j] = self._adjacent[j, i] = False
+                self.note_p_values(i, j, p_value)
+                if p_value >= self.problem.alpha:
+                    removed[i, j] = members
                     break
-        return LevelOutcome(
-            edges=int(self._adjacent.sum()) // 2,
-            max_degree=self._problem.most_tested_degree(self._adjacent.sum(axis=1)),
-            tests=tests,
-            pairs=np.array(pairs, np.int32).reshape(-1, 2),
-            sets=np.array(sets, np.int32).reshape(len(sets), level),
-        )
+        return self.remove(level, tests, removed)
 
     @staticmethod
     def _sets(graph: np.ndarray, i: int, j: int, level: int):

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
+from gpupc_impl.core import watching
+from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome, pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.nonlinear.problem import NonlinearProblem
@@ -122,46 +123,30 @@ class TigramiteTest:
         return array, np.array([0, 1, *(2 for _ in members)]), {}
 
 
-class _EdgeSearch(LevelSearch):
+class _EdgeSearch(GraphSearch):
     """PC-stable, edge by edge; ``map_edges`` maps `TigramiteTest.first_separating_set` over the edges of a level."""
 
     def __init__(self, problem: NonlinearProblem, pmax: bool, map_edges):
-        self._problem, self._map_edges = problem, map_edges
-        p = problem.n_variables
-        self._adjacent = problem.start_graph()
-        self._pmax = np.full((p, p), np.nan) if pmax else None
-
-    def adjacency(self) -> np.ndarray:
-        return self._adjacent
-
-    def pmax(self) -> np.ndarray | None:
-        return self._pmax
+        super().__init__(problem, pmax)
+        self._map_edges = map_edges
 
     def run_level(self, level: int) -> LevelOutcome:
-        rows = [np.flatnonzero(row).tolist() for row in self._adjacent]
-        all_edges = np.argwhere(np.triu(self._adjacent))
-        pairs = self._problem.edges_to_test(all_edges).tolist()
+        rows = [np.flatnonzero(row).tolist() for row in self.adjacent]
+        pairs = self.problem.edges_to_test(np.argwhere(np.triu(self.adjacent))).tolist()
         edges = []
         for i, j in pairs:
             sides = [(i, j, [k for k in rows[i] if k != j]), (j, i, [k for k in rows[j] if k != i])]
-            edges.append((level, sides if level else sides[:1]))  # At level 0 a pair is tested once.
-        tests, removed, sets = 0, [], []
+            edges.append((level, sides if level else sides[:1]))  # at level 0 a pair is tested once
+        tests, removed = 0, {}
+        possible = watching.possible_tests(self.adjacent, level)
         for (i, j), (edge_tests, largest, members) in zip(pairs, self._map_edges(edges), strict=True):
             tests += edge_tests
-            if self._pmax is not None and edge_tests:
-                self._pmax[i, j] = self._pmax[j, i] = np.fmax(self._pmax[i, j], self._problem.p_value(largest))
+            watching.advance(tests, possible, "possible tests")
+            if edge_tests:
+                self.note_p_values(i, j, self.problem.p_value(largest))
             if members is not None:
-                removed.append((i, j))
-                sets.append(members)
-        for i, j in removed:
-            self._adjacent[i, j] = self._adjacent[j, i] = False
-        return LevelOutcome(
-            edges=len(all_edges) - len(removed),
-            max_degree=self._problem.most_tested_degree(self._adjacent.sum(axis=1)),
-            tests=tests,
-            pairs=np.array(removed, np.int32).reshape(-1, 2),
-            sets=np.array(sets, np.int32).reshape(len(sets), level),
-        )
+                removed[i, j] = members
+        return self.remove(level, tests, removed)
 
 
 _worker: TigramiteTest | None = None

@@ -13,7 +13,8 @@ from typing import IO, Any
 import numpy as np
 
 from gpupc_impl.core.family import get_family
-from gpupc_impl.core.files import open_arrays, open_regular, write_whole
+from gpupc_impl.core.files import open_arrays, write_whole
+from gpupc_impl.ownership import open_regular
 from gpupc_impl.tables import DataError
 
 BLOCK_BYTES = 1 << 26

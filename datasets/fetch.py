@@ -19,7 +19,8 @@ from typing import Any
 
 from datasets import registry
 from datasets.dataset import DatasetUnavailable, RegistryError
-from gpupc_impl.core.files import locked, open_own, open_regular, remove_foreign, write_whole
+from gpupc_impl.core.files import locked, open_own, remove_foreign, write_whole
+from gpupc_impl.ownership import open_regular
 
 MIRRORS_VARIABLE = "GPUPC_MIRRORS"
 RETRIES = 2

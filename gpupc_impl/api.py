@@ -1,7 +1,5 @@
 """The two calls of the library: `skeleton` and `pc` turn a table into a graph."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +8,7 @@ from gpupc_impl.core.colliders import AUTO, V_STRUCTURES, default_rule
 from gpupc_impl.core.orientation import CPDAG, check_choices, orient
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.search import SearchRequest, TableFormat
+from gpupc_impl.search import SearchRequest
 
 
 def skeleton(
@@ -88,32 +86,9 @@ def skeleton(
         BackendUnavailable: the backend cannot be used on this machine.
         DeviceMemoryError: the problem does not fit in device memory.
     """
-    request = SearchRequest(
-        alpha=alpha,
-        family=family,
-        method=method,
-        backend=backend,
-        n_samples=n_samples,
-        names=names,
-        max_level=max_level,
-        knowledge=knowledge,
-        missing=missing,
-        transpose=transpose,
-        separating_sets=separating_sets,
-        pmax=pmax,
-        device_memory_limit=device_memory_limit,
-        progress=progress,
-        form=TableFormat(
-            header=header,
-            row_names=row_names,
-            decimal=decimal,
-            delimiter=delimiter,
-            encoding=encoding,
-            missing_values=missing_values,
-        ),
-        options=options,
-    )
-    with request.open(data) as search:
+    arguments = locals().copy()  # all parameters by name, as long as there is no other variable
+    data, options = arguments.pop("data"), arguments.pop("options")
+    with SearchRequest.of(**arguments, **options).open(data) as search:
         return search.solve(search.problem())
 
 

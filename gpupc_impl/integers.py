@@ -1,7 +1,5 @@
 """Integer arithmetic for which Python has no operator."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import numpy as np

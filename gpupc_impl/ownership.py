@@ -1,12 +1,13 @@
-"""Checks whether other users of the machine may have written a file, or may replace it.
+"""Whether other users of the machine may have written a file, or may put another one in its place; and safe opening.
 
 Code that is loaded from a cache runs with the user's rights, so it is loaded only if no other user can have written it.
 """
 
-from __future__ import annotations
-
+import contextlib
+import errno
 import functools
 import grp
+import io
 import os
 import pwd
 import stat
@@ -50,6 +51,51 @@ def is_own(path: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not _others_write(status)
+
+
+def open_regular(path: str | Path, limit: int | None = None) -> io.BufferedReader:
+    """Open a regular file for reading; the caller closes it.
+
+    Args:
+        limit: upper bound on its bytes.
+
+    Raises:
+        OSError: it cannot be opened, is no regular file, or is larger.
+    """
+    with _path_errors(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
+    return os.fdopen(checked_file(descriptor, path, limit), "rb")
+
+
+def is_regular(path: str | Path) -> bool:
+    """Whether a regular file is there.
+
+    Raises:
+        OSError: nothing is there.
+    """
+    with _path_errors(path):
+        return stat.S_ISREG(os.stat(path).st_mode)
+
+
+@contextlib.contextmanager
+def _path_errors(path: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:  # a null character, or half a character
+        raise OSError(errno.EINVAL, f"this is no path ({error})", ascii(str(path))) from error
+
+
+def checked_file(descriptor: int, path: str | Path, limit: int | None = None) -> int:
+    """The descriptor of a regular file with at most `limit` bytes; it is closed if it is none."""
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and (limit is None or status.st_size <= limit):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, over the limit of {limit:,}", str(path))
 
 
 def _others_write(status: os.stat_result) -> bool:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from gpupc_impl.backends import Backend, BackendUnavailable, backend_class, compilations
@@ -17,8 +20,8 @@ from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
 from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, prefetched, solve, unavailable
-from gpupc_impl.intake import InputTable, choose_family, read_input
-from gpupc_impl.intake import TableFormat as TableFormat
+from gpupc_impl.intake import InputTable, TableFormat, choose_family, read_input
+from gpupc_impl.intake.messages import shown
 from gpupc_impl.views.progress import compile_report, level_progress
 
 
@@ -47,6 +50,15 @@ class SearchRequest:
     progress: Callable[[Progress], None] | bool | None = None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     form: TableFormat = dataclasses.field(default_factory=TableFormat)
+
+    @classmethod
+    def of(cls, **arguments: Any) -> SearchRequest:
+        """The request of arguments of `gpupc_impl.skeleton` beside the data."""
+        form, own = (
+            {field.name: arguments.pop(field.name) for field in dataclasses.fields(kind) if field.name in arguments}
+            for kind in (TableFormat, cls)
+        )
+        return cls(**own, form=TableFormat(**form), options=arguments)
 
     def open(self, data: Any) -> Search:
         """Read the data, choose family and method, and open the backend.
@@ -79,7 +91,7 @@ class SearchRequest:
             elif source is None:
                 source = table = self._read(data, family.data)
                 choose_family(table, family.name)  # refuses or warns where the table does not fit
-        return Search(self, source, problem_class, method, backend, params, test)
+        return Search(self, _data_name(data), source, problem_class, method, backend, params, test)
 
     def _read(self, data: Any, kind: str | None) -> InputTable:
         return read_input(
@@ -142,6 +154,17 @@ class SearchRequest:
             raise InvalidProblem(f"data is a ready problem, which carries its own {names}; set it where that is built")
 
 
+def _data_name(data: Any) -> str:
+    """The name of a file and when it was last changed, or the kind of object that holds the data."""
+    if not isinstance(data, (str, os.PathLike)):
+        return type(data).__name__
+    return f"{Path(data).name}, last changed {_minute(Path(data).stat().st_mtime)}"
+
+
+def _minute(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
 def _warn_of_resolution(problem: Problem) -> None:
     """Warn of a significance level below the smallest positive p-value of a permutation test."""
     permutations = getattr(problem, "permutations", None)
@@ -173,6 +196,7 @@ class Search:
     """A search that is ready to run; as a context manager it frees the device's memory at the end.
 
     Attributes:
+        data_name: what the user calls the data.
         source: the table that was read, or the ready problem that was passed as data.
         problem_class: the class of the problem that the table becomes.
         backend: None for a method that has no kernels.
@@ -181,6 +205,7 @@ class Search:
     """
 
     request: SearchRequest
+    data_name: str
     source: InputTable | Problem
     problem_class: type[Problem]
     method: Method
@@ -200,8 +225,8 @@ class Search:
                 self.backend.drop_prefetched()
 
     @property
-    def reading(self) -> str:
-        """Return a line that describes the data, the chosen test, and the reason for the choice."""
+    def reading(self) -> dict[str, str]:
+        """What was read, and which test was chosen and why, by name."""
         family = self.method.family
         request = self.request
         if request.family != "auto":
@@ -214,8 +239,15 @@ class Search:
             why = {"labels": "all columns are categories", "both": "columns of both kinds"}.get(
                 self.source.kind, "all columns are numbers"
             )
-        read = "a ready problem" if isinstance(self.source, Problem) else self.source.summary
-        return f"{read}; {family} test ({why})"
+        ready = isinstance(self.source, Problem)
+        labels = () if ready else self.source.label_columns
+        return {
+            "data": self.data_name,
+            "searched": _minute(time.time()),
+            "table": "a ready problem" if ready else self.source.summary,
+            **({"categories": shown(labels)} if labels else {}),
+            "test": f"{family} test ({why})",
+        }
 
     @property
     def compile_seconds(self) -> float:
@@ -223,11 +255,7 @@ class Search:
         return 0.0 if self.backend is None else self.backend.compile_seconds
 
     def problem(self) -> Problem:
-        """Return the problem of the source, with the request's background knowledge.
-
-        Raises:
-            InvalidProblem: the data, the test's parameters or the knowledge cannot be used.
-        """
+        """The problem of the source, with the background knowledge; raises InvalidProblem if one cannot be used."""
         request, source = self.request, self.source
         problem = source if isinstance(source, Problem) else self._prepare(source)
         _warn_of_resolution(problem)
@@ -242,14 +270,10 @@ class Search:
             return self.problem_class.from_correlation(table.values, n_samples=request.n_samples, **parameters)
 
     def solve(self, problem: Problem) -> Skeleton:
-        """Return the skeleton of a problem; the skeleton refers to the problem.
-
-        Raises:
-            The errors that `gpupc_impl.core.solve.solve` raises.
-        """
+        """The skeleton of a problem, which the skeleton holds; raises what `gpupc_impl.core.solve.solve` raises."""
         request = self.request
-        shown = compile_report(request.progress is not False)
-        with compilations.reported(shown), level_progress(request.progress) as report:
+        compiling = compile_report(request.progress is not False)
+        with compilations.reported(compiling), level_progress(request.progress) as report:
             skeleton = solve(
                 problem,
                 self.method,
@@ -259,4 +283,4 @@ class Search:
                 pmax=request.pmax,
                 progress=report,
             )
-        return dataclasses.replace(skeleton, problem=problem)
+        return dataclasses.replace(skeleton, problem=problem, reading=self.reading)

@@ -1,7 +1,6 @@
 """What kernels include of the system's headers, read by the compiler once for all kernels with the same sanitizers.
 
-To read them takes as long as to compile most kernels. Kernels without sanitizers are compiled as ever: `make reproduce`
-may have left them in the cache.
+To read them takes as long as to compile most kernels.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def command(*sanitizers: str) -> list[str]:
     write(header, HEADERS.encode())
     read = known / ",".join(sanitizers)
     if not read.exists():
-        flags = (*build._BASE_FLAGS, *build._optimisation(sanitizers), build._NATIVE)
+        flags = (*build.BASE_FLAGS, *build._optimisation(sanitizers), build._NATIVE)
         with tempfile.TemporaryDirectory(dir=known.parent) as folder:
             build.run_compiler((*flags, "-x", "c++-header", str(header), "-o", f"{folder}/read"))
             os.replace(f"{folder}/read", read)

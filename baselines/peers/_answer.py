@@ -46,11 +46,7 @@ def deepest_level(problem: Problem, limit: int) -> int:
 
 
 def refuse_pmax(run: Run) -> None:
-    """Refuse a request for largest p-values, since these programs record other numbers instead.
-
-    Raises:
-        InvalidParameter: largest p-values are requested.
-    """
+    """Raise InvalidParameter if largest p-values are requested, in whose place these programs keep other numbers."""
     if run.pmax:
         raise InvalidParameter(f"method {run.facts.get('method')!r} records no largest p-values; leave pmax out")
 

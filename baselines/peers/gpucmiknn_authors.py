@@ -98,11 +98,7 @@ def open_test(problem: NonlinearProblem, backend: Any, params: Mapping[str, Any]
 
 
 def _check(problem: NonlinearProblem) -> None:
-    """Check the numbers of neighbours.
-
-    Raises:
-        InvalidProblem: the program's kernels do not support them.
-    """
+    """Check the numbers of neighbours."""
     if problem.k_perm != NEIGHBOURS:
         raise InvalidProblem(
             f"k_perm is {problem.k_perm}; method 'gpucmiknn-authors' permutes among {NEIGHBOURS} neighbours, whatever "
@@ -190,11 +186,7 @@ class _Program:
         return p_value.value
 
     def _call(self, name: str, *arguments: Any) -> None:
-        """Call a function of the library; arrays, which must be contiguous, are passed by address.
-
-        Raises:
-            DeviceMemoryError, KernelLaunchError: CUDA reports an error.
-        """
+        """Call a function of the library; arrays, which must be contiguous, are passed by address."""
         passed = [each.ctypes.data if isinstance(each, np.ndarray) else each for each in arguments]
         if code := getattr(self._library, f"gpucmiknn_{name}")(*passed):
             reason = self._library.gpucmiknn_error(code).decode()

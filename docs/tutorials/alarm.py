@@ -3,7 +3,8 @@
 #
 # ALARM (Beinlich et al. 1989) is a network that experts designed for monitoring patients: 37 variables with two to
 # four categories each, and 46 arrows. Since the true graph of samples from it is known, we can count how many edges
-# are right. The package pgmpy contains the network; nothing is downloaded.
+# are right. The package pgmpy contains the network, of which this project's `datasets` draws samples: run this page in
+# the project's folder, since that package is not installed with the library. Nothing is downloaded.
 
 # %%
 import matplotlib.pyplot as plt

@@ -5,19 +5,25 @@
 # 2014). There are more variables than samples, as is usual for genes. The PC algorithm suits such data: it conditions
 # on few genes at a time, and never inverts a matrix of all.
 #
-# The file is fetched once and its checksum verified ([data sets](../../datasets/README.md)).
+# The file, of R's package hdi, is one of the [data sets](../../datasets/README.md) of this project. Here the package
+# `rdata` reads it from its address; its data frame has a matrix as a column, which pandas cannot hold.
 
 # %%
+from urllib.request import urlretrieve
+
 import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
 import pandas as pd
+import rdata
 
-import datasets
 from gpupc_impl import skeleton
 
-strains = datasets.load("riboflavin")
-genes = pd.DataFrame(strains.values, columns=[name.removesuffix("_at") for name in strains.names])
+folder = "https://raw.githubusercontent.com/cran/hdi/3eb71fb52b3c0f5213b1283d5f0317b91f6a133a/"
+file, _ = urlretrieve(folder + "data/riboflavin.RData")
+plain = dict.fromkeys(["data.frame", "AsIs"], lambda values, attributes: values)
+strains = rdata.read_rda(file, constructor_dict={**rdata.conversion.DEFAULT_CLASS_MAP, **plain})["riboflavin"]["x"]
+genes = pd.DataFrame(strains.values, columns=[name.removesuffix("_at") for name in strains["dim_1"].values])
 print(genes.shape)
 
 # %% [markdown]

@@ -51,7 +51,8 @@ class CudaDevice(Backend):
         except ImportError as error:
             return (
                 f"CuPy cannot be imported ({str(error).strip().splitlines()[0]}); for a GPU with a CUDA 12 driver: "
-                'pip install "gpupc[cuda12]", with a CUDA 13 driver: pip install "gpupc[cuda13]"'
+                "pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12, with a CUDA 13 driver: pip install cupy-cuda13x "
+                "nvidia-cuda-nvrtc"
             )
         runtime = cupy.cuda.runtime
         try:

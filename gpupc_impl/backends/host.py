@@ -29,9 +29,12 @@ from gpupc_impl.backends.host_kernels import (
 )
 from gpupc_impl.backends.host_memory import Budget, allocate, borrow, libc, owner
 from gpupc_impl.backends.machine import available_cores, cpu_name, memory_bytes
-from gpupc_impl.backends.simt import build
+from gpupc_impl.backends.simt import build, shipped
 from gpupc_impl.backends.sources import SourceCache
 from gpupc_impl.backends.streams import Event, Stream, check_copy
+
+_PLACES = ("CXX", "PATH", "GPUPC_SHIPPED_DIR", "GPUPC_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
+"""Environment variables that say where kernels, the compiler and the cache are."""
 
 _loaded: SourceCache[LoadedKernel] = SourceCache()
 
@@ -79,6 +82,7 @@ class HostBackend(Backend):
         GPUPC_HOST_THREADS: OS threads to use; default: the cores this process may run on.
         GPUPC_HOST_STACK_KIB: stack of one CUDA thread in KiB; default 256.
         GPUPC_CACHE_DIR: where compiled kernels are kept.
+        GPUPC_SHIPPED_DIR: where kernels that were compiled ahead lie; default: in the installed package, if it has any.
         GPUPC_SANITIZE: ``address``, ``undefined`` or both; needs ``sanitizer_environment``.
         GPUPC_RECORD_LAUNCHES: a folder into which each launch is written, for ``gpupc_impl.backends.replay``.
     """
@@ -111,8 +115,9 @@ class HostBackend(Backend):
         if sys.platform != "linux":
             return f"the host backend runs on Linux only, not on {sys.platform}; use a Linux container"
         try:
-            build.find_compiler()
             sanitizers = build.parse_sanitizers(os.environ.get("GPUPC_SANITIZE", ""))
+            if sanitizers or shipped.target() is None:
+                build.find_compiler()
         except (BackendUnavailable, ValueError) as error:
             return str(error)
         if "thread" in sanitizers:
@@ -122,14 +127,14 @@ class HostBackend(Backend):
             )
         if "address" in sanitizers and not hasattr(libc, "__asan_init"):
             return "GPUPC_SANITIZE=address needs its runtime loaded first: start Python with sanitizer_environment()"
-        return build.missing_sanitizer(sanitizers)
+        return build.missing_sanitizer(sanitizers) if sanitizers else None
 
     def describe(self) -> dict[str, Any]:
-        compiler = build.find_compiler()
+        ahead = None if self._sanitizers else shipped.compiler()
         return {
             "device": cpu_name(),
             "threads": self.threads,
-            "compiler": compiler.version,
+            "compiler": ahead or build.find_compiler().version,
             "sanitizers": list(self._sanitizers),
         }
 
@@ -245,11 +250,9 @@ class HostBackend(Backend):
         if key not in self._kernels:
             started = time.perf_counter()
             kernel = KernelSource(str(source), expression, tuple(structs), constants)
-            identity, sources, compile_it = self._compilation(kernel)
+            load = functools.partial(load_kernel, kernel, self._sanitizers)
             try:
-                loaded = _loaded.get(
-                    identity, sources, compile_it, lambda path: load_kernel(kernel, path, compile_it, self._sanitizers)
-                )
+                loaded = _loaded.get(*self._compilation(kernel), load)
             finally:
                 self.compile_seconds += time.perf_counter() - started
             self._kernels[key] = HostKernel(expression, loaded, self.address, self._launch_threads, self._recorder)
@@ -270,7 +273,7 @@ class HostBackend(Backend):
         _loaded.prefetch(*self._compilation(kernel))
 
     def _target(self) -> Hashable:
-        return self._sanitizers, build.find_compiler(), build.cache_folder()
+        return self._sanitizers, *map(os.environ.get, _PLACES)
 
     def _compilation(self, kernel: KernelSource) -> tuple[Hashable, tuple[Path, ...], Callable[[], Path]]:
         """Return a kernel's key (unique in the process), its sources, and the function that compiles it or reads it

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from gpupc_impl.backends.arguments import Address, KernelParameter, Number, Pointer, Struct
 from gpupc_impl.backends.base import PACKAGE_ROOT, KernelSource
 from gpupc_impl.backends.compilations import Compilations
-from gpupc_impl.backends.errors import KernelCompilationError, KernelLaunchError
+from gpupc_impl.backends.errors import BackendUnavailable, KernelCompilationError, KernelLaunchError
 from gpupc_impl.backends.host_memory import Budget, Memory, owner
 from gpupc_impl.backends.launch import MAX_THREADS, Dimensions, Kernel
-from gpupc_impl.backends.simt import build
+from gpupc_impl.backends.simt import build, shipped
 from gpupc_impl.backends.sources import source_name
 from gpupc_impl.backends.streams import Stream
 from gpupc_impl.integers import round_up
@@ -74,22 +74,32 @@ def _parameter(code: str) -> KernelParameter:
 
 
 def compile_kernel(kernel: KernelSource, sanitizers: tuple[str, ...]) -> Path:
-    """Return the library of a kernel, compiled now or read from the cache.
+    """The library of a kernel: compiled ahead, taken from the cache or compiled now.
 
     Raises:
-        KernelCompilationError: the source is missing or does not compile.
+        KernelCompilationError: the source is missing, or does not compile.
+        BackendUnavailable: it has to be compiled, and there is no compiler.
     """
     path = PACKAGE_ROOT / kernel.source
     if not path.is_file():
         raise KernelCompilationError(f"kernel source {str(path)!r} does not exist")
-    return build.build_kernel(path.resolve(), kernel.expression, kernel.structs, sanitizers, kernel.constants)
+    ahead = None if sanitizers else shipped.kernel(path.resolve(), *kernel[1:])
+    return ahead or _build_kernel(kernel, sanitizers)
 
 
-def load_kernel(
-    kernel: KernelSource, library: Path, compile_again: Callable[[], Path], sanitizers: tuple[str, ...]
-) -> LoadedKernel:
-    """Load a kernel from its library; a library that does not load is compiled again."""
-    _runtime(sanitizers)  # The kernel's library uses the runtime's symbols.
+def _build_kernel(kernel: KernelSource, sanitizers: tuple[str, ...]) -> Path:
+    """The library of a kernel, compiled here."""
+    source, expression, structs, constants = kernel
+    try:
+        return build.build_kernel((PACKAGE_ROOT / source).resolve(), expression, structs, sanitizers, constants)
+    except BackendUnavailable as error:
+        raise BackendUnavailable(f"kernel {expression} has to be compiled here: {error}") from error
+
+
+def load_kernel(kernel: KernelSource, sanitizers: tuple[str, ...], library: Path) -> LoadedKernel:
+    """Load a kernel from its library, which is compiled here if it does not load."""
+    _runtime(sanitizers)  # the kernel's library refers to its symbols
+    compile_again = functools.partial(_build_kernel, kernel, sanitizers)
     loaded = _load_library(f"kernel {kernel.expression}", library, compile_again)
     return LoadedKernel((PACKAGE_ROOT / kernel.source).resolve(), loaded, kernel.structs)
 
@@ -179,15 +189,24 @@ _runtimes = Compilations()
 
 
 def prefetch_runtime(sanitizers: tuple[str, ...]) -> None:
-    """Let a thread compile the runtime."""
-    _runtimes.prefetch(sanitizers, functools.partial(build.build_runtime, sanitizers))
+    """Have a thread compile the runtime."""
+    _runtimes.prefetch(sanitizers, functools.partial(_compile_runtime, sanitizers))
+
+
+def _compile_runtime(sanitizers: tuple[str, ...]) -> Path:
+    """The library of the runtime: compiled ahead, taken from the cache or compiled now."""
+    return (None if sanitizers else shipped.runtime()) or build.build_runtime(sanitizers)
 
 
 @functools.cache
 def _runtime(sanitizers: tuple[str, ...]) -> ctypes.CDLL:
-    """Load the runtime such that the libraries of kernels find its symbols."""
-    compile_it = functools.partial(build.build_runtime, sanitizers)
-    library = _load_library("the runtime", _runtimes.result(sanitizers, compile_it), compile_it, ctypes.RTLD_GLOBAL)
+    """The runtime, loaded so that the libraries of kernels find its symbols."""
+    library = _load_library(
+        "the runtime",
+        _runtimes.result(sanitizers, functools.partial(_compile_runtime, sanitizers)),
+        functools.partial(build.build_runtime, sanitizers),
+        ctypes.RTLD_GLOBAL,
+    )
     library.simt_pool_new.argtypes = [ctypes.c_uint, ctypes.c_size_t]
     library.simt_pool_new.restype = ctypes.c_void_p
     three = ctypes.POINTER(ctypes.c_uint)
@@ -205,7 +224,7 @@ def _runtime(sanitizers: tuple[str, ...]) -> ctypes.CDLL:
 def _load_library(
     what: str, library: Path, compile_again: Callable[[], Path], mode: int = ctypes.DEFAULT_MODE
 ) -> ctypes.CDLL:
-    """Load a library; a library from the cache that does not load is compiled again."""
+    """Load a library. One that does not load is compiled here: it may be damaged, or need a newer C library."""
     try:
         return ctypes.CDLL(str(library), mode)
     except OSError:

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpupc_impl.backends import shipped
 from gpupc_impl.backends.arguments import ASSERTIONS, KernelParameter, Struct, Word, declaration_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.compiling import compiling
@@ -58,9 +59,9 @@ class Image:
     """The compiled kernels of one source.
 
     Attributes:
-        path: the cubin, or PTX if the device is newer than this NVRTC.
-        kernels: the kernels by expression.
-        cached: whether the image was read from the cache.
+        path: the cubin, or PTX for a device that is newer than this NVRTC.
+        kernels: its kernels by expression.
+        cached: whether it was read from the cache, or from an archive of images that were compiled ahead.
     """
 
     path: Path
@@ -130,7 +131,7 @@ def compile_image(
     architecture: str,
     constants: Mapping[str, int] | None = None,
 ) -> Image:
-    """Return the result of `compile_source`, cached on disk by the contents of all files that it depends on.
+    """An image from the cache on disk or from an archive, by the contents of all files in it, else `compile_source`.
 
     Two processes may compile the same kernels concurrently. If an entry is damaged, or another user may have written
     it, its kernels are compiled again.
@@ -141,26 +142,22 @@ def compile_image(
     """
     if not source.is_file():
         raise KernelCompilationError(f"kernel source {str(source)!r} does not exist")
-    files = sources_of(source, PACKAGE_ROOT / ASSERTIONS)
-    material = (nvrtc.getVersion(), architecture, NVRTC_OPTIONS, declaration_checks(kernels, constants), files)
-    key = hashlib.sha256(repr(material).encode()).hexdigest()
+    content = content_digest(source, kernels, architecture, constants)
+    key = shipped.content_digest(nvrtc.getVersion(), content)
     folder = open_cache("cuda")
     image_path, index_path = folder / f"{key}.cubin", folder / f"{key}.json"
     try:
         own = is_own(index_path) and is_own(image_path)
         index = json.loads(index_path.read_text()) if own else None
         if index and hashlib.sha256(image_path.read_bytes()).hexdigest() == index["sha256"]:
-            compiled = {
-                expression: CompiledKernel(entry["name"], tuple(entry["parameters"]))
-                for expression, entry in index["kernels"].items()
-            }
-            return Image(image_path, compiled, cached=True)
+            return Image(image_path, _kernels(index["kernels"]), cached=True)
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        pass  # The entry is missing or damaged.
-    image, compiled, _ = compile_source(nvrtc, source, kernels, architecture, constants)
+        pass  # the entry is missing or damaged
+    unpacked = _from_archive(nvrtc, architecture, content)
+    image, compiled = unpacked or compile_source(nvrtc, source, kernels, architecture, constants)[:2]
     index = {
         "sha256": hashlib.sha256(image).hexdigest(),
-        "kernels": {expression: dataclasses.asdict(kernel) for expression, kernel in compiled.items()},
+        "kernels": described(compiled),
     }
     try:
         _write_atomically(image_path, image)
@@ -170,7 +167,47 @@ def compile_image(
             f"compiled kernels cannot be written to {folder} ({error.strerror}); set GPUPC_CACHE_DIR to a "
             "folder that can be written to"
         ) from error
-    return Image(image_path, compiled, cached=False)
+    return Image(image_path, compiled, cached=unpacked is not None)
+
+
+def content_digest(
+    source: Path,
+    kernels: Mapping[str, Sequence[Struct]],
+    architecture: str,
+    constants: Mapping[str, int] | None = None,
+) -> str:
+    """The digest of everything that determines an image, but for the version of NVRTC."""
+    files = sources_of(source, PACKAGE_ROOT / ASSERTIONS)
+    return shipped.content_digest(architecture, NVRTC_OPTIONS, declaration_checks(kernels, constants), files)
+
+
+def _from_archive(nvrtc: Any, architecture: str, content: str) -> tuple[bytes, dict[str, CompiledKernel]] | None:
+    """An image that was compiled ahead, with its kernels by expression, or None.
+
+    A driver need not load what a later major version of NVRTC made than the one that is installed with it.
+    """
+    archive = shipped.archive_of(architecture)
+    if archive is None or content not in archive.entries:
+        return None
+    if int(archive.compiler.partition(".")[0]) > nvrtc.getVersion()[0]:
+        return None
+    try:
+        return archive.content(content), _kernels(archive.entries[content].kernels)
+    except shipped.DamagedArchive:
+        return None
+
+
+def described(kernels: Mapping[str, CompiledKernel]) -> dict[str, dict[str, Any]]:
+    """Kernels by expression, as the indexes of the cache and of archives describe them."""
+    return {expression: dataclasses.asdict(kernel) for expression, kernel in kernels.items()}
+
+
+def _kernels(description: Mapping[str, Mapping[str, Any]]) -> dict[str, CompiledKernel]:
+    """The kernels that an index describes."""
+    return {
+        expression: CompiledKernel(entry["name"], tuple(entry["parameters"]))
+        for expression, entry in description.items()
+    }
 
 
 def _ptx_types(ptx: str, name: str) -> tuple[str, ...]:

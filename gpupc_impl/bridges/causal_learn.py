@@ -7,11 +7,9 @@ the p-values of x and several other variables given S in one batch, which shares
 These p-values are kept until causal-learn continues with another variable.
 """
 
-from __future__ import annotations
-
 import abc
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,7 +17,7 @@ try:
     from causallearn.utils.cit import CIT_Base, register_ci_test
 except ImportError as error:
     raise ImportError(
-        "gpupc_impl.bridges.causal_learn needs causal-learn 0.1.4 or later; pip install 'gpupc[bridges]'"
+        "gpupc_impl.bridges.causal_learn needs causal-learn 0.1.4 or later; pip install causal-learn"
     ) from error
 
 from gpupc_impl.backends import open_backend
@@ -50,6 +48,7 @@ class BatchedTest(CIT_Base, abc.ABC):
         options: parameters of the problem's `from_data`.
 
     Attributes:
+        problem_class: the class of its problems.
         problem: the data and the test.
         method: the name of the test in causal-learn.
 
@@ -59,13 +58,14 @@ class BatchedTest(CIT_Base, abc.ABC):
     """
 
     name: str
+    problem_class: type[Problem]
 
     def __init__(self, data: np.ndarray, cache_path: str | None = None, **options: Any):
         if cache_path is not None:
             raise ValueError(f"{self.name} keeps its p-values in memory; leave cache_path out")
         super().__init__(data)
         self.method = self.name
-        self.problem = self._problem(data, **options)
+        self.problem: Any = self.problem_class.from_data(data, **options)
         self._current: tuple[int, int] | None = None  # the variable x and the level of the latest request
         self._p_values: dict[tuple[int, ...], dict[int, float]] = {}  # p-values of x, by set and other variable
         self._candidates: set[int] = set()  # the variables that are expected to be tested with x
@@ -73,7 +73,7 @@ class BatchedTest(CIT_Base, abc.ABC):
         self._neighbours: dict[int, set[int]] = {}
         self._kept = 0
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> BatchedTest:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return the test itself, whose answers never change; causal-learn copies graphs together with their test."""
         return self
 
@@ -115,10 +115,6 @@ class BatchedTest(CIT_Base, abc.ABC):
             self._candidates = self._neighbours.setdefault(x, set())
 
     @abc.abstractmethod
-    def _problem(self, data: np.ndarray, **options: Any) -> Problem:
-        """Return the data as a problem of this package."""
-
-    @abc.abstractmethod
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         """Return the p-values of x and each of the k other variables given the members: (k,)."""
 
@@ -127,10 +123,7 @@ class FisherZ(BatchedTest):
     """Fisher's z as in causal-learn's ``fisherz``; if M2 is near singular, its pseudo-inverse is used
     (docs/ci-tests.md)."""
 
-    name = "gpupc_fisherz"
-
-    def _problem(self, data: np.ndarray, **options: Any) -> GaussianProblem:
-        return GaussianProblem.from_data(data, **options)
+    name, problem_class = "gpupc_fisherz", GaussianProblem
 
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         problem, level = self.problem, len(members)
@@ -166,10 +159,10 @@ class ChiSquare(BatchedTest):
     This rule corresponds to ``df_rule="adjusted"``.
     """
 
-    name = "gpupc_chisq"
+    name, problem_class = "gpupc_chisq", DiscreteProblem
 
-    def _problem(self, data: np.ndarray, **options: Any) -> DiscreteProblem:
-        return DiscreteProblem.from_data(data, **{"df_rule": "adjusted", **options})
+    def __init__(self, data: np.ndarray, cache_path: str | None = None, *, df_rule: str = "adjusted", **options: Any):
+        super().__init__(data, cache_path, df_rule=df_rule, **options)
 
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         problem = self.problem
@@ -206,14 +199,11 @@ class CMIknn(BatchedTest):
         backend: where kernels run: ``"auto"``, ``"cuda"`` or ``"host"``.
     """
 
-    name = "gpupc_cmiknn"
+    name, problem_class = "gpupc_cmiknn", NonlinearProblem
 
     def __init__(self, data: np.ndarray, cache_path: str | None = None, *, backend: str = "auto", **options: Any):
         super().__init__(data, cache_path, **options)
         self._estimator = CmiEstimator(self.problem, open_backend(backend), DEFAULTS)
-
-    def _problem(self, data: np.ndarray, **options: Any) -> NonlinearProblem:
-        return NonlinearProblem.from_data(data, **options)
 
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         self._estimator.fitting(len(members), 1, len(others))
@@ -229,14 +219,11 @@ class KernelTest(BatchedTest):
         backend: where the tests are computed: ``"auto"``, ``"cuda"`` or ``"host"``.
     """
 
-    name = "gpupc_kernel"
+    name, problem_class = "gpupc_kernel", KernelProblem
 
     def __init__(self, data: np.ndarray, cache_path: str | None = None, *, backend: str = "auto", **options: Any):
         super().__init__(data, cache_path, **options)
         self._tests = open_tests(self.problem, open_backend(backend))
-
-    def _problem(self, data: np.ndarray, **options: Any) -> KernelProblem:
-        return KernelProblem.from_data(data, **options)
 
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         tests = np.array([(0, min(x, y), max(x, y)) for y in others])

@@ -1,15 +1,13 @@
 """The PC algorithm as a scikit-learn estimator."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, Self
 
 try:
     from sklearn.base import BaseEstimator
     from sklearn.utils.validation import validate_data
 except ImportError as error:
     raise ImportError(
-        "gpupc_impl.bridges.scikit_learn needs scikit-learn 1.6 or later; pip install 'gpupc[bridges]'"
+        "gpupc_impl.bridges.scikit_learn needs scikit-learn 1.6 or later; pip install scikit-learn"
     ) from error
 
 from gpupc_impl.api import pc
@@ -48,8 +46,8 @@ class PC(BaseEstimator):
         self.missing = missing
         self.options = options
 
-    def fit(self, X: Any, y: None = None) -> PC:
-        """Find the graph of (samples, variables) data: an array, or a DataFrame whose column names are kept.
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Find the graph behind (samples, variables) data: an array, or a DataFrame whose column names are kept.
 
         Raises:
             ValueError: the data or a parameter cannot be used, as `gpupc_impl.skeleton` and scikit-learn check it.

@@ -15,7 +15,9 @@ try:
     from tigramite.independence_tests.independence_tests_base import CondIndTest
     from tigramite.independence_tests.parcorr import ParCorr
 except ImportError as error:
-    raise ImportError("gpupc_impl.bridges.tigramite needs tigramite; pip install 'gpupc[bridges]'") from error
+    raise ImportError(
+        f"gpupc_impl.bridges.tigramite needs {error.name or 'tigramite'} ({error}); pip install tigramite numba"
+    ) from error
 
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.problem import InvalidProblem

@@ -12,13 +12,12 @@ from gpupc_impl.cli import commands, output
 from gpupc_impl.cli.arguments import parser
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod
-from gpupc_impl.measurement.publish import MergeError
 from gpupc_impl.tables import DataError
 from gpupc_impl.views.exports import CannotWrite
 from gpupc_impl.views.optional import MissingPackage
 
 EXPECTED = (
-    commands.UsageError,
+    output.UsageError,
     DataError,
     InvalidProblem,
     InvalidParameter,
@@ -26,7 +25,6 @@ EXPECTED = (
     BackendUnavailable,
     DeviceMemoryError,
     KernelCompilationError,
-    MergeError,
     CannotWrite,
     MissingPackage,
     OSError,

@@ -16,7 +16,7 @@ from gpupc_impl.core.colliders import AUTO, V_STRUCTURES
 from gpupc_impl.core.family import families
 from gpupc_impl.core.orientation import CONFLICTS
 from gpupc_impl.core.registry import SEPARATING_SETS
-from gpupc_impl.intake import MISSING
+from gpupc_impl.intake.missing import MISSING
 
 SIZE_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpupc_impl.cli import records
 from gpupc_impl.cli.compiling import fill_cache
-from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed, show_progress, summary
+from gpupc_impl.cli.output import OUTPUT_SUFFIXES, UsageError, listed, show_progress, summary
 from gpupc_impl.core.colliders import AUTO, default_rule
 from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.core.orientation import CPDAG, orient
@@ -21,12 +21,7 @@ from gpupc_impl.core.registry import methods
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.search import SearchRequest
 from gpupc_impl.tables import TableFormat
-from gpupc_impl.views import plots
 from gpupc_impl.views.text import text_table
-
-
-class UsageError(ValueError):
-    """The command line or a file cannot be used; the user sees only the message."""
 
 
 def list_methods(args: argparse.Namespace) -> None:
@@ -62,6 +57,8 @@ def search(args: argparse.Namespace) -> None:
     if args.output is not None:
         _check_output(args.output, args.data, OUTPUT_SUFFIXES)
     if args.report is not None:
+        from gpupc_impl.views import plots  # imports matplotlib
+
         plots.require()
         _check_output(args.report, args.data, REPORT_SUFFIXES)
     try:
@@ -87,7 +84,7 @@ def search(args: argparse.Namespace) -> None:
     if args.report is not None:
         result.report(args.report)
     if not args.quiet:
-        print(f"read: {ready.reading}")
+        print(f"read: {ready.reading['table']}; {ready.reading['test']}")
         if ready.compile_seconds >= COMPILING_NAMED:
             print(f"compiling kernels, once: {ready.compile_seconds:.2f} s, beside the time below")
         print(summary(result, seconds, named=ready.source.names is not None))

@@ -13,6 +13,7 @@ from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.backends.simt.build import cache_folder
 from gpupc_impl.core.family import families, get_family
+from gpupc_impl.core.registry import listed_kernels
 from gpupc_impl.views.progress import compile_report
 
 
@@ -42,10 +43,7 @@ def _kernels(family: str | None, max_level: int) -> list[KernelSource]:
     """Return the kernels of a family's methods up to a level, as the module `device` of each package lists them."""
     chosen = families().values() if family is None else [get_family(family)]
     packages = dict.fromkeys(package for each in chosen for package in each.packages)
-    names = [f"{package}.device" for package in packages if importlib.util.find_spec(package)]
-    modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]
-    listed = [kernel for module in modules for kernel in module.all_kernels(max_level)]
-    return list({(kernel.source, kernel.expression): kernel for kernel in listed}.values())
+    return listed_kernels(filter(importlib.util.find_spec, packages), max_level)
 
 
 def _compile_for(kernels: list[KernelSource], architecture: str) -> None:
@@ -73,4 +71,6 @@ def _nvrtc() -> Any:
     try:
         return importlib.import_module("cupy.cuda.nvrtc")
     except ImportError as error:
-        raise BackendUnavailable(f"--arch needs CuPy and NVRTC ({error}); pip install 'gpupc[cuda12]'") from error
+        raise BackendUnavailable(
+            f"--arch needs CuPy and NVRTC ({error}); pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12"
+        ) from error

@@ -18,6 +18,10 @@ from gpupc_impl.views.text import summary_lines
 OUTPUT_SUFFIXES = (".npz", *WRITERS)
 
 
+class UsageError(ValueError):
+    """The command line or a file cannot be used; the user sees the message alone."""
+
+
 def listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 

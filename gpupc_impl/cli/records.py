@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.measurement.publish import PREFERENCES, MergeError, check, merge, publish
+from gpupc_impl.cli.output import UsageError
 
 ACTIONS = {
     "publish": (
@@ -28,6 +28,9 @@ ACTIONS = {
     ),
 }
 """The summary and the description of each action."""
+
+PREFERENCES = ("newest", "first")
+"""The rules of `measurement.publish.PREFERENCES`, which is not imported to parse a command line."""
 
 
 def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
@@ -58,22 +61,27 @@ def run(args: argparse.Namespace) -> None:
     """Run an action and print a summary of what it did.
 
     Raises:
-        MergeError: nothing was written, or the folder has faults; the message names the reason.
+        UsageError: nothing was written, or the folder is not as it should be; the message says why.
     """
-    if args.action == "check":
-        if faults := check(args.folder):
-            raise MergeError("\n".join(faults))
-        print(f"{args.folder} is complete and valid")
-        return
-    if args.action == "merge":
-        merged = merge(args.folders, args.into, args.prefer)
-        for sentence in merged.settled:
-            print(sentence)
-    else:
-        merged = publish(args.results, args.into)
-    for sentence in merged.ignored:
-        print(f"not taken over: {sentence}")
-    counts = f"{merged.runs:,} runs, {merged.shared:,} of them alike in several folders"
-    if args.action == "publish":
-        counts = f"{merged.runs:,} runs, {merged.shared:,} of them as before"
-    print(f"written: {args.into}: {counts}")
+    from gpupc_impl.measurement.publish import MergeError, check, merge, publish  # which other commands do not need
+
+    try:
+        if args.action == "check":
+            if faults := check(args.folder):
+                raise UsageError("\n".join(faults))
+            print(f"{args.folder} is complete and valid")
+            return
+        if args.action == "merge":
+            merged = merge(args.folders, args.into, args.prefer)
+            for sentence in merged.settled:
+                print(sentence)
+        else:
+            merged = publish(args.results, args.into)
+        for sentence in merged.ignored:
+            print(f"not taken over: {sentence}")
+        counts = f"{merged.runs:,} runs, {merged.shared:,} of them alike in several folders"
+        if args.action == "publish":
+            counts = f"{merged.runs:,} runs, {merged.shared:,} of them as before"
+        print(f"written: {args.into}: {counts}")
+    except MergeError as error:
+        raise UsageError(str(error)) from error

@@ -1,7 +1,5 @@
 """Saves the state of a search between two levels to a file, from which a killed search resumes."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from pathlib import Path
@@ -101,11 +99,7 @@ class Checkpoint:
             raise InvalidProblem(f"checkpoint {str(self.path)!r} cannot be read: {error}; delete it") from error
 
     def _refuse_another(self, description: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Refuse the state of another problem or of another kind of search.
-
-        Raises:
-            InvalidProblem: the state does not match; the message says how it differs.
-        """
+        """Refuse the state of another problem or of another kind of search."""
         refusal, written = None, description["separating_sets"]
         if description["fingerprint"] != self.problem.fingerprint:
             refusal = "belongs to another problem (other data, alpha, max_level or parameters of the test)"
@@ -124,11 +118,7 @@ class Checkpoint:
 
 
 def _check_types(state: SearchState) -> None:
-    """Check the types, shapes and ranges of a state, because kernels rely on them.
-
-    Raises:
-        ValueError: the state is inconsistent.
-    """
+    """Check types, shapes and ranges, on which kernels rely."""
     p = len(state.adjacency)
     for level, outcome in enumerate(state.outcomes):
         if any(type(count) is not int or count < 0 for count in (getattr(outcome, name) for name in COUNTS)):
@@ -152,11 +142,7 @@ def _check_types(state: SearchState) -> None:
 
 
 def _check_graph(state: SearchState, problem: Problem) -> None:
-    """Check the invariants of a graph and its separating sets.
-
-    Raises:
-        ValueError: an invariant is violated.
-    """
+    """Check the invariants of a graph and its separating sets."""
     graph, outcomes, fixed = state.adjacency, state.outcomes, problem.fixed
     degrees = np.count_nonzero(graph, axis=1)
     if any((graph[:, i] != graph[i]).any() or graph[i, i] for i in range(len(graph))):
@@ -191,11 +177,7 @@ def _required(problem: Problem) -> np.ndarray:
 
 
 def make_folder(parameter: str, path: str) -> None:
-    """Make the folder of a file that a search will write, before any work is done.
-
-    Raises:
-        InvalidProblem: the folder cannot be made.
-    """
+    """Make the folder of a file that a search will write; raises InvalidProblem, before any work, if that fails."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -5,8 +5,6 @@ Maathuis 2014, section 4.2; pcalg's ``conservative`` and ``maj.rule``) test the 
 every subset of the neighbours of the first end and every subset of the neighbours of the second end.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

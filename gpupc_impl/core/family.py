@@ -5,8 +5,6 @@ A family is one folder with a file `family.py`, which defines ``FAMILY = Family(
 prepared makes no measurement stale.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib
@@ -19,8 +17,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gpupc_impl.core.files import open_arrays, open_regular
+from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.ownership import open_regular
 
 PLUGIN_GROUP = "gpupc_impl.plugins"
 """The group of entry points that name modules or packages with additional methods or a family (see `plugins`)."""
@@ -46,11 +45,7 @@ class Retest(Protocol):
 
 
 class Strength(Protocol):
-    """Single tests with effect sizes, for reports; no decision of a search depends on them.
-
-    Attributes:
-        effect: the name of the effect size, which is also the name of its column.
-    """
+    """Single tests of a problem with effect sizes, for reports alone; `effect` names the effect's column."""
 
     effect: str
 
@@ -128,11 +123,7 @@ def plugins() -> list[str]:
 
 @functools.cache
 def families() -> dict[str, Family]:
-    """Return all families by name: first those of this project, then those of plug-ins.
-
-    Raises:
-        ValueError: two families have the same name.
-    """
+    """All families by name: this project's, then those of plug-ins; raises ValueError if two have the same name."""
     own = (path for path in Path(__file__).parents[1].glob("*/family.py") if path != Path(__file__))
     modules = [f"gpupc_impl.{path.parent.name}.family" for path in sorted(own)]
     for plugin in plugins():
@@ -150,11 +141,7 @@ def families() -> dict[str, Family]:
 
 
 def get_family(name: str) -> Family:
-    """Return the family of this name.
-
-    Raises:
-        InvalidProblem: no family has this name.
-    """
+    """The family of that name; raises InvalidProblem if there is none."""
     known = families()
     if name not in known:
         raise InvalidProblem(f"family {name!r} is not known; choose one of: {', '.join(known)}")

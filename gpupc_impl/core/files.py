@@ -5,8 +5,6 @@ through `open_regular`, which refuses pipes and files that are too large. All wr
 unpredictable name, or to a file that `open_own` has checked.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import errno
@@ -16,7 +14,6 @@ import io
 import json
 import math
 import os
-import stat
 import unicodedata
 import uuid
 import zipfile
@@ -26,7 +23,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from gpupc_impl.ownership import is_own
+from gpupc_impl.ownership import checked_file, is_own, open_regular
 
 DEFLATE_RATIO = 1032
 """The upper bound on the bytes to which one byte of zlib's output can decompress."""
@@ -35,38 +32,6 @@ MAX_TEXT = 1 << 28
 """The upper bound on the bytes of JSON, YAML and other files that are read at once."""
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-
-
-def open_regular(path: str | Path, limit: int | None = None) -> io.BufferedReader:
-    """Open a regular file for reading; the caller closes it.
-
-    Args:
-        limit: the upper bound on the file's size in bytes.
-
-    Raises:
-        OSError: the file cannot be opened, is no regular file, or is larger than `limit`.
-    """
-    with _path_errors(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # Else open() waits for a pipe.
-    return os.fdopen(_checked(descriptor, path, limit), "rb")
-
-
-def is_regular(path: str | Path) -> bool:
-    """Return whether a path is a regular file.
-
-    Raises:
-        OSError: the path does not exist.
-    """
-    with _path_errors(path):
-        return stat.S_ISREG(os.stat(path).st_mode)
-
-
-@contextlib.contextmanager
-def _path_errors(path: str | Path) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:  # The path holds a null character or an unpaired surrogate.
-        raise OSError(errno.EINVAL, f"this is no path ({error})", ascii(str(path))) from error
 
 
 def open_own(path: Path, *, append: bool = False) -> IO[bytes]:
@@ -80,7 +45,7 @@ def open_own(path: Path, *, append: bool = False) -> IO[bytes]:
         OSError: the file cannot be opened, is a link, is no regular file, or belongs to another user.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_APPEND if append else 0)
-    descriptor = _checked(os.open(path, flags, 0o666), path)
+    descriptor = checked_file(os.open(path, flags, 0o666), path)
     status = os.fstat(descriptor)
     if status.st_uid != os.geteuid() or status.st_nlink != 1:
         os.close(descriptor)
@@ -104,25 +69,12 @@ def locked(path: Path) -> Iterator[None]:
         OSError: the file is a link or no regular file, or cannot be opened.
     """
     flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = _checked(os.open(path, flags, 0o666), path)
+    descriptor = checked_file(os.open(path, flags, 0o666), path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
-
-
-def _checked(descriptor: int, path: str | Path, limit: int | None = None) -> int:
-    """Return the descriptor if it is a regular file with at most `limit` bytes; otherwise close it and raise."""
-    status = os.fstat(descriptor)
-    if stat.S_ISREG(status.st_mode) and (limit is None or status.st_size <= limit):
-        return descriptor
-    os.close(descriptor)
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, over the limit of {limit:,}", str(path))
 
 
 @contextlib.contextmanager
@@ -184,11 +136,7 @@ def read_json(path: str | Path) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON.
-
-    Raises:
-        ValueError: the text is not JSON, or is nested too deeply.
-    """
+    """The content of a text in JSON; raises ValueError if it is none, or nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -284,11 +232,7 @@ def _check_member(member: zipfile.ZipInfo, content: IO[bytes]) -> None:
 
 
 def check_array(content: IO[bytes], size: int, name: str) -> None:
-    """Compare the size that the header of an ``.npy`` declares with its bytes.
-
-    Raises:
-        ValueError: the header declares more data than there are bytes, or is missing.
-    """
+    """Raise ValueError if the header of an ``.npy`` declares more than its bytes can hold, or is missing."""
     version = np.lib.format.read_magic(content)
     if version not in _HEADERS:
         raise ValueError(f"{name} is written in format {version}, which is not known")

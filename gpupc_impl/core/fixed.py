@@ -4,8 +4,6 @@ pcalg calls them ``fixedEdges`` and ``fixedGaps``. A gap is removed before level
 the ends of a required edge are neighbours at every level. Neither kind of pair is ever tested.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 

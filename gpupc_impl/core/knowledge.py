@@ -4,15 +4,13 @@ Required and forbidden edges are fixed in the search (`gpupc_impl.core.fixed`; p
 ``fixedGaps``); directions and tiers orient edges before the v-structures do (Meek 1995; pcalg's ``addBgKnowledge``).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -61,16 +59,14 @@ class BackgroundKnowledge:
             for pair in getattr(self, name):
                 if len(pair) != 2:
                     raise InvalidProblem(f"{name} has {_listed(pair)}; each entry must be two variables")
-        mentioned = {variable: None for group in self._all_groups() for variable in group}
+        groups = itertools.chain.from_iterable(getattr(self, field.name) for field in dataclasses.fields(self))
+        mentioned = dict.fromkeys(itertools.chain.from_iterable(groups))
         numbers = {variable: number for number, variable in enumerate(mentioned)}
         _constraints(self, numbers.__getitem__, list(map(str, numbers)))
 
-    def _all_groups(self) -> Iterable[tuple[Variable, ...]]:
-        return itertools.chain.from_iterable(getattr(self, field.name) for field in dataclasses.fields(self))
-
     @classmethod
-    def from_file(cls, path: str | Path) -> BackgroundKnowledge:
-        """Read a YAML file whose keys are the attributes of this class, each with a list of lists of variables.
+    def from_file(cls, path: str | Path) -> Self:
+        """From a YAML file whose keys are this class's attributes, each with a list of lists of variables.
 
         Raises:
             InvalidProblem: the file holds other content, or its statements contradict each other.
@@ -80,7 +76,7 @@ class BackgroundKnowledge:
             import yaml  # type: ignore[import-untyped]
         except ImportError as error:
             raise InvalidProblem(
-                "background knowledge in a file needs the package pyyaml; pip install pyyaml, or the extra reproduce"
+                "background knowledge in a file needs the package pyyaml; pip install pyyaml"
             ) from error
         name = Path(path).name
         try:
@@ -99,8 +95,8 @@ class BackgroundKnowledge:
             raise InvalidProblem(f"{name}: {error}") from error
 
     @classmethod
-    def from_causallearn(cls, knowledge: Any, names: Sequence[str] = ()) -> BackgroundKnowledge:
-        """Convert causal-learn's ``BackgroundKnowledge``, whose nodes have the names of the variables.
+    def from_causallearn(cls, knowledge: Any, names: Sequence[str] = ()) -> Self:
+        """From causal-learn's ``BackgroundKnowledge``, whose nodes have the names of the variables.
 
         A required edge of causal-learn becomes a required direction, and a forbidden edge a forbidden direction.
 
@@ -244,11 +240,7 @@ def _index(variable: Variable, by_name: dict[str, int]) -> int:
 def _constraints(
     knowledge: BackgroundKnowledge, index_of: Callable[[Variable], int], names: Sequence[str]
 ) -> Constraints:
-    """Convert the statements of background knowledge to indexes of variables.
-
-    Raises:
-        InvalidProblem: two statements contradict each other.
-    """
+    """The statements of background knowledge, by the indexes of variables."""
     p = len(names)
 
     def pairs(field: str) -> np.ndarray:

@@ -5,8 +5,6 @@ any time. Code that reads a large matrix therefore calls `release` after each pi
 reading released pages again takes about four times as long.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import mmap

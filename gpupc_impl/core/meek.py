@@ -3,8 +3,6 @@
 Rules 1 to 3 are complete if only data orient edges; rule 4 is needed in addition if background knowledge does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

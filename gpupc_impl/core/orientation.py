@@ -37,7 +37,7 @@ from gpupc_impl.core.knowledge import constraints
 from gpupc_impl.core.meek import PartlyDirected, complete
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter
-from gpupc_impl.core.result import InvalidSkeleton, Skeleton
+from gpupc_impl.core.result import InvalidSkeleton, Skeleton, causallearn_graph
 from gpupc_impl.core.shown import Shown
 
 if TYPE_CHECKING:
@@ -147,19 +147,12 @@ class CPDAG(Shown):
         return graph
 
     def to_causallearn(self) -> GeneralGraph:
-        """Return a causal-learn ``GeneralGraph``, in which conflicts are undirected or bidirected (`conflict_kind`)."""
-        from causallearn.graph.Edge import Edge
-        from causallearn.graph.Endpoint import Endpoint
-        from causallearn.graph.GeneralGraph import GeneralGraph
-        from causallearn.graph.GraphNode import GraphNode
-
-        nodes = {name: GraphNode(name) for name in self.names}
-        graph = GeneralGraph(list(nodes.values()))
-        for source, target, kind in self.to_frame().itertuples(index=False):
-            tail = Endpoint.ARROW if kind == "bidirected" else Endpoint.TAIL
-            head = Endpoint.ARROW if kind == "directed" else tail
-            graph.add_edge(Edge(nodes[source], nodes[target], tail, head))
-        return graph
+        """A causal-learn ``GeneralGraph``; conflicts are undirected in it, or bidirected."""
+        ends = {"directed": ("TAIL", "ARROW"), "bidirected": ("ARROW", "ARROW")}
+        edges = self.to_frame().itertuples(index=False, name=None)
+        return causallearn_graph(
+            self.names, ((source, target, *ends.get(kind, ("TAIL", "TAIL"))) for source, target, kind in edges)
+        )
 
     def _kind(self, directed: bool, conflict: bool) -> str:
         return "directed" if directed else self.conflict_kind if conflict else "undirected"
@@ -253,11 +246,7 @@ def orient(
 
 
 def check_choices(conflicts: str, v_structures: str, rules: Sequence[str] = V_STRUCTURES) -> None:
-    """Check the arguments of `orient`.
-
-    Raises:
-        InvalidParameter: an argument has an unknown value.
-    """
+    """Raise InvalidParameter for an argument of `orient` that is none of the choices."""
     for name, value, choices in (("conflicts", conflicts, CONFLICTS), ("v_structures", v_structures, rules)):
         if value not in choices:
             raise InvalidParameter(f"{name} is {value!r}; choose one of: {', '.join(choices)}")

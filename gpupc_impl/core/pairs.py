@@ -3,8 +3,6 @@
 A list is a (k, 2) int32 array of pairs i < j. An ascending list is in lexicographic order.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Sequence
 
@@ -74,10 +72,7 @@ def _merge_two(
     keys = [run[0][:, 0].astype(np.int64) << 32 | run[0][:, 1] for run in (few, many)]
     from_few = np.zeros(len(keys[0]) + len(keys[1]), bool)
     from_few[np.searchsorted(keys[1], keys[0]) + np.arange(len(keys[0]))] = True
-    whole, sizes = (
-        np.empty(len(from_few), np.int64),
-        np.empty(len(from_few), np.int64),
-    )  # Moving a pair as one int64 is much faster than moving two int32.
+    whole, sizes = (np.empty(len(from_few), np.int64) for _ in range(2))  # moving a pair as one int64 is much faster
     whole[from_few], whole[~from_few] = (np.ascontiguousarray(run[0]).view(np.int64)[:, 0] for run in (few, many))
     sizes[from_few], sizes[~from_few] = few[1], many[1]
     members, member_from_few = np.empty(len(few[2]) + len(many[2]), np.int32), np.repeat(from_few, sizes)

@@ -4,18 +4,17 @@ A method only runs single levels. This module decides when the search ends, what
 that all methods agree in these.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpupc_impl.backends import Backend
+from gpupc_impl.core import watching
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
@@ -80,6 +79,40 @@ class LevelSearch(abc.ABC):
         return None
 
 
+class GraphSearch(LevelSearch):
+    """A search whose graph lies in host memory.
+
+    Attributes:
+        problem: the problem.
+        adjacent: (p, p) bool: the edges that are left.
+        largest_p: (p, p) float64: the largest p-value of each pair so far, NaN for none; None if they are not kept.
+    """
+
+    def __init__(self, problem: Any, pmax: bool):
+        self.problem = problem
+        self.adjacent: np.ndarray = problem.start_graph()
+        self.largest_p = np.full(self.adjacent.shape, np.nan) if pmax else None
+
+    def adjacency(self) -> np.ndarray:
+        return self.adjacent
+
+    def pmax(self) -> np.ndarray | None:
+        return self.largest_p
+
+    def note_p_values(self, i: Any, j: Any, p_values: Any) -> None:
+        """Keep the p-values of distinct pairs of variables i and j where they are the largest so far."""
+        if self.largest_p is not None:
+            self.largest_p[i, j] = self.largest_p[j, i] = np.fmax(self.largest_p[i, j], p_values)
+
+    def remove(self, level: int, tests: int, sets: Mapping[tuple[int, int], Sequence[int]]) -> LevelOutcome:
+        """Remove the pairs i < j that these sets separate; returns the outcome of the level with this many tests."""
+        pairs = np.array(sorted(sets), np.int32).reshape(-1, 2)
+        self.adjacent[pairs[:, 0], pairs[:, 1]] = self.adjacent[pairs[:, 1], pairs[:, 0]] = False
+        degrees = self.adjacent.sum(axis=1)
+        members = np.array([sets[i, j] for i, j in pairs.tolist()], np.int32).reshape(len(pairs), level)
+        return LevelOutcome(int(degrees.sum()) // 2, self.problem.most_tested_degree(degrees), tests, pairs, members)
+
+
 @dataclasses.dataclass(frozen=True)
 class Progress:
     """A finished level, as a progress display receives it."""
@@ -103,10 +136,15 @@ def pc_stable(
     removed: list[tuple[np.ndarray, np.ndarray]] = []
     undefined = pseudo_inverses = level = 0
     clock = time.perf_counter if search.backend is None else search.backend.clock
+    watcher = watching.current()
     while (reason := stop_reason(problem, level, max_degree)) is None:
+        if watcher is not None:
+            watcher.begin(level)
         start = clock()
         outcome = search.run_level(level)
         elapsed = clock() - start if outcome.seconds is None else outcome.seconds
+        if watcher is not None:
+            watcher.end()
         max_degree = outcome.max_degree
         tests.append(outcome.tests)
         edges_left.append(outcome.edges)

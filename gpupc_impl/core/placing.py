@@ -5,8 +5,6 @@ of correlations can take a third of a search. Code that makes a problem for a ba
 backend's allocator, so that families need not know the backend.
 """
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 from collections.abc import Iterator

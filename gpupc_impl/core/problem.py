@@ -123,7 +123,10 @@ class Problem:
         Raises:
             InvalidProblem: a field is invalid.
         """
-        self._check_values(search_parameters(self.alpha, self.max_level) | self.checked_parameters())
+        for name, value in (search_parameters(self.alpha, self.max_level) | self.checked_parameters()).items():
+            own = getattr(self, name)
+            if type(own) is not type(value) or own != value:
+                raise InvalidProblem(f"{name} is {own!r}, which is no {type(value).__name__} that it can be")
         p = len(self.names)
         if not p or variable_names(self.names, p) != self.names:
             raise InvalidProblem("its names are no texts")
@@ -131,33 +134,17 @@ class Problem:
             _check_fixed(self.fixed, p)
 
     def checked_parameters(self) -> dict[str, Any]:
-        """Check the parameters of the family's test and return them by name; `from_data` calls this as well.
-
-        Raises:
-            InvalidProblem: a parameter is out of range.
-        """
+        """The parameters of the family's test by name, checked by the code that checks them in `from_data`."""
         return {}
-
-    def _check_values(self, checked: Mapping[str, Any]) -> None:
-        """Compare fields, including their types, with their checked values."""
-        for name, value in checked.items():
-            own = getattr(self, name)
-            if type(own) is not type(value) or own != value:
-                raise InvalidProblem(f"{name} is {own!r}, which is no {type(value).__name__} that it can be")
 
     def outline(self) -> dict[str, Any]:
         """Facts about the problem for a result, which exclude the data."""
         fixed = self.fixed
+        facts = ("alpha", "max_level", "n_variables", "n_samples", *self.PARAMETERS)
         counts = (
             {} if fixed is None else {"required_edges": len(fixed.required), "forbidden_edges": len(fixed.forbidden)}
         )
-        return {
-            "alpha": self.alpha,
-            "max_level": self.max_level,
-            "n_variables": self.n_variables,
-            **{name: getattr(self, name) for name in ("n_samples", *self.PARAMETERS)},
-            **counts,
-        }
+        return {name: getattr(self, name) for name in facts} | counts
 
     def facts(self) -> dict[str, Any]:
         """Facts about the problem for a record: `outline` and the fingerprint, whose computation reads all data."""
@@ -243,11 +230,7 @@ class Problem:
 
 
 def _check_fixed(fixed: FixedPairs, p: int) -> None:
-    """Check required and forbidden edges of p variables.
-
-    Raises:
-        InvalidProblem: the lists are invalid.
-    """
+    """Check required and forbidden edges of p variables."""
     for pairs in (fixed.required, fixed.forbidden):
         if pairs.dtype != np.int32 or pairs.ndim != 2 or pairs.shape[1] != 2:
             raise InvalidProblem(f"its fixed pairs are {pairs.dtype} {pairs.shape}")
@@ -264,11 +247,7 @@ def _frozen(value: Any) -> Any:
 
 
 def search_parameters(alpha: float, max_level: int | None) -> dict[str, Any]:
-    """Check alpha and max_level, and return them by name.
-
-    Raises:
-        InvalidProblem: a value is out of range.
-    """
+    """alpha and max_level by name, checked; raises InvalidProblem if one is out of range."""
     if not 0 < alpha < 1:
         raise InvalidProblem(f"alpha is {alpha!r}; it must lie strictly between 0 and 1")
     if max_level is not None and (max_level < 0 or int(max_level) != max_level):
@@ -276,12 +255,36 @@ def search_parameters(alpha: float, max_level: int | None) -> dict[str, Any]:
     return {"alpha": float(alpha), "max_level": None if max_level is None else int(max_level)}
 
 
-def finite_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return samples by variables as `as_matrix` does, after a check for missing and infinite values.
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Raise InvalidProblem if the value of a parameter is none of these."""
+    if value not in choices:
+        raise InvalidProblem(f"{name} is {value!r}; choose one of: {', '.join(choices)}")
 
-    Raises:
-        InvalidProblem: a value is missing or infinite, or `as_matrix` raises it.
-    """
+
+def whole_number(name: str, value: Any, least: int, most: int) -> int:
+    """The value of a parameter as an int; raises InvalidProblem if it is no whole number from `least` to `most`."""
+    try:
+        whole = int(value)
+    except (TypeError, ValueError, OverflowError):
+        whole = None
+    if whole is None or whole != value or not least <= whole <= most:
+        raise InvalidProblem(f"{name} is {value!r}; it must be a whole number from {least} to {most}")
+    return whole
+
+
+def standard_rows(rows: np.ndarray, ddof: int) -> np.ndarray:
+    """Rows with mean 0 and variance 1, with n - ddof as its divisor; dividing by the largest magnitude first keeps
+    squares from overflowing. Constant rows become 0 but for rounding."""
+    scale = np.abs(rows).max(axis=1, keepdims=True)
+    scaled = rows / np.where(scale > 0, scale, 1.0)
+    scaled -= scaled.mean(axis=1, keepdims=True)
+    deviation = scaled.std(axis=1, ddof=ddof, keepdims=True)
+    scaled /= np.where(deviation > 0, deviation, 1.0)
+    return scaled
+
+
+def finite_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """`as_matrix` of samples by variables; raises InvalidProblem as well if a value is missing or infinite."""
     values, names = as_matrix(data, names)
     if not all(mapped.by_pieces(values, lambda rows: bool(np.isfinite(values[rows]).all()))):
         bad = np.argwhere(~np.isfinite(values))
@@ -314,11 +317,7 @@ def as_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple
 
 
 def variable_names(names: Sequence[str] | None, p: int) -> tuple[str, ...]:
-    """Return the names of p variables: the passed names, which must differ, or V0, V1, ...
-
-    Raises:
-        InvalidProblem: the number of names is not p, or two names are the same.
-    """
+    """The names of p variables: those passed, or V0, V1, ...; raises InvalidProblem unless they are p and differ."""
     names = tuple(f"V{k}" for k in range(p)) if names is None else tuple(map(str, names))
     if len(names) != p:
         raise InvalidProblem(f"{len(names)} names for {p} variables; give one name a variable")

@@ -4,16 +4,15 @@ A method is a function decorated with `method`, in a module of a package that it
 of a plug-in (`gpupc_impl.core.family.plugins`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import difflib
 import functools
 import importlib
 import importlib.util
+import math
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ SEPARATING_SETS = ("canonical", "first-come")
 
 
 class UnknownMethod(ValueError):
-    """No method has this name; the message lists those that exist."""
+    """No method has that name; the message names those with a similar one."""
 
 
 class InvalidParameter(ValueError):
@@ -101,14 +100,7 @@ class Run:
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def no_kernels(
-    backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
-) -> Sequence[KernelSource]:
-    """The `Method.kernels` of a method whose kernels are compiled only when they are needed."""
-    return ()
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
     """A registered method.
 
@@ -129,16 +121,17 @@ class Method:
             launch shapes, and it records no largest p-values.
         problem_defaults: parameters of `from_data` that its problems have unless the user sets others.
         solve: ``(problem, run) -> Skeleton``.
-        unavailable_reason: ``() -> str | None``: why a library that it needs is missing.
-        kernels: ``(backend, params, pmax, max_level) -> kernels``: the kernels that a search probably needs, in the
-            order of need. Equal arguments return the same object, by which `Backend.prefetch` recognises a request.
+        unavailable: ``() -> str | None``, for a missing library.
+        kernels: ``(backend, params, pmax, max_level) -> kernels``: those that a search probably needs, the first of
+            them first. Equal arguments give the same object, as `Backend.prefetch` takes it. By default kernels are
+            compiled as they are needed.
         check: ``(params) -> str | None``: why a combination of parameters is invalid, as a sentence.
         module: the Python module that defines the method.
     """
 
     name: str
     family: str
-    backends: tuple[str, ...]
+    backends: tuple[str, ...] = ("cuda", "host")
     source: str
     summary: str
     solve: Callable[[Problem, Run], Skeleton]
@@ -149,17 +142,15 @@ class Method:
     knowledge: bool = True
     cluster: bool = False
     problem_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    unavailable_reason: Callable[[], str | None] = lambda: None
+    unavailable: Callable[[], str | None] = lambda: None
     check: Callable[[Mapping[str, Any]], str | None] = lambda params: None
-    kernels: Callable[[Backend, Mapping[str, Any], bool, int | None], Sequence[KernelSource]] = no_kernels
+    kernels: Callable[[Backend, Mapping[str, Any], bool, int | None], Sequence[KernelSource]] = (
+        lambda backend, params, pmax, max_level: ()
+    )
     module: str = ""
 
     def parse_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all parameters: the passed values, checked, and the defaults of the others.
-
-        Raises:
-            InvalidParameter: the method has no parameter of this name, or the value is invalid.
-        """
+        """All parameters: those passed, checked (InvalidParameter), and the defaults of the others."""
         unknown = sorted(set(params) - set(self.params))
         if unknown:
             known = ", ".join(self.params) or "none"
@@ -175,50 +166,19 @@ class Method:
 
 _METHODS: dict[str, Method] = {}
 
+Solve = Callable[[Problem, Run], Skeleton]
 
-def method(
-    name: str,
-    *,
-    family: str,
-    source: str,
-    summary: str,
-    backends: tuple[str, ...] = ("cuda", "host"),
-    params: Mapping[str, Parameter] | None = None,
-    reference: bool = False,
-    canonical: bool = True,
-    random: bool = False,
-    knowledge: bool = True,
-    cluster: bool = False,
-    problem_defaults: Mapping[str, Any] | None = None,
-    unavailable: Callable[[], str | None] = lambda: None,
-    check: Callable[[Mapping[str, Any]], str | None] = lambda params: None,
-    kernels: Callable[[Backend, Mapping[str, Any], bool, int | None], Sequence[KernelSource]] = no_kernels,
-) -> Callable[[Callable[[Problem, Run], Skeleton]], Callable[[Problem, Run], Skeleton]]:
-    """Register a function ``(problem, run) -> Skeleton`` as a method; see `Method` for the arguments."""
 
-    def register(solve: Callable[[Problem, Run], Skeleton]) -> Callable[[Problem, Run], Skeleton]:
+def method(name: str, **attributes: Any) -> Callable[[Solve], Solve]:
+    """Register a function ``(problem, run) -> Skeleton`` as a method with further attributes of `Method`."""
+    canonical = attributes.pop("canonical", True) and not attributes.get("random", False)
+
+    def register(solve: Solve) -> Solve:
         known = _METHODS.get(name)
         if known is not None and known.module != solve.__module__:
             raise ValueError(f"method {name!r} is defined twice: in {known.module} and in {solve.__module__}")
-        _METHODS[name] = Method(
-            name=name,
-            family=family,
-            backends=backends,
-            source=source,
-            summary=summary,
-            solve=solve,
-            params=dict(params or {}),
-            reference=reference,
-            canonical=canonical and not random,
-            random=random,
-            knowledge=knowledge,
-            cluster=cluster,
-            problem_defaults=dict(problem_defaults or {}),
-            unavailable_reason=unavailable,
-            check=check,
-            kernels=kernels,
-            module=solve.__module__,
-        )
+        own: dict[str, Any] = {"name": name, "canonical": canonical, "solve": solve, "module": solve.__module__}
+        _METHODS[name] = Method(**own, **attributes)
         return solve
 
     return register
@@ -238,6 +198,16 @@ def needs_package(module: str, package: str) -> Callable[[], str | None]:
     return unavailable
 
 
+def at_most_threads(most: int, *names: str) -> Callable[[Mapping[str, Any]], str | None]:
+    """The ``check`` of a method whose blocks have as many threads as the product of these parameters; 0 counts as 1."""
+
+    def check(params: Mapping[str, Any]) -> str | None:
+        threads = math.prod(max(params[name], 1) for name in names)
+        return f"{' * '.join(names)} is {threads}; a block holds at most {most} threads" if threads > most else None
+
+    return check
+
+
 def methods(family: str | None = None) -> dict[str, Method]:
     """Return all methods by name, or those of one family."""
     _discover()
@@ -245,16 +215,14 @@ def methods(family: str | None = None) -> dict[str, Method]:
 
 
 def get_method(name: str) -> Method:
-    """Return the method of this name.
-
-    Raises:
-        UnknownMethod: there is no such method.
-    """
+    """The method of that name; raises UnknownMethod if there is none."""
     known = methods()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3)
-        choice = f"did you mean {' or '.join(near)}?" if near else f"choose one of: {', '.join(known)}"
-        raise UnknownMethod(f"method {name!r} is not known; {choice} (`methods` lists all)")
+        choice = f"did you mean {' or '.join(near)}? All are" if near else "all are"
+        raise UnknownMethod(
+            f"method {name!r} is not known; {choice} listed by gpupc_impl.methods() (python -m gpupc_impl methods)"
+        )
     return known[name]
 
 
@@ -262,6 +230,14 @@ def method_packages() -> list[str]:
     """Return the packages and modules with methods: the installed ones that families name, then plug-ins."""
     named = dict.fromkeys(package for family in families().values() for package in family.packages)
     return [package for package in named if importlib.util.find_spec(package)] + plugins()
+
+
+def listed_kernels(packages: Iterable[str], max_level: int) -> list[KernelSource]:
+    """Every kernel up to a level that the modules `device` of these packages list (`all_kernels`)."""
+    devices = [f"{name}.device" for name in packages if hasattr(importlib.import_module(name), "__path__")]
+    modules = [importlib.import_module(name) for name in devices if importlib.util.find_spec(name)]
+    listed = [kernel for module in modules for kernel in getattr(module, "all_kernels", lambda _: [])(max_level)]
+    return list({(kernel.source, kernel.expression): kernel for kernel in listed}.values())
 
 
 @functools.cache

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core import mapped
-from gpupc_impl.core.files import open_arrays, open_regular, parse_json, write_whole
+from gpupc_impl.core.files import open_arrays, parse_json, write_whole
 from gpupc_impl.core.fixed import write
 from gpupc_impl.core.pairs import connect, equal, in_order, merge, row_groups, row_starts
 from gpupc_impl.core.shown import Shown
+from gpupc_impl.ownership import open_regular
 
 if TYPE_CHECKING:
     import networkx
@@ -182,13 +183,13 @@ class Skeleton(Shown):
             in one launch, the device measured their times, and the first of them includes the rest of the launch.
         levels_run: number of levels that were run; level 0 is the first.
         stopped_because: the reason why no further level was run, as a sentence.
-        pmax: (p, p) float64: the largest p-value over all tests of a pair, NaN where none was recorded; None unless
-            requested.
-        undefined_tests: the number of tests that were not decided, because a variable had no residual variance given S.
-        pseudo_inverses: the number of near-singular conditioning matrices, for which the Moore-Penrose inverse was
-            used.
-        facts: facts about the run: method, backend, parameters, alpha, conventions.
-        problem: the problem, if `gpupc_impl.skeleton` made the result; it is not written to files.
+        pmax: (p, p) float64, largest p-value over the tests of a pair, NaN where none was recorded; None unless
+            the search was asked for it.
+        undefined_tests: tests that were not decided, because a variable had no residual variance given S.
+        pseudo_inverses: near-singular conditioning matrices, for which the Moore-Penrose inverse was used.
+        facts: how it was found: method, backend, parameters, alpha, conventions.
+        problem: the problem, in a result of `gpupc_impl.skeleton`; it is not written to files.
+        reading: what was read and which test was chosen and why, by name, where `problem` is; it is not written either.
     """
 
     adjacency: np.ndarray
@@ -204,6 +205,7 @@ class Skeleton(Shown):
     pseudo_inverses: int = 0
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     problem: Problem | None = None
+    reading: Mapping[str, str] | None = None
 
     @property
     def n_edges(self) -> int:
@@ -272,17 +274,8 @@ class Skeleton(Shown):
         return graph
 
     def to_causallearn(self) -> GeneralGraph:
-        """Return a causal-learn ``GeneralGraph`` with undirected edges."""
-        from causallearn.graph.Edge import Edge
-        from causallearn.graph.Endpoint import Endpoint
-        from causallearn.graph.GeneralGraph import GeneralGraph
-        from causallearn.graph.GraphNode import GraphNode
-
-        nodes = [GraphNode(name) for name in self.names]
-        graph = GeneralGraph(nodes)
-        for i, j in self.edges:
-            graph.add_edge(Edge(nodes[i], nodes[j], Endpoint.TAIL, Endpoint.TAIL))
-        return graph
+        """A causal-learn ``GeneralGraph`` with undirected edges."""
+        return causallearn_graph(self.names, ((self.names[i], self.names[j], "TAIL", "TAIL") for i, j in self.edges))
 
     def to_frame(self) -> pandas.DataFrame:
         """Return a DataFrame of the edges by name: columns ``source`` and ``target``."""
@@ -308,17 +301,11 @@ class Skeleton(Shown):
             facts = dict(self.facts)
             if self.problem is not None:
                 facts["problem"] = {"fingerprint": self.problem.fingerprint, **self.facts.get("problem", {})}
-            scalars = {
-                "levels_run": self.levels_run,
-                "stopped_because": self.stopped_because,
-                "undefined_tests": self.undefined_tests,
-                "pseudo_inverses": self.pseudo_inverses,
-                "facts": facts,
-            }
-            arrays = {} if self.pmax is None else {"pmax": self.pmax}
-            if len(self.sepsets.gaps):
-                arrays["sepset_gaps"] = self.sepsets.gaps
-            arrays |= {
+            names = ("levels_run", "stopped_because", "undefined_tests", "pseudo_inverses")
+            scalars = {name: getattr(self, name) for name in names} | {"facts": facts}
+            arrays = {
+                "pmax": self.pmax,
+                "sepset_gaps": self.sepsets.gaps if len(self.sepsets.gaps) else None,
                 "adjacency": self.adjacency,
                 "names": np.array(self.names, dtype=str),
                 "sepset_pairs": self.sepsets.pairs,
@@ -335,8 +322,9 @@ class Skeleton(Shown):
                 zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
             ):
                 for name, array in arrays.items():
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                        np.lib.format.write_array(file, array, allow_pickle=False)
+                    if array is not None:
+                        with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                            np.lib.format.write_array(file, array, allow_pickle=False)
         else:
             self._write_graph(path)
 
@@ -383,15 +371,22 @@ class Skeleton(Shown):
         )
 
 
+def causallearn_graph(names: Sequence[str], edges: Iterable[tuple[str, str, str, str]]) -> GeneralGraph:
+    """A causal-learn ``GeneralGraph`` of edges: the names of both ends, and the names of the ``Endpoint`` at each."""
+    from causallearn.graph.Edge import Edge
+    from causallearn.graph.Endpoint import Endpoint
+    from causallearn.graph.GeneralGraph import GeneralGraph
+    from causallearn.graph.GraphNode import GraphNode
+
+    nodes = {name: GraphNode(name) for name in names}
+    graph = GeneralGraph(list(nodes.values()))
+    for source, target, *ends in edges:
+        graph.add_edge(Edge(nodes[source], nodes[target], *(Endpoint[end] for end in ends)))
+    return graph
+
+
 def complete_graph(n_variables: int) -> np.ndarray:
     """Return the complete graph, (p, p) bool."""
     adjacency = np.ones((n_variables, n_variables), dtype=bool)
     np.fill_diagonal(adjacency, False)
-    return adjacency
-
-
-def edges_to_adjacency(edges: Sequence[Sequence[int]] | np.ndarray, n_variables: int) -> np.ndarray:
-    """Return the (p, p) bool adjacency matrix with (k, 2) edges."""
-    adjacency = np.zeros((n_variables, n_variables), dtype=bool)
-    connect(adjacency, np.asarray(edges).reshape(-1, 2))
     return adjacency

@@ -81,7 +81,9 @@ class Shown:
         return frame
 
     def report(self, path: str | Path) -> None:
-        """Write a self-contained HTML page: data, test, levels, tests and time per level, degrees, graph, edges.
+        """Write one self-contained HTML page: graph, what was read, edges with their strengths, hubs, levels.
+
+        The tests of the edges are made again where that takes seconds; their p-values are left out otherwise.
 
         Raises:
             ImportError: matplotlib is not installed (extra ``plots``).
@@ -97,16 +99,12 @@ class Shown:
         return frame
 
     def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
-        html: str = _view("text").html(self)
+        """The HTML that a notebook shows."""
+        html: str = _view("notebook").html(self)
         return html
 
     def _write_graph(self, path: Path) -> None:
-        """Write the graph in the format that the suffix selects.
-
-        Raises:
-            ValueError: the suffix is unknown, or the format cannot hold a name.
-        """
+        """Write the graph by suffix."""
         _view("exports").write(self, path)
 
 

@@ -1,7 +1,5 @@
 """Runs a method on a problem; the library, the command line and the measurements all use this module."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +20,7 @@ def unavailable(method: Method, backend: str = "auto", problem: Problem | None =
     """Return the reason why a method cannot run on this backend and problem, as a sentence; None if it can."""
     if problem is not None and problem.family != method.family:
         return f"method {method.name!r} solves {method.family} problems, not {problem.family} ones"
-    reason = method.unavailable_reason()
+    reason = method.unavailable()
     if reason is not None or method.backends == ("cpu",):
         return reason
     name = _resolve(method, backend)
@@ -125,7 +123,7 @@ def solve(
             f"method {method.name!r} is a program of other people that knows nothing of required and forbidden edges; "
             f"leave the background knowledge out, or take one of: {able}"
         )
-    reason = method.unavailable_reason()
+    reason = method.unavailable()
     if reason is not None:
         raise BackendUnavailable(f"method {method.name!r} cannot be used here: {reason}")
     parsed = method.parse_params(params or {})
@@ -137,28 +135,14 @@ def solve(
         "problem": problem.outline(),
     }
     with prefetched(method, backend, parsed, pmax=pmax, max_level=problem.max_level):
-        skeleton = method.solve(
-            problem,
-            Run(
-                backend=backend,
-                params=parsed,
-                separating_sets=separating_sets,
-                pmax=pmax,
-                progress=progress,
-                facts=facts,
-            ),
-        )
+        skeleton = method.solve(problem, Run(backend, parsed, separating_sets, pmax, progress, facts))
     if backend is not None:
         backend.drop_prefetched()
     return skeleton if problem.fixed is None else _with_fixed(problem, method, skeleton)
 
 
 def _with_fixed(problem: Problem, method: Method, skeleton: Skeleton) -> Skeleton:
-    """Return the skeleton without the separating sets and p-values of required and forbidden edges.
-
-    Raises:
-        RuntimeError: the skeleton lacks a required edge or contains a forbidden one.
-    """
+    """The skeleton without separating sets and p-values of required and forbidden edges."""
     fixed, names = problem.fixed, problem.names
     assert fixed is not None
     if skeleton.levels_run == 0:  # The forbidden edges are absent from the start, so no level has removed them.

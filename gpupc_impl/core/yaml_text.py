@@ -1,7 +1,5 @@
 """Reads YAML after a check that a few aliases do not expand to gigabytes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 MAX_EXPANDED = 1 << 22

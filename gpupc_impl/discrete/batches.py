@@ -1,7 +1,5 @@
 """Many tests of an edge at once: those whose sets share all members but the last (kernels/batches.cu)."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """gpuPC's own way of testing: the threads of a block make tables together (gpuPC, section 3.3, Algorithms 2 and 3)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -66,12 +64,7 @@ BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4
 
 
 def block_shape(params: Mapping[str, Any], backend: str) -> dict[str, int]:
-    """delta, gamma and beta: those requested, and else the backend's defaults, halved until a block fits.
-
-    Args:
-        params: the three, 0 for those not requested; their product is at most `MAX_THREADS`.
-        backend: its name.
-    """
+    """delta, gamma and beta: those in `params` that are not 0, else the backend's, halved until a block fits."""
     shape = {name: params[name] or 1 for name in DEFAULTS[backend]}
     for name in ("gamma", "delta", "beta"):
         size = 1 if params[name] else DEFAULTS[backend][name]

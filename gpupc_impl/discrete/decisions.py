@@ -1,7 +1,5 @@
 """How kernels decide tests (kernels/decide.cuh), and how the host decides those that they cannot."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 
@@ -86,12 +84,8 @@ class Decisions:
         if not separates.any():
             return False
         count = int(separates.sum())
-        arguments = [
-            self._best_keys,
-            backend.upload(pairs[separates]),
-            backend.upload(keys[separates]),
-            np.int32(count),
-        ]
+        separated = backend.upload(pairs[separates]), backend.upload(keys[separates])
+        arguments = [self._best_keys, *separated, np.int32(count)]
         backend.kernel(*BETWEEN_LEVELS["settle"])((ceil_div(count, SETTLE_THREADS),), (SETTLE_THREADS,), arguments)
         return True
 

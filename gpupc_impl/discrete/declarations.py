@@ -3,8 +3,6 @@
 Every kernel is compiled with assertions that its C++ source declares the same (`KernelSource`).
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any

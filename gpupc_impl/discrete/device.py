@@ -5,8 +5,6 @@ graph that is left, the decision of unclear tests, the lists of removed pairs, a
 tests. The kernels of the graph are those of the Gaussian family.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import functools
@@ -157,8 +155,6 @@ class DiscreteSearch(LevelSearch):
         )
         self.data = self.planes.pack(samples)
 
-    # --- LevelSearch -------------------------------------------------------------------------------------------
-
     def run_level(self, level: int) -> LevelOutcome:
         if level >= MOST_LEVELS:
             raise InvalidProblem(f"discrete searches count to level {MOST_LEVELS - 1}; set max_level to that")
@@ -286,11 +282,7 @@ class DiscreteSearch(LevelSearch):
             self._p_of_removed.append((pairs, p_values(self.problem, pairs, sets)))
 
     def _run_tests(self, level: int, launch: Callable[[Filled], None], rows: graph.Rows | None) -> int:
-        """Run a level's tests, decide those that the kernels could not, and go on to the graph that is left.
-
-        Returns:
-            the number of tests.
-        """
+        """Run a level's tests, decide those that kernels could not, and make the graph left; returns how many."""
         before, after = self._graph, (self._graph + 1) % GRAPHS_KEPT
         workload = self.problem.tests_per_edge is not None
         while True:
@@ -337,7 +329,7 @@ class DiscreteSearch(LevelSearch):
         graph.mark_pairs(self.backend, pairs, key, self.best_keys.values["keys"])
 
     def _launch(self, kernel: str, *arguments: Any) -> None:
-        self.graphs.launch_kernel(BETWEEN_LEVELS[kernel], *arguments)
+        self.graphs.launch(BETWEEN_LEVELS[kernel], *arguments)
 
     # --- memory ------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,11 @@
 """disc-cupc: cuPC-E's strategy on discrete data, the paper's baseline (gpuPC, section 4.1)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpupc_impl.backends import Filled
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.pc_stable import pc_stable
-from gpupc_impl.core.registry import Parameter, Run, method
+from gpupc_impl.core.registry import Parameter, Run, at_most_threads, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.discrete.declarations import CELL_BYTES, MAX_THREADS, TABLES, disc_cupc_kernels
 from gpupc_impl.discrete.device import DiscreteSearch, Level, largest_pair_table, logger
@@ -93,11 +91,7 @@ class DiscCuPC(DiscreteSearch):
         return max(min(blocks, self.resident // threads), 1)
 
     def _tables(self, level: int, blocks: int, threads: int, cells: int) -> tuple[Filled, int]:
-        """The tables of the blocks that are resident on the device at once, and the number of those blocks.
-
-        Raises:
-            DeviceMemoryError: the tables do not fit.
-        """
+        """The tables of the blocks that are resident on the device at once, and the number of those blocks."""
         resident, shared_cells = self._resident_blocks(blocks, threads), self._shared_cells(threads)
         tables, table = resident * threads, cells * CELL_BYTES
         if cells <= shared_cells:
@@ -109,13 +103,6 @@ class DiscCuPC(DiscreteSearch):
         )
         first = self.backend.empty(tables * cells, np.uint32)
         return TABLES(first=first, cells=cells, shared_cells=shared_cells), resident
-
-
-def _check_block(params: dict) -> str | None:
-    threads = params["beta"] * params["gamma"]
-    if threads > MAX_THREADS:
-        return f"beta * gamma is {threads}; a block holds at most {MAX_THREADS} threads"
-    return None
 
 
 @method(
@@ -139,7 +126,7 @@ def _check_block(params: dict) -> str | None:
             maximum=1024,
         ),
     },
-    check=_check_block,
+    check=at_most_threads(MAX_THREADS, "beta", "gamma"),
     kernels=disc_cupc_kernels,
 )
 def disc_cupc(problem: DiscreteProblem, run: Run) -> Skeleton:

@@ -3,7 +3,7 @@
 from gpupc_impl.core.family import Family
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.retest import Retest
-from gpupc_impl.discrete.strength import Strength
+from gpupc_impl.discrete.statistic import Strength
 
 FAMILY = Family(
     name="discrete",

@@ -1,7 +1,5 @@
 """An upper bound on the memory of a discrete search, known before it starts."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any
@@ -67,12 +65,7 @@ def last_level(problem: DiscreteProblem) -> int:
 
 
 def largest_table(descending: list[int], level: int) -> int:
-    """An upper bound on the cells of a level's tables, with the sums of their columns (levels.cu, largest_table).
-
-    Args:
-        descending: all numbers of categories, the largest first.
-        level: the level.
-    """
+    """An upper bound on the cells of a level's tables with their columns' sums, by all categories, descending."""
     cells = math.prod(descending[: level + 2])
     return cells + cells // descending[-1]
 

@@ -5,14 +5,12 @@ planes (`products`), from level 1 on in batches of the same edge (`batches`), an
 threads (`block_tables`). Each way is asked for its part of a level, a `LevelTests`.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np
 
 from gpupc_impl.core.pc_stable import pc_stable
-from gpupc_impl.core.registry import Parameter, Run, method
+from gpupc_impl.core.registry import Parameter, Run, at_most_threads, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.discrete.batches import BatchedTests
 from gpupc_impl.discrete.block_tables import BlockTables
@@ -72,13 +70,6 @@ class GpuPC(DiscreteSearch):
         self.products.kept = None
 
 
-def _check_block(params: dict) -> str | None:
-    threads = max(params["delta"], 1) * max(params["gamma"], 1) * max(params["beta"], 1)
-    if threads > MAX_THREADS:
-        return f"delta * gamma * beta is {threads}; a block holds at most {MAX_THREADS} threads"
-    return None
-
-
 @method(
     "gpupc",
     family="discrete",
@@ -113,7 +104,7 @@ def _check_block(params: dict) -> str | None:
             choices=("shared", "global"),
         ),
     },
-    check=_check_block,
+    check=at_most_threads(MAX_THREADS, "delta", "gamma", "beta"),
     kernels=search_kernels,
 )
 def gpupc(problem: DiscreteProblem, run: Run) -> Skeleton:

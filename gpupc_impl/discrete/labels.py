@@ -1,7 +1,5 @@
 """From labels to codes: the columns of a discrete problem's data."""
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -107,8 +105,8 @@ def _whole(name: str, values: np.ndarray) -> np.ndarray:
     if len(bad):
         raise InvalidProblem(
             f"column {name!r} holds {float(values[bad[0]])!r} in row {bad[0]}, which is no label; make categories of "
-            f"it first, for instance with pandas.qcut(data[{name!r}], 4, labels=False), or use a method for "
-            "continuous data"
+            f"it first, for instance with pandas.qcut(data[{name!r}], 4, labels=False), or take a test of "
+            "numbers, or family='mixed' (--family mixed), which takes numbers beside categories"
         )
     return values.astype(np.int64)
 

@@ -1,7 +1,5 @@
 """Where gpuPC's tables lie: arithmetic alone, without a device (gpuPC, section 3.4)."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -4,8 +4,6 @@ A cell of a table is the number of bits that the planes of its categories have i
 memory of 8-bit codes, and one popcount instruction counts 64 samples.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,20 +1,18 @@
 """A discrete problem: coded data, and everything that changes the answer of a chi-square or G-square search."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
 
 from gpupc_impl.core import placing
-from gpupc_impl.core.problem import InvalidProblem, Problem, name_constants, search_parameters
+from gpupc_impl.core.problem import InvalidProblem, Problem, check_choice, name_constants, search_parameters
 from gpupc_impl.discrete.labels import columns_of, encode
 
 TESTS = ("chi-square", "g-square")
@@ -80,7 +78,7 @@ class DiscreteProblem(Problem):
         decay: float | None = None,
         names: Sequence[str] | None = None,
         categories: Mapping[str, Sequence[Any] | int] | None = None,
-    ) -> DiscreteProblem:
+    ) -> Self:
         """Make a problem of a DataFrame or an array of labels, with samples in rows and variables in columns.
 
         A label is a string, a bool, an integer of any value, or a float that is a whole number. The categories of a
@@ -249,15 +247,9 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 
 
 def _checked_parameters(test: str, df_rule: str, tests_per_edge: int | None, decay: float | None) -> dict[str, Any]:
-    """The parameters of the test by name, checked.
-
-    Raises:
-        InvalidProblem: one is out of range.
-    """
-    if test not in TESTS:
-        raise InvalidProblem(f"test is {test!r}; choose one of: {', '.join(TESTS)}")
-    if df_rule not in DF_RULES:
-        raise InvalidProblem(f"df_rule is {df_rule!r}; choose one of: {', '.join(DF_RULES)}")
+    """The parameters of the test by name, checked."""
+    check_choice("test", test, TESTS)
+    check_choice("df_rule", df_rule, DF_RULES)
     if (tests_per_edge is None) != (decay is None):
         raise InvalidProblem(
             f"tests_per_edge is {tests_per_edge!r} and decay is {decay!r}; give both for a fixed workload, or neither"

@@ -5,8 +5,6 @@ take little of the memory, one launch makes all of them, and they are kept for l
 band of consecutive variables, with as many as fit into `BAND_BYTES`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -75,11 +73,7 @@ class PairProducts:
         return needed if self._keeps and needed <= left // KEPT_SHARE else 0
 
     def level_zero(self, device_tables: dict[str, Any]) -> LevelTests:
-        """Pairs whose variables have planes and whose tables have up to `cells` cells, if there is memory for them.
-
-        Args:
-            device_tables: those of the search, among them those of `tables`.
-        """
+        """Pairs whose variables have planes and whose tables have up to `cells` cells, if there is memory for them."""
         backend, row_cells, planes = self._backend, self._row_cells, self._planes
         left = max(backend.memory_limit - backend.memory_used, 0)
         kept = self.kept_bytes(left)

@@ -1,7 +1,5 @@
 """The discrete CI test from scratch, for verification: with NumPy and SciPy, and no code of the methods."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

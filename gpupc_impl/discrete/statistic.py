@@ -1,6 +1,4 @@
-"""The statistic of single tests with NumPy and pandas, for reports; it decides nothing."""
-
-from __future__ import annotations
+"""The statistics and effect sizes of single tests with NumPy and pandas, for reports; they decide nothing."""
 
 import numpy as np
 
@@ -9,9 +7,13 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 
 def p_values(problem: DiscreteProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
     """(k,) float64 p-values of (k, 2) pairs given (k, level) sets."""
+    return problem.p_value(*_statistics(problem, pairs, sets))
+
+
+def _statistics(problem: DiscreteProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
+    """(2, k) float64 statistics and degrees of freedom."""
     tests = [statistic(problem, i, j, members) for (i, j), members in zip(pairs, sets, strict=True)]
-    statistics, df = np.array(tests, np.float64).reshape(-1, 2).T
-    return problem.p_value(statistics, df)
+    return np.array(tests, np.float64).reshape(-1, 2).T
 
 
 def statistic(problem: DiscreteProblem, i: int, j: int, members: np.ndarray) -> tuple[float, int]:
@@ -50,3 +52,26 @@ def _a_sample_of(cell: np.ndarray, counts: np.ndarray) -> np.ndarray:
     samples = np.empty(len(counts), np.int64)
     samples[cell] = np.arange(len(cell))
     return samples[counts > 0]
+
+
+class Strength:
+    """See `core.family.Strength`.
+
+    The effect size of chi-square is Cramér's V (1946) with the statistic X summed over the strata,
+    sqrt(X / (n (min(|Vi|, |Vj|) - 1))), which lies in [0, 1] as without strata. That of G-square is G / (2 n), the
+    conditional mutual information in nats.
+    """
+
+    def __init__(self, problem: DiscreteProblem, backend: str):
+        self._problem = problem
+        self.effect = "cramers_v" if problem.test == "chi-square" else "mutual_information"
+
+    def __call__(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        problem = self._problem
+        statistics, df = _statistics(problem, pairs, np.sort(sets))
+        if problem.test == "g-square":
+            effects = statistics / (2 * problem.n_samples)
+        else:
+            most = problem.n_samples * (problem.categories[pairs].min(axis=1) - 1)
+            effects = np.sqrt(np.minimum(statistics / np.maximum(most, 1), 1.0))
+        return np.asarray(problem.p_value(statistics, df)), effects

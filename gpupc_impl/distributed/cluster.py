@@ -21,7 +21,7 @@ def missing() -> str | None:
     """The reason why the method cannot run, if Dask is not installed."""
     if needs_package("distributed", "distributed")() is None:
         return None
-    return "the package distributed (Dask) is not installed; pip install 'gpupc[distributed]'"
+    return "the package distributed (Dask) is not installed; pip install distributed cryptography"
 
 
 class ClientAddress(str):

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from gpupc_impl.backends import KernelSource
+import functools
+
+from gpupc_impl.backends import Backend, KernelSource
 from gpupc_impl.distributed import filter as filtered
-from gpupc_impl.distributed.correlations import CORRELATE, MIRROR, SQUARES
+from gpupc_impl.distributed.correlations import CORRELATE, MIRROR, SQUARES, TILE_CONSTANTS
 from gpupc_impl.distributed.worker_search import KEEP, LIST
 from gpupc_impl.distributed.worker_state import DECIDE
+from gpupc_impl.out_of_core.device import later_kernels
+from gpupc_impl.out_of_core.panel_scan import SCANS
+from gpupc_impl.out_of_core.row_tests import gathered_kernel
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     """The method's own kernels; it uses those of `out_of_core` as well."""
     return [CORRELATE, SQUARES, MIRROR, DECIDE, KEEP, LIST, *filtered.ALL_KERNELS]
+
+
+def prefetch(backend: Backend, level: int) -> None:
+    """Have threads compile what tasks of a level need, and those of the levels after it; levels 0 and 1 are 1."""
+    backend.prefetch(_task_kernels(backend.name, level))
+
+
+@functools.cache
+def _task_kernels(backend: str, level: int) -> tuple[KernelSource, ...]:
+    correlate, squares = (kernel._replace(constants=TILE_CONSTANTS[backend]) for kernel in (CORRELATE, SQUARES))
+    first = (correlate, MIRROR, DECIDE, SCANS["false"], KEEP, LIST, squares) if level == 1 else ()
+    return *first, *((gathered_kernel(level),) if level > 1 else ()), *later_kernels(level, None)

@@ -17,6 +17,7 @@ import numpy as np
 from gpupc_impl.backends import Backend, DeviceMemoryError, KernelSource, Pointer, Struct
 from gpupc_impl.core import mapped
 from gpupc_impl.distributed import filter_plan
+from gpupc_impl.distributed.filter_bounds import SINGLE_ROUNDOFF, UNIT_ROUNDOFF, excess_bound, product_bound
 from gpupc_impl.distributed.filter_plan import COLUMNS_A_WARP, EDGE_BYTES, MOST_CANDIDATES, STEP, TILE_ROWS
 from gpupc_impl.distributed.supervision import MESSAGE_INTERVAL
 from gpupc_impl.engine.graph import COUNTER_SHAPE
@@ -83,41 +84,11 @@ ALL_KERNELS = (COUNT, LIST, KEEP, *SCANS, COUNT_OPEN, LIST_OPEN, *SCANS_OPEN, US
 WARPS = 8
 """Warps of a thread block."""
 
-UNIT_ROUNDOFF = 2.0**-53
-
-SINGLE_ROUNDOFF = 2.0**-24
+SMALL_PRODUCT = 1e7
+"""Multiply-adds of a product for which a single core is fast enough."""
 
 SPARSENESS = 32
 """How many times as long a correlation of a row's neighbours takes as one of a panel; also more than its bytes."""
-
-
-def product_bound(m: int) -> float:
-    """The bound on the difference of two correlations from m samples that are added in different orders.
-
-    A sum of m products, in any order and with or without fused operations, is within gamma_m |x| |y| of the exact one
-    (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1), where gamma_m = m u / (1 - m u) and u =
-    2^-53. Standardised columns have a length of one but for rounding, for which m + 8 takes the place of m. Clamping to
-    [-1, 1] brings two numbers no further apart.
-    """
-    steps = (m + 8) * UNIT_ROUNDOFF
-    return 2 * steps / (1 - steps)
-
-
-def test_bound(m: int, critical: float) -> float:
-    """The bound on the error of `excess` (kernels/filter.cu) near zero, for a critical r^2.
-
-    A correlation in single precision is within e of the canonical one. Then the covariance H12, with one fused
-    operation, is within a = 3 e + e^2 + u of the canonical one, and each residual variance within 2 e + e^2 + u, where
-    u = 2^-24 is the unit roundoff of single precision. Where the test is critical, |H12| is the square root of the
-    critical value times both variances, and so at most that of the critical value.
-    """
-    single = SINGLE_ROUNDOFF
-    entry = product_bound(m) + single
-    covariance = 3 * entry + entry**2 + single
-    variance = 2 * entry + entry**2 + single
-    product = critical * (2 * variance + variance**2 + 3 * single)
-    bound = 2 * math.sqrt(critical) * covariance + covariance**2 + product
-    return bound * (1 + 2.0**-10) + 2.0**-50  # for rounding of higher order, and that of the canonical test itself
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,6 +132,12 @@ class FilteredLevels:
         self._last_lap = time.perf_counter()
         assert problem.samples is not None
         self.plan = plan = filter_plan.choose(self.m, self.p, backend.memory_limit - backend.memory_used)
+        logger.info(
+            "%s samples of %s variables on one device: blocks of %s candidates, groups of up to %s edges; it needs %s "
+            "bytes of device memory and may take %s",
+            *(f"{each:,}" for each in (self.m, self.p, plan.candidates, plan.edges, plan.device_bytes)),
+            f"{backend.memory_limit:,}",
+        )
         self.samples = standardised_rows(backend, problem.samples, plan.upload)
         self.lap("samples")
         self._filter = self._decisions(problem, with_level_one)
@@ -207,7 +184,7 @@ class FilteredLevels:
             critical_one=one,
             residual_tolerance=problem.residual_tolerance,
             critical=np.float32(one),
-            slack=np.float32(test_bound(self.m, one)),
+            slack=np.float32(excess_bound(self.m, one)),
             defined=np.float32(problem.residual_tolerance * (1 + 2.0**-20) + 4 * entry),
         )
 
@@ -243,24 +220,36 @@ class FilteredLevels:
             first: the first row.
         """
         while first < self.p:
-            last, edges = self._level_zero(first)
-            self.lap("level 0: edges")
-            is_whole = slice(first, last) == slice(0, self.p)
-            with_level_one = self._with_level_one and not (is_whole and self._is_sparse())
-            if with_level_one and edges:
-                self._level_one(first, last, edges)
-            starts = self.backend.download(self._starts[first : last + 1])
-            partners, values = (self._edges[name][:edges] for name in ("partners", "values"))
-            yield GroupResult(slice(first, last), starts, partners, values, 1 + with_level_one)
+            with self.backend.array_library() as library:
+                result = self._group(library, first)
+            yield result
             self.lap("results")
-            first = last
+            first = result.rows.stop
+
+    def _group(self, library: Any, first: int) -> GroupResult:
+        """Levels 0 and 1 of as many rows as fit, by the library of `Backend.array_library`."""
+        last, edges = self._level_zero(library, first)
+        self.lap("level 0: edges")
+        is_whole = slice(first, last) == slice(0, self.p)
+        with_level_one = self._with_level_one and not (is_whole and self._is_sparse())
+        if with_level_one and edges:
+            self._level_one(library, first, last, edges)
+        starts = self.backend.download(self._starts[first : last + 1])
+        partners, values = (self._edges[name][:edges] for name in ("partners", "values"))
+        return GroupResult(slice(first, last), starts, partners, values, 1 + with_level_one)
+
+    def release(self) -> Any:
+        """Drop all that is on the device, even if a logged error holds on to this object; returns the samples."""
+        samples = self.samples
+        self.samples = self._filter = self._tile = self._starts = self._edges = self._candidates = self._open = None
+        return samples
 
     def _is_sparse(self) -> bool:
         """Whether rows and their neighbours have so few correlations that level 1 runs faster row by row."""
         sizes = self.backend.download(self.degrees).astype(np.float64) + 1
         return float(SPARSENESS * np.square(sizes).sum()) <= min(self.p**2, self.backend.memory_limit)
 
-    def _level_zero(self, first: int) -> tuple[int, int]:
+    def _level_zero(self, library: Any, first: int) -> tuple[int, int]:
         """List the edges of as many rows as fit; returns the row after the last one, and the number of edges."""
         backend, edges, row = self.backend, 0, first
         height = max(1, self.plan.tile // self.p)
@@ -271,14 +260,13 @@ class FilteredLevels:
             while row < self.p:
                 count = min(self.p - row, height)
                 columns = row + count
-                tile = self._products(slice(row, columns), slice(0, columns))
+                tile = self._products(library, slice(row, columns), slice(0, columns))
                 self.lap("level 0: products")
                 parts = ceil_div(columns, COLUMNS_A_WARP)
                 counts = backend.empty(count * parts, np.int64)
                 self._launch(COUNT, count * parts, [self._filter, tile, counts])
                 ends = backend.empty(count * parts, np.int64)
-                with backend.array_library() as library:
-                    library.cumsum(counts, out=ends)
+                library.cumsum(counts, out=ends)
                 more = int(backend.download(ends[-1:])[0])
                 if edges + more > self.plan.edges:
                     if row > first:
@@ -295,15 +283,15 @@ class FilteredLevels:
                 update(count)
         return row, edges
 
-    def _level_one(self, first: int, last: int, edges: int) -> None:
+    def _level_one(self, library: Any, first: int, last: int, edges: int) -> None:
         """Test the edges of the rows."""
         rows = EDGE_ROWS(starts=self._starts, **self._edges)
         copies, before = None, 0  # copies of the open edges, and the candidates of blocks before these were made
         open_edges = edges
         with self._stage("level 1, sets from i", self.p, " candidates") as update:
-            for block in self._blocks(self.p, last, "i"):
+            for block in self._blocks(library, self.p, last, "i"):
                 if copies is None and open_edges <= self.plan.open_edges:
-                    copies, before = self._copy_open(rows, first, last), block.values["first"]
+                    copies, before = self._copy_open(library, rows, first, last), block.values["first"]
                 if copies is None:
                     open_edges = self._scan(SCANS[False], [rows, block], first, last)
                 else:
@@ -315,7 +303,7 @@ class FilteredLevels:
         if copies is None:
             before = self.p
         with self._stage("level 1, sets from j", before, " candidates") as update:
-            for block in self._blocks(before, last, "j"):
+            for block in self._blocks(library, before, last, "j"):
                 if copies is None:
                     self._scan(SCANS[True], [rows, block], first, last)
                 else:
@@ -338,7 +326,7 @@ class FilteredLevels:
         self.counts += counted[:OPEN]
         return int(counted[OPEN])
 
-    def _blocks(self, stop: int, last: int, side: str) -> Iterator[Any]:
+    def _blocks(self, library: Any, stop: int, last: int, side: str) -> Iterator[Any]:
         """The `CANDIDATES` of blocks of the variables before `stop`, for correlations with those before `last`."""
         start, most = 0, self.plan.candidates
         while start < stop:
@@ -346,7 +334,7 @@ class FilteredLevels:
             candidates = CANDIDATES(first=start, count=count, **self._candidates)
             self.backend.fill(self._candidates["end"], 0)
             for variables in mapped.pieces(last, max(1, self.plan.tile // count)):
-                tile = self._products(variables, slice(start, start + count))
+                tile = self._products(library, variables, slice(start, start + count))
                 self.lap(f"sets from {side}: products")
                 self._launch(KEEP, variables.stop - variables.start, [self._filter, tile, candidates])
                 self.lap(f"sets from {side}: panels")
@@ -356,13 +344,12 @@ class FilteredLevels:
             yield candidates
             start += count
 
-    def _copy_open(self, rows: Any, first: int, last: int) -> Any:
+    def _copy_open(self, library: Any, rows: Any, first: int, last: int) -> Any:
         """The `OPEN_EDGES` with copies of the open edges of the rows."""
         counts, ends = (self.backend.empty(last - first, np.int64) for _ in range(2))
         numbers = [np.int32(first), np.int32(last - first)]
         self._launch(COUNT_OPEN, last - first, [rows, *numbers, counts])
-        with self.backend.array_library() as library:
-            library.cumsum(counts, out=ends)
+        library.cumsum(counts, out=ends)
         own = {name: self._open[name] for name in ("starts", "partners", "values")}
         copies = OPEN_EDGES(rows=EDGE_ROWS(**own), slots=self._open["slots"], seconds=self._open["seconds"])
         self._launch(LIST_OPEN, last - first, [rows, *numbers, ends, copies])
@@ -373,19 +360,18 @@ class FilteredLevels:
         in_block = WARPS if self.backend.warp_threads > 1 else 1
         self.backend.kernel(*kernel)((ceil_div(warps, in_block),), (in_block * self.backend.warp_threads,), arguments)
 
-    def _products(self, rows: slice, columns: slice) -> Any:
+    def _products(self, library: Any, rows: slice, columns: slice) -> Any:
         """The `PRODUCTS` of some variables with others, in the one tile that there is."""
         height, width = rows.stop - rows.start, columns.stop - columns.start
         out = self._tile[: height * width].reshape(height, width)
-        others = self.samples[columns].T
-        with self.backend.array_library() as library:
-            threads = self.backend.array_threads
-            if threads == 1:
-                library.matmul(self.samples[rows], others, out=out)
-            else:
-                with ThreadPoolExecutor(threads) as pool:
-                    parts = mapped.pieces(height, ceil_div(height, threads))
-                    list(pool.map(lambda part: library.matmul(self.samples[rows][part], others, out=out[part]), parts))
+        own, others = self.samples[rows], self.samples[columns].T
+        threads = self.backend.array_threads if self.m * height * width > SMALL_PRODUCT else 1
+        if threads == 1:
+            library.matmul(own, others, out=out)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                parts = mapped.pieces(height, ceil_div(height, threads))
+                list(pool.map(lambda part: library.matmul(own[part], others, out=out[part]), parts))
         return PRODUCTS(products=out, first=rows.start, count=height, columns=width)
 
 

@@ -115,7 +115,8 @@ class FilteredSearch(SparseSearch):
             counts = dict(zip(COUNTS, levels.counts - counted, strict=True))
             results.write(backend, group, counts, levels.plan.read)
             counted = levels.counts.copy()
-        self._samples = levels.samples
+            del group
+        self._samples = levels.release()
         seconds = levels.seconds
         self._shards = results
         self._keep_edges(results.left())

@@ -90,7 +90,7 @@ class DistributedSearch(SparseSearch):
         written = time.perf_counter()
         self._spec = self._describe(folder, plan, backend, is_temporary=owner is not None)
         self._shards = BlockShards(folder, plan, owner)
-        self._runner = TaskRunner(client, self._spec, params["folder"], self.run.progress is not None)
+        self._runner = TaskRunner(client, self._spec, params["folder"], self.run.progress is not None, self.run.backend)
         self._stack.callback(self._forget, client)
         write_text(folder.key, self._spec.key)
         supervision.run_on_workers(client, worker.prepare, self._spec)
@@ -148,7 +148,7 @@ class DistributedSearch(SparseSearch):
 
     def _first_levels(self) -> list[LevelOutcome]:
         """Run levels 0 and 1, which share their tasks."""
-        started, problem, plan = time.perf_counter(), self.problem, self._spec.plan
+        started, problem, plan = self.run.backend.clock(), self.problem, self._spec.plan
         blocks = list(plan.blocks())
         share = plan.shares(len(self._workers))
         preferred = [self._workers[share[block]] if len(self._workers) > 1 else None for block in blocks]
@@ -166,7 +166,7 @@ class DistributedSearch(SparseSearch):
                 sent = outcome.get("degrees")
                 degrees[plan.panel(i)] = self._shards.degrees(i) if sent is None else sent
         self._keep_edges(np.concatenate(left))
-        seconds = time.perf_counter() - started
+        seconds = self.run.backend.clock() - started
         step_seconds: Counter = Counter()
         for facts in self._runner.levels[-1]["workers"].values():
             step_seconds.update(facts["seconds"])

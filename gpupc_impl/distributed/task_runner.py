@@ -13,6 +13,7 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
+from gpupc_impl.backends import Backend
 from gpupc_impl.distributed import shards, supervision
 from gpupc_impl.distributed.spec import SearchSpec
 from gpupc_impl.distributed.supervision import ClusterFailure, WorkerWatch
@@ -30,10 +31,11 @@ class TaskRunner:
     Args:
         folder: the folder of shards that the user named; empty for a temporary one.
         show_progress: whether there may be a progress bar.
+        backend: the client's, whose clock leaves out the time for which workers waited for compilers.
     """
 
-    def __init__(self, client: Any, spec: SearchSpec, folder: str, show_progress: bool):
-        self._client, self._spec, self._show_progress = client, spec, show_progress
+    def __init__(self, client: Any, spec: SearchSpec, folder: str, show_progress: bool, backend: Backend):
+        self._client, self._spec, self._show_progress, self._backend = client, spec, show_progress, backend
         self._advice = "search again, with folder=... to keep finished shards"
         if folder:
             self._advice = f"search again with folder={folder!r}, which makes only the missing shards"
@@ -123,6 +125,7 @@ class TaskRunner:
     def _record(self, title: str, outcomes: list[dict[str, Any]], made: int, seconds: float) -> None:
         """Record what a level's tasks took."""
         workers: dict[str, dict[str, Any]] = {}
+        compile_seconds: Counter[str] = Counter()
         task_seconds = []
         for outcome in outcomes:
             if "made" not in outcome:  # it was read from its shard
@@ -134,17 +137,19 @@ class TaskRunner:
             worker["tasks"] += 1
             worker["bytes"] += outcome["bytes"]
             worker["seconds"].update(facts["seconds"])
+            compile_seconds[number] += facts["compile_seconds"]
             for name in ("panels_made", "panels_held", "peak_device_bytes"):
                 worker[name] = max(worker.get(name, 0), facts[name])
             task_seconds.append(sum(facts["seconds"].values()))
         for worker in workers.values():
             worker["seconds"] = dict(worker["seconds"])
+        self._backend.compile_seconds += (waited := max(compile_seconds.values(), default=0.0))
         self.levels.append(
             {
                 "step": title,
                 "tasks": len(outcomes),
                 "made": made,
-                "seconds": seconds,
+                "seconds": max(0.0, seconds - waited),
                 "task_seconds": task_seconds,
                 "workers": workers,
             }

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpupc_impl.backends import DeviceMemoryError, backend_class
-from gpupc_impl.distributed import machine, panel_plan, shards
+from gpupc_impl.distributed import device, machine, panel_plan, shards
 from gpupc_impl.distributed.row_search import search_rows
 from gpupc_impl.distributed.spec import RowGroup, SearchSpec
 from gpupc_impl.distributed.worker_search import search_block
@@ -122,7 +122,7 @@ async def prepare(spec: SearchSpec, dask_worker: Any = None) -> None:
 
     This runs in a thread beside the event loop, since it may have to wait for another search.
     """
-    await asyncio.to_thread(_with_state, dask_worker, spec, lambda _: None)
+    await asyncio.to_thread(_with_state, dask_worker, spec, lambda state: device.prefetch(state.backend, 1))
 
 
 async def forget(key: str, dask_worker: Any = None) -> None:
@@ -175,6 +175,7 @@ def rows_task(spec: SearchSpec, level: int, critical: float, group: RowGroup) ->
     from distributed import get_worker
 
     def work(state: WorkerState) -> dict[str, Any]:
+        device.prefetch(state.backend, level)
         with state.lock:
             state.begin()
             state.drop_panels()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import socket
 import threading
-import time
 from typing import Any
 
 import numpy as np
@@ -74,7 +73,7 @@ class WorkerState(RowDevice):
         capacity: the number of panels that it can keep.
         panels_made: how many panels have been computed; a panel that was dropped and computed again counts twice.
         panels_held: the most panels that were held at once.
-        seconds: of each step since `begin`.
+        seconds: of each step since `begin`, without waits for compilers.
         fixed: (k, 2) required pairs and forbidden pairs; None without background knowledge.
     """
 
@@ -117,12 +116,12 @@ class WorkerState(RowDevice):
         """Start the clock of a task."""
         self.backend.synchronize()  # CUDA's driver launches nothing in a thread that has not used the runtime before
         self.seconds.clear()
-        self._last_lap = time.perf_counter()
+        self._last_lap, self._compiled = self.backend.clock(), self.backend.compile_seconds
 
     def lap(self, step: str) -> None:
         """Wait for the device, and add the time since the last lap to a step."""
         self.backend.synchronize()
-        now = time.perf_counter()
+        now = self.backend.clock()
         self.seconds[step] += now - self._last_lap
         self._last_lap = now
 
@@ -191,6 +190,7 @@ class WorkerState(RowDevice):
         """What the worker reports with each task."""
         return {
             "seconds": dict(self.seconds),
+            "compile_seconds": self.backend.compile_seconds - self._compiled,
             "panels_made": self.panels_made,
             "panels_held": self.panels_held,
             "peak_device_bytes": self.backend.memory_peak,

@@ -1,16 +1,12 @@
 """Graphs on a device as matrices of bits (kernels/bit_graph.cuh), and the counts that a search reads between levels."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpupc_impl.backends import Backend, KernelSource
-from gpupc_impl.backends.arguments import Filled, Pointer, Struct
-from gpupc_impl.backends.base import NO_CONSTANTS
+from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
 from gpupc_impl.core.fixed import FixedPairs
 from gpupc_impl.integers import ceil_div
 
@@ -55,8 +51,9 @@ GRAPHS = Struct(
     removed=Pointer(np.int32),
     counters=Pointer(np.uint64),
 )
-SOURCE = "engine/kernels/bit_graph.cu"
-KERNELS = {name: KernelSource(SOURCE, name, (GRAPHS,), CONSTANTS) for name in ("count_rows", "expand")}
+KERNELS = {
+    name: KernelSource("engine/kernels/bit_graph.cu", name, (GRAPHS,), CONSTANTS) for name in ("count_rows", "expand")
+}
 
 
 def pack_pairs(pairs: np.ndarray, p: int) -> np.ndarray:
@@ -115,13 +112,8 @@ class BitGraphs:
         """Return the size of `arrays` in device memory, in bytes."""
         return 4 * graphs * p * row_words(p) + 8 * p + 8 * MOST_LEVELS * len(COUNTERS)
 
-    def launch(self, source: str, kernel: str, *arguments: Any, constants: Mapping[str, int] = NO_CONSTANTS) -> None:
-        """Queue a kernel, named by its source and its expression, each of whose warps processes a range of rows."""
-        structs = tuple(argument.struct for argument in arguments if isinstance(argument, Filled))
-        self.launch_kernel(KernelSource(source, kernel, structs, constants), *arguments)
-
-    def launch_kernel(self, kernel: KernelSource, *arguments: Any) -> None:
-        """Queue a kernel that is given with its declaration, each of whose warps processes a range of rows."""
+    def launch(self, kernel: KernelSource, *arguments: Any) -> None:
+        """Queue a kernel each of whose warps has a range of rows."""
         self.backend.kernel(*kernel)(self._grid, self._block, arguments)
 
     def reset_counters(self) -> None:
@@ -131,7 +123,7 @@ class BitGraphs:
     def count(self, before: int, after: int, level: int) -> None:
         """Queue the counting of the edges that are left after a level."""
         numbers = np.int32(before), np.int32(after), np.int32(level)
-        self.launch(SOURCE, "count_rows", self.struct, *numbers, constants=CONSTANTS)
+        self.launch(KERNELS["count_rows"], self.struct, *numbers)
 
     def read(self, level: int) -> LevelCounts:
         """Wait for a level and return its counters."""
@@ -162,7 +154,7 @@ class BitGraphs:
     def entries(self, graph: int) -> Any:
         """Return the adjacency matrix, (p, p) uint8 on the device."""
         entries = self.backend.empty((self.p, self.p), np.uint8)
-        self.launch(SOURCE, "expand", self.struct, np.int32(graph), entries, constants=CONSTANTS)
+        self.launch(KERNELS["expand"], self.struct, np.int32(graph), entries)
         return entries
 
     def bits(self, graph: int) -> Any:

@@ -1,7 +1,5 @@
 """Arithmetic of device memory, with which plans keep within a budget."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -18,11 +16,7 @@ def allocated_bytes(nbytes: int) -> int:
 
 
 def largest_fitting(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number in [low, high] that fits, by bisection; low - 1 if no number fits.
-
-    Args:
-        fits: a monotone function: if it holds for a number, it holds for all smaller ones.
-    """
+    """The largest number in [low, high] that fits, as all below it do, by bisection; low - 1 if none does."""
     low -= 1
     while low < high:
         middle = (low + high + 1) // 2

@@ -4,8 +4,6 @@ Methods of every family share this module if their kernels store the best key of
 and section 3.3).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from typing import Any

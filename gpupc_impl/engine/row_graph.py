@@ -1,8 +1,7 @@
 """Graphs in host memory as ascending neighbour rows, and the separating sets that keys of edges identify."""
 
-from __future__ import annotations
-
 import dataclasses
+from typing import Self
 
 import numpy as np
 
@@ -30,8 +29,8 @@ class RowGraph:
     reverse: np.ndarray
 
     @classmethod
-    def from_matrix(cls, adjacency: np.ndarray, rows_at_once: int = 1024) -> RowGraph:
-        """Return the rows of a (p, p) bool matrix."""
+    def from_matrix(cls, adjacency: np.ndarray, rows_at_once: int = 1024) -> Self:
+        """The rows of a (p, p) bool matrix."""
         p = len(adjacency)
         counts, columns = np.zeros(p + 1, np.int64), []
         for start in range(0, p, rows_at_once):
@@ -41,7 +40,7 @@ class RowGraph:
         return cls._from_rows(np.cumsum(counts), np.concatenate(columns))
 
     @classmethod
-    def from_pairs(cls, pairs: np.ndarray, p: int) -> RowGraph:
+    def from_pairs(cls, pairs: np.ndarray, p: int) -> Self:
         """The rows of a graph of p variables with (k, 2) edges i < j, in ascending order."""
         from scipy import sparse
 
@@ -60,8 +59,8 @@ class RowGraph:
         return cls(starts, neighbours, reverse)
 
     @classmethod
-    def _from_rows(cls, starts: np.ndarray, neighbours: np.ndarray) -> RowGraph:
-        # The slots ordered by column, then row, are those of the transpose, which is the graph itself.
+    def _from_rows(cls, starts: np.ndarray, neighbours: np.ndarray) -> Self:
+        # Slots ordered by column, then row, are those of the transpose, and the graph is its own transpose.
         return cls(starts, neighbours, np.argsort(neighbours, kind="stable"))
 
     @property

@@ -1,8 +1,6 @@
 """Separating sets that stay on the device until the search ends, and are then downloaded as one list in its final
 order."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ It is the third implementation, independent of that of the kernels (kernels/fish
 (baselines/_fisher_z.py). Verification uses it where rounding errors decide, and tests compare the other two with it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -25,11 +23,7 @@ class Residuals(NamedTuple):
 
 
 def residuals(correlation: np.ndarray, i: int, j: int, members: Sequence[int], pivot_tolerance: float) -> Residuals:
-    """H of the test of Vi and Vj given S, whose members are ascending; the same for (i, j) and (j, i).
-
-    Args:
-        pivot_tolerance: `GaussianProblem.pivot_tolerance`.
-    """
+    """H of the test of Vi and Vj given S, whose members are ascending; the same for (i, j) and (j, i)."""
     i, j = min(i, j), max(i, j)
     c = correlation[np.ix_((*members, i, j), (*members, i, j))].tolist()
     size = len(members)

@@ -1,7 +1,5 @@
 """A problem's correlation matrix on a device: uploaded, or computed there from the samples."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,7 @@
 """cuPC-E: edges in parallel, and a few of each edge's tests in parallel (cuPC, section 3.3, Algorithm 4)."""
 
 from gpupc_impl.backends.launch import MAX_GRID_Y
-from gpupc_impl.core.registry import Parameter, Run, method
+from gpupc_impl.core.registry import Parameter, Run, at_most_threads, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian.device import INVERSE, MOST_THREADS, LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
@@ -15,13 +15,6 @@ KERNEL = LevelKernel(
 )
 
 
-def _check_block(params: dict) -> str | None:
-    threads = params["beta"] * params["gamma"]
-    if threads > MOST_THREADS:
-        return f"beta * gamma is {threads}; a block holds at most {MOST_THREADS} threads"
-    return None
-
-
 @method(
     "cupc-e",
     family="gaussian",
@@ -32,7 +25,7 @@ def _check_block(params: dict) -> str | None:
         "gamma": Parameter(32, "threads an edge (gamma)", minimum=1, maximum=MOST_THREADS),
         **INVERSE,
     },
-    check=_check_block,
+    check=at_most_threads(MOST_THREADS, "beta", "gamma"),
     kernels=KERNEL.kernels,
 )
 def cupc_e(problem: GaussianProblem, run: Run) -> Skeleton:

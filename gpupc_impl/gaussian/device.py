@@ -3,8 +3,6 @@
 The four methods differ in one kernel and its launch. The graph between levels is that of engine/graph.py.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +17,7 @@ from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.engine import graph, separating_sets
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.gaussian.correlation import device_correlation
-from gpupc_impl.gaussian.largest_p import LargestPValues
+from gpupc_impl.gaussian.partial_correlation import LargestPValues
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
 
@@ -51,7 +49,6 @@ SEARCH = Struct(  # search.cuh
     min_r_squared=Pointer(np.uint64),
     counters=Pointer(np.uint64),
 )
-
 
 CONSTANTS = {**graph.TALLY_CONSTANTS, "MOST_SETS": graph.CONSTANTS["MOST_SETS"], "MOST_THREADS": MOST_THREADS}
 """Constants of kernels/search.cuh and its headers."""
@@ -126,7 +123,6 @@ class GaussianSearch(LevelSearch):
     """One search on one backend.
 
     Attributes:
-        largest_p: the largest p-values, if they are kept; else None.
         sets_on_device: whether separating sets stay on the device until the search ends, and are merged there; else
             each level's are downloaded, which keeps less device memory in use.
     """
@@ -141,8 +137,6 @@ class GaussianSearch(LevelSearch):
         self.graph = graph.DeviceGraph(self.backend, p, problem.fixed)
         self.largest_p = LargestPValues(problem) if run.pmax else None
         self._removed: list[LevelSets] = []
-
-    # --- LevelSearch -------------------------------------------------------------------------------------------
 
     def run_level(self, level: int) -> LevelOutcome:
         return self._level_zero() if level == 0 else self._level(level)

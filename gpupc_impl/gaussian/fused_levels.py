@@ -1,7 +1,5 @@
 """Several levels of pair-scan in one cooperative launch, for small problems, where launches take longer than tests."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
@@ -54,7 +52,6 @@ KERNELS = {
     for levels in FUSED
 }
 
-
 _PREFETCHED = {levels: (kernel,) for levels, kernel in KERNELS.items()}
 
 
@@ -95,11 +92,7 @@ def launchable(
 
 
 class FusedLevels:
-    """The fused levels of one search.
-
-    Attributes:
-        known: outcomes of levels that have run in a launch with a level before them.
-    """
+    """The fused levels of one search; `known` are outcomes of levels that ran in a launch with one before them."""
 
     def __init__(self, state: ScanState):
         self.state = state

@@ -8,8 +8,6 @@ The matrix is computed once and then only read, so that every method sees the sa
 can be sliced in two dimensions: an array in memory, a mapped ``.npy``, a zarr array.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any

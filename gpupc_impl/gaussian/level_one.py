@@ -1,7 +1,5 @@
 """Levels 0 and 1 of pair-scan: level 1 pair by pair, or in tiles of pairs where nearly all of them remain."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpupc_impl.backends import KernelSource
@@ -17,10 +15,9 @@ PROBED = 4096
 MOST_BLOCKS = 1 << 20
 """Thread blocks of a launch, those without work among them."""
 
-SOURCE = "gaussian/kernels/pair_scan.cu"
 _CONSTANTS = {**CONSTANTS, **TALLY_CONSTANTS}
 KERNELS = {
-    name: KernelSource(SOURCE, name, (SEARCH,), _CONSTANTS)
+    name: KernelSource("gaussian/kernels/pair_scan.cu", name, (SEARCH,), _CONSTANTS)
     for name in (
         *("pair_scan_zero", "pair_scan_one<false>", "pair_scan_one<true>"),
         *("list_removed_one", "probe_pairs", "keep_unseparated"),
@@ -32,7 +29,7 @@ def run_level_zero(state: ScanState) -> None:
     """Queue the tests of level 0, which make graph 0 and leave graph 1 without edges."""
     critical = np.float64(state.problem.critical_r_squared(0))
     state.graph = 0
-    _launch_rows(state, "pair_scan_zero", critical, np.int32(0), np.int32(1))
+    state.graphs.launch(KERNELS["pair_scan_zero"], state.search, critical, np.int32(0), np.int32(1))
 
 
 def run_level_one(state: ScanState, start: int, left: int) -> None:
@@ -53,7 +50,7 @@ def scan_pairs(state: ScanState, start: int, left: int) -> None:
 
 def list_removed(state: ScanState, before: int, after: int, pairs: np.ndarray, sets: np.ndarray) -> None:
     """Queue the listing of the pairs that level 1 removed, and of their sets."""
-    _launch_rows(state, "list_removed_one", np.int32(before), np.int32(after), pairs, sets)
+    state.graphs.launch(KERNELS["list_removed_one"], state.search, np.int32(before), np.int32(after), pairs, sets)
 
 
 def _in_tiles(state: ScanState, graph: int) -> bool:
@@ -67,7 +64,9 @@ def _in_tiles(state: ScanState, graph: int) -> bool:
     if backend.name not in pair_block.TILED or p < pair_block.TILED_FROM or share * pair_block.GAIN < 1:
         return False
     counts = backend.full(2, 0, np.uint64)
-    _launch_rows(state, "probe_pairs", _critical(state), np.int32(graph), np.int32(PROBED), counts)
+    state.graphs.launch(
+        KERNELS["probe_pairs"], state.search, _critical(state), np.int32(graph), np.int32(PROBED), counts
+    )
     edges, tests = backend.download(counts).tolist()
     return bool(edges > 0 and share * tests * pair_block.GAIN >= p * edges)
 
@@ -95,7 +94,3 @@ def _run_in_tiles(state: ScanState, start: int, left: int) -> None:
 
 def _critical(state: ScanState) -> np.float64:
     return np.float64(state.problem.critical_r_squared(1))
-
-
-def _launch_rows(state: ScanState, name: str, *arguments: object) -> None:
-    state.graphs.launch(SOURCE, name, state.search, *arguments, constants=_CONSTANTS)

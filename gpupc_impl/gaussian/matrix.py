@@ -3,8 +3,6 @@
 A matrix is *exact* if it is finite, lies in [-1, 1], has ones on its diagonal and equals its transpose to the bit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Level 1 on blocks of pairs (Out-of-Core, section 4.2): the argument of its kernels (kernels/pair_block.cuh), and the
 launch of the kernel for blocks of which nearly all pairs remain (kernels/level_one_tile.cu)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ levels (fused_levels.py), and the first of them are queued before any is read (q
 of bits, and separating sets stay on the device until the search ends.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Mapping, Sequence
@@ -27,7 +25,7 @@ from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.gaussian import correlation, fused_levels, level_one, pair_block
 from gpupc_impl.gaussian.fused_levels import FusedLevels
-from gpupc_impl.gaussian.largest_p import LargestPValues
+from gpupc_impl.gaussian.partial_correlation import LargestPValues
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.queued_levels import QueuedLevels, queue_arrays, queued_kernel
 from gpupc_impl.gaussian.scan_state import (
@@ -46,8 +44,6 @@ MOST_SCRATCH_BYTES = 1 << 29
 
 SLACK_BYTES = 16 * 512
 """The most that an allocator adds by rounding the sizes of a search's arrays up."""
-
-PREFIX_SOURCE = "gaussian/kernels/prefix_scan.cu"
 
 _CHOICES = ("auto", "always", "never")
 
@@ -68,7 +64,6 @@ PARAMETERS = {
         choices=_CHOICES,
     ),
 }
-
 
 FIRST_LEVELS = 3
 """Levels whose kernels are compiled before a search begins."""
@@ -129,7 +124,7 @@ def pair_scan(problem: GaussianProblem, run: Run) -> Skeleton:
 
 def level_kernel(name: str) -> KernelSource:
     """A kernel of one level from 2 on."""
-    return KernelSource(PREFIX_SOURCE, name, (SEARCH,), CONSTANTS)
+    return KernelSource("gaussian/kernels/prefix_scan.cu", name, (SEARCH,), CONSTANTS)
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
@@ -164,8 +159,6 @@ class PairScan(LevelSearch):
         self.fused = FusedLevels(self.state)
         self.queued = None if kernel is None else QueuedLevels(self.state, self.fused, kernel)
         self.largest_p = LargestPValues(problem) if run.pmax else None
-
-    # --- LevelSearch -------------------------------------------------------------------------------------------------
 
     def run_level(self, level: int) -> LevelOutcome:
         state, fused = self.state, self.fused
@@ -203,7 +196,7 @@ class PairScan(LevelSearch):
     def pmax(self) -> np.ndarray | None:
         return None if self.largest_p is None else self.largest_p.values
 
-    # --- for a search that may go on out of core (out_of_core/_search.py), with may_queue=False ----------------------
+    # --- for a search that may go on out of core (out_of_core/search.py), with may_queue=False ----------------------
 
     @staticmethod
     def first_bytes(p: int, max_level: int | None, pmax: bool) -> int:
@@ -271,8 +264,8 @@ class PairScan(LevelSearch):
             if level == 1:
                 level_one.list_removed(state, before, after, lists.pairs, lists.members)
             else:
-                numbers = np.int32(before), np.int32(after)
-                self._launch_rows(f"list_removed<{level}>", *numbers, lists.pairs, lists.members)
+                kernel, numbers = level_kernel(f"list_removed<{level}>"), (np.int32(before), np.int32(after))
+                graphs.launch(kernel, state.search, *numbers, lists.pairs, lists.members)
             state.removed.append(lists)
         if self.largest_p is not None:
             self.largest_p.update(level, backend.download(smallest), *self.removed_in(level))
@@ -296,13 +289,10 @@ class PairScan(LevelSearch):
             scratch = backend.empty((blocks * warps, warp_bytes // 8), np.float64)
         state.prepare_rows(level, scratch)
         graphs = np.int32(start), np.int32(left), np.int32(middle)
-        self._launch_rows(f"begin_level<{level}>", *graphs, run)
+        state.graphs.launch(level_kernel(f"begin_level<{level}>"), state.search, *graphs, run)
         flags = f"{_flag(state.pmax)}, {_flag(scratch is None)}"
         kernel = backend.kernel(*level_kernel(f"prefix_scan<{level}, {flags}>"))
         critical = np.float64(self.problem.critical_r_squared(level))
         for side in (0, 1):
             arguments = [state.search, critical, graphs[2], graphs[1], np.int32(side), run, np.int32(longest)]
             kernel((blocks,), (warps * backend.warp_threads,), arguments, shared_bytes)
-
-    def _launch_rows(self, name: str, *arguments: Any) -> None:
-        self.state.graphs.launch(PREFIX_SOURCE, name, self.state.search, *arguments, constants=CONSTANTS)

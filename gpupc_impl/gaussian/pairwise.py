@@ -9,19 +9,18 @@ Gaussian test (`RESIDUAL_TOLERANCE`).
 The other methods have one critical value for each level and refuse such a problem; `METHOD` solves it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import scipy
 
-from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome, LevelSearch, pc_stable
+from gpupc_impl.core import watching
+from gpupc_impl.core.pc_stable import MAX_SETS, GraphSearch, LevelOutcome, pc_stable
 from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
 from gpupc_impl.core.registry import Method, Run
 from gpupc_impl.core.result import Skeleton
@@ -57,7 +56,7 @@ class PairwiseProblem(GaussianProblem):
         correlations: str = "host",
         names: Sequence[str] | None = None,
         **parameters: Any,
-    ) -> PairwiseProblem:
+    ) -> Self:
         """From samples in rows and variables in columns, with NaN for a missing value.
 
         A variable that is constant over the samples that it shares with another one has correlation zero with it. The
@@ -190,11 +189,7 @@ def pairwise_correlations(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def solve_pairwise(problem: GaussianProblem, run: Run) -> Skeleton:
-    """PC-stable with a sample size for each pair; the separating sets are the canonical ones.
-
-    Raises:
-        InvalidProblem: the problem has one sample size.
-    """
+    """PC-stable with a sample size for each pair, with canonical separating sets, for a `PairwiseProblem` alone."""
     if not isinstance(problem, PairwiseProblem):
         raise InvalidProblem(f"method {METHOD.name!r} is for missing='pairwise'; leave method out")
     return pc_stable(problem, PairwiseSearch(problem, run.pmax), facts=dict(run.facts), progress=run.progress)
@@ -212,25 +207,14 @@ METHOD = Method(
 """It is not in the registry, because no other method solves such a problem."""
 
 
-class PairwiseSearch(LevelSearch):
-    """One search; a `LevelSearch` (core/pc_stable.py)."""
-
-    def __init__(self, problem: PairwiseProblem, pmax: bool):
-        self._problem = problem
-        self._adjacent = problem.start_graph()
-        self._pmax = np.full(self._adjacent.shape, np.nan) if pmax else None
-
-    def adjacency(self) -> np.ndarray:
-        return self._adjacent
-
-    def pmax(self) -> np.ndarray | None:
-        return self._pmax
+class PairwiseSearch(GraphSearch):
+    """One search."""
 
     def run_level(self, level: int) -> LevelOutcome:
         """Test many edges at a time, each with its sets in canonical order, at most `TESTS_AT_ONCE` tests in all."""
-        critical = self._problem.critical_of_sizes(level)
-        rows = _Rows(self._adjacent, level)
-        pairs = self._problem.edges_to_test(np.argwhere(np.triu(self._adjacent))).astype(np.int32)
+        critical = self.problem.critical_of_sizes(level)
+        rows = _Rows(self.adjacent, level)
+        pairs = self.problem.edges_to_test(np.argwhere(np.triu(self.adjacent))).astype(np.int32)
         sets = np.full((len(pairs), level), -1, np.int32)
         separated, done = np.zeros(len(pairs), bool), np.zeros(len(pairs), np.int64)
         totals = rows.count(pairs).sum(axis=1)
@@ -249,14 +233,15 @@ class PairwiseSearch(LevelSearch):
             first = separates[np.unique(edge[separates], return_index=True)[1]]
             separated[edge[first]], sets[edge[first]] = True, members[first]
             done[open_edges] += counts
-            if self._pmax is not None:
-                self._record(pairs[edge], self._problem.p_values(r_squared, sizes, level), first)
+            watching.advance(tests, int(totals.sum()), "possible tests")
+            if self.largest_p is not None:
+                self._record(pairs[edge], self.problem.p_values(r_squared, sizes, level), first)
         i, j = pairs[separated].T
-        self._adjacent[i, j] = self._adjacent[j, i] = False
-        degrees = self._adjacent.sum(axis=1)
+        self.adjacent[i, j] = self.adjacent[j, i] = False
+        degrees = self.adjacent.sum(axis=1)
         return LevelOutcome(
             edges=int(degrees.sum()) // 2,
-            max_degree=self._problem.most_tested_degree(degrees),
+            max_degree=self.problem.most_tested_degree(degrees),
             tests=tests,
             pairs=pairs[separated] if level else None,
             sets=sets[separated] if level else None,
@@ -267,9 +252,9 @@ class PairwiseSearch(LevelSearch):
     def _record(self, pairs: np.ndarray, p_values: np.ndarray, first: np.ndarray) -> None:
         """Keep the largest p-value of each pair; that of a removed pair is the one of its separating set."""
         i, j = pairs.T
-        np.fmax.at(self._pmax, (i, j), p_values)
-        self._pmax[i[first], j[first]] = p_values[first]
-        self._pmax[j, i] = self._pmax[i, j]
+        np.fmax.at(self.largest_p, (i, j), p_values)
+        self.largest_p[i[first], j[first]] = p_values[first]
+        self.largest_p[j, i] = self.largest_p[i, j]
 
     def _statistics(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Tests of (k, 2) pairs given (k, l) sets (cuPC, Equation 5).
@@ -278,7 +263,7 @@ class PairwiseSearch(LevelSearch):
             (k,) squared partial correlations, infinite if undefined; (k,) sample sizes; and (k,) bool that tells
             whether the conditioning matrix took its pseudo-inverse.
         """
-        problem, level = self._problem, sets.shape[1]
+        problem, level = self.problem, sets.shape[1]
         variables = np.concatenate([sets, pairs], axis=1)
         block = variables[:, :, None], variables[:, None, :]
         sizes = problem.sizes[block].min(axis=(1, 2))

@@ -1,7 +1,5 @@
 """The Gaussian problem: PC-stable with Fisher's z test on a correlation matrix (cuPC, section 4.3)."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
@@ -9,14 +7,21 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
 
 from gpupc_impl.core import mapped, placing
 from gpupc_impl.core.files import open_arrays
-from gpupc_impl.core.problem import InvalidProblem, Problem, finite_matrix, name_constants, search_parameters
+from gpupc_impl.core.problem import (
+    InvalidProblem,
+    Problem,
+    check_choice,
+    finite_matrix,
+    name_constants,
+    search_parameters,
+)
 from gpupc_impl.gaussian.matrix import (
     correlation_fault,
     correlation_in_memory,
@@ -114,7 +119,7 @@ class GaussianProblem(Problem):
         pseudo_inverse: str = "near-singular",
         correlations: str = "host",
         names: Sequence[str] | None = None,
-    ) -> GaussianProblem:
+    ) -> Self:
         """From an array or a DataFrame with samples in rows and variables in columns, all of them finite numbers.
 
         A constant variable is independent of every other: its correlations are set to zero, and a warning names it.
@@ -126,8 +131,7 @@ class GaussianProblem(Problem):
         parameters = gaussian_parameters(
             len(values), alpha, max_level, df_convention, residual_tolerance, pseudo_inverse
         )
-        if correlations not in CORRELATIONS:
-            raise InvalidProblem(f"correlations is {correlations!r}; choose one of: {', '.join(CORRELATIONS)}")
+        check_choice("correlations", correlations, CORRELATIONS)
         correlation = samples = None
         if correlations == "host":
             correlation, constant = correlation_matrix(values)
@@ -144,18 +148,17 @@ class GaussianProblem(Problem):
         correlation: Any,
         *,
         n_samples: int,
-        alpha: float = 0.05,
-        max_level: int | None = None,
-        df_convention: str = "pcalg",
-        residual_tolerance: float = RESIDUAL_TOLERANCE,
-        pseudo_inverse: str = "near-singular",
         names: Sequence[str] | None = None,
         constant: Sequence[str] = (),
-    ) -> GaussianProblem:
+        **parameters: Any,
+    ) -> Self:
         """From a (p, p) correlation matrix (array or DataFrame) and the number of samples it was computed from.
 
         A float64 ``np.load(..., mmap_mode="r")`` is used without a copy, so it must be exact (gaussian/matrix.py);
         `gpupc_impl.gaussian.large.exact_correlation` makes an exact one from any other.
+
+        Args:
+            parameters: alpha, max_level, df_convention, residual_tolerance and pseudo_inverse, as for `from_data`.
 
         Raises:
             InvalidProblem: not square, not symmetric (to 1e-8), a diagonal that is not one (to 1e-8), an entry
@@ -165,8 +168,8 @@ class GaussianProblem(Problem):
             matrix, names = mapped_correlation(correlation, names)
         else:
             matrix, names = correlation_in_memory(correlation, names)
-        parameters = gaussian_parameters(n_samples, alpha, max_level, df_convention, residual_tolerance, pseudo_inverse)
-        return cls(names=names, correlation=matrix, constant=tuple(constant), **parameters)
+        checked = gaussian_parameters(n_samples, **parameters)
+        return cls(names=names, correlation=matrix, constant=tuple(constant), **checked)
 
     @property
     def pivot_tolerance(self) -> float:
@@ -174,19 +177,13 @@ class GaussianProblem(Problem):
         return 1.0 if self.pseudo_inverse == "always" else self.residual_tolerance
 
     @functools.cached_property
-    def by_pseudo_inverse(self) -> GaussianProblem:
+    def by_pseudo_inverse(self) -> Self:
         """The same problem with the Moore-Penrose inverse of every M2; cached, so that its fingerprint is as well."""
         return dataclasses.replace(self, pseudo_inverse="always")
 
     def checked_parameters(self) -> dict[str, Any]:
-        return gaussian_parameters(
-            self.n_samples,
-            self.alpha,
-            self.max_level,
-            self.df_convention,
-            self.residual_tolerance,
-            self.pseudo_inverse,
-        )
+        names = ("n_samples", "alpha", "max_level", "df_convention", "residual_tolerance", "pseudo_inverse")
+        return gaussian_parameters(*(getattr(self, name) for name in names))
 
     def check(self) -> None:
         super().check()
@@ -277,7 +274,7 @@ class GaussianProblem(Problem):
         self._write(path, content)
 
     @classmethod
-    def load(cls, path: str | Path) -> GaussianProblem:
+    def load(cls, path: str | Path) -> Self:
         """Read what `save` wrote; a correlation matrix in a file of its own is mapped, not read.
 
         Raises:
@@ -319,19 +316,13 @@ def gaussian_parameters(
     residual_tolerance: float = RESIDUAL_TOLERANCE,
     pseudo_inverse: str = "near-singular",
 ) -> dict[str, Any]:
-    """The parameters of a Gaussian problem by name, checked.
-
-    Raises:
-        InvalidProblem: out of range.
-    """
+    """The parameters of a Gaussian problem by name, checked; raises InvalidProblem if one is out of range."""
     if not float(n_samples).is_integer() or n_samples < 1:
         raise InvalidProblem(f"n_samples is {n_samples!r}; it must be a whole number of at least 1")
-    if df_convention not in DF_CONVENTIONS:
-        raise InvalidProblem(f"df_convention is {df_convention!r}; choose one of: {', '.join(DF_CONVENTIONS)}")
+    check_choice("df_convention", df_convention, DF_CONVENTIONS)
     if not 0 <= residual_tolerance < 1:
         raise InvalidProblem(f"residual_tolerance is {residual_tolerance!r}; it must be at least 0 and below 1")
-    if pseudo_inverse not in PSEUDO_INVERSES:
-        raise InvalidProblem(f"pseudo_inverse is {pseudo_inverse!r}; choose one of: {', '.join(PSEUDO_INVERSES)}")
+    check_choice("pseudo_inverse", pseudo_inverse, PSEUDO_INVERSES)
     own = {"df_convention": df_convention, "residual_tolerance": float(residual_tolerance)}
     own |= {"n_samples": int(n_samples), "pseudo_inverse": pseudo_inverse}
     return search_parameters(alpha, max_level) | own

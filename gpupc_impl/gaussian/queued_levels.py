@@ -4,8 +4,6 @@ Levels 0 and 1 and the fused levels behind them follow each other on the device 
 the last of them writes the result. That takes memory for all that level 0 may leave.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

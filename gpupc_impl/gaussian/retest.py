@@ -5,8 +5,6 @@ float64 and extended precision may decide differently, the canonical evaluation 
 are those of every method.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpupc_impl.gaussian import canonical

@@ -1,7 +1,5 @@
 """What the parts of pair-scan share: the declarations of its kernels, and the state of a search on the device."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """P-values and partial correlations of many pairs at once, in plain NumPy, for reports."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpupc_impl.gaussian.pairwise import PairwiseProblem

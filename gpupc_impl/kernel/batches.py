@@ -1,7 +1,5 @@
 """Batches of tests, one after the other on a GPU and side by side on cores."""
 
-from __future__ import annotations
-
 import concurrent.futures
 from collections.abc import Callable, Sequence
 from typing import TypeVar

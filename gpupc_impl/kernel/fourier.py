@@ -11,8 +11,6 @@ one of y, whose rows are features, the f (f + 1) / 2 products of two residuals, 
 The code is the same for NumPy and CuPy (`Backend.array_library`). Arrays have the samples last. Features of a variable
 are made once; those of a set, their covariance and the tables of variables serve all tests of a batch with that set."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

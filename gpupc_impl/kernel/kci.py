@@ -11,8 +11,6 @@ For many samples a matrix K is replaced by F F^T with n rows and one column a la
 The code is the same for NumPy and CuPy (`Backend.array_library`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -12,12 +12,10 @@ Bodenham and Adams (2016) compare them. All functions work on many tests at once
 give equal p-values on every backend.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
-from scipy import special
+import scipy
 
 from gpupc_impl.core.mapped import pieces
 
@@ -47,14 +45,14 @@ def upper_tail(null: str, statistics: np.ndarray, power_sums: np.ndarray) -> np.
 
 def _satterthwaite_welch(statistics: np.ndarray, sums: np.ndarray) -> np.ndarray:
     scale = 2 * sums[1]
-    return special.gammaincc(1 / scale, np.maximum(statistics, 0) / scale)
+    return scipy.special.gammaincc(1 / scale, np.maximum(statistics, 0) / scale)
 
 
 def _hall_buckley_eagleson(statistics: np.ndarray, sums: np.ndarray) -> np.ndarray:
     variance, third = 2 * sums[1], 8 * sums[2]
     freedom = 8 * variance**3 / third**2
     shifted = np.sqrt(2 * freedom / variance) * (statistics - 1) + freedom
-    return special.gammaincc(freedom / 2, np.maximum(shifted, 0) / 2)
+    return scipy.special.gammaincc(freedom / 2, np.maximum(shifted, 0) / 2)
 
 
 def _lindsay_pilla_basak(statistics: np.ndarray, sums: np.ndarray) -> np.ndarray:
@@ -72,7 +70,7 @@ def _lindsay_pilla_basak(statistics: np.ndarray, sums: np.ndarray) -> np.ndarray
             spread = _root(moments, spread, size + 1)
         means, weights = _quadrature(_divided(moments, spread))
         scaled = statistics / (means * spread)
-        mixture = (weights * special.gammaincc(1 / spread, np.maximum(scaled, 0))).sum(axis=0)
+        mixture = (weights * scipy.special.gammaincc(1 / spread, np.maximum(scaled, 0))).sum(axis=0)
     valid = np.isfinite(mixture) & (means > 0).all(axis=0)
     return np.where(valid, mixture, p_values)
 

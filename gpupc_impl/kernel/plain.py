@@ -4,8 +4,6 @@ It shares the problem's random numbers and constants with the batches, and no ot
 multiply, and its null distributions come from eigenvalues, by the steps of the package momentchi2.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -136,11 +134,7 @@ def tail(null: str, statistic: float, weights: np.ndarray) -> float:
 
 
 def _lindsay_pilla_basak(statistic: float, weights: np.ndarray) -> float:
-    """The steps of Lindsay, Pilla and Basak (2000) with four components, for weights that sum to one.
-
-    Raises:
-        ValueError: there is no such mixture.
-    """
+    """The steps of Lindsay, Pilla and Basak (2000) with four components, for weights that sum to one."""
     cumulants = [2 ** (r - 1) * math.factorial(r - 1) * float(np.sum(weights**r)) for r in range(1, 9)]
     moments = [1.0]
     for r in range(1, 9):

@@ -1,17 +1,24 @@
 """The kernel family's problem: standardized samples, the test, and the random numbers that its features need."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import special
+import scipy
 
 from gpupc_impl.core import placing
-from gpupc_impl.core.problem import InvalidProblem, Problem, finite_matrix, name_constants, search_parameters
+from gpupc_impl.core.problem import (
+    InvalidProblem,
+    Problem,
+    check_choice,
+    finite_matrix,
+    name_constants,
+    search_parameters,
+    standard_rows,
+    whole_number,
+)
 
 NULLS = {
     "rcit": ("lindsay-pilla-basak", "satterthwaite-welch", "hall-buckley-eagleson"),
@@ -117,7 +124,7 @@ class KernelProblem(Problem):
         weights: str = "corrected",
         landmarks: int = 300,
         seed: int = 0,
-    ) -> KernelProblem:
+    ) -> Self:
         """From samples in rows and variables in columns: an array or a DataFrame, finite numbers throughout.
 
         Args:
@@ -130,14 +137,17 @@ class KernelProblem(Problem):
                 the test does not have, or another bad parameter.
         """
         matrix, names = finite_matrix(data, names)
-        parameters = search_parameters(alpha, max_level)
-        parameters |= kernel_parameters(len(matrix), test, null, features, set_features, weights, landmarks, seed)
+        search = search_parameters(alpha, max_level)
+        parameters = kernel_parameters(len(matrix), test, null, features, set_features, weights, landmarks, seed)
         columns = np.ascontiguousarray(matrix.T)
         constant = (columns == columns[:, :1]).all(axis=1)
+        values = standard_rows(columns, ddof=1)
+        values[constant] = 0.0
         return cls(
             names=names,
+            **search,
+            values=placing.placed(values),
             **parameters,
-            values=placing.placed(_standardized(columns, constant)),
             constant=name_constants(names, constant),
         )
 
@@ -145,7 +155,7 @@ class KernelProblem(Problem):
         return kernel_parameters(self.n_samples, *(getattr(self, name) for name in self.PARAMETERS))
 
     def check(self) -> None:
-        p, values = len(self.names), self.values
+        p, values = self.n_variables, self.values
         if values.ndim != 2 or len(values) != p or values.dtype != np.float64 or not values.flags.c_contiguous:
             raise InvalidProblem(f"its values are {values.dtype} {values.shape}, for {p} variables")
         super().check()
@@ -200,7 +210,7 @@ class KernelProblem(Problem):
         served by numbers that belong to single variables.
         """
         raw = np.stack([self._uniform(2 * count, role, v) for v in range(self.n_variables)])
-        return special.ndtri(raw[:, :count]), 2 * np.pi * raw[:, count:]
+        return scipy.special.ndtri(raw[:, :count]), 2 * np.pi * raw[:, count:]
 
     @functools.cached_property
     def width_pairs(self) -> np.ndarray:
@@ -220,7 +230,7 @@ class KernelProblem(Problem):
     def null_draws(self, conditional: bool) -> np.ndarray:
         """(w, draws) chi-square numbers with one degree of freedom for the simulated null distribution."""
         shape = (self.n_samples if conditional else MAX_WEIGHTS), NULL_DRAWS[conditional]
-        return special.ndtri(self._uniform(shape[0] * shape[1], NULL, int(conditional)).reshape(shape)) ** 2
+        return scipy.special.ndtri(self._uniform(shape[0] * shape[1], NULL, int(conditional)).reshape(shape)) ** 2
 
     def _uniform(self, count: int, *purpose: int) -> np.ndarray:
         """(count,) numbers in (0, 1) from Philox, whose raw stream NumPy keeps as it is for good."""
@@ -231,18 +241,12 @@ class KernelProblem(Problem):
 def kernel_parameters(
     n: int, test: str, null: str, features: int, set_features: int, weights: str, landmarks: int, seed: int
 ) -> dict[str, Any]:
-    """The parameters of the test of n samples by name, in the order of `KernelProblem.PARAMETERS`, checked.
-
-    Raises:
-        InvalidProblem: one is out of range, or n is.
-    """
-    if test not in NULLS:
-        raise InvalidProblem(f"test is {test!r}; choose one of: {', '.join(NULLS)}")
+    """The parameters of the test of n samples by name, in the order of `KernelProblem.PARAMETERS`, checked."""
+    check_choice("test", test, tuple(NULLS))
     null = NULLS[test][0] if null == "auto" else null
     if null not in NULLS[test]:
         raise InvalidProblem(f"null is {null!r}; for test={test!r} choose one of: auto, {', '.join(NULLS[test])}")
-    if weights not in WEIGHTS:
-        raise InvalidProblem(f"weights is {weights!r}; choose one of: {', '.join(WEIGHTS)}")
+    check_choice("weights", weights, WEIGHTS)
     if not MIN_SAMPLES <= n < MAX_SAMPLES:
         raise InvalidProblem(f"data has {n} sample(s); the test needs {MIN_SAMPLES} to {MAX_SAMPLES - 1}")
     if null == "spectral" and n > SPECTRAL_SAMPLES:
@@ -253,35 +257,9 @@ def kernel_parameters(
     return {
         "test": test,
         "null": null,
-        "features": _whole("features", features, 1, MAX_FEATURES),
-        "set_features": _whole("set_features", set_features, 1, MAX_SET_FEATURES),
+        "features": whole_number("features", features, 1, MAX_FEATURES),
+        "set_features": whole_number("set_features", set_features, 1, MAX_SET_FEATURES),
         "weights": weights,
-        "landmarks": _whole("landmarks", landmarks, 10, EXACT_SAMPLES),
-        "seed": _whole("seed", seed, 0, 2**64 - 1),
+        "landmarks": whole_number("landmarks", landmarks, 10, EXACT_SAMPLES),
+        "seed": whole_number("seed", seed, 0, 2**64 - 1),
     }
-
-
-def _standardized(columns: np.ndarray, constant: np.ndarray) -> np.ndarray:
-    """Mean 0 and sample variance 1; rows are scaled by their largest magnitude first, so that no square overflows."""
-    scale = np.abs(columns).max(axis=1, keepdims=True)
-    scaled = columns / np.where(scale > 0, scale, 1.0)
-    scaled -= scaled.mean(axis=1, keepdims=True)
-    deviation = scaled.std(axis=1, ddof=1, keepdims=True)
-    scaled /= np.where(deviation > 0, deviation, 1.0)
-    scaled[constant] = 0.0
-    return scaled
-
-
-def _whole(name: str, value: Any, least: int, most: int) -> int:
-    """The value as an int.
-
-    Raises:
-        InvalidProblem: no whole number, or outside [least, most].
-    """
-    try:
-        whole = int(value)
-    except (TypeError, ValueError, OverflowError):
-        whole = None
-    if whole is None or whole != value or not least <= whole <= most:
-        raise InvalidProblem(f"{name} is {value!r}; it must be a whole number from {least} to {most}")
-    return whole

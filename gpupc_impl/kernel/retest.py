@@ -1,7 +1,5 @@
 """The kernel tests from scratch, for verification; see kernel/plain.py."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpupc_impl.kernel.plain import PlainTest

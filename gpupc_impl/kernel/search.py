@@ -1,7 +1,5 @@
 """PC-stable with a kernel test, in batches of conditioning sets."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections.abc import Iterator
@@ -9,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from gpupc_impl.backends import Backend
-from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
+from gpupc_impl.core import watching
+from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome
 from gpupc_impl.core.registry import Run
 from gpupc_impl.kernel.fourier import FourierTest
 from gpupc_impl.kernel.kci import KciTest
@@ -20,15 +19,11 @@ FIRST_TESTS, MOST_TESTS = {"cuda": 1 << 10, "host": 1 << 6}, {"cuda": 1 << 14, "
 
 
 def open_tests(problem: KernelProblem, backend: Backend) -> FourierTest | KciTest:
-    """The tests of a problem on a backend.
-
-    Raises:
-        DeviceMemoryError: one test does not fit into the device's memory.
-    """
+    """The tests of a problem on a backend; raises DeviceMemoryError if one test does not fit into its memory."""
     return (KciTest if problem.test == "kci" else FourierTest)(problem, backend)
 
 
-class KernelSearch(LevelSearch):
+class KernelSearch(GraphSearch):
     """PC-stable at work on one problem.
 
     A test is of an unordered pair and a set, so a set among the neighbours of both ends is tested once. The sets of a
@@ -38,45 +33,27 @@ class KernelSearch(LevelSearch):
 
     def __init__(self, problem: KernelProblem, run: Run):
         assert run.backend is not None
-        self._problem, self._place = problem, run.backend.name
-        self._tests = open_tests(problem, run.backend)
-        p = problem.n_variables
-        self._adjacent = problem.start_graph()
-        self._pmax = np.full((p, p), np.nan) if run.pmax else None
-
-    def adjacency(self) -> np.ndarray:
-        return self._adjacent
-
-    def pmax(self) -> np.ndarray | None:
-        return self._pmax
+        super().__init__(problem, run.pmax)
+        self._place, self._tests = run.backend.name, open_tests(problem, run.backend)
 
     def run_level(self, level: int) -> LevelOutcome:
-        p = self._problem.n_variables
-        to_test = self._problem.edges_to_test(np.argwhere(np.triu(self._adjacent)))
-        self._open = np.zeros((p, p), bool)
+        to_test = self.problem.edges_to_test(np.argwhere(np.triu(self.adjacent)))
+        self._open = np.zeros_like(self.adjacent)
         self._open[tuple(to_test.T)] = True
         removed: dict[tuple[int, int], tuple[int, ...]] = {}
-        tests = 0
+        tests, possible = 0, watching.possible_tests(self.adjacent, level)
         for batch_sets, batch in self._batches(level):
             tests += len(batch)
             p_values, _ = self._tests.p_values(batch_sets, batch)
+            watching.advance(tests, possible, "possible tests")
             for (number, i, j), p_value in zip(batch.tolist(), p_values.tolist(), strict=True):
                 if not self._open[i, j]:  # an earlier set of the batch has separated the pair
                     continue
-                if self._pmax is not None:
-                    self._pmax[i, j] = self._pmax[j, i] = np.fmax(self._pmax[i, j], p_value)
-                if p_value >= self._problem.alpha:
+                self.note_p_values(i, j, p_value)
+                if p_value >= self.problem.alpha:
                     self._open[i, j] = False
                     removed[i, j] = tuple(batch_sets[number].tolist())
-        pairs = np.array(sorted(removed), np.int32).reshape(-1, 2)
-        self._adjacent[pairs[:, 0], pairs[:, 1]] = self._adjacent[pairs[:, 1], pairs[:, 0]] = False
-        return LevelOutcome(
-            edges=int(self._adjacent.sum()) // 2,
-            max_degree=self._problem.most_tested_degree(self._adjacent.sum(axis=1)),
-            tests=tests,
-            pairs=pairs,
-            sets=np.array([removed[i, j] for i, j in pairs.tolist()], np.int32).reshape(len(pairs), level),
-        )
+        return self.remove(level, tests, removed)
 
     def _batches(self, level: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(k, level) sets and (t, 3) tests with them: the number of the set, and the two variables."""
@@ -106,12 +83,12 @@ class KernelSearch(LevelSearch):
         """The sets of a round in lexicographic order, each with the variables among whose neighbours it is."""
 
         def own_sets(variable: int) -> Iterator[tuple[tuple[int, ...], int]]:
-            for members in itertools.combinations(np.flatnonzero(self._adjacent[variable]).tolist(), level):
+            for members in itertools.combinations(np.flatnonzero(self.adjacent[variable]).tolist(), level):
                 if not (self._open[:, variable] if larger else self._open[variable]).any():
                     return
                 yield members, variable
 
-        merged = heapq.merge(*map(own_sets, range(self._problem.n_variables)))
+        merged = heapq.merge(*map(own_sets, range(self.problem.n_variables)))
         for members, group in itertools.groupby(merged, key=lambda entry: entry[0]):
             yield members, [variable for _, variable in group]
 
@@ -123,5 +100,5 @@ class KernelSearch(LevelSearch):
         else:
             other, owner = np.nonzero(self._open[:, owners])
             pairs = np.stack([other, np.array(owners)[owner]], axis=1)
-            pairs = pairs[~self._adjacent[pairs[:, :1], list(members)].all(axis=1)]  # tested in the first round
+            pairs = pairs[~self.adjacent[pairs[:, :1], list(members)].all(axis=1)]  # tested in the first round
         return pairs[~np.isin(pairs, members).any(axis=1)]

@@ -1,7 +1,5 @@
 """Kernel tests with their statistics, by the batches of the searches: for reports."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpupc_impl.backends import open_backend

@@ -1,7 +1,5 @@
 """``python -m gpupc_impl.measurement PROBLEM.npz --method NAME`` measures methods on a problem and prints a table."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import sys

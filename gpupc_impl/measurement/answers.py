@@ -1,8 +1,6 @@
 """Checks that a method returned a skeleton of its problem. Verification checks whether the skeleton is the right
 one."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 Every setting has its own worker process (`isolate`, `worker`), which is started again after it was killed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -94,11 +92,7 @@ class Setting:
 
 
 def check_settings(settings: Sequence[Setting]) -> None:
-    """Check that settings are valid and have different names.
-
-    Raises:
-        ValueError: a setting is invalid (see `Setting.check`), or two settings have the same name.
-    """
+    """Check that settings are valid, by `Setting.check`, and that their names differ; raises ValueError if not."""
     for setting in settings:
         setting.check()
     names = [setting.name for setting in settings]
@@ -234,10 +228,21 @@ class Runner:
         return worker
 
     def begin(self, problem: ProblemFile, single_test: bool) -> None:
-        """Start the process and let it begin to open a problem, one at a time; `open` waits until the problem is
-        open."""
-        if self._opening is None and not (self._alive and problem.path in self._open):
-            self._opening = problem.path, self.start().send(self._open_request(problem, single_test))
+        """Start the process and let it begin to open a problem, one at a time; `open` waits for the end."""
+        if self._opening is not None or (self._alive and problem.path in self._open):
+            return
+        message = {
+            "do": "open",
+            "problem": str(problem.path),
+            "fingerprint": problem.fingerprint,
+            "method": self.setting.method,
+            "backend": self.place.backend,
+            "params": self.setting.all_params,
+            "separating_sets": self.setting.separating_sets,
+            "device_memory_limit": self.setting.limits.device_memory_bytes,
+            "single_test": single_test,
+        }
+        self._opening = problem.path, self.start().send(message)
 
     def open(self, problem: ProblemFile, single_test: bool) -> Outcome:
         """Open a problem in the process, which may have several problems open."""
@@ -252,20 +257,6 @@ class Runner:
         if outcome.ok:
             self._open.add(path)
         return outcome
-
-    def _open_request(self, problem: ProblemFile, single_test: bool) -> dict[str, Any]:
-        """Return the request to open a problem."""
-        return {
-            "do": "open",
-            "problem": str(problem.path),
-            "fingerprint": problem.fingerprint,
-            "method": self.setting.method,
-            "backend": self.place.backend,
-            "params": self.setting.all_params,
-            "separating_sets": self.setting.separating_sets,
-            "device_memory_limit": self.setting.limits.device_memory_bytes,
-            "single_test": single_test,
-        }
 
     def request(self, message: Mapping[str, Any], time_limit_s: float | None) -> Outcome:
         return self._with_memory(self.start().request(message, time_limit_s))

@@ -4,8 +4,6 @@ The clock runs from the prepared problem in host memory to the adjacency and the
 transfers included. The time for loading the problem, orienting edges and writing files is not included.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import time

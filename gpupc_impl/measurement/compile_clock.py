@@ -1,7 +1,5 @@
 """Measures for how long a worker compiled code; the worker's owner reads this time while the worker runs."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import struct

@@ -15,8 +15,6 @@ The digest covers only what Python and compilers act on (`normal_form`): comment
 `exclusions` lists the files, functions and classes that are left out, each with its reason.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import hashlib
@@ -25,11 +23,12 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.sources import file_stamp, includes_of
 from gpupc_impl.core.family import get_family
+from gpupc_impl.core.registry import Method
 from gpupc_impl.measurement.exclusions import (
     DOCSTRINGS_COUNT,
     EXCLUDED,
@@ -40,9 +39,6 @@ from gpupc_impl.measurement.exclusions import (
     excludes_file,
 )
 from gpupc_impl.measurement.normal_form import CPP_SUFFIXES, cpp_form, python_form, python_tree
-
-if TYPE_CHECKING:
-    from gpupc_impl.core.registry import Method
 
 ROOT = PACKAGE_ROOT.parent
 PACKAGES = ("gpupc_impl", "baselines", "datasets", "workflow")

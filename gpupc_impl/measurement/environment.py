@@ -4,8 +4,6 @@ No fact is a host name, user name, path or URL, except the name of a cluster's n
 user chooses another one (`node_name`). A fact that cannot be determined is None; if it matters, there is a warning.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

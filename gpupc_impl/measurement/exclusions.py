@@ -5,8 +5,6 @@ Keys are patterns of file names relative to the project's folder; ``"FILE:NAME"`
 its qualified name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
@@ -14,6 +12,7 @@ EXCLUDED = {
     "datasets/registry.yaml": "a rule has the entry of its data set among its parameters",
     "gpupc_impl/views/*": "no rule and no measurement makes the pictures and files of the library's users",
     "gpupc_impl/core/shown.py": "it calls views",
+    "gpupc_impl/core/watching.py": "a display of progress",
 }
 """Patterns that are left out of every digest."""
 
@@ -44,7 +43,6 @@ EXCLUDED_OF_METHODS = {
     "gpupc_impl/measurement/compile_clock.py": _OUTSIDE + "it says what counts against a limit",
     "gpupc_impl/measurement/environment.py": "the facts of the machine, which it finds, are in the origin of a sample",
     "gpupc_impl/measurement/isolate.py": _OUTSIDE + "it feeds and ends the process",
-    "gpupc_impl/measurement/process_memory.py": _OUTSIDE + "it watches the process",
     "gpupc_impl/measurement/worker.py:Session._check_problem": _OUTSIDE + "a check of the problem",
     "gpupc_impl/measurement/worker.py:Session.forget": _OUTSIDE + "freeing memory after the measurement",
     "gpupc_impl/measurement/worker.py:Session.save": _OUTSIDE + "writing the answer",

@@ -7,8 +7,6 @@ A folder is either a published one (see `published`), or the results of a workfl
     problems/DATASET.json, verification/NAME.csv, sharing.csv, tests/TABLE.json, timelines/DATASET.csv
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import dataclasses
@@ -179,11 +177,7 @@ class Reader:
 
 
 def _skeleton(path: Path, record: Record) -> bytes | None:
-    """Return the content of a record's skeleton; None if there is none, or if it is too large to be published.
-
-    Raises:
-        ValueError: the skeleton is damaged, or is not the answer that the record describes.
-    """
+    """The content of a record's skeleton; None where there is none, or it is too large to be published."""
     if not path.is_file() or path.stat().st_size > KEPT_SKELETON_BYTES:
         return None
     try:

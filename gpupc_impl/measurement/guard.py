@@ -13,8 +13,6 @@ child, even in another session or process group, so none escapes. On other syste
 whose parents are alive, and those in the command's process group.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -24,8 +24,6 @@ anything else in the pipe ends the worker with status ``error``. This protects a
 code, which runs with the caller's rights.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl
@@ -42,10 +40,11 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
+
+import psutil
 
 from gpupc_impl.measurement.compile_clock import CompileClock
-from gpupc_impl.measurement.process_memory import descendants_memory
 
 STATUSES = ("ok", "timeout", "oom", "error", "killed", "skipped")
 
@@ -200,7 +199,7 @@ class Worker:
                     return self._end("error", why)
                 if now < polled + pause:
                     continue
-                used = descendants_memory(self._guard.pid)
+                used = _descendants_memory(self._guard.pid)
                 polled = time.monotonic()
                 pause = max(POLL_SECONDS, 20 * (polled - now))  # Polling takes long on a machine with many processes.
                 self.memory_peak = max(self.memory_peak, used)
@@ -234,7 +233,7 @@ class Worker:
         os.close(self._requests)
         os.close(self._replies)
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -274,23 +273,25 @@ class Worker:
                     log.flush()
 
 
-class _Reply:
-    """The reply to a request: a receipt and then the answer, each on one line.
+def _descendants_memory(pid: int) -> int:
+    """The resident memory of all descendants of a process, in bytes, without its own."""
+    total = 0
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                total += process.memory_info().rss
+    return total
 
-    Attributes:
-        confirmed: whether the receipt has arrived.
-    """
+
+class _Reply:
+    """The reply to a request: a receipt, upon which it is `confirmed`, and then the answer, a line each."""
 
     def __init__(self, token: str):
         self.confirmed = False
         self._token, self._received = token, bytearray()
 
     def add(self, part: bytes) -> Outcome | None:
-        """Return the outcome once all of the reply has arrived; None before.
-
-        Raises:
-            ValueError: the data are no answer to the request.
-        """
+        """The outcome, once all of it has arrived; None before."""
         self._received += part
         if b"\n" not in part:
             if len(self._received) > REPLY_BYTES:

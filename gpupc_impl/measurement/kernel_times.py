@@ -4,15 +4,12 @@ The host waits for every launch, so each kernel has the device to itself. The ti
 microseconds for the wait. A search without waits takes less time, because the host prepares launches while kernels run.
 """
 
-from __future__ import annotations
-
 import collections
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gpupc_impl.backends import Backend, Kernel
-from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Method, get_method
 from gpupc_impl.core.solve import open_method_backend, solve
@@ -89,23 +86,17 @@ def search_time(problem: Problem, setting: Setting, backend: str = "auto", repea
 
 def _timed_run(problem: Problem, method: Method, backend: Backend, setting: Setting) -> SearchTime:
     timed = _TimedBackend(backend)
-    tests: list[int] = []
-
-    def note_level(level: Progress) -> None:
-        tests.append(level.tests)
-
     start = time.perf_counter()
-    solve(
+    skeleton = solve(
         problem,
         method,
         timed,  # type: ignore[arg-type]
         setting.params,
         separating_sets=setting.separating_sets,
-        progress=note_level,
     )
     seconds = time.perf_counter() - start
     kernels = [KernelTime(name, len(each), sum(each)) for name, each in timed.seconds.items()]
-    return SearchTime(seconds, sum(tests), sorted(kernels, key=lambda kernel: -kernel.seconds))
+    return SearchTime(seconds, sum(skeleton.tests_per_level), sorted(kernels, key=lambda kernel: -kernel.seconds))
 
 
 def table(search: SearchTime) -> str:
@@ -117,10 +108,9 @@ def table(search: SearchTime) -> str:
         each = f"{1e6 * seconds / launches:,.1f}"
         rows.append((name, f"{launches:,}", f"{1e3 * seconds:,.3f}", each, f"{seconds / total:.1%}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligned = [str.ljust, *[str.rjust] * (len(widths) - 1)]
     lines = [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
+        "  ".join(align(*cell) for align, cell in zip(aligned, zip(row, widths, strict=True), strict=True))
         for row in rows
     ]
     a_test = f", {1e6 * total / search.tests:,.3f} us a test" if search.tests else ""

@@ -1,7 +1,5 @@
 """Protects the file of a problem from methods that change it."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -11,17 +9,13 @@ from collections.abc import Iterator
 from io import BufferedRandom
 from pathlib import Path
 
-from gpupc_impl.core.files import open_regular, write_whole
+from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.problem import Problem
+from gpupc_impl.ownership import open_regular
 
 
 class ProblemFile:
-    """A problem's file, whose content must stay the same for every method; see `kept`.
-
-    Attributes:
-        path: the path of the file.
-        fingerprint: the problem's fingerprint.
-    """
+    """A problem's fingerprint and file, which must stay the same for every method; see `kept`."""
 
     def __init__(self, path: Path, problem: Problem, copy: BufferedRandom):
         self.path, self.fingerprint = path, problem.fingerprint

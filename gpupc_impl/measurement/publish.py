@@ -5,8 +5,6 @@ one name, that is a conflict: a message names it with its keys and both values, 
 settles the conflict.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -128,11 +126,7 @@ def check(folder: Path) -> list[str]:
 
 
 def _read(folders: Sequence[Path]) -> list[Reader]:
-    """Read folders.
-
-    Raises:
-        MergeError: some content is damaged; the message names all of it.
-    """
+    """Read folders."""
     readers = [Reader(folder) for folder in folders]
     if faults := [fault for reader in readers for fault in reader.faults]:
         raise MergeError("\n".join(faults))
@@ -164,7 +158,7 @@ def _choose(contents: Sequence[Mapping[Name, Entry]], prefer: str | None) -> tup
         taken = candidates[0]
         if prefer == "newest":  # max returns the first of equally recent entries.
             taken = max(candidates, key=lambda entry: entry.date or newest[entry.folder])
-        differing = [entry for entry in candidates if not _same(entry.content, taken.content)]
+        differing = [entry for entry in candidates if any(_differences(entry.content, taken.content))]
         choice = f"; taken: {taken.folder}" if prefer else ""
         conflicts += [f"conflict: {_label(name)}: {_difference(taken, entry)}{choice}" for entry in differing]
         shared += name[0] == "run" and len(candidates) > 1 and not differing
@@ -202,16 +196,14 @@ def _difference(taken: Entry, other: Entry) -> str:
     return f"{'; '.join(shown)}{more}"
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Return whether two contents of JSON are the same; NaN equals itself, and 1 equals neither 1.0 nor true."""
-    return not any(_differences(one, other))
-
-
 _ABSENT = object()
 
 
 def _differences(one: Any, other: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield the dotted keys under which two contents differ, with both values."""
+    """The dotted keys under which two contents of JSON differ, with both values.
+
+    NaN is the same as itself, and 1 is neither 1.0 nor true.
+    """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for name in dict.fromkeys([*one, *other]):
             inner = f"{key}.{name}" if key else str(name)

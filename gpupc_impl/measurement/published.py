@@ -13,8 +13,6 @@ experiment, or the family's name for runs on the config's data sets. No two part
 each run is stored once, however many tables show it. Equal content gives equal bytes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
@@ -190,7 +188,8 @@ def file_contents(runs: Mapping[RunKey, Run], datasets: Mapping[str, Mapping[str
     machines: dict[str, Mapping[str, Any]] = {}
     experiments: dict[str, tuple[list[str], dict[str, bytes]]] = {}
     for (dataset, setting), run in sorted(runs.items()):
-        machine = _hash(run.record.environment)
+        text = json.dumps(run.record.environment, sort_keys=True)
+        machine = hashlib.sha256(text.encode()).hexdigest()[:12]
         machines[machine] = run.record.environment
         line = _line(run, machine, datasets[dataset])
         lines, skeletons = experiments.setdefault(run.experiment, ([], {}))
@@ -229,11 +228,6 @@ def _own(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of a data set without its name and without those that the facts of its problem repeat."""
     repeated = {"name": facts["name"], **(facts.get("problem") or {})}
     return {key: value for key, value in facts.items() if key not in repeated or repeated[key] != value}
-
-
-def _hash(environment: Mapping[str, Any]) -> str:
-    text = json.dumps(environment, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _compact(content: Any) -> str:

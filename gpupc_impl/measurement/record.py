@@ -25,7 +25,6 @@ SCHEMA_VERSION = 1
 
 logger = logging.getLogger("gpupc_impl.record")
 
-
 DATASET_FACTS = ("source", "licence", "citation", "sha256")
 """The facts of a data set that its records repeat."""
 
@@ -216,20 +215,12 @@ class Record:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write a valid record; either the whole file is written or none of it.
-
-        Raises:
-            InvalidRecord: the record does not fit the schema, and nothing is written.
-        """
+        """Write the record, all of the file or none; raises InvalidRecord if it does not fit the schema."""
         _save(self.to_json(), path, schema())
 
     @classmethod
     def load(cls, path: str | Path) -> Record:
-        """Read a record.
-
-        Raises:
-            InvalidRecord: the file is not JSON, or does not fit the schema.
-        """
+        """Read a record; raises InvalidRecord if the file is not JSON, or does not fit the schema."""
         return cls.from_json(_load(path, schema()))
 
 
@@ -304,11 +295,7 @@ def save_tests(content: Mapping[str, Any], path: str | Path) -> None:
 
 
 def load_tests(path: str | Path) -> dict[str, Any]:
-    """Read a table's single tests.
-
-    Raises:
-        InvalidRecord: the file is not JSON, or does not fit the schema.
-    """
+    """A table's single tests; raises InvalidRecord if the file is not JSON, or does not fit the schema."""
     return _load(path, schema_of_tests())
 
 
@@ -332,11 +319,7 @@ def schema_of_tests() -> dict[str, Any]:
 
 
 def parse(text: bytes, source: str) -> Any:
-    """Return the content of a JSON document.
-
-    Raises:
-        InvalidRecord: the text is not JSON in UTF-8; the message names the source.
-    """
+    """The content of a JSON document; raises InvalidRecord, with the source's name, if it is not JSON in UTF-8."""
     try:
         return parse_json(text.decode())
     except ValueError as error:

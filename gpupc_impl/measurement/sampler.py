@@ -6,8 +6,6 @@ pipes. Workers start and load the problem concurrently before the first run, bec
 and is no part of a sample.
 """
 
-from __future__ import annotations
-
 import abc
 from collections.abc import Sequence
 from typing import ClassVar

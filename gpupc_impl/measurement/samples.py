@@ -10,8 +10,6 @@ attempts while the same setting ran, that setting is not run any more: its statu
 are measured.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

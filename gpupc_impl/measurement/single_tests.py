@@ -9,8 +9,6 @@ group take turns test by test, and all perform the same tests. Samples are taken
 skeletons (`sampler`), but the time limit is for all runs of a cell together.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import importlib

@@ -3,8 +3,6 @@
 ``python -m gpupc_impl.measurement PROBLEM.npz --method cupc-s --method stable-serial`` prints a small table.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import shutil

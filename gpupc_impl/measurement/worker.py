@@ -4,8 +4,6 @@ The first run of a process is the cold one: this run opens the backend (library,
 numba functions that are not cached on disk, and warms up the process for the next runs.
 """
 
-from __future__ import annotations
-
 import copy
 import importlib
 import resource
@@ -28,6 +26,9 @@ from gpupc_impl.measurement.answers import InvalidAnswer, check_answer
 from gpupc_impl.measurement.clock import numba_compilation, timed
 from gpupc_impl.measurement.environment import environment, gpu_process_list, pin_cores
 from gpupc_impl.measurement.isolate import serve
+
+REPORTED = "levels_run", "stopped_because", "edges_per_level", "tests_per_level", "undefined_tests", "pseudo_inverses"
+"""Attributes of a skeleton that are reported as they are."""
 
 
 def probe(backend: str | None, cores: int, threads: int, methods: list[str]) -> dict[str, Any]:
@@ -86,12 +87,7 @@ class Session:
         device_memory_limit: int | None,
         single_test: bool,
     ) -> None:
-        """Load a problem and the method's modules. For single tests the backend is opened now; otherwise the first run
-        opens it.
-
-        Raises:
-            InvalidProblem: the file does not hold the problem with this fingerprint.
-        """
+        """Load a problem with this fingerprint, and the method; the backend is opened now for single tests only."""
         loaded = load_problem(problem)
         if loaded.fingerprint != fingerprint:
             raise InvalidProblem(f"{Path(problem).name} is not the problem that the measurement began with")
@@ -125,12 +121,7 @@ class Session:
             "problem": self.problems[problem].facts() | (skeleton.facts.get("problem") or {}),
             "result": {
                 "edges": skeleton.n_edges,
-                "levels_run": skeleton.levels_run,
-                "stopped_because": skeleton.stopped_because,
-                "edges_per_level": list(skeleton.edges_per_level),
-                "tests_per_level": list(skeleton.tests_per_level),
-                "undefined_tests": skeleton.undefined_tests,
-                "pseudo_inverses": skeleton.pseudo_inverses,
+                **{name: getattr(skeleton, name) for name in REPORTED},
                 "skeleton_sha256": skeleton.sha256,
                 "sepsets_sha256": skeleton.sepsets.sha256,
             },

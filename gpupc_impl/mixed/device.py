@@ -1,7 +1,5 @@
 """Mixed data on a device: the nonlinear family's kernels and tests, by the rules of mixed data."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +9,7 @@ import numpy as np
 from gpupc_impl.backends import Backend, Kernel, KernelSource
 from gpupc_impl.core.registry import Parameter
 from gpupc_impl.mixed.problem import LARGEST, MixedProblem, ranks_scale
+from gpupc_impl.nonlinear import strength
 from gpupc_impl.nonlinear.device import CmiEstimator, ci_test
 from gpupc_impl.nonlinear.samples import DeviceSamples
 from gpupc_impl.nonlinear.sources import TYPES, first_kernels, kernel_of, kernels_with_a_rule
@@ -100,3 +99,9 @@ class MixedCmiEstimator(CmiEstimator):
 
 mixed_ci_test = functools.partial(ci_test, estimator_of=MixedCmiEstimator)
 """`nonlinear.device.ci_test` of mixed data; not by insertion."""
+
+
+class Strength(strength.Strength):
+    """See `core.family.Strength` and `nonlinear.strength.Strength`; estimates can be negative."""
+
+    estimator_of = MixedCmiEstimator

@@ -1,9 +1,9 @@
 """Mixed data with the CMIknn test of Mesner and Shalizi."""
 
 from gpupc_impl.core.family import Family
+from gpupc_impl.mixed.device import Strength
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.mixed.retest import MixedRetest
-from gpupc_impl.mixed.strength import Strength
 
 FAMILY = Family(
     name="mixed",

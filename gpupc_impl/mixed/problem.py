@@ -1,10 +1,8 @@
 """The mixed family's problem: columns of numbers and of categories, and CMIknn in the form of Mesner and Shalizi."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -41,17 +39,10 @@ class MixedProblem(NonlinearProblem):
         cls,
         data: Any,
         *,
-        alpha: float = 0.05,
-        max_level: int | None = None,
-        transform: str = "ranks",
-        permutations: int = 100,
-        k_cmi: int | float = 7,
-        k_perm: int = 15,
-        seed: int = 0,
-        precision: str = "float32",
         names: Sequence[str] | None = None,
         categories: Collection[str] = (),
-    ) -> MixedProblem:
+        **parameters: Any,
+    ) -> Self:
         """A problem from a DataFrame or an array with samples in rows and variables in columns.
 
         Text, Boolean and categorical columns hold categories, others numbers, all of them finite. Categories are
@@ -60,30 +51,20 @@ class MixedProblem(NonlinearProblem):
         Args:
             categories: names of columns of numbers that are codes of categories, as a list or separated by commas; or,
                 as data sets have them, labels of the codes by variable, none for a variable of numbers.
-            transform, permutations, k_cmi, k_perm, seed, precision: as in `NonlinearProblem.from_data`.
+            parameters: alpha, max_level, transform, permutations, k_cmi, k_perm, seed and precision, as
+                `NonlinearProblem.from_data` takes them.
 
         Raises:
             InvalidProblem: wrong shape, a value that is missing or infinite, an unknown name in `categories`, more
                 than 65,536 categories, or a reason of `NonlinearProblem.from_data`.
         """
         matrix, names, coded = _matrix(data, names, _named(categories))
-        plain = NonlinearProblem.from_data(
-            matrix,
-            alpha=alpha,
-            max_level=max_level,
-            transform=transform,
-            permutations=permutations,
-            k_cmi=k_cmi,
-            k_perm=k_perm,
-            seed=seed,
-            precision=precision,
-            names=names,
-        )
+        plain = NonlinearProblem.from_data(matrix, names=names, **parameters)
         values = plain.values.copy()
-        if transform == "ranks":
+        if plain.transform == "ranks":
             values *= 1 / ranks_scale(plain.n_samples)
         values[coded] = matrix.T[coded]
-        _check_magnitude(values, names, precision)
+        _check_magnitude(values, names, plain.precision)
         # Ties of distances are broken by the order of the samples, which must therefore carry no information.
         order = np.random.PCG64(np.random.SeedSequence([plain.seed, plain.n_variables])).random_raw(plain.n_samples)
         values = placing.placed(values[:, np.argsort(order, kind="stable")])
@@ -139,11 +120,7 @@ def ranks_scale(n: int) -> int:
 
 
 def _check_magnitude(values: np.ndarray, names: Sequence[str], precision: str) -> None:
-    """Check that no number can be taken for a category on a device.
-
-    Raises:
-        InvalidProblem: one can.
-    """
+    """Check that no number can be taken for a category on a device."""
     largest = np.abs(values).max(axis=1)
     too_large = np.flatnonzero(largest >= LARGEST[precision])
     if len(too_large):

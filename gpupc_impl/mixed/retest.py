@@ -3,8 +3,6 @@
 A category is a coordinate here that is 1 for its samples and 0 for others.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpupc_impl.core.mapped import pieces

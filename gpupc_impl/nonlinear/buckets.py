@@ -1,7 +1,5 @@
 """Selection by counting in buckets down a list of neighbours (kernels/buckets.cu)."""
 
-from __future__ import annotations
-
 from gpupc_impl.backends import Filled
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.nonlinear.counting import CountingSelection

@@ -1,7 +1,5 @@
 """Selection by bisection: how many distances are at most so large (kernels/estimate.cu)?"""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

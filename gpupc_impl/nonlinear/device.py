@@ -1,7 +1,5 @@
 """The CMIknn test on a device: permutations and CMI values of the tests that a method asks for, in batches."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar

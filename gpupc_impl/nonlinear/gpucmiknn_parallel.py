@@ -1,7 +1,5 @@
 """GPU-CMIknn Parallel: permutations of a variable given a set serve all its neighbours (GPU-CMIknn, Algorithm 5)."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator
@@ -22,10 +20,6 @@ SETS_AT_ONCE = Parameter(0, "sets at once (delta); 0: what suits the backend", m
 class ParallelSearch(Search):
     """Batches of sets: permutations of each set's variable, then the tests of all its neighbours still open."""
 
-    def __init__(self, problem: NonlinearProblem, run: Run):
-        super().__init__(problem, run)
-        self.sets_at_once = run.params["delta"]
-
     def _test_all(self, level: int) -> None:
         rows = [row.nonzero()[0] for row in self.edges]
         for batch in self._batches(level, rows):
@@ -39,10 +33,10 @@ class ParallelSearch(Search):
         A batch takes the next set of each variable in turn. A pair then has few tests in a batch, so its separating set
         makes few of them pointless. Where one set fills the device, variables are finished one after the other.
         """
-        busy_tests = self.estimator.busy_tests
+        busy_tests, requested = self.estimator.busy_tests, self.params["delta"]
         most_tests = max(len(row) for row in rows) - level
-        room = self.estimator.fitting(level, self.sets_at_once or max(1, int(busy_tests)), most_tests)
-        enough = math.inf if self.sets_at_once else busy_tests
+        room = self.estimator.fitting(level, requested or max(1, int(busy_tests)), most_tests)
+        enough = math.inf if requested else busy_tests
         queues = [(i, rows[i], itertools.combinations(rows[i].tolist(), level)) for i in range(self.p)]
         queues = [queue for queue in queues if len(queue[1]) > level]
         while queues:

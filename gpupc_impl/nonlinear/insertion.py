@@ -1,7 +1,5 @@
 """Selection by sorted insertion, as in the paper (GPU-CMIknn, Algorithm 4; kernels/insertion.cu)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gpupc_impl.backends import Filled

@@ -1,8 +1,6 @@
 """Lists of the neighbours of each sample, which do not depend on the permutation, and selections that read them
 (kernels/lists.cuh, kernels/buckets.cu)."""
 
-from __future__ import annotations
-
 import abc
 import math
 from collections.abc import Mapping

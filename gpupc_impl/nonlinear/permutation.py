@@ -1,7 +1,5 @@
 """Permutations of variables given sets, in device memory (GPU-CMIknn, Algorithms 1 and 3)."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,18 +1,25 @@
 """The nonlinear family's problem: samples of continuous variables, and the CMIknn test with its random numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
 
 from gpupc_impl.core import placing
-from gpupc_impl.core.problem import InvalidProblem, Problem, finite_matrix, name_constants, search_parameters
+from gpupc_impl.core.problem import (
+    InvalidProblem,
+    Problem,
+    check_choice,
+    finite_matrix,
+    name_constants,
+    search_parameters,
+    standard_rows,
+    whole_number,
+)
 
 TRANSFORMS = ("ranks", "standardize", "none")
 PRECISIONS = ("float32", "float64")
@@ -78,7 +85,7 @@ class NonlinearProblem(Problem):
         seed: int = 0,
         precision: str = "float32",
         names: Sequence[str] | None = None,
-    ) -> NonlinearProblem:
+    ) -> Self:
         """A problem from an array or a DataFrame of finite numbers, with samples in rows and variables in columns.
 
         A `k_cmi` below one is a fraction of the samples, as in tigramite's ``knn=0.2``: max(1, int(k_cmi * n)).
@@ -97,21 +104,16 @@ class NonlinearProblem(Problem):
             k_cmi = max(1, int(k_cmi * n))
         parameters = search_parameters(alpha, max_level)
         parameters |= cmiknn_parameters(n, transform, permutations, k_cmi, k_perm, seed, precision)
-        seed = parameters["seed"]
-
         columns = np.ascontiguousarray(matrix.T)
         constant = (columns == columns[:, :1]).all(axis=1)
-        values = _TRANSFORMED[transform](columns, seed)
+        values = columns.copy() if transform == "none" else standard_rows(columns, ddof=0)
+        if transform == "ranks":
+            values = _ranks(columns, parameters["seed"])
         values[constant] = 0.0
         with np.errstate(over="ignore"):
             values = placing.placed(values, precision)
         _check_range(values, names, transform, precision)
-        return cls(
-            names=names,
-            **parameters,
-            values=values,
-            constant=name_constants(names, constant),
-        )
+        return cls(names=names, **parameters, values=values, constant=name_constants(names, constant))
 
     def checked_parameters(self) -> dict[str, Any]:
         return cmiknn_parameters(self.n_samples, *(getattr(self, name) for name in NonlinearProblem.PARAMETERS))
@@ -142,8 +144,10 @@ class NonlinearProblem(Problem):
 
     @functools.cached_property
     def psi(self) -> np.ndarray:
-        """(n + 1,) int64: digamma(k) in units of 2^-40 at index k; 0 at index 0, which no count has."""
-        return psi_table(self.n_samples)
+        """(n + 1,) int64: digamma(k) in units of 2^-40 at index k, rounded; 0 at index 0, which no count has."""
+        table = np.zeros(self.n_samples + 1, np.int64)
+        table[1:] = np.rint(scipy.special.digamma(np.arange(1.0, self.n_samples + 1)) * 2.0**PSI_BITS)
+        return table
 
     @property
     def critical_count(self) -> int:
@@ -172,16 +176,6 @@ class NonlinearProblem(Problem):
         return digest.hexdigest()
 
 
-def psi_table(n: int) -> np.ndarray:
-    """(n + 1,) int64: digamma(k) in units of 2^-40 at index k = 1..n, rounded to nearest; 0 at index 0."""
-    table = np.zeros(n + 1, np.int64)
-    table[1:] = np.rint(scipy.special.digamma(np.arange(1.0, n + 1)) * 2.0**PSI_BITS)
-    return table
-
-
-# --- transforms: (p, n) float64 values and the seed -> (p, n) float64 ------------------------------------------------
-
-
 def _ranks(columns: np.ndarray, seed: int) -> np.ndarray:
     """Ranks 0 to n - 1 of each row; equal values get theirs in an order drawn for each row (PCG64 of (seed, row))."""
     n = columns.shape[1]
@@ -193,61 +187,18 @@ def _ranks(columns: np.ndarray, seed: int) -> np.ndarray:
     return ranks
 
 
-def _standardized(columns: np.ndarray, seed: int) -> np.ndarray:
-    """Rows of mean 0 and variance 1; dividing by the largest magnitude first keeps squares from overflowing."""
-    scale = np.abs(columns).max(axis=1, keepdims=True)
-    scaled = columns / np.where(scale > 0, scale, 1.0)
-    scaled -= scaled.mean(axis=1, keepdims=True)
-    deviation = scaled.std(axis=1, keepdims=True)
-    return scaled / np.where(deviation > 0, deviation, 1.0)
-
-
-def _unchanged(columns: np.ndarray, seed: int) -> np.ndarray:
-    return columns.copy()
-
-
-_TRANSFORMED = {"ranks": _ranks, "standardize": _standardized, "none": _unchanged}
-
-
-# --- checks ----------------------------------------------------------------------------------------------------------
-
-
-def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise InvalidProblem(f"{name} is {value!r}; choose one of: {', '.join(choices)}")
-
-
-def _whole(name: str, value: Any, least: int, most: int) -> int:
-    """The value as an int.
-
-    Raises:
-        InvalidProblem: the value is no whole number, or outside [least, most].
-    """
-    try:
-        whole = int(value)
-    except (TypeError, ValueError, OverflowError):
-        whole = None
-    if whole is None or whole != value or not least <= whole <= most:
-        raise InvalidProblem(f"{name} is {value!r}; it must be a whole number from {least} to {most}")
-    return whole
-
-
 def cmiknn_parameters(
     n: int, transform: str, permutations: int, k_cmi: int, k_perm: int, seed: int, precision: str
 ) -> dict[str, Any]:
-    """The parameters of the test of n samples by name, in the order of `NonlinearProblem.PARAMETERS`, checked.
-
-    Raises:
-        InvalidProblem: one is out of range, or n is.
-    """
-    _check_choice("transform", transform, TRANSFORMS)
-    _check_choice("precision", precision, PRECISIONS)
+    """The parameters of the test of n samples by name, in the order of `NonlinearProblem.PARAMETERS`, checked."""
+    check_choice("transform", transform, TRANSFORMS)
+    check_choice("precision", precision, PRECISIONS)
     if not 2 <= n < MAX_SAMPLES:
         raise InvalidProblem(f"data has {n} sample(s); the test needs 2 to {MAX_SAMPLES - 1}")
     return {
         "transform": transform,
-        "permutations": _whole("permutations", permutations, 1, MAX_PERMUTATIONS),
-        "seed": _whole("seed", seed, 0, 2**64 - 1),
+        "permutations": whole_number("permutations", permutations, 1, MAX_PERMUTATIONS),
+        "seed": whole_number("seed", seed, 0, 2**64 - 1),
         "k_cmi": _neighbours("k_cmi", k_cmi, n),
         "k_perm": _neighbours("k_perm", k_perm, n),
         "precision": precision,
@@ -255,7 +206,7 @@ def cmiknn_parameters(
 
 
 def _neighbours(name: str, value: Any, n: int) -> int:
-    number = _whole(name, value, 1, MAX_SAMPLES)
+    number = whole_number(name, value, 1, MAX_SAMPLES)
     if number >= n:
         raise InvalidProblem(
             f"{name} is {number}, but each of the {n} samples has only {n - 1} neighbours; "

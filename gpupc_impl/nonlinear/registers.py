@@ -1,7 +1,5 @@
 """Selection by a warp that keeps the distances of a sample's neighbours in registers (kernels/registers.cu)."""
 
-from __future__ import annotations
-
 from gpupc_impl.backends import Filled
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.nonlinear.buckets import BucketSelection

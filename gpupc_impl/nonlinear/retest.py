@@ -4,8 +4,6 @@ Permutations follow the sequential scheme of GPU-CMIknn's Algorithm 1, sample by
 distances between samples, computed some rows of their matrix at a time.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpupc_impl.core.mapped import pieces

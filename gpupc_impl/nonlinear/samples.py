@@ -1,7 +1,5 @@
 """A problem's samples on a device, in the type that the kernels compute with."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

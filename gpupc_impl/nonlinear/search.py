@@ -1,7 +1,5 @@
 """What the methods of the family share of a search: its graph, its separating sets and its checkpoint."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import logging
@@ -10,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from gpupc_impl.core import watching
 from gpupc_impl.core.checkpoint import Checkpoint, SearchState
 from gpupc_impl.core.fixed import write
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
@@ -40,7 +39,7 @@ class Search(LevelSearch):
     estimator_of: ClassVar[type[CmiEstimator]] = CmiEstimator
 
     def __init__(self, problem: NonlinearProblem, run: Run, racing: bool = False):
-        self.problem, self.backend = problem, run.backend
+        self.problem, self.backend, self.params = problem, run.backend, run.params
         self.estimator = self.estimator_of(problem, run.backend, run.params, racing)
         self.first_come = run.separating_sets == "first-come"
         p = self.p = problem.n_variables
@@ -50,7 +49,7 @@ class Search(LevelSearch):
         self.early = run.params["stopping"] == "early" and not run.pmax
         self._side = np.empty(0)
         self._sets: dict[tuple[int, int], tuple[int, ...]] = {}
-        self._tests = 0
+        self._tests, self._possible = 0, None
         self._outcomes: list[LevelOutcome] = []  # of the levels in the checkpoint
         self._checkpoint = None
         if path := run.params["checkpoint"]:
@@ -59,8 +58,6 @@ class Search(LevelSearch):
             if (state := self._checkpoint.load()) is not None:
                 self.edges, self._outcomes, self._pmax = state.adjacency, state.outcomes, state.pmax
                 logger.info("resuming at level %d from %s", len(self._outcomes), path)
-
-    # --- LevelSearch -------------------------------------------------------------------------------------------------
 
     def run_level(self, level: int) -> LevelOutcome:
         if level < len(self._outcomes):
@@ -75,6 +72,7 @@ class Search(LevelSearch):
     def _run_level(self, level: int) -> LevelOutcome:
         self._side = np.full((self.p, self.p), UNSEPARATED, np.int8)
         self._sets, self._tests = {}, 0
+        self._possible = watching.possible_tests(self.edges, level)
         write(self._side, self._required, REQUIRED)
         self._test_all(level)
         write(self._side, self._required, UNSEPARATED)
@@ -118,6 +116,7 @@ class Search(LevelSearch):
         indices, others = np.array(tests).T
         counts = self.estimator.counts(level, np.array(sets), np.array(tests), self.early)
         self._tests += len(tests)
+        watching.advance(self._tests, self._possible, "possible tests")
         lower, upper = np.sort([np.array(sets)[indices, 0], others], axis=0)
         if self._pmax is not None:
             kept = self._side[lower, upper] == UNSEPARATED  # a removed pair keeps the p-value of its separating set

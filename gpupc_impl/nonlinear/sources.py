@@ -4,8 +4,6 @@ Both backends assert structs and constants when they compile a kernel (backends/
 or double (kernels/numbers.cuh); most kernels and structs are templates of that type.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -206,10 +204,6 @@ def kernels_with_a_rule(kind: str) -> list[tuple[str, ...]]:
     return kernels + [("estimate_by_buckets", empty, wide) for empty in _FLAGS for wide in widths]
 
 
-KernelOf = Callable[..., KernelSource]
-"""Returns a family's kernel by its name, the type of a value, and further template arguments."""
-
-
 def search_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
@@ -218,8 +212,8 @@ def search_kernels(
 
 
 @functools.cache
-def first_kernels(of: KernelOf, backend: str, selection: str) -> tuple[KernelSource, ...]:
-    """What a search that selects neighbours in a way, "auto" among them, needs first."""
+def first_kernels(of: Callable[..., KernelSource], backend: str, selection: str) -> tuple[KernelSource, ...]:
+    """What a search that selects neighbours in a way, "auto" among them, needs first, by its family's `kernel_of`."""
     kind = "short"
     if selection == "auto":
         selection = "counting" if backend == "host" else "registers" if of is kernel_of else "buckets"

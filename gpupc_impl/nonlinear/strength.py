@@ -1,7 +1,5 @@
 """Conditional mutual information of removed edges and edges, estimated for reports by the kernels of the searches."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

@@ -1,10 +1,9 @@
 """What users may choose about the kernels of the nonlinear family, and how large launches are on each backend."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import Self
 
 from gpupc_impl.core.registry import Parameter
 
@@ -88,7 +87,7 @@ class Tuning:
     shares: int = 0
     narrow_samples: int = 2**16 - 8
 
-    def with_blocks_of(self, params: Mapping[str, object]) -> Tuning:
+    def with_blocks_of(self, params: Mapping[str, object]) -> Self:
         """The same with the users' numbers of threads, the values of `PARAMS`."""
         beta, gamma = int(params["beta"]), int(params["gamma"])
         permuting = dict.fromkeys(("nearest", "assign", "assign_alone"), beta) if beta else {}

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend, Event, KernelSource
+from gpupc_impl.core import watching
 from gpupc_impl.core.files import write_csv
 from gpupc_impl.engine.device_memory import allocated_bytes
 
@@ -209,6 +210,7 @@ class Pipelines:
     def take_number(self) -> int:
         """The number of the next block, which may also be one in a further pipeline of the level."""
         self.blocks += 1
+        watching.advance(self.blocks, unit="blocks")
         return self.blocks - 1
 
     def allocate(self, sizes: Mapping[str, int], host_only: Sequence[str] = ()) -> None:

@@ -18,6 +18,7 @@ from gpupc_impl.engine.graph import COUNTER_SHAPE
 from gpupc_impl.gaussian.pair_scan import PairScan
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.out_of_core import memory_plan
+from gpupc_impl.out_of_core.device import later_kernels
 from gpupc_impl.out_of_core.gathered import Gathered
 from gpupc_impl.out_of_core.in_core import InCore
 from gpupc_impl.out_of_core.layout import Layout, LevelContext
@@ -124,6 +125,8 @@ class BlockSearch(LevelSearch):
             return self.outcomes[level]
         try:
             self.pipelines.begin_level(level)
+            if self.in_core is None:
+                self.backend.prefetch(later_kernels(level, self.problem.max_level))
             outcome, plan = self._run(level)
             self.report["levels"].append(
                 {

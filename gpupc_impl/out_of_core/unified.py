@@ -36,6 +36,7 @@ THREADS = 128
         ),
         "allow_oversubscription": Parameter(False, "allow more memory than the device has; some machines hang then"),
     },
+    kernels=cupc_s.KERNEL.kernels,
 )
 def out_of_core_um(problem: GaussianProblem, run: Run) -> Skeleton:
     megabytes = run.params["device_mb"]

@@ -37,6 +37,12 @@ class AlphaPath(Mapping[float, Skeleton]):
         edges = ", ".join(f"{alpha:g}: {skeleton.n_edges:,} edges" for alpha, skeleton in self.items())
         return f"AlphaPath({edges})"
 
+    def _repr_html_(self) -> str:
+        """The HTML that a notebook shows."""
+        from gpupc_impl.views.notebook import study
+
+        return study("Edges by alpha", self.to_frame(), self.plot, "<code>.to_frame()</code>")
+
     def to_frame(self) -> pandas.DataFrame:
         """Return a DataFrame with a row for each alpha: ``alpha``, ``edges``, ``levels``, ``tests`` and ``seconds``.
 
@@ -83,16 +89,6 @@ def alpha_path(
     data: Any,
     alphas: Sequence[float] = ALPHAS,
     *,
-    family: str = "auto",
-    method: str = "auto",
-    backend: str = "auto",
-    n_samples: int | None = None,
-    names: Sequence[str] | None = None,
-    max_level: int | None = None,
-    missing: str = "error",
-    transpose: bool | None = None,
-    knowledge: Any = None,
-    device_memory_limit: int | None = None,
     progress: bool | None = None,
     **options: Any,
 ) -> AlphaPath:
@@ -104,32 +100,21 @@ def alpha_path(
     Args:
         alphas: significance levels, in any order.
         progress: whether to show a progress bar; None shows it on a terminal or in a notebook if tqdm is installed.
-        data, options: these and the other arguments are those of `skeleton`.
+        data, options: everything else that `skeleton` takes.
 
     Raises:
         InvalidProblem: there is no alpha, or one is passed twice; and the errors of `skeleton`.
     """
-    grid = sorted({search_parameters(alpha, max_level)["alpha"] for alpha in alphas})
+    grid = sorted({search_parameters(alpha, options.get("max_level"))["alpha"] for alpha in alphas})
     if not grid or len(grid) != len(alphas):
         raise InvalidProblem(f"alphas are {list(alphas)!r}; give at least one, and none twice")
     if isinstance(data, Problem):
         raise InvalidProblem("data is a ready problem, which carries its own alpha; give the data themselves")
-    request = SearchRequest(
-        alpha=grid[0],
-        family=family,
-        method=method,
-        backend=backend,
-        n_samples=n_samples,
-        names=names,
-        max_level=max_level,
-        knowledge=knowledge,
-        missing=missing,
-        transpose=transpose,
-        device_memory_limit=device_memory_limit,
-        options=options,
-    )
     skeletons: dict[float, Skeleton] = {}
-    with request.open(data) as search, bar(progress, len(grid), "alphas", " alphas") as progress_bar:
+    with (
+        SearchRequest.of(alpha=grid[0], **options).open(data) as search,
+        bar(progress, len(grid), "alphas", " alphas") as progress_bar,
+    ):
         problem = search.problem()
         for alpha in grid:
             skeletons[alpha] = search.solve(dataclasses.replace(problem, alpha=alpha))

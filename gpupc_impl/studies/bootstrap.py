@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import multiprocessing
 import os
 import warnings
@@ -17,21 +16,15 @@ import numpy as np
 
 from gpupc_impl.api import pc
 from gpupc_impl.core.family import get_family
-from gpupc_impl.core.files import read_json, read_sealed, save_json, write_sealed, write_whole
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.intake import TableFormat, read_input
+from gpupc_impl.studies.resample_folder import DIRECTED, UNDIRECTED, claim, load, path, save
 from gpupc_impl.views.progress import bar
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
-
-SETTINGS = "bootstrap.json"
-"""The file in a folder of resamples that names the data and settings to which they belong."""
-
-UNDIRECTED, DIRECTED = 0, 1
-"""The kinds of edges in a resample's file; conflicts count as undirected."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -67,6 +60,15 @@ class Bootstrap:
     def __repr__(self) -> str:
         frequent = int(np.count_nonzero(np.triu(self.edge_frequencies) >= 0.5))
         return f"Bootstrap({self.n} resamples, {len(self.names)} variables, {frequent} edges in at least half of them)"
+
+    def _repr_html_(self) -> str:
+        """The HTML that a notebook shows."""
+        from gpupc_impl.views.notebook import study
+        from gpupc_impl.views.plots.graph import MAX_NODES
+
+        frequent = np.count_nonzero((self.edge_frequencies >= 0.5).any(axis=0))
+        draw = self.plot if frequent <= MAX_NODES else self.heatmap
+        return study(repr(self), self.to_frame(), draw, "<code>.to_frame()</code>")
 
     def to_frame(self, at_least: float = 0.0) -> pandas.DataFrame:
         """Return a DataFrame with a row for each pair that is an edge in some resample, by descending frequency.
@@ -179,12 +181,12 @@ def bootstrap(
         answer_options = {name: repr(value) for name, value in options.items() if name not in NEUTRAL_OPTIONS}
         settings = {"seed": seed, "replace": replace, "fraction": fraction, "options": answer_options}
         settings["data"] = problem.fingerprint
-        _claim(store, settings)
+        claim(store, settings)
     p = len(graph.names)
     counts = np.zeros((2, p, p), np.int32)
     remaining = []
     for k in range(n):
-        stored_edges = None if store is None else _load(_path(store, k), p, [settings, k])
+        stored_edges = None if store is None else load(path(store, k), p, [settings, k])
         if stored_edges is None:
             remaining.append(k)
         else:
@@ -197,7 +199,7 @@ def bootstrap(
         warnings.simplefilter("always")
         for k, edges, messages in _search_all(job, remaining, processes, executor):
             if store is not None:
-                _save(edges, _path(store, k), [settings, k])
+                save(edges, path(store, k), [settings, k])
             _add(counts, edges)
             for message in messages:
                 if message not in shown_messages:
@@ -226,11 +228,7 @@ def resampled_rows(n_samples: int, seed: int, k: int, replace: bool = True, frac
 def _check(
     data: Any, n: int, seed: int, replace: bool, fraction: float, processes: int | None, options: Mapping[str, Any]
 ) -> None:
-    """Check the arguments that `pc` does not check.
-
-    Raises:
-        InvalidProblem: an argument cannot be used.
-    """
+    """Check the arguments that `pc` does not check."""
     if isinstance(data, Problem) or options.get("n_samples") is not None:
         raise InvalidProblem(
             "data must be samples in rows: a correlation matrix or a ready problem cannot be resampled"
@@ -345,55 +343,3 @@ def _search_all(
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
-def _claim(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Mark a folder as one for resamples of these settings.
-
-    Raises:
-        InvalidProblem: the folder belongs to other settings.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / SETTINGS
-    settings = json.loads(json.dumps(settings))
-    if not path.exists():
-        save_json(settings, path)
-        return
-    try:
-        existing = dict(read_json(path))
-    except (ValueError, TypeError) as error:
-        raise InvalidProblem(f"{path} is damaged ({error}); remove the folder, or name another") from error
-    for name in sorted(settings.keys() | existing.keys()):
-        if settings.get(name) != existing.get(name):
-            what = "other data, or another alpha or test" if name == "data" else f"{name} {existing.get(name)!r}"
-            raise InvalidProblem(f"{folder} holds resamples of {what}; name another folder, or remove this one")
-
-
-def _path(folder: Path, k: int) -> Path:
-    return folder / f"{k:06d}.npz"
-
-
-def _save(edges: np.ndarray, path: Path, place: Any) -> None:
-    """Write a resample's edges, bound to the data, settings and number of the resample."""
-    with write_whole(path) as temporary, open(temporary, "wb") as file:
-        write_sealed(file, {}, {"edges": edges}, place)
-
-
-def _load(path: Path, p: int, place: Any) -> np.ndarray | None:
-    """Return a resample's edges; None if the file does not exist, or does not hold edges of p variables of this
-    resample."""
-    try:
-        edges = read_sealed(path, place)[1]["edges"]
-    except MemoryError:
-        raise
-    except Exception:  # A damaged file can raise almost any exception.
-        return None
-    if edges.dtype != np.int32 or edges.ndim != 2 or edges.shape[1] != 3:
-        return None
-    i, j, kind = edges.T
-    in_range = (edges >= 0).all() and (edges[:, :2] < p).all() and (kind <= DIRECTED).all()
-    distinct = len(np.unique(np.sort(edges[:, :2], axis=1), axis=0)) == len(edges)
-    return edges if in_range and distinct and (i != j).all() and (i < j)[kind == UNDIRECTED].all() else None

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpupc_impl.core.files import check_array, open_arrays, open_regular
+from gpupc_impl.core.files import check_array, open_arrays
+from gpupc_impl.ownership import open_regular
 from gpupc_impl.tables.checks import DataError, checked_names, finite, only_table
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def read_frame(
         importlib.import_module(module)
     except ImportError as error:
         raise DataError(
-            f"{path}: reading it needs {module}, which is not installed; pip install 'gpupc[{extra}]'"
+            f"{path}: reading it needs {module}, which is not installed; pip install {module} (the extra {extra})"
         ) from error
     try:
         if module == "pyarrow":

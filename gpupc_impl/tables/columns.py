@@ -39,6 +39,9 @@ NUMBERS: Mapping[str, re.Pattern[str]] = {
 }
 """By decimal mark, the numbers; the other mark, a space or an apostrophe may separate thousands."""
 
+DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?:[ T]\d{1,2}:\d{2}\S*)?|\d{1,2}([./-])\d{1,2}\1(?:\d{4}|\d{2})", re.ASCII)
+"""Dates in words of digits: 2020-12-31, perhaps with a time, 31.12.2020 and 12/31/20."""
+
 LEADING_ZERO = re.compile(r"[+-]?0\d")
 
 Place = Callable[[int, int], str]
@@ -218,8 +221,10 @@ def _labels(
     """The labels of a column that has words, with one spelling for each number.
 
     Raises:
-        DataError: the column is mostly numbers.
+        DataError: the column is mostly numbers, or holds dates that are not expected to be labels.
     """
+    if kind != "labels" and all(map(DATE.fullmatch, text.cells)):
+        raise _dates(place(text.first(0), k))
     found = np.array([value for value in values if value is not None], np.float64)
     if not len(found):
         return text.cells

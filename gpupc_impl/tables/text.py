@@ -25,7 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.core.files import is_regular
+from gpupc_impl.ownership import is_regular
 from gpupc_impl.tables.cells import MISSING_AS_WRITTEN, NOT_A_NUMBER, fault, is_missing
 from gpupc_impl.tables.checks import DataError, checked_names
 
@@ -204,7 +204,7 @@ class TextTable:
         with self.open() as file:
             beginning = [line.strip(" \n") for line in itertools.islice(file, HEAD_LINES)]
         beginning = [line for line in beginning if line]
-        if beginning and re.match(r"/cov", beginning[0], re.IGNORECASE):
+        if _are_covariances(beginning):
             raise DataError(
                 f"{self.path} is a covariance file of Tetrad, the lower triangle of a matrix; convert it to a full "
                 "table of correlations, and give that with n_samples (--correlation --n-samples)"
@@ -332,6 +332,17 @@ class TextTable:
                 raise DataError(f"{where}, column {k + 1}{name}: {cell!r} {cell_fault}{way_out}")
             row.append(cell.strip() if self.labels else float(cell))
         return row
+
+
+def _are_covariances(lines: Sequence[str]) -> bool:
+    """Whether the first lines are those of a covariance file of Tetrad, perhaps without its mark.
+
+    They hold the number of samples, names, and one, two, three, ... numbers.
+    """
+    if lines and re.match(r"/cov", lines[0], re.IGNORECASE):
+        return True
+    lengths = [len(line.split()) for line in lines[2:]]
+    return len(lengths) > 1 and lines[0].isdecimal() and lengths == [*range(1, len(lengths) + 1)]
 
 
 HEADER_OPTION = "say --header or --no-header (header=True or header=False)"

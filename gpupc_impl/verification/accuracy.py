@@ -1,7 +1,5 @@
 """Measures how far a result is from the true graph, if that is known."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """The answer of one setting, and the test from scratch by which it is judged."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ An edge's separating set must separate it, consist of neighbours of one of its e
 which the edge was removed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

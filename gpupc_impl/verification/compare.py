@@ -5,8 +5,6 @@ explained by making the test that decided it again from scratch. A difference is
 draws its own random numbers.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from gpupc_impl.core import mapped

@@ -5,8 +5,6 @@ Tests of our problem cannot explain these differences, because the program decid
 other unexplained difference still makes a workflow fail.
 """
 
-from __future__ import annotations
-
 _COPIES = "columns are identical, and the program decides tests without residual variance by rounding errors"
 _PRODUCT = "the order of Algorithm 7's products costs z most of its digits where members of S nearly agree"
 

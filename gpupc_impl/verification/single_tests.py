@@ -1,7 +1,5 @@
 """Compares the p-values of the single tests that `measurement.single_tests` times."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Every setting is checked in two independent ways: it is compared with the first 
 its removed edges are tested again (`certificates`). If only one setting finished, only the second check is possible.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -26,11 +26,7 @@ class CannotWrite(ValueError):
 
 
 def write(result: Result, path: Path) -> None:
-    """Write the graph in the format that the suffix selects; `WRITERS` lists the formats.
-
-    Raises:
-        CannotWrite: the suffix is unknown, or the format cannot represent a name.
-    """
+    """Write the graph in the format that the suffix names; raises CannotWrite if that fails."""
     if path.suffix not in WRITERS:
         raise CannotWrite(f"cannot write {path.name!r}: the suffix must be one of .npz, {', '.join(WRITERS)}")
     WRITERS[path.suffix](result, path)

@@ -1,7 +1,5 @@
 """Imports optional packages that some views need."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 
@@ -25,6 +23,5 @@ def require(module: str, what: str, extra: str) -> Any:
     except ImportError as error:
         package = module.partition(".")[0]
         raise MissingPackage(
-            f"{what} need {package}, which is not installed; pip install {package}, or the extra: "
-            f"pip install 'gpupc[{extra}]'"
+            f"{what} need {package}, which is not installed; pip install {package} (the extra {extra})"
         ) from error

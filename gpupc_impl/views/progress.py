@@ -1,18 +1,22 @@
-"""Shows progress bars by tqdm (extra ``progress``), but only on terminals and in notebooks."""
-
-from __future__ import annotations
+"""Progress on terminals and in notebooks: bars by tqdm (extra ``progress``), and a line about a long level."""
 
 import contextlib
 import importlib.util
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gpupc_impl.core import watching
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.views.optional import require
 
-COMPILING_WIDTH = 45
-"""The number of characters that the line about compilations occupies and that are blanked after it."""
+LINE_WIDTH = 70
+"""Characters of the line about compilations or about a level, which are blanked after it."""
+
+SECONDS = 1.0
+"""Time between two lines about a level, and before the first."""
 
 
 def is_interactive() -> bool:
@@ -20,6 +24,65 @@ def is_interactive() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return sys.stderr.isatty() or "IPKernelApp" in getattr(shell, "config", {})
+
+
+class LevelDisplay:
+    """Shows, once a second, what a level that takes longer has done; a thread of its own calls `show`.
+
+    Args:
+        show: takes the text to show; the empty text removes it.
+    """
+
+    def __init__(self, show: Callable[[str], None]):
+        self._show = show
+        self._lock = threading.Lock()
+        self._level: tuple[int, float] | None = None
+        self._work = ""
+        self._is_shown = False
+        self._closed = threading.Event()
+
+    def begin(self, level: int) -> None:
+        with self._lock:
+            self._level, self._work = (level, time.monotonic()), ""
+
+    def advance(self, done: int, total: int | None, unit: str) -> None:
+        self._work = f"{done:,} {unit}, " if total is None else f"{done:,} of {total:,} {unit}, "
+
+    def end(self) -> None:
+        with self._lock:
+            self._level = None
+            if self._is_shown:
+                self._show("")
+            self._is_shown = False
+
+    def tell(self) -> None:
+        """Show the level in progress, if it has taken a second or more."""
+        with self._lock:
+            if self._level is not None and (seconds := time.monotonic() - self._level[1]) >= SECONDS:
+                self._show(f"level {self._level[0]}: {self._work}{seconds:.0f} s")
+                self._is_shown = True
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Inside this context, searches are shown."""
+
+        def repeat() -> None:
+            while not self._closed.wait(SECONDS):
+                self.tell()
+
+        thread = threading.Thread(target=repeat, name="level display", daemon=True)
+        thread.start()
+        try:
+            with watching.watched_by(self):
+                yield
+        finally:
+            self._closed.set()
+            thread.join()
+
+
+def _print_line(text: str) -> None:
+    """Write a text over the last line of standard error, or blank it, and leave the cursor at its beginning."""
+    print(f"\r{text:<{LINE_WIDTH}}\r", end="", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -40,7 +103,12 @@ def bar(show: bool | None, total: int | None, title: str, unit: str, done: int =
         yield _NoBar()
         return
     tqdm = require("tqdm.auto", "progress bars", "progress")
-    with tqdm.tqdm(total=total, initial=done, desc=title, unit=unit, leave=False) as progress_bar:
+    if (watcher := watching.current()) is not None:
+        watcher.end()  # the bar takes the place of what it shows
+    with (
+        tqdm.tqdm(total=total, initial=done, desc=title, unit=unit, leave=False) as progress_bar,
+        LevelDisplay(progress_bar.set_postfix_str).running(),
+    ):
         yield progress_bar
 
 
@@ -52,8 +120,7 @@ def compile_report(show: bool) -> Callable[[int, int], None] | None:
     """
 
     def report(done: int, requested: int) -> None:
-        line = f"compiling kernels, once ({done} of {requested})" if requested else ""
-        print(f"\r{line:<{COMPILING_WIDTH}}", end="" if requested else "\r", file=sys.stderr, flush=True)
+        _print_line(f"compiling kernels, once ({done} of {requested})" if requested else "")
 
     return report if show and is_interactive() else None
 
@@ -70,10 +137,14 @@ class _NoBar:
 def level_progress(
     progress: Callable[[Progress], None] | bool | None,
 ) -> Iterator[Callable[[Progress], None] | None]:
-    """Return the function that a search calls after each level: None, the function that was passed, or for True the
-    update of a bar."""
+    """The function that a search calls after each level: None, the one that is passed, or for True a bar's update.
+
+    A level that takes long is shown besides: at the bar, or in a line where a person would see it. False shows nothing.
+    """
     if not progress or callable(progress):
-        yield progress or None
+        is_shown = progress is not False and is_interactive() and watching.current() is None
+        with LevelDisplay(_print_line).running() if is_shown else contextlib.nullcontext():
+            yield progress or None
         return
     with bar(True, None, "level 0", " levels") as progress_bar:
 

@@ -1,34 +1,28 @@
-"""A self-contained HTML page of a run."""
+"""A self-contained HTML page of a run: the graph, what was read and found, the edges, and folded the rest."""
 
-from __future__ import annotations
-
-import base64
-import html as markup
 import importlib
-from collections.abc import Callable
+import importlib.resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from gpupc_impl.core.files import write_text
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.registry import methods
-from gpupc_impl.views.plots import as_svg, require
+from gpupc_impl.views import edges
+from gpupc_impl.views.html import facts_table, picture, table
+from gpupc_impl.views.plots import require
 from gpupc_impl.views.plots.charts import degrees, seconds_per_level, tests_per_level
-from gpupc_impl.views.plots.graph import has_many_variables, plot
+from gpupc_impl.views.plots.excerpt import components, overview
+from gpupc_impl.views.plots.graph import has_many_variables
 from gpupc_impl.views.plots.heatmap import heatmap
 from gpupc_impl.views.result import Result, skeleton_of
-from gpupc_impl.views.text import edge_rows, facts, html_facts, html_table, level_rows
+from gpupc_impl.views.text import facts, level_rows
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+EDGES_LISTED = 5000
+"""Upper bound on the edges that the page lists."""
 
-EDGES_LISTED = 1000
-"""The upper bound on the edges that the page lists."""
-
-HUBS_LISTED, COMPONENTS_LISTED, SHOWN = 15, 8, 8
-"""The upper bounds on the hubs and components that the page of a large graph lists, and on the names of a component."""
+HUBS_LISTED, COMPONENTS_LISTED, MEMBERS_SHOWN = 15, 10, 8
+"""Upper bounds on the hubs and components that the page of a large graph lists, and on the names of a component."""
 
 
 def write(result: Result, path: str | Path) -> None:
@@ -40,51 +34,82 @@ def write(result: Result, path: str | Path) -> None:
 def page(result: Result) -> str:
     """Return the page as HTML."""
     skeleton = skeleton_of(result)
-    kind = "CPDAG" if isinstance(result, CPDAG) else "Skeleton"
-    rows = edge_rows(result, EDGES_LISTED)
-    listed = f"The first {EDGES_LISTED:,} of {skeleton.n_edges:,}." if skeleton.n_edges > EDGES_LISTED else ""
-    no_edge = "<p>There is no edge.</p>"
-    communities = ("By community", _pictures(result, heatmap) if skeleton.n_edges else no_edge)
-    if has_many_variables(result):
-        first = [("Hubs and components", _hubs(result)), communities]
-    else:
-        first = [("Graph", _pictures(result, plot))]
+    title = f"{'CPDAG' if isinstance(result, CPDAG) else 'Skeleton'} of {len(skeleton.names):,} variables"
+    reading = list((skeleton.reading or {}).items())
+    found = [*facts(result), ("stopped", skeleton.stopped_because)]
+    graph = picture(lambda: overview(result), "the graph") if skeleton.n_edges else "<p>There is no edge.</p>"
     parts = [
-        *first,
-        ("What was found", html_facts(facts(result)) + f"<p>Stopped: {markup.escape(skeleton.stopped_because)}.</p>"),
-        ("Edges", f"<p>{listed}</p>{html_table(rows)}" if skeleton.n_edges else no_edge),
-        *([] if communities in first else [communities]),
-        ("Neighbours", _pictures(result, degrees)),
-        ("Levels", html_table(level_rows(result)) + _pictures(result, tests_per_level, seconds_per_level)),
-        ("Data and test", html_facts(_test(result))),
+        graph,
+        _columns(("What was read", facts_table(reading)) if reading else None, ("What was found", facts_table(found))),
+        f"<h2>Edges</h2>{_edges(result)}" if skeleton.n_edges else "",
+        _hubs(result) if has_many_variables(result) else "",
+        _folded("How it was searched", _how(result)),
+        _folded("By community", picture(lambda: heatmap(result), "the adjacency matrix")) if skeleton.n_edges else "",
     ]
-    body = "\n".join(f"<h2>{title}</h2>\n{content}" for title, content in parts)
-    title = f"{kind} of {len(skeleton.names):,} variables"
-    return _PAGE.format(title=title, body=body, version=importlib.import_module("gpupc_impl").__version__)
+    files = importlib.resources.files("gpupc_impl.views")
+    return _PAGE.format(
+        title=title,
+        style=files.joinpath("report.css").read_text(encoding="utf-8"),
+        body="\n".join(filter(None, parts)),
+        version=importlib.import_module("gpupc_impl").__version__,
+        script=files.joinpath("report.js").read_text(encoding="utf-8"),
+    )
+
+
+def _columns(*sections: tuple[str, str] | None) -> str:
+    """Sections with a title each, side by side where the page is wide enough."""
+    shown = (f"<section><h2>{section[0]}</h2>{section[1]}</section>" for section in sections if section)
+    return f'<div class="columns">{"".join(shown)}</div>'
+
+
+def _folded(title: str, content: str) -> str:
+    return f"<details><summary>{title}</summary>{content}</details>"
+
+
+def _edges(result: Result) -> str:
+    """The table of edges, and what it leaves out."""
+    skeleton = skeleton_of(result)
+    tests = edges.repeated(result)
+    notes = []
+    if skeleton.n_edges > EDGES_LISTED:
+        notes.append(f"The first {EDGES_LISTED:,} of {skeleton.n_edges:,}; save(path) writes all.")
+    if tests is not None:
+        notes.append("The test of each edge with the largest p-value, which came nearest to removing it.")
+    elif skeleton.problem is not None and skeleton.pmax is None:
+        notes.append("The tests of the edges would take long again: strengths() makes them, for p-values and effects.")
+    paragraph = f"<p>{' '.join(notes)}</p>" if notes else ""
+    return paragraph + table(edges.edge_rows(result, EDGES_LISTED, tests), "listing")
 
 
 def _hubs(result: Result) -> str:
-    """Return tables of the variables with the most neighbours and of the largest connected components."""
-    from scipy import sparse
-
+    """Tables of the variables with the most neighbours and of the largest connected components."""
     skeleton = skeleton_of(result)
-    neighbours = skeleton.adjacency.sum(axis=1)
-    hubs = np.argsort(-neighbours, kind="stable")[:HUBS_LISTED]
-    _, labels = sparse.csgraph.connected_components(sparse.csr_array(skeleton.adjacency), directed=False)
-    sizes = np.bincount(labels)
-    largest = np.argsort(-sizes, kind="stable")[:COMPONENTS_LISTED]
-    components = [
-        (f"{sizes[label]:,}", ", ".join(skeleton.names[k] for k in members[:SHOWN]) + " …" * (len(members) > SHOWN))
-        for label in largest
-        if len(members := sorted(np.flatnonzero(labels == label), key=lambda k: -neighbours[k])) > 1
+    neighbours, names = skeleton.adjacency.sum(axis=1), skeleton.names
+    groups = components(skeleton.adjacency)
+    order = (-neighbours).argsort(kind="stable")[:HUBS_LISTED]
+    hubs = [(names[k], (f"{neighbours[k]:,}", neighbours[k])) for k in order if neighbours[k]]
+    largest = [
+        (
+            (f"{len(group):,}", len(group)),
+            ", ".join(names[k] for k in group[:MEMBERS_SHOWN]) + ", …" * (len(group) > MEMBERS_SHOWN),
+        )
+        for group in groups[:COMPONENTS_LISTED]
     ]
-    return html_table(
-        [("variable", "neighbours"), *((skeleton.names[k], f"{neighbours[k]:,}") for k in hubs if neighbours[k])]
-    ) + html_table([("variables", "component, by number of neighbours"), *components])
+    return _columns(
+        ("Hubs", table([("variable", "neighbours"), *hubs])),
+        (f"Largest of {len(groups):,} components", table([("variables", "with the most neighbours"), *largest])),
+    )
 
 
-def _test(result: Result) -> list[tuple[str, str]]:
-    """Return names and values of the data, the test and the run, from the result's facts."""
+def _how(result: Result) -> str:
+    """The levels as a table and as charts, and the facts of the run."""
+    charts = (picture(lambda draw=draw: draw(result)) for draw in (degrees, tests_per_level, seconds_per_level))
+    levels = table(level_rows(result), "levels")
+    return f'{levels}<div class="charts">{"".join(charts)}</div>{facts_table(_run(result))}'
+
+
+def _run(result: Result) -> list[tuple[str, str]]:
+    """Names and values of the problem, the method and the run, from the result's facts."""
     skeleton = skeleton_of(result)
     run: dict[str, Any] = dict(skeleton.facts)
     problem = run.pop("problem", {})
@@ -97,26 +122,13 @@ def _test(result: Result) -> list[tuple[str, str]]:
     return [(name.replace("_", " "), str(value)) for name, value in rows]
 
 
-def _pictures(result: Result, *draw: Callable[[Result], Axes]) -> str:
-    pictures = (base64.b64encode(as_svg(lambda function=function: function(result))).decode() for function in draw)
-    return "".join(f'<img alt="" src="data:image/svg+xml;base64,{picture}">' for picture in pictures)
-
-
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title><style>
-body {{ font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; padding: 0 1em; max-width: 75em; color: #111; }}
-h1 {{ font-size: 1.5em; }} h2 {{ font-size: 1.15em; margin: 2em 0 .5em; border-bottom: 1px solid #ddd; }}
-table {{ display: block; overflow: auto; max-height: 40em;
-  border-collapse: collapse; margin: .5em 0; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: .15em .8em; text-align: left; overflow-wrap: anywhere; vertical-align: top; }}
-thead th {{ position: sticky; top: 0; background: #fff; }} tbody th {{ min-width: 7em; }}
-@media (max-width: 40em) {{ body {{ margin: 1em auto; padding: 0 .6em; }} th, td {{ padding: .15em .4em; }} }}
-tbody tr:nth-child(odd) {{ background: #f4f6f8; }}
-thead th {{ border-bottom: 1px solid #111; }} tbody th {{ font-weight: normal; color: #555; }}
-img {{ max-width: 100%; height: auto; margin: .5em 1em .5em 0; vertical-align: top; }}
-</style></head><body><h1>{title}</h1>
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>
+<style>
+{style}</style></head><body><h1>{title}</h1>
 {body}
 <p>Made by gpupc {version}.</p>
-</body></html>
+<script>
+{script}</script></body></html>
 """

@@ -37,12 +37,10 @@ def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -
         raise ValueError(f"pairs is {pairs!r}; choose one of: {', '.join(PAIRS)}")
     skeleton = skeleton_of(result)
     test = _family_test(skeleton, backend)
-    fixed = skeleton.problem.fixed
     parts = []
     if pairs != "removed":
-        edges = np.array([edge[:2] for edge in numbered_edges(result)], np.int64).reshape(-1, 2)
-        tested = ~_among(np.sort(edges, axis=1), [] if fixed is None else fixed.required)
-        total = int(_test_counts(skeleton, edges[tested]).sum())
+        edges, tested = _edges(result)
+        total = edge_tests(result)
         with bar(progress, total, "tests of the edges", " tests") as progress_bar:
             strongest = _spread(_edge_strengths(skeleton, edges[tested], test, progress_bar), tested)
         parts.append((edges, edges_with_kind(result)["kind"].tolist(), *strongest))
@@ -61,12 +59,21 @@ def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -
     return pandas.DataFrame(rows, columns=["source", "target", "kind", "p_value", "given", test.effect])
 
 
-def _family_test(skeleton: Skeleton, backend: str) -> Strength:
-    """Return the test of the skeleton's family on its data.
+def edge_tests(result: Result) -> int:
+    """The number of tests that `strengths` makes for the edges of a result that holds its problem."""
+    edges, tested = _edges(result)
+    return int(_test_counts(skeleton_of(result), edges[tested]).sum())
 
-    Raises:
-        ValueError: the skeleton does not hold its data, or the family has no such test.
-    """
+
+def _edges(result: Result) -> tuple[np.ndarray, np.ndarray]:
+    """(k, 2) the ends of the edges, and (k,) bool: whether they were tested, as required edges are not."""
+    fixed = skeleton_of(result).problem.fixed
+    edges = np.array([edge[:2] for edge in numbered_edges(result)], np.int64).reshape(-1, 2)
+    return edges, ~_among(np.sort(edges, axis=1), [] if fixed is None else fixed.required)
+
+
+def _family_test(skeleton: Skeleton, backend: str) -> Strength:
+    """The test of the skeleton's family on its data."""
     problem = skeleton.problem
     if problem is None:
         raise ValueError(

@@ -1,17 +1,11 @@
-"""Formats results as text: the summary of a run, and the HTML that a notebook shows."""
+"""Results as text: the summary of a run, and the rows of its tables."""
 
-from __future__ import annotations
-
-import html as markup
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from gpupc_impl.core.orientation import CPDAG
-from gpupc_impl.views.result import Result, edges_with_kind, skeleton_of
-
-EDGES_SHOWN = 10
-"""The upper bound on the edges in a notebook's table."""
+from gpupc_impl.views.result import Result, skeleton_of
 
 SIGNS = {"directed": "→", "undirected": "—", "conflict": "⤫", "bidirected": "↔"}
 
@@ -89,38 +83,3 @@ def text_table(rows: Sequence[Sequence[str]], justify: Callable[[str, int], str]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(justify, row, widths)) for row in rows)
     return "\n".join(map(str.rstrip, lines))
-
-
-# --- HTML ------------------------------------------------------------------------------------------------------------
-
-
-def html(result: Result) -> str:
-    """Return the result's facts, its levels, and its first edges as HTML."""
-    kind = "CPDAG" if isinstance(result, CPDAG) else "Skeleton"
-    rows = edge_rows(result, EDGES_SHOWN)
-    unlisted = skeleton_of(result).n_edges - len(rows) + 1
-    more = f"<p>… and {unlisted:,} more: <code>.to_frame()</code>, <code>.plot()</code></p>" if unlisted else ""
-    return (
-        f"<div><b>{kind}</b>{html_facts(facts(result))}{html_table(level_rows(result))}{html_table(rows)}{more}</div>"
-    )
-
-
-def edge_rows(result: Result, most: int) -> list[tuple[str, ...]]:
-    """Return the rows of a table of at most `most` first edges, the header first."""
-    edges = edges_with_kind(result).head(most).itertuples(index=False, name=None)
-    return [("source", "", "target", "kind"), *((source, SIGNS[kind], target, kind) for source, target, kind in edges)]
-
-
-def html_facts(rows: Sequence[tuple[str, str]]) -> str:
-    lines = "".join(f"<tr><th>{markup.escape(name)}</th><td>{markup.escape(value)}</td></tr>" for name, value in rows)
-    return f"<table><tbody>{lines}</tbody></table>"
-
-
-def html_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return a table whose first row is the header."""
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{markup.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-    body = "".join(line(row, "td") for row in rows[1:])
-    return f"<table><thead>{line(rows[0], 'th')}</thead><tbody>{body}</tbody></table>"

@@ -114,7 +114,7 @@ def test_the_methods_are_here():
     assert tested >= {"cmiknn-serial", "cmiknn-parallel", "gpucmiknn-single", "gpucmiknn-parallel"}
 
 
-@pytest.mark.parametrize("chunk", [*range(5), *(pytest.param(k, marks=pytest.mark.slow) for k in range(5, 8))])
+@pytest.mark.parametrize("chunk", [*range(3), *(pytest.param(k, marks=pytest.mark.slow) for k in range(3, 8))])
 def test_every_method_finds_the_same(chunk):
     for case in range(CASES_A_TEST):
         check_agreement(CASES_A_TEST * chunk + case, most_samples=90, most_permutations=25)

@@ -7,7 +7,7 @@ import pandas
 import pytest
 
 from gpupc_impl import GaussianProblem, InvalidParameter, Skeleton, methods, skeleton
-from gpupc_impl.core.result import edges_to_adjacency
+from tests.graphs import edges_to_adjacency
 
 PAPER_METHODS = {"baseline-1", "baseline-2", "cupc-e", "cupc-s"}
 REFERENCES = {"causal-learn", "stable-parallel", "stable-serial"}

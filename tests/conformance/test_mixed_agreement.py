@@ -112,7 +112,7 @@ def test_every_method_finds_the_same_on_larger_data(chunk):
 @pytest.mark.parametrize("name", KERNELS)
 def test_counts_and_cmi_of_single_tests(name):
     """With either selection a test's values equal the numba reference's and the retest's, bit for bit."""
-    from baselines._mixed_search import MixedTest
+    from baselines._mixed import MixedTest
 
     method, backend = KERNELS[name]
     rng = np.random.default_rng(0)

@@ -13,9 +13,9 @@ import pandas
 import pytest
 
 from gpupc_impl import methods, skeleton
-from gpupc_impl.core.result import edges_to_adjacency
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.discrete.problem import DiscreteProblem
+from tests.graphs import edges_to_adjacency
 
 DATA = Path(__file__).parent / "data"
 

@@ -13,7 +13,7 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.mixed.device import mixed_ci_test
 
 pytest.importorskip("tigramite")
-from baselines._mixed_search import MixedTest
+from baselines._mixed import MixedTest
 from baselines.tigramite_mixed import TigramiteMixedTest
 
 INPUTS = 60

@@ -12,8 +12,8 @@ import pytest
 
 import datasets
 from gpupc_impl import GaussianProblem, Skeleton, methods, skeleton
-from gpupc_impl.core.result import edges_to_adjacency
 from gpupc_impl.core.solve import unavailable
+from tests.graphs import edges_to_adjacency
 
 DATA = Path(__file__).parent / "data"
 

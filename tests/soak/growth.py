@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl import GaussianProblem
-from gpupc_impl.backends import DeviceMemoryError, KernelSource, open_backend
+from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.discrete.problem import DiscreteProblem
@@ -28,7 +28,7 @@ SMALL_BUDGET = 1 << 10
 def steps(name: str) -> dict[str, Callable[[], Any]]:
     """What is repeated, on the backend of that name, from the least of a run to the whole of it."""
     rng, opened, zeros = np.random.default_rng(7), open_backend(name), np.zeros(BYTES, np.uint8)
-    kernel = KernelSource(bit_graph.SOURCE, "expand", (bit_graph.GRAPHS,))
+    kernel = bit_graph.KERNELS["expand"]
     gaussian = GaussianProblem.from_data(rng.normal(size=(100, 20)), alpha=0.1)
     discrete = DiscreteProblem.from_data(rng.integers(0, 3, (500, 12)), alpha=0.1)
     runs = {"pair-scan": gaussian, "cupc-s": gaussian, "gpupc": discrete}

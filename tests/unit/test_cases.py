@@ -166,6 +166,12 @@ def test_dates_are_refused(numbers, tmp_path):
     for data in (dates, tmp_path / "data.xlsx"):
         with pytest.raises(DataError, match=r"column 'day': the column holds dates; leave it out, or make numbers"):
             skeleton(data)
+    for form in ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%d.%m.%Y", "%m/%d/%y"):
+        dates.to_csv(tmp_path / "data.csv", index=False, date_format=form)
+        with pytest.raises(DataError, match=r"line 2, column 4 \('day'\): the column holds dates"):
+            skeleton(tmp_path / "data.csv")
+    labels = pd.DataFrame({"day": ["2020-01-01", "2020-01-02"] * 20, "b": ["x", "y"] * 20})
+    assert skeleton(labels, **LABELS).n_edges == 1
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
@@ -201,8 +207,9 @@ def test_names_of_rows_that_are_numbers(numbers, tmp_path):
     assert skeleton(tmp_path / "genes.csv", **NUMBERS, transpose=True).names == ("7157", "1956", "672")
 
 
-def test_tetrads_covariances_are_named(tmp_path):
-    (tmp_path / "data.txt").write_text("/Covariance\n100\na b\n1.0\n0.5 1.0\n")
+@pytest.mark.parametrize("first", ["/Covariance\n", ""])
+def test_tetrads_covariances_are_named(tmp_path, first):
+    (tmp_path / "data.txt").write_text(f"{first}100\na b\n1.0\n 0.5 1.0\n")
     with pytest.raises(DataError, match="a covariance file of Tetrad"):
         skeleton(tmp_path / "data.txt")
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from gpupc_impl.backends import KernelCompilationError, KernelSource, open_backend
+from gpupc_impl.backends import KernelCompilationError, KernelSource, nvrtc, open_backend
+from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.backends.nvrtc_library import NvrtcLibrary, find_library
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import prefetched, solve
@@ -40,6 +43,15 @@ METHODS = [
 ]
 """Methods and the most kernels that a search up to level 2 may request."""
 
+ON_A_GPU = [
+    ("pair-scan", 10, 1100),
+    ("cupc-s", 7, 200),
+    ("gpupc", 11, 1350),
+    ("gpucmiknn-parallel", 16, 1000),
+    ("gpucmiknn-mixed", 12, 700),
+]
+"""Methods, the most kernels that a search up to level 2 may request on a GPU, and the most kilobytes of their PTX."""
+
 
 class WatchedBackend(HostBackend):
     """Notes the kernels that are requested ahead, and those that a search then takes."""
@@ -69,6 +81,24 @@ def test_all_that_a_search_takes_is_requested_before(name, most):
     solve(problem, method, backend, {})
     taken = {(str(kernel.source), kernel.expression, tuple(kernel.structs)) for kernel in backend.taken}
     assert taken - requested == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "kernels", "kilobytes"), ON_A_GPU)
+def test_what_a_gpu_compiles_for_a_first_call(name, kernels, kilobytes):
+    """The size of what NVRTC makes of a search's kernels up to level 2, in intermediate code."""
+    if (library := find_library()) is None:
+        pytest.skip("NVRTC is not installed; pip install nvidia-cuda-nvrtc-cu12")
+    compiler, method = NvrtcLibrary(library), get_method(name)
+    gpu = SimpleNamespace(name="cuda", warp_threads=32)
+    requested = method.kernels(gpu, method.parse_params({}), False, 2)
+    assert len(requested) <= kernels
+    sizes = []
+    for kernel in requested:
+        source, structs = PACKAGE_ROOT / kernel.source, {kernel.expression: kernel.structs}
+        ptx, _, _ = nvrtc.compile_source(compiler, source, structs, "compute_90", kernel.constants)
+        sizes.append(len(ptx) / 1000)
+    assert sum(sizes) <= kilobytes
 
 
 def test_prefetched_kernels_are_compiled_without_being_waited_for(monkeypatch, tmp_path):

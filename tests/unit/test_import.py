@@ -64,6 +64,13 @@ def test_listing_methods_loads_nothing_heavy():
     assert "scipy.stats" not in loaded, "twice the time that every worker takes to start"
 
 
+def test_the_command_line_starts_without_what_searches_and_records_need():
+    code = "from gpupc_impl.cli.arguments import parser; import gpupc_impl.cli; parser()"
+    loaded = run(f"import sys, json; {code}; print(json.dumps(sorted(sys.modules)))")
+    assert not {name.partition(".")[0] for name in loaded} & {*OPTIONAL, "datasets", "workflow"}
+    assert not {"scipy.special", "gpupc_impl.measurement.publish"} & set(loaded)
+
+
 def test_methods_are_listed_with_nothing_optional_installed():
     code = """
 import json, gpupc_impl

@@ -98,7 +98,9 @@ def test_a_package_that_is_not_there_is_named_with_its_extra(tmp_path, monkeypat
     for suffix, (module, extra) in FRAMES.items():
         monkeypatch.setitem(__import__("sys").modules, module, None)
         (tmp_path / f"x{suffix}").write_text("?")
-        with pytest.raises(DataError, match=rf"needs {module}, which is not installed; pip install 'gpupc\[{extra}\]'"):
+        with pytest.raises(
+            DataError, match=rf"needs {module}, which is not installed; pip install {module} \(the extra {extra}\)"
+        ):
             skeleton(tmp_path / f"x{suffix}")
 
 
@@ -227,8 +229,13 @@ def test_columns_of_both_kinds(frame, tmp_path):
             skeleton(data, **METHOD)
         assert "pandas.get_dummies" in str(told.value)
         assert "pandas.qcut) and say family='discrete'" in str(told.value)
-        assert "say family='mixed', which takes both" in str(told.value)
+        assert "say family='mixed' (--family mixed), which takes both" in str(told.value)
         assert skeleton(data, family="mixed", max_level=0, permutations=20, backend="host").names == (*"abcdw",)
+    holes = mixed.assign(a=mixed.a.where(mixed.index != 3))
+    with pytest.raises(InvalidProblem, match=r"say family='mixed' \(--family mixed\)"):
+        skeleton(holes, missing="pairwise")
+    with pytest.raises(InvalidProblem, match=r"no label; .* family='mixed' \(--family mixed\)"):
+        skeleton(mixed, family="discrete", backend="host")
     with pytest.raises(InvalidProblem, match="the gaussian test takes numbers: say family='discrete'"):
         skeleton(mixed[["w"]].assign(v=mixed.w), family="gaussian")
 
@@ -243,7 +250,8 @@ def test_a_family_that_takes_both_is_named_in_the_error(monkeypatch):
     }
     monkeypatch.setattr(intake, "families", lambda: families)
     table = InputTable(None, None, "both", ("w",))
-    with pytest.raises(InvalidProblem, match=r"say family='both', which takes both, .* say family='words'"):
+    ways = r"say family='both' \(--family both\), which takes both, .* say family='words' \(--family words\)"
+    with pytest.raises(InvalidProblem, match=ways):
         choose_family(table, None)
     assert choose_family(table, "both") == "both"
     families["both"].default = True

@@ -36,10 +36,10 @@ Lines = Sequence[Mapping[str, Any]]
 def draws(lines: Lines, part: str) -> dict[tuple[str, int], np.ndarray]:
     """Return (levels, draws) p-values by test and number of samples."""
     batches: dict[tuple[str, int], list[np.ndarray]] = {}
-    for line in sorted(lines, key=lambda line: line.get("samples", 0)):
-        if line["part"] == part:
-            batches.setdefault((line["test"], line["samples"]), []).append(np.array(line["p_values"]))
-    return {key: np.concatenate(own, axis=1) for key, own in batches.items()}
+    own = [line for line in lines if line["part"] == part]
+    for line in sorted(own, key=lambda line: (line["samples"], [*runs.TESTS].index(line["test"]))):
+        batches.setdefault((line["test"], line["samples"]), []).append(np.array(line["p_values"]))
+    return {key: np.concatenate(parts, axis=1) for key, parts in batches.items()}
 
 
 def calibration_table(lines: Lines) -> str:
@@ -85,7 +85,7 @@ def speed_table(lines: Lines) -> str:
             ours, theirs = line["seconds"], line["their_seconds"]
             where = f"{line['device']}, {line['threads']} cores" if line["backend"] == "host" else line["device"]
             row = [line["test"].upper(), f"{line['samples']:,}", str(line["level"]), line["core"]]
-            rows.append([*row, f"{1e3 * theirs:,.0f}", where, f"{1e3 * ours:.2g}", f"{theirs / ours:,.0f}"])
+            rows.append([*row, f"{1e3 * theirs:,.0f}", where, f"{1e3 * ours:.3g}", f"{theirs / ours:,.0f}"])
     header = ["test", "samples", "size of S", "causal-learn on one core of", "ms", "here on", "ms", "times"]
     return markdown(header, rows, (1, 2, 4, 6, 7))
 
@@ -132,6 +132,7 @@ def draw(lines: Lines, path: Path) -> None:
     axes[2].set(xscale="log", xlabel="seconds a search", ylabel="structural Hamming distance")
     axes[2].set_title(f"graphs of {runs.GRAPH_VARIABLES} variables, {runs.GRAPH_SAMPLES} samples")
     axes[2].margins(0.25)
+    axes[2].set_ylim(bottom=-0.3)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)
 

@@ -22,8 +22,6 @@ from gpupc_impl.api import skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.kernel.problem import KernelProblem
-from gpupc_impl.kernel.search import open_tests
 
 LEVELS = range(4)
 REPLICATES = 50
@@ -187,19 +185,19 @@ def race(results: Results, test: str, n: int, level: int, count: int) -> dict[st
     others = count if level == 1 else 10
     data = additive_noise(ENDS + others, n, 0, GRAPH_DENSITY).values
     members = itertools.combinations(range(ENDS, ENDS + others), level)
-    sets = np.array([*itertools.islice(members, count)])
-    pairs = itertools.combinations(range(ENDS), 2)
-    tests = np.array([(k, *pair) for k, pair in itertools.product(range(len(sets)), [*pairs])])
-    problem = KernelProblem.from_data(data, test=test)
-    ours, theirs = open_tests(problem, results.backend), their_test(test)
-    ours.p_values(sets, tests)  # This call compiles kernels and warms up.
+    batch = [*itertools.product(itertools.islice(members, count), itertools.combinations(range(ENDS), 2))]
+    sets, pairs = (np.array(each) for each in zip(*batch, strict=True))
+    problem = get_family("kernel").problem.from_data(data, test=test)
+    ours, theirs = get_family("kernel").strength(problem, results.backend.name), their_test(test)
+    ours(pairs, sets)  # compile and warm up
     seconds: tuple[list[float], list[float]] = ([], [])
     for k in range(REPEATS):
         start = time.perf_counter()
-        ours.p_values(sets, tests)
-        seconds[0].append((time.perf_counter() - start) / len(tests))
-        number, x, y = tests[(k * 7) % len(tests)]
-        columns = (np.ascontiguousarray(problem.values[v].T) for v in ([x], [y], sets[number]))
+        ours(pairs, sets)
+        seconds[0].append((time.perf_counter() - start) / len(pairs))
+        row = 7 * k % len(pairs)
+        x, y = pairs[row]
+        columns = [np.ascontiguousarray(problem.values[v].T) for v in ([x], [y], sets[row])]
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             start = time.perf_counter()
@@ -208,7 +206,7 @@ def race(results: Results, test: str, n: int, level: int, count: int) -> dict[st
     core = open_backend("host").describe()["device"]
     names = ("seconds", "their_seconds")
     return {name: float(np.median(each)) for name, each in zip(names, seconds, strict=True)} | {
-        "tests": len(tests),
+        "tests": len(pairs),
         "threads": results.backend.array_threads,
         "core": core,
     }

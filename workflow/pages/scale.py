@@ -36,6 +36,11 @@ from workflow.lib.plan import RECORDED, ROOT
 
 DEVICE = ROOT / RECORDED / "nvidia-h200"
 
+ONE_GPU = ROOT / RECORDED / "nvidia-h100/distributed/one-gpu.json"
+
+SECOND_SEARCHES = ("100k-again", "tcga", "300k", "million", "million-1e-6", "300k-all")
+"""Cases that an earlier one had compiled the kernels for."""
+
 GPUS = (1, 16, 128, 1024)
 """The numbers of workers in the tables."""
 
@@ -262,8 +267,23 @@ def bottleneck_table() -> str:
     return table(["", *busy, "first"], rows)
 
 
-TABLES = {"work": work_table, "times": time_table, "bottlenecks": bottleneck_table}
-"""The page's tables, by the name in the comment before each table."""
+def one_gpu_table() -> str:
+    """Measured searches on one GPU (workflow/pages/million.py)."""
+    rows = []
+    for name, case in json.loads(ONE_GPU.read_text(encoding="utf-8"))["cases"].items():
+        problem, level_s, edges = case["problem"], case["level_s"], case["edges_per_level"]
+        first = name not in SECOND_SEARCHES
+        rows.append([f"{problem['p']:,} x {problem['n']:,}{' (1)' if first else ''}", f"{problem['alpha']:g}"])
+        rows[-1] += [f"{case['total_s']:.1f}", f"{level_s[0]:.1f}", f"{level_s[1]:.1f}"]
+        rows[-1] += [f"{sum(level_s[2:]):.1f} ({len(level_s)})" if len(level_s) > 2 else ""]
+        rows[-1] += [f"{edges[0]:.2e}", f"{edges[1]:,}", f"{edges[-1]:,}" if len(edges) > 2 else ""]
+        rows[-1] += [f"{case['tests_per_level'][1]:.1e}"]
+    header = ["variables x samples", "alpha", "whole, s", "level 0, s", "level 1, s", "later levels, s (all levels)"]
+    return table([*header, "edges after level 0", "level 1", "last level", "tests, level 1"], rows)
+
+
+TABLES = {"one-gpu": one_gpu_table, "work": work_table, "times": time_table, "bottlenecks": bottleneck_table}
+"""The page's tables, by the name in the comment that stands before each."""
 
 
 def replaced(page: str, tables: Mapping[str, str]) -> str:

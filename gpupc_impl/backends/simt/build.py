@@ -42,7 +42,7 @@ BESIDE_KERNELS = (SIMT / "simt.hpp", SIMT / "export.hpp", PACKAGE_ROOT / ASSERTI
 
 SANITIZERS = ("address", "undefined", "thread")
 
-_BASE_FLAGS = (
+BASE_FLAGS = (
     "-std=c++17",
     "-fPIC",
     "-pthread",
@@ -175,7 +175,7 @@ def build_kernel(
 ) -> Path:
     """Return the shared library of one kernel with these structs and constants, from the cache or compiled now."""
     unit = kernel_unit(source, expression, declaration_checks({expression: structs}, constants))
-    flags = (*_BASE_FLAGS, *_optimisation(sanitizers), "-shared")
+    flags = (*BASE_FLAGS, *_optimisation(sanitizers), "-shared")
 
     def make(output: Path, native: tuple[str, ...]) -> None:
         compile_text(unit, (*flags, *native, "-o", str(output)))
@@ -187,7 +187,7 @@ def build_kernel(
 def build_runtime(sanitizers: tuple[str, ...] = ()) -> Path:
     """Return the shared library of the runtime, from the cache or compiled now."""
     source = SIMT / "runtime.cpp"
-    flags = (*_BASE_FLAGS, *_optimisation(sanitizers), "-shared", "-ftls-model=initial-exec")
+    flags = (*BASE_FLAGS, *_optimisation(sanitizers), "-shared", "-ftls-model=initial-exec")
 
     def make(output: Path, native: tuple[str, ...]) -> None:
         run_compiler((*flags, *native, str(source), "-o", str(output)))
@@ -200,8 +200,8 @@ def build_replay(source: Path, expression: str) -> Path:
     if reason := missing_sanitizer(["thread"]):
         raise BackendUnavailable(reason)
     unit = kernel_unit(source, expression)
-    flags = (*_BASE_FLAGS, *_optimisation(("thread",)))
-    # The runtime is not instrumented, because it switches stacks; it informs the sanitizer about each switch.
+    flags = (*BASE_FLAGS, *_optimisation(("thread",)))
+    # The runtime is not instrumented, because it switches stacks; it tells the sanitizer what it does.
     objects = [_build_object(SIMT / name, "-O2", "-g", "-DGPUPC_TSAN") for name in ("runtime.cpp", "replay.cpp")]
 
     def make(output: Path, native: tuple[str, ...]) -> None:
@@ -213,7 +213,7 @@ def build_replay(source: Path, expression: str) -> Path:
 
 
 def _build_object(source: Path, *more: str) -> Path:
-    flags = (*_BASE_FLAGS, *more, "-c")
+    flags = (*BASE_FLAGS, *more, "-c")
 
     def make(output: Path, native: tuple[str, ...]) -> None:
         run_compiler((*flags, *native, str(source), "-o", str(output)))
@@ -304,14 +304,18 @@ def open_cache(kind: str) -> Path:
     return folder
 
 
-def cached(label: str, material: Iterable[str], make: Callable[[Path, tuple[str, ...]], None], suffix: str) -> Path:
-    """Return the cache entry for this material, which is made now if it is missing or damaged.
+Make = Callable[[Path, tuple[str, ...]], None]
+
+
+def cached(label: str, material: Iterable[str], make: Make, suffix: str, verb: str = "compiled") -> Path:
+    """The cache entry for this material, made now if it is missing or damaged.
 
     Args:
         label: the name of the entry in the log.
         material: everything that determines the contents.
         make: writes the file to a path, given the flags for this machine's CPU.
         suffix: the end of the file's name.
+        verb: how it is made, for the log.
     """
     digest = hashlib.sha256()
     for part in material:
@@ -346,7 +350,7 @@ def cached(label: str, material: Iterable[str], make: Callable[[Path, tuple[str,
             file.write(hashlib.sha256(content).digest())
         output.chmod(0o700)
         os.replace(output, path)
-    log.info("compiled %s in %.2f s with %s", label, time.perf_counter() - started, find_compiler().version)
+    log.info("%s %s in %.2f s", verb, label, time.perf_counter() - started)
     return path
 
 

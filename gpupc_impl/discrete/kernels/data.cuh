@@ -17,6 +17,7 @@ constexpr int HOST_ROWS_AT_ONCE = 256;
 // Functions that are instantiated for many sizes are inlined only on a GPU, because g++ takes five times as long if all
 // of them are inlined into one function.
 #define GPUPC_OF_SIZES __device__ __attribute__((noinline))
+constexpr bool HAS_WARPS = false;  // whether 32 consecutive threads run together
 
 constexpr int ROWS_AT_ONCE = HOST_ROWS_AT_ONCE;
 constexpr int PLANE_MEMBERS = 8;
@@ -42,6 +43,7 @@ __device__ __forceinline__ unsigned sum_parts(Counts counts) {
 #else
 
 #define GPUPC_OF_SIZES __device__ __forceinline__
+constexpr bool HAS_WARPS = true;
 
 constexpr int ROWS_AT_ONCE = 4;
 constexpr int PLANE_MEMBERS = 4;  // With more members a table has more cells than are counted by planes.
@@ -97,6 +99,7 @@ struct Shape {
         rows = categories[low];
         columns = categories[high];
         strata = 1;
+#pragma unroll 1
         for (int a = 0; a < level; ++a) strata *= categories[members[a]];
     }
 };

@@ -63,6 +63,8 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
             count_planes(data, shape, members, level, team, table, completed);
         } else if (WHERE == SHARED && team.size > 1) {
             count_packed(data, shape, members, level, team, table);
+        } else if constexpr (WHERE == SHARED) {
+            count_rows<unsigned>(data, shape, members, level, team, table);
         } else {
             count_samples(data, shape, members, level, team, table);
         }
@@ -207,6 +209,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
                             break;
                         }
                         unrank_combination(rows.binomial, degree - 1, size, t, members);
+#pragma unroll 1
                         for (int a = 0; a < size; ++a) {
                             members[a] = neighbours[members[a] + (members[a] >= position)];
                         }
@@ -221,6 +224,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
                 const int more = team.rank == 0 && unit.testing != 0;
                 if (!(single_thread() ? more : __syncthreads_or(more))) break;
                 shortcuts.any_completed = false;
+#pragma unroll 1
                 for (int u = 0; from_pairs && u < here; ++u) {
                     shortcuts.any_completed =
                         shortcuts.any_completed || (units[u].testing != 0 && units[u].completed != 0);

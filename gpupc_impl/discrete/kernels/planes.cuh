@@ -25,23 +25,16 @@ struct Stratum {
     }
 };
 
-// Adds the counts of all threads of the team to a cell; all of them call it. Whole warps add up their lanes first.
-__device__ __forceinline__ void add_counts(unsigned* cell, unsigned count, const Team& team) {
-#ifndef GPUPC_HOST
-    if (team.size % 32 == 0) {
-#if __CUDA_ARCH__ >= 800
-        count = __reduce_add_sync(~0u, count);
+// The sum of the counts of the lanes of a whole warp, which a GPU alone has.
+__device__ __forceinline__ unsigned sum_of_lanes(unsigned count) {
+#ifdef GPUPC_HOST
+    return count;
+#elif __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(~0u, count);
 #else
-        for (int distance = 16; distance > 0; distance /= 2) count += __shfl_xor_sync(~0u, count, distance);
+    for (int distance = 16; distance > 0; distance /= 2) count += __shfl_xor_sync(~0u, count, distance);
+    return count;
 #endif
-        if (team.rank % 32 != 0) count = 0;
-        if (team.size == 32) {
-            if (count != 0) *cell += count;
-            return;
-        }
-    }
-#endif
-    if (count != 0) add_to(cell, count, team);
 }
 
 // Counts the samples of a stratum with each of ROWS consecutive categories of Vi and COLUMNS of Vj.
@@ -63,10 +56,35 @@ GPUPC_OF_SIZES void count_tile(const Stratum& stratum, const unsigned long long*
             for (int a = 0; a < ROWS; ++a) counts[a][b] += count_bits(row[a] & column);
         }
     }
+    // All counts of a tile are added up by whole warps first, and then one lane of each adds them to the cells.
+    unsigned sums[ROWS][COLUMNS];
+    const bool whole_warps = HAS_WARPS && team.size % 32 == 0;
+    const bool alone = team.size == 1 || (whole_warps && team.size == 32);
 #pragma unroll
     for (int a = 0; a < ROWS; ++a) {
 #pragma unroll
-        for (int b = 0; b < COLUMNS; ++b) add_counts(&cells[a * width + b], sum_parts(counts[a][b]), team);
+        for (int b = 0; b < COLUMNS; ++b) sums[a][b] = sum_parts(counts[a][b]);
+    }
+    if (whole_warps) {
+#pragma unroll
+        for (int a = 0; a < ROWS; ++a) {
+#pragma unroll
+            for (int b = 0; b < COLUMNS; ++b) sums[a][b] = sum_of_lanes(sums[a][b]);
+        }
+        if (team.rank % 32 != 0) return;
+    }
+#pragma unroll
+    for (int a = 0; a < ROWS; ++a) {
+#pragma unroll
+        for (int b = 0; b < COLUMNS; ++b) {
+            unsigned* const cell = &cells[a * width + b];
+            if (sums[a][b] == 0) continue;
+            if (alone) {
+                *cell += sums[a][b];
+            } else {
+                atomicAdd(cell, sums[a][b]);
+            }
+        }
     }
 }
 
@@ -92,6 +110,7 @@ template <class Code>
 __device__ __forceinline__ bool all_have_planes(const Data<Code>& data, const Shape& shape, const int* members,
                                                 int level) {
     bool all = data.first_plane[shape.low] >= 0 && data.first_plane[shape.high] >= 0;
+#pragma unroll 1
     for (int a = 0; a < level; ++a) all = all && data.first_plane[members[a]] >= 0;
     return all;
 }

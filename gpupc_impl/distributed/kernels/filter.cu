@@ -362,7 +362,7 @@ __global__ void list_open(const __grid_constant__ EdgeRows rows, int first, int 
     for (int r = own.first; r < own.last; ++r) {
         long long at = r == 0 ? 0 : ends[r - 1];
         if (warp_leader()) {
-            to.rows.starts[first + r] = at;
+            if (r == 0) to.rows.starts[first] = 0;
             to.rows.starts[first + r + 1] = ends[r];
         }
         for (long long e = rows.starts[first + r]; e < rows.starts[first + r + 1]; e += LANES) {

@@ -10,6 +10,20 @@
 // The numbers of a search's graphs: one before a level, one after it, and one between its sides.
 constexpr int GRAPHS_AT_ONCE = 3;
 
+// The steps before and after a level's tests. They are kept out of line, because all levels share them: inlined for
+// each level, they take a compiler a quarter of its time. See prepare, count_left and list_sets.
+__device__ __noinline__ void prepare_level(const PairScan& s, int level, int graph, int copy, int other_copy, int run) {
+    prepare(s, level, graph, copy, other_copy, run);
+}
+
+__device__ __noinline__ void count_level(const PairScan& s, int level, int before, int after) {
+    count_left(s.graphs, before, after, level);
+}
+
+__device__ __noinline__ void list_level(const PairScan& s, int level, int before, int after, int* pairs, int* sets) {
+    list_sets(s, level, before, after, pairs, sets);
+}
+
 // The state of the search between two levels, the same in all threads.
 struct LevelCursor {
     GridBarrier barrier;
@@ -24,7 +38,7 @@ struct LevelCursor {
     template <int L, class F>
     __device__ __forceinline__ void end_level(const PairScan& s, F list) {
         const int left = (graph + 1) % GRAPHS_AT_ONCE;
-        count_left(s.graphs, graph, left, L);
+        count_level(s, L, graph, left);
         barrier.wait();
         unsigned long long* const counters = s.graphs.counters_of(L);
         const unsigned long long kept = load_relaxed(&counters[DEGREE_SUM]) / 2, removed = edges - kept;
@@ -56,9 +70,9 @@ __device__ __forceinline__ bool run_level(const PairScan& s, LevelCursor& at, do
         return false;
     }
     const int start = at.graph, left = (start + 1) % GRAPHS_AT_ONCE, middle = (start + 2) % GRAPHS_AT_ONCE;
-    // If there are few tests, a level takes as long as its longest run, so runs are short.
-    const int run = requested_run != 0 ? requested_run : min(run_of<L>(0), 4);
-    prepare<L>(s, start, left, middle, run);
+    // Where tests are few, a level takes as long as its longest run, so runs are short.
+    const int run = requested_run != 0 ? requested_run : min(run_of(L, 0), 4);
+    prepare_level(s, L, start, left, middle, run);
     at.barrier.wait();
 #pragma unroll 1
     for (int side = 0; side < 2; ++side) {
@@ -68,8 +82,8 @@ __device__ __forceinline__ bool run_level(const PairScan& s, LevelCursor& at, do
         }
         at.barrier.wait();
     }
-    at.end_level<L>(s,
-                    [&](int before, int after, int* pairs, int* sets) { list_sets<L>(s, before, after, pairs, sets); });
+    at.end_level<L>(
+        s, [&](int before, int after, int* pairs, int* sets) { list_level(s, L, before, after, pairs, sets); });
     return true;
 }
 
@@ -129,9 +143,9 @@ __device__ __forceinline__ double tests_expected(unsigned long long edges, int p
 // Cooperative launch: grid (any), block (warps), dynamic shared memory: `shared_bytes`.
 template <int FIRST, int LAST>
 __global__ void __launch_bounds__(128, 4)
-    fused_levels(const PairScan s, const double* critical, int graph, int first, int last, int requested_run,
-                 long long shared_bytes, long long most_edges, double most_tests, int* pairs, int* sets,
-                 const ScanResult result) {
+    fused_levels(const __grid_constant__ PairScan s, const double* critical, int graph, int first, int last,
+                 int requested_run, long long shared_bytes, long long most_edges, double most_tests, int* pairs,
+                 int* sets, const ScanResult result) {
     unsigned long long* const before = s.graphs.counters_of(first - 1);
     if (first > 1 && blockIdx.x == 0 && threadIdx.x == 0) before[ENDED] = nanoseconds();
     LevelCursor at{{&s.graphs.counters_of(first)[ARRIVED]},

@@ -3,15 +3,15 @@
 
 #include "gaussian/kernels/side_scan.cuh"
 
-// Prepares a level of sets of L: rows of neighbours, best ranks, numbers of runs, and two copies of the graph.
+// Prepares a level: rows of neighbours, best ranks, numbers of runs, and two copies of the graph.
 // run_starts counts the runs of the rows before, without the first HEADS of each row.
-template <int L>
-__device__ __forceinline__ void prepare(const PairScan& s, int graph, int copy, int other_copy, int requested_run) {
-    const int run = run_of<L>(requested_run);
+__device__ __forceinline__ void prepare(const PairScan& s, int level, int graph, int copy, int other_copy,
+                                        int requested_run) {
+    const int run = run_of(level, requested_run);
     const BitGraphs& g = s.graphs;
     const Binomials binomial{s.binomials, s.widest};
     const auto runs_beyond = [&](int n) {
-        const unsigned long long runs = runs_of<L>(binomial, n, run);
+        const unsigned long long runs = runs_of(level, binomial, n, run);
         return static_cast<long long>(runs > HEADS ? runs - HEADS : 0);
     };
     const WarpRows rows(g.p);
@@ -57,10 +57,9 @@ __device__ __forceinline__ void prepare(const PairScan& s, int graph, int copy, 
     }
 }
 
-// Lists the pairs that a level of sets of L removed, ascending, with their sets: the first from the row of the smaller
+// Lists the pairs that a level removed, ascending, with their sets: the first from the row of the smaller
 // variable, or if that has none, from the row of the other one.
-template <int L>
-__device__ __forceinline__ void list_sets(const PairScan& s, int before, int after, int* pairs, int* sets) {
+__device__ __forceinline__ void list_sets(const PairScan& s, int level, int before, int after, int* pairs, int* sets) {
     const Binomials binomial{s.binomials, s.widest};
     const auto rank_of = [&](int owner, int other) {
         long long low = s.starts[owner], high = s.starts[owner + 1];
@@ -80,9 +79,9 @@ __device__ __forceinline__ void list_sets(const PairScan& s, int before, int aft
         unsigned long long rank = rank_of(i, j);
         const int owner = rank == NO_RANK ? j : i;
         if (owner == j) rank = rank_of(j, i);
-        int* set = sets + slot * L;
+        int* set = sets + slot * level;
         const int n = static_cast<int>(s.starts[owner + 1] - s.starts[owner]);
-        unrank_combination(binomial, n, L, rank, set);
-        for (int a = 0; a < L; ++a) set[a] = s.neighbours[s.starts[owner] + set[a]];
+        unrank_combination(binomial, n, level, rank, set);
+        for (int a = 0; a < level; ++a) set[a] = s.neighbours[s.starts[owner] + set[a]];
     });
 }

@@ -5,7 +5,7 @@
 // See prepare. Grid (any), block (warps).
 template <int L>
 __global__ void begin_level(const PairScan s, int graph, int copy, int other_copy, int requested_run) {
-    prepare<L>(s, graph, copy, other_copy, requested_run);
+    prepare(s, L, graph, copy, other_copy, requested_run);
 }
 
 // See scan_side. Grid (any), block (warps), dynamic shared memory: the cells of each warp, unless they are in
@@ -23,5 +23,5 @@ __global__ void __launch_bounds__(128, 5) prefix_scan(const PairScan s, double c
 // See list_sets. Grid (any), block (warps).
 template <int L>
 __global__ void list_removed(const PairScan s, int before, int after, int* pairs, int* sets) {
-    list_sets<L>(s, before, after, pairs, sets);
+    list_sets(s, L, before, after, pairs, sets);
 }

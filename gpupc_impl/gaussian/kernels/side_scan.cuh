@@ -14,16 +14,14 @@ constexpr unsigned long long NO_RANK = ~0ull, SETTLED_RANK = 0;  // No set of an
 // The number of runs of each row that are assigned before those of all other rows: their sets separate most edges.
 constexpr int HEADS = 2;
 
-// Prefixes in a run; `requested` is the number for every level, or 0.
-template <int L>
-__device__ __forceinline__ int run_of(int requested) {
-    return requested != 0 ? requested : L == 2 ? 2 : L == 3 ? 8 : 16;
+// Prefixes in a run of a level; `requested` is the number for every level, or 0.
+__device__ __forceinline__ int run_of(int level, int requested) {
+    return requested != 0 ? requested : level == 2 ? 2 : level == 3 ? 8 : 16;
 }
 
-// Returns the number of runs in a row of n variables; 0 if the row is too short for a set of L members and a partner.
-template <int L>
-__device__ __forceinline__ unsigned long long runs_of(const Binomials& binomial, int n, int run) {
-    return n < L + 1 ? 0 : (binomial(n - 1, L - 1) + run - 1) / run;
+// Runs in a row of n variables: none where it is too short for sets of `level` beside a partner.
+__device__ __forceinline__ unsigned long long runs_of(int level, const Binomials& binomial, int n, int run) {
+    return n < level + 1 ? 0 : (binomial(n - 1, level - 1) + run - 1) / run;
 }
 
 // Takes the next number from a counter that all warps share; all lanes get it.
@@ -130,7 +128,7 @@ struct RunScan {
 
     // Makes the tests of the run of this number in the row, `run` prefixes.
     __device__ __forceinline__ void scan(unsigned long long number, int run, const Binomials& binomial) {
-        if (number >= runs_of<L>(binomial, n, run)) return;
+        if (number >= runs_of(L, binomial, n, run)) return;
         const int split = first_that(0, n, [&](int q) { return row[q] > i; });
         const int from = side == 0 ? split : 0, to = side == 0 ? n : split;  // the partners of this side
         if (from == to) return;
@@ -308,7 +306,7 @@ struct RunScan {
 template <int L, bool WITH_SMALLEST>
 __device__ __forceinline__ void scan_side(const PairScan& search, double critical_r_squared, int start, int left,
                                           int side, int requested_run, int longest, double* cells) {
-    const int run = run_of<L>(requested_run), p = search.graphs.p;
+    const int run = run_of(L, requested_run), p = search.graphs.p;
     const Binomials binomial{search.binomials, search.widest};
     unsigned long long* const counters = search.graphs.counters_of(L);
     ScanCounts counts;

@@ -1,18 +1,12 @@
 """Draws results with matplotlib (extra ``plots``). Each kind of edge has a colour, and names may be any text."""
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 import functools
 import io
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
 
 from gpupc_impl.views.optional import require as require_module
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 COLOURS = {"directed": "#0072B2", "undirected": "#555555", "conflict": "#D55E00", "bidirected": "#CC79A7"}
 """Colours of edges from Okabe and Ito's palette, which colour-blind readers can distinguish."""
@@ -35,14 +29,10 @@ STYLE = {
 MISSING = "\N{REPLACEMENT CHARACTER}"
 """The mark that replaces a character which no font in use has."""
 
+Axes = require_module("matplotlib.axes", "pictures", "plots").Axes
 
-def require() -> Any:
-    """Import matplotlib.
-
-    Raises:
-        MissingPackage: matplotlib is not installed.
-    """
-    return require_module("matplotlib", "pictures", "plots")
+require = functools.partial(require_module, "matplotlib", "pictures", "plots")
+"""Imports matplotlib."""
 
 
 @contextlib.contextmanager

@@ -1,17 +1,11 @@
 """Charts of a run: tests and seconds by level, numbers of neighbours, and edges against alpha."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpupc_impl.views.plots import COLOURS, LINE, drawing
+from gpupc_impl.views.plots import COLOURS, LINE, Axes, drawing
 from gpupc_impl.views.result import Result, skeleton_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 SIZE = (3.6, 2.3)
 """The width and height of a figure in inches."""

@@ -1,19 +1,16 @@
 """Draws the frequencies of edges in resamples: as line widths in a graph, and as shades in a matrix."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import networkx
+import pandas
+from matplotlib import colormaps
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize, to_hex
 
-from gpupc_impl.views.plots import require
+from gpupc_impl.views.plots import Axes
 from gpupc_impl.views.plots.graph import DrawnEdge, draw
 from gpupc_impl.views.plots.heatmap import draw_cells
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.axes import Axes
 
 WIDTHS = 0.6, 3.0
 """The line widths in points for the frequencies 0 and 1."""
@@ -41,12 +38,8 @@ def plot(names: Sequence[str], edges: pandas.DataFrame, ax: Axes | None, title: 
 
 def heatmap(names: Sequence[str], edges: pandas.DataFrame, ax: Axes | None, title: str) -> Axes:
     """Draw the frequencies of `Bootstrap.to_frame` as a matrix of shades."""
-    matplotlib = require()
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize, to_hex
-
     number = {name: k for k, name in enumerate(names)}
-    shades = matplotlib.colormaps[SHADES]
+    shades = colormaps[SHADES]
     graph = networkx.Graph()
     cells = []
     for row in edges.itertuples(index=False):

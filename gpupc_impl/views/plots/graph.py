@@ -1,19 +1,19 @@
 """Draws a graph as boxes and arrows."""
 
-from __future__ import annotations
-
+import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import networkx
 import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.path import Path
 
-from gpupc_impl.views.plots import BOX, COLOURS, LINE, drawing, shown_names
+from gpupc_impl.views.plots import BOX, COLOURS, LINE, Axes, drawing, shown_names
 from gpupc_impl.views.plots.heatmap import heatmap
 from gpupc_impl.views.plots.layout import places
 from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MAX_NODES = 100
 """The upper bound on the variables with an edge that are drawn as boxes."""
@@ -68,8 +68,6 @@ def has_many_variables(result: Result, max_nodes: int = MAX_NODES) -> bool:
 
 def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, title: str) -> Axes:
     """Draw a graph; variables without an edge are listed below it."""
-    import networkx
-
     connected = sorted({end for edge in edges for end in edge[:2]})
     number = {node: k for k, node in enumerate(connected)}
     edges = [edge._replace(source=number[edge.source], target=number[edge.target]) for edge in edges]
@@ -86,8 +84,8 @@ def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, titl
     size *= min(1.0, WIDEST / size.max())
     note = _isolated_note([name for k, name in enumerate(names) if k not in number], size[0])
     with drawing(ax, (size[0] + 0.1, size[1] + 0.75 + 0.15 * note.count("\n"))) as axes:
-        axes.set_axis_off()
-        axes.set_aspect("equal")
+        axes.set(xticks=[], yticks=[], aspect="equal")
+        axes.spines[:].set_visible(False)
         axes.set_xlim(low[0], high[0])
         axes.set_ylim(low[1], high[1])
         width = axes.get_window_extent().width / axes.figure.dpi if ax is not None else size[0]
@@ -97,18 +95,15 @@ def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, titl
         for label, centre, box in zip(labels, centres, boxes, strict=True):
             _draw_box(axes, label, centre, box, font_size)
         axes.set_title(title, parse_math=False)
-        _legend(axes, {edge.kind for edge in edges})
+        kinds = {edge.kind for edge in edges}
+        _legend(axes, kinds)
         if note:
-            place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "top"}
-            axes.annotate(note, (0.5, 0), (0, -18), size=7.5, color=LINE, parse_math=False, **place)
+            axes.set_xlabel(note, size=7.5, color=LINE, parse_math=False, labelpad=20 if len(kinds) > 1 else 4)
     return axes
 
 
 def _isolated_note(names: Sequence[str], width: float) -> str:
-    """Return the text about variables without an edge, in lines for a width in inches; empty if there are no such
-    variables."""
-    import textwrap
-
+    """The text about variables without an edge, in lines for a width in inches; empty if there are none."""
     if not names:
         return ""
     shown = ", ".join(shown_names(names[:MAX_ISOLATED]))
@@ -117,8 +112,6 @@ def _isolated_note(names: Sequence[str], width: float) -> str:
 
 
 def _draw_box(axes: Axes, label: str, centre: np.ndarray, box: np.ndarray, font_size: float) -> None:
-    from matplotlib.patches import FancyBboxPatch
-
     corner, rounding = centre - box / 2, 0.05
     inner = (*(corner + rounding), *(box - 2 * rounding))
     style = {"boxstyle": f"round,pad={rounding}", "fc": BOX, "ec": LINE, "lw": 0.7, "zorder": 3}
@@ -127,9 +120,6 @@ def _draw_box(axes: Axes, label: str, centre: np.ndarray, box: np.ndarray, font_
 
 
 def _draw_edge(axes: Axes, edge: DrawnEdge, centres: np.ndarray, boxes: np.ndarray) -> None:
-    from matplotlib.patches import FancyArrowPatch
-    from matplotlib.path import Path
-
     source, target = edge.source, edge.target
     curve = _curve(centres[source], centres[target], _free_bend(source, target, centres, boxes))
     start = _points_inside(curve, centres[source], boxes[source])
@@ -186,8 +176,6 @@ def _free_bend(source: int, target: int, centres: np.ndarray, boxes: np.ndarray)
 
 def _legend(axes: Axes, kinds: set[str]) -> None:
     """Draw a legend below a graph with edges of several kinds."""
-    from matplotlib.lines import Line2D
-
     if len(kinds) < 2:
         return
     lines = [

@@ -1,19 +1,16 @@
 """Draws a graph as a matrix whose variables are ordered by community."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import networkx
 import numpy as np
+from matplotlib.collections import PatchCollection
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
-from gpupc_impl.views.plots import COLOURS, LINE, drawing, shown_names
+from gpupc_impl.views.plots import COLOURS, LINE, Axes, drawing, shown_names
 from gpupc_impl.views.plots.layout import communities
 from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MAX_NAMED = 60
 """The upper bound on the rows of a matrix whose rows and columns have names."""
@@ -48,10 +45,6 @@ def draw_cells(
         cells: row, column and colour of each cell.
         legend: text and colour of each entry.
     """
-    from matplotlib.collections import PatchCollection
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Rectangle
-
     groups = communities(graph)
     order = [node for group in groups for node in group]
     place = {node: k for k, node in enumerate(order)}

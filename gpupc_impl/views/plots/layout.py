@@ -1,7 +1,5 @@
 """Computes an order of the variables by community, and positions of boxes that do not overlap."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -394,7 +394,7 @@ def fail(message):
 
 def test_without_cupy(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    assert 'pip install "gpupc[cuda12]"' in CudaBackend.unavailable()
+    assert "pip install cupy-cuda12x" in CudaBackend.unavailable()
 
 
 def test_without_a_driver(cupy):
@@ -425,7 +425,7 @@ def test_auto_says_where_a_gpu_might_have_been_used(monkeypatch, driver, visible
         assert backends.resolve_backend("host") == "host"  # as asked
     assert len(said) == warned
     if warned:
-        assert 'pip install "gpupc[cuda12]"' in str(said[0].message)
+        assert "pip install cupy-cuda12x" in str(said[0].message)
 
 
 @pytest.mark.parametrize("chosen", ["2", "-1", "first"])

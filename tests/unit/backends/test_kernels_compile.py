@@ -2,54 +2,32 @@
 
 from __future__ import annotations
 
-import ctypes
-import importlib
-import importlib.util
-import itertools
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gpupc_impl.backends import KernelCompilationError, KernelSource, Pointer, Struct, nvrtc
+from gpupc_impl.backends import KernelCompilationError, Pointer, Struct, nvrtc
 from gpupc_impl.backends.arguments import ASSERTIONS
 from gpupc_impl.backends.base import PACKAGE_ROOT
-from gpupc_impl.backends.cuda_copies import MIRROR
+from gpupc_impl.backends.nvrtc_library import NvrtcLibrary, find_library
 from gpupc_impl.backends.sources import sources_of
-from gpupc_impl.core.registry import method_packages
+from workflow.lib.shipped import all_kernels
 
 MAX_LEVEL = 10
 USUAL_LEVEL = 5
 """Kernels of deeper levels, which differ from those of this one in a number, are compiled in slow tests."""
-ARCHITECTURES = ("sm_80", pytest.param("sm_90", marks=pytest.mark.slow))
-"""What the first takes, the later ones take as well: no kernel asks for more of a device."""
 HASTE = "--Ofast-compile=max"
-"""NVRTC's option for machine code in a twentieth of the time, by leaving it as it is."""
-STAND_INS = {
-    "fused_levels<1, 5>": "fused_levels<3, 3>",
-    "gpupc_level_zero<unsigned char, SHARED>": "gpupc_level_zero<unsigned char, SORTED>",
-    "gpupc_level<unsigned char, SHARED>": "gpupc_level<unsigned char, SORTED>",
-}
-"""For kernels that take long to compile, one of the same template that does not."""
-
-
-def kernel_lists() -> list:
-    """The `all_kernels` of each package of methods that has a module `device` with one."""
-    names = [name for name in method_packages() if hasattr(importlib.import_module(name), "__path__")]
-    devices = [f"{name}.device" for name in names if importlib.util.find_spec(f"{name}.device")]
-    found = [getattr(importlib.import_module(name), "all_kernels", None) for name in devices]
-    return [all_kernels for all_kernels in found if all_kernels is not None]
+"""NVRTC's option for machine code that is not optimised, in a twentieth of the time; slow tests compile without it."""
 
 
 def kernels_up_to(level: int) -> dict[str, dict[str, tuple[Struct, ...]]]:
     """By source and expression, the structs that the kernel takes."""
-    found = {MIRROR.source: {MIRROR.expression: MIRROR.structs}}
-    for all_kernels in kernel_lists():
-        for kernel in itertools.starmap(KernelSource, all_kernels(level)):
-            found.setdefault(kernel.source, {})[kernel.expression] = kernel.structs
-    return found
+    kernels: dict[str, dict[str, tuple[Struct, ...]]] = {}
+    for kernel in all_kernels(level):
+        kernels.setdefault(kernel.source, {})[kernel.expression] = kernel.structs
+    return kernels
 
 
 KERNELS = kernels_up_to(MAX_LEVEL)
@@ -58,90 +36,20 @@ KERNELS = kernels_up_to(MAX_LEVEL)
 def constants_by_source() -> dict[str, dict[str, int]]:
     """By source, all constants that Python shares with its kernels."""
     shared: dict[str, dict[str, int]] = {}
-    for all_kernels in kernel_lists():
-        for kernel in itertools.starmap(KernelSource, all_kernels(MAX_LEVEL)):
-            shared.setdefault(kernel.source, {}).update(kernel.constants)
+    for kernel in all_kernels(MAX_LEVEL):
+        shared.setdefault(kernel.source, {}).update(kernel.constants)
     return shared
 
 
 CONSTANTS = constants_by_source()
 
 
-class NvrtcLibrary:
-    """The functions of ``cupy.cuda.nvrtc`` that we use, straight from the library in NVIDIA's wheel."""
-
-    class NVRTCError(RuntimeError):
-        pass
-
-    def __init__(self, path: Path):
-        self._library = ctypes.CDLL(str(path))
-        self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
-
-    def _call(self, function: str, *args) -> None:
-        status = self._library[function](*args)
-        if status:
-            raise self.NVRTCError(self._library.nvrtcGetErrorString(status).decode())
-
-    def _text(self, what: str, program: int) -> bytes:
-        size = ctypes.c_size_t()
-        self._call(f"nvrtcGet{what}Size", ctypes.c_void_p(program), ctypes.byref(size))
-        content = ctypes.create_string_buffer(size.value)
-        self._call(f"nvrtcGet{what}", ctypes.c_void_p(program), content)
-        return content.raw
-
-    def getVersion(self) -> tuple[int, int]:
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
-        return major.value, minor.value
-
-    def getSupportedArchs(self) -> tuple[int, ...]:
-        count = ctypes.c_int()
-        self._call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
-        architectures = (ctypes.c_int * count.value)()
-        self._call("nvrtcGetSupportedArchs", architectures)
-        return tuple(architectures)
-
-    def createProgram(self, source: str, name: str, headers: Sequence, include_names: Sequence) -> int:
-        assert not headers
-        assert not include_names
-        program = ctypes.c_void_p()
-        self._call(
-            "nvrtcCreateProgram", ctypes.byref(program), source.encode(), name.encode(), ctypes.c_int(0), None, None
-        )
-        return program.value
-
-    def addNameExpression(self, program: int, expression: str) -> None:
-        self._call("nvrtcAddNameExpression", ctypes.c_void_p(program), expression.encode())
-
-    def compileProgram(self, program: int, options: Sequence[str]) -> None:
-        encoded = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
-        self._call("nvrtcCompileProgram", ctypes.c_void_p(program), ctypes.c_int(len(options)), encoded)
-
-    def getLoweredName(self, program: int, expression: str) -> str:
-        name = ctypes.c_char_p()
-        self._call("nvrtcGetLoweredName", ctypes.c_void_p(program), expression.encode(), ctypes.byref(name))
-        return name.value.decode()
-
-    def getPTX(self, program: int) -> bytes:
-        return self._text("PTX", program).rstrip(b"\0")
-
-    def getCUBIN(self, program: int) -> bytes:
-        return self._text("CUBIN", program)
-
-    def getProgramLog(self, program: int) -> str:
-        return self._text("ProgramLog", program).rstrip(b"\0").decode()
-
-    def destroyProgram(self, program: int) -> None:
-        self._call("nvrtcDestroyProgram", ctypes.byref(ctypes.c_void_p(program)))
-
-
 @pytest.fixture(scope="module")
 def library() -> NvrtcLibrary:
-    wheels = importlib.util.find_spec("nvidia")
-    for folder in wheels.submodule_search_locations if wheels else ():
-        for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*")):
-            return NvrtcLibrary(path)
-    pytest.skip("NVRTC is not installed; pip install nvidia-cuda-nvrtc-cu12")
+    path = find_library()
+    if path is None:
+        pytest.skip("NVRTC is not installed; pip install nvidia-cuda-nvrtc-cu12")
+    return NvrtcLibrary(path)
 
 
 @pytest.fixture
@@ -174,23 +82,11 @@ def test_every_kernel_compiles(library, source, kernels, monkeypatch):
     assert check_kernels(library, source, kernels, "sm_80").startswith(b"\x7fELF")
 
 
-def as_they_run() -> list:
-    """Sources with kernels, to be compiled together: one of each template, and in slow tests the others."""
-    groups = []
-    for source, kernels in KERNELS.items():
-        first = {expression.partition("<")[0]: expression for expression in reversed(kernels)}.values()
-        chosen = {STAND_INS.get(expression, expression): kernels[expression] for expression in first}
-        others = {expression: structs for expression, structs in kernels.items() if expression not in chosen}
-        groups.append(pytest.param(source, chosen, id=source))
-        if others:
-            groups.append(pytest.param(source, others, id=f"{source}-others", marks=pytest.mark.slow))
-    return groups
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize(("source", "kernels"), as_they_run())
-def test_kernels_compile_as_they_run(library, source, kernels, architecture):
-    assert check_kernels(library, source, kernels, architecture).startswith(b"\x7fELF")
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("source", KERNELS)
+def test_every_kernel_compiles_as_it_runs(library, source, architecture):
+    assert check_kernels(library, source, KERNELS[source], architecture).startswith(b"\x7fELF")
 
 
 def check_kernels(library, source, kernels, architecture):

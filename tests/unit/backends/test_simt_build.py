@@ -87,7 +87,7 @@ def test_the_key_holds_flags_expression_and_cpu(cache, source, monkeypatch):
     entries.add(build.build_kernel(source, "(add)"))
     monkeypatch.setattr(build, "_cpu_features", lambda: "another CPU")
     entries.add(build.build_kernel(source, "add"))
-    monkeypatch.setattr(build, "_BASE_FLAGS", (*build._BASE_FLAGS, "-DX"))
+    monkeypatch.setattr(build, "BASE_FLAGS", (*build.BASE_FLAGS, "-DX"))
     entries.add(build.build_kernel(source, "add"))
     assert len(entries) == 4
 
@@ -332,7 +332,7 @@ def test_the_portable_fiber_switch(tmp_path):
 import numpy as np
 from gpupc_impl.backends import KernelLaunchError, open_backend
 from gpupc_impl.backends.simt import build
-build._BASE_FLAGS = (*build._BASE_FLAGS, "-DGPUPC_SETJMP")
+build.BASE_FLAGS = (*build.BASE_FLAGS, "-DGPUPC_SETJMP")
 backend = open_backend("host")
 for _ in range(2):
     try:

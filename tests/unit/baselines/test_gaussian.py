@@ -185,7 +185,7 @@ def test_near_singular_sets_take_the_pseudo_inverse():
 class TestCausalLearn:
     @pytest.fixture(autouse=True)
     def installed(self):
-        if reason := methods()["causal-learn"].unavailable_reason():
+        if reason := methods()["causal-learn"].unavailable():
             pytest.skip(reason)
 
     @pytest.mark.parametrize("df_convention", ["pcalg", "cupc"])
@@ -224,7 +224,7 @@ class TestCausalLearn:
 
 def test_causal_learn_says_that_it_is_missing(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "not installed" in methods()["causal-learn"].unavailable_reason()
+    assert "not installed" in methods()["causal-learn"].unavailable()
 
 
 # --- without a tolerance ---------------------------------------------------------------------------------------------

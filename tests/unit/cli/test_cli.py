@@ -175,11 +175,12 @@ def test_report(run, refused, data, tmp_path, monkeypatch):
     page = tmp_path / "page.html"
     code, out, _ = run("pc", data, *METHOD, "--alpha", "0.001", "--report", page)
     assert (code, out.splitlines()[-1]) == (0, f"written: {page}")
-    assert "<td>c</td><td>→</td><td>d</td><td>directed</td>" in page.read_text()
+    assert "<td>c</td><td>→</td><td>d</td><td class=number" in page.read_text()
+    assert f"{data.name}, last changed " in page.read_text()
     absent = tmp_path / "absent.csv"  # what follows is refused before the data are read
     assert "its name must end in .html or .htm" in refused("pc", absent, *METHOD, "--report", tmp_path / "page.csv")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert "pip install 'gpupc[plots]'" in refused("pc", absent, *METHOD, "--report", page)
+    assert "pip install matplotlib" in refused("pc", absent, *METHOD, "--report", page)
 
 
 def test_names_that_a_format_cannot_hold(refused, frame, tmp_path):

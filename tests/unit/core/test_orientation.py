@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpupc_impl import CPDAG, SeparatingSets, Skeleton, orient
 from gpupc_impl.core import colliders
-from gpupc_impl.core.result import edges_to_adjacency
+from tests.graphs import edges_to_adjacency
 
 
 def make_skeleton(p, edges, sepsets=None, names=None):

@@ -8,7 +8,7 @@ import pytest
 from gpupc_impl import GaussianProblem, skeleton
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable, stop_reason
-from gpupc_impl.core.result import edges_to_adjacency
+from tests.graphs import edges_to_adjacency
 
 
 def problem(p=5, n_samples=100, max_level=None):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpupc_impl import SeparatingSets, Skeleton
 from gpupc_impl.core import pairs as pairs_module
-from gpupc_impl.core.result import edges_to_adjacency
+from tests.graphs import edges_to_adjacency
 
 NAMES = ("alpha", "β", "c d", 'quote"s, comma', "e")
 EDGES = [(0, 1), (1, 2), (3, 1)]

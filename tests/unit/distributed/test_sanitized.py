@@ -4,16 +4,19 @@ from gpupc_impl.distributed.device import all_kernels
 from tests import sanitized
 
 SEARCH = """
+import dataclasses
 import sys
 from pathlib import Path
 import numpy as np
 from gpupc_impl import GaussianProblem
 from gpupc_impl.backends import open_backend
-from gpupc_impl.distributed import machine, panel_plan
+from gpupc_impl.distributed import filter_plan, machine, panel_plan
 from gpupc_impl.distributed.correlations import standardised
+from gpupc_impl.distributed.filter import FilteredLevels
 from gpupc_impl.distributed.shards import ShardFolder
 from gpupc_impl.distributed.spec import RowGroup, SearchSpec
-from gpupc_impl.distributed.worker_search import search_block, search_rows
+from gpupc_impl.distributed.row_search import search_rows
+from gpupc_impl.distributed.worker_search import search_block
 from gpupc_impl.distributed.worker_state import WorkerState
 from gpupc_impl.engine.row_graph import RowGraph
 
@@ -44,13 +47,18 @@ for fixed in (None, np.array([[1, 50], [3, 4]])):
         _, arrays = search_block(state, i, j)
         left.append(plan.pairs(i, j, arrays["left"]))
     assert state.panels_made > plan.panels > state.panels_held
-    graph = RowGraph.from_pairs(np.concatenate(left), p)
+    graph = RowGraph.from_pairs(np.unique(np.concatenate(left), axis=0), p)
     rows = np.flatnonzero(graph.degrees > 2)
     slots = graph.row_slots(rows)
     group = RowGroup("", rows, graph.degrees[rows], graph.neighbours[slots], np.empty(0, np.int64))
     state.drop_panels()
     counts, arrays = search_rows(state, 2, problem.critical_r_squared(2), group)
     assert counts["tests"] > 100 and (arrays["keys"] != 2**64 - 1).any()
+choose = filter_plan.choose
+for most in (5, 1000):  # open edges are never few, or are so after the first block
+    filter_plan.choose = lambda m, p, budget: dataclasses.replace(choose(m, p, 1 << 19), open_edges=most, candidates=32)
+    levels = FilteredLevels(problem, open_backend("host"), True)
+    assert sum(group.starts[-1] for group in levels.groups()) > 100 and levels.counts[0] > 100
 """
 
 

@@ -18,10 +18,10 @@ from gpupc_impl import GaussianProblem, InvalidProblem, SeparatingSets, Skeleton
 from gpupc_impl.core import mapped
 from gpupc_impl.core import pairs as pairs_module
 from gpupc_impl.core.family import load_problem
-from gpupc_impl.core.result import edges_to_adjacency
 from gpupc_impl.gaussian import large as large_module
 from gpupc_impl.gaussian.large import correlation_tiles, exact_correlation, problem_from_data
 from gpupc_impl.gaussian.matrix import correlation_fault, correlation_matrix
+from tests.graphs import edges_to_adjacency
 from workflow.lib.problems import write_problem
 
 

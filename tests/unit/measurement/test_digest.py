@@ -12,7 +12,15 @@ from gpupc_impl.measurement.normal_form import python_form, python_tree
 
 ROOT = Path(__file__).parents[3]
 
-CLOCK = Method("timed", "gaussian", ("cpu",), "", "", solve=None, module="gpupc_impl.measurement.clock")
+CLOCK = Method(
+    name="timed",
+    family="gaussian",
+    backends=("cpu",),
+    source="",
+    summary="",
+    solve=None,
+    module="gpupc_impl.measurement.clock",
+)
 ALWAYS = digest.code_sources(CLOCK, "cpu")
 """What counts for every method on Gaussian data."""
 
@@ -61,7 +69,15 @@ def package(tmp_path, monkeypatch):
     ],
 )
 def test_sources_of_a_method(package, name, module, files):
-    method = Method(name, "gaussian", ("cpu",), "", "", solve=None, module=f"versioned_package.{module}")
+    method = Method(
+        name=name,
+        family="gaussian",
+        backends=("cpu",),
+        source="",
+        summary="",
+        solve=None,
+        module=f"versioned_package.{module}",
+    )
     found = {source: path for source, path in digest.code_sources(method, "cpu").items() if source not in ALWAYS}
     assert {path.name for path in found.values()} == files
     for path in [path for path in package.rglob("*.*") if path.suffix != ".pyc"]:

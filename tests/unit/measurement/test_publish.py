@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpupc_impl import GaussianProblem, cli, skeleton
 from gpupc_impl.core.files import save_json, write_csv
-from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.measurement import publish as module
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.publish import MergeError, check, merge, publish
@@ -23,7 +23,17 @@ from gpupc_impl.measurement.record import Limits, Peaks, Record, Result, Times
 
 DATA = np.random.default_rng(0).normal(size=(30, 4))
 PROBLEM = GaussianProblem.from_data(DATA, alpha=0.1)
-FOUND = skeleton(DATA, 0.1, method="stable-serial")
+EDGE = np.eye(4, dtype=bool)[[0, 1, 3, 2]] & (np.arange(4) > 1)  # between the last two
+FOUND = Skeleton(
+    adjacency=EDGE,
+    sepsets=SeparatingSets.from_levels(EDGE, []),
+    names=PROBLEM.names,
+    tests_per_level=(6,),
+    edges_per_level=(1,),
+    seconds_per_level=(0.3,),
+    levels_run=1,
+    stopped_because="complete",
+)
 RECORD = Record(
     setting="s",
     method="stable-serial",

@@ -200,7 +200,7 @@ def test_the_retest_holds_no_matrix_of_all_samples():
 
 def test_the_threads_of_single_tests_end_with_them(monkeypatch):
     pytest.importorskip("numba")
-    from baselines.cmiknn_parallel import open_test
+    from baselines.cmiknn import open_test
 
     events = []
 

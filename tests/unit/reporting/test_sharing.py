@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpupc_impl import skeleton
-from gpupc_impl.core.result import edges_to_adjacency
 from gpupc_impl.reporting import sharing
 from gpupc_impl.reporting.papers import cupc_figures
+from tests.graphs import edges_to_adjacency
 
 REPORTED = [{"label": "DREAM5-Insilico", "rows_at_most": "40", "percent": "95"}]
 

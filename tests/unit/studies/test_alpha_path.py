@@ -68,6 +68,10 @@ def test_plot(data):
     assert line.get_xdata().tolist() == list(path)
     assert line.get_ydata().tolist() == [found.n_edges for found in path.values()]
     plt.close("all")
+    html = path._repr_html_()
+    assert html.count("<img") == 1
+    assert html.count("<tr>") == 1 + len(path)
+    assert not plt.get_fignums()
 
 
 def test_what_cannot_be_used(data):

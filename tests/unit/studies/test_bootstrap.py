@@ -14,6 +14,7 @@ import pytest
 
 from gpupc_impl import BackgroundKnowledge, GaussianProblem, InvalidProblem, bootstrap, pc, resampled_rows
 from gpupc_impl.studies import bootstrap as module
+from gpupc_impl.studies.resample_folder import SETTINGS
 
 matplotlib.use("Agg")
 
@@ -135,7 +136,7 @@ def test_a_folder_of_something_else_is_refused(data, tmp_path, change, message):
     bootstrap(data, 1, seed=7, folder=tmp_path, **OPTIONS)
     with pytest.raises(InvalidProblem, match=message):
         bootstrap(data, 1, **{"seed": 7, "folder": tmp_path, **OPTIONS, **change})
-    (tmp_path / module.SETTINGS).write_text("{")
+    (tmp_path / SETTINGS).write_text("{")
     with pytest.raises(InvalidProblem, match="damaged"):
         bootstrap(data, 1, seed=7, folder=tmp_path, **OPTIONS)
 
@@ -177,6 +178,10 @@ def test_pictures(data):
     less = {f"{frequency:.0%}" for frequency in found.to_frame(0.5).frequency if frequency < 1}
     assert {"c", "b <i>"} | less <= shown
     plt.close("all")
+    html = found._repr_html_()
+    assert html.count("<img") == 1
+    assert "<td>b &lt;i&gt;</td>" in html
+    assert html.count("<tr>") == 1 + min(10, len(found.to_frame()))
 
 
 def test_what_is_warned_of_in_a_resample_is_said_once(data):
@@ -207,7 +212,7 @@ def test_what_cannot_be_used(data, change, message):
 
 def test_settings_say_what_the_folder_is_of(data, tmp_path):
     bootstrap(data, 1, folder=tmp_path, **OPTIONS)
-    settings = json.loads((tmp_path / module.SETTINGS).read_text())
+    settings = json.loads((tmp_path / SETTINGS).read_text())
     assert settings.keys() == {"data", "seed", "replace", "fraction", "options"}
     assert settings["options"] == {"method": "'cupc-s'"}
 

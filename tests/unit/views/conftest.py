@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gpupc_impl import CPDAG, SeparatingSets, Skeleton
-from gpupc_impl.core.result import edges_to_adjacency
+from tests.graphs import edges_to_adjacency
 
 matplotlib.use("Agg")
 

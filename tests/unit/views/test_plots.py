@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from matplotlib.patches import FancyArrowPatch
 
 from gpupc_impl import Skeleton
-from gpupc_impl.core.result import SeparatingSets, edges_to_adjacency
+from gpupc_impl.core.result import SeparatingSets
 from gpupc_impl.views.plots import MISSING, shown_name
+from gpupc_impl.views.plots.excerpt import NODES, overview
 from gpupc_impl.views.plots.graph import MAX_NODES
 from gpupc_impl.views.plots.layout import communities, places
+from tests.graphs import edges_to_adjacency
 from tests.unit.views.conftest import CONFLICTS, DIRECTED, NAMES, UNDIRECTED
 
 
@@ -35,7 +37,7 @@ def rendered(axes, caplog):
         warnings.simplefilter("error")
         axes.figure.canvas.draw()
     assert not caplog.records
-    return [text.get_text() for text in axes.texts]
+    return [text.get_text() for text in axes.texts] + [axes.get_xlabel()] * bool(axes.get_xlabel())
 
 
 def made(p, edges):
@@ -53,6 +55,30 @@ def test_a_graph_of_names_of_every_kind(result, caplog):
     assert len(arrows) == len(DIRECTED + UNDIRECTED + CONFLICTS)
     heads = [arrow for arrow in arrows if arrow.get_arrowstyle().__class__.__name__ == "CurveFilledB"]
     assert len(heads) == (len(DIRECTED) if hasattr(result, "directed") else 0)
+
+
+@pytest.mark.parametrize("isolated", [25, 200])
+def test_nothing_below_a_graph_is_cut(isolated, caplog):
+    axes = made(8 + isolated, [(k, k + 1) for k in range(7)]).plot()
+    rendered(axes, caplog)
+    below = axes.xaxis.label.get_window_extent()
+    assert axes.get_xlabel().count("\n") > 0
+    assert below.y0 >= 0
+    assert below.x0 >= 0
+    assert below.x1 <= axes.figure.bbox.width
+    assert below.y1 <= axes.get_window_extent().y0
+
+
+def test_the_overview_of_a_large_graph(caplog):
+    ring = [(k, (k + 1) % 40) for k in range(40)]
+    many = [(k, k + 1) for k in range(40, 340, 2)]
+    boxes = rendered(overview(made(400, ring + many)), caplog)
+    assert sorted(boxes) == sorted(f"V{k}" for k in range(40))  # the largest component
+    star = [(0, k) for k in range(1, 80)] + [(k, k + 80) for k in range(1, 80)]
+    axes = overview(made(200, star))
+    assert len(drawn := rendered(axes, caplog)) == NODES
+    assert "V0" in drawn
+    assert axes.get_title() == "Around the hub V0: 50 of the 159 variables of the largest component"
 
 
 def test_a_heatmap_of_names_of_every_kind(result, caplog):
@@ -127,6 +153,7 @@ def test_communities_hold_every_node_once():
 def test_matplotlib_is_asked_for(result, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for draw in (result.plot, result.heatmap, lambda: result.report(tmp_path / "page.html")):
-        with pytest.raises(ImportError, match=r"pip install 'gpupc\[plots\]'"):
+        with pytest.raises(ImportError, match=r"pip install matplotlib \(the extra plots\)"):
             draw()
     assert not list(tmp_path.iterdir())
+    assert "<img" not in result._repr_html_()

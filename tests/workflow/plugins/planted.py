@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from baselines.stable_serial import stable_serial
+from baselines.stable import stable
 from gpupc_impl.core.registry import method
 from gpupc_impl.core.result import SeparatingSets
 
@@ -18,7 +18,7 @@ FACTS = {"family": "gaussian", "backends": ("cpu",), "source": "a test"}
 
 @method("planted", summary="stable-serial with one edge too many, the first that goes at level 0", **FACTS)
 def planted(problem, run):
-    found = stable_serial(problem, run)
+    found = stable(problem, run)
     removed = ~found.adjacency & ~np.eye(problem.n_variables, dtype=bool)
     removed[found.sepsets.pairs[:, 0], found.sepsets.pairs[:, 1]] = False
     i, j = np.argwhere(np.triu(removed))[0]
@@ -36,7 +36,7 @@ def planted(problem, run):
 @method("slow", summary="stable-serial after a nap", **FACTS)
 def slow(problem, run):
     time.sleep(0.5)
-    return stable_serial(problem, run)
+    return stable(problem, run)
 
 
 @method("fills", summary="stable-serial that writes to FILL_DISK until nothing more fits, where that is set", **FACTS)
@@ -45,7 +45,7 @@ def fills(problem, run):
         with contextlib.suppress(OSError), open(path, "ab", buffering=0) as file:
             while True:
                 file.write(bytes(1 << 12))
-    return stable_serial(problem, run)
+    return stable(problem, run)
 
 
 @method("ends_jobs", summary="stable-serial that cancels the Slurm jobs it runs in, as many as ENDS_JOBS says", **FACTS)
@@ -56,4 +56,4 @@ def ends_jobs(problem, run):
         Path(path).write_text(f"{ended}{os.environ['SLURM_JOB_ID']}\n")
         subprocess.run(["scancel", os.environ["SLURM_JOB_ID"]], check=True)
         time.sleep(600)
-    return stable_serial(problem, run)
+    return stable(problem, run)

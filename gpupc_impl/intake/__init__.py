@@ -5,33 +5,24 @@ Nothing is imputed, and nothing is dropped without a request: missing values are
 them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core import mapped
 from gpupc_impl.core.family import families
 from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.intake.messages import column_names, is_frame, shown, warn
+from gpupc_impl.intake.missing import MISSING, without_missing
 from gpupc_impl.tables import Table, read_table
 from gpupc_impl.tables import TableFormat as TableFormat
 from gpupc_impl.tables.columns import FEW_VALUES, REPEATS, typed
 
-MISSING = ("error", "drop-rows", "pairwise")
-"""The treatments of missing values: refuse them; drop the samples that have any; or compute each correlation from the
-samples that have values of both variables."""
-
 MANY_VARIABLES = 5
 """A table with at least this many times as many columns as rows may have its variables in rows."""
-
-SHOWN = 5
-"""The number of columns that a message names."""
 
 FEWEST_SAMPLES = 4
 """The lower bound on the samples with which Fisher's z test can separate two variables."""
@@ -103,7 +94,8 @@ def read_input(
     label_columns = _label_columns(data)
     inferred = _kind(data, label_columns, kind)
     rows = np.shape(data)[0] if np.ndim(data) == 2 else 0
-    data = _without_missing(data, names, kind or inferred, missing, table)
+    if missing != "pairwise" or _kind(data, label_columns, "numbers") == "numbers":  # else no family takes the data
+        data = without_missing(data, names, kind or inferred, missing, table)
     if np.ndim(data) == 2:
         if kind in (None, "numbers") and not label_columns:
             _refuse_correlations(data)
@@ -111,8 +103,9 @@ def read_input(
             _warn_of_orientation(data)
         _warn_of_identifiers(data, names, label_columns)
         if inferred == "numbers" and kind != "labels" and 0 < len(data) < FEWEST_SAMPLES:
-            _warn(f"{len(data)} sample(s) are too few to test anything with: every variable stays beside every other")
-    summary = _summary(data, rows, len(label_columns), table.remark)
+            warn(f"{len(data)} sample(s) are too few to test anything with: every variable stays beside every other")
+    only_labels = "labels" in (kind, inferred)
+    summary = _summary(data, rows, None if only_labels else len(label_columns), table.remark)
     return InputTable(data, names, inferred, label_columns, summary)
 
 
@@ -147,9 +140,10 @@ def _typed_array(data: np.ndarray, place: Any, form: TableFormat) -> tuple[Any, 
     return (data, "") if _label_columns(frame) else (frame.to_numpy(np.float64), remark)
 
 
-def _summary(data: Any, rows: int, n_labels: int, remark: str) -> str:
-    """Return a description of the data in one line."""
+def _summary(data: Any, rows: int, n_labels: int | None, remark: str) -> str:
+    """What was read, in one line; `n_labels` is None if all columns are categories."""
     n, p = np.shape(data) if np.ndim(data) == 2 else (0, 0)
+    n_labels = p if n_labels is None else n_labels
     parts = [f"{rows:,} rows", f"{p:,} columns ({p - n_labels:,} of numbers, {n_labels:,} of categories)"]
     parts += [f"{rows - n:,} rows dropped"] * (n != rows) + [f"numbers with {remark}"] * bool(remark)
     return ", ".join(parts)
@@ -180,10 +174,10 @@ def _labels_refused(table: InputTable, family: str | None) -> str:
     ways = []
     categories = "say"
     if table.kind == "both":
-        ways = [f"say family={name!r}, which takes both" for name in _families_of("both")]
+        ways = [f"say family={name!r} (--family {name}), which takes both" for name in _families_of("both")]
         ways += ["leave the columns of one kind out", "make numbers of the text (pandas.get_dummies)"]
         categories = "or make categories of the numbers (pandas.qcut) and say"
-    ways.append(f"{categories} {' or '.join(f'family={name!r}' for name in _families_of('labels'))}")
+    ways.append(f"{categories} {_options_of('labels')}")
     test = "the default test" if family is None else f"the {family} test"
     return (
         f"{len(table.label_columns)} column(s) ({shown(table.label_columns)}) hold text or categories"
@@ -196,24 +190,9 @@ def _families_of(kind: str) -> list[str]:
     return [family.name for family in families().values() if family.data == kind]
 
 
-def shown(names: Sequence[Any]) -> str:
-    """Format the first few names for a message."""
-    more = f", ... {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    return ", ".join(repr(str(name)) for name in names[:SHOWN]) + more
-
-
-def is_frame(data: Any) -> bool:
-    return hasattr(data, "columns") and hasattr(data, "iloc")
-
-
-def _column_names(data: Any, names: Sequence[str] | None) -> Sequence[Any]:
-    """Return the names of the columns of (n, p) data for messages."""
-    return names if names is not None else getattr(data, "columns", [f"V{k}" for k in range(np.shape(data)[1])])
-
-
-def _warn(message: str) -> None:
-    """Issue a warning whose position is at, or within a few calls of, the user's call of the library."""
-    warnings.warn(message, stacklevel=7)
+def _options_of(kind: str) -> str:
+    """The options, in Python and on the command line, that choose a family for this kind of data."""
+    return " or ".join(f"family={name!r} (--family {name})" for name in _families_of(kind))
 
 
 # --- orientation -----------------------------------------------------------------------------------------------------
@@ -271,7 +250,7 @@ def _warn_of_identifiers(data: Any, names: Sequence[str] | None, label_columns: 
             if name in label_columns and data.iloc[:, k].nunique() >= NEARLY_UNIQUE * n
         ]
         if unique:
-            _warn(
+            warn(
                 f"{len(unique)} column(s) ({shown(unique)}) hold a label of their own for nearly every row, as names "
                 "of rows do; leave them out (--row-names, row_names=True for a first column), since no test finds "
                 "anything in them"
@@ -283,8 +262,8 @@ def _warn_of_identifiers(data: Any, names: Sequence[str] | None, label_columns: 
     except (TypeError, ValueError):
         return
     if np.shape(data)[1] > 1 and float(first[0]).is_integer() and (np.diff(first) == 1).all():
-        _warn(
-            f"the first column ({str(_column_names(data, names)[0])!r}) counts the rows from {first[0]:g} to "
+        warn(
+            f"the first column ({str(column_names(data, names)[0])!r}) counts the rows from {first[0]:g} to "
             f"{first[-1]:g} and is taken for a variable; if it names the rows, leave it out (--row-names, "
             "row_names=True)"
         )
@@ -306,7 +285,7 @@ def _warn_of_orientation(data: Any) -> None:
     """Warn of a shape that suggests variables in rows."""
     n, p = np.shape(data) if np.ndim(data) == 2 else (0, 0)
     if 0 < n * MANY_VARIABLES <= p:
-        _warn(
+        warn(
             f"the table is read as {n:,} samples (rows) of {p:,} variables (columns); if its rows are the variables, "
             "as in a table of genes by samples, say transpose=True (--transpose); if the table is right, "
             "transpose=False (--no-transpose) silences this warning"
@@ -350,13 +329,13 @@ def _is_numeric(column: Any) -> bool:
 def _warn_of_categories(table: InputTable, family: str) -> None:
     """Warn of columns of whole numbers with few distinct values, which may be categories."""
     few = few_values(table.values)
-    label_families = _families_of("labels")
-    if few.any() and label_families:
-        columns, names = np.flatnonzero(few), _column_names(table.values, table.names)
-        _warn(
+    options = _options_of("labels")
+    if few.any() and options:
+        columns, names = np.flatnonzero(few), column_names(table.values, table.names)
+        warn(
             f"{len(columns):,} of {len(few):,} columns ({shown([names[k] for k in columns])}) hold whole numbers "
             f"with at most {FEW_VALUES} different values, which the {family} test takes for measurements; if they are "
-            f"categories, say {' or '.join(f'family={name!r} (--family {name})' for name in label_families)}"
+            f"categories, say {options}"
         )
 
 
@@ -380,74 +359,3 @@ def few_values(values: Any) -> np.ndarray:
             distinct = len(np.unique(column))
             few[k] = 2 <= distinct <= FEW_VALUES and distinct * REPEATS <= len(column)
     return few
-
-
-# --- missing values --------------------------------------------------------------------------------------------------
-
-
-def _without_missing(data: Any, names: Sequence[str] | None, kind: str, missing: str, table: Table) -> Any:
-    """Return the data without missing values; under ``"pairwise"``, numbers with NaN for missing values."""
-    absent = _absent(data, kind)
-    if absent is None:
-        return data
-    columns = np.flatnonzero(absent.any(axis=0))
-    rows = absent.any(axis=1)
-    column_names = _column_names(data, names)
-    first = table.place(int(rows.argmax()), int(absent[rows.argmax()].argmax()))
-    summary = (
-        f"{int(absent.sum()):,} value(s) missing in {len(columns):,} column(s) "
-        f"({shown([column_names[k] for k in columns])}), the first in {first}"
-    )
-    complete = int((~rows).sum())
-    if missing == "error":
-        pairs = "; missing='pairwise' (Gaussian test only) takes for each pair of variables the samples that hold both"
-        raise InvalidProblem(
-            f"data has {summary}; impute them, or say missing='drop-rows' (--missing drop-rows), which leaves "
-            f"{complete:,} of {len(rows):,} samples{pairs if kind == 'numbers' else ''}"
-            f"{_categories_hint(data, columns)}"
-        )
-    if missing == "pairwise":
-        if is_frame(data):  # The columns may have nullable types, which have several kinds of missing values.
-            return data.where(~absent, np.nan).astype(np.float64)
-        return np.ma.filled(np.ma.asarray(data, np.float64), np.nan)
-    if not complete:
-        worst = [k for k in np.argsort(-absent.sum(axis=0), kind="stable")[:SHOWN] if absent[:, k].any()]
-        counts = ", ".join(f"{column_names[k]!r}: {int(absent[:, k].sum()):,}" for k in worst)
-        raise InvalidProblem(
-            f"data has {summary}: no sample is complete, so missing='drop-rows' leaves none; leave out the columns "
-            f"with the most ({counts}), or impute them"
-        )
-    dropped = len(rows) - complete
-    _warn(f"{dropped:,} of {len(rows):,} samples have missing values and are dropped; {complete:,} are left")
-    return data[~rows] if is_frame(data) else np.asanyarray(data)[~rows]
-
-
-def _categories_hint(data: Any, columns: np.ndarray) -> str:
-    """Return a hint for cells of text that may be a category with the name of a missing value."""
-    if not is_frame(data) or all(data.dtypes.iloc[k].kind in "iuf" for k in columns):
-        return ""
-    return "; missing_values=[] (--missing-values '') makes a category of every cell that is not empty"
-
-
-def _absent(data: Any, kind: str) -> np.ndarray | None:
-    """Return which values are missing, (n, p) bool; None if no value is."""
-    if is_frame(data):
-        absent = data.isna().to_numpy()
-    elif isinstance(data, np.ma.MaskedArray):
-        absent = np.ma.getmaskarray(data) | (np.isnan(data.data) if data.dtype.kind in "fc" else False)
-    else:
-        try:
-            values = np.asarray(data) if kind == "numbers" or hasattr(data, "dtype") else np.array(data, dtype=object)
-        except ValueError:  # The rows differ in length, which the problem reports.
-            return None
-        if values.dtype.kind in "fc":
-            if values.ndim == 2 and not any(mapped.by_pieces(values, lambda rows: np.isnan(values[rows]).any())):
-                return None
-            absent = np.isnan(values)
-        elif values.dtype.kind == "O":
-            import pandas as pd
-
-            absent = pd.isna(values)
-        else:
-            return None
-    return absent if absent.ndim == 2 and absent.any() else None

@@ -1,0 +1,161 @@
+"""Kernels that were compiled ahead of their use and come with a wheel: one archive for each target.
+
+A target is a level of x86-64 or another processor for the host backend, and an architecture for the CUDA backend.
+``make wheel`` writes the archives (workflow/lib/shipped.py); a checkout has none and compiles on first use.
+
+A binary is found by the digest of its sources, declarations, flags and target, not by its name. So a binary that was
+made from other sources is never loaded. The digest leaves the compiler out, because every compiler makes the same bits.
+What an archive has is unpacked into the cache of compiled kernels, whose checks of owner and contents hold for it too.
+
+An archive is a zip file with a member for each source file, in which the binaries of all its kernels lie one after the
+other: they resemble each other, and compressed together they take a fifth of the room. Its ``index.json`` says where
+each begins.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import lzma
+import os
+import threading
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.sources import file_stamp
+from gpupc_impl.ownership import open_regular
+
+INDEX = "index.json"
+MAX_BYTES = 1 << 28
+"""Upper bound on the bytes of an archive, and of each of its members."""
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError, EOFError, zipfile.BadZipFile, lzma.LZMAError)
+
+
+class DamagedArchive(Exception):
+    """An archive cannot be read, or its contents have changed."""
+
+
+def folder() -> Path:
+    """Where the archives lie: ``GPUPC_SHIPPED_DIR``, else the folder ``shipped`` of the installed package."""
+    return Path(os.environ.get("GPUPC_SHIPPED_DIR") or PACKAGE_ROOT / "shipped")
+
+
+def content_digest(*material: Any) -> str:
+    """The digest by which a binary is found."""
+    return hashlib.sha256(repr(material).encode()).hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One binary of an archive.
+
+    Attributes:
+        member: the member of the archive in which it lies.
+        first, end: where it lies in that member, in bytes.
+        sha256: the digest of its contents.
+        kernels: of a GPU image the kernels as the cache's index describes them; of a library none.
+    """
+
+    member: str
+    first: int
+    end: int
+    sha256: str
+    kernels: dict[str, Any]
+
+
+class Archive:
+    """The binaries of one target.
+
+    Args:
+        path: a file that `write_archive` wrote.
+
+    Attributes:
+        compiler: the compiler that made the binaries, as text.
+        entries: them by their content digests.
+
+    Raises:
+        DamagedArchive: it is no such file.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        try:
+            index = json.loads(self._read(INDEX))
+            self.compiler: str = index["compiler"]
+            self.entries = {digest: Entry(**entry) for digest, entry in index["entries"].items()}
+        except _UNREADABLE as error:
+            raise DamagedArchive(f"{path}: {error}") from error
+        self._lock = threading.Lock()  # threads request the kernels of a source together, which are unpacked once
+        self._member = functools.lru_cache(maxsize=8)(self._read)
+
+    def content(self, digest: str) -> bytes:
+        """One of its binaries.
+
+        Raises:
+            DamagedArchive: it cannot be read, or is not the one that was written.
+        """
+        entry = self.entries[digest]
+        try:
+            with self._lock:
+                content = self._member(entry.member)[entry.first : entry.end]
+        except _UNREADABLE as error:
+            raise DamagedArchive(f"{self._path}: {error}") from error
+        if hashlib.sha256(content).hexdigest() != entry.sha256:
+            raise DamagedArchive(f"{self._path}: a binary of {entry.member} has changed")
+        return content
+
+    def _read(self, member: str) -> bytes:
+        with open_regular(self._path, MAX_BYTES) as file, zipfile.ZipFile(file) as archive:
+            if (size := archive.getinfo(member).file_size) > MAX_BYTES:
+                raise ValueError(f"{member} declares {size:,} bytes, over the limit of {MAX_BYTES:,}")
+            return archive.read(member)
+
+
+def write_archive(path: Path, compiler: str, binaries: Mapping[str, tuple[str, bytes, dict[str, Any]]]) -> None:
+    """Write the archive of a target.
+
+    Args:
+        compiler: the compiler that made the binaries.
+        binaries: by content digest: the source's name, the binary, and `Entry.kernels`.
+    """
+    members: dict[str, bytearray] = {}
+    entries = {}
+    for digest, (source, content, kernels) in sorted(binaries.items(), key=lambda item: (item[1][0], item[0])):
+        member = members.setdefault(source, bytearray())
+        first = member.find(content)  # kernels that are no templates come in one image for all of a source
+        if first < 0:
+            first = len(member)
+            member += content
+        end = first + len(content)
+        entries[digest] = dataclasses.asdict(Entry(source, first, end, hashlib.sha256(content).hexdigest(), kernels))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".writing")
+    with zipfile.ZipFile(scratch, "w", zipfile.ZIP_LZMA) as archive:
+        index = json.dumps({"compiler": compiler, "entries": entries}).encode()
+        for name, data in [*members.items(), (INDEX, index)]:
+            archive.writestr(zipfile.ZipInfo(name), bytes(data), zipfile.ZIP_LZMA)
+    os.replace(scratch, path)
+
+
+def archive_of(target: str) -> Archive | None:
+    """The archive of a target; None if there is none, or if it cannot be read."""
+    path = archive_path(target)
+    try:
+        return _archive_as_of(path, *file_stamp(path))
+    except (OSError, DamagedArchive):
+        return None
+
+
+def archive_path(target: str) -> Path:
+    """Where the archive of a target lies, or would."""
+    return folder() / f"{target}.zip"
+
+
+@functools.lru_cache(maxsize=16)
+def _archive_as_of(path: Path, modified: int, size: int) -> Archive:
+    return Archive(path)

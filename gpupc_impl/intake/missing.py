@@ -1,0 +1,83 @@
+"""Missing values in a user's table: refused, dropped with their samples, or left to a test that takes them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.core import mapped
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.intake.messages import SHOWN, column_names, is_frame, shown, warn
+from gpupc_impl.tables import Table
+
+MISSING = ("error", "drop-rows", "pairwise")
+"""What to do about missing values: refuse them; drop the samples that have any; or compute each correlation from the
+samples that hold both variables."""
+
+
+def without_missing(data: Any, names: Sequence[str] | None, kind: str, missing: str, table: Table) -> Any:
+    """The data without missing values; under ``"pairwise"``, numbers with NaN for missing ones."""
+    absent = _absent(data, kind)
+    if absent is None:
+        return data
+    columns = np.flatnonzero(absent.any(axis=0))
+    rows = absent.any(axis=1)
+    labels = column_names(data, names)
+    first = table.place(int(rows.argmax()), int(absent[rows.argmax()].argmax()))
+    summary = (
+        f"{int(absent.sum()):,} value(s) missing in {len(columns):,} column(s) "
+        f"({shown([labels[k] for k in columns])}), the first in {first}"
+    )
+    complete = int((~rows).sum())
+    if missing == "error":
+        pairs = "; missing='pairwise' (Gaussian test only) takes for each pair of variables the samples that hold both"
+        raise InvalidProblem(
+            f"data has {summary}; impute them, or say missing='drop-rows' (--missing drop-rows), which leaves "
+            f"{complete:,} of {len(rows):,} samples{pairs if kind == 'numbers' else ''}"
+            f"{_categories_hint(data, columns)}"
+        )
+    if missing == "pairwise":
+        if is_frame(data):  # its columns may have nullable types, which have several missing values
+            return data.where(~absent, np.nan).astype(np.float64)
+        return np.ma.filled(np.ma.asarray(data, np.float64), np.nan)
+    if not complete:
+        worst = [k for k in np.argsort(-absent.sum(axis=0), kind="stable")[:SHOWN] if absent[:, k].any()]
+        counts = ", ".join(f"{labels[k]!r}: {int(absent[:, k].sum()):,}" for k in worst)
+        raise InvalidProblem(
+            f"data has {summary}: no sample is complete, so missing='drop-rows' leaves none; leave out the columns "
+            f"with the most ({counts}), or impute them"
+        )
+    dropped = len(rows) - complete
+    warn(f"{dropped:,} of {len(rows):,} samples have missing values and are dropped; {complete:,} are left")
+    return data[~rows] if is_frame(data) else np.asanyarray(data)[~rows]
+
+
+def _categories_hint(data: Any, columns: np.ndarray) -> str:
+    """What to say where cells of text may be a category that is called as a missing value is."""
+    if not is_frame(data) or all(data.dtypes.iloc[k].kind in "iuf" for k in columns):
+        return ""
+    return "; missing_values=[] (--missing-values '') makes a category of every cell that is not empty"
+
+
+def _absent(data: Any, kind: str) -> np.ndarray | None:
+    """(n, p) bool: whether a value is missing; None where no value is."""
+    if is_frame(data):
+        absent = data.isna().to_numpy()
+    elif isinstance(data, np.ma.MaskedArray):
+        absent = np.ma.getmaskarray(data) | (np.isnan(data.data) if data.dtype.kind in "fc" else False)
+    else:
+        try:
+            values = np.asarray(data) if kind == "numbers" or hasattr(data, "dtype") else np.array(data, dtype=object)
+        except ValueError:  # the rows differ in length, which the problem reports
+            return None
+        if values.dtype.kind in "fc":
+            if values.ndim == 2 and not any(mapped.by_pieces(values, lambda rows: np.isnan(values[rows]).any())):
+                return None
+            absent = np.isnan(values)
+        elif values.dtype.kind == "O":
+            import pandas as pd
+
+            absent = pd.isna(values)
+        else:
+            return None
+    return absent if absent.ndim == 2 and absent.any() else None

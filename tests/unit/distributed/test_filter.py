@@ -1,0 +1,213 @@
+"""Levels 0 and 1 by products of a library: bounds that hold and are needed, canonical answers, shards and memory."""
+
+import contextlib
+import types
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from gpupc_impl import DeviceMemoryError, InvalidProblem, skeleton
+from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.registry import methods
+from gpupc_impl.core.solve import unavailable
+from gpupc_impl.distributed import filter as filtered
+from gpupc_impl.distributed import filter_plan, row_shards
+from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
+
+REASON = unavailable(methods()["distributed"], "host")
+pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
+
+
+def search(data, alpha, **options):
+    options = {"transpose": False, "backend": "host", **options}
+    result = skeleton(data, alpha, method="distributed", **options)
+    report = result.facts["distributed"]
+    assert "counts" in report, "it ran on a cluster"
+    return result
+
+
+def in_core(data, alpha, **options):
+    return skeleton(fixed_order_problem(data, alpha=alpha, **options), method="pair-scan", backend="host")
+
+
+def assert_same(result, expected):
+    assert np.array_equal(result.adjacency, expected.adjacency)
+    assert result.sepsets == expected.sepsets
+    assert result.edges_per_level == expected.edges_per_level
+    assert result.stopped_because == expected.stopped_because
+
+
+def sample(rng, p, m, degree, copies=0):
+    """(m, p) samples of a linear model of that mean degree; copies are columns near or equal to another."""
+    weights = np.tril(rng.random((p, p)) < degree / p, -1) * rng.uniform(0.2, 1, (p, p))
+    data = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+    for noise in rng.choice([0.0, 1e-9, 1e-7, 1e-3], size=copies):
+        original, copy = rng.integers(p, size=2)
+        data[:, copy] = data[:, original] + noise * rng.standard_normal(m)
+    return data[:, rng.permutation(p)]
+
+
+def alpha_at(r, samples, level):
+    """The significance level whose critical correlation is r."""
+    return float(2 * scipy.stats.norm.sf(np.arctanh(abs(r)) * np.sqrt(samples - level - 3)))
+
+
+@settings(max_examples=settings.default.max_examples // 4, suppress_health_check=list(HealthCheck), deadline=None)
+@given(data=st.data())
+def test_equals_in_core(data):
+    """In whatever memory: groups of rows, blocks of candidates and lists that end too early all depend on it."""
+    p, m = data.draw(st.integers(2, 140)), data.draw(st.integers(6, 120))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    x = sample(rng, p, m, data.draw(st.sampled_from([1, 3, 8, 40])), data.draw(st.integers(0, 4)))
+    alpha, max_level = data.draw(st.sampled_from([0.001, 0.05, 0.2])), data.draw(st.integers(0, 4))
+    factor = data.draw(st.sampled_from([1.0, 1.1, 1.5, 4.0, 1e3]))
+    limit = int(factor * filter_plan.least_device_bytes(m, p))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(filtered, "SPARSENESS", data.draw(st.sampled_from([0, 32, 1e9])))
+        result = search(x, alpha, max_level=max_level, device_memory_limit=limit)
+    expected = in_core(x, alpha, max_level=max_level)
+    report = result.facts["distributed"]
+    event(f"{result.levels_run} levels, {report['plan']['edges'] < expected.edges_per_level[0]}")
+    for i, j in rng.integers(p, size=(10, 2)).tolist():  # single sets are read before all of them are
+        if i != j:
+            assert result.sepsets.get((i, j)) == expected.sepsets.get((i, j))
+    assert_same(result, expected)
+    assert report["peak_device_bytes"] <= limit
+
+
+@contextlib.contextmanager
+def worst_library(monkeypatch, root, bound):
+    """Matrix products as wrong as the bound allows: 0.95 of it from the exact ones, to the other side of a root."""
+
+    @contextlib.contextmanager
+    def array_library(self):
+        def matmul(a, b, out):
+            exact = (a.astype(np.longdouble) @ b.astype(np.longdouble)).astype(np.float64)
+            out[...] = exact + np.where(np.abs(exact) > root, -0.95, 0.95) * np.sign(exact) * bound
+
+        yield types.SimpleNamespace(matmul=matmul, cumsum=np.cumsum, flatnonzero=np.flatnonzero)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HostBackend, "array_library", array_library)
+        yield
+
+
+def test_products_on_the_wrong_side_of_the_threshold(monkeypatch):
+    """Thresholds within the bound of a pair's correlation. With half the bound some of the answers are others."""
+    rng = np.random.default_rng(3)
+    m, p = 40, 30
+    x = sample(rng, p, m, 3)
+    r, bound = np.abs(fixed_order_correlation(x)), filtered.product_bound(m)
+    wrong = 0
+    for i, j in ((0, 7), (11, 3), (20, 29)):
+        for offset in (-0.8, -0.3, 0.3, 0.8):
+            alpha = alpha_at(r[i, j] + offset * bound, m, 0)
+            problem = fixed_order_problem(x, alpha=alpha, max_level=0)
+            root = problem.critical_r_squared(0) ** 0.5
+            assert 0.1 * bound < abs(root - r[i, j]) < 0.9 * bound
+            expected = in_core(x, alpha, max_level=0)
+            with worst_library(monkeypatch, root, bound):
+                assert_same(search(x, alpha, max_level=0), expected)
+                with monkeypatch.context() as patch:
+                    patch.setattr(filtered, "product_bound", lambda m: bound / 2)
+                    wrong += not np.array_equal(search(x, alpha, max_level=0).adjacency, expected.adjacency)
+    assert wrong >= 6
+
+
+@pytest.mark.parametrize("off_by", [0.0, 1e-15, -1e-15, 1e-12, -1e-12, 1e-9, -1e-9])
+def test_tests_of_level_one_at_the_threshold(off_by):
+    rng = np.random.default_rng(5)
+    m, p = 60, 40
+    x = sample(rng, p, m, 4)
+    c = fixed_order_correlation(x)
+    for i, j, k in ((0, 1, 2), (5, 30, 9), (12, 20, 39)):
+        r = (c[i, j] - c[i, k] * c[j, k]) / np.sqrt((1 - c[i, k] ** 2) * (1 - c[j, k] ** 2))
+        alpha = alpha_at(abs(r) + off_by, m, 1)
+        assert_same(search(x, alpha, max_level=1), in_core(x, alpha, max_level=1))
+
+
+@pytest.mark.parametrize("critical", [1e-4, 0.0066, 0.3, 0.6])
+def test_the_bound_of_the_excess_holds_and_half_of_it_does_not(critical):
+    """The arithmetic of `excess` in single precision, on tests whose excess is zero but for rounding."""
+    rng, single, double = np.random.default_rng(0), np.float32, np.float64
+    x, y = rng.uniform(-1, 1, (2, 500_000))
+    r = np.sqrt(critical * (1 - x * x) * (1 - y * y)) * rng.choice([-1, 1], x.shape) + x * y
+    x, y, r = (values[np.abs(r) <= 1] for values in (x, y, r))
+    exact = (r - x * y) ** 2 - critical * (1 - x * x) * (1 - y * y)
+    x, y, r = (values.astype(single).astype(double) for values in (x, y, r))
+    h = (r - x * y).astype(single)  # a fused operation rounds once; so does this, since double holds the product
+    variances = (1 - x * x).astype(single), (1 - y * y).astype(single)
+    possible = single(critical) * (variances[0] * variances[1])
+    error = np.abs(h.astype(double) ** 2 - possible.astype(double) - exact).max()
+    assert 0.5 < error / filtered.excess_bound(1000, critical) < 1
+
+
+def test_undecided_tests_are_decided_by_canonical_ones(monkeypatch):
+    """With a bound beyond all values every test is, and the answer is the same."""
+    x = sample(np.random.default_rng(8), 30, 50, 3)
+    monkeypatch.setattr(filtered, "excess_bound", lambda m, critical: 10.0)
+    result = search(x, 0.05, max_level=1)
+    counts = result.facts["distributed"]["counts"]
+    assert counts["rechecked"] == counts["tests"] > 100
+    assert_same(result, in_core(x, 0.05, max_level=1))
+
+
+def test_a_list_that_is_too_long_makes_blocks_smaller(monkeypatch):
+    """All pairs are neighbours, and lists are planned for one in sixteen."""
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((50, 96)) + 2 * rng.standard_normal((50, 1))
+    choose = filter_plan.choose
+
+    def planned(m, p, budget):
+        plan = choose(m, p, budget)
+        return filter_plan.FilterPlan(**{**vars(plan), "candidates": 96, "neighbours": 32 * p, "open_edges": 10})
+
+    monkeypatch.setattr(filter_plan, "choose", planned)
+    result = search(x, 0.05, max_level=1)
+    assert result.edges_per_level[0] == 96 * 95 // 2
+    assert_same(result, in_core(x, 0.05, max_level=1))
+
+
+def test_a_search_with_a_folder_goes_on_where_it_ended(tmp_path, monkeypatch):
+    m, p = 60, 50
+    x = sample(np.random.default_rng(4), p, m, 8)
+    how = {"folder": tmp_path, "device_memory_limit": filter_plan.least_device_bytes(m, p), "max_level": 2}
+    expected = in_core(x, 0.2, max_level=2)
+    write, groups = row_shards.RowShards.write, []
+
+    def interrupted(self, backend, group, counts, most):
+        groups.append(group.rows)
+        if len(groups) == 3:
+            raise KeyboardInterrupt
+        write(self, backend, group, counts, most)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(row_shards.RowShards, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            search(x, 0.2, **how)
+    before = {path: path.read_bytes() for path in tmp_path.glob("rows/*.npz")}
+    assert len(before) > 1
+    assert_same(result := search(x, 0.2, **how), expected)
+    after = {path: path.read_bytes() for path in tmp_path.glob("rows/*.npz")}
+    assert before.items() <= after.items()
+    assert result.facts["distributed"]["shard_bytes"] == sum(map(len, after.values())) - sum(map(len, before.values()))
+    damaged = sorted(after)[len(after) // 2]
+    damaged.write_bytes(after[damaged][:-7])
+    again = search(x, 0.2, **how)
+    assert_same(again, expected)
+    assert again.tests_per_level[1] == result.tests_per_level[1]
+    assert {path: path.read_bytes() for path in tmp_path.glob("rows/*.npz")} == after
+    with pytest.raises(InvalidProblem, match="another alpha"):
+        search(x, 0.1, **how)
+
+
+def test_the_least_memory_suffices_and_less_is_left_to_panels():
+    m, p = 40, 100
+    x = sample(np.random.default_rng(6), p, m, 3)
+    least = filter_plan.least_device_bytes(m, p)
+    assert_same(search(x, 0.01, device_memory_limit=least), in_core(x, 0.01))
+    with pytest.raises(DeviceMemoryError, match="in panels of"):
+        skeleton(x, 0.01, method="distributed", backend="host", transpose=False, device_memory_limit=least // 4)

@@ -1,0 +1,161 @@
+"""Compile kernels ahead of their use, into the archives that a wheel carries (`make wheel`).
+
+    python -m workflow.lib.shipped                          every target, into build/shipped
+    python -m workflow.lib.shipped x86-64-v3 sm_90          some of them
+    python -m workflow.lib.shipped --level 3 --only mixed   kernels of levels up to 3, of sources with that name
+
+It needs a C++ compiler for the host's targets and NVRTC for a GPU's, and no GPU. What an archive already has is not
+compiled again, and what no source makes any more is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import platform
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from gpupc_impl.backends import BackendUnavailable, KernelCompilationError, KernelSource, nvrtc, shipped
+from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.cuda_copies import MIRROR
+from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.backends.nvrtc_library import NvrtcLibrary, find_library
+from gpupc_impl.backends.simt import build
+from gpupc_impl.backends.simt import shipped as host
+from gpupc_impl.core.registry import listed_kernels, method_packages
+
+FOLDER = Path(__file__).parents[2] / "build" / "shipped"
+ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+LEVEL = 10
+"""Kernels that are compiled for a level are compiled ahead up to this one."""
+
+Binary = tuple[str, bytes, dict[str, Any]]
+"""A binary as `write_archive` takes it."""
+
+
+def all_kernels(level: int) -> list[KernelSource]:
+    """Every kernel of the package, up to a level: of the backends, and what each family lists."""
+    return [MIRROR, *listed_kernels(method_packages(), level)]
+
+
+def build_archive(target: str, kernels: Sequence[KernelSource], into: Path, jobs: int) -> Path:
+    """Compile kernels for a target, and write its archive.
+
+    Raises:
+        BackendUnavailable: there is no compiler for this target.
+        KernelCompilationError: a kernel does not compile.
+    """
+    make = CudaCompiler(target) if target.startswith("sm_") else HostCompiler(target)
+    path = into / f"{target}.zip"
+    try:
+        known = shipped.Archive(path)
+    except shipped.DamagedArchive:
+        known = None
+    if known is not None and known.compiler != make.version:
+        known = None
+
+    def binary(kernel: KernelSource | None) -> tuple[str, Binary]:
+        digest = make.digest(kernel)
+        if known is not None and digest in known.entries:
+            entry = known.entries[digest]
+            with contextlib.suppress(shipped.DamagedArchive):
+                return digest, (entry.member, known.content(digest), entry.kernels)
+        return digest, make.binary(kernel)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        binaries = dict(pool.map(binary, [*make.first, *kernels]))
+    shipped.write_archive(path, make.version, binaries)
+    return path
+
+
+class HostCompiler:
+    """Compiles libraries of the host backend for one target.
+
+    Attributes:
+        version: the compiler, as the archive names it.
+        first: what is compiled beside kernels: None stands for the runtime.
+    """
+
+    first: tuple[KernelSource | None, ...] = (None,)
+
+    def __init__(self, target: str):
+        self.target, self.version = target, build.find_compiler().version
+
+    def digest(self, kernel: KernelSource | None) -> str:
+        if kernel is None:
+            return host.runtime_digest(self.target)
+        return host.kernel_digest(*_arguments(kernel), self.target)
+
+    def binary(self, kernel: KernelSource | None) -> Binary:
+        with tempfile.TemporaryDirectory() as folder:
+            output = Path(folder) / "library.so"
+            if kernel is None:
+                host.compile_runtime(self.target, output)
+            else:
+                host.compile_kernel(*_arguments(kernel), self.target, output)
+            return "runtime" if kernel is None else kernel.source, output.read_bytes(), {}
+
+
+class CudaCompiler:
+    """Compiles images for one architecture of GPUs; attributes as of `HostCompiler`."""
+
+    first: tuple[KernelSource | None, ...] = ()
+
+    def __init__(self, target: str):
+        path = find_library()
+        if path is None:
+            raise BackendUnavailable(f"{target} needs NVRTC; pip install nvidia-cuda-nvrtc-cu12")
+        self._nvrtc, self.target = NvrtcLibrary(path), target
+        self.version = ".".join(map(str, self._nvrtc.getVersion()))
+        if int(target.removeprefix("sm_")) not in self._nvrtc.getSupportedArchs():
+            raise BackendUnavailable(f"NVRTC {self.version} does not compile for {target}; install a newer one")
+
+    def digest(self, kernel: KernelSource) -> str:
+        source, expression, structs, constants = _arguments(kernel)
+        return nvrtc.content_digest(source, {expression: structs}, self.target, constants)
+
+    def binary(self, kernel: KernelSource) -> Binary:
+        source, expression, structs, constants = _arguments(kernel)
+        image, compiled, _ = nvrtc.compile_source(self._nvrtc, source, {expression: structs}, self.target, constants)
+        return kernel.source, image, nvrtc.described(compiled)
+
+
+def _arguments(kernel: KernelSource) -> tuple[Path, str, Sequence[Any], Any]:
+    """What the functions that compile take of a kernel."""
+    return (PACKAGE_ROOT / kernel.source).resolve(), kernel.expression, kernel.structs, kernel.constants
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    known = [*host.TARGETS.get(platform.machine(), ()), *ARCHITECTURES]
+    parser = argparse.ArgumentParser(prog="python -m workflow.lib.shipped", description=__doc__.splitlines()[0])
+    parser.add_argument("targets", nargs="*", default=known, metavar="TARGET", help=f"default: {' '.join(known)}")
+    parser.add_argument("--into", type=Path, default=FOLDER, help="the folder of the archives")
+    parser.add_argument("--level", type=int, default=LEVEL, help="the deepest level of kernels made for a level")
+    parser.add_argument("--only", default="", help="a regular expression for sources and expressions of kernels")
+    parser.add_argument("--jobs", type=int, default=available_cores(), help="kernels to compile at once")
+    options = parser.parse_args(arguments)
+    wanted = re.compile(options.only)
+    kernels = [each for each in all_kernels(options.level) if wanted.search(f"{each.source} {each.expression}")]
+    try:
+        for target in options.targets:
+            started = time.perf_counter()
+            path = build_archive(target, kernels, options.into, options.jobs)
+            seconds = time.perf_counter() - started
+            size = path.stat().st_size / 1e6
+            print(f"{path.name}: {len(kernels)} kernels, {size:.1f} MB, {seconds:.0f} s", flush=True)
+    except (BackendUnavailable, KernelCompilationError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""Makes the tables of docs/start.md on first calls: what a process waits for that searches once.
+
+``python -m workflow.pages.first_call --backend cuda --page docs/start.md`` measures on this machine and replaces what
+stands between the page's marks for that backend. Each search runs in fresh processes: with an empty kernel cache, so
+that kernels are compiled, then with those of archives (``--shipped``, a folder that `make wheel` wrote). Medians are
+shown. Imports are not part of a call, and CuPy's import is shown beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gpupc_impl.backends import backend_class
+from gpupc_impl.reporting.tables import markdown
+
+SEARCHES: Mapping[str, str] = {
+    "gaussian, 1000 x 100": "skeleton(numbers(1000, 100), backend=backend)",
+    "discrete, 1000 x 40": "skeleton((numbers(1000, 40) > 0).astype(np.uint8), family='discrete', backend=backend)",
+    "nonlinear, 500 x 10": "skeleton(numbers(500, 10), family='nonlinear', backend=backend)",
+    "mixed, 300 x 8": "skeleton(with_categories(numbers(300, 8)), family='mixed', backend=backend)",
+    "kernel, 300 x 8": "skeleton(numbers(300, 8), family='kernel', backend=backend)",
+    "`stable-serial`, 1000 x 100": "skeleton(numbers(1000, 100), method='stable-serial')",
+}
+"""By its name the call that is measured; the last one is a reference that numba compiles."""
+
+PROGRAM = """
+import json, sys, time
+import numpy as np, pandas as pd, scipy.special
+from gpupc_impl import skeleton
+
+def numbers(n, p):
+    values = np.random.default_rng(3).normal(size=(n, p))
+    values[:, 1:] += 0.8 * values[:, :-1]
+    return values
+
+def with_categories(values):
+    table = pd.DataFrame(values).rename(columns=str)
+    return table.assign(site=np.where(values[:, 0] > 0, "north", "south"))
+
+backend, call = sys.argv[1:]
+clock = [time.perf_counter()]
+if backend == "cuda":
+    import cupy
+clock.append(time.perf_counter())
+for _ in range(2):
+    eval(call)
+    clock.append(time.perf_counter())
+print(json.dumps(np.diff(clock).tolist()))
+"""
+COLUMNS = ("compiled", "from archives", "second call", "importing CuPy")
+
+
+def seconds(backend: str, call: str, shipped: Path | None) -> list[float]:
+    """The seconds of CuPy's import and of the first and the second call, in a fresh process with an empty cache.
+
+    Args:
+        shipped: the folder of archives; None to compile all kernels.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        archives = str(shipped.resolve()) if shipped else folder  # in which there are none
+        places = {
+            "GPUPC_CACHE_DIR": f"{folder}/cache",
+            "NUMBA_CACHE_DIR": f"{folder}/numba",
+            "GPUPC_SHIPPED_DIR": archives,
+        }
+        command = [sys.executable, "-c", PROGRAM, backend, call]
+        output = subprocess.run(
+            command, env={**os.environ, **places}, capture_output=True, text=True, check=True
+        ).stdout
+    times: list[float] = json.loads(output.splitlines()[-1])
+    return times
+
+
+def row(backend: str, call: str, shipped: Path | None, repeats: int) -> list[str]:
+    """The medians of `COLUMNS`."""
+    compiled = [seconds(backend, call, None) for _ in range(repeats)]
+    ahead = [seconds(backend, call, shipped) for _ in range(repeats)] if shipped and "backend=" in call else []
+    imports, first, second = map(statistics.median, zip(*compiled, strict=True))
+    from_archives = f"{statistics.median(times[1] for times in ahead):.2f}" if ahead else "-"
+    return [f"{first:.2f}", from_archives, f"{second:.3f}", f"{imports:.2f}" if backend == "cuda" else "-"]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m workflow.pages.first_call", description=__doc__)
+    parser.add_argument("--backend", choices=("host", "cuda"), required=True)
+    parser.add_argument("--shipped", type=Path, help="a folder of archives (default: nothing is measured with them)")
+    parser.add_argument("--repeats", type=int, default=5, help="fresh processes for each time (default: %(default)s)")
+    parser.add_argument("--only", default="", help="searches whose name begins so")
+    parser.add_argument("--page", type=Path, help="the page whose table is replaced (default: it is printed)")
+    options = parser.parse_args(arguments)
+    chosen = {name: call for name, call in SEARCHES.items() if name.startswith(options.only)}
+    rows = [[name, *row(options.backend, call, options.shipped, options.repeats)] for name, call in chosen.items()]
+    device = backend_class(options.backend)().describe()["device"]
+    cores = len(os.sched_getaffinity(0))
+    heading = f"Seconds on {device}, {cores} cores, medians of {options.repeats} processes:"
+    table = f"{heading}\n\n{markdown(['search', *COLUMNS], rows, range(1, 5))}"
+    if not options.page:
+        print(table)
+        return
+    begin, end = f"<!-- first calls, {options.backend} -->\n", "<!-- end -->"
+    head, mark, rest = options.page.read_text().partition(begin)
+    if not mark:
+        parser.error(f"{options.page} has no mark {begin.strip()!r}")
+    options.page.write_text(f"{head}{begin}\n{table}\n\n{end}{rest.partition(end)[2]}")
+
+
+if __name__ == "__main__":
+    main()
