@@ -250,7 +250,7 @@ def _files(chosen: Mapping[Name, Entry]) -> dict[str, bytes]:
 def _written(
     chosen: Mapping[Name, Entry], shared: int, conflicts: Sequence[str], into: Path, readers: Sequence[Reader]
 ) -> Merged:
-    """Write a published folder, with the other files of ``into``, to a temporary folder that finally replaces ``into``."""
+    """Write a published folder, with the other files of ``into``, to a temporary folder, then replace ``into``."""
     into = into.absolute()
     part, before = (into.with_name(f".{into.name}.{os.getpid()}.{name}") for name in ("part", "before"))
     config = chosen.get(("file", "config.yaml"))
