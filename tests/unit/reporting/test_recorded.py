@@ -11,7 +11,7 @@ from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES
 
 ROOT = Path(__file__).parents[3]
 RECORDED = ROOT / "results" / "recorded"
-DEVICES = sorted(path for path in RECORDED.iterdir() if path.is_dir())
+DEVICES = sorted(path.parent for path in RECORDED.glob("*/config.yaml"))
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda path: path.name)
