@@ -181,7 +181,7 @@ def pairwise_correlations(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     filled[~held] = 0.0
     weights = held.astype(np.float64)
     sizes = weights.T @ weights
-    # Entry (i, j): the sum, and the sum of squares about their mean, of column i over the samples of the pair.
+    # The entries (i, j) are the sum and the sum of squares of column i over the samples that have both variables.
     sums, squares = filled.T @ weights, (filled**2).T @ weights
     count = np.maximum(sizes, 1.0)
     spread = squares - sums**2 / count

@@ -290,7 +290,7 @@ class GaussianProblem(Problem):
         problem = super().load(path)
         with open_arrays(path) as stored:
             if "fingerprint" in stored:
-                # Its computation would read the whole matrix.
+                # Computing the fingerprint again would read the whole matrix.
                 problem.__dict__["fingerprint"] = str(stored["fingerprint"])
         return problem
 
