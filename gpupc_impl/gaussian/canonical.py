@@ -1,8 +1,8 @@
 """The canonical evaluation of Fisher's z test (docs/ci-tests.md) in plain Python, which is slow.
 
 The kernels (kernels/fisher_z.cuh) and the references (baselines/_fisher_z.py) have implementations of their own that
-compute the same bits. Verification uses this third one where rounding errors decide a test, and tests compare the other
-two implementations with it.
+compute the same bits. Verification uses this third implementation if rounding errors decide a test, and tests compare
+the other two implementations with this one.
 """
 
 import math
@@ -28,7 +28,7 @@ def residuals(correlation: np.ndarray, i: int, j: int, members: Sequence[int], p
     i, j = min(i, j), max(i, j)
     c = correlation[np.ix_((*members, i, j), (*members, i, j))].tolist()
     size = len(members)
-    rows: list[list[float]] = []  # the rows of the Cholesky factor of M2, then the projections of Vi and Vj
+    rows: list[list[float]] = []  # The last two rows are the projections of Vi and Vj.
     scale: list[float] = []
     for a in range(size + 2):
         row: list[float] = []
@@ -58,7 +58,7 @@ def _by_pseudo_inverse(c: list[list[float]], size: int) -> Residuals:
     every = range(size)
     gram = [[_dot([c[k][a] for k in every], [c[k][b] for k in every]) for b in every] for a in every]
     smallest = min(gram[a][a] for a in every)
-    columns: list[list[float]] = []  # the columns of F, where M2^T M2 = F F^T
+    columns: list[list[float]] = []  # These are the columns of F, where M2^T M2 = F F^T.
     for k in every:
         column = [0.0] * size
         for a in range(k, size):

@@ -40,7 +40,7 @@ LEVELS_AHEAD = 3
 """The number of levels whose kernels are compiled while the level before them runs."""
 
 LEVEL_ZERO = KernelSource("gaussian/kernels/level_zero.cu", "level_zero")
-SEARCH = Struct(  # kernels/search.cuh declares this struct
+SEARCH = Struct(  # kernels/search.cuh declares this struct.
     "Search",
     C=Pointer(np.float64),
     critical_r_squared=np.float64,
@@ -60,10 +60,10 @@ class LevelKernel:
     """The kernel that makes the tests of a level from 1 on.
 
     Attributes:
-        source: its ``.cu`` file, relative to the package.
-        name: its name; the level is its only template argument.
-        grid: ``(p, max_degree, level, params) -> (x, y)`` blocks.
-        block: ``(p, max_degree, level, params) -> (x, y)`` threads.
+        source: the kernel's ``.cu`` file, relative to the package.
+        name: the kernel's name; the level is the only template argument.
+        grid: ``(p, max_degree, level, params) -> (x, y)``, the numbers of blocks.
+        block: ``(p, max_degree, level, params) -> (x, y)``, the numbers of threads in a block.
         ranks_whole_row: whether ranks number the subsets of the whole row; otherwise those of the row without the
             edge's other end.
     """

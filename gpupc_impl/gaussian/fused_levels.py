@@ -30,8 +30,8 @@ BUSY_TESTS = 1 << 20
 once."""
 
 EDGES_PER_BLOCK = 32
-"""The number of edges for each thread block of a launch with fewer tests. Fewer blocks wait less for each other, but a
-launch has at least one block for each multiprocessor."""
+"""The number of edges for each thread block of a launch with fewer tests. A launch has few blocks because blocks wait
+for each other, but at least one for each multiprocessor."""
 
 LEAST_SHARED_BYTES = 40 << 10
 """The lower bound on the shared memory of a thread block, in bytes. Later levels run in the same launch, and they have

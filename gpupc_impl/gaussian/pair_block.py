@@ -27,7 +27,7 @@ PAIR_BLOCK = Struct(
     first_come=np.bool_,
 )
 NO_MEMBER = np.uint32(2**32 - 1)
-"""The key of a pair that nothing separated."""
+"""The key of a pair that no set has separated."""
 MEMBER = np.uint32(2**31 - 1)
 """The bits of a key that hold the member of the set; the bit above these holds the side."""
 TILE, TILE_SIDE = 64, 16

@@ -172,7 +172,7 @@ class PairScan(LevelSearch):
         if level >= MOST_LEVELS:
             raise InvalidProblem(f"pair-scan counts to level {MOST_LEVELS - 1}; set max_level to that, or take cupc-s")
         longest = state.graphs.most_degree
-        if math.comb(longest, level) >= MAX_SETS:  # This takes a variable with many required edges.
+        if math.comb(longest, level) >= MAX_SETS:  # Only required edges lead to such degrees.
             raise InvalidProblem(
                 f"pair-scan cannot number the sets of level {level} of a variable with {longest} required edges; set "
                 f"max_level to {level - 1}, or take cupc-s"

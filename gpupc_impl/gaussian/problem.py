@@ -62,7 +62,7 @@ class GaussianProblem(Problem):
     Attributes:
         correlation: (p, p) float64, C-contiguous, exactly symmetric, with ones on the diagonal; an array in memory, or
             a read-only mapping of an ``.npy`` file (gaussian/large.py).
-        n_samples: m, the number of samples behind the correlations.
+        n_samples: m, the number of samples from which the correlations were computed.
         df_convention: ``"pcalg"`` means m - |S| - 3 degrees of freedom at level |S|, as in equation 7 of cuPC;
             ``"cupc"`` means m - (|S| + 1) - 3, as in the published code of cuPC and GPUCSL.
         residual_tolerance: see `RESIDUAL_TOLERANCE`. With 0, as in pcalg and in the published code, a test is undefined

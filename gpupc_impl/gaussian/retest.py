@@ -20,7 +20,7 @@ _CHUNK = 1 << 16
 
 
 class Retest:
-    """Fisher's z test from scratch, by the rules of docs/ci-tests.md; see `core.family.Retest`."""
+    """Implements `core.family.Retest` for Fisher's z test, by the rules of docs/ci-tests.md."""
 
     affordable = None
 

@@ -1,4 +1,4 @@
-"""The declarations of the kernels of pair-scan, and the state of a search on the device; all its parts use them."""
+"""The declarations of the kernels of pair-scan, and the state of a search on the device."""
 
 import functools
 from typing import Any
@@ -14,7 +14,7 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div, round_up
 
 FUSED = ((1, 5), (6, 8), (9, 11))
-"""The first and the last level of each kernel of fused levels; each kernel compiles in about 10 s."""
+"""The first and the last level of each kernel of fused levels; each kernel then compiles in about 10 s."""
 
 LEVELS_PREPARED = 6
 """The number of levels after the present one for which the table of binomials is computed in advance."""
@@ -25,7 +25,7 @@ GRAPHS_AT_ONCE = 3
 CONSTANTS = {**bit_graph.CONSTANTS, "MOST_SETS": graph.CONSTANTS["MOST_SETS"]}
 """The constants that kernels/prefix_scan.cu must agree with; kernels/fused_levels.cu has further ones."""
 
-SEARCH = Struct(  # kernels/pair_scan.cuh declares this struct
+SEARCH = Struct(  # kernels/pair_scan.cuh declares this struct.
     "PairScan",
     graphs=GRAPHS,
     C=Pointer(np.float64),

@@ -22,7 +22,7 @@ from gpupc_impl.tables import TableFormat as TableFormat
 from gpupc_impl.tables.columns import FEW_VALUES, REPEATS, typed
 
 MANY_VARIABLES = 5
-"""A table with at least this many times as many columns as rows may have its variables in rows."""
+"""The ratio of columns to rows from which a table may have its variables in rows."""
 
 FEWEST_SAMPLES = 4
 """The lower bound on the samples with which Fisher's z test can separate two variables."""
@@ -304,8 +304,8 @@ def _label_columns(data: Any) -> tuple[str, ...]:
 
 
 def _kind(data: Any, label_columns: tuple[str, ...], expected: str | None) -> str:
-    """Return `InputTable.kind`; columns that can be read both ways count as the expected kind, or as numbers beside
-    numbers."""
+    """Return `InputTable.kind`; columns that can be read both ways count as the expected kind, and as numbers if other
+    columns hold numbers."""
     if not label_columns:
         return "numbers"
     only_labels = len(label_columns) == data.shape[1]
@@ -328,7 +328,7 @@ def _is_numeric(column: Any) -> bool:
 
 
 def _warn_of_categories(table: InputTable, family: str) -> None:
-    """Warn of columns of whole numbers with few distinct values, which may be categories."""
+    """Warn of columns of integers with few distinct values, which may be categories."""
     few = few_values(table.values)
     options = _options_of("labels")
     if few.any() and options:
@@ -341,7 +341,7 @@ def _warn_of_categories(table: InputTable, family: str) -> None:
 
 
 def few_values(values: Any) -> np.ndarray:
-    """Return whether columns hold whole numbers with few distinct values (see `FEW_VALUES` and `REPEATS`): (p,)
+    """Return whether columns hold integers with few distinct values (see `FEW_VALUES` and `REPEATS`): (p,)
     bool."""
     try:
         values = np.asarray(values, np.float64)

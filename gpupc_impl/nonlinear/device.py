@@ -70,7 +70,7 @@ class CmiEstimator:
         self.permutations = Permutations(self.samples, tuning, selection.layout(self.samples), racing)
         self.selection = selection(self.samples, self.permutations, tuning)
         self.busy_tests = tuning.samples / problem.n_samples
-        self._capacity = (-1, 0)  # the level and the number of sets of the allocated buffers
+        self._capacity = (-1, 0)  # The buffers are for this level and this number of sets.
 
     # --- memory ------------------------------------------------------------------------------------------------------
 

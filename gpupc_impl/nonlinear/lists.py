@@ -49,8 +49,8 @@ class ListedNeighbours(NeighbourSelection):
 
     @property
     def shares(self) -> int:
-        """The number of parts into which the work of `estimate_by_buckets` is divided, by default one a
-        multiprocessor."""
+        """The number of parts into which the work of `estimate_by_buckets` is divided, by default one
+        for each multiprocessor."""
         return self.tuning.shares or self.samples.backend.multiprocessors
 
     @abc.abstractmethod
@@ -89,8 +89,8 @@ class ListedNeighbours(NeighbourSelection):
         return min(expected, limit // CANDIDATE_BYTES[self.samples.kind])
 
     def _remembered(self, level: int) -> int:
-        """Return the number of samples whose distances the kernel that makes lists keeps in shared memory: those that
-        it reads first, or none if they do not fit."""
+        """Return the number of samples whose distances the kernel that makes lists keeps in shared memory: the
+        samples that it reads first, or none if these samples do not fit."""
         n, kind = self.samples.n, self.samples.kind
         first = min(2 * self._near(level) + 1, n) if level else n
         room = self.samples.shared_limit - self._candidates(level) * CANDIDATE_BYTES[kind]

@@ -44,8 +44,8 @@ class Permutations:
 
     Attributes:
         rows: (sets, replicates, n) device array of the values of each set's variable, as observed and permuted.
-        columns: device array of the same values in panels; it has sets * n * stride elements, and a panel holds
-            `Layout.panel` replicates of all samples.
+        columns: device array of the same values in panels; the array has sets * n * stride elements, and a panel
+            holds `Layout.panel` replicates of all samples.
     """
 
     def __init__(self, samples: DeviceSamples, tuning: Tuning, layout: Layout, racing: bool):
@@ -111,7 +111,8 @@ class Permutations:
     def _ordered(self) -> bool:
         """Return whether samples propose roughly in the order of their priorities.
 
-        They do not if the owners fit in shared memory without the array of this order, but not with it.
+        Samples do not propose in this order if the owners fit in shared memory, but the owners and the order together
+        do not.
         """
         room = self.samples.shared_limit - 8 * self.samples.n
         return self.samples.n <= MOST_ORDERED and not 0 <= room < self._order_bytes()

@@ -51,7 +51,7 @@ class Search(LevelSearch):
         self._side = np.empty(0)
         self._sets: dict[tuple[int, int], tuple[int, ...]] = {}
         self._tests, self._possible = 0, None
-        self._outcomes: list[LevelOutcome] = []  # the outcomes of the levels in the checkpoint
+        self._outcomes: list[LevelOutcome] = []  # The checkpoint holds these levels.
         self._checkpoint = None
         if path := run.params["checkpoint"]:
             # A racing search has a random graph.
@@ -97,7 +97,7 @@ class Search(LevelSearch):
             return None
         return np.where(np.tri(self.p, dtype=bool), self._pmax.T, self._pmax)
 
-    # --- for the methods ---------------------------------------------------------------------------------------------
+    # --- for subclasses ----------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def _test_all(self, level: int) -> None:

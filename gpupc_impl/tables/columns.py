@@ -69,8 +69,8 @@ class _Text:
     cells: list[str]
 
     def spread(self, values: Sequence[Any], dtype: Any) -> np.ndarray:
-        """Return a column with the value of each row's cell; a missing value is NaN in a column of floats and else
-        None."""
+        """Return a column with the value of each row's cell; a missing value is NaN in a column of floats, and
+        otherwise None."""
         column = np.full(len(self.codes), np.nan if dtype is np.float64 else None, dtype)
         present = self.codes >= 0
         column[present] = np.array([*values, None], object)[:-1][self.codes[present]]
@@ -160,10 +160,11 @@ def _text(column: Any, k: int, place: Place, missing_values: Sequence[str] | Non
 
 
 def _decimal_mark(texts: Mapping[int, _Text], place: Place) -> str:
-    """Return the decimal mark with which more cells are numbers; a point if these are as many with either mark.
+    """Return the decimal mark with which more cells are numbers; a point if both marks give the same number of such
+    cells.
 
     Raises:
-        DataError: as many cells are numbers with either mark, and a cell is a different number with each.
+        DataError: both marks give the same number of such cells, and a cell is a different number with each mark.
     """
     cells = [(k, text, cell) for k, text in texts.items() for cell in text.cells]
     points = [number(cell, ".") for _, _, cell in cells]
