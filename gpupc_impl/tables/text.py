@@ -225,7 +225,7 @@ class TextTable:
             self.has_row_names |= bool(_are_names([row[0] for row in below], [row[1:] for row in below]))
             lines = self.lines()
             next(lines)
-        # Pandas writes such a header above names of rows.
+        # A header that pandas writes above names of rows has an empty first cell.
         if header is None and len(cells) > 1 and not cells[0].strip():
             if not self.has_row_names and not any(map(fault, cells[1:])):
                 raise DataError(
@@ -249,8 +249,7 @@ class TextTable:
         lines.close()
 
     def read_at_once(self) -> np.ndarray | pandas.DataFrame | None:
-        """Return the values as pandas reads them; None if a cell is wrong, or if pandas may not read the table
-        correctly."""
+        """Return the values as pandas reads them; None if a cell is wrong or pandas may misread the table."""
         import pandas
 
         exact = {}
@@ -340,8 +339,7 @@ class TextTable:
 def _are_covariances(lines: Sequence[str]) -> bool:
     """Return whether the first lines are those of a covariance file of Tetrad.
 
-    Such a file may begin with a line ``/covariance``. The next lines hold the number of samples, the names, and then
-    one, two, three, ... numbers.
+    Such a file holds the number of samples, the names, and then lines of one, two, three, ... numbers.
     """
     if lines and re.match(r"/cov", lines[0], re.IGNORECASE):
         return True
@@ -357,10 +355,7 @@ def _cells(line: str, delimiter: str) -> list[str]:
 
 
 def _delimiter(lines: Sequence[str]) -> str:
-    """Return the first of `DELIMITERS` with which all lines have the same number of cells.
-
-    The header may have one cell less, as in tables that R writes.
-    """
+    """Return the first of `DELIMITERS` that gives all lines equally many cells; R's headers may lack one."""
     for delimiter in DELIMITERS:
         try:
             widths = [len(_cells(line, delimiter)) for line in lines]
