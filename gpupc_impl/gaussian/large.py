@@ -38,7 +38,7 @@ def correlation_tiles(
     """Compute the Pearson correlations of the columns of an (m, p) matrix, and write them to an ``.npy`` file tile by
     tile.
 
-    The matrix is exactly symmetric. Its entries equal those of `correlation_matrix` up to rounding (a few 1e-16), and
+    The matrix is exactly symmetric. The entries equal those of `correlation_matrix` up to rounding (a few 1e-16), and
     to the bit if one tile holds the whole matrix. On one machine the same tile size always gives the same bits. The
     computation takes about 8 (4 m t + 3 t^2) bytes of memory for tiles of t variables, beside the data if these are in
     memory.

@@ -51,7 +51,7 @@ def read_numpy(path: Path, array: str | None = None, missing: bool = False) -> t
                 file.seek(0)
                 arrays = {path.stem: np.load(file, allow_pickle=False)}
             stored_names = arrays.pop("names").ravel().tolist() if "names" in arrays else None
-        except Exception as error:  # Damaged, encrypted or unusually compressed files raise many types.
+        except Exception as error:  # Damaged, encrypted or unusually compressed files raise many types of exceptions.
             raise DataError(f"{path} is not a readable {path.suffix} file: {error}") from error
     values = only_table(arrays, array, path)
     names = None if stored_names is None else checked_names(stored_names, path)
@@ -102,7 +102,7 @@ def read_frame(
             )
         else:
             frame = importlib.import_module(module).read_h5ad(path).to_df()
-    except Exception as error:  # Damaged files raise many types.
+    except Exception as error:  # Damaged files raise many types of exceptions.
         raise DataError(f"{path} is not a readable {path.suffix} file: {type(error).__name__}: {error}") from error
     if transpose:
         frame = frame.T.infer_objects()
