@@ -1,4 +1,4 @@
-"""``python -m gpupc_impl``: see `gpupc_impl.cli`."""
+"""The program ``python -m gpupc_impl``, which runs `gpupc_impl.cli`."""
 
 from gpupc_impl.cli import run
 

@@ -1,4 +1,4 @@
-"""Collects the public names, which `gpupc_impl` imports on first use."""
+"""The public names, which `gpupc_impl` imports on first use."""
 
 # ruff: noqa: F401
 

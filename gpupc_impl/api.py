@@ -39,9 +39,9 @@ def skeleton(
     """Find the skeleton of the causal graph behind the data by PC-stable (Colombo and Maathuis 2014).
 
     Args:
-        data: samples in rows and variables in columns: an array, a DataFrame, whose column names are kept, an AnnData
-            object, or the path of a file (docs/input.md); a correlation matrix when ``n_samples`` is given; or a ready
-            `Problem`, which carries its own alpha, n_samples, names, max_level and test.
+        data: samples in rows and variables in columns, as an array, a DataFrame (whose column names are kept), an
+            AnnData object or the path of a file (docs/input.md); a correlation matrix if ``n_samples`` is given; or a
+            ready `Problem`, which has its own alpha, n_samples, names, max_level and test.
         alpha: significance level of each test; an edge is removed when the p-value of one of its tests is >= alpha.
         family: the kind of data and test: ``"gaussian"`` (Fisher's z), ``"discrete"`` (Pearson's chi-square),
             ``"nonlinear"`` (CMIknn), ``"kernel"`` (RCIT, RCoT or KCI) or ``"mixed"`` (CMIknn for numbers and
@@ -51,28 +51,29 @@ def skeleton(
             of a family find the same edges.
         backend: where kernels run: ``"auto"`` (a GPU if one is visible, else this machine's cores), ``"cuda"`` or
             ``"host"``.
-        n_samples: number of samples that a correlation matrix given as ``data`` was computed from.
-        names: variable names, if ``data`` has none.
+        n_samples: the number of samples from which a correlation matrix given as ``data`` was computed.
+        names: the variables' names, if ``data`` has none.
         max_level: size of the largest conditioning sets to test; None sets no limit.
-        knowledge: a `BackgroundKnowledge`, or causal-learn's. Required edges are kept, forbidden edges are removed
-            before the first test, and neither are tested.
+        knowledge: a `BackgroundKnowledge` of this package or of causal-learn. Required edges are kept, forbidden edges
+            are removed before the first test, and neither are tested.
         missing: how missing values are treated. ``"error"`` refuses them; ``"drop-rows"`` drops each sample that has a
             missing value; ``"pairwise"`` computes each correlation from the samples that hold both variables, and gives
             a test the smallest sample size among its pairs (Gaussian test only).
         transpose: whether variables are in rows; None means that they are not, with a warning if the shape suggests
             otherwise.
-        separating_sets: ``"canonical"``, the same sets on every run; or ``"first-come"``, the papers' rule, which
-            makes fewer tests and finds sets that vary from run to run.
+        separating_sets: the rule that chooses among several separating sets. ``"canonical"`` gives the same sets on
+            every run; ``"first-come"``, the rule of the papers, makes fewer tests and gives sets that vary from run to
+            run.
         pmax: whether to record the largest p-value of every pair.
         device_memory_limit: upper bound on the device memory to use, in bytes.
         progress: a function that is called with a `Progress` after each level, or True for a progress bar on the
             terminal or in the notebook (extra ``progress``).
         header: whether a file's first line names the variables; None infers it.
-        row_names: whether a file's first column names the rows; it is left out then.
+        row_names: whether a file's first column names the rows; this column is then left out.
         decimal: the decimal mark of numbers that are text, ``"."`` or ``","``; None infers it from the whole table.
         delimiter: the character between the cells of a text file; None infers it.
-        encoding: a text file's encoding, such as ``"latin-1"``; None is UTF-8, or UTF-16 with a byte order mark.
-        missing_values: the cells of text that stand for missing values beside empty ones; None takes the usual words
+        encoding: a text file's encoding, such as ``"latin-1"``; None means UTF-8, or UTF-16 with a byte order mark.
+        missing_values: the cells of text, beside empty ones, that stand for missing values; None means the usual words
             (those of `pandas.read_csv`, ``?`` and ``.``).
         options: parameters of the family's test (such as ``df_convention`` for Gaussian data; see ``from_data`` of
             `GaussianProblem`, `DiscreteProblem`, `NonlinearProblem`, `KernelProblem` and `MixedProblem`) and of the
@@ -86,7 +87,7 @@ def skeleton(
         BackendUnavailable: the backend cannot be used on this machine.
         DeviceMemoryError: the problem does not fit in device memory.
     """
-    arguments = locals().copy()  # all parameters by name, as long as there is no other variable
+    arguments = locals().copy()  # Only the parameters are local variables so far.
     data, options = arguments.pop("data"), arguments.pop("options")
     with SearchRequest.of(**arguments, **options).open(data) as search:
         return search.solve(search.problem())
@@ -104,11 +105,11 @@ def pc(
     """Find the CPDAG behind the data by the PC algorithm: `skeleton`, then `orient`.
 
     Args:
-        knowledge, conflicts: as `orient` takes them.
-        v_structures: as `orient` takes it, or ``"auto"``: ``"majority"``, whose directions do not depend on the order
+        knowledge, conflicts: as for `orient`.
+        v_structures: as for `orient`, or ``"auto"``: ``"majority"``, whose directions do not depend on the order
             of the variables, or ``"standard"`` for the nonlinear and the mixed test, whose random numbers depend on
             that order.
-        data, alpha, options: everything that `skeleton` takes. Leave ``separating_sets`` at ``"canonical"`` for
+        data, alpha, options: the arguments of `skeleton`. Leave ``separating_sets`` at ``"canonical"`` for
             directions that are the same on every run.
 
     Raises:

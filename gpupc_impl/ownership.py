@@ -1,4 +1,5 @@
-"""Whether other users of the machine may have written a file, or may put another one in its place; and safe opening.
+"""Checks of whether other users of the machine can have written or replaced a file, and functions that open files
+safely.
 
 Code that is loaded from a cache runs with the user's rights, so it is loaded only if no other user can have written it.
 """
@@ -30,11 +31,8 @@ def fault_of_folder(folder: Path) -> str | None:
         return "it belongs to another user"
     if _others_write(status):
         return "others may write to it (after a look at what it holds, chmod go-w mends that)"
-    system = {
-        0,
-        os.geteuid(),
-        os.stat("/").st_uid,
-    }  # In a user namespace, system files may belong to another user than root.
+    # In a user namespace, system files may belong to another user than root.
+    system = {0, os.geteuid(), os.stat("/").st_uid}
     for place in _places(folder.absolute()):
         status = place.lstat()
         if status.st_uid not in system:
@@ -57,21 +55,21 @@ def open_regular(path: str | Path, limit: int | None = None) -> io.BufferedReade
     """Open a regular file for reading; the caller closes it.
 
     Args:
-        limit: upper bound on its bytes.
+        limit: the upper bound on the size of the file in bytes; None means no limit.
 
     Raises:
-        OSError: it cannot be opened, is no regular file, or is larger.
+        OSError: the file cannot be opened, is not regular, or is larger than `limit`.
     """
     with _path_errors(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # O_NONBLOCK avoids waiting for a pipe.
     return os.fdopen(checked_file(descriptor, path, limit), "rb")
 
 
 def is_regular(path: str | Path) -> bool:
-    """Whether a regular file is there.
+    """Return whether a path leads to a regular file.
 
     Raises:
-        OSError: nothing is there.
+        OSError: the path does not exist.
     """
     with _path_errors(path):
         return stat.S_ISREG(os.stat(path).st_mode)
@@ -81,12 +79,13 @@ def is_regular(path: str | Path) -> bool:
 def _path_errors(path: str | Path) -> Iterator[None]:
     try:
         yield
-    except ValueError as error:  # a null character, or half a character
+    except ValueError as error:  # The path has a null character or a lone surrogate.
         raise OSError(errno.EINVAL, f"this is no path ({error})", ascii(str(path))) from error
 
 
 def checked_file(descriptor: int, path: str | Path, limit: int | None = None) -> int:
-    """The descriptor of a regular file with at most `limit` bytes; it is closed if it is none."""
+    """Return the descriptor if it is of a regular file with at most `limit` bytes; otherwise close it and raise
+    OSError."""
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and (limit is None or status.st_size <= limit):
         return descriptor

@@ -1,4 +1,4 @@
-"""A search from the request to the skeleton, which the library, the command line and studies share."""
+"""The steps of a search from the request to the skeleton, for the library, the command line and studies."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SearchRequest:
 
     @classmethod
     def of(cls, **arguments: Any) -> SearchRequest:
-        """The request of arguments of `gpupc_impl.skeleton` beside the data."""
+        """Make a request from the arguments of `gpupc_impl.skeleton` except for the data."""
         form, own = (
             {field.name: arguments.pop(field.name) for field in dataclasses.fields(kind) if field.name in arguments}
             for kind in (TableFormat, cls)
@@ -90,7 +90,7 @@ class SearchRequest:
                 self._refuse_repeated(test)
             elif source is None:
                 source = table = self._read(data, family.data)
-                choose_family(table, family.name)  # refuses or warns where the table does not fit
+                choose_family(table, family.name)  # This refuses or warns of an unsuitable table.
         return Search(self, _data_name(data), source, problem_class, method, backend, params, test)
 
     def _read(self, data: Any, kind: str | None) -> InputTable:
@@ -155,7 +155,7 @@ class SearchRequest:
 
 
 def _data_name(data: Any) -> str:
-    """The name of a file and when it was last changed, or the kind of object that holds the data."""
+    """Return the name of a file and the time of its last change, or the name of the type of another object."""
     if not isinstance(data, (str, os.PathLike)):
         return type(data).__name__
     return f"{Path(data).name}, last changed {_minute(Path(data).stat().st_mtime)}"
@@ -196,7 +196,7 @@ class Search:
     """A search that is ready to run; as a context manager it frees the device's memory at the end.
 
     Attributes:
-        data_name: what the user calls the data.
+        data_name: the name of the data's file and the time of its last change, or the name of the data's type.
         source: the table that was read, or the ready problem that was passed as data.
         problem_class: the class of the problem that the table becomes.
         backend: None for a method that has no kernels.
@@ -226,7 +226,7 @@ class Search:
 
     @property
     def reading(self) -> dict[str, str]:
-        """What was read, and which test was chosen and why, by name."""
+        """A description of the data, and of the chosen test with the reason, as texts by name."""
         family = self.method.family
         request = self.request
         if request.family != "auto":
@@ -255,7 +255,8 @@ class Search:
         return 0.0 if self.backend is None else self.backend.compile_seconds
 
     def problem(self) -> Problem:
-        """The problem of the source, with the background knowledge; raises InvalidProblem if one cannot be used."""
+        """Return the problem of the source with the background knowledge; raises InvalidProblem if either is
+        invalid."""
         request, source = self.request, self.source
         problem = source if isinstance(source, Problem) else self._prepare(source)
         _warn_of_resolution(problem)
@@ -270,7 +271,11 @@ class Search:
             return self.problem_class.from_correlation(table.values, n_samples=request.n_samples, **parameters)
 
     def solve(self, problem: Problem) -> Skeleton:
-        """The skeleton of a problem, which the skeleton holds; raises what `gpupc_impl.core.solve.solve` raises."""
+        """Solve a problem and return the skeleton, which holds the problem.
+
+        Raises:
+            The errors that `gpupc_impl.core.solve.solve` raises.
+        """
         request = self.request
         compiling = compile_report(request.progress is not False)
         with compilations.reported(compiling), level_progress(request.progress) as report:

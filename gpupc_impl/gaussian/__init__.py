@@ -1,1 +1,1 @@
-"""The GPU methods of the cuPC paper for Gaussian data: one file a method, kernels in ``kernels/``."""
+"""The GPU methods for Gaussian data (cuPC); each method has a file, and the kernels are in ``kernels/``."""

@@ -1,4 +1,4 @@
-"""Baseline 1: Parallel-PC ported to a GPU, an edge's tests in sequence (cuPC, section 5.3)."""
+"""Baseline 1 (cuPC, section 5.3): Parallel-PC ported to a GPU; one thread makes all tests of an edge in sequence."""
 
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton

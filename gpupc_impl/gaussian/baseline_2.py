@@ -1,4 +1,4 @@
-"""Baseline 2: an edge's tests all in parallel (cuPC, section 5.3)."""
+"""Baseline 2 (cuPC, section 5.3): the threads of a block make all tests of an edge in parallel."""
 
 import math
 
@@ -11,7 +11,7 @@ from gpupc_impl.integers import round_up
 
 
 def _block(p: int, max_degree: int, level: int, params: dict) -> tuple[int, int]:
-    """A thread a test, as far as a block goes; the rest follow in strides."""
+    """Return a thread for each test, up to the largest block; its threads then make the other tests in strides."""
     tests = math.comb(max_degree - 1, level)
     return min(params["threads"], round_up(tests, 32)), 1
 

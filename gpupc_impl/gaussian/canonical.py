@@ -1,7 +1,8 @@
-"""The canonical evaluation of Fisher's z test (docs/ci-tests.md) in plain Python, which has the same bits and is slow.
+"""The canonical evaluation of Fisher's z test (docs/ci-tests.md) in plain Python, which is slow.
 
-It is the third implementation, independent of that of the kernels (kernels/fisher_z.cuh) and that of the references
-(baselines/_fisher_z.py). Verification uses it where rounding errors decide, and tests compare the other two with it.
+The kernels (kernels/fisher_z.cuh) and the references (baselines/_fisher_z.py) have implementations of their own that
+compute the same bits. Verification uses this third implementation if rounding errors decide a test, and tests compare
+the other two implementations with this one.
 """
 
 import math
@@ -23,11 +24,11 @@ class Residuals(NamedTuple):
 
 
 def residuals(correlation: np.ndarray, i: int, j: int, members: Sequence[int], pivot_tolerance: float) -> Residuals:
-    """H of the test of Vi and Vj given S, whose members are ascending; the same for (i, j) and (j, i)."""
+    """Return H of the test of Vi and Vj given S, whose members are ascending; (i, j) and (j, i) have the same H."""
     i, j = min(i, j), max(i, j)
     c = correlation[np.ix_((*members, i, j), (*members, i, j))].tolist()
     size = len(members)
-    rows: list[list[float]] = []  # of the Cholesky factor of M2, and behind them the projections of Vi and Vj
+    rows: list[list[float]] = []  # The last two rows are the projections of Vi and Vj.
     scale: list[float] = []
     for a in range(size + 2):
         row: list[float] = []
@@ -52,11 +53,12 @@ def residuals(correlation: np.ndarray, i: int, j: int, members: Sequence[int], p
 
 
 def _by_pseudo_inverse(c: list[list[float]], size: int) -> Residuals:
-    """H with the Moore-Penrose inverse of the first `size` rows of c; the last two rows are those of Vi and Vj."""
+    """Return H by the Moore-Penrose inverse of M2, the leading `size` x `size` block of c; Vi and Vj are the last two
+    rows."""
     every = range(size)
     gram = [[_dot([c[k][a] for k in every], [c[k][b] for k in every]) for b in every] for a in every]
     smallest = min(gram[a][a] for a in every)
-    columns: list[list[float]] = []  # of F
+    columns: list[list[float]] = []  # These are the columns of F, where M2^T M2 = F F^T.
     for k in every:
         column = [0.0] * size
         for a in range(k, size):
@@ -68,7 +70,8 @@ def _by_pseudo_inverse(c: list[list[float]], size: int) -> Residuals:
         root = math.sqrt(column[k])
         columns.append([entry / root for entry in column])
     rank = len(columns)
-    triangle = [[0.0] * rank for _ in range(rank)]  # modified Gram-Schmidt: F = q triangle, in place
+    # Modified Gram-Schmidt decomposes F = Q triangle, and Q overwrites F.
+    triangle = [[0.0] * rank for _ in range(rank)]
     for k in range(rank):
         triangle[k][k] = math.sqrt(_dot(columns[k], columns[k]))
         columns[k] = [entry / triangle[k][k] for entry in columns[k]]
@@ -112,7 +115,10 @@ def _without(a: list[float], factor: float, b: list[float]) -> list[float]:
 
 
 def fma(a: float, b: float, c: float) -> float:
-    """a b + c, rounded once. Python has no fma before 3.13, but its division of integers is correctly rounded."""
+    """Return a b + c, rounded once.
+
+    Python has no fma before 3.13, but its division of integers is correctly rounded.
+    """
     if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
         return a * b + c
     (an, ad), (bn, bd), (cn, cd) = a.as_integer_ratio(), b.as_integer_ratio(), c.as_integer_ratio()

@@ -1,4 +1,4 @@
-"""A problem's correlation matrix on a device: uploaded, or computed there from the samples."""
+"""The correlation matrix of a problem on a device, where it is uploaded or computed from the samples."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ KERNELS = ("standardise", "make_exact")
 
 
 def device_correlation(backend: Backend, problem: GaussianProblem) -> Any:
-    """(p, p) float64 correlations on the device, which are only read."""
+    """Return (p, p) float64 correlations on the device, which are only read."""
     if problem.correlations == "host":
         return backend.upload_symmetric(problem.correlation)
     samples = backend.upload(problem.samples)

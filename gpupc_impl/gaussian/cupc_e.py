@@ -1,4 +1,5 @@
-"""cuPC-E: edges in parallel, and a few of each edge's tests in parallel (cuPC, section 3.3, Algorithm 4)."""
+"""cuPC-E (cuPC, section 3.3, Algorithm 4), which tests edges in parallel, and a few of the sets of each edge in
+parallel."""
 
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Parameter, Run, at_most_threads, method

@@ -1,4 +1,5 @@
-"""cuPC-S: conditioning sets in parallel, each shared by all edges of its row (cuPC, section 3.4, Algorithm 5)."""
+"""cuPC-S (cuPC, section 3.4, Algorithm 5), which processes conditioning sets in parallel and tests all edges of a row
+with each set."""
 
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Parameter, Run, method

@@ -1,6 +1,7 @@
-"""The search of the cuPC paper on a device: everything but the kernel that makes a level's tests.
+"""The search of the cuPC paper on a device, except for the kernel that makes the tests of a level.
 
-The four methods differ in one kernel and its launch. The graph between levels is that of engine/graph.py.
+The four methods of the paper differ only in this kernel and its launch. Between levels, engine/graph.py updates the
+graph.
 """
 
 import dataclasses
@@ -30,16 +31,16 @@ INVERSE = {
 }
 
 MOST_THREADS = 512
-"""Threads in a block of a level's kernel, at most."""
+"""The upper bound on the threads in a block of a level's kernel."""
 
 FIRST_LEVELS = 3
-"""Levels whose kernels are compiled before a search begins; most searches go further, but not much."""
+"""The number of levels whose kernels are compiled before a search begins; most searches run few more levels."""
 
 LEVELS_AHEAD = 3
-"""Levels whose kernels are compiled while the level before them runs."""
+"""The number of levels whose kernels are compiled while the level before them runs."""
 
 LEVEL_ZERO = KernelSource("gaussian/kernels/level_zero.cu", "level_zero")
-SEARCH = Struct(  # search.cuh
+SEARCH = Struct(  # kernels/search.cuh declares this struct.
     "Search",
     C=Pointer(np.float64),
     critical_r_squared=np.float64,
@@ -51,7 +52,7 @@ SEARCH = Struct(  # search.cuh
 )
 
 CONSTANTS = {**graph.TALLY_CONSTANTS, "MOST_SETS": graph.CONSTANTS["MOST_SETS"], "MOST_THREADS": MOST_THREADS}
-"""Constants of kernels/search.cuh and its headers."""
+"""The constants that kernels/search.cuh and its headers must agree with."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,11 +60,12 @@ class LevelKernel:
     """The kernel that makes the tests of a level from 1 on.
 
     Attributes:
-        source: its ``.cu`` file, relative to the package.
-        name: its name; the level is its only template argument.
-        grid: ``(p, max_degree, level, params) -> (x, y)`` blocks.
-        block: ``(p, max_degree, level, params) -> (x, y)`` threads.
-        ranks_whole_row: whether it numbers the subsets of the whole row, or of the row without the edge's other end.
+        source: the kernel's ``.cu`` file, relative to the package.
+        name: the kernel's name; the level is the only template argument.
+        grid: ``(p, max_degree, level, params) -> (x, y)``, the numbers of blocks.
+        block: ``(p, max_degree, level, params) -> (x, y)``, the numbers of threads in a block.
+        ranks_whole_row: whether ranks number the subsets of the whole row; otherwise those of the row without the
+            edge's other end.
     """
 
     source: str
@@ -81,11 +83,11 @@ class LevelKernel:
     def kernels(
         self, backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
     ) -> Sequence[KernelSource]:
-        """What a search needs up to `FIRST_LEVELS` (`Method.kernels`)."""
+        """Return the kernels that a search needs up to level `FIRST_LEVELS` (see `Method.kernels`)."""
         return _first_kernels(self, FIRST_LEVELS if max_level is None else min(max_level, FIRST_LEVELS))
 
     def solve(self, problem: GaussianProblem, run: Run) -> Skeleton:
-        """Solve a problem with the method that this kernel makes."""
+        """Solve a problem with the method whose tests this kernel makes."""
         if run.params.get("inverse") == "pseudo":
             problem = problem.by_pseudo_inverse
             run = dataclasses.replace(run, facts={**run.facts, "problem": problem.facts()})
@@ -94,14 +96,14 @@ class LevelKernel:
 
 @functools.cache
 def _first_kernels(kernel: LevelKernel, last: int) -> tuple[KernelSource, ...]:
-    """All that a search up to a level needs."""
+    """Return the kernels that a search needs up to level `last`."""
     between = (graph.KERNELS[name] for name in ("count_degrees", "compact", "remove_separated", "list_separated"))
     return LEVEL_ZERO, *between, *separating_sets.KERNELS.values(), *map(kernel.of_level, range(1, last + 1))
 
 
 @functools.cache
 def _later_kernels(kernel: LevelKernel, level: int) -> tuple[KernelSource, ...]:
-    """The kernels of the levels that follow one."""
+    """Return the kernels of the `LEVELS_AHEAD` levels that follow `level`."""
     return tuple(map(kernel.of_level, range(level + 1, level + 1 + LEVELS_AHEAD)))
 
 
@@ -109,11 +111,11 @@ _LEVEL_KERNELS: dict[str, LevelKernel] = {}
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
-    """Every kernel of this family, levels 1 to `max_level`."""
+    """Return every kernel of this family for the levels up to `max_level`."""
     import gpupc_impl.core.registry as registry
     from gpupc_impl.gaussian import pair_scan
 
-    registry.methods()  # imports every method, which registers its kernel
+    registry.methods()  # The import of a method registers its kernel.
     levels = range(1, max_level + 1)
     own = [kernel.of_level(level) for kernel in _LEVEL_KERNELS.values() for level in levels]
     return [LEVEL_ZERO, *graph.KERNELS.values(), *own, *pair_scan.all_kernels(max_level)]
@@ -123,8 +125,8 @@ class GaussianSearch(LevelSearch):
     """One search on one backend.
 
     Attributes:
-        sets_on_device: whether separating sets stay on the device until the search ends, and are merged there; else
-            each level's are downloaded, which keeps less device memory in use.
+        sets_on_device: whether separating sets stay on the device until the search ends, and are merged there;
+            otherwise those of each level are downloaded at its end, which takes less device memory.
     """
 
     sets_on_device = True
@@ -151,7 +153,7 @@ class GaussianSearch(LevelSearch):
     def _result(self) -> tuple[np.ndarray, SeparatingSets | None]:
         if not (self.graph.begun and self.sets_on_device):
             return self.graph.adjacency(), None
-        self.graph.best = None  # makes room for the merged list
+        self.graph.best = None  # This frees memory for the merged list.
         return download_result(self.backend, self.graph.edges, self._removed)
 
     def pmax(self) -> np.ndarray | None:
@@ -202,7 +204,7 @@ class GaussianSearch(LevelSearch):
         return self._end_level(level, rows, min_r_squared, counters)
 
     def _end_level(self, level: int, rows: graph.Rows, min_r_squared: Any, counters: Any) -> LevelOutcome:
-        """Remove what the tests of a level from 1 on separated."""
+        """Remove the edges that the tests of a level from 1 on separated, and return the outcome of the level."""
         backend, pairs, sets = self.backend, np.empty((0, 2), np.int32), np.empty((0, level), np.int32)
         removed = self.graph.remove_separated(rows, self.level_kernel.ranks_whole_row)
         if removed is not None and self.sets_on_device:

@@ -12,8 +12,8 @@ FAMILY = Family(
     problem=GaussianProblem,
     retest=Retest,
     strength=Strength,
-    # pair-scan is the fastest, on a GPU and on CPU cores (docs/design/gaussian.md). The compiled reference needs no C++
-    # compiler.
+    # pair-scan is the fastest method on a GPU and on CPU cores (docs/design/gaussian.md). The reference
+    # stable-parallel needs no C++ compiler.
     auto={"cuda": "pair-scan", "host": "pair-scan", "cpu": "stable-parallel"},
     packages=(
         "gpupc_impl.gaussian",

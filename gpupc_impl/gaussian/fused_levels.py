@@ -1,4 +1,5 @@
-"""Several levels of pair-scan in one cooperative launch, for small problems, where launches take longer than tests."""
+"""Fused levels of pair-scan: one cooperative launch runs several levels of a small problem, whose launches would take
+longer than its tests."""
 
 import dataclasses
 import itertools
@@ -18,21 +19,23 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.scan_state import CONSTANTS, FUSED, GRAPHS_AT_ONCE, SEARCH, ScanState, cells, tests_before
 
 MOST_EDGES = 1 << 18
-"""Edges up to which levels are fused by default: with more, tests take far longer than launches."""
+"""The number of edges up to which levels are fused by default; with more edges, tests take far longer than launches."""
 
 MOST_TESTS = 1 << 24
-"""Tests of the level before up to which levels are fused by default: with more, the kernels of single levels, which
-have more registers, gain more than launches take."""
+"""The number of tests of the previous level up to which levels are fused by default. With more tests, the kernels of
+single levels are faster, since they have more registers, and this saves more time than their launches take."""
 
 BUSY_TESTS = 1 << 20
-"""Tests of the level before from which a launch has as many thread blocks as are resident at once."""
+"""The number of tests of the previous level from which a launch has as many thread blocks as can be resident at
+once."""
 
 EDGES_PER_BLOCK = 32
-"""Edges for each thread block of a launch with fewer tests, since blocks wait for each other; but at least one block
-for each multiprocessor."""
+"""The number of edges for each thread block of a launch with fewer tests. A launch has few blocks because blocks wait
+for each other, but at least one for each multiprocessor."""
 
 LEAST_SHARED_BYTES = 40 << 10
-"""Shared memory of a thread block, at least: later levels have shorter rows, and more cells for each variable."""
+"""The lower bound on the shared memory of a thread block, in bytes. Later levels run in the same launch, and they have
+shorter rows but more cells for each variable."""
 
 RESULT = Struct(
     "ScanResult",
@@ -56,7 +59,7 @@ _PREFETCHED = {levels: (kernel,) for levels, kernel in KERNELS.items()}
 
 
 class FusedKernel(NamedTuple):
-    """A kernel of fused levels that can be launched: its last level, and the shared memory of a block."""
+    """A kernel of fused levels that can be launched, with its last level and the shared memory of a block in bytes."""
 
     kernel: Kernel
     last: int
@@ -64,12 +67,12 @@ class FusedKernel(NamedTuple):
 
 
 def is_requested(problem: GaussianProblem, params: Mapping[str, Any], backend: Backend, pmax: bool) -> bool:
-    """Whether levels are to be fused where they can be; the kernels support neither p-values nor fixed edges."""
+    """Return whether levels are to be fused; kernels of fused levels support neither p-values nor fixed edges."""
     return not pmax and problem.fixed is None and is_chosen(params, backend)
 
 
 def is_chosen(params: Mapping[str, Any], backend: Backend) -> bool:
-    """Whether the parameters choose fused levels on this backend, for problems for which the kernels serve."""
+    """Return whether the parameters choose fused levels on this backend for the problems that the kernels support."""
     requested = params["fused_levels"]
     return bool(requested == "always" or (requested == "auto" and backend.warp_threads > 1))
 
@@ -77,10 +80,13 @@ def is_chosen(params: Mapping[str, Any], backend: Backend) -> bool:
 def launchable(
     levels: tuple[int, int], params: Mapping[str, Any], backend: Backend, shared_bytes: int
 ) -> FusedKernel | None:
-    """The kernel of these levels with about as much shared memory as is wanted; None if no block would be resident.
+    """Return the kernel of fused levels with about as much shared memory as is requested, in bytes.
 
-    It takes a compiler several times as long as the kernels of single levels, which make the same tests. So by default
-    a search that would have to wait for it does without; None then as well.
+    The kernels of single levels make the same tests and compile several times as fast as the kernel of fused levels. A
+    search with ``fused_levels="auto"`` therefore does not wait for the compilation of the latter.
+
+    Returns:
+        The kernel; None if no block of it would be resident, or if the search would have to wait for it.
     """
     backend.prefetch(_PREFETCHED[levels])
     if params["fused_levels"] == "auto" and not backend.is_ready(KERNELS[levels]):
@@ -92,14 +98,15 @@ def launchable(
 
 
 class FusedLevels:
-    """The fused levels of one search; `known` are outcomes of levels that ran in a launch with one before them."""
+    """The fused levels of one search; `known` holds outcomes that the search has not taken yet, by level."""
 
     def __init__(self, state: ScanState):
         self.state = state
         self.known: dict[int, LevelOutcome] = {}
 
     def kernel_for(self, level: int) -> FusedKernel | None:
-        """The kernel that runs levels from this one on, from 2 on; None if they are to be launched one by one."""
+        """Return the kernel that runs the levels from `level` on, which is at least 2; None if each level is to have
+        its own launches."""
         state = self.state
         backend, params = state.backend, state.params
         if not is_requested(state.problem, params, backend, state.pmax):
@@ -113,7 +120,8 @@ class FusedLevels:
         return launchable(levels, params, backend, warps * warp_bytes)
 
     def run(self, first: int, fused: FusedKernel) -> LevelOutcome:
-        """Run levels from `first` on, as far as there is work and shared memory for their rows."""
+        """Run levels from `first` on, as far as they have tests and their rows fit in shared memory; returns the
+        outcome of level `first`."""
         state = self.state
         backend, edges = state.backend, state.graphs.edges
         started = backend.clock()
@@ -135,18 +143,18 @@ class FusedLevels:
     def launch(
         self, first: int, fused: FusedKernel, blocks: int, pairs: Any, sets: Any, result: Mapping[str, Any]
     ) -> list[LevelCounts]:
-        """Launch levels from `first` on and read what they counted; their outcomes are then `known`.
+        """Launch levels from `first` on, read their counters, and store their outcomes in `known`.
 
         Args:
-            blocks: the number of thread blocks that is wanted; it is clamped to those that are resident at once.
+            blocks: the requested number of thread blocks, which is clamped to those that can be resident at once.
             pairs, sets: memory for the lists of removed pairs and of their sets.
-            result: memory for the result by the names of `RESULT`, if level 1 is the first; else None for each.
+            result: memory for the result by the names of `RESULT` if `first` is 1; otherwise None for each name.
 
         Returns:
-            The counts of the level before the first, and of each level that was run.
+            The counters of the level before `first`, and of each level that was run.
         """
         state = self.state
-        last = first  # the last level that the problem allows; the kernel knows degrees
+        last = first  # The kernel stops before the last level that the problem allows if the degrees are too small.
         while last < fused.last and stop_reason(state.problem, last + 1, last + 2) is None:
             last += 1
         blocks = min(fused.kernel.resident_blocks(state.threads, fused.shared_bytes), max(blocks, 1))
@@ -170,10 +178,10 @@ class FusedLevels:
         return counts
 
     def unaccounted_seconds(self, started: float) -> float:
-        """The time since then, on the backend's clock, that the outcomes of known levels do not account for."""
+        """Return the seconds since `started`, on the backend's clock, that the outcomes in `known` do not include."""
         return self.state.backend.clock() - started - sum(outcome.seconds for outcome in self.known.values())
 
 
 def removed_pairs(counts: list[LevelCounts]) -> list[int]:
-    """The number of pairs that each level but the first removed."""
+    """Return the number of pairs that each level removed, from the counters of these levels and of the one before."""
     return [(before.degree_sum - after.degree_sum) // 2 for before, after in itertools.pairwise(counts)]

@@ -4,8 +4,8 @@
     problem = problem_from_data(values, "correlation.npy", alpha=0.01, max_level=1)
     problem.save("problem.npz")  # small; the matrix stays in its file beside it
 
-The matrix is computed once and then only read, so that every method sees the same bits. The data may be any array that
-can be sliced in two dimensions: an array in memory, a mapped ``.npy``, a zarr array.
+The matrix is computed once and then only read, so that every method reads the same bits. The data may be any array that
+can be sliced in two dimensions, such as an array in memory, a mapped ``.npy`` or a zarr array.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,27 +22,30 @@ from gpupc_impl.gaussian.problem import GaussianProblem, gaussian_parameters
 from gpupc_impl.integers import ceil_div
 
 LARGE = 10_000
-"""Variables above which the workflow keeps the correlation matrix (0.8 GB then) in a file of its own."""
+"""The number of variables above which the workflow stores the correlation matrix, of 0.8 GB or more, in a separate
+file."""
 
 TILE = 2048
-"""Variables on a side of a tile, which then takes 33 MB and writes 16 kB of a row of the file at a time."""
+"""The number of variables on a side of a tile. A tile of this size takes 33 MB and writes 16 kB of each of its rows."""
 
 Progress = Callable[[int, int], None]
-"""It is called with the number of tiles done and the number of all tiles."""
+"""A function that is called with the number of finished tiles and the number of all tiles."""
 
 
 def correlation_tiles(
     values: Any, out_path: str | Path, *, tile: int = TILE, progress: Progress | None = None
 ) -> tuple[np.memmap, np.ndarray]:
-    """Pearson correlations of the columns of an (m, p) matrix, tile by tile into an ``.npy`` file.
+    """Compute the Pearson correlations of the columns of an (m, p) matrix, and write them to an ``.npy`` file tile by
+    tile.
 
-    The matrix is exactly symmetric. It equals that of `correlation_matrix` up to rounding (a few 1e-16), and to the bit
-    if one tile holds all of it. On one machine the same tile size always gives the same bits. It takes about
-    8 (4 m t + 3 t^2) bytes of memory for tiles of t variables, beside values that are not mapped.
+    The matrix is exactly symmetric. The entries equal those of `correlation_matrix` up to rounding (a few 1e-16), and
+    to the bit if one tile holds the whole matrix. On one machine the same tile size always gives the same bits. The
+    computation takes about 8 (4 m t + 3 t^2) bytes of memory for tiles of t variables, beside the data if these are in
+    memory.
 
     Args:
         values: (m, p) numbers, all finite.
-        out_path: the file for the (p, p) float64 matrix; it is written completely or not at all.
+        out_path: the file for the (p, p) float64 matrix, which is written completely or not at all.
         tile: variables on a side of a tile.
         progress: see `Progress`.
 
@@ -50,8 +53,8 @@ def correlation_tiles(
         The matrix, mapped read-only, with zeros for constant columns, and (p,) bool that marks these columns.
 
     Raises:
-        InvalidProblem: wrong shape, or a value that is missing or infinite.
-        OSError: there is no room for the file.
+        InvalidProblem: the shape is wrong, or a value is missing or infinite.
+        OSError: the disk has no space for the file.
     """
     if len(values.shape) != 2 or values.shape[0] < 2 or values.shape[1] < 1:
         raise InvalidProblem(
@@ -91,20 +94,21 @@ def correlation_tiles(
 def exact_correlation(
     correlation: Any, out_path: str | Path, *, tile: int = TILE, progress: Progress | None = None
 ) -> np.memmap:
-    """Any correlation matrix, made exact tile by tile, in an ``.npy`` file that a problem can use.
+    """Make any correlation matrix exact, tile by tile, and write it to an ``.npy`` file that a problem can use.
 
-    The bits are those that `GaussianProblem.from_correlation` makes of a matrix in memory: half the sum with its
-    transpose, clamped to [-1, 1], ones on the diagonal. It takes about 40 t^2 bytes for tiles of t variables.
+    The bits are those of `GaussianProblem.from_correlation` for a matrix in memory: the mean of the matrix and its
+    transpose, clamped to [-1, 1], with ones on the diagonal. The computation takes about 40 t^2 bytes of memory for
+    tiles of t variables.
 
     Args:
         correlation: (p, p), an array that can be sliced (mapped, zarr, in memory).
-        out_path: the file to write; not the one in which the matrix lies.
+        out_path: the file to write, which must not be the file of the matrix itself.
         tile: variables on a side of a tile.
         progress: see `Progress`.
 
     Raises:
-        InvalidProblem: `GaussianProblem.from_correlation` would refuse the matrix as well.
-        OSError: there is no room for the file.
+        InvalidProblem: the matrix is one that `GaussianProblem.from_correlation` refuses.
+        OSError: the disk has no space for the file.
     """
     p = correlation.shape[0]
     if tuple(correlation.shape) != (p, p):
@@ -134,7 +138,8 @@ def problem_from_data(
     progress: Progress | None = None,
     **parameters: Any,
 ) -> GaussianProblem:
-    """The problem that `GaussianProblem.from_data` makes, with its correlation matrix in a file (`correlation_tiles`).
+    """Return the problem of `GaussianProblem.from_data` with its correlation matrix in a file (see
+    `correlation_tiles`).
 
     Args:
         data: (m, p) samples by variables: a DataFrame, whose column names are kept, or an array that can be sliced.
@@ -145,13 +150,13 @@ def problem_from_data(
 
     Raises:
         InvalidProblem: the data or a parameter cannot be used.
-        OSError: there is no room for the file.
+        OSError: the disk has no space for the file.
     """
     if hasattr(data, "columns"):
         names = [str(name) for name in data.columns] if names is None else names
         data = data.to_numpy(np.float64)
     width = data.shape[1] if len(data.shape) == 2 else 0
-    if width:  # names and parameters are checked before the long work, which checks the values
+    if width:  # Names and parameters are checked first, since the computation, which checks the values, takes long.
         _, names = as_matrix(np.zeros((1, width)), names)
         gaussian_parameters(data.shape[0], **parameters)
     matrix, constant = correlation_tiles(data, correlation_path, tile=tile, progress=progress)
@@ -164,15 +169,16 @@ def problem_from_data(
 
 
 def prepare_large(data: Any, path: str | Path, **options: Any) -> GaussianProblem | None:
-    """The problem with its correlation matrix in a file beside `path`, if it has more than `LARGE` variables; None for
-    fewer, or if correlations are computed on a device."""
+    """Return the problem with its correlation matrix in a file beside `path`; None if it has at most `LARGE` variables,
+    or if correlations are computed on a device."""
     if data.shape[1] <= LARGE or options.pop("correlations", "host") == "device":
         return None
     return problem_from_data(data, Path(path).with_suffix(".npy"), **options)
 
 
 def _upper_tiles(p: int, tile: int, progress: Progress | None) -> Iterator[tuple[slice, Iterator[slice]]]:
-    """The tiles on and above the diagonal: the rows of each row of tiles, and the columns of its tiles one by one."""
+    """Yield the tiles on and above the diagonal: for each row of tiles its rows, and an iterator over the columns of
+    its tiles."""
     if tile < 1:
         raise InvalidProblem(f"tile is {tile}; it must be at least 1")
     per_side = ceil_div(p, tile)

@@ -1,4 +1,4 @@
-"""Levels 0 and 1 of pair-scan: level 1 pair by pair, or in tiles of pairs where nearly all of them remain."""
+"""Levels 0 and 1 of pair-scan. Level 1 tests single pairs, or tiles of pairs where nearly all pairs remain."""
 
 import numpy as np
 
@@ -10,10 +10,10 @@ from gpupc_impl.gaussian.scan_state import SEARCH, ScanState
 from gpupc_impl.integers import ceil_div
 
 PROBED = 4096
-"""Pairs that are scanned to find out whether scans are long."""
+"""The number of pairs in the sample whose scans show whether scans are long."""
 
 MOST_BLOCKS = 1 << 20
-"""Thread blocks of a launch, those without work among them."""
+"""The upper bound on the thread blocks of a launch, which includes blocks that have no tests."""
 
 _CONSTANTS = {**CONSTANTS, **TALLY_CONSTANTS}
 KERNELS = {
@@ -33,12 +33,13 @@ def run_level_zero(state: ScanState) -> None:
 
 
 def run_level_one(state: ScanState, start: int, left: int) -> None:
-    """Queue the tests of level 1; graph `left` has no edges but required ones."""
+    """Queue the tests of level 1, which write the remaining edges into graph `left`; before, `left` has only the
+    required edges."""
     if _in_tiles(state, start):
         _run_in_tiles(state, start, left)
     else:
         scan_pairs(state, start, left)
-    _ = state.critical_later  # is computed while the device is busy
+    _ = state.critical_later  # The host computes and caches these values while the device is busy.
 
 
 def scan_pairs(state: ScanState, start: int, left: int) -> None:
@@ -49,14 +50,15 @@ def scan_pairs(state: ScanState, start: int, left: int) -> None:
 
 
 def list_removed(state: ScanState, before: int, after: int, pairs: np.ndarray, sets: np.ndarray) -> None:
-    """Queue the listing of the pairs that level 1 removed, and of their sets."""
+    """Queue a kernel that lists the pairs that level 1 removed, and their separating sets."""
     state.graphs.launch(KERNELS["list_removed_one"], state.search, np.int32(before), np.int32(after), pairs, sets)
 
 
 def _in_tiles(state: ScanState, graph: int) -> bool:
-    """Whether level 1 tests tiles of pairs: if that is requested, or if scans of a sample of pairs are long."""
+    """Return whether level 1 tests tiles of pairs, which is the case on request, or if the scans of a sample of pairs
+    are long."""
     requested, backend, p = state.params["tiles"], state.backend, state.p
-    if state.pmax or state.problem.fixed is not None:  # tiles support neither
+    if state.pmax or state.problem.fixed is not None:  # Tiles support neither p-values nor fixed edges.
         return False
     if requested != "auto":
         return bool(requested == "always")

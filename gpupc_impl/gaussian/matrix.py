@@ -1,4 +1,4 @@
-"""Correlation matrices in host memory and in files: made from samples, checked, and made exact.
+"""Correlation matrices in host memory and in files: their computation, their checks, and how they are made exact.
 
 A matrix is *exact* if it is finite, lies in [-1, 1], has ones on its diagonal and equals its transpose to the bit.
 """
@@ -15,16 +15,17 @@ from gpupc_impl.core.files import load_array
 from gpupc_impl.core.problem import InvalidProblem, as_matrix
 
 PANEL = 1024
-"""Variables whose correlations are computed in one product. In a single product of 16,000 variables and 1,000 samples
-threads of OpenBLAS 0.3.31 write out of bounds, and NumPy copies the mirror image of a large product entry by entry."""
+"""The number of variables whose correlations are computed in one product. A single product of all variables has two
+drawbacks: with 16,000 variables and 1,000 samples, threads of OpenBLAS 0.3.31 write out of bounds, and NumPy copies the
+triangle of a large symmetric product entry by entry."""
 
 FAR_OFFSET = 1000
-"""A column whose mean exceeds this many of its standard deviations is centred without a division, which would lose
-digits to the mean."""
+"""A column whose mean exceeds this many of its standard deviations is centred without a division, since rounding the
+quotients would lose digits of their differences from the mean."""
 
 
 def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pearson correlations of the columns of an (m, p) float64 matrix.
+    """Return the Pearson correlations of the columns of an (m, p) float64 matrix.
 
     Columns are scaled by their largest magnitude before anything is squared, so that values near the ends of the
     float64 range do not overflow (docs/numerics.md).
@@ -37,7 +38,8 @@ def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     correlation = placing.new_array((p, p))
     for columns in mapped.pieces(p, PANEL):
         panel, rest = centred[:, columns], slice(columns.stop, p)
-        np.matmul(panel.T, panel, out=correlation[columns, columns])  # syrk, exactly symmetric
+        # NumPy calls syrk, whose result is exactly symmetric.
+        np.matmul(panel.T, panel, out=correlation[columns, columns])
         np.matmul(panel.T, centred[:, rest], out=correlation[columns, rest])
         correlation[rest, columns] = correlation[columns, rest].T
     np.fill_diagonal(correlation, 1.0)
@@ -45,12 +47,12 @@ def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def standardized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Columns of an (m, p) matrix with mean zero and length one, whose products are the correlations.
+    """Scale the columns of an (m, p) matrix to mean zero and length one, so that their products are the correlations.
 
     Returns:
         (m, p) standardised columns, zeros for constant ones, and (p,) bool that marks the constant ones.
     """
-    values = np.ascontiguousarray(values, dtype=np.float64)  # so that sums do not depend on the layout
+    values = np.ascontiguousarray(values, dtype=np.float64)  # One memory layout gives sums of the same bits.
     constant = (values == values[0]).all(axis=0)
     scale = np.abs(values).max(axis=0)
     centred = values / np.where(scale > 0, scale, 1.0)
@@ -72,9 +74,10 @@ def _lengths(columns: np.ndarray) -> np.ndarray:
 
 
 def _centred_without_division(values: np.ndarray) -> np.ndarray:
-    """The columns scaled by powers of two and centred: scaling is exact, and so is subtracting values that are close.
+    """Return the columns scaled by powers of two and centred.
 
-    A division would round each value relative to its distance from zero, which is far more than the column varies.
+    Scaling by a power of two is exact, and so is subtracting values that are close to each other. A division would
+    instead round each value relative to its distance from zero, which far exceeds the spread of the column.
     """
     _, exponents = np.frexp(np.abs(values).max(axis=0))
     scaled = np.ldexp(values, -exponents)
@@ -83,7 +86,7 @@ def _centred_without_division(values: np.ndarray) -> np.ndarray:
 
 
 def correlation_in_memory(correlation: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The (p, p) matrix, checked and made exact, and its names."""
+    """Return the (p, p) matrix, checked and made exact, and the names of its variables."""
     matrix, names = as_matrix(correlation, names)
     p = len(matrix)
     if matrix.shape != (p, p):
@@ -99,14 +102,14 @@ def correlation_in_memory(correlation: Any, names: Sequence[str] | None) -> tupl
 
 
 def check_correlations(matrix: np.ndarray, transposed: np.ndarray, diagonal: bool = True) -> None:
-    """Check to 1e-8 that a matrix, or a tile of one, holds correlations.
+    """Check that a matrix, or a tile of one, holds correlations, with a tolerance of 1e-8.
 
     Args:
         transposed: the transposed matrix; for a tile, the transpose of its mirror image.
         diagonal: whether the diagonal of a tile is part of the matrix's diagonal.
 
     Raises:
-        InvalidProblem: it does not.
+        InvalidProblem: the matrix does not hold correlations.
     """
     if not (np.isfinite(matrix).all() and np.isfinite(transposed).all()):
         raise InvalidProblem("correlation has entries that are not finite; give constant variables zeros instead")
@@ -125,7 +128,10 @@ def check_correlations(matrix: np.ndarray, transposed: np.ndarray, diagonal: boo
 
 
 def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
-    """Why a (p, p) matrix is not exact, as a sentence; None if it is. Two tiles are in memory at a time."""
+    """Return the reason why a (p, p) matrix is not exact, as a clause; None if the matrix is exact.
+
+    Only two tiles are in memory at a time.
+    """
     for rows in mapped.pieces(len(matrix), tile):
         for columns in mapped.pieces(len(matrix), tile):
             if columns.start < rows.start:
@@ -147,14 +153,14 @@ def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
 
 
 def spot(matrix: np.ndarray) -> np.ndarray:
-    """The correlations of `mapped.SPOT_ROWS` evenly spread variables with each other, by which a large matrix is judged
-    whenever it is opened."""
+    """Return the correlations of `mapped.SPOT_ROWS` evenly spread variables with each other, which are checked in place
+    of the whole matrix when a large one is opened."""
     rows = mapped.spot_rows(matrix)
     return np.ascontiguousarray(matrix[np.ix_(rows, rows)])
 
 
 def mapped_correlation(matrix: np.memmap, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """A mapped matrix, which must be exact, as it is, and its names."""
+    """Return a read-only view of a mapped matrix, which must be exact, and the names of its variables."""
     _, names = as_matrix(matrix, names)
     if matrix.shape != (len(matrix), len(matrix)):
         raise InvalidProblem(f"correlation has shape {matrix.shape}; it must be square")
@@ -172,7 +178,7 @@ def mapped_correlation(matrix: np.memmap, names: Sequence[str] | None) -> tuple[
 
 
 def stored_correlation(path: Path, stored: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The matrix beside the problem file at `path`, mapped."""
+    """Map the correlation matrix that lies in a file beside the problem file at `path`."""
     matrix_file = path.parent / str(stored["correlation_file"])
     try:
         matrix = load_array(matrix_file, mapped=True)

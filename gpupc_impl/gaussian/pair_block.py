@@ -1,5 +1,8 @@
-"""Level 1 on blocks of pairs (Out-of-Core, section 4.2): the argument of its kernels (kernels/pair_block.cuh), and the
-launch of the kernel for blocks of which nearly all pairs remain (kernels/level_one_tile.cu)."""
+"""Level 1 on blocks of pairs (Out-of-Core, section 4.2).
+
+The module holds the struct that these kernels take (kernels/pair_block.cuh), and the launch of the kernel for blocks
+with nearly all of their pairs (kernels/level_one_tile.cu).
+"""
 
 from typing import Any
 
@@ -24,11 +27,11 @@ PAIR_BLOCK = Struct(
     first_come=np.bool_,
 )
 NO_MEMBER = np.uint32(2**32 - 1)
-"""The key of a pair that nothing separated."""
+"""The key of a pair that no set has separated."""
 MEMBER = np.uint32(2**31 - 1)
-"""The bits of a key that hold the member; the bit above them holds the side."""
+"""The bits of a key that hold the member of the set; the bit above these holds the side."""
 TILE, TILE_SIDE = 64, 16
-"""Variables, and threads, on a side of a tile."""
+"""The numbers of variables and of threads on a side of a tile."""
 
 CONSTANTS = {
     **TALLY_CONSTANTS,
@@ -37,7 +40,7 @@ CONSTANTS = {
     "TILE": TILE,
     "SIDE": TILE_SIDE,
 }
-"""Constants of kernels/level_one_tile.cu and its headers."""
+"""The constants that kernels/level_one_tile.cu and its headers must agree with."""
 
 TILES = {
     flag: KernelSource("gaussian/kernels/level_one_tile.cu", f"level_one_tile<{flag}>", (PAIR_BLOCK,), CONSTANTS)
@@ -45,33 +48,34 @@ TILES = {
 }
 
 TILED = ("cuda",)
-"""Backends on which tiles of pairs are tested faster than pairs one by one, as long as nothing separates them."""
+"""The backends on which pairs that no set separates are tested faster in tiles than one by one."""
 
 TILED_FROM = 4096
-"""Variables from which it pays to find out whether pair-scan takes tiles; with fewer, no level has to be read first."""
+"""The number of variables from which pair-scan considers tiles. To decide, it reads the counters of level 0 first,
+which would cost a smaller problem more time than tiles save."""
 
 DENSE = 0.25
-"""Share of edges in a block above which the kernel that tests all pairs is the faster one."""
+"""The share of edges among the pairs of a block above which the kernel that tests all pairs is faster."""
 
 GAIN = 10
-"""Tests that tiles make in the time of one test of a scan: 8 where nothing separates any pair, 13 where three quarters
-of the pairs are removed (on an H200). The scan of a pair ends with the set that separates it; a tile goes on until the
-last of its pairs is separated."""
+"""The number of tests that tiles make in the time of one test of a scan. On an H200 it is 8 if no pair is separated,
+and 13 if three quarters of the pairs are removed. The scan of a pair ends with the set that separates the pair, whereas
+a tile is finished when its last pair is separated."""
 
 
 def tile_launch(n_i: int, n_j: int, residual_tolerance: float) -> tuple[KernelSource, tuple[int, int], tuple[int, int]]:
-    """The kernel that tests n_i x n_j pairs in tiles, its grid and its block."""
+    """Return the kernel that tests n_i x n_j pairs in tiles, its grid and its block."""
     kernel = TILES["true" if residual_tolerance > 0 else "false"]
     return kernel, (ceil_div(n_j, TILE), ceil_div(n_i, TILE)), (TILE_SIDE, TILE_SIDE)
 
 
 def whole_matrix(correlation: Any, graph: Any, **fields: Any) -> Filled:
-    """A `PAIR_BLOCK` of all pairs of p variables; every variable is a possible member of their sets.
+    """Return a `PAIR_BLOCK` of all pairs of p variables, whose sets may contain any of these variables.
 
     Args:
         correlation: (p, p) float64 on the device.
-        graph: (p, words) uint32 on the device: a bit for each edge.
-        fields: the fields that these two do not determine.
+        graph: (p, words) uint32 on the device, with a bit for each pair that is 1 for an edge.
+        fields: the fields that the correlation matrix and the graph do not determine.
     """
     p, words = graph.shape
     return PAIR_BLOCK(

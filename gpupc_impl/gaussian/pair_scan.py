@@ -1,10 +1,10 @@
-"""pair-scan: a design of our own for present GPUs, not from a paper (docs/design/gaussian.md).
+"""pair-scan, a method of this project for present GPUs that is not from a paper (docs/design/gaussian.md).
 
-A pair is tested from both its ends at once. Level 1 scans the third variable in ascending order, or tests tiles of
-pairs if nearly all of them remain (level_one.py). From level 2 on a warp scans the last member of a set, whose other
-members it has eliminated from the covariances once (kernels/side_scan.cuh). In small problems one launch runs several
-levels (fused_levels.py), and the first of them are queued before any is read (queued_levels.py). The graph is a matrix
-of bits, and separating sets stay on the device until the search ends.
+A scan tests a pair with sets from both its ends. Level 1 scans the third variable in ascending order, or tests tiles of
+pairs if nearly all pairs remain (level_one.py). From level 2 on, a warp scans the candidates for the last member of a
+set, after it has eliminated the other members from the covariances once (kernels/side_scan.cuh). In small problems one
+launch runs several levels (fused_levels.py), and the first levels are queued before the host reads any result
+(queued_levels.py). The graph is a matrix of bits, and separating sets stay on the device until the search ends.
 """
 
 import functools
@@ -40,10 +40,10 @@ from gpupc_impl.gaussian.scan_state import (
 )
 
 MOST_SCRATCH_BYTES = 1 << 29
-"""Device memory for the cells of warps, where rows are too long for shared memory."""
+"""The device memory in bytes for the cells of warps (`scan_state.cells`), if rows are too long for shared memory."""
 
 SLACK_BYTES = 16 * 512
-"""The most that an allocator adds by rounding the sizes of a search's arrays up."""
+"""The upper bound on the bytes that an allocator adds when it rounds the sizes of a search's arrays up."""
 
 _CHOICES = ("auto", "always", "never")
 
@@ -66,16 +66,17 @@ PARAMETERS = {
 }
 
 FIRST_LEVELS = 3
-"""Levels whose kernels are compiled before a search begins."""
+"""The number of levels whose kernels are compiled before a search begins."""
 
 LEVELS_AHEAD = 3
-"""Levels whose kernels are compiled while the level before them runs."""
+"""The number of levels whose kernels are compiled while the level before them runs."""
 
 
 def search_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
-    """What a search needs up to `FIRST_LEVELS`, and the first kernel of fused levels (`Method.kernels`)."""
+    """Return the kernels that a search needs up to level `FIRST_LEVELS`, and the first kernel of fused levels (see
+    `Method.kernels`)."""
     may_fuse = fused_levels.is_chosen(params, backend) and not pmax
     return _first_kernels(pmax, may_fuse, FIRST_LEVELS if max_level is None else min(max_level, FIRST_LEVELS))
 
@@ -94,19 +95,19 @@ def _first_kernels(pmax: bool, may_fuse: bool, last: int) -> tuple[KernelSource,
 
 @functools.cache
 def _later_kernels(pmax: bool, level: int) -> tuple[KernelSource, ...]:
-    """The kernels of the levels that follow one."""
+    """Return the kernels of the `LEVELS_AHEAD` levels that follow `level`."""
     levels = range(level + 1, min(level + 1 + LEVELS_AHEAD, MOST_LEVELS))
     return tuple(kernel for later in levels for kernel in _level_kernels(later, pmax))
 
 
 def _level_kernels(level: int, pmax: bool) -> list[KernelSource]:
-    """The kernels of a level from 2 on, whose rows fit in shared memory."""
+    """Return the kernels of a level from 2 on for rows that fit in shared memory."""
     names = f"begin_level<{level}>", f"prefix_scan<{level}, {_flag(pmax)}, true>", f"list_removed<{level}>"
     return list(map(level_kernel, names))
 
 
 def _flag(flag: bool) -> str:
-    """A Boolean template argument."""
+    """Return a Boolean as a template argument."""
     return "true" if flag else "false"
 
 
@@ -123,12 +124,12 @@ def pair_scan(problem: GaussianProblem, run: Run) -> Skeleton:
 
 
 def level_kernel(name: str) -> KernelSource:
-    """A kernel of one level from 2 on."""
+    """Return a kernel of one level from 2 on, by its name with template arguments."""
     return KernelSource("gaussian/kernels/prefix_scan.cu", name, (SEARCH,), CONSTANTS)
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
-    """Every kernel of this method, levels 0 to `max_level`."""
+    """Return every kernel of this method for the levels 0 to `max_level`."""
     levels, flags = range(2, max_level + 1), ("false", "true")
     names = [f"{name}<{level}>" for level in levels for name in ("begin_level", "list_removed")]
     names += [f"prefix_scan<{level}, {one}, {other}>" for level in levels for one in flags for other in flags]
@@ -147,12 +148,14 @@ class PairScan(LevelSearch):
     """One search on one backend.
 
     Args:
-        may_queue: whether levels may be queued before level 0 has run, which takes memory for all that it may leave.
+        may_queue: whether levels may be queued before level 0 has run, which takes memory for as many edges as level 0
+            may leave.
     """
 
     def __init__(self, problem: GaussianProblem, run: Run, may_queue: bool = True):
         self.problem, self.backend = problem, run.backend
-        on_device = correlation.device_correlation(run.backend, problem)  # is copied while the rest is prepared
+        # The copy runs while the host prepares the search.
+        on_device = correlation.device_correlation(run.backend, problem)
         kernel = queued_kernel(problem, run) if may_queue else None
         arrays = {} if kernel is None else queue_arrays(problem.n_variables)
         self.state = ScanState(problem, run, on_device, arrays)
@@ -169,7 +172,7 @@ class PairScan(LevelSearch):
         if level >= MOST_LEVELS:
             raise InvalidProblem(f"pair-scan counts to level {MOST_LEVELS - 1}; set max_level to that, or take cupc-s")
         longest = state.graphs.most_degree
-        if math.comb(longest, level) >= MAX_SETS:  # of a variable whose edges are all required
+        if math.comb(longest, level) >= MAX_SETS:  # Only required edges lead to such degrees.
             raise InvalidProblem(
                 f"pair-scan cannot number the sets of level {level} of a variable with {longest} required edges; set "
                 f"max_level to {level - 1}, or take cupc-s"
@@ -187,7 +190,7 @@ class PairScan(LevelSearch):
     @functools.cached_property
     def _result(self) -> tuple[np.ndarray, SeparatingSets]:
         state = self.state
-        if state.graph is None:  # no level was run
+        if state.graph is None:  # No level has run.
             complete = ~np.eye(state.p, dtype=bool)
             return complete, SeparatingSets.from_levels(complete, [])
         entries = state.graphs.entries(state.graph) if state.entries is None else state.entries
@@ -196,17 +199,20 @@ class PairScan(LevelSearch):
     def pmax(self) -> np.ndarray | None:
         return None if self.largest_p is None else self.largest_p.values
 
-    # --- for a search that may go on out of core (out_of_core/search.py), with may_queue=False ----------------------
+    # --- for searches that out_of_core/search.py may continue; they take may_queue=False -----------------------------
 
     @staticmethod
     def first_bytes(p: int, max_level: int | None, pmax: bool) -> int:
-        """An upper bound on the device memory of a search up to level 1, its result included, whatever the graph."""
-        of_graph = (8 + 4 + 8 * pmax + 1) * p * p + p + BitGraphs.device_bytes(p, GRAPHS_AT_ONCE)  # the result has p^2
+        """Return an upper bound on the bytes of device memory of a search up to level 1, with its result, for any
+        graph."""
+        # The result takes p^2 bytes.
+        of_graph = (8 + 4 + 8 * pmax + 1) * p * p + p + BitGraphs.device_bytes(p, GRAPHS_AT_ONCE)
         level_one = 0 if max_level == 0 else 8 * math.prod(COUNTER_SHAPE) + list_bytes(1, p * (p - 1) // 2)
         return of_graph + level_one + SLACK_BYTES
 
     def level_bytes(self, level: int) -> int:
-        """An upper bound on the device memory that a level from 1 on takes beside what is in use at its start."""
+        """Return an upper bound on the bytes of device memory that a level from 1 on takes, beside those in use
+        before."""
         if level in self.fused.known:
             return 0
         state = self.state
@@ -221,17 +227,17 @@ class PairScan(LevelSearch):
         return needed
 
     def adjacency_now(self) -> np.ndarray:
-        """(p, p) bool: the edges left, in host memory; takes no device memory."""
+        """Return the remaining edges, (p, p) bool in host memory, without allocating device memory."""
         return self.state.graphs.download(self.state.graph)
 
     def removed_in(self, level: int) -> tuple[np.ndarray, np.ndarray]:
-        """The (k, 2) pairs that a level from 1 on removed and their (k, level) sets, in host memory."""
+        """Return the (k, 2) pairs that a level from 1 on removed and their (k, level) sets, in host memory."""
         for removed in self.state.removed:
             if removed.members.shape[1] == level:
                 return self.state.backend.download(removed.pairs), self.state.backend.download(removed.members)
         return np.empty((0, 2), np.int32), np.empty((0, level), np.int32)
 
-    # --- levels that are launched one by one -------------------------------------------------------------------------
+    # --- levels with launches of their own ---------------------------------------------------------------------------
 
     def _level_zero(self) -> LevelOutcome:
         state = self.state
@@ -275,7 +281,7 @@ class PairScan(LevelSearch):
         )
 
     def _run_prefixes(self, level: int, start: int, left: int, middle: int) -> None:
-        """Queue the tests of a level from 2 on; `middle` is the graph between its sides."""
+        """Queue the tests of a level from 2 on; `middle` is the graph after the first side and before the second."""
         state = self.state
         backend, longest = state.backend, state.graphs.most_degree
         if level >= FIRST_LEVELS and level != self.problem.max_level:
@@ -283,7 +289,7 @@ class PairScan(LevelSearch):
         run, warp_bytes = np.int32(state.params["run"]), 8 * cells(level, longest)
         warps = min(state.params["warps"], backend.max_shared_bytes // warp_bytes)
         blocks, shared_bytes, scratch = backend.blocks_at_once, warps * warp_bytes, None
-        if not warps:  # rows too long for shared memory
+        if not warps:  # The rows are too long for shared memory.
             warps = state.params["warps"]
             blocks = max(1, min(blocks, MOST_SCRATCH_BYTES // (warps * warp_bytes)))
             scratch = backend.empty((blocks * warps, warp_bytes // 8), np.float64)

@@ -1,12 +1,12 @@
-"""Gaussian data with missing values, of which each pair of variables uses the samples that have both.
+"""Gaussian data with missing values, where the correlation of two variables is computed from the samples that have
+both.
 
-Each correlation is that of the samples that have both variables (pandas' ``DataFrame.corr``, R's
-``use="pairwise.complete.obs"``). The test of Vi and Vj given S is Fisher's z (cuPC, section 4.3) with the smallest
-sample size among all pairs of {Vi, Vj} and S, since every correlation in it is computed from at least that many
-samples. Such a matrix need not be positive definite; near-singular sets and undefined tests follow the rules of every
-Gaussian test (`RESIDUAL_TOLERANCE`).
+pandas' ``DataFrame.corr`` and R's ``use="pairwise.complete.obs"`` compute the same matrix. The test of Vi and Vj given
+S is Fisher's z (cuPC, section 4.3) with the smallest sample size among all pairs of variables in {Vi, Vj} and S, since
+every correlation in the test is computed from at least that many samples. The correlation matrix need not be positive
+definite; the rules for near-singular sets and undefined tests are those of every Gaussian test (`RESIDUAL_TOLERANCE`).
 
-The other methods have one critical value for each level and refuse such a problem; `METHOD` solves it.
+`METHOD` solves such a problem. The other methods have one critical value for each level and refuse it.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from gpupc_impl.gaussian.problem import GaussianProblem, gaussian_parameters
 from gpupc_impl.gaussian.retest import pseudo_inverse_products
 
 LEAST_SAMPLES = 4
-"""The fewest samples of a pair, with which a test without a conditioning set has one degree of freedom."""
+"""The lower bound on the samples of a pair; with this many, a test of level 0 has one degree of freedom."""
 
 NO_SPREAD = 1e-12
 """A variable is constant over the samples of a pair if its sum of squares about the mean is at most this share of its
@@ -40,7 +40,7 @@ TESTS_AT_ONCE = 1 << 16
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PairwiseProblem(GaussianProblem):
-    """A Gaussian problem whose pairs of variables have a sample size each.
+    """A Gaussian problem in which each pair of variables has its own sample size.
 
     Attributes:
         sizes: (p, p) int32, symmetric: the number of samples that have both variables, at least `LEAST_SAMPLES`.
@@ -57,14 +57,14 @@ class PairwiseProblem(GaussianProblem):
         names: Sequence[str] | None = None,
         **parameters: Any,
     ) -> Self:
-        """From samples in rows and variables in columns, with NaN for a missing value.
+        """Make a problem from samples in rows and variables in columns, with NaN for a missing value.
 
-        A variable that is constant over the samples that it shares with another one has correlation zero with it. The
-        parameters are those of `GaussianProblem.from_data`.
+        If a variable is constant over the samples of a pair, the correlation of the pair is zero. The parameters are
+        those of `GaussianProblem.from_data`.
 
         Raises:
-            InvalidProblem: wrong shape, an infinite value, two variables with fewer than four samples in common, or a
-                bad parameter.
+            InvalidProblem: the shape is wrong, a value is infinite, two variables have fewer than `LEAST_SAMPLES`
+                samples in common, or a parameter is invalid.
         """
         values, names = as_matrix(data, names)
         if np.isinf(values).any():
@@ -110,7 +110,7 @@ class PairwiseProblem(GaussianProblem):
 
     @property
     def fingerprint(self) -> str:
-        """sha256 over everything that changes the answer; names do not."""
+        """The SHA-256 digest of everything that changes the answer, which the names do not."""
         return hashlib.sha256(super().fingerprint.encode() + self.sizes.tobytes()).hexdigest()
 
     def obstacle(self, level: int) -> str | None:
@@ -121,11 +121,12 @@ class PairwiseProblem(GaussianProblem):
         )
 
     def _spent(self, level: int) -> int:
-        """The samples that a test of a level takes before it has a degree of freedom."""
+        """Return the number that is subtracted from the sample size to get the degrees of freedom of a level."""
         return level + 3 + (self.df_convention == "cupc")
 
     def critical_of_sizes(self, level: int) -> np.ndarray:
-        """(n_samples + 1,) critical r^2 by sample size; -1, which nothing is below, without degrees of freedom."""
+        """Return (n_samples + 1,) critical r^2 by sample size; -1, which no r^2 is below, for sizes without degrees of
+        freedom."""
         freedom = np.arange(self.n_samples + 1) - self._spent(level)
         with np.errstate(divide="ignore", invalid="ignore"):
             thresholds = -scipy.special.ndtri(self.alpha / 2) / np.sqrt(freedom)
@@ -133,14 +134,16 @@ class PairwiseProblem(GaussianProblem):
         return np.where(freedom > 0, critical, -1.0)
 
     def p_values(self, r_squared: np.ndarray, sizes: np.ndarray, level: int) -> np.ndarray:
-        """Two-sided p-values of squared partial correlations at a level, each of its sample size; zero without degrees
-        of freedom, or where the correlation is undefined (infinite)."""
+        """Return two-sided p-values of squared partial correlations with their sample sizes at a level.
+
+        A test without degrees of freedom, or with an undefined correlation (infinite), has p-value zero.
+        """
         freedom = sizes - self._spent(level)
         with np.errstate(divide="ignore"):
             z = np.arctanh(np.minimum(np.sqrt(r_squared.astype(np.float64)), 1.0)) * np.sqrt(np.maximum(freedom, 0))
         return np.where((freedom > 0) & (r_squared <= 1), 2 * scipy.special.ndtr(-z), 0.0)
 
-    # --- what methods with one sample size call -------------------------------------------------------------------
+    # --- functions for methods with one sample size, which refuse ----------------------------------------------------
 
     def _refuse(self) -> NoReturn:
         raise InvalidProblem(
@@ -162,10 +165,12 @@ class PairwiseProblem(GaussianProblem):
 
 
 def pairwise_correlations(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pearson correlations of the columns of an (m, p) float64 matrix, each over the samples that hold both.
+    """Return Pearson correlations of the columns of an (m, p) float64 matrix; NaN marks a missing value.
+
+    Each correlation is computed from the samples that have both variables.
 
     Returns:
-        (p, p) correlations, exactly symmetric, zero where a column is constant over the samples of the pair; and (p, p)
+        (p, p) correlations, exactly symmetric and zero if a column is constant over the samples of the pair; and (p, p)
         int32 sample sizes.
     """
     held = ~np.isnan(values)
@@ -176,7 +181,7 @@ def pairwise_correlations(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     filled[~held] = 0.0
     weights = held.astype(np.float64)
     sizes = weights.T @ weights
-    # Entry (i, j): the sum, and the sum of squares about their mean, of column i over the samples of the pair.
+    # The entries (i, j) are the sum and the sum of squares of column i over the samples that have both variables.
     sums, squares = filled.T @ weights, (filled**2).T @ weights
     count = np.maximum(sizes, 1.0)
     spread = squares - sums**2 / count
@@ -189,7 +194,7 @@ def pairwise_correlations(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def solve_pairwise(problem: GaussianProblem, run: Run) -> Skeleton:
-    """PC-stable with a sample size for each pair, with canonical separating sets, for a `PairwiseProblem` alone."""
+    """Solve a `PairwiseProblem` by PC-stable with canonical separating sets; other problems raise InvalidProblem."""
     if not isinstance(problem, PairwiseProblem):
         raise InvalidProblem(f"method {METHOD.name!r} is for missing='pairwise'; leave method out")
     return pc_stable(problem, PairwiseSearch(problem, run.pmax), facts=dict(run.facts), progress=run.progress)
@@ -204,14 +209,14 @@ METHOD = Method(
     solve=solve_pairwise,
     module=__name__,
 )
-"""It is not in the registry, because no other method solves such a problem."""
+"""The method for a `PairwiseProblem`, which is not in the registry because no other method solves such a problem."""
 
 
 class PairwiseSearch(GraphSearch):
-    """One search."""
+    """A search in a `PairwiseProblem`."""
 
     def run_level(self, level: int) -> LevelOutcome:
-        """Test many edges at a time, each with its sets in canonical order, at most `TESTS_AT_ONCE` tests in all."""
+        """Run a level, `TESTS_AT_ONCE` tests at a time: several edges, each with its next sets in canonical order."""
         critical = self.problem.critical_of_sizes(level)
         rows = _Rows(self.adjacent, level)
         pairs = self.problem.edges_to_test(np.argwhere(np.triu(self.adjacent))).astype(np.int32)
@@ -250,14 +255,14 @@ class PairwiseSearch(GraphSearch):
         )
 
     def _record(self, pairs: np.ndarray, p_values: np.ndarray, first: np.ndarray) -> None:
-        """Keep the largest p-value of each pair; that of a removed pair is the one of its separating set."""
+        """Record the largest p-value of each pair, and for a removed pair the p-value given its separating set."""
         i, j = pairs.T
         np.fmax.at(self.largest_p, (i, j), p_values)
         self.largest_p[i[first], j[first]] = p_values[first]
         self.largest_p[j, i] = self.largest_p[i, j]
 
     def _statistics(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Tests of (k, 2) pairs given (k, l) sets (cuPC, Equation 5).
+        """Test (k, 2) pairs given (k, l) sets (cuPC, Equation 5).
 
         Returns:
             (k,) squared partial correlations, infinite if undefined; (k,) sample sizes; and (k,) bool that tells
@@ -284,7 +289,7 @@ class _Rows:
 
     def __init__(self, adjacent: np.ndarray, level: int):
         self.level = level
-        self.before = np.cumsum(adjacent, axis=1) - 1  # position of Vj in the row of Vi
+        self.before = np.cumsum(adjacent, axis=1) - 1  # The entry (i, j) is the position of Vj in the row of Vi.
         self.degrees = adjacent.sum(axis=1)
         self.starts = np.cumsum(self.degrees) - self.degrees
         self.neighbours = np.nonzero(adjacent)[1].astype(np.int32)
@@ -293,13 +298,14 @@ class _Rows:
         self.binomials = np.array(table, np.int64)
 
     def count(self, pairs: np.ndarray) -> np.ndarray:
-        """(k, 2): the number of sets from either end of (k, 2) pairs; the empty set counts for the first end."""
+        """Return (k, 2) numbers of sets from either end of (k, 2) pairs; the empty set counts for the first end."""
         if self.level == 0:
             return np.tile([1, 0], (len(pairs), 1))
         return self.binomials[self.level, self.degrees[pairs] - 1]
 
     def sets(self, pairs: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-        """(k, level): the sets of these ranks, in lexicographic order from the first end, then from the other one."""
+        """Return the (k, level) sets of these ranks; ranks number the sets from the first end in lexicographic order,
+        then those from the second end."""
         counts = self.count(pairs)[:, 0]
         second = ranks >= counts
         ranks = ranks - np.where(second, counts, 0)
@@ -308,7 +314,7 @@ class _Rows:
         members = np.empty((len(pairs), self.level), np.int32)
         left = self.binomials[self.level, n] - 1 - ranks
         skipped = self.before[owner, other]
-        for t in range(self.level):  # the combinatorial number system: Knuth, 7.2.1.3
+        for t in range(self.level):  # The loop decodes ranks by the combinatorial number system (Knuth, 7.2.1.3).
             size = self.level - t
             place = np.searchsorted(self.binomials[size], left, side="right") - 1
             left = left - self.binomials[size, place]

@@ -1,4 +1,4 @@
-"""Partial correlations and p-values of many pairs at once, in plain NumPy: for reports, never for decisions."""
+"""Partial correlations and p-values of many pairs at once in plain NumPy, for reports and never for decisions."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE, GaussianProblem
 
 
 def partial_r_squared(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-    """Squared partial correlations (cuPC, Equation 5).
+    """Return squared partial correlations (cuPC, Equation 5).
 
     Args:
         correlation: (p, p) float64.
@@ -15,7 +15,7 @@ def partial_r_squared(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarr
         sets: (k, level) conditioning sets.
 
     Returns:
-        (k,) float64; one where an endpoint has no variance left.
+        (k,) float64; one if an endpoint has no variance left given the set.
     """
     if not len(pairs):
         return np.empty(0)
@@ -30,10 +30,10 @@ def partial_r_squared(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarr
 
 
 def eliminate(matrix: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
-    """Eliminate the first variables of each of k correlation matrices, one after the other; `matrix` is overwritten.
+    """Eliminate the first `level` variables of each of k correlation matrices; `matrix` is overwritten.
 
     Args:
-        matrix: (k, level + 2, level + 2) float64: the correlations of a set's members and, behind them, of a pair.
+        matrix: (k, level + 2, level + 2) float64, the correlations of the members of a set, followed by a pair.
         level: the number of members.
 
     Returns:
@@ -48,11 +48,11 @@ def eliminate(matrix: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def removed_p_values(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-    """(k,) p-values of (k, 2) pairs that their (k, level) sets separate, clamped to at least alpha.
+    """Return (k,) p-values of (k, 2) pairs that their (k, level) sets separate, clamped to at least alpha.
 
-    A method has decided that they are independent. The arithmetic here differs from the method's, and without the clamp
-    it could contradict it for a test near the threshold, or for one that rounding errors decide
-    (`GaussianProblem.residual_tolerance` of zero).
+    A method has decided that these pairs are independent, with other arithmetic than this function. Without the clamp,
+    a p-value could contradict that decision if a test is near the threshold, or if rounding errors decide the test
+    (with `GaussianProblem.residual_tolerance` of zero).
     """
     level = sets.shape[1]
     squares = partial_r_squared(problem.correlation, pairs, sets)
@@ -60,22 +60,28 @@ def removed_p_values(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarr
 
 
 class LargestPValues:
-    """The largest p-value of each pair, (p, p) float64 with NaN for none, from what the kernels of a level keep."""
+    """The largest p-value of each pair, computed from the smallest r^2 that the kernels of each level record.
+
+    Attributes:
+        values: (p, p) float64; NaN for pairs without a test.
+    """
 
     def __init__(self, problem: GaussianProblem):
         self.problem = problem
         self.values = np.full((problem.n_variables,) * 2, np.nan)
 
     def begin(self) -> None:
-        """Take the p-values of level 0."""
+        """Set `values` to the p-values of level 0."""
         self.values = np.array(self.problem.p_value(np.square(self.problem.correlation), 0))
         np.fill_diagonal(self.values, np.nan)
 
     def update(self, level: int, smallest: np.ndarray, pairs: np.ndarray, sets: np.ndarray) -> None:
-        """Take the p-values of a level from 1 on; a removed pair's is that of the set that separated it.
+        """Update `values` with the p-values of a level from 1 on; a removed pair gets the p-value given its separating
+        set.
 
         Args:
-            smallest: (p, p) uint64: for i < j the bits of the smallest r^2 of the level, `NO_KEY` where there is none.
+            smallest: (p, p) uint64, for i < j the bits of the smallest r^2 of the level; `NO_KEY` for pairs without a
+                test.
             pairs, sets: the (k, 2) removed pairs and their (k, level) sets.
         """
         tested = np.triu(smallest != NO_KEY)

@@ -38,19 +38,19 @@ CORRELATIONS = ("host", "device")
 PSEUDO_INVERSES = ("near-singular", "always")
 
 RESIDUAL_TOLERANCE = 1e-10
-"""The default of `GaussianProblem.residual_tolerance`: a residual variance at or below this, in units of the variable's
-own variance, counts as zero.
+"""The default of `GaussianProblem.residual_tolerance`: a residual variance up to this, in units of the variable's own
+variance, counts as zero.
 
-Two rules of the Gaussian CI test use it, in every method and reference:
+Two rules of the Gaussian CI test use this tolerance, in every method and reference:
 
-- If an endpoint's residual variance given S is that small, the test is *undefined*: it does not separate.
-- If a Cholesky pivot of the conditioning matrix M2 is that small, M2 is *near singular*: its inverse is then the
-  Moore-Penrose inverse of cuPC, Algorithm 7, whose rank tolerance is `PSEUDO_INVERSE_TOLERANCE`.
+- If the residual variance of an endpoint given S counts as zero, the test is *undefined*, and S does not separate.
+- If a Cholesky pivot of the conditioning matrix M2 counts as zero, M2 is *near singular*, and its inverse is the
+  Moore-Penrose inverse of cuPC, Algorithm 7, with the rank tolerance `PSEUDO_INVERSE_TOLERANCE`.
 """
 
 PSEUDO_INVERSE_TOLERANCE = 1e-9
-"""Rank tolerance of cuPC's Algorithm 7: a pivot of M2^T M2 at or below this times the smallest positive diagonal
-entry of M2^T M2 counts as zero (Courrieu 2008, the paper's reference [40])."""
+"""The rank tolerance of cuPC, Algorithm 7: a pivot of M2^T M2 counts as zero if its ratio to the smallest positive
+diagonal entry of M2^T M2 is at most this (Courrieu 2008, reference [40] of cuPC)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -60,22 +60,23 @@ class GaussianProblem(Problem):
     Build one with `from_data` or `from_correlation`, which check their input.
 
     Attributes:
-        correlation: (p, p) float64, C-contiguous, exactly symmetric, ones on the diagonal; in memory, or a read-only
-            mapping of an ``.npy`` file (gaussian/large.py).
-        n_samples: m, the number of samples behind the correlations.
-        df_convention: ``"pcalg"`` uses m - |S| - 3 degrees of freedom at level |S|, as equation 7 of cuPC;
-            ``"cupc"`` uses m - (|S| + 1) - 3, as the published cuPC and GPUCSL code does.
+        correlation: (p, p) float64, C-contiguous, exactly symmetric, with ones on the diagonal; an array in memory, or
+            a read-only mapping of an ``.npy`` file (gaussian/large.py).
+        n_samples: m, the number of samples from which the correlations were computed.
+        df_convention: ``"pcalg"`` means m - |S| - 3 degrees of freedom at level |S|, as in equation 7 of cuPC;
+            ``"cupc"`` means m - (|S| + 1) - 3, as in the published code of cuPC and GPUCSL.
         residual_tolerance: see `RESIDUAL_TOLERANCE`. With 0, as in pcalg and in the published code, a test is undefined
-            only if a variance is exactly zero, and rounding errors decide tests that the default calls undefined
-            (docs/ci-tests.md).
-        pseudo_inverse: when M2 takes its Moore-Penrose inverse: ``"near-singular"``, if a Cholesky pivot is at most
-            `residual_tolerance`; or ``"always"``, from level 2 on, as cuPC prescribes. The latter may decide otherwise,
-            since it also drops a variable of S that adds little to the others (`PSEUDO_INVERSE_TOLERANCE`).
+            only if a residual variance is exactly zero, and rounding errors decide tests that are undefined under the
+            default (docs/ci-tests.md).
+        pseudo_inverse: which M2 are inverted by Moore-Penrose: under ``"near-singular"``, those with a Cholesky pivot
+            of at most `residual_tolerance`; under ``"always"``, all from level 2 on, as cuPC prescribes. The two
+            choices can give different skeletons, since ``"always"`` also drops a variable of S that adds little to the
+            others (`PSEUDO_INVERSE_TOLERANCE`).
         constant: names of constant variables, whose correlations are set to zero.
-        correlations: where correlations are computed. ``"host"``: in `from_data`, once, so that all methods have the
-            same bits. ``"device"``: by each method on its device, from the samples, so that the last bits depend on the
-            device; `correlation` is then computed in host memory when it is first read.
-        samples: (m, p) float64 if correlations are computed on a device, else None.
+        correlations: where correlations are computed. Under ``"host"``, `from_data` computes them once, so that all
+            methods use the same bits. Under ``"device"``, each method computes them from the samples on its device, so
+            that the last bits depend on the device; `correlation` is then computed in host memory on first access.
+        samples: (m, p) float64 if correlations are computed on a device; otherwise None.
     """
 
     family: ClassVar[str] = "gaussian"
@@ -97,7 +98,7 @@ class GaussianProblem(Problem):
 
     def __post_init__(self) -> None:
         if self.samples is not None:
-            object.__delattr__(self, "correlation")  # computed by __getattr__
+            object.__delattr__(self, "correlation")  # Without the attribute, __getattr__ computes the matrix.
 
     def __getattr__(self, name: str) -> Any:
         if name != "correlation":
@@ -120,12 +121,12 @@ class GaussianProblem(Problem):
         correlations: str = "host",
         names: Sequence[str] | None = None,
     ) -> Self:
-        """From an array or a DataFrame with samples in rows and variables in columns, all of them finite numbers.
+        """Make a problem from an array or a DataFrame of finite numbers, with samples in rows and variables in columns.
 
-        A constant variable is independent of every other: its correlations are set to zero, and a warning names it.
+        A constant variable counts as independent of every other: its correlations are zero, and a warning names it.
 
         Raises:
-            InvalidProblem: wrong shape, a value that is missing or infinite, or a bad parameter.
+            InvalidProblem: the shape is wrong, a value is missing or infinite, or a parameter is invalid.
         """
         values, names = finite_samples(data, names)
         parameters = gaussian_parameters(
@@ -152,17 +153,18 @@ class GaussianProblem(Problem):
         constant: Sequence[str] = (),
         **parameters: Any,
     ) -> Self:
-        """From a (p, p) correlation matrix (array or DataFrame) and the number of samples it was computed from.
+        """Make a problem from a (p, p) correlation matrix (array or DataFrame) and its number of samples.
 
-        A float64 ``np.load(..., mmap_mode="r")`` is used without a copy, so it must be exact (gaussian/matrix.py);
-        `gpupc_impl.gaussian.large.exact_correlation` makes an exact one from any other.
+        A mapped float64 matrix, ``np.load(..., mmap_mode="r")``, is used without a copy, so this matrix must be exact
+        (gaussian/matrix.py); `gpupc_impl.gaussian.large.exact_correlation` makes any correlation matrix exact.
 
         Args:
             parameters: alpha, max_level, df_convention, residual_tolerance and pseudo_inverse, as for `from_data`.
 
         Raises:
-            InvalidProblem: not square, not symmetric (to 1e-8), a diagonal that is not one (to 1e-8), an entry
-                outside [-1, 1] (by more than 1e-8) or not finite, a mapped one that is not exact, or a bad parameter.
+            InvalidProblem: the matrix is not square, is not symmetric or has a diagonal other than one (to 1e-8), has
+                an entry that is not finite or lies outside [-1, 1] (to 1e-8), or is mapped and not exact; or a
+                parameter is invalid.
         """
         if mapped.base_memmap(correlation) is not None and correlation.dtype == np.float64:
             matrix, names = mapped_correlation(correlation, names)
@@ -173,12 +175,16 @@ class GaussianProblem(Problem):
 
     @property
     def pivot_tolerance(self) -> float:
-        """M2 takes its Moore-Penrose inverse if a Cholesky pivot is at most this. No pivot is above one."""
+        """The upper bound on the Cholesky pivots for which M2 takes its Moore-Penrose inverse; no pivot is above
+        one."""
         return 1.0 if self.pseudo_inverse == "always" else self.residual_tolerance
 
     @functools.cached_property
     def by_pseudo_inverse(self) -> Self:
-        """The same problem with the Moore-Penrose inverse of every M2; cached, so that its fingerprint is as well."""
+        """The same problem with the Moore-Penrose inverse of every M2.
+
+        The property is cached, since the fingerprint of the new problem is cached in that problem.
+        """
         return dataclasses.replace(self, pseudo_inverse="always")
 
     def checked_parameters(self) -> dict[str, Any]:
@@ -204,22 +210,22 @@ class GaussianProblem(Problem):
             raise InvalidProblem(f"its correlation matrix cannot be used: {fault}")
 
     def degrees_of_freedom(self, level: int) -> int:
-        """m - |S| - 3 (or one less under ``df_convention="cupc"``); tests need it positive."""
+        """Return m - |S| - 3, or one less under ``df_convention="cupc"``; a test needs a positive number."""
         return self.n_samples - level - 3 - (1 if self.df_convention == "cupc" else 0)
 
     def threshold(self, level: int) -> float:
-        """tau of equation 7 of cuPC: S separates when |Z| <= tau."""
+        """Return tau of equation 7 of cuPC: S separates if |Z| <= tau."""
         return _quantile(self.alpha) / math.sqrt(self.degrees_of_freedom(level))
 
     def critical_r_squared(self, level: int) -> float:
-        """The decision without a logarithm: S separates when r^2 <= tanh(tau)^2.
+        """Return tanh(tau)^2: S separates if r^2 <= tanh(tau)^2, a decision that needs no logarithm.
 
-        Kept below one, so that a correlation of exactly one (Z infinite) never counts as independence.
+        The value is clamped to less than one, so that a correlation of one (Z infinite) never counts as independence.
         """
         return min(math.tanh(self.threshold(level)) ** 2, float(np.nextafter(1.0, 0.0)))
 
     def p_value(self, r_squared: float | np.ndarray, level: int) -> float | np.ndarray:
-        """Two-sided p-value of squared partial correlation(s) at a level."""
+        """Return the two-sided p-value of squared partial correlation(s) at a level."""
         with np.errstate(divide="ignore"):
             z = np.arctanh(np.minimum(np.sqrt(r_squared), 1.0)) * math.sqrt(self.degrees_of_freedom(level))
         return 2 * scipy.special.ndtr(-z)
@@ -234,7 +240,7 @@ class GaussianProblem(Problem):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """sha256 over everything that changes the answer, which names do not."""
+        """The SHA-256 digest of everything that changes the answer, which the names do not."""
         matrix = self.correlation if self.samples is None else self.samples
         facts = (self.family, self.n_samples, self.alpha, self.max_level, self.df_convention, matrix.shape)
         if self.residual_tolerance != RESIDUAL_TOLERANCE:
@@ -259,8 +265,9 @@ class GaussianProblem(Problem):
     def save(self, path: str | Path) -> None:
         """Write an uncompressed ``.npz`` that `load` reads back bit for bit.
 
-        A correlation matrix that is mapped from an ``.npy`` file stays there. The problem's file then holds the path to
-        it, relative to itself, so that both can be moved together, and a digest that identifies the matrix.
+        A correlation matrix that is mapped from an ``.npy`` file stays in that file. The problem's file then holds a
+        digest that identifies the matrix, and the path of its file relative to the problem's file, so that both files
+        can be moved together.
         """
         matrix_file = mapped.npy_path(self.correlation) if self.samples is None else None
         if matrix_file is None:
@@ -275,15 +282,16 @@ class GaussianProblem(Problem):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what `save` wrote; a correlation matrix in a file of its own is mapped, not read.
+        """Read a problem that `save` wrote; a correlation matrix in a separate file is mapped and not read.
 
         Raises:
-            InvalidProblem: that file is missing, or holds another matrix (64 of its rows are compared).
+            InvalidProblem: the file of the matrix is missing, or holds another matrix (64 of its rows are compared).
         """
         problem = super().load(path)
         with open_arrays(path) as stored:
             if "fingerprint" in stored:
-                problem.__dict__["fingerprint"] = str(stored["fingerprint"])  # or else all of the matrix would be read
+                # Computing the fingerprint again would read the whole matrix.
+                problem.__dict__["fingerprint"] = str(stored["fingerprint"])
         return problem
 
     @classmethod
@@ -294,7 +302,7 @@ class GaussianProblem(Problem):
 
 
 def finite_samples(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """`finite_matrix` of at least two samples."""
+    """Call `finite_matrix` and check that the data have at least two samples."""
     values, names = finite_matrix(data, names)
     if len(values) < 2:
         raise InvalidProblem(f"data has {len(values)} sample(s); a correlation needs at least 2")
@@ -303,7 +311,7 @@ def finite_samples(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, 
 
 @functools.lru_cache(maxsize=64)
 def _quantile(alpha: float) -> float:
-    """Phi^-1(1 - alpha / 2), cached because every level needs it."""
+    """Return Phi^-1(1 - alpha / 2), which is cached because every level needs it."""
     half = alpha / 2
     return -float(scipy.special.ndtri(half) if half > 0.0 else scipy.special.ndtri_exp(math.log(alpha) - math.log(2.0)))
 
@@ -316,7 +324,7 @@ def gaussian_parameters(
     residual_tolerance: float = RESIDUAL_TOLERANCE,
     pseudo_inverse: str = "near-singular",
 ) -> dict[str, Any]:
-    """The parameters of a Gaussian problem by name, checked; raises InvalidProblem if one is out of range."""
+    """Check the parameters of a Gaussian problem and return them by name; raises InvalidProblem for invalid ones."""
     if not float(n_samples).is_integer() or n_samples < 1:
         raise InvalidProblem(f"n_samples is {n_samples!r}; it must be a whole number of at least 1")
     check_choice("df_convention", df_convention, DF_CONVENTIONS)

@@ -1,7 +1,8 @@
-"""The first levels of pair-scan, queued before anything is read back, for small problems.
+"""Queued levels of pair-scan: the first levels of a small problem, which are queued before the host reads any result.
 
-Levels 0 and 1 and the fused levels behind them follow each other on the device without a round trip to the host, and
-the last of them writes the result. That takes memory for all that level 0 may leave.
+Levels 0 and 1 and the fused levels after them run on the device without a round trip to the host, and the last launch
+writes the result. Queued levels take memory for the largest number of edges that may remain
+after level 0.
 """
 
 from typing import Any
@@ -26,19 +27,19 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.scan_state import FUSED, ScanState, cells
 
 MEMORY_SHARE = 4
-"""The queue's arrays may take one part in this many of the device memory that is left."""
+"""The arrays of queued levels may take at most the free device memory divided by this."""
 
 ROWS_PER_BLOCK = 2
-"""Variables for each thread block, but at least one block for each multiprocessor."""
+"""The number of variables for each thread block of a launch, which has at least one block for each multiprocessor."""
 
 LONGEST_ROW = 256
-"""Neighbours of a variable up to which queued levels go on from level 2."""
+"""The upper bound on the degrees with which queued levels continue with level 2."""
 
 
 def queued_kernel(problem: GaussianProblem, run: Run) -> FusedKernel | None:
-    """The kernel that runs the levels behind level 0; None if levels are not to be queued.
+    """Return the kernel that runs the levels after level 0; None if levels are not to be queued.
 
-    They are not if the device has a memory budget, which later levels may need.
+    No level is queued if the device has a memory limit, since later levels may need the memory.
     """
     backend, params, p = run.backend, run.params, problem.n_variables
     if not is_requested(problem, params, backend, run.pmax) or params["tiles"] == "always":
@@ -53,9 +54,9 @@ def queued_kernel(problem: GaussianProblem, run: Run) -> FusedKernel | None:
 
 
 def queue_arrays(p: int) -> dict[str, tuple[Any, Any]]:
-    """Shapes and types of the arrays that queued levels need.
+    """Return the shapes and types of the arrays that queued levels need, by name.
 
-    They are rows for as many edges as level 2 accepts, lists of all pairs that may be removed, and the result.
+    The arrays hold rows for as many edges as level 2 accepts, lists of all pairs that may be removed, and the result.
     """
     pairs = p * (p - 1) // 2
     edges = min(pairs, MOST_EDGES)
@@ -76,7 +77,7 @@ def queue_arrays(p: int) -> dict[str, tuple[Any, Any]]:
 
 
 def _approximate_bytes(p: int) -> int:
-    """The size of `queue_arrays`, to within some bytes for each variable."""
+    """Return the size of `queue_arrays` in bytes, with an error of some bytes for each variable."""
     return 18 * p * p + 16 * p + 56 * min(p * p // 2, MOST_EDGES)
 
 
@@ -89,7 +90,10 @@ class QueuedLevels:
         state.upload_tables(min(state.p, LONGEST_ROW))
 
     def run(self) -> LevelOutcome:
-        """Run levels from 0 on as far as they are fused; returns the outcome of level 0, the others are then known."""
+        """Run level 0 and the fused levels after it.
+
+        Returns the outcome of level 0, and stores those of the other levels in `FusedLevels.known`.
+        """
         state = self.state
         started = state.backend.clock()
         memory = state.memory
@@ -105,7 +109,7 @@ class QueuedLevels:
             state.removed.append(LevelSets(**{name: memory[name][:size] for name, size in sizes.items()}))
         state.entries = memory["entries"]
         if state.graphs.edges > len(state.fields["best"]) // 2 or state.graphs.most_degree > state.fields["widest"]:
-            state.levels_prepared = 0  # the rows are too short for what is left
+            state.levels_prepared = 0  # The rows are too short for the remaining edges.
         zero = counts[0]
         seconds = self.fused.unaccounted_seconds(started)
         return LevelOutcome(zero.degree_sum // 2, zero.most_degree, state.problem.tests_of_level_zero, seconds=seconds)

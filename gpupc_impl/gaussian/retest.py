@@ -1,8 +1,8 @@
-"""Fisher's z test from scratch, for verification: independent of the kernels, in extended precision.
+"""Fisher's z test from scratch in extended precision, for verification without the code of the kernels.
 
 Extended precision is `numpy.longdouble`, which has 64 bits of mantissa on x86. If a test is so ill-conditioned that
-float64 and extended precision may decide differently, the canonical evaluation decides it (canonical.py), whose bits
-are those of every method.
+float64 and extended precision may decide differently, verification takes the decision of the canonical evaluation
+(canonical.py), which has the same bits as every method.
 """
 
 import numpy as np
@@ -11,8 +11,8 @@ from gpupc_impl.gaussian import canonical
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE, GaussianProblem
 
 NEAR = 1e-9
-"""A test is near its threshold if |r^2 / critical - 1| is below this divided by the conditioning of the test, which is
-the smallest residual variance in its computation; and in any case only if it is below `NEAR_LIMIT`."""
+"""A test is near its threshold if |r^2 / critical - 1| is below `NEAR_LIMIT` and below `NEAR` divided by the
+conditioning of the test, which is the smallest residual variance in its computation."""
 
 NEAR_LIMIT = 1e-3
 
@@ -20,7 +20,7 @@ _CHUNK = 1 << 16
 
 
 class Retest:
-    """Fisher's z test from scratch, by the rules of docs/ci-tests.md; see `core.family.Retest`."""
+    """Implements `core.family.Retest` for Fisher's z test, by the rules of docs/ci-tests.md."""
 
     affordable = None
 
@@ -29,9 +29,9 @@ class Retest:
         self._correlation = problem.correlation
 
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(k,) statistics of (k, 2) pairs given (k, l) sets, divided by their critical value, and (k,) tolerances.
+        """Return (k,) statistics of (k, 2) pairs given (k, l) sets, divided by the critical value, and (k,) tolerances.
 
-        At level 0 the statistics are the squared correlations in the matrix, to the bit.
+        At level 0 the statistics are the squares of the entries of the correlation matrix.
         """
         level = sets.shape[1]
         if self._problem.obstacle(level) is not None:
@@ -46,16 +46,17 @@ class Retest:
         return np.where(by_rounding, 1.0, squares / critical).astype(float), tolerances
 
     def statistics(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Squared partial correlations of (k, 2) pairs given (k, l) sets, and their tolerances, (k,) each.
+        """Return squared partial correlations of (k, 2) pairs given (k, l) sets, and their tolerances, (k,) each.
 
-        An undefined test, which never separates, has an infinite statistic. If a variance in its computation is at most
-        `RESIDUAL_TOLERANCE` but the problem's smaller `residual_tolerance` calls the test defined, rounding errors
-        decide it, and its tolerance is infinite.
+        An undefined test, which never separates, has an infinite statistic. A test has an infinite tolerance if
+        rounding errors decide it: a variance in its computation is at most `RESIDUAL_TOLERANCE`, but the test is
+        defined because the problem has a smaller `residual_tolerance`.
         """
         return self._statistics(pairs, sets)[:2]
 
     def _statistics(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """`statistics`, and which tests took the pseudo-inverse or have a variance so small that `NEAR_LIMIT` holds."""
+        """Return `statistics` and (k,) bool that marks ill-conditioned tests, which took the pseudo-inverse or have so
+        small a variance that `NEAR_LIMIT` is their tolerance."""
         squares = np.empty(len(pairs), np.longdouble)
         tolerances = np.empty(len(pairs))
         ill_conditioned = np.empty(len(pairs), bool)
@@ -65,7 +66,7 @@ class Retest:
         return squares, tolerances, ill_conditioned
 
     def _canonical_square(self, i: int, j: int, members: np.ndarray) -> float:
-        """The squared partial correlation that every method computes, to the bit; infinite if it is undefined."""
+        """Return the squared partial correlation with the bits of every method; infinite if the test is undefined."""
         problem = self._problem
         h = canonical.residuals(self._correlation, i, j, np.sort(members).tolist(), problem.pivot_tolerance)
         if min(h.ii, h.jj) <= problem.residual_tolerance:
@@ -79,7 +80,7 @@ class Retest:
         matrix = original.copy()
         smallest = np.full(len(pairs), np.inf, np.longdouble)
         with np.errstate(divide="ignore", invalid="ignore"):
-            for k in range(size):  # eliminate the set's members one by one
+            for k in range(size):  # The loop eliminates the members of the set.
                 pivot = matrix[:, k, k]
                 smallest = np.fmin(smallest, pivot)
                 column = matrix[:, k + 1 :, k]
@@ -99,16 +100,17 @@ class Retest:
         ill_conditioned = ~(conditioning > NEAR / NEAR_LIMIT)
         ill_conditioned[singular] = True
         tolerances = (NEAR / np.maximum(conditioning, RESIDUAL_TOLERANCE)).astype(float)
-        if zero < RESIDUAL_TOLERANCE:  # no limit: most tests of such a problem are ill-conditioned
+        if zero < RESIDUAL_TOLERANCE:  # `NEAR_LIMIT` would apply to most tests.
             tolerances[~(conditioning > RESIDUAL_TOLERANCE)] = np.inf
             return squares, tolerances, ill_conditioned
         return squares, np.minimum(tolerances, NEAR_LIMIT), ill_conditioned
 
 
 def pseudo_inverse_products(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """v^T M^+ w for all pairs of the (l, k) columns of `vectors`, (k, k), of an (l, l) symmetric matrix M.
+    """Return (k, k) products v^T M^+ w, where M is (l, l) and symmetric, and v and w are the columns of (l, k) vectors.
 
-    This is Algorithm 7 of cuPC in the form of docs/ci-tests.md, in the precision of the arguments.
+    The pseudo-inverse M^+ is that of cuPC, Algorithm 7, in the form of docs/ci-tests.md, with the precision of the
+    arguments.
     """
     size, gram = len(matrix), matrix.T @ matrix
     tolerance = PSEUDO_INVERSE_TOLERANCE * np.diagonal(gram).min()
@@ -122,11 +124,14 @@ def pseudo_inverse_products(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarr
 
 
 def _least_squares(matrix: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """The x that minimises |matrix x - target| for each column; `numpy.linalg` does not support extended precision."""
+    """Return the x that minimises |matrix x - target| for each column of targets.
+
+    `numpy.linalg` does not support extended precision.
+    """
     rank = matrix.shape[1]
     work = np.concatenate([matrix, targets], axis=1)
     triangle = np.zeros((rank, work.shape[1]), matrix.dtype)
-    for k in range(rank):  # modified Gram-Schmidt
+    for k in range(rank):  # The loop is the modified Gram-Schmidt process.
         triangle[k, k] = np.sqrt(work[:, k] @ work[:, k])
         along = work[:, k] / triangle[k, k]
         triangle[k, k + 1 :] = along @ work[:, k + 1 :]

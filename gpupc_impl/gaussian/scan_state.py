@@ -1,4 +1,4 @@
-"""What the parts of pair-scan share: the declarations of its kernels, and the state of a search on the device."""
+"""The declarations of the kernels of pair-scan, and the state of a search on the device."""
 
 import functools
 from typing import Any
@@ -14,18 +14,18 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div, round_up
 
 FUSED = ((1, 5), (6, 8), (9, 11))
-"""First and last level of each kernel of fused levels: as many levels as compile in about 10 s."""
+"""The first and the last level of each kernel of fused levels; each kernel then compiles in about 10 s."""
 
 LEVELS_PREPARED = 6
-"""Levels beyond the present one for which the table of binomials is made."""
+"""The number of levels after the present one for which the table of binomials is computed in advance."""
 
 GRAPHS_AT_ONCE = 3
-"""Graphs that a search keeps: one before a level, one after it, and one between its sides."""
+"""The number of graphs that a search keeps: one before a level, one after it, and one between the two sides."""
 
 CONSTANTS = {**bit_graph.CONSTANTS, "MOST_SETS": graph.CONSTANTS["MOST_SETS"]}
-"""Constants of kernels/prefix_scan.cu, and among others of kernels/fused_levels.cu."""
+"""The constants that kernels/prefix_scan.cu must agree with; kernels/fused_levels.cu has further ones."""
 
-SEARCH = Struct(  # pair_scan.cuh
+SEARCH = Struct(  # kernels/pair_scan.cuh declares this struct.
     "PairScan",
     graphs=GRAPHS,
     C=Pointer(np.float64),
@@ -50,18 +50,18 @@ class ScanState:
     """The graphs, the device arrays and the parameters of one search.
 
     Attributes:
-        graphs: the `GRAPHS_AT_ONCE` graphs; `graph` is the number of the present one, None before level 0.
-        memory: device arrays by name, those of `more_arrays` among them.
+        graphs: the `GRAPHS_AT_ONCE` graphs; `graph` is the number of the present graph, None before level 0.
+        memory: device arrays by name, including those of `more_arrays`.
         fields: the values of `SEARCH`; `search` is the struct that kernels take.
-        critical: (levels,) float64 on the device: critical r^2 of the levels from 2 on that may be fused.
-        levels_prepared: the last level for which there are rows and a table of binomials.
-        removed: the pairs that each level removed, and their sets.
-        tests: tests of the level that was read last.
+        critical: (levels,) float64 on the device, the critical r^2 of the levels from 2 on that may be fused.
+        levels_prepared: the last level for which the rows and the table of binomials suffice.
+        removed: the pairs that each level removed, with their separating sets.
+        tests: the number of tests of the level whose counters were read last.
         entries: the adjacency matrix of the present graph on the device, if a launch has written it.
 
     Args:
         correlation: (p, p) float64 on the device.
-        more_arrays: shapes and types by name of arrays that are allocated together with the others.
+        more_arrays: the shapes and types, by name, of further arrays that are allocated together with the graphs.
     """
 
     def __init__(self, problem: GaussianProblem, run: Run, correlation: Any, more_arrays: dict[str, tuple[Any, Any]]):
@@ -97,7 +97,7 @@ class ScanState:
         self.search = SEARCH(**self.fields)
 
     def _fixed_graphs(self) -> dict[str, Any]:
-        """The graphs of required and of forbidden edges on the device, if there is background knowledge."""
+        """Return the graphs of required and of forbidden edges on the device; none without background knowledge."""
         fixed = self.problem.fixed
         if fixed is None:
             return {}
@@ -106,14 +106,14 @@ class ScanState:
 
     @property
     def threads(self) -> int:
-        """Threads in a block of as many warps as the parameters say."""
+        """The number of threads in a block, by the parameter ``warps``."""
         return self.params["warps"] * self.backend.warp_threads
 
     def prepare_rows(self, level: int, scratch: Any) -> None:
-        """Allocate the rows and upload the tables for a level from 2 on and some that follow, unless they are there.
+        """Allocate the rows and upload the tables for a level from 2 on and for some later levels, unless they suffice.
 
         Args:
-            scratch: device memory for the cells of warps, where shared memory is too small for them; else None.
+            scratch: device memory for the cells of warps if shared memory is too small for these; otherwise None.
         """
         if self.levels_prepared < level:
             edges = self.graphs.edges
@@ -131,8 +131,8 @@ class ScanState:
         self.search = SEARCH(**self.fields)
 
     def upload_tables(self, longest: int) -> None:
-        """Upload binomials for rows of up to `longest` and levels up to `levels_prepared`, and behind them the critical
-        values of levels that may be fused."""
+        """Upload binomials for rows of up to `longest` neighbours and levels up to `levels_prepared`, followed by the
+        critical values of the levels that may be fused."""
         table = _binomials(round_up(longest, 32), self.levels_prepared)
         device = self.backend.upload(np.concatenate((table.reshape(-1), self.critical_later.view(np.uint64))))
         self.fields |= {"binomials": device, "widest": table.shape[1] - 1}
@@ -141,34 +141,37 @@ class ScanState:
 
     @functools.cached_property
     def critical_later(self) -> np.ndarray:
-        """(levels,) float64: critical r^2 from level 2 on; 0 for a level without degrees of freedom."""
+        """The critical r^2 from level 2 on, (levels,) float64; 0 for a level without degrees of freedom."""
         levels, problem = range(2, FUSED[-1][1] + 1), self.problem
         return np.array([0.0 if problem.obstacle(level) else problem.critical_r_squared(level) for level in levels])
 
 
 @functools.lru_cache(maxsize=16)
 def _binomials(widest: int, levels: int) -> np.ndarray:
-    """`graph.binomial_table`, read-only, cached because searches of similar problems need the same ones."""
+    """Return a read-only `graph.binomial_table`, which is cached for searches of similar problems."""
     table = graph.binomial_table(widest, levels)
     table.setflags(write=False)
     return table
 
 
 def cells(level: int, longest: int) -> int:
-    """float64 of a warp's prefix and partners in rows of up to `longest` (kernels/side_scan.cuh, cells_of_warp)."""
+    """Return the cells of a warp, the number of float64 that it keeps for a prefix and its partners.
+
+    Rows have up to `longest` neighbours (kernels/side_scan.cuh, cells_of_warp).
+    """
     return (3 * level - 1) * longest + ceil_div(longest, 2)
 
 
 def list_bytes(level: int, pairs: int) -> int:
-    """Bytes of a list of removed pairs with their sets."""
+    """Return the size in bytes of a list of removed pairs with their sets."""
     return (8 + 4 * level) * pairs
 
 
 def tests_before(state: ScanState, level: int) -> float:
-    """Tests of the level before, from which the tests of a level from 2 on are forecast.
+    """Return the number of tests of the previous level, by which the tests of a level from 2 on are forecast.
 
-    Those of level 1 say nothing about level 2. In their place stands a sixteenth of the tests that level 2 would make
-    if all variables had the mean degree and no edge were removed (kernels/fused_levels.cu, tests_expected).
+    The tests of level 1 are no forecast for level 2. The function then returns a sixteenth of the tests that level 2
+    would make if all variables had the mean degree and no edge were removed (kernels/fused_levels.cu, tests_expected).
     """
     edges, degree = state.graphs.edges, 2 * state.graphs.edges / state.p
     return state.tests if level > 2 else edges * degree * degree / 16

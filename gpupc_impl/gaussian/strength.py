@@ -1,4 +1,4 @@
-"""P-values and partial correlations of many pairs at once, in plain NumPy, for reports."""
+"""P-values and partial correlations of many pairs at once in plain NumPy, for reports."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, GaussianProble
 
 
 class Strength:
-    """See `core.family.Strength`."""
+    """Implements `core.family.Strength`."""
 
     effect = "partial_correlation"
 
@@ -18,7 +18,7 @@ class Strength:
     def __call__(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         level = sets.shape[1]
         correlations = partial_correlations(self._problem, pairs, sets)
-        if self._problem.obstacle(level) is not None:  # no search makes such a test
+        if self._problem.obstacle(level) is not None:  # No search makes such a test.
             return np.full(len(pairs), np.nan), correlations
         if isinstance(self._problem, PairwiseProblem):
             variables = np.concatenate([sets, pairs], axis=1)
@@ -28,7 +28,8 @@ class Strength:
 
 
 def partial_correlations(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-    """(k,) partial correlations (cuPC, Equation 5) of (k, 2) pairs given (k, l) sets; NaN if no variance is left."""
+    """Return (k,) partial correlations (cuPC, Equation 5) of (k, 2) pairs given (k, l) sets; NaN if an endpoint has no
+    variance left."""
     level = sets.shape[1]
     variables = np.concatenate([sets, pairs], axis=1)
     matrix = problem.correlation[variables[:, :, None], variables[:, None, :]]

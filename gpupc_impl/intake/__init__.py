@@ -1,8 +1,8 @@
-"""Converts the user's data (a file, a DataFrame, an AnnData object or an array) to a table that a problem takes.
+"""The conversion of the user's data (a file, a DataFrame, an AnnData object or an array) to a table for a problem.
 
-Nothing is imputed, and nothing is dropped without a request: missing values are an error unless the user chooses one of
-`MISSING`. Probable mistakes (genes in rows, categories written as numbers) cause a warning that explains how to correct
-them.
+No value is imputed, and no sample is dropped without a request: missing values are an error unless the user chooses
+another of `MISSING`. Probable mistakes (genes in rows, categories written as numbers) cause a warning that explains how
+to correct them.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from gpupc_impl.tables import TableFormat as TableFormat
 from gpupc_impl.tables.columns import FEW_VALUES, REPEATS, typed
 
 MANY_VARIABLES = 5
-"""A table with at least this many times as many columns as rows may have its variables in rows."""
+"""The ratio of columns to rows from which a table may have its variables in rows."""
 
 FEWEST_SAMPLES = 4
 """The lower bound on the samples with which Fisher's z test can separate two variables."""
@@ -94,7 +94,8 @@ def read_input(
     label_columns = _label_columns(data)
     inferred = _kind(data, label_columns, kind)
     rows = np.shape(data)[0] if np.ndim(data) == 2 else 0
-    if missing != "pairwise" or _kind(data, label_columns, "numbers") == "numbers":  # else no family takes the data
+    # Otherwise no family supports the data.
+    if missing != "pairwise" or _kind(data, label_columns, "numbers") == "numbers":
         data = without_missing(data, names, kind or inferred, missing, table)
     if np.ndim(data) == 2:
         if kind in (None, "numbers") and not label_columns:
@@ -141,7 +142,7 @@ def _typed_array(data: np.ndarray, place: Any, form: TableFormat) -> tuple[Any, 
 
 
 def _summary(data: Any, rows: int, n_labels: int | None, remark: str) -> str:
-    """What was read, in one line; `n_labels` is None if all columns are categories."""
+    """Return a description of the data in one line; `n_labels` is None if all columns are categories."""
     n, p = np.shape(data) if np.ndim(data) == 2 else (0, 0)
     n_labels = p if n_labels is None else n_labels
     parts = [f"{rows:,} rows", f"{p:,} columns ({p - n_labels:,} of numbers, {n_labels:,} of categories)"]
@@ -191,7 +192,7 @@ def _families_of(kind: str) -> list[str]:
 
 
 def _options_of(kind: str) -> str:
-    """The options, in Python and on the command line, that choose a family for this kind of data."""
+    """Return the options, in Python and on the command line, that choose a family for this kind of data."""
     return " or ".join(f"family={name!r} (--family {name})" for name in _families_of(kind))
 
 
@@ -303,8 +304,8 @@ def _label_columns(data: Any) -> tuple[str, ...]:
 
 
 def _kind(data: Any, label_columns: tuple[str, ...], expected: str | None) -> str:
-    """Return `InputTable.kind`; columns that can be read both ways count as the expected kind, or as numbers beside
-    numbers."""
+    """Return `InputTable.kind`; columns that can be read both ways count as the expected kind, and as numbers if other
+    columns hold numbers."""
     if not label_columns:
         return "numbers"
     only_labels = len(label_columns) == data.shape[1]
@@ -327,7 +328,7 @@ def _is_numeric(column: Any) -> bool:
 
 
 def _warn_of_categories(table: InputTable, family: str) -> None:
-    """Warn of columns of whole numbers with few distinct values, which may be categories."""
+    """Warn of columns of integers with few distinct values, which may be categories."""
     few = few_values(table.values)
     options = _options_of("labels")
     if few.any() and options:
@@ -340,7 +341,7 @@ def _warn_of_categories(table: InputTable, family: str) -> None:
 
 
 def few_values(values: Any) -> np.ndarray:
-    """Return whether columns hold whole numbers with few distinct values (see `FEW_VALUES` and `REPEATS`): (p,)
+    """Return whether columns hold integers with few distinct values (see `FEW_VALUES` and `REPEATS`): (p,)
     bool."""
     try:
         values = np.asarray(values, np.float64)

@@ -1,4 +1,4 @@
-"""What messages about a user's table say and how they are given."""
+"""Parts of messages about a user's table, and the function that issues warnings."""
 
 import warnings
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 SHOWN = 5
-"""Number of columns that a message names."""
+"""The number of columns that a message names."""
 
 
 def shown(names: Sequence[Any]) -> str:
-    """The first of some names, for a message."""
+    """Return the first `SHOWN` names and the number of the others, for a message."""
     more = f", ... {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
     return ", ".join(repr(str(name)) for name in names[:SHOWN]) + more
 
@@ -21,10 +21,10 @@ def is_frame(data: Any) -> bool:
 
 
 def column_names(data: Any, names: Sequence[str] | None) -> Sequence[Any]:
-    """The names that a message gives to the columns of (n, p) data."""
+    """Return the names of the columns of (n, p) data for a message."""
     return names if names is not None else getattr(data, "columns", [f"V{k}" for k in range(np.shape(data)[1])])
 
 
 def warn(message: str) -> None:
-    """Warn at, or within a few calls of, the user's call of the library."""
+    """Issue a warning that is attributed to the user's call of the library, or to a call close to it."""
     warnings.warn(message, stacklevel=7)

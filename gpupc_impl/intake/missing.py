@@ -1,4 +1,5 @@
-"""Missing values in a user's table: refused, dropped with their samples, or left to a test that takes them."""
+"""The treatment of missing values in a user's table, which are refused, dropped with their samples, or left to a test
+that supports them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,12 +12,16 @@ from gpupc_impl.intake.messages import SHOWN, column_names, is_frame, shown, war
 from gpupc_impl.tables import Table
 
 MISSING = ("error", "drop-rows", "pairwise")
-"""What to do about missing values: refuse them; drop the samples that have any; or compute each correlation from the
-samples that hold both variables."""
+"""The ways to treat missing values: refuse the data; drop the samples that have any; or compute each correlation from
+the samples that have both variables."""
 
 
 def without_missing(data: Any, names: Sequence[str] | None, kind: str, missing: str, table: Table) -> Any:
-    """The data without missing values; under ``"pairwise"``, numbers with NaN for missing ones."""
+    """Return the data without missing values or, under ``"pairwise"``, numbers with NaN for missing values.
+
+    Raises:
+        InvalidProblem: a value is missing and `missing` is ``"error"``, or no sample is complete.
+    """
     absent = _absent(data, kind)
     if absent is None:
         return data
@@ -37,7 +42,7 @@ def without_missing(data: Any, names: Sequence[str] | None, kind: str, missing: 
             f"{_categories_hint(data, columns)}"
         )
     if missing == "pairwise":
-        if is_frame(data):  # its columns may have nullable types, which have several missing values
+        if is_frame(data):  # Nullable types have several missing values.
             return data.where(~absent, np.nan).astype(np.float64)
         return np.ma.filled(np.ma.asarray(data, np.float64), np.nan)
     if not complete:
@@ -53,14 +58,14 @@ def without_missing(data: Any, names: Sequence[str] | None, kind: str, missing: 
 
 
 def _categories_hint(data: Any, columns: np.ndarray) -> str:
-    """What to say where cells of text may be a category that is called as a missing value is."""
+    """Return a hint for a message if a category may have the name of a missing value, such as "none"; otherwise ""."""
     if not is_frame(data) or all(data.dtypes.iloc[k].kind in "iuf" for k in columns):
         return ""
     return "; missing_values=[] (--missing-values '') makes a category of every cell that is not empty"
 
 
 def _absent(data: Any, kind: str) -> np.ndarray | None:
-    """(n, p) bool: whether a value is missing; None where no value is."""
+    """Return (n, p) bool that marks missing values; None if no value is missing."""
     if is_frame(data):
         absent = data.isna().to_numpy()
     elif isinstance(data, np.ma.MaskedArray):
@@ -68,7 +73,7 @@ def _absent(data: Any, kind: str) -> np.ndarray | None:
     else:
         try:
             values = np.asarray(data) if kind == "numbers" or hasattr(data, "dtype") else np.array(data, dtype=object)
-        except ValueError:  # the rows differ in length, which the problem reports
+        except ValueError:  # The rows differ in length, which the problem reports.
             return None
         if values.dtype.kind in "fc":
             if values.ndim == 2 and not any(mapped.by_pieces(values, lambda rows: np.isnan(values[rows]).any())):

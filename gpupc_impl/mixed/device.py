@@ -1,4 +1,4 @@
-"""Mixed data on a device: the nonlinear family's kernels and tests, by the rules of mixed data."""
+"""The CMIknn test of mixed data on a device, by kernels of the nonlinear family with another rule for distances."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ SOURCES = {
     "estimate_by_buckets": "mixed/kernels/buckets.cu",
     "estimate_far": "mixed/kernels/far.cu",
 }
-"""Kernels that take the rule for distances; the nonlinear family's other kernels serve as they are."""
+"""The sources of the kernels that take a rule for distances; the other kernels are those of the nonlinear family."""
 
 MIXED_PARAMS = {
     **SEARCH_PARAMS,
@@ -35,13 +35,13 @@ MIXED_PARAMS = {
 }
 
 FARTHEST_RANK = 2**15 - 2
-"""Distance of different categories where ranks are short integers."""
+"""The distance of different categories if ranks are short integers."""
 
 CONSTANTS = {"Category<short>::DISTANCE": FARTHEST_RANK}
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
-    """Every kernel of this family that is not the nonlinear family's; they serve all levels."""
+    """Return every kernel that this family does not share with the nonlinear one; all levels have the same kernels."""
     kernels = [mixed_kernel("nearest", kind) for kind in TYPES]
     return kernels + [
         mixed_kernel(name, kind, *others) for kind in TYPES for name, *others in kernels_with_a_rule(kind)
@@ -51,12 +51,12 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 def search_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
-    """What a search needs of ranks and of categories with the default k_CMI (`Method.kernels`)."""
+    """Return the kernels that a search of ranks and categories with the default k_CMI needs (see `Method.kernels`)."""
     return first_kernels(mixed_kernel, backend.name, params["selection"])
 
 
 def mixed_kernel(name: str, kind: str, *arguments: str) -> KernelSource:
-    """A kernel for a type of value, with its further template arguments but the rule."""
+    """Return a kernel for a type of value, with further template arguments except for the rule for distances."""
     if name not in SOURCES:
         return kernel_of(name, kind, *arguments)
     plain = kernel_of(name, kind, *arguments, "Mixed")
@@ -73,8 +73,11 @@ class MixedSamples(DeviceSamples):
         return self.backend.kernel(*mixed_kernel(name, self.kind, *arguments))
 
     def _encoded(self, whole: bool) -> tuple[str, np.ndarray, Any]:
-        """Ranks become short integers where they fit, and categories negative ones; otherwise categories become the
-        largest floating-point numbers (kernels/mixed.cuh)."""
+        """Return the kind, (p, n) encoded values, and an upper bound on the distances (kernels/mixed.cuh).
+
+        Ranks that fit become short integers, and categories become negative short integers. Otherwise categories become
+        the largest floating-point numbers.
+        """
         problem = self.problem
         coded = problem.categories > 0
         values = problem.values.copy()
@@ -92,16 +95,16 @@ class MixedSamples(DeviceSamples):
 
 
 class MixedCmiEstimator(CmiEstimator):
-    """Tests of one mixed problem on one backend."""
+    """The estimator of conditional mutual information for one mixed problem on one backend."""
 
     samples_of = MixedSamples
 
 
 mixed_ci_test = functools.partial(ci_test, estimator_of=MixedCmiEstimator)
-"""`nonlinear.device.ci_test` of mixed data; not by insertion."""
+"""The function `nonlinear.device.ci_test` for mixed data, which does not support the selection `insertion`."""
 
 
 class Strength(strength.Strength):
-    """See `core.family.Strength` and `nonlinear.strength.Strength`; estimates can be negative."""
+    """Implements `core.family.Strength` for mixed data; the estimates can be negative."""
 
     estimator_of = MixedCmiEstimator

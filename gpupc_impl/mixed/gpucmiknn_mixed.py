@@ -1,4 +1,5 @@
-"""GPU-CMIknn for mixed data: the batches of GPU-CMIknn Parallel with the estimator of Mesner and Shalizi."""
+"""GPU-CMIknn for mixed data, which makes the batches of GPU-CMIknn Parallel with the estimator of Mesner and
+Shalizi."""
 
 import functools
 
@@ -28,4 +29,4 @@ def gpucmiknn_mixed(problem: MixedProblem, run: Run) -> Skeleton:
 
 
 open_test = functools.partial(gpucmiknn_single.open_test, estimator_of=MixedCmiEstimator)
-"""Single tests of mixed data, as `nonlinear.gpucmiknn_single.open_test` makes them."""
+"""The function `nonlinear.gpucmiknn_single.open_test` for mixed data."""

@@ -1,4 +1,4 @@
-"""The mixed family's problem: columns of numbers and of categories, and CMIknn in the form of Mesner and Shalizi."""
+"""The problem of the mixed family: variables of numbers and of categories, and the parameters of its CMIknn test."""
 
 import dataclasses
 from collections.abc import Collection, Sequence
@@ -12,21 +12,22 @@ from gpupc_impl.nonlinear.problem import PSI_BITS, NonlinearProblem
 
 MAX_CATEGORIES = 1 << 16
 LARGEST = {"float32": 2.0**126, "float64": 2.0**1022}
-"""Bounds of numbers by precision; on a device, larger ones encode categories (mixed/device.py)."""
+"""The upper bounds on numbers, by precision; on a device, larger numbers encode categories (mixed/device.py)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MixedProblem(NonlinearProblem):
     """PC-stable with the estimator of Mesner and Shalizi (2021) and a local permutation scheme.
 
-    The test is stated exactly in docs/mixed.md. Build a problem with `from_data`, which checks its input.
+    docs/mixed.md defines the test exactly. Build a problem with `from_data`, which checks its input.
 
     Attributes:
-        values: (p, n) float32 or float64, C-contiguous, a variable a row, samples in a random order: numbers
-            transformed, categories as codes from 0.
-        categories: (p,) int32 number of categories that occur; 0 for a variable of numbers.
-        transform: what was done to variables of numbers: ``"ranks"`` (0 to n - 1, over the smallest power of two that
-            is not below n), ``"standardize"`` (mean 0, variance 1) or ``"none"``. Different categories are 1 apart.
+        values: (p, n) float32 or float64, C-contiguous, with a row for each variable and the samples in a random order.
+            A row holds the transformed numbers, or the codes of the categories from 0 on.
+        categories: (p,) int32 number of categories in the data; 0 for a variable of numbers.
+        transform: the transformation of variables of numbers: ``"ranks"`` (0 to n - 1, divided by the smallest power of
+            two that is at least n), ``"standardize"`` (mean 0, variance 1) or ``"none"``. The distance of different
+            categories is 1.
     """
 
     family: ClassVar[str] = "mixed"
@@ -43,20 +44,21 @@ class MixedProblem(NonlinearProblem):
         categories: Collection[str] = (),
         **parameters: Any,
     ) -> Self:
-        """A problem from a DataFrame or an array with samples in rows and variables in columns.
+        """Make a problem from a DataFrame or an array with samples in rows and variables in columns.
 
-        Text, Boolean and categorical columns hold categories, others numbers, all of them finite. Categories are
-        compared by equality only, so their labels do not matter.
+        Text, Boolean and categorical columns hold categories; other columns must hold finite numbers. Categories are
+        only compared for equality, so their labels do not matter.
 
         Args:
-            categories: names of columns of numbers that are codes of categories, as a list or separated by commas; or,
-                as data sets have them, labels of the codes by variable, none for a variable of numbers.
-            parameters: alpha, max_level, transform, permutations, k_cmi, k_perm, seed and precision, as
-                `NonlinearProblem.from_data` takes them.
+            categories: the names of the columns of numbers that are codes of categories, as a list or separated by
+                commas; or, as data sets have them, the labels of the codes by variable, with an empty list for a
+                variable of numbers.
+            parameters: alpha, max_level, transform, permutations, k_cmi, k_perm, seed and precision, as for
+                `NonlinearProblem.from_data`.
 
         Raises:
-            InvalidProblem: wrong shape, a value that is missing or infinite, an unknown name in `categories`, more
-                than 65,536 categories, or a reason of `NonlinearProblem.from_data`.
+            InvalidProblem: the shape is wrong, a value is missing or infinite, `categories` has an unknown name, a
+                column has more than 65,536 categories, or `NonlinearProblem.from_data` refuses the data or a parameter.
         """
         matrix, names, coded = _matrix(data, names, _named(categories))
         plain = NonlinearProblem.from_data(matrix, names=names, **parameters)
@@ -89,11 +91,15 @@ class MixedProblem(NonlinearProblem):
         return self.values[self.categories == 0] * ranks_scale(self.n_samples)
 
     def cmi(self, partial: int | np.ndarray) -> float | np.ndarray:
-        """CMI in nats of sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) in units of 2^-40; it can be negative."""
+        """Return the CMI in nats, which can be negative, for sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) in
+        units of 2^-40."""
         return np.asarray(partial) / (-self.n_samples * 2.0**PSI_BITS)
 
     def coordinates(self, variables: Sequence[int]) -> np.ndarray:
-        """(r, n) coordinates whose Chebyshev distance is the distance in the variables: a 0-1 row for each category."""
+        """Return (r, n) coordinates whose Chebyshev distance is the distance in the variables.
+
+        Each category has a coordinate, which is 1 for the samples of the category and 0 for others.
+        """
         rows = [self.values[:0]]
         for v in variables:
             number = int(self.categories[v])
@@ -110,17 +116,17 @@ class MixedProblem(NonlinearProblem):
 
     @property
     def fingerprint(self) -> str:
-        """sha256 over everything that changes the answer, which the names do not."""
+        """The SHA-256 digest of everything that changes the answer, which the names do not."""
         return super(NonlinearProblem, self).fingerprint
 
 
 def ranks_scale(n: int) -> int:
-    """The divisor of ranks: the smallest power of two that is at least n, so that the division is exact."""
+    """Return the divisor of ranks, the smallest power of two that is at least n, so that the division is exact."""
     return 1 << (n - 1).bit_length()
 
 
 def _check_magnitude(values: np.ndarray, names: Sequence[str], precision: str) -> None:
-    """Check that no number can be taken for a category on a device."""
+    """Raise InvalidProblem if a number is so large that on a device it would encode a category."""
     largest = np.abs(values).max(axis=1)
     too_large = np.flatnonzero(largest >= LARGEST[precision])
     if len(too_large):
@@ -131,8 +137,8 @@ def _check_magnitude(values: np.ndarray, names: Sequence[str], precision: str) -
 
 
 def _named(categories: Any) -> tuple[str, ...]:
-    """The names of the columns that are codes of categories."""
-    if isinstance(categories, (str, int)):  # the command line converts a name that looks like a number
+    """Return the names of the columns that hold codes of categories."""
+    if isinstance(categories, (str, int)):  # The command line converts names to numbers.
         return tuple(filter(None, map(str.strip, str(categories).split(","))))
     if hasattr(categories, "items"):
         return tuple(str(name) for name, labels in categories.items() if labels)
@@ -142,7 +148,7 @@ def _named(categories: Any) -> tuple[str, ...]:
 def _matrix(
     data: Any, names: Sequence[str] | None, coded: Sequence[str]
 ) -> tuple[np.ndarray, tuple[str, ...], np.ndarray]:
-    """(n, p) float64 numbers and codes of categories; the names; and (p,) bool, whether a column holds codes."""
+    """Return (n, p) float64 numbers and codes of categories, the names, and (p,) bool that marks columns of codes."""
     import pandas as pd
 
     if not isinstance(data, pd.DataFrame):

@@ -1,6 +1,7 @@
-"""The test of mixed data from scratch, for verification: in NumPy by docs/mixed.md, without code of the kernels.
+"""The CMIknn test of mixed data from scratch in NumPy by docs/mixed.md, for verification without the code of the
+kernels.
 
-A category is a coordinate here that is 1 for its samples and 0 for others.
+Each category has a coordinate, which is 1 for the samples of the category and 0 for others.
 """
 
 import numpy as np
@@ -10,11 +11,11 @@ from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.retest import Retest, distances, set_own
 
 _AT_ONCE = 1 << 18
-"""Upper bound of the numbers in a temporary array."""
+"""The upper bound on the numbers in a temporary array."""
 
 
 class MixedRetest(Retest):
-    """CMIknn of mixed data from scratch; see `core.family.Retest` and `nonlinear.retest.Retest`."""
+    """Implements `core.family.Retest` for CMIknn of mixed data, with the code of `nonlinear.retest.Retest`."""
 
     _problem: MixedProblem
 

@@ -1,2 +1,2 @@
-"""Nonlinear data: PC-stable with the CMIknn test on a GPU (Hagedorn et al., "GPU Acceleration for Information-theoretic
-Constraint-based Causal Discovery")."""
+"""PC-stable for nonlinear data with the CMIknn test on a GPU (Hagedorn et al., "GPU Acceleration for
+Information-theoretic Constraint-based Causal Discovery")."""

@@ -1,4 +1,4 @@
-"""Selection by counting in buckets down a list of neighbours (kernels/buckets.cu)."""
+"""The selection `buckets`, which counts the distances in buckets along a list of neighbours (kernels/buckets.cu)."""
 
 from gpupc_impl.backends import Filled
 from gpupc_impl.integers import ceil_div
@@ -11,7 +11,8 @@ from gpupc_impl.nonlinear.tuning import TUNING, WARP, Tuning, whole_warps
 
 
 class BucketSelection(ListedNeighbours):
-    """A thread for a sample in a replicate, with one counter in shared memory for each bucket."""
+    """The selection in which each thread has a sample in a replicate, and a counter in shared memory for each
+    bucket."""
 
     name, fallback = "buckets", CountingSelection
 
@@ -21,7 +22,7 @@ class BucketSelection(ListedNeighbours):
 
     @classmethod
     def serves(cls, samples: DeviceSamples, tuning: Tuning) -> bool:
-        """The counters of a warp must fit in shared memory."""
+        """Return whether the counters of a warp fit in shared memory."""
         return _warp_bytes(samples, tuning) <= samples.shared_limit
 
     @classmethod
@@ -42,7 +43,10 @@ class BucketSelection(ListedNeighbours):
         return columns
 
     def _pieces(self, width: int, replicates: int, samples: int) -> tuple[int, int]:
-        """Pieces of work, of a warp each, that a test's samples are in a group of `width` replicates and in all."""
+        """Return the number of pieces of work in a group of `width` replicates of a test, and in all groups.
+
+        A warp processes one piece at a time.
+        """
         groups = ceil_div(replicates, width)
         last_width = replicates - (groups - 1) * width
         warp = min(self._threads, WARP)
@@ -51,10 +55,10 @@ class BucketSelection(ListedNeighbours):
 
 
 def _wide(samples: DeviceSamples, tuning: Tuning) -> bool:
-    """Whether counters have 32 bits where 16 are the rule."""
+    """Return whether counters have 32 bits, since 16 bits do not suffice for the number of samples."""
     return samples.kind == "float" and samples.n > tuning.narrow_samples
 
 
 def _warp_bytes(samples: DeviceSamples, tuning: Tuning) -> int:
-    """Shared memory for the counters of a warp."""
+    """Return the bytes of shared memory for the counters of a warp."""
     return (WIDE_CELL_BYTES if _wide(samples, tuning) else CELL_BYTES[samples.kind]) * BINS * WARP

@@ -1,4 +1,4 @@
-"""Selection by bisection: how many distances are at most so large (kernels/estimate.cu)?"""
+"""The selection `counting`: bisection by the number of distances up to a bound (kernels/estimate.cu)."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ from gpupc_impl.nonlinear.selection import NeighbourSelection
 from gpupc_impl.nonlinear.sources import COUNTING, VECTOR_BYTES
 
 SPILLED_SHARE = 16
-"""Fewer blocks work at once where each has its workspace in global memory: by this factor."""
+"""The factor by which there are fewer resident blocks if each has its workspace in global memory."""
 
 
 class CountingSelection(NeighbourSelection):
-    """A block for some samples of a test; its threads share the replicates."""
+    """The selection in which each block has some samples of a test, and its threads share the replicates."""
 
     name = "counting"
 
@@ -25,14 +25,14 @@ class CountingSelection(NeighbourSelection):
         return Layout(panel=samples.stride)
 
     def _workspace_bytes(self, level: int) -> int:
-        """Memory of a block, without the buffers of distances: `Workspace` of the kernel."""
+        """Return the bytes of a block's `Workspace` in the kernel, without the buffers of distances."""
         samples, n, key = self.samples, self.samples.n, self.samples.key_dtype.itemsize
         listed = n + 1 + (n + 1) % 2
         size = samples.stride * (8 + key + 4) + 4 * listed + key * (n + 1 + n + (n if level else 0))
         return round_up(size, VECTOR_BYTES)
 
     def _blocks(self, level: int, tests: int) -> int:
-        """Blocks that share the samples of a test."""
+        """Return the number of blocks that share the samples of a test."""
         blocks = self.tuning.blocks
         if self._workspace_bytes(level) > self.samples.shared_limit:
             blocks //= SPILLED_SHARE

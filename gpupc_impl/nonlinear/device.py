@@ -1,4 +1,4 @@
-"""The CMIknn test on a device: permutations and CMI values of the tests that a method asks for, in batches."""
+"""The CMIknn test on a device, which computes the permutations and CMI values of a method's tests in batches."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,22 +28,23 @@ SELECTIONS: dict[str, type[NeighbourSelection]] = {
     selection.name: selection
     for selection in (RegisterSelection, BucketSelection, CountingSelection, InsertionSelection)
 }
-"""Ways to find the k_CMI-th neighbour, by the value of the parameter `selection`."""
+"""The classes that find the k_CMI-th neighbour, by the value of the parameter `selection`."""
 
 
 class CmiEstimator:
-    """Tests of one problem on one backend: conditional mutual information of the data and of permutations.
+    """The estimator of conditional mutual information (CMI), of the data and of permutations, for one problem.
 
     Args:
         params: values of `tuning.PARAMS`.
-        racing: resolve permutations by who comes first, as the paper does; p-values then vary from run to run.
-        tuning: how work is spread; by default the backend's `tuning.TUNING`.
+        racing: whether the first thread to claim a sample takes it, as in the paper; p-values then vary from run to
+            run.
+        tuning: the sizes of launches; by default the backend's `tuning.TUNING`.
 
     Attributes:
         samples: the data on the device.
-        permutations: the replicates of the sets of the latest batch.
-        selection: how the k_CMI-th neighbour is found.
-        busy_tests: how many tests keep the device busy.
+        permutations: the replicates of the sets in the latest batch.
+        selection: the object that finds the k_CMI-th neighbours.
+        busy_tests: the number of tests that keep the device busy.
     """
 
     samples_of: ClassVar[type[DeviceSamples]] = DeviceSamples
@@ -69,15 +70,18 @@ class CmiEstimator:
         self.permutations = Permutations(self.samples, tuning, selection.layout(self.samples), racing)
         self.selection = selection(self.samples, self.permutations, tuning)
         self.busy_tests = tuning.samples / problem.n_samples
-        self._capacity = (-1, 0)  # the level and the number of sets that the buffers are for
+        self._capacity = (-1, 0)  # The buffers are for this level and this number of sets.
 
     # --- memory ------------------------------------------------------------------------------------------------------
 
     def fitting(self, level: int, requested: int, tests_per_set: int) -> int:
-        """How many sets, up to a number, fit in device memory with their tests; allocates their buffers.
+        """Allocate the buffers of as many sets as fit in device memory with their tests, up to `requested`.
+
+        Returns:
+            The number of sets.
 
         Raises:
-            DeviceMemoryError: not even one set fits.
+            DeviceMemoryError: one set with its tests does not fit.
         """
         if self._capacity[0] == level and requested <= self._capacity[1]:
             return requested
@@ -87,7 +91,7 @@ class CmiEstimator:
         free = self.backend.memory_limit - self.backend.memory_used
         sets = requested
         while sets > 1 and (needed := self.needed_bytes(level, sets, tests_per_set)) > free:
-            # Arrays grow with the number of sets, but for their rounding and for the scratch memory of a launch.
+            # The arrays grow in proportion to the number of sets, except for rounding and for scratch memory.
             sets = max(1, min(sets - 1, int(sets * (free / needed))))
         needed = self.needed_bytes(level, sets, tests_per_set)
         if needed > free:
@@ -97,43 +101,45 @@ class CmiEstimator:
         return sets
 
     def needed_bytes(self, level: int, sets: int, tests_per_set: int) -> int:
-        """Upper bound of the device memory that a number of sets and their tests take."""
+        """Return an upper bound on the bytes of device memory of a number of sets and their tests."""
         tests = sets * tests_per_set
         arrays = self.permutations.arrays(level, sets).values()
         sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in arrays]
         sizes += [4 * sets * (level + 1)]  # Sets.variables
-        sizes += [13 * tests, 8 * tests * self.samples.replicates]  # Tests: pairs, counts and open; partials
+        sizes += [13 * tests, 8 * tests * self.samples.replicates]  # Tests.pairs, .counts and .open; Tests.partials
         sizes += [self.selection.scratch_bytes(level, tests)]
         return sum(round_up(size, ALLOCATION) for size in sizes)
 
     # --- tests -------------------------------------------------------------------------------------------------------
 
     def partials(self, level: int, sets: np.ndarray, tests: np.ndarray) -> np.ndarray:
-        """Sums of digammas of tests of one level, with the permutations that they need.
+        """Draw the permutations of the sets of one level, and return the sums of digammas of the tests.
 
         Args:
-            sets: (s, 1 + level) the permuted variable and the members of S ascending; s at most what `fitting` gave.
-            tests: (t, 2) the index of a set, and V_j.
+            sets: (s, 1 + level), each row the permuted variable and the members of S ascending; s is at most the number
+                that `fitting` returned.
+            tests: (t, 2), each row the index of a set, and V_j.
 
         Returns:
-            (t, 1 + perm) int64: sums of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of the permutations; of mixed
-            data less psi(k~).
+            (t, 1 + perm) int64 sums over the samples of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of each
+            permutation; for mixed data, each term is less by psi(k~).
         """
         return self._estimate(level, sets, tests, early=False).view(np.int64)
 
     def counts(self, level: int, sets: np.ndarray, tests: np.ndarray, early: bool) -> np.ndarray:
-        """(t,) how many permutations have a CMI that reaches the data's, of tests as `partials` takes them.
+        """Return (t,) numbers of permutations whose CMI is at least that of the data, for tests as in `partials`.
 
         Args:
-            early: leave out permutations that cannot change which side of the critical count a test ends on, but by
-                insertion. The counts are then those of the permutations made.
+            early: whether a test ends when no further permutation can change whether its count reaches the critical
+                count; the count is then that of the permutations evaluated so far. The selection `insertion` ignores
+                this.
         """
         if not early or isinstance(self.selection, InsertionSelection):
             return counts_of(self.partials(level, sets, tests))
         return self._estimate(level, sets, tests, early=True)
 
     def _estimate(self, level: int, sets: np.ndarray, tests: np.ndarray, early: bool) -> np.ndarray:
-        """(t, 1 + perm) uint64 partials; or, if `early`, (t,) int32 counts of as many permutations as decide."""
+        """Return (t, 1 + perm) uint64 partials; or, if `early`, (t,) int32 counts over the permutations evaluated."""
         backend, samples = self.backend, self.samples
         self.permutations.draw(level, sets)
         device_sets = samples.sets(level, sets, self.permutations.layout.by_order)
@@ -170,14 +176,14 @@ def ci_test(
     racing: bool = False,
     estimator_of: type[CmiEstimator] = CmiEstimator,
 ) -> tuple[int, float, np.ndarray]:
-    """One test of V_i, which is permuted, and V_j given S (GPU-CMIknn, Algorithm 2).
+    """Test V_i, which is permuted, and V_j given S (GPU-CMIknn, Algorithm 2).
 
     Returns:
-        how many permuted CMI values reach the data's (the p-value is that share of them), the data's CMI in nats, and
-        the (perm,) permuted ones.
+        The number of permuted CMI values that are at least the data's, of which the p-value is the share; the data's
+        CMI in nats; and the (perm,) permuted CMI values in nats.
 
     Raises:
-        ValueError: i, j and S are not different variables of the problem.
+        ValueError: i, j and the members of S are not distinct variables of the problem.
         DeviceMemoryError: the test does not fit in device memory.
     """
     members = sorted(map(int, S))
@@ -195,5 +201,5 @@ def ci_test(
 
 
 def counts_of(partials: np.ndarray) -> np.ndarray:
-    """(...,) how many of the permutations' CMI values reach the data's; a larger CMI has a smaller partial."""
+    """Return (...,) numbers of permuted CMI values that are at least the data's; a larger CMI has a smaller partial."""
     return np.count_nonzero(partials[..., 1:] <= partials[..., :1], axis=-1)

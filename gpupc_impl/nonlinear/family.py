@@ -11,7 +11,7 @@ FAMILY = Family(
     retest=Retest,
     strength=Strength,
     v_structures="standard",
-    # The kernels work on many permutations at a time and are faster than the references on cores, too.
+    # The kernels process many permutations at a time, so they are faster than the references on CPU cores as well.
     auto={"cuda": "gpucmiknn-parallel", "host": "gpucmiknn-parallel"},
     packages=("gpupc_impl.nonlinear", "baselines", "baselines.peers"),
 )

@@ -1,4 +1,5 @@
-"""GPU-CMIknn Parallel: permutations of a variable given a set serve all its neighbours (GPU-CMIknn, Algorithm 5)."""
+"""GPU-CMIknn Parallel (GPU-CMIknn, Algorithm 5), which uses the permutations of a variable given a set for the tests
+with all its neighbours."""
 
 import itertools
 import math
@@ -18,7 +19,7 @@ SETS_AT_ONCE = Parameter(0, "sets at once (delta); 0: what suits the backend", m
 
 
 class ParallelSearch(Search):
-    """Batches of sets: permutations of each set's variable, then the tests of all its neighbours still open."""
+    """The search in batches of sets, each with the tests of its variable and all neighbours that are still open."""
 
     def _test_all(self, level: int) -> None:
         rows = [row.nonzero()[0] for row in self.edges]
@@ -28,10 +29,11 @@ class ParallelSearch(Search):
             self.make(level, sets, tests)
 
     def _batches(self, level: int, rows: list[np.ndarray]) -> Iterator[list[tuple[int, tuple[int, ...], list[int]]]]:
-        """Sets (i, S) with the V_j to test, in batches that fill the device.
+        """Yield the sets (i, S) with the V_j to test, in batches that fill the device.
 
-        A batch takes the next set of each variable in turn. A pair then has few tests in a batch, so its separating set
-        makes few of them pointless. Where one set fills the device, variables are finished one after the other.
+        A batch takes the next set of each variable in turn. A pair then has few tests in a batch, so few of its tests
+        are unnecessary if one of them separates the pair. If one set fills the device, all sets of a variable come
+        before those of the next.
         """
         busy_tests, requested = self.estimator.busy_tests, self.params["delta"]
         most_tests = max(len(row) for row in rows) - level
@@ -61,7 +63,7 @@ class ParallelSearch(Search):
     def _next(
         self, level: int, i: int, row: np.ndarray, sets: Iterator[tuple[int, ...]]
     ) -> tuple[tuple[int, ...], list[int]] | None:
-        """The variable's next set with a test left, and the V_j to test; None when there is none."""
+        """Return the variable's next set with an open test, and the V_j to test; None if no set is left."""
         others = row[row > i] if level == 0 else row
         candidates = others[self.open(i, others)].tolist()
         if not candidates:

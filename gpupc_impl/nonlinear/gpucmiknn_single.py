@@ -1,4 +1,5 @@
-"""GPU-CMIknn Single: one test at a time, its samples and permutations in parallel (GPU-CMIknn, Algorithm 2)."""
+"""GPU-CMIknn Single (GPU-CMIknn, Algorithm 2), which makes one test at a time and processes its samples and
+permutations in parallel."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from gpupc_impl.nonlinear.tuning import PARAMS, SEARCH_PARAMS
 
 
 class SingleSearch(Search):
-    """Pairs in ascending order, each until its first separating set, as a serial PC-stable does."""
+    """The search that tests each pair in ascending order until its first separating set, like a serial PC-stable."""
 
     def _test_all(self, level: int) -> None:
         self.estimator.fitting(level, 1, 1)
@@ -66,7 +67,8 @@ def open_test(
     params: Mapping[str, Any],
     estimator_of: type[CmiEstimator] = CmiEstimator,
 ) -> Callable[..., float]:
-    """A function (i, j, S) -> p-value, for `measurement.single_tests`. Each call copies the data to the device."""
+    """Return a function (i, j, S) -> p-value for `measurement.single_tests`; each call copies the data to the
+    device."""
     test_params = {name: value for name, value in params.items() if name in PARAMS}
 
     def test(i: int, j: int, members: tuple[int, ...]) -> float:

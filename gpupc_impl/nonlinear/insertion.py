@@ -1,4 +1,4 @@
-"""Selection by sorted insertion, as in the paper (GPU-CMIknn, Algorithm 4; kernels/insertion.cu)."""
+"""The selection `insertion`, by sorted insertion as in the paper (GPU-CMIknn, Algorithm 4; kernels/insertion.cu)."""
 
 from typing import Any
 
@@ -10,11 +10,14 @@ from gpupc_impl.nonlinear.selection import NeighbourSelection
 from gpupc_impl.nonlinear.sources import KEPT_IN_REGISTERS
 
 SPILLED_SHARE = 4
-"""Fewer blocks work at once where nearest distances are kept in global memory: by this factor."""
+"""The factor by which there are fewer resident blocks if the nearest distances are kept in global memory."""
 
 
 class InsertionSelection(NeighbourSelection):
-    """A thread for a sample in a replicate; it keeps the k nearest distances in order. It makes all permutations."""
+    """The selection in which each thread has a sample in a replicate and keeps its k nearest distances in order.
+
+    All permutations are evaluated, since this selection does not support early stopping.
+    """
 
     name, whole = "insertion", False
 
@@ -34,7 +37,7 @@ class InsertionSelection(NeighbourSelection):
     def launch(self, level: int, sets: Filled, tests: Filled, counts: Any) -> None:
         samples, k = self.samples, self.samples.problem.k_cmi
         kept = next((capacity for capacity in KEPT_IN_REGISTERS if k <= capacity), 0)
-        thread_bytes = 2 * (level + 2) * samples.dtype.itemsize  # two samples in shared memory
+        thread_bytes = 2 * (level + 2) * samples.dtype.itemsize  # Shared memory holds two samples of each thread.
         threads = max(1, min(self.tuning.insert, samples.shared_limit // thread_bytes))
         items = ceil_div(samples.n, threads) * samples.replicates * tests.values["count"]
         blocks = min(items, 2**31 - 1 if kept else self._spilled_blocks())

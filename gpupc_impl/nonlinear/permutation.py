@@ -14,20 +14,21 @@ from gpupc_impl.nonlinear.sources import FEW_NEAREST, MOST_ORDERED, PANEL, SHUFF
 from gpupc_impl.nonlinear.tuning import Tuning
 
 LATENCY_BLOCKS = 3
-"""Fewest resident blocks per multiprocessor with which `assign` hides latency; where shared memory has room for fewer,
-its blocks are larger."""
+"""The lower bound on the resident blocks per multiprocessor with which `assign` hides latency; if shared memory limits
+the kernel to fewer blocks, these are larger."""
 
 ARRANGED_SAMPLES = 1024
-"""Samples whose values a block of `arrange_members` or `arrange` puts in order."""
+"""The number of samples whose values a block of `arrange_members` or `arrange` copies in order."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How a neighbour selection needs the replicates in memory.
+    """The memory layout of replicates that a neighbour selection requires.
 
     Attributes:
-        panel: replicates that lie side by side in `Permutations.columns`; 0 where these are not needed.
-        by_order: whether samples are numbered by their order in S[0] from level 1 on.
+        panel: the number of replicates that lie side by side in `Permutations.columns`; 0 if the columns are not
+            needed.
+        by_order: whether samples are numbered by their order in S[0], from level 1 on.
     """
 
     panel: int = 0
@@ -35,14 +36,16 @@ class Layout:
 
 
 class Permutations:
-    """Buffers for the replicates of a number of sets, and the kernels that fill them.
+    """The buffers for the replicates of a number of sets, and the launches of the kernels that fill these buffers.
 
     Args:
-        racing: whether the first thread to come takes a sample, as in the paper; p-values then vary from run to run.
+        racing: whether the first thread to claim a sample takes it, as in the paper; p-values then vary from run to
+            run.
 
     Attributes:
-        rows: (sets, replicates, n) device array: the values of each set's variable, as observed and permuted.
-        columns: (sets, n, stride) elements: the same in panels, each of `Layout.panel` replicates for all samples.
+        rows: (sets, replicates, n) device array of the values of each set's variable, as observed and permuted.
+        columns: device array of the same values in panels; the array has sets * n * stride elements, and a panel
+            holds `Layout.panel` replicates of all samples.
     """
 
     def __init__(self, samples: DeviceSamples, tuning: Tuning, layout: Layout, racing: bool):
@@ -55,18 +58,21 @@ class Permutations:
         return self._buffers["rows"]
 
     def rows_from(self, replicate: int) -> Any:
-        """The rows from a replicate of the first set on."""
+        """Return the rows from a replicate of the first set on."""
         return self.rows.reshape(-1)[replicate * self.samples.n :]
 
     def columns_from(self, replicate: int) -> Any:
-        """The columns from a replicate of the first set on; but for `stride`, the first of a panel."""
+        """Return the columns from a replicate of the first set on.
+
+        The replicate must be the first of a panel, unless panels have `stride` replicates.
+        """
         distance = 1 if self.layout.panel == self.samples.stride else self.samples.n
         return self._buffers["columns"].reshape(-1)[replicate * distance :]
 
     # --- memory ------------------------------------------------------------------------------------------------------
 
     def arrays(self, level: int, sets: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-        """Shapes and types of the buffers for a number of sets."""
+        """Return the shapes and types of the buffers for a number of sets, by name."""
         samples, n, perm, k = self.samples, self.samples.n, self._perm, self._k
         arrays = {"rows": ((sets, samples.replicates, n), samples.dtype)}
         if self.layout.panel:
@@ -86,34 +92,37 @@ class Permutations:
         return arrays
 
     def allocate(self, level: int, sets: int) -> None:
-        """Make the buffers for a number of sets."""
+        """Allocate the buffers for a number of sets."""
         for name, (shape, dtype) in self.arrays(level, sets).items():
             self._buffers[name] = self.samples.backend.empty(shape, dtype)
 
     def free(self) -> None:
-        """Give the buffers up."""
+        """Free the buffers."""
         self._buffers.clear()
 
     def _sort_bytes(self) -> int:
-        """Memory in which a block of `permute_freely` sorts priorities."""
+        """Return the bytes of memory in which a block of `permute_freely` sorts priorities."""
         return 8 * (self.samples.n + (self.samples.n + 1) // 2)
 
     def _order_bytes(self) -> int:
-        """Memory for the order of the samples' priorities in a block of `assign`."""
+        """Return the bytes of memory for the order of the samples by priority in a block of `assign`."""
         return 8 * ((self.samples.n + 3) // 4)
 
     def _ordered(self) -> bool:
-        """Whether samples propose about in the order of their priorities: not where that order alone would move the
-        owners out of shared memory."""
+        """Return whether samples propose roughly in the order of their priorities.
+
+        Samples do not propose in this order if the owners fit in shared memory, but the owners and the order together
+        do not.
+        """
         room = self.samples.shared_limit - 8 * self.samples.n
         return self.samples.n <= MOST_ORDERED and not 0 <= room < self._order_bytes()
 
     def _owner_bytes(self) -> int:
-        """Memory of a block of `assign`: owners, and the order of the samples."""
+        """Return the bytes of memory of a block of `assign` for owners and for the order of the samples."""
         return 8 * self.samples.n + (self._order_bytes() if self._ordered() else 0)
 
     def _list_bytes(self) -> int:
-        """Memory of a block of `nearest`: distances and samples of its lists."""
+        """Return the bytes of memory of a block of `nearest` for the distances and samples of its lists."""
         entries = self.tuning.nearest * self._k
         return round_up(entries * self.samples.key_dtype.itemsize, 8) + 4 * entries
 
@@ -141,7 +150,7 @@ class Permutations:
                 )
 
     def _scratch(self, name: str, part: slice, shared_bytes: int) -> tuple[Any, int]:
-        """The buffer that takes the place of shared memory, or None; and the shared memory that is left to ask for."""
+        """Return the buffer that replaces shared memory, or None, and the bytes of shared memory to request."""
         return (self._buffers[name][part], 0) if name in self._buffers else (None, shared_bytes)
 
     def _permute_freely(self, sets: Filled, part: slice, count: int) -> None:
@@ -169,7 +178,7 @@ class Permutations:
         shuffles = SHUFFLES(knn=knn, k=k, seed=samples.problem.seed)
         if self.racing:
             shape, dtype = self._buffers["used"].shape, np.int32
-            self._buffers["used"] = None  # so that the old marks do not lie beside the new ones
+            self._buffers["used"] = None  # The old array is freed before the new one is allocated.
             self._buffers["used"] = samples.backend.full(shape, 0, dtype)
             samples.kernel("assign_racing")(
                 (ceil_div(n, tuning.nearest), count),

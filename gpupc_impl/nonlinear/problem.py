@@ -1,4 +1,4 @@
-"""The nonlinear family's problem: samples of continuous variables, and the CMIknn test with its random numbers."""
+"""The problem of the nonlinear family: samples of continuous variables, and the parameters of the CMIknn test."""
 
 import dataclasses
 import functools
@@ -25,10 +25,11 @@ TRANSFORMS = ("ranks", "standardize", "none")
 PRECISIONS = ("float32", "float64")
 
 PSI_BITS = 40
-"""Digamma values are whole multiples of 2^-40, because sums of whole numbers do not depend on their order."""
+"""Digamma values are rounded to multiples of 2^-40, because sums of integers do not depend on their order."""
 
 MAX_SAMPLES = 2**24
-"""float32 has all whole numbers up to this, and a priority has 24 bits for the sample (kernels/philox.cuh)."""
+"""The upper bound on the samples: float32 represents all integers up to this one, and a priority has 24 bits for the
+index of the sample (kernels/philox.cuh)."""
 
 MAX_PERMUTATIONS = 100_000
 
@@ -37,18 +38,19 @@ MAX_PERMUTATIONS = 100_000
 class NonlinearProblem(Problem):
     """PC-stable with CMIknn: conditional mutual information from nearest neighbours, with local permutations.
 
-    The test is Runge's (2018) as Hagedorn et al. give it (sections 2.2 and 4.1), stated exactly in docs/cmiknn.md.
-    Build a problem with `from_data`, which checks its input.
+    The test is that of Runge (2018) in the form of Hagedorn et al. (sections 2.2 and 4.1); docs/cmiknn.md defines it
+    exactly. Build a problem with `from_data`, which checks its input.
 
     Attributes:
         values: (p, n) float32 or float64, C-contiguous: the transformed samples, a variable a row.
-        transform: what was done to each variable: ``"ranks"`` (0 to n - 1), ``"standardize"`` (mean 0, variance 1) or
-            ``"none"``.
-        permutations: perm, the number of permutations that a p-value is computed from.
-        k_cmi: k_CMI, the neighbour in the joint space whose distance is the radius of the counts.
-        k_perm: k_perm, the neighbours in S among which a permutation draws.
+        transform: the transformation of each variable: ``"ranks"`` (0 to n - 1), ``"standardize"`` (mean 0, variance 1)
+            or ``"none"``.
+        permutations: perm, the number of permutations from which a p-value is computed.
+        k_cmi: k_CMI, the number of neighbours in the joint space (V_i, V_j, S); the distance of the last one is the
+            radius within which samples are counted.
+        k_perm: k_perm, the number of neighbours in S from which a permutation draws.
         seed: the seed of all random numbers, 0 to 2^64 - 1.
-        precision: that of distances, ``"float32"`` or ``"float64"``; the dtype of `values`.
+        precision: the dtype of distances and of `values`, ``"float32"`` or ``"float64"``.
         constant: names of constant variables, whose values are set to zero.
     """
 
@@ -86,17 +88,19 @@ class NonlinearProblem(Problem):
         precision: str = "float32",
         names: Sequence[str] | None = None,
     ) -> Self:
-        """A problem from an array or a DataFrame of finite numbers, with samples in rows and variables in columns.
+        """Make a problem from an array or a DataFrame of finite numbers, with samples in rows and variables in columns.
 
-        A `k_cmi` below one is a fraction of the samples, as in tigramite's ``knn=0.2``: max(1, int(k_cmi * n)).
+        A `k_cmi` below one is a fraction of the samples, as in tigramite's ``knn=0.2``: k_CMI is then
+        max(1, int(k_cmi * n)).
 
-        Under ``"ranks"`` equal values get their ranks in a random order, drawn from the seed for each variable. Since a
-        constant variable would become pure noise that way, it is set to zero under every transform: all its tests of
-        level 0 have p = 1, and it ends isolated. A warning names it.
+        Under ``"ranks"``, equal values get their ranks in a random order, which is drawn from the seed for each
+        variable. This would make noise of a constant variable, so constant variables are set to zero under every
+        transform. All tests of a constant variable at level 0 have p = 1, so that it has no edge in the skeleton, and a
+        warning names the variable.
 
         Raises:
-            InvalidProblem: wrong shape, a value that is missing or infinite, k_cmi or k_perm not below the number of
-                samples, or another bad parameter.
+            InvalidProblem: the shape is wrong, a value is missing or infinite, k_cmi or k_perm is not below the number
+                of samples, or another parameter is invalid.
         """
         matrix, names = finite_matrix(data, names)
         n = len(matrix)
@@ -135,7 +139,7 @@ class NonlinearProblem(Problem):
                 raise InvalidProblem("its values are no ranks")
 
     def scaled_ranks(self) -> np.ndarray:
-        """The values that are ranks, as whole numbers."""
+        """Return the values of the variables that hold ranks, scaled to integers."""
         return self.values
 
     @property
@@ -144,28 +148,31 @@ class NonlinearProblem(Problem):
 
     @functools.cached_property
     def psi(self) -> np.ndarray:
-        """(n + 1,) int64: digamma(k) in units of 2^-40 at index k, rounded; 0 at index 0, which no count has."""
+        """(n + 1,) int64: digamma(k) in units of 2^-40, rounded, at index k; 0 at index 0, since no count is 0."""
         table = np.zeros(self.n_samples + 1, np.int64)
         table[1:] = np.rint(scipy.special.digamma(np.arange(1.0, self.n_samples + 1)) * 2.0**PSI_BITS)
         return table
 
     @property
     def critical_count(self) -> int:
-        """A test separates when at least this many permuted CMI values reach the data's: the smallest c with
-        c / permutations >= alpha in float64."""
+        """The smallest c with c / permutations >= alpha in float64.
+
+        A test separates if at least this many permuted CMI values are at least the data's CMI.
+        """
         return int(np.argmax(np.arange(self.permutations + 1) / self.permutations >= self.alpha))
 
     def p_value(self, counts: int | np.ndarray) -> float | np.ndarray:
-        """The p-value of a number of permuted CMI values that reach the data's (Algorithm 2, line 13)."""
+        """Return the p-value for a number of permuted CMI values that are at least the data's (Algorithm 2, line
+        13)."""
         return counts / self.permutations
 
     def cmi(self, partial: int | np.ndarray) -> float | np.ndarray:
-        """CMI in nats of sums of psi(n_xz) + psi(n_yz) - psi(n_z) in units of 2^-40 (equation 1)."""
+        """Return the CMI in nats for sums of psi(n_xz) + psi(n_yz) - psi(n_z) in units of 2^-40 (equation 1)."""
         return scipy.special.digamma(self.k_cmi) - np.asarray(partial) / (self.n_samples * 2.0**PSI_BITS)
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """sha256 over everything that changes the answer, which the names do not."""
+        """The SHA-256 digest of everything that changes the answer, which the names do not."""
         parameters = [getattr(self, name) for name in self.PARAMETERS]
         digest = hashlib.sha256(
             repr((self.family, self.alpha, self.max_level, *parameters, self.values.shape)).encode()
@@ -177,7 +184,7 @@ class NonlinearProblem(Problem):
 
 
 def _ranks(columns: np.ndarray, seed: int) -> np.ndarray:
-    """Ranks 0 to n - 1 of each row; equal values get theirs in an order drawn for each row (PCG64 of (seed, row))."""
+    """Return the ranks 0 to n - 1 of each row; equal values get ranks in a random order (PCG64 of (seed, row))."""
     n = columns.shape[1]
     ranks = np.empty_like(columns)
     for k, column in enumerate(columns):
@@ -190,7 +197,8 @@ def _ranks(columns: np.ndarray, seed: int) -> np.ndarray:
 def cmiknn_parameters(
     n: int, transform: str, permutations: int, k_cmi: int, k_perm: int, seed: int, precision: str
 ) -> dict[str, Any]:
-    """The parameters of the test of n samples by name, in the order of `NonlinearProblem.PARAMETERS`, checked."""
+    """Check the parameters of the test for n samples, and return them by name in the order of
+    `NonlinearProblem.PARAMETERS`."""
     check_choice("transform", transform, TRANSFORMS)
     check_choice("precision", precision, PRECISIONS)
     if not 2 <= n < MAX_SAMPLES:

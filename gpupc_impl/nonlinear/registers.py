@@ -1,4 +1,5 @@
-"""Selection by a warp that keeps the distances of a sample's neighbours in registers (kernels/registers.cu)."""
+"""The selection `registers`: a warp keeps the distances of a sample's neighbours in registers
+(kernels/registers.cu)."""
 
 from gpupc_impl.backends import Filled
 from gpupc_impl.integers import ceil_div
@@ -16,20 +17,23 @@ from gpupc_impl.nonlinear.sources import (
 from gpupc_impl.nonlinear.tuning import WARP, Tuning
 
 LEAST_SAMPLES = 4
-"""Samples that a warp has at least, which pay for bringing the values of all into shared memory."""
+"""The lower bound on the samples of a warp; with fewer, copying the values of all samples to shared memory would take a
+large share of the time."""
 
 ROWS_MARGIN = 1.1
-"""Neighbours whose distances are kept, over those that uniform samples would need."""
+"""The ratio of the neighbours whose distances are kept to those that uniform samples would need."""
 
 
 class RegisterSelection(ListedNeighbours):
-    """A warp for a sample in eight replicates, whose distances it keeps as 16-bit floating-point numbers."""
+    """The selection in which each warp has a sample in eight replicates and keeps distances as 16-bit floating-point
+    numbers."""
 
     name, fallback = "registers", BucketSelection
 
     @classmethod
     def serves(cls, samples: DeviceSamples, tuning: Tuning) -> bool:
-        """Values and counts of samples must be exact in 16 bits, and all values of a group fit in shared memory."""
+        """Return whether values and counts of samples are exact in 16 bits, and shared memory holds the values of all
+        samples in a group of replicates."""
         exact = samples.kind == "short" and max(samples.widest + 1, samples.n) <= REGISTERS_END
         return samples.continuous and exact and REGISTERS_BYTES * (samples.n + 1) <= samples.shared_limit
 

@@ -1,4 +1,4 @@
-"""The CMIknn test from scratch, for verification: in NumPy by docs/cmiknn.md, without code of the kernels.
+"""The CMIknn test from scratch in NumPy by docs/cmiknn.md, for verification without the code of the kernels.
 
 Permutations follow the sequential scheme of GPU-CMIknn's Algorithm 1, sample by sample. CMI values come from all
 distances between samples, computed some rows of their matrix at a time.
@@ -16,18 +16,18 @@ _FOLD, _DRAW = 0, 1
 _INDEX_BITS = 24
 
 DISTANCES_AFFORDED = 2 * 10**9
-"""Distances in the joint space that the retests of one answer may take in all: about half a minute of work."""
+"""The upper bound on the distances in the joint space that all retests of one answer compute, which takes about half a
+minute."""
 
 _AT_ONCE = 1 << 18
-"""Upper bound of the numbers in a temporary array: rows of a distance matrix, or neighbours of samples in permutations.
-"""
+"""The upper bound on the numbers in a temporary array of distances or of neighbours."""
 
 
 class Retest:
-    """CMIknn from scratch; see `core.family.Retest`.
+    """Implements `core.family.Retest` for CMIknn.
 
-    A pair's first variable is the one that is permuted. The ratio is the critical count over the test's count, so that
-    a ratio up to 1 separates. Both are whole numbers, so tolerances are 0.
+    The first variable of a pair is permuted. The ratio is the critical count divided by the count of the test, so that
+    a ratio up to 1 separates. Both counts are integers, so tolerances are 0.
     """
 
     def __init__(self, problem: NonlinearProblem):
@@ -35,7 +35,8 @@ class Retest:
         self.affordable = max(DISTANCES_AFFORDED // ((problem.permutations + 1) * problem.n_samples**2), 1)
 
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Critical counts over counts of (k, 2) pairs given (k, l) sets, and tolerances of 0, (k,) each."""
+        """Return critical counts divided by the counts of (k, 2) pairs given (k, l) sets, and tolerances of 0, (k,)
+        each."""
         counts = np.array(
             [self.count(i, j, members) for (i, j), members in zip(pairs.tolist(), sets.tolist(), strict=True)], float
         )
@@ -43,12 +44,13 @@ class Retest:
             return self._problem.critical_count / counts, np.zeros(len(pairs))
 
     def count(self, i: int, j: int, members: list[int]) -> int:
-        """How many permutations of variable i have a CMI with j given the members that reaches the data's."""
+        """Return the number of permutations of variable i whose CMI with j given the members is at least the data's."""
         partials = self.partials(i, j, members)
         return int(np.count_nonzero(partials[1:] <= partials[0]))
 
     def partials(self, i: int, j: int, members: list[int]) -> np.ndarray:
-        """(1 + perm,) sums of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of each permutation of variable i."""
+        """Return (1 + perm,) sums of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of each permutation of variable
+        i."""
         problem = self._problem
         n = problem.n_samples
         own_space, other_space, set_space = (self._space(variables) for variables in ([i], [j], members))
@@ -65,26 +67,31 @@ class Retest:
                 sums[number] += self._terms(radius, joint, np.maximum(own, in_set), in_both, in_set).sum()
         return sums
 
-    # --- what mixed/retest.py overrides ---------------------------------------------------------------------------
+    # --- methods that mixed/retest.py overrides -------------------------------------------------------------------
 
     def _space(self, variables: list[int]) -> np.ndarray:
-        """(l, n) coordinates whose Chebyshev distance is the distance in the variables."""
+        """Return (l, n) coordinates whose Chebyshev distance is the distance in the variables."""
         return self._problem.values[variables]
 
     def _nearest(self, members: list[int]) -> np.ndarray | None:
-        """(n, k_perm) int32: each sample's neighbours given the members; None without members."""
+        """Return each sample's neighbours in the space of the members, (n, k_perm) int32; None without members."""
         return _nearest(self._space(members), self._problem.k_perm) if members else None
 
     def _terms(self, radius, joint, in_x, in_y, in_set) -> np.ndarray:
-        """(r,) terms of the samples' sum, from (r, 1) radii and (r, n) distances in the four spaces."""
+        """Return the (r,) terms that r samples add to the partial, from (r, 1) radii and (r, n) distances in four
+        spaces."""
         psi = self._problem.psi
         near_x, near_y, near_set = (_near(space, radius) for space in (in_x, in_y, in_set))
-        return psi[near_x] + psi[near_y] - psi[near_set]  # without members all distances are 0, and near_set is n
+        return psi[near_x] + psi[near_y] - psi[near_set]  # Without members, all distances are 0, and near_set is n.
 
 
 def permutations(problem: NonlinearProblem, i: int, members: list[int], nearest: np.ndarray | None) -> np.ndarray:
-    """(perm, n) int32: the sample whose value of variable i each sample gets, given the members and (n, k_perm)
-    neighbours."""
+    """Return (perm, n) int32, the index of the sample whose value of variable i each sample gets in each permutation.
+
+    Args:
+        members: the members of S.
+        nearest: (n, k_perm) neighbours in the space of S; None if S is empty.
+    """
     n, k = problem.n_samples, problem.k_perm
     key = _key(problem.seed, i, members)
     result = np.empty((problem.permutations, n), np.int32)
@@ -101,7 +108,7 @@ def permutations(problem: NonlinearProblem, i: int, members: list[int], nearest:
             # In each permutation the sample a, whose turn it is, takes the first free neighbour of its shuffled list.
             for neighbours, a in zip(lists.swapaxes(0, 1), turns[:, at].T, strict=True):
                 free = ~used[each[:, None], neighbours]
-                free[:, -1] = True  # the last is taken even if it is not free
+                free[:, -1] = True  # The last neighbour is taken even if it is not free.
                 taken = neighbours[each, free.argmax(axis=1)]
                 used[each, taken] = True
                 result[some.start + each, a] = taken
@@ -109,7 +116,7 @@ def permutations(problem: NonlinearProblem, i: int, members: list[int], nearest:
 
 
 def _turns(key: tuple[int, int], permutation: np.ndarray, n: int) -> np.ndarray:
-    """(w, n) the samples in ascending order of their priorities in (w, 1) permutations."""
+    """Return the samples in ascending order of their priorities in (w, 1) permutations, (w, n)."""
     sample = np.arange(n, dtype=np.uint64)[None, :]
     high, low, _, _ = _words(key, sample, permutation, 0)
     index = np.uint64((1 << _INDEX_BITS) - 1)
@@ -117,7 +124,8 @@ def _turns(key: tuple[int, int], permutation: np.ndarray, n: int) -> np.ndarray:
 
 
 def _nearest(in_set: np.ndarray, k: int) -> np.ndarray:
-    """(n, k) int32: each sample's nearest others by (l, n) values, nearest first, then by index."""
+    """Return the k nearest other samples of each sample by (l, n) values, in order of distance, then of index: (n, k)
+    int32."""
     n = in_set.shape[1]
     result = np.empty((n, k), np.int32)
     for rows in pieces(n, max(_AT_ONCE // n, 1)):
@@ -128,7 +136,7 @@ def _nearest(in_set: np.ndarray, k: int) -> np.ndarray:
 
 
 def _shuffled(nearest: np.ndarray, key: tuple[int, int], sample: np.ndarray, permutation: np.ndarray) -> np.ndarray:
-    """(w, t, k) the neighbours of (w, t) samples in their random orders in (w, 1) permutations."""
+    """Return the neighbours of (w, t) samples in their random orders in (w, 1) permutations, (w, t, k)."""
     k = nearest.shape[1]
     lists = nearest[sample]
     for y in range(k):
@@ -142,7 +150,7 @@ def _shuffled(nearest: np.ndarray, key: tuple[int, int], sample: np.ndarray, per
 
 
 def distances(values: np.ndarray, rows: slice) -> np.ndarray:
-    """(r, n) Chebyshev distances of these samples to all samples in (l, n) values; zeros where l is 0."""
+    """Return the (r, n) Chebyshev distances of r samples to all samples by (l, n) values; zeros if l is 0."""
     n = values.shape[1]
     result = np.zeros((rows.stop - rows.start, n), values.dtype)
     for coordinate in values:
@@ -151,12 +159,12 @@ def distances(values: np.ndarray, rows: slice) -> np.ndarray:
 
 
 def set_own(apart: np.ndarray, rows: slice) -> None:
-    """Make the samples' (r, n) distances to themselves infinite."""
+    """Set the distance of each sample to itself to infinity in (r, n) distances of r samples."""
     apart[np.arange(len(apart)), np.arange(rows.start, rows.stop)] = np.inf
 
 
 def _near(apart: np.ndarray, radius: np.ndarray) -> np.ndarray:
-    """(r,) numbers of samples nearer than (r, 1) radii, or at distance 0 where the radius is 0."""
+    """Return (r,) numbers of samples nearer than (r, 1) radii, or at distance 0 if the radius is 0."""
     return np.count_nonzero((apart < radius) | ((radius == 0) & (apart == 0)), axis=1)
 
 
@@ -164,7 +172,12 @@ def _near(apart: np.ndarray, radius: np.ndarray) -> np.ndarray:
 
 
 def philox(counter: tuple[np.ndarray | int, ...], key: tuple[int, int]) -> np.ndarray:
-    """Philox4x32-10: (4, ...) uint64, each below 2^32, of a counter of four words and a key of two (Salmon et al.)."""
+    """Return the output of Philox4x32-10 (Salmon et al.), (4, ...) uint64 below 2^32.
+
+    Args:
+        counter: four words.
+        key: two words.
+    """
     c0, c1, c2, c3 = np.broadcast_arrays(*(np.asarray(word, np.uint64) for word in counter))
     k0, k1 = key
     for _ in range(10):

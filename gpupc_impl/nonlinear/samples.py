@@ -1,4 +1,4 @@
-"""A problem's samples on a device, in the type that the kernels compute with."""
+"""The samples of a problem on a device, in the type with which the kernels compute."""
 
 from typing import Any, ClassVar
 
@@ -10,32 +10,35 @@ from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.sources import PANEL, SETS, TYPES, kernel_of
 
 STATIC_SHARED = 8448
-"""Bytes of static shared memory that the kernels take at most, and that dynamic shared memory cannot have."""
+"""The upper bound on the static shared memory of a kernel in bytes, which limits its dynamic shared memory."""
 
 
 class DeviceSamples:
     """The samples of a problem on a device, and the kernels for them.
 
     Args:
-        whole: whether whole numbers may become short integers, which the paper's kernel does not take.
+        whole: whether integral values may be converted to short integers, which the kernel of the paper does not
+            support.
 
     Attributes:
-        n: number of samples.
-        replicates: the data as observed and each permutation: 1 + perm.
-        stride: the replicates, padded to whole panels.
-        kind: C++'s type of a value: "short", "float" or "double".
-        dtype, key_dtype: NumPy's types of a value and of a key, the integer that orders distances.
-        widest: key of an upper bound of the distances.
+        n: the number of samples.
+        replicates: the number of replicates, 1 + perm: the data as observed and each permutation.
+        stride: the number of replicates, rounded up to whole panels.
+        kind: the C++ type of a value: "short", "float" or "double".
+        dtype, key_dtype: the NumPy types of a value and of a key, an integer that orders distances.
+        widest: the key of an upper bound on the distances.
         ranks: whether the values of each variable are 0 to n - 1, or constant.
         values: (p, n) device array of `dtype`.
-        psi: (n + 1,) device array: digammas in units of 2^-40.
-        sorted: (p, n) device array: each variable's values ascending, from the first level 0 on; else None.
-        order: (p, n) device array: the samples in that order, from the first higher level on; else None.
-        shared_limit: bytes of dynamic shared memory that a block may have.
+        psi: (n + 1,) device array of digammas in units of 2^-40.
+        sorted: (p, n) device array of the values of each variable, ascending; None until `prepare` is called for
+            level 0.
+        order: (p, n) device array of the samples in ascending order of the values of each variable; None until
+            `prepare` is called for a higher level.
+        shared_limit: the upper bound on the dynamic shared memory of a block, in bytes.
     """
 
     continuous: ClassVar[bool] = True
-    """Whether distances are those of numbers alone, the rule `Continuous` of the kernels."""
+    """Whether all variables hold numbers, so that the kernels compute distances by their rule `Continuous`."""
 
     def __init__(self, problem: NonlinearProblem, backend: Backend, whole: bool):
         self.problem, self.backend = problem, backend
@@ -52,11 +55,11 @@ class DeviceSamples:
         self.shared_limit = max(0, backend.max_shared_bytes - STATIC_SHARED)
 
     def kernel(self, name: str, *arguments: str) -> Kernel:
-        """A kernel of `sources.KERNELS` for these values, with its further template arguments."""
+        """Return a kernel of `sources.KERNELS` for the type of the values, with further template arguments."""
         return self.backend.kernel(*kernel_of(name, self.kind, *arguments))
 
     def prepare(self, level: int) -> None:
-        """Put each variable's values, at level 0, or its samples, at higher levels, in ascending order."""
+        """Compute `sorted` for level 0, or `order` for a higher level."""
         if level == 0 and self.sorted is None:
             self.sorted = self.backend.upload(np.sort(self.backend.download(self.values), axis=1))
         if level and self.order is None:
@@ -64,20 +67,20 @@ class DeviceSamples:
             self.order = self.backend.upload(order.astype(np.int32))
 
     def sets(self, level: int, variables: np.ndarray, by_order: bool) -> Filled:
-        """Sets as kernels take them.
+        """Return the struct `SETS` of some sets.
 
         Args:
-            variables: (s, 1 + level) the permuted variable and the members of S ascending.
-            by_order: number the samples by their order in S[0], where there is one.
+            variables: (s, 1 + level), each row the permuted variable and the members of S ascending.
+            by_order: whether samples are numbered by their order in S[0], if S is not empty.
         """
         device_variables = self.backend.upload(np.ascontiguousarray(variables, np.int32))
         order = self.order if level and by_order else None
         return SETS[self.kind](values=self.values, variables=device_variables, order=order, n=self.n, level=level)
 
     def _encoded(self, whole: bool) -> tuple[str, np.ndarray, Any]:
-        """The kind, (p, n) values of its type with the problem's distances, and an upper bound of these.
+        """Return the kind, (p, n) values of that type, and an upper bound on their distances.
 
-        Whole numbers that span little have the same distances as short integers.
+        Integral values in a small range become short integers, which have the same distances.
         """
         problem, values = self.problem, self.problem.values
         widest = (values.max(axis=1) - values.min(axis=1)).max(initial=0)

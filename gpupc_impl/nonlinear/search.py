@@ -1,4 +1,4 @@
-"""What the methods of the family share of a search: its graph, its separating sets and its checkpoint."""
+"""The base class of the family's searches, with the graph, the separating sets and the checkpoint."""
 
 import abc
 import dataclasses
@@ -20,17 +20,18 @@ from gpupc_impl.nonlinear.problem import NonlinearProblem
 logger = logging.getLogger("gpupc_impl.nonlinear")
 
 UNSEPARATED = 2
-"""In place of the side that a separating set is drawn from, which is 0 or 1, of a pair that has none yet."""
+"""The side of a pair without a separating set; the side of a pair with a separating set is 0 or 1."""
 
 REQUIRED = -1
-"""The same of a pair whose edge must stay, so that no set can become its separating set."""
+"""The side of a pair whose edge is required, so that no set can become its separating set."""
 
 
 class Search(LevelSearch):
-    """One search on one backend; a method decides which tests a batch holds.
+    """A search on one backend; a subclass determines which tests a batch holds.
 
-    A pair i < j is tested with sets from adj(i) in lexicographic order, then with sets from adj(j). Its separating set
-    is the first of these that separates, so an earlier set may still replace one that a batch found out of turn.
+    A pair i < j is tested with sets from adj(i) in lexicographic order, then with sets from adj(j). The separating set
+    of the pair is the first set in this order that separates. A batch may find a later set first, which an earlier set
+    then replaces.
 
     Args:
         racing: see `device.CmiEstimator`.
@@ -50,10 +51,11 @@ class Search(LevelSearch):
         self._side = np.empty(0)
         self._sets: dict[tuple[int, int], tuple[int, ...]] = {}
         self._tests, self._possible = 0, None
-        self._outcomes: list[LevelOutcome] = []  # of the levels in the checkpoint
+        self._outcomes: list[LevelOutcome] = []  # The checkpoint holds these levels.
         self._checkpoint = None
         if path := run.params["checkpoint"]:
-            rule = f"{run.separating_sets}, racing" if racing else run.separating_sets  # its graph is one of many
+            # A racing search has a random graph.
+            rule = f"{run.separating_sets}, racing" if racing else run.separating_sets
             self._checkpoint = Checkpoint(path, problem, rule, run.pmax)
             if (state := self._checkpoint.load()) is not None:
                 self.edges, self._outcomes, self._pmax = state.adjacency, state.outcomes, state.pmax
@@ -86,7 +88,7 @@ class Search(LevelSearch):
         return LevelOutcome(int(degrees.sum()) // 2, max_degree, self._tests, pairs, sets)
 
     def adjacency(self) -> np.ndarray:
-        if self._checkpoint is not None:  # the search has ended
+        if self._checkpoint is not None:  # The search has ended.
             self._checkpoint.remove()
         return self.edges
 
@@ -95,23 +97,25 @@ class Search(LevelSearch):
             return None
         return np.where(np.tri(self.p, dtype=bool), self._pmax.T, self._pmax)
 
-    # --- for the methods ---------------------------------------------------------------------------------------------
+    # --- for subclasses ----------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def _test_all(self, level: int) -> None:
-        """Make the level's tests."""
+        """Make the tests of a level by calls of `make`."""
 
     def open(self, i: int, js: np.ndarray | int) -> np.ndarray | bool:
-        """Whether a set from adj(i) can still become the separating set of the pair(s) of i and j."""
+        """Return whether a set from adj(i) can still become the separating set of the pair of i and j, for each of
+        `js`."""
         lower, upper = np.minimum(i, js), np.maximum(i, js)
         return self._side[lower, upper] > (1 if self.first_come else np.greater(i, js))
 
     def make(self, level: int, sets: Sequence[Sequence[int]], tests: Sequence[tuple[int, int]]) -> None:
-        """Make tests and note which sets separate.
+        """Make tests and record the sets that separate.
 
         Args:
-            sets: the permuted variable and the members of S ascending; a variable's sets in lexicographic order.
-            tests: the index of a set, and V_j.
+            sets: for each set the permuted variable and the members of S ascending; the sets of a variable are in
+                lexicographic order.
+            tests: for each test the index of its set, and V_j.
         """
         indices, others = np.array(tests).T
         counts = self.estimator.counts(level, np.array(sets), np.array(tests), self.early)
@@ -119,7 +123,7 @@ class Search(LevelSearch):
         watching.advance(self._tests, self._possible, "possible tests")
         lower, upper = np.sort([np.array(sets)[indices, 0], others], axis=0)
         if self._pmax is not None:
-            kept = self._side[lower, upper] == UNSEPARATED  # a removed pair keeps the p-value of its separating set
+            kept = self._side[lower, upper] == UNSEPARATED  # A separated pair keeps its p-value.
             np.fmax.at(self._pmax, (lower[kept], upper[kept]), self.problem.p_value(counts[kept]))
         separating = np.flatnonzero(counts >= self.problem.critical_count)
         if level == 0:

@@ -1,4 +1,4 @@
-"""What the ways to find the k_CMI-th neighbour have in common."""
+"""The base class of the selections, which find the k_CMI-th neighbour of each sample."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from gpupc_impl.nonlinear.sources import CLOSE_TESTS, PANEL, TESTS
 from gpupc_impl.nonlinear.tuning import Tuning
 
 STAGE_GROWTH = 4
-"""Replicates after a stage of early stopping over those before it."""
+"""The ratio of the replicates evaluated after a stage of early stopping to those evaluated before."""
 
 
 class NeighbourSelection(abc.ABC):
-    """A way to find, for each sample and replicate, the distance to the k_CMI-th neighbour, and with it the partials
-    of tests (GPU-CMIknn, Algorithm 4).
+    """The launches of the kernels that find the distance to the k_CMI-th neighbour of each sample in each replicate,
+    and compute the partials of tests from these distances (GPU-CMIknn, Algorithm 4).
 
     Attributes:
         name: the value of the parameter `selection`.
-        fallback: the selection in its place for samples that it does not serve; None where it serves all.
-        whole: whether it takes whole numbers as short integers.
-        far_replicates: how many pairs of a sample and a replicate were estimated without its lists, since these ended
-            too early; counted while `counts_far` is set, which waits for each launch.
+        fallback: the selection for samples that this one does not support; None if this one supports all.
+        whole: whether the kernels support short integers for integral values.
+        far_replicates: the number of pairs of a sample and a replicate for which the lists were too short, counted
+            while `counts_far` is set; counting makes the host wait for each launch.
     """
 
     name: ClassVar[str]
@@ -42,42 +42,44 @@ class NeighbourSelection(abc.ABC):
 
     @classmethod
     def serves(cls, samples: DeviceSamples, tuning: Tuning) -> bool:
-        """Whether it can be used for the values and numbers of samples."""
+        """Return whether the selection supports the type and the number of the samples."""
         return True
 
     @classmethod
     @abc.abstractmethod
     def layout(cls, samples: DeviceSamples) -> Layout:
-        """How it needs the replicates in memory."""
+        """Return the memory layout of replicates that the selection requires."""
 
     @abc.abstractmethod
     def scratch_bytes(self, level: int, tests: int) -> int:
-        """Device memory that it needs at least to estimate a number of tests."""
+        """Return the lower bound on the bytes of device memory with which a number of tests can be estimated."""
 
     @abc.abstractmethod
     def launch(self, level: int, sets: Filled, tests: Filled, counts: Any) -> None:
-        """Add up the tests' partials.
+        """Compute the partials of tests.
 
         Args:
-            counts: (t,) int32 zeros: end tests early, and count their permutations that reach the data's CMI; None:
-                evaluate all replicates.
+            counts: None to evaluate all replicates. Otherwise (t,) int32 zeros: tests then end early, and this array
+                receives the numbers of permutations whose CMI is at least the data's.
         """
 
     def expected_near(self, level: int) -> int:
-        """About how many samples are as near in (V_j, S) as the k-th nearest in (V_i, V_j, S), in the worst replicate.
+        """Estimate how many samples are at least as near in (V_j, S) as the k-th nearest in (V_i, V_j, S).
 
-        Of n independent uniform samples in d dimensions, the ball of k samples holds n (k / n)^((d - 1) / d) in one
-        dimension less; three standard deviations are added to k.
+        For n independent uniform samples, the ball that holds k samples in d dimensions holds n (k / n)^((d - 1) / d)
+        samples in d - 1 dimensions. Three standard deviations are added to k, so that the estimate is large enough for
+        nearly all replicates.
         """
         n, k = self.samples.n, self.samples.problem.k_cmi
         share = min(1.0, (k + 3 * math.sqrt(k) + 2) / n)
         return min(n - 1, max(k, math.ceil(n * share ** ((level + 1) / (level + 2)))))
 
     def _stages(self, tests: Filled, counts: Any) -> Iterator[tuple[Filled, int]]:
-        """The tests with the replicates of one launch after the other, and the first of these replicates.
+        """Yield the tests with the replicates of each stage, and the index of the first of these replicates.
 
-        Without `counts` there is one launch. Else the first is for a panel, and each multiplies the replicates by
-        `STAGE_GROWTH`; tests whose verdict no further permutation can change are closed between them.
+        Without `counts`, there is one stage. Otherwise the first stage evaluates one panel, and each later stage
+        increases the number of evaluated replicates by the factor `STAGE_GROWTH`. After each stage, the tests whose
+        decision no further permutation can change are closed.
         """
         if counts is None:
             yield tests, 0

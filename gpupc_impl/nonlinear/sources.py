@@ -1,7 +1,7 @@
-"""The family's kernels: their sources, and the structs and constants that they share with Python.
+"""The sources of the family's kernels, and the structs and constants that kernels share with Python.
 
 Both backends assert structs and constants when they compile a kernel (backends/arguments.py). Values are short, float
-or double (kernels/numbers.cuh); most kernels and structs are templates of that type.
+or double (kernels/numbers.cuh); most kernels and structs are templates of the type of a value.
 """
 
 import functools
@@ -22,17 +22,17 @@ INSERTION_SOURCE = "nonlinear/kernels/insertion.cu"
 STOPPING_SOURCE = "nonlinear/kernels/stopping.cu"
 
 TYPES = {"short": (np.int16, np.int16), "float": (np.float32, np.int32), "double": (np.float64, np.int64)}
-"""C++'s types of a value, with NumPy's for it and for the integer keys that order its distances."""
+"""The C++ types of a value, each with the NumPy types of a value and of the integer keys that order distances."""
 
 # --- structs ---------------------------------------------------------------------------------------------------------
 
 INT, FLAG, BYTES, WORDS = np.int32, np.bool_, Pointer(np.uint8), Pointer(np.uint32)
 VALUES, KEY = object(), object()
-"""A pointer to values, and a key, in a struct that depends on the type of a value."""
+"""Placeholders for a pointer to values and for a key in a struct that depends on the type of a value."""
 
 
 def _by_type(name: str, **fields: Any) -> dict[str, Struct]:
-    """A struct template, by the type of a value."""
+    """Return the instances of a struct template, by the type of a value."""
     return {
         kind: Struct(
             f"{name}<{kind}>",
@@ -84,41 +84,42 @@ COLUMNS = _by_type(
 # --- constants that the kernels assert -------------------------------------------------------------------------------
 
 PANEL = 32
-"""Replicates that a panel of the columns holds; their number is padded to a multiple of this."""
+"""The number of replicates in a panel of the columns; the number of all replicates is rounded up to a multiple."""
 
 FEW_NEAREST = 16
-"""Samples of a list up to which `assign` keeps its order in one number of 64 bits."""
+"""The number of samples in a list up to which `assign` keeps the order of the list in one 64-bit number."""
 
 MOST_ORDERED = 2**16
-"""Samples up to which `assign` numbers them with 16 bits."""
+"""The number of samples up to which `assign` numbers samples with 16 bits."""
 
 VECTOR_BYTES = 64
-"""Size of the vector that a thread of the host backend works on in `estimate`."""
+"""The size in bytes of the SIMD vector that a thread of the host backend processes in `estimate`."""
 
 BINS, FINE = 32, 256
-"""Buckets of a list, and of the histogram that determines their width."""
+"""The number of buckets of a list, and of the histogram from which the width of these buckets is determined."""
 
 ENTRIES = 8
-"""Lists are padded to a multiple of this."""
+"""The number of entries to a multiple of which lists are padded."""
 
 HEADER_BYTES = 280
-"""Size of the header of a sample's lists."""
+"""The size in bytes of the header of a sample's lists."""
 
 ENTRY_BYTES = {"short": 4, "float": 8, "double": 16}
 CANDIDATE_BYTES = {"short": 8, "float": 12, "double": 24}
 DISTANCES_BYTES = {"short": 4, "float": 8, "double": 16}
 CELL_BYTES, WIDE_CELL_BYTES = {"short": 2, "float": 2, "double": 4}, 4
-"""Sizes of an entry of a list; of a sample that may be listed; of its distances in (V_j, S) and in S; and of the
-counter of a bucket, where the last one is for float values of more samples than 16 bits count."""
+"""The sizes in bytes, by the type of a value, of an entry of a list, of a candidate for a list, of the distances of a
+sample in (V_j, S) and in S, and of the counter of a bucket. The wide counter is for float values of more samples than
+16 bits can count."""
 
 REGISTERS_REPLICATES = 8
-"""Replicates that a warp of `estimate_by_registers` works on."""
+"""The number of replicates that a warp of `estimate_by_registers` processes."""
 
 REGISTERS_END = 2**11
-"""Its 16-bit floating-point numbers hold all whole numbers up to this one."""
+"""The upper bound on the integers that are exact in the 16-bit floating-point numbers of `estimate_by_registers`."""
 
 REGISTERS_BYTES = 24
-"""Shared memory that a sample takes there: its values in those replicates, and a digamma."""
+"""The bytes of shared memory that a sample takes in `estimate_by_registers`, for its values and a digamma."""
 
 _LISTS = {
     "BINS": BINS,
@@ -150,15 +151,15 @@ CONSTANTS: Mapping[str, Mapping[str, int]] = {
     },
     INSERTION_SOURCE: {},
 }
-"""Constants by the source that has them."""
+"""The constants that kernels must agree with, by source."""
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
 
 KEPT_IN_REGISTERS = (8, 32)
-"""Numbers of nearest distances for which `estimate_by_insertion` keeps them in registers."""
+"""The numbers of nearest distances that `estimate_by_insertion` can keep in registers."""
 
 REGISTERS_ROWS = (8, 12, 16)
-"""Multiples of 32 neighbours whose distances a warp of `estimate_by_registers` can keep."""
+"""The numbers of neighbours, in multiples of 32, whose distances a warp of `estimate_by_registers` can keep."""
 
 KERNELS = {
     "arrange_members": (PERMUTATION_SOURCE, [SETS]),
@@ -174,7 +175,7 @@ KERNELS = {
     "estimate_far": (FAR_SOURCE, [SETS, TESTS, LISTS, COLUMNS]),
     "estimate_by_insertion": (INSERTION_SOURCE, [SETS, TESTS]),
 }
-"""Source and structs of each kernel whose first template argument is the type of a value."""
+"""The source and the structs of each kernel whose first template argument is the type of a value."""
 
 CLOSE_TESTS = KernelSource(STOPPING_SOURCE, "close_tests", (TESTS,))
 
@@ -182,21 +183,24 @@ _FLAGS = ("true", "false")
 
 
 def kernel_of(name: str, kind: str, *arguments: str) -> KernelSource:
-    """A kernel of `KERNELS` for a type of value, with its further template arguments."""
+    """Return a kernel of `KERNELS` for a type of value, with further template arguments."""
     source, structs = KERNELS[name]
     own = tuple(struct if isinstance(struct, Struct) else struct[kind] for struct in structs)
     return KernelSource(source, f"{name}<{', '.join((kind, *arguments))}>", own, CONSTANTS[source])
 
 
 def registers_kernel(level: int, rows: int) -> KernelSource:
-    """The kernel that estimates in registers, with one of `REGISTERS_ROWS`."""
+    """Return the kernel `estimate_by_registers` for a level and one of `REGISTERS_ROWS`."""
     structs = SETS["short"], TESTS, LISTS["short"], COLUMNS["short"]
     expression = f"estimate_by_registers<{'false' if level else 'true'}, {rows}>"
     return KernelSource(REGISTERS_SOURCE, expression, structs, CONSTANTS[REGISTERS_SOURCE])
 
 
 def kernels_with_a_rule(kind: str) -> list[tuple[str, ...]]:
-    """The kernels that estimate and take a rule for distances: name and template arguments between type and rule."""
+    """Return the kernels whose last template argument is a rule for distances.
+
+    Each is a tuple of its name and the template arguments between the type of a value and the rule.
+    """
     kernels: list[tuple[str, ...]] = [
         (name, empty) for name in ("estimate", "list_neighbours", "estimate_far") for empty in _FLAGS
     ]
@@ -207,13 +211,19 @@ def kernels_with_a_rule(kind: str) -> list[tuple[str, ...]]:
 def search_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
-    """What a search needs of ranks, of data without many ties and with the default k_CMI (`Method.kernels`)."""
+    """Return the kernels that a search of ranks with the default k_CMI needs (see `Method.kernels`)."""
     return first_kernels(kernel_of, backend.name, params["selection"])
 
 
 @functools.cache
 def first_kernels(of: Callable[..., KernelSource], backend: str, selection: str) -> tuple[KernelSource, ...]:
-    """What a search that selects neighbours in a way, "auto" among them, needs first, by its family's `kernel_of`."""
+    """Return the kernels that a search needs first.
+
+    Args:
+        of: the family's `kernel_of`.
+        backend: the name of the backend.
+        selection: a value of the parameter `selection`, which may be ``"auto"``.
+    """
     kind = "short"
     if selection == "auto":
         selection = "counting" if backend == "host" else "registers" if of is kernel_of else "buckets"
@@ -232,7 +242,7 @@ def first_kernels(of: Callable[..., KernelSource], backend: str, selection: str)
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
-    """Every kernel of this family; they serve all levels."""
+    """Return every kernel of this family; all levels have the same kernels."""
     kernels = [CLOSE_TESTS]
     for kind in TYPES:
         permuting = [name for name, (source, _) in KERNELS.items() if source == PERMUTATION_SOURCE and name != "assign"]

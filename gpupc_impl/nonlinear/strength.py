@@ -1,4 +1,5 @@
-"""Conditional mutual information of removed edges and edges, estimated for reports by the kernels of the searches."""
+"""The conditional mutual information of pairs with and without an edge, which the kernels of searches estimate for
+reports."""
 
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ from gpupc_impl.nonlinear.tuning import DEFAULTS
 
 
 class Strength:
-    """See `core.family.Strength`. A pair's first variable is the one that is permuted."""
+    """Implements `core.family.Strength`; the first variable of a pair is permuted."""
 
     effect = "cmi"
     estimator_of: ClassVar[type[CmiEstimator]] = CmiEstimator

@@ -1,4 +1,4 @@
-"""What users may choose about the kernels of the nonlinear family, and how large launches are on each backend."""
+"""The parameters by which users choose the kernels of the nonlinear family, and the sizes of launches by backend."""
 
 import dataclasses
 import math
@@ -10,7 +10,7 @@ from gpupc_impl.core.registry import Parameter
 WARP = 32
 
 REGISTERS_THREADS = 128
-"""Largest block of `estimate_by_registers`."""
+"""The upper bound on the threads in a block of `estimate_by_registers`."""
 
 PARAMS = {
     "selection": Parameter(
@@ -23,10 +23,10 @@ PARAMS = {
     "beta": Parameter(0, "threads a block that permutes (beta); 0: what suits the backend", minimum=0, maximum=1024),
     "gamma": Parameter(0, "threads a block that estimates (gamma); 0: what suits the backend", minimum=0, maximum=512),
 }
-"""Parameters of every test of the family."""
+"""The parameters of every test of the family."""
 
 DEFAULTS = {name: parameter.default for name, parameter in PARAMS.items()}
-"""Their default values."""
+"""The default values of `PARAMS`."""
 
 SEARCH_PARAMS = {
     **PARAMS,
@@ -38,29 +38,32 @@ SEARCH_PARAMS = {
     ),
     "checkpoint": Parameter("", "file from which a killed search goes on; none by default"),
 }
-"""Parameters of every search."""
+"""The parameters of every search of the family."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    """How work is spread on a backend, by default on a GPU; nothing in it changes an answer.
+    """The sizes of launches and of memory on a backend, none of which changes an answer; the defaults are for a GPU.
 
     Attributes:
-        nearest, assign, estimate, lists, buckets, far, registers, insert, transpose: threads of a block, by kernel.
-        assign_alone: threads of a block of `assign` where shared memory leaves room for few blocks at once.
-        blocks: blocks that keep the device busy in `estimate` and `estimate_by_insertion`.
-        registers_blocks: the same in `estimate_by_registers`, whose blocks hold the values of all samples each.
-        samples: tests times samples that keep the device busy in one launch.
-        buffer_bytes: shared memory in which `estimate` may keep distances.
-        list_bytes: upper bound of the memory that lists of neighbours take at a time.
-        candidate_bytes: upper bound of shared memory for the samples that may be listed, while lists are made.
-        remembered_bytes: upper bound of shared memory for distances meanwhile.
-        selection: what ``selection=auto`` means, but for large k_CMI.
-        registers_from: the k_CMI from which it means ``registers``.
-        reach: neighbours that lists hold at least; 0 for the estimate of `lists.ListedNeighbours`.
-        near: samples on either side, in the order of S[0], that are looked at first when lists are made; 0 likewise.
-        shares: parts that the work of `estimate_by_buckets` is dealt in; 0 for one for each multiprocessor.
-        narrow_samples: samples up to which counters of 16 bits suffice, with the padding of a list.
+        nearest, assign, estimate, lists, buckets, far, registers, insert, transpose: the threads in a block, by kernel.
+        assign_alone: the threads in a block of `assign` if shared memory limits the kernel to few resident blocks.
+        blocks: the number of blocks that keep the device busy in `estimate` and `estimate_by_insertion`.
+        registers_blocks: the number of blocks that keep the device busy in `estimate_by_registers`, where each block
+            copies the values of all samples to shared memory.
+        samples: the number of tests times the number of samples that keep the device busy in one launch.
+        buffer_bytes: the upper bound on the shared memory in which `estimate` keeps distances.
+        list_bytes: the upper bound on the memory that lists of neighbours take at a time.
+        candidate_bytes: the upper bound on the shared memory for the candidates of a list in `list_neighbours`.
+        remembered_bytes: the upper bound on the shared memory for distances in `list_neighbours`.
+        selection: the meaning of ``selection=auto`` if k_CMI is below `registers_from`.
+        registers_from: the k_CMI from which ``selection=auto`` means ``registers``.
+        reach: the lower bound on the neighbours in a list; 0 means the estimate of `lists.ListedNeighbours`.
+        near: the number of samples on either side, in the order of S[0], that `list_neighbours` reads first; 0 means
+            the estimate of `lists.ListedNeighbours`.
+        shares: the number of parts into which the work of `estimate_by_buckets` is divided; 0 means one for each
+            multiprocessor.
+        narrow_samples: the number of samples up to which 16-bit counters suffice, with the padding of a list.
     """
 
     nearest: int = 32
@@ -88,7 +91,7 @@ class Tuning:
     narrow_samples: int = 2**16 - 8
 
     def with_blocks_of(self, params: Mapping[str, object]) -> Self:
-        """The same with the users' numbers of threads, the values of `PARAMS`."""
+        """Return the tuning with the users' numbers of threads, which are values of `PARAMS`."""
         beta, gamma = int(params["beta"]), int(params["gamma"])
         permuting = dict.fromkeys(("nearest", "assign", "assign_alone"), beta) if beta else {}
         estimating = dict.fromkeys(("estimate", "buckets", "insert"), gamma) if gamma else {}
@@ -101,7 +104,8 @@ HOST_THREADS = {
     **dict.fromkeys(("assign", "assign_alone", "estimate", "lists", "far", "transpose"), 1),
     **dict.fromkeys(("buckets", "registers", "insert"), 32),
 }
-"""Threads of a block on cores, which run them one after the other: more than one only where a kernel needs a warp."""
+"""The threads in a block on CPU cores, by kernel. A core runs the threads of a block one after the other, so there is
+more than one thread only if a kernel needs a warp."""
 
 TUNING = {
     "cuda": Tuning(),
@@ -119,9 +123,9 @@ TUNING = {
         shares=3,
     ),
 }
-"""By backend."""
+"""The tuning of each backend, by name."""
 
 
 def whole_warps(threads: int) -> int:
-    """The number of threads rounded down to whole warps; less than a warp stays as it is, but for at least one."""
+    """Round a number of threads down to whole warps; a number below a warp is only raised to at least 1."""
     return max(1, threads if threads < WARP else threads // WARP * WARP)

@@ -1,7 +1,7 @@
-"""Users' tables: files become matrices, and nothing is imputed; what is ambiguous is an error.
+"""Readers of users' tables. No value is imputed, and ambiguous content is an error.
 
-There is a reader of text and one of binary files; both check names and numbers in the same way, and the cells of each
-column decide on its type (`gpupc_impl.tables.columns`), whatever file or DataFrame holds it.
+Text files and binary files have a reader each; both readers check names and numbers by the same rules. The cells of a
+column determine its type (`gpupc_impl.tables.columns`), independently of the kind of file or DataFrame that holds it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ __all__ = ["FRAMES", "DataError", "Table", "TableFormat", "read_numpy", "read_ta
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableFormat:
-    """How a table is written; None infers it.
+    """The format of a table; an attribute that is None is inferred.
 
     Attributes:
-        header, row_names, delimiter, encoding: as `read_text` takes them; a sheet's header and row names, too.
+        header, row_names, delimiter, encoding: as for `read_text`; `header` and `row_names` also apply to sheets.
         decimal: the decimal mark, a point or a comma.
-        missing_values: the cells that stand for missing values beside empty ones.
+        missing_values: the cells, beside empty ones, that stand for missing values.
 
     Raises:
-        DataError: there is no such decimal mark, or the delimiter is not one character.
+        DataError: the decimal mark is neither a point nor a comma, or the delimiter is not one character.
     """
 
     header: bool | None = None
@@ -55,13 +55,13 @@ class TableFormat:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
         values: (samples, variables) float64, or a DataFrame with a type for each column.
-        names: the variables' names; None where the file has none.
-        remark: how numbers are written, where that is not plain.
-        place: names a cell of `values` in an error.
+        names: the variables' names; None if the file has none.
+        remark: the unusual ways in which numbers are written, such as decimal commas; empty if there is none.
+        place: the function that names a cell of `values` in an error.
     """
 
     values: np.ndarray | pandas.DataFrame
@@ -71,16 +71,16 @@ class Table:
 
 
 def read_table(path: Path, form: TableFormat | None = None, kind: str | None = None, transpose: bool = False) -> Table:
-    """Read a file of numbers, of labels or of both; missing values are NaN, or None among text.
+    """Read a file of numbers, of labels or of both; a missing value becomes NaN, or None in a column of text.
 
     Args:
         path: ``.npy`` or ``.npz`` (see `read_numpy`), ``.parquet``, ``.xlsx`` or ``.h5ad`` (see `read_frame`); any
             other file is a text table.
-        kind: what the columns hold where that is known: ``"numbers"``, ``"labels"`` or ``"both"``.
+        kind: the kind of the columns, if it is known: ``"numbers"``, ``"labels"`` or ``"both"``.
         transpose: whether samples are in columns and variables in rows.
 
     Raises:
-        DataError, OSError: as `read_text` and `typed` raise them.
+        DataError, OSError: `read_text` or `typed` raises the error.
     """
     form = form or TableFormat()
     suffix = path.suffix.lower()
@@ -122,14 +122,14 @@ def read_table(path: Path, form: TableFormat | None = None, kind: str | None = N
     labels = [k for k, dtype in enumerate(result.values.dtypes) if dtype.kind not in "iuf"]
     names_rows = labels == [0] and len(frame) > 1 and frame.shape[1] > 1 and frame.iloc[:, 0].is_unique
     if refused and names_rows and kind != "both":
-        raise refused  # the message says what to do about names of rows
+        raise refused  # The message explains how to declare names of rows.
     return result
 
 
 def _typed(
     frame: pandas.DataFrame, names: list[str] | None, place: Place, kind: str | None, form: TableFormat
 ) -> Table:
-    """The table of a frame whose columns have got the types of their cells; an array where all hold numbers."""
+    """Return the table of a frame, with the type of each column determined from its cells."""
     frame, remark = typed(frame, kind, place, form.decimal, form.missing_values)
     if names is None:
         frame.columns = [f"V{k}" for k in range(frame.shape[1])]

@@ -1,4 +1,4 @@
-"""Tables in binary files: NumPy's, read here, and Parquet, Excel and AnnData files, read by other packages."""
+"""Readers of tables in binary files: NumPy files, and Parquet, Excel and AnnData files, which need further packages."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ FRAMES: Mapping[str, tuple[str, str]] = {
     ".xlsm": ("openpyxl", "excel"),
     ".h5ad": ("anndata", "anndata"),
 }
-"""By suffix, the module that reads the file, and the extra of this project that installs it."""
+"""The module that reads a file and the extra of this project that installs the module, by the file's suffix."""
 
 
 def read_numpy(path: Path, array: str | None = None, missing: bool = False) -> tuple[np.ndarray, list[str] | None]:
-    """Read a ``.npy`` file, or the matrix of a ``.npz`` archive, which may hold the variables' names as ``names``.
+    """Read an ``.npy`` file, or a matrix of an ``.npz`` archive, which may hold the variables' names as ``names``.
 
     Args:
-        array: the matrix's key in an archive; None takes the only two-dimensional array.
-        missing: whether values may be missing, which is written as NaN.
+        array: the key of the matrix in an archive; None means the only two-dimensional array.
+        missing: whether values may be missing; a missing value is NaN.
 
     Returns:
-        (samples, variables) C-contiguous float64 without infinite values; and the names, None where the file has none.
+        (samples, variables) C-contiguous float64 without infinite values; and the names, or None if the file has none.
 
     Raises:
         DataError: the content cannot be used; the message names the row and the column (both counted from 1) of a bad
@@ -51,7 +51,7 @@ def read_numpy(path: Path, array: str | None = None, missing: bool = False) -> t
                 file.seek(0)
                 arrays = {path.stem: np.load(file, allow_pickle=False)}
             stored_names = arrays.pop("names").ravel().tolist() if "names" in arrays else None
-        except Exception as error:  # a damaged, encrypted or unusually compressed file raises nearly anything
+        except Exception as error:  # Damaged, encrypted or unusually compressed files raise many types of exceptions.
             raise DataError(f"{path} is not a readable {path.suffix} file: {error}") from error
     values = only_table(arrays, array, path)
     names = None if stored_names is None else checked_names(stored_names, path)
@@ -66,9 +66,9 @@ def read_frame(
     The observations of an AnnData file are the samples.
 
     Args:
-        header: whether the first line of a sheet holds names; None means yes.
+        header: whether the first line of a sheet holds names; None means that it does.
         row_names: whether the first column of a sheet names the rows.
-        transpose: whether variables are in rows; they then take the names of the rows.
+        transpose: whether variables are in rows; the row names are then the variables' names.
 
     Returns:
         A DataFrame whose columns have distinct names, which are text.
@@ -80,7 +80,7 @@ def read_frame(
     import pandas
 
     module, extra = FRAMES[path.suffix.lower()]
-    with open_regular(path):  # so that an absent file is an OSError, and not an error of the package
+    with open_regular(path):  # If the file does not exist, this raises OSError instead of an error of the package.
         pass
     try:
         importlib.import_module(module)
@@ -97,12 +97,12 @@ def read_frame(
                 header=None if header is False else 0,
                 index_col=0 if row_names else None,
                 engine=module,
-                dtype=object,  # the cells decide on each column's type, and on what is missing
+                dtype=object,  # `typed` determines types and missing values.
                 keep_default_na=False,
             )
         else:
             frame = importlib.import_module(module).read_h5ad(path).to_df()
-    except Exception as error:  # a damaged file raises nearly anything
+    except Exception as error:  # Damaged files raise many types of exceptions.
         raise DataError(f"{path} is not a readable {path.suffix} file: {type(error).__name__}: {error}") from error
     if transpose:
         frame = frame.T.infer_objects()

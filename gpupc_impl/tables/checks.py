@@ -1,4 +1,4 @@
-"""Checks that tables of every kind of file share: names, shape and finite numbers."""
+"""Checks of names, shapes and finite numbers for tables in every kind of file."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 
 
 class DataError(ValueError):
-    """A file's content cannot be used; the message names the file and, where it can, the line and the column."""
+    """The content of a file cannot be used; the message names the file and, if possible, the line and the column."""
 
 
 def only_table(tables: Mapping[str, Any], name: str | None, path: Path) -> Any:
-    """The two-dimensional table of that name, or the only one.
+    """Return the two-dimensional table with the given name; if the name is None, return the only two-dimensional table.
 
     Raises:
-        DataError: there is no such table, or several without a name to choose one.
+        DataError: no such table exists, or the name is None and several tables exist.
     """
     matrices = {key: table for key, table in tables.items() if np.ndim(table) == 2}
     content = ", ".join(f"{key} {np.shape(table)}" for key, table in tables.items()) or "nothing"
@@ -30,7 +30,7 @@ def only_table(tables: Mapping[str, Any], name: str | None, path: Path) -> Any:
 
 
 def checked_names(names: Sequence[Any], path: Path, first: int = 0) -> list[str]:
-    """The names from index `first` on as text.
+    """Return the names from index `first` on as text.
 
     Raises:
         DataError: two names are equal, or one is empty.
@@ -48,14 +48,14 @@ def checked_names(names: Sequence[Any], path: Path, first: int = 0) -> list[str]
 
 
 def finite(values: np.ndarray, names: Sequence[str] | None, path: Path, missing: bool = False) -> np.ndarray:
-    """The matrix as C-contiguous float64.
+    """Return the matrix as C-contiguous float64.
 
     Args:
         missing: whether values may be NaN.
 
     Raises:
-        DataError: the matrix does not hold numbers, a value is infinite or must not be NaN, or the number of names is
-            not that of the columns.
+        DataError: the matrix does not hold numbers, a value is infinite, a value is NaN and `missing` is false, or the
+            numbers of names and of columns differ.
     """
     if values.dtype.kind not in "biuf":
         raise DataError(f"{path} holds {values.dtype}, not numbers")

@@ -1,8 +1,8 @@
-"""The type of each column of a table: the cells decide, and not the container that holds them.
+"""The type of each column of a table, which is determined by the cells and not by the container that holds them.
 
-A column of text whose cells all parse as numbers holds numbers. Whether the decimal mark is a point or a comma is
-determined for the table as a whole; the other of the two then separates thousands. A column whose cells are mostly
-numbers is never taken for labels without a request: a cell that is no number is an error there.
+A column of text whose cells all parse as numbers holds numbers. The decimal mark, a point or a comma, is the same for
+the whole table; the other character then separates thousands. A column of which most cells are numbers only counts as
+labels if the user requests it; otherwise a cell that is not a number is an error in such a column.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import pandas
 
 FEW_VALUES = 10
-"""Upper bound on the distinct values of a column of whole numbers that may hold categories."""
+"""The upper bound on the distinct values in a column of integers that may hold categories."""
 
 REPEATS = 3
-"""Lower bound on how often each value of such a column occurs on average."""
+"""The lower bound on the mean number of rows for each distinct value in a column that may hold categories."""
 
 NUMBERS: Mapping[str, re.Pattern[str]] = {
     decimal: re.compile(
@@ -37,10 +37,10 @@ NUMBERS: Mapping[str, re.Pattern[str]] = {
     )
     for decimal, mark, group in ((".", r"\.", ","), (",", ",", r"\."))
 }
-"""By decimal mark, the numbers; the other mark, a space or an apostrophe may separate thousands."""
+"""The pattern of numbers, by decimal mark; the other mark, a space or an apostrophe may separate thousands."""
 
 DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?:[ T]\d{1,2}:\d{2}\S*)?|\d{1,2}([./-])\d{1,2}\1(?:\d{4}|\d{2})", re.ASCII)
-"""Dates in words of digits: 2020-12-31, perhaps with a time, 31.12.2020 and 12/31/20."""
+"""The pattern of dates in digits, such as 2020-12-31 with or without a time, 31.12.2020 and 12/31/20."""
 
 LEADING_ZERO = re.compile(r"[+-]?0\d")
 
@@ -49,7 +49,7 @@ Place = Callable[[int, int], str]
 
 
 def number(cell: str, decimal: str) -> float | None:
-    """The number that a cell writes, percents as hundredths; None for other text."""
+    """Return the number that a cell writes, with percents divided by 100; None for a cell that is not a number."""
     if NUMBERS[decimal].fullmatch(cell) is None:
         return None
     digits = re.sub(rf"[{',' if decimal == '.' else '.'} '\u00a0\u202f%]", "", cell).replace(",", ".")
@@ -58,10 +58,10 @@ def number(cell: str, decimal: str) -> float | None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Text:
-    """The cells of a column of text.
+    """A column of text, as the distinct cells and the cell of each row.
 
     Attributes:
-        codes: (n,) the number of each row's cell in `cells`; -1 for a missing value.
+        codes: (n,) index of each row's cell in `cells`; -1 for a missing value.
         cells: the distinct cells, without the white space around them.
     """
 
@@ -69,14 +69,15 @@ class _Text:
     cells: list[str]
 
     def spread(self, values: Sequence[Any], dtype: Any) -> np.ndarray:
-        """The values of the cells as a column, with NaN (or None among objects) for missing ones."""
+        """Return a column with the value of each row's cell; a missing value is NaN in a column of floats, and
+        otherwise None."""
         column = np.full(len(self.codes), np.nan if dtype is np.float64 else None, dtype)
         present = self.codes >= 0
         column[present] = np.array([*values, None], object)[:-1][self.codes[present]]
         return column
 
     def first(self, cell: int) -> int:
-        """The first row that holds a cell."""
+        """Return the first row that has a cell, given by its index in `cells`."""
         return int(np.argmax(self.codes == cell))
 
 
@@ -87,19 +88,20 @@ def typed(
     decimal: str | None = None,
     missing_values: Sequence[str] | None = None,
 ) -> tuple[pandas.DataFrame, str]:
-    """Give each column of text or of objects the type of its cells; other columns are left as they are.
+    """Convert each column of text or of objects to the type of its cells; other columns remain unchanged.
 
     Args:
-        kind: what the columns hold where that is known: ``"numbers"``, ``"labels"`` or ``"both"``.
+        kind: the kind of the columns, if it is known: ``"numbers"``, ``"labels"`` or ``"both"``.
+        place: the function that names a cell in an error.
         decimal: the decimal mark, a point or a comma; None infers it.
-        missing_values: the cells that stand for missing values; None takes the usual ones.
+        missing_values: the cells that stand for missing values; None means the usual ones.
 
     Returns:
-        The frame, and a remark on how numbers are written where that is not plain.
+        The frame, and a remark on unusual ways in which numbers are written; empty if there is none.
 
     Raises:
-        DataError: a cell is no number in a column that is mostly numbers; the decimal mark is ambiguous; or a column
-            holds dates.
+        DataError: a cell is not a number in a column of which most cells are numbers; the decimal mark is ambiguous; or
+            a column holds dates.
     """
     texts = {}
     for k, dtype in enumerate(frame.dtypes):
@@ -136,7 +138,7 @@ def _dates(place: str) -> DataError:
 
 
 def _text(column: Any, k: int, place: Place, missing_values: Sequence[str] | None) -> _Text | None:
-    """The cells of a column of text, or of objects that write numbers; None for a column of other objects."""
+    """Return the cells of a column of text or of objects that are numbers; None for a column of other objects."""
     import pandas
 
     marks = None if missing_values is None else frozenset(missing_values)
@@ -158,10 +160,11 @@ def _text(column: Any, k: int, place: Place, missing_values: Sequence[str] | Non
 
 
 def _decimal_mark(texts: Mapping[int, _Text], place: Place) -> str:
-    """The decimal mark with which more cells are numbers; a point where only labels tell the two apart.
+    """Return the decimal mark with which more cells are numbers; a point if both marks give the same number of such
+    cells.
 
     Raises:
-        DataError: the cells with commas are numbers either way, and not the same ones.
+        DataError: both marks give the same number of such cells, and a cell is a different number with each mark.
     """
     cells = [(k, text, cell) for k, text in texts.items() for cell in text.cells]
     points = [number(cell, ".") for _, _, cell in cells]
@@ -179,17 +182,18 @@ def _decimal_mark(texts: Mapping[int, _Text], place: Place) -> str:
 
 
 def _column(text: _Text, k: int, kind: str | None, mark: str, place: Place) -> np.ndarray:
-    """The column as float64 where it holds numbers; labels as integers where all are whole numbers, else as text."""
+    """Return the column as float64 if it holds numbers; labels as integers if all are integral, and otherwise as
+    text."""
     values = [number(cell, mark) for cell in text.cells]
-    found = np.array([value for value in values if value is not None], np.float64)
-    if len(found) < len(values):
+    floats = np.array([value for value in values if value is not None], np.float64)
+    if len(floats) < len(values):
         return text.spread(_labels(text, values, k, kind, mark, place), object)
-    if kind == "labels" and not (_is_whole(found) or np.isinf(found).any()):
+    if kind == "labels" and not (_is_whole(floats) or np.isinf(floats).any()):
         return text.spread(values, np.float64)
     if kind == "labels":
-        return _integers(text, [*map(int, found)] if _is_whole(found) else text.cells)
-    if np.isinf(found).any():
-        row = min(text.first(cell) for cell in np.flatnonzero(np.isinf(found)))
+        return _integers(text, [*map(int, floats)] if _is_whole(floats) else text.cells)
+    if np.isinf(floats).any():
+        row = min(text.first(cell) for cell in np.flatnonzero(np.isinf(floats)))
         cell = text.cells[text.codes[row]]
         raise DataError(f"{place(row, k)}: {cell!r} is infinite; drop such rows or impute them")
     return text.spread(values, np.float64)
@@ -200,7 +204,10 @@ def _is_whole(values: np.ndarray) -> bool:
 
 
 def _integers(text: _Text, values: Sequence[Any]) -> np.ndarray:
-    """The labels as exact integers where all write one; `values` where not; text where a zero leads: 01 is not 1."""
+    """Return the labels as exact integers if all cells write an integer, and otherwise `values`.
+
+    If a cell begins with a zero, the labels remain text, since 01 and 1 are two labels.
+    """
     if any(map(LEADING_ZERO.match, text.cells)):
         values = text.cells
     else:
@@ -218,23 +225,23 @@ def _integers(text: _Text, values: Sequence[Any]) -> np.ndarray:
 def _labels(
     text: _Text, values: Sequence[float | None], k: int, kind: str | None, mark: str, place: Place
 ) -> list[str]:
-    """The labels of a column that has words, with one spelling for each number.
+    """Return the labels of a column that has cells other than numbers, with the same spelling for equal numbers.
 
     Raises:
-        DataError: the column is mostly numbers, or holds dates that are not expected to be labels.
+        DataError: most cells of the column are numbers, or the column holds dates and `kind` is not ``"labels"``.
     """
     if kind != "labels" and all(map(DATE.fullmatch, text.cells)):
         raise _dates(place(text.first(0), k))
-    found = np.array([value for value in values if value is not None], np.float64)
-    if not len(found):
+    floats = np.array([value for value in values if value is not None], np.float64)
+    if not len(floats):
         return text.cells
     is_word = np.array([value is None for value in values])
     counts = np.bincount(text.codes[text.codes >= 0], minlength=len(values))
     rows = int(counts[~is_word].sum())
     only_marks = not any(map(str.isalnum, "".join(np.array(text.cells, object)[is_word])))
-    few = _is_whole(found) and len(found) <= FEW_VALUES and rows >= REPEATS * len(found)
+    few = _is_whole(floats) and len(floats) <= FEW_VALUES and rows >= REPEATS * len(floats)
     mostly_words = 2 * rows < counts.sum() and not only_marks
-    if kind == "numbers" or not (mostly_words or (_is_whole(found) if kind == "labels" else few and not only_marks)):
+    if kind == "numbers" or not (mostly_words or (_is_whole(floats) if kind == "labels" else few and not only_marks)):
         row = min(map(text.first, np.flatnonzero(is_word)))
         cell = text.cells[text.codes[row]]
         why = "" if number(cell, "," if mark == "." else ".") is None else f" with the decimal mark {mark!r}"

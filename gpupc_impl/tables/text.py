@@ -1,7 +1,7 @@
-"""Text tables: tabs, semicolons, commas or spaces between cells, UTF-8 by default, perhaps compressed.
+"""The reader of text tables, whose cells are separated by tabs, semicolons, commas or spaces.
 
-pandas reads a table at once. Where it does not find numbers only, or labels only, the table is read again line by line,
-by Python's rules for numbers, to name the first cell that is wrong.
+The encoding is UTF-8 by default, and a file may be compressed. pandas reads a table in large parts. If a cell is wrong,
+the table is read again line by line, with Python's rules for numbers, so that an error can name the first wrong cell.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     import pandas
 
 DELIMITERS = "\t;, "
-"""Characters between cells, in order of preference: where there are semicolons, a comma may be part of a cell."""
+"""The characters between cells, in order of preference; if semicolons separate cells, a comma may be part of a cell."""
 
 HEAD_LINES = 50
-"""Number of lines that decide on the delimiter and on names that are numbers."""
+"""The number of lines from which the delimiter is inferred, and whether numbers in the first line are names."""
 
 
 def _only_member(source: Path | IO[bytes]) -> IO[bytes]:
-    """The only file of a zip archive."""
+    """Open the only file of a zip archive; raises DataError if the archive holds another number of files."""
     try:
         archive = zipfile.ZipFile(source)
         members = [member for member in archive.infolist() if not member.is_dir()]
@@ -59,7 +59,7 @@ OPENERS: Mapping[str, Callable[..., IO[bytes]]] = {
 }
 
 CELLS_AT_ONCE = 1 << 20
-"""Number of cells that pandas reads at a time."""
+"""The number of cells that pandas reads at a time."""
 
 
 def _plain(source: Path | IO[bytes]) -> IO[bytes]:
@@ -80,20 +80,21 @@ def read_text(
     encoding: str | None = None,
     missing_values: Sequence[str] | None = None,
 ) -> TextTable:
-    """Read a text table of numbers, or the cells of any text table.
+    """Read a text table of numbers or, as text, the cells of any text table.
 
     Args:
-        header: whether the first line holds names; None infers it: it does if it holds text and no number, or different
-            whole numbers above columns of others.
-        row_names: whether the first column names the rows; it is left out, unless the rows are the variables.
-        labels: whether the cells stay text.
-        delimiter: the character between cells; None takes the first of `DELIMITERS` that gives the first lines alike
-            many cells.
-        missing: whether values may be missing; they become NaN, or None among text.
+        header: whether the first line holds names. None infers it: the first line holds names if it holds text and no
+            number, or if it holds distinct integers and the columns below hold fractions.
+        row_names: whether the first column names the rows. These names are discarded, unless the rows are the
+            variables.
+        labels: whether cells remain text.
+        delimiter: the character between cells; None means the first of `DELIMITERS` with which the first lines have
+            the same number of cells.
+        missing: whether values may be missing; a missing value becomes NaN, or None if cells remain text.
         transpose: whether samples are in columns and variables in rows. The rows of a table of numbers then also have
             names if the first cell of the second line is not a number.
-        encoding: the text's encoding; None is UTF-8, or UTF-16 where its byte order mark begins the file.
-        missing_values: the cells that stand for missing values beside empty ones; None takes the usual ones.
+        encoding: the encoding of the text; None means UTF-8, or UTF-16 if the file begins with its byte order mark.
+        missing_values: the cells, beside empty ones, that stand for missing values; None means the usual ones.
 
     Returns:
         The table, whose `values` are (samples, variables) C-contiguous float64 without infinite values or, for labels,
@@ -104,7 +105,7 @@ def read_text(
             cell.
         OSError: the file cannot be opened.
     """
-    # A pipe and other files that are not regular can be read only once.
+    # Files that are not regular, such as pipes, can be read only once.
     stored = None if is_regular(path) else path.read_bytes()
     marks = None if missing_values is None else frozenset(missing_values)
     table = TextTable(path, stored, delimiter, row_names, labels, missing, transpose, encoding, marks)
@@ -119,7 +120,7 @@ def read_text(
             "(--encoding latin-1) for many tables of older Windows and Excel programs"
         ) from error
     except (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # decompressors raise OSError without a number
+        if isinstance(error, OSError) and error.errno is not None:  # Decompressors raise OSError without a number.
             raise
         raise DataError(f"{path} is not a readable text table: {error}") from error
     if labels and header is None and table.names and all(table.names[k] in set(values[k]) for k in values):
@@ -136,16 +137,16 @@ def read_text(
 
 @dataclasses.dataclass
 class TextTable:
-    """A text table that was read, or is being read; `read_head` comes first.
+    """A text table, and the methods that read it; `read_head` must be called first.
 
     Attributes:
-        stored: the file's bytes, where it can be read only once.
+        stored: the file's bytes if the file can be read only once; otherwise None.
         has_row_names: whether the first cell of a line names the row.
-        names: the variables' names, None where there are none.
-        width: number of cells in a line, the row's name included.
-        start: number of lines before the first that holds data.
-        row_names: the names of the rows that were read.
-        marks: the cells that stand for missing values; None for the usual ones.
+        names: the variables' names; None if the table has none.
+        width: the number of cells in a line, which includes the row's name.
+        start: the number of lines before the first line of data.
+        row_names: the names of the rows that have been read.
+        marks: the cells that stand for missing values; None means the usual ones.
     """
 
     path: Path
@@ -164,7 +165,7 @@ class TextTable:
     values: Any = None
 
     def place(self, row: int, column: int) -> str:
-        """The words that name a cell of `values`."""
+        """Return the words that name a cell of `values` in an error."""
         name = "" if self.names is None else f" ({self.names[column]!r})"
         if self.transpose:
             row, column = column, row
@@ -183,7 +184,7 @@ class TextTable:
             yield stack.enter_context(io.TextIOWrapper(file, encoding=encoding))
 
     def lines(self) -> Iterator[tuple[int, list[str]]]:
-        """Number and cells of every line; blank lines are allowed at the end only."""
+        """Yield the number and the cells of every line; raises DataError for a blank line that is not at the end."""
         blank = None
         with self.open() as file:
             for number, line in enumerate(file, start=1):
@@ -200,7 +201,7 @@ class TextTable:
                 yield number, cells
 
     def read_head(self, header: bool | None) -> None:
-        """Determine names, width and the first line of data."""
+        """Determine the delimiter, the names, the width and the first line of data from the first lines of the file."""
         with self.open() as file:
             beginning = [line.strip(" \n") for line in itertools.islice(file, HEAD_LINES)]
         beginning = [line for line in beginning if line]
@@ -216,7 +217,7 @@ class TextTable:
         number, cells = next(lines, (0, None))
         if cells is None:
             raise DataError(f"{self.path} is empty")
-        with contextlib.suppress(csv.Error, StopIteration):  # the lines that follow report what is wrong
+        with contextlib.suppress(csv.Error, StopIteration):  # Reading the data reports malformed lines.
             below = [_cells(line, self.delimiter) for line in beginning[1:]]
         if self.transpose and not self.labels and header is not False:
             second = next(lines, (0, cells))[1]
@@ -224,7 +225,8 @@ class TextTable:
             self.has_row_names |= bool(_are_names([row[0] for row in below], [row[1:] for row in below]))
             lines = self.lines()
             next(lines)
-        if header is None and len(cells) > 1 and not cells[0].strip():  # pandas writes names of rows like this
+        # A header that pandas writes above names of rows has an empty first cell.
+        if header is None and len(cells) > 1 and not cells[0].strip():
             if not self.has_row_names and not any(map(fault, cells[1:])):
                 raise DataError(
                     f"{self.path}: the first line begins with an empty cell; say --row-names if {NAMES_ROWS}"
@@ -235,10 +237,10 @@ class TextTable:
             self.start, first = next(lines, (0, None))
             if first is None:
                 raise DataError(f"{self.path} has a header and no data")
-            names = [""] * (len(first) - 1 == len(cells)) + cells  # R's write.table does not name the column of names
+            names = [""] * (len(first) - 1 == len(cells)) + cells  # R's write.table gives no header to row names.
             if len(names) != len(first):
                 raise DataError(f"{self.path}: the header has {len(cells)} cells, the first row has {len(first)}")
-            if not self.transpose:  # the header of a transposed table names the samples
+            if not self.transpose:  # The header of a transposed table names the samples.
                 self.names = checked_names(names, self.path, int(self.has_row_names))
             number, cells = self.start, first
         self.start, self.width = number - 1, len(cells)
@@ -247,18 +249,18 @@ class TextTable:
         lines.close()
 
     def read_at_once(self) -> np.ndarray | pandas.DataFrame | None:
-        """The table as pandas reads it; None where it does not find numbers only, or labels only."""
+        """Return the values as pandas reads them; None if a cell is wrong or pandas may misread the table."""
         import pandas
 
         exact = {}
         if tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1):
-            exact = {"float_precision": "round_trip"}  # the default of later versions
+            exact = {"float_precision": "round_trip"}  # This is the default of later versions.
             with self.open() as file:
                 if any(not line.strip(" \n") for line in file):
-                    return None  # these versions may not terminate on dozens of blank lines
+                    return None  # These versions may not terminate on dozens of blank lines.
         dtype: Any = object if self.labels else None
         if self.has_row_names and not self.labels:
-            dtype = {0: object}  # so that a name such as 007 is kept
+            dtype = {0: object}  # As a number, a name such as 007 would change.
         parts = []
         with self.open() as file, warnings.catch_warnings(action="ignore"):
             try:
@@ -284,20 +286,20 @@ class TextTable:
                     if parts[-1] is None:
                         return None
             except (pandas.errors.ParserError, pandas.errors.EmptyDataError, OverflowError):
-                return None  # OverflowError stands for an integer beyond the range of floats
+                return None  # OverflowError means an integer beyond the range of floats.
         return pandas.concat(parts, ignore_index=True) if self.labels else np.concatenate(parts)
 
     def _converted(self, chunk: pandas.DataFrame) -> np.ndarray | pandas.DataFrame | None:
-        """Some rows as numbers or as labels; None where a cell is wrong."""
+        """Return some rows as numbers or as labels; None if a cell is wrong."""
         if self.labels:
             chunk.columns = range(chunk.shape[1])
             chunk = chunk.map(self._label)
-            absent = chunk.isna()  # a blank line looks like missing values
+            absent = chunk.isna()  # pandas reads a blank line as missing values.
             return None if (absent.all(axis=1) if self.missing else absent.any(axis=1)).any() else chunk
         if not all(dtype.kind in "iuf" for dtype in chunk.dtypes):
             return None
         values = np.ascontiguousarray(chunk.to_numpy(np.float64))
-        if self.missing and np.isnan(values).all(axis=1).any():  # a blank line looks like missing values
+        if self.missing and np.isnan(values).all(axis=1).any():  # pandas reads a blank line as missing values.
             return None
         return values if (~np.isinf(values) if self.missing else np.isfinite(values)).all() else None
 
@@ -306,7 +308,7 @@ class TextTable:
         return None if is_missing(cell, self.marks) else cell
 
     def read_by_line(self) -> np.ndarray | pandas.DataFrame:
-        """The table, read line by line; the first cell that is wrong is an error."""
+        """Read the values line by line; raises DataError for the first wrong cell."""
         import pandas
 
         self.row_names = []
@@ -335,9 +337,9 @@ class TextTable:
 
 
 def _are_covariances(lines: Sequence[str]) -> bool:
-    """Whether the first lines are those of a covariance file of Tetrad, perhaps without its mark.
+    """Return whether the first lines are those of a covariance file of Tetrad.
 
-    They hold the number of samples, names, and one, two, three, ... numbers.
+    Such a file holds the number of samples, the names, and then lines of one, two, three, ... numbers.
     """
     if lines and re.match(r"/cov", lines[0], re.IGNORECASE):
         return True
@@ -353,7 +355,7 @@ def _cells(line: str, delimiter: str) -> list[str]:
 
 
 def _delimiter(lines: Sequence[str]) -> str:
-    """The first of `DELIMITERS` that gives lines alike many cells; the header may lack one, as that of R's tables."""
+    """Return the first of `DELIMITERS` that gives all lines equally many cells; R's headers may lack one."""
     for delimiter in DELIMITERS:
         try:
             widths = [len(_cells(line, delimiter)) for line in lines]
@@ -365,7 +367,10 @@ def _delimiter(lines: Sequence[str]) -> str:
 
 
 def _are_names(cells: Sequence[str], others: Sequence[Sequence[str]]) -> bool | None:
-    """Whether cells that are different whole numbers name lines of other numbers; None where only some are others."""
+    """Return whether cells that are distinct integers are names beside lines of other cells; None if that is ambiguous.
+
+    The cells are names if every column of these lines holds a fraction, and no names if no column does.
+    """
     if len(others) < 2 or len(cells) < 2 or len({len(line) for line in others}) != 1 or len(set(cells)) != len(cells):
         return False
     if not all(re.fullmatch(r"\d+", cell.strip()) for cell in cells):
@@ -375,10 +380,10 @@ def _are_names(cells: Sequence[str], others: Sequence[Sequence[str]]) -> bool | 
 
 
 def _is_header(cells: Sequence[str], below: Sequence[Sequence[str]], path: Path) -> bool:
-    """Whether the cells of the first line are names, as they are if they are whole numbers above others.
+    """Return whether the cells of the first line are names: text without numbers, or integers above fractions.
 
     Raises:
-        DataError: they may be names or data.
+        DataError: the cells may be names or data.
     """
     cells = [cell.strip() for cell in cells]
     kinds = {fault(cell): cell for cell in cells}
