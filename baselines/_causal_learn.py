@@ -24,7 +24,7 @@ WATCHED: dict[str, Any] = {
     "reference": True,
     "unavailable": needs_package("causallearn", "causal-learn"),
 }
-"""What its methods have in common."""
+"""The common arguments of `method` for causal-learn's methods."""
 
 
 def watched(test_class: type) -> type:
@@ -78,7 +78,7 @@ def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
     p = problem.n_variables
     test.watch(problem)
     start = time.perf_counter()
-    most = deepest_level(problem, p)  # it fails at a level without possible tests
+    most = deepest_level(problem, p)  # causal-learn fails at a level without possible tests
     graph = skeleton_discovery(test.data, problem.alpha, test, stable=True, show_progress=False, max_k=most)
     ends = [*test.level_starts[1:], time.perf_counter()]
     seconds = np.diff([start, *ends]) if test.level_starts else np.empty(0)

@@ -160,7 +160,8 @@ class MixedTest(CmiknnTest):
     _problem: MixedProblem
 
     def _adder(self, columns: np.ndarray, permuted: int, others: list[int], members: list[int]) -> Callable:
-        """What maps a range of samples to their sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~), (w, width)."""
+        """Return a function from a range of samples to sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~), (w,
+        width)."""
         problem, rows = self._problem, np.ascontiguousarray(columns.T)
         values, categorical = problem.values, problem.categories > 0
         ys, s = (values[others], categorical[others]), (values[members], categorical[members])

@@ -118,10 +118,10 @@ class ShardFolder:
                     f"folder {str(self.path)!r} holds shards of {difference}; name another folder, or remove this one"
                 )
         for pattern in UNFINISHED:
-            for unfinished in self.path.glob(pattern):
+            for left in self.path.glob(pattern):
                 with contextlib.suppress(OSError):  # another process may have renamed the file
-                    if time.time() - unfinished.stat().st_mtime > ABANDONED:
-                        unfinished.unlink()
+                    if time.time() - left.stat().st_mtime > ABANDONED:
+                        left.unlink()
 
     def is_claimed(self) -> bool:
         """Whether the folder belongs to a search already."""

@@ -39,7 +39,7 @@ DEVICE = ROOT / RECORDED / "nvidia-h200"
 ONE_GPU = ROOT / RECORDED / "nvidia-h100/distributed/one-gpu.json"
 
 SECOND_SEARCHES = ("100k-again", "tcga", "300k", "million", "million-1e-6", "300k-all")
-"""Cases that an earlier one had compiled the kernels for."""
+"""Cases whose kernels an earlier case of the same process had compiled."""
 
 GPUS = (1, 16, 128, 1024)
 """The numbers of workers in the tables."""
@@ -268,7 +268,7 @@ def bottleneck_table() -> str:
 
 
 def one_gpu_table() -> str:
-    """Measured searches on one GPU (workflow/pages/million.py)."""
+    """Return the table of measured searches on one GPU (workflow/pages/million.py)."""
     rows = []
     for name, case in json.loads(ONE_GPU.read_text(encoding="utf-8"))["cases"].items():
         problem, level_s, edges = case["problem"], case["level_s"], case["edges_per_level"]
