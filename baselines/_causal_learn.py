@@ -69,7 +69,7 @@ def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
     """Run causal-learn's own search with a `watched` test.
 
     causal-learn does not stop at the first separating set, and stores the union of all separating sets. The set kept
-    here is the first set given which its test found the pair independent. That is the canonical set unless its test
+    here is the first set given which its test found the pair independent. This set is the canonical one unless its test
     decides differently from ours. ``tests_per_level`` counts the tests that causal-learn computed, without those that
     it found in its cache.
     """

@@ -21,7 +21,8 @@ BATCH_WORDS, BATCH_PARTS = 3584, 1024
 """Counts and parts of statistics for which a warp has shared memory; with so many a multiprocessor holds 12 warps."""
 
 BATCH_SETS = 32
-"""Consecutive sets that a block takes at a time where several blocks share an edge: a warp tests as many at once."""
+"""Consecutive sets that a block takes at a time where several blocks share an edge; a warp tests the same number of
+sets at once."""
 
 BATCH_WARPS, WARPS_A_MULTIPROCESSOR = 4, 12
 """Warps of a block, and warps that a multiprocessor holds at once. The warps of a block whose edges share an end read

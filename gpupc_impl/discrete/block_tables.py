@@ -81,8 +81,9 @@ def block_shape(params: Mapping[str, Any], backend: str) -> dict[str, int]:
 class BlockTables:
     """Tests by tables that delta threads make together, gamma tests of an edge at a time, beta edges a block.
 
-    A small table lies in shared memory and a larger one in scratch space in device memory. Instead of making the
-    largest tables, the samples are sorted in scratch space. Each of the three cases has a launch of its own.
+    A small table lies in shared memory and a larger one in scratch space in device memory. A test with a still
+    larger table makes no table, but sorts the samples in scratch space. Each of the three cases has a launch of its
+    own.
 
     Attributes:
         shape: delta, gamma and beta.

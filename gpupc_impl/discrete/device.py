@@ -190,7 +190,7 @@ class DiscreteSearch(LevelSearch):
             largest[:] = np.nan
         return largest
 
-    # --- what a method does --------------------------------------------------------------------------------------
+    # --- for the methods -----------------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def launch_level_zero(self, arguments: list) -> None:
@@ -283,7 +283,7 @@ class DiscreteSearch(LevelSearch):
             self._p_of_removed.append((pairs, p_values(self.problem, pairs, sets)))
 
     def _run_tests(self, level: int, launch: Callable[[Filled], None], rows: graph.Rows | None) -> int:
-        """Run a level's tests, decide those that kernels could not, and make the graph that is left; returns the
+        """Run a level's tests, decide the tests that kernels could not, and make the graph that is left; returns the
         tests."""
         before, after = self._graph, (self._graph + 1) % GRAPHS_KEPT
         workload = self.problem.tests_per_edge is not None

@@ -22,7 +22,7 @@ class Forecast:
         level_bytes: device memory for a level's lists of neighbours, removed pairs and their sets.
         table_bytes: device memory for tables outside shared memory, at the last level that can be run.
         level_zero_table_bytes: device memory for such tables at level 0, whose sizes are known exactly.
-        host_bytes: host memory for what the search allocates there, the result included.
+        host_bytes: host memory that the search allocates, the result included.
         memory_limit: the budget for device memory, which no search exceeds.
         last_level: the last level that can be run, to which `level_bytes` and `table_bytes` refer.
     """

@@ -22,7 +22,7 @@ class MemoryPlan:
         largest_table: bytes of the largest table possible, with the sums of its columns.
         shared_cells: tables of up to this many cells lie in shared memory.
         shared_bytes: dynamic shared memory of a block.
-        dense_cells: tables of up to this many cells are made; instead of making larger tables the samples are sorted.
+        dense_cells: tables of up to this many cells are made; tests with larger tables sort the samples.
         scratch_cells: cells of each table in scratch space; 0 when all tables fit into shared memory.
         scratch_grid: blocks in x and y that share the scratch space.
         z: rows that each of these blocks works on, the paper's factor.
@@ -100,7 +100,7 @@ def plan_memory(
         row_bytes: shared memory for the row of neighbours.
         max_shared_bytes: shared memory that a block may have.
         memory_used, memory_limit: device memory in use, and its limit.
-        resident_blocks: upper bound on the blocks that run at a time, and so on those that need scratch space.
+        resident_blocks: upper bound on the blocks that run at a time, and so on the blocks that need scratch space.
         running_blocks: the blocks that keep the device busy. Tables are only as large as all these blocks have room
             for; beyond that size samples are sorted, unless sorting takes as much memory.
         dense_cells: upper bound on the cells of a table; beyond it samples are sorted even if there is enough memory.

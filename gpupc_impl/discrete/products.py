@@ -60,7 +60,7 @@ class PairProducts:
         """(p,) int64: cells of the tables of each variable with all later variables, the sums of columns included."""
 
     def tables(self) -> dict[str, np.ndarray]:
-        """The variable of each plane, and where each variable's tables start among those of all pairs."""
+        """The variable of each plane, and the index of the first cell of each variable's tables."""
         variables = np.repeat(np.arange(self._problem.n_variables, dtype=np.int32), self._planes.counts)
         return {"variables": variables, "starts": np.cumsum(self._row_cells) - self._row_cells}
 

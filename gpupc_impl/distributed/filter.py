@@ -89,8 +89,8 @@ SMALL_PRODUCT = 1e7
 """Upper bound on the multiply-adds of a product that is computed on a single core."""
 
 SPARSENESS = 32
-"""The time for a correlation of a row's neighbours relative to the time for a correlation of a panel. It is above the
-ratio of their bytes."""
+"""The time for a correlation of a row's neighbours relative to the time for a correlation of a panel. The number is
+also an upper bound on the ratio of their bytes."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -188,7 +188,7 @@ def choose(
         rows: variables of a panel; 0 lets the plan choose.
 
     Raises:
-        DeviceMemoryError: the smallest panels, or those of the requested size, do not fit.
+        DeviceMemoryError: the smallest panels, or panels of the requested size, do not fit.
     """
     whole = round_up(p, STEP)
 

@@ -60,7 +60,7 @@ class TaskRunner:
             tasks: the arguments of each task.
             paths: the shard of each task, all in one folder.
             check: raises ValueError if the outcome and the arrays in a shard, by the number of its task, cannot be
-                what the task writes.
+                the result of the task.
             preferred: the address of the worker that should run each task; another, idle worker may run the task.
 
         Raises:

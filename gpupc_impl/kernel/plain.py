@@ -1,8 +1,8 @@
 """RCIT, RCoT and KCI test by test in plain NumPy, by docs/kernel.md: the reference, which verification uses as well.
 
-The reference shares the problem's random numbers and constants with the batches, and no other code. It solves linear
-systems where the batches multiply by inverses, and computes null distributions from eigenvalues, by the steps of the
-package momentchi2.
+The reference shares the problem's random numbers and constants with the batches, and no other code. The reference
+solves linear systems where the batches multiply by inverses, and computes null distributions from eigenvalues, by the
+steps of the package momentchi2.
 """
 
 import math

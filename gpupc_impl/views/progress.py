@@ -27,7 +27,7 @@ def is_interactive() -> bool:
 
 
 class LevelDisplay:
-    """Shows the progress of a level once a second, if the level takes longer; a separate thread calls `show`.
+    """Shows the progress of each level that takes longer than a second, once a second; a separate thread calls `show`.
 
     Args:
         show: takes the text to show; the empty text removes it.

@@ -69,7 +69,7 @@ def _folded(title: str, content: str) -> str:
 
 
 def _edges(result: Result) -> str:
-    """The table of edges, and what it leaves out."""
+    """The table of edges, and the number of edges that it omits."""
     skeleton = skeleton_of(result)
     tests = edges.repeated(result)
     notes = []

@@ -33,7 +33,7 @@ from gpupc_impl.core.files import read_json, save_json
 from workflow.pages.distributed import versions
 
 RECORDED = Path("results/recorded/nvidia-h200/distributed/two-gpus.json")
-"""The numbers of edges after levels 0 and 1 that the case `tcga` must have."""
+"""The file of the recorded run that has the right answer to the case `tcga`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Case:
     Attributes:
         seconds: the probable duration on an H100, including the generation of the data.
         panel: the method's parameter, which is not 0 for searches on a cluster.
-        threaded: whether the samples are drawn by many threads, from other streams than those of `regulated_genes`.
+        threaded: whether the samples are drawn by many threads, from other streams than in `regulated_genes`.
     """
 
     p: int

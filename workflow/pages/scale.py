@@ -54,7 +54,7 @@ TASK_S = 1e-3
 """The scheduler's seconds per task, by Dask's documentation; it handles one task at a time."""
 
 FILE_BYTES_S = 5e9
-"""The assumed bytes per second that all workers together read from the file system, and that they write to it."""
+"""The assumed bytes per second that all workers together read from the file system, and write to the file system."""
 
 MACHINE_GPUS = 8
 """The number of GPUs of a machine, as in an HGX H200; they share one copy of the samples."""
@@ -102,7 +102,7 @@ class Shape:
 
 def shapes() -> list[Shape]:
     """Return the shapes of the page. The density, degree and tests per pair of genes are those of recorded runs on
-    generated data, the largest data with all levels; those of the other shapes are assumed."""
+    generated data, the largest data with all levels; the values of the other shapes are assumed."""
     record = open_published(DEVICE).record("tcga-like-p5500", "out-of-core-block")
     assert record.result is not None
     assert record.problem is not None
@@ -188,7 +188,8 @@ def seconds(shape: Shape, workers: int) -> float:
 def predictions(measured: Mapping[str, Any]) -> Iterator[tuple[int, float, float]]:
     """Yield the workers, the seconds and the prediction from the run with the fewest workers, for each run.
 
-    That run provides the seconds to make a panel, and the seconds of all other work, which workers share evenly.
+    The run with the fewest workers provides the seconds to make a panel, and the seconds of all other work, which
+    workers share evenly.
 
     Args:
         measured: the JSON that ``python -m workflow.pages.distributed`` writes.

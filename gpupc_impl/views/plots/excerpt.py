@@ -55,7 +55,7 @@ def _excerpt(result: Result) -> tuple[list[int], str]:
 
 
 def _nearest(adjacency: np.ndarray, hub: int) -> list[int]:
-    """The variables in breadth-first order from a hub, those with more neighbours first, up to `NODES`."""
+    """Up to `NODES` variables in breadth-first order from a hub; variables with more neighbours come first."""
     degrees = adjacency.sum(axis=1)
     nodes, seen = [hub], {hub}
     for node in nodes:  # the loop extends `nodes`
