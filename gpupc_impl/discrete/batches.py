@@ -18,7 +18,8 @@ BATCH_CELLS, BATCH_CELLS_IN_COMMON = 512, 256
 members in common."""
 
 BATCH_WORDS, BATCH_PARTS = 3584, 1024
-"""Counts and parts of statistics for which a warp has shared memory; with so many a multiprocessor holds 12 warps."""
+"""Upper bounds on the counts and parts of statistics of a warp in shared memory, with which a multiprocessor holds 12
+warps."""
 
 BATCH_SETS = 32
 """Consecutive sets that a block takes at a time where several blocks share an edge; a warp tests the same number of
@@ -29,7 +30,7 @@ BATCH_WARPS, WARPS_A_MULTIPROCESSOR = 4, 12
 the same planes."""
 
 MAX_BATCH_BLOCKS = 1 << 15
-"""Upper bound on the blocks of a launch in which edges have several."""
+"""Upper bound on the blocks of a launch in which several blocks share an edge."""
 
 BATCH_RUN = 4
 """Lower bound on the consecutive sets of a row of mean length that share all members but the last, for batches to be
@@ -40,7 +41,7 @@ MAX_PLANE_WORDS = 1 << 33
 
 
 class BatchedTests:
-    """Batches of tests, where tables are small and all variables have planes.
+    """The tests that are made in batches: tests with small tables, all of whose variables have planes.
 
     Attributes:
         wanted: whether batches may be made.

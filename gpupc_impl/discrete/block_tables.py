@@ -38,8 +38,8 @@ MAX_DELTA, PAIR_DELTA = 256, 32
 level 0, where there are all pairs."""
 
 TERMS_FROM, MAX_TERMS = 32, 1024
-"""Threads a table from which on the terms of the statistic are computed in parallel; and the upper bound on the cells
-of a table whose terms lie in shared memory, where terms take at most a quarter of the room."""
+"""The lower bound on the threads of a table whose statistic has terms that are computed in parallel; and the upper
+bound on the cells of such a table, since terms take at most a quarter of the shared memory."""
 
 SMALL_CELLS, SMALL_GAMMA, SMALL_DELTAS = 1280, 4, (32, 64)
 """Upper bound on the cells of small tables, which a busy GPU makes in a separate launch, since more of these blocks are
@@ -172,8 +172,8 @@ class BlockTables:
         return self._tests("level", plan, grid, blocks, after, splits, above)
 
     def threads_a_table(self, tables: int, fewest: int, most: int = MAX_DELTA) -> int:
-        """The requested delta or, on a GPU, the number of threads a table with which so many tables keep the GPU
-        busy."""
+        """The requested delta; without a request on a GPU, the threads of a table with which this number of tables
+        keeps it busy."""
         if self._params["delta"] or not self.threads_at_once:
             return self.shape["delta"]
         delta = fewest

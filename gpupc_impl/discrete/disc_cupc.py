@@ -87,7 +87,7 @@ class DiscCuPC(DiscreteSearch):
         return min(SHARED_TABLE_CELLS, room - 1 | 1) if room > 1 else 0
 
     def _resident_blocks(self, blocks: int, threads: int) -> int:
-        """Blocks that are resident on the device at once."""
+        """The number of blocks that are resident on the device at once."""
         return max(min(blocks, self.resident // threads), 1)
 
     def _tables(self, level: int, blocks: int, threads: int, cells: int) -> tuple[Filled, int]:

@@ -107,8 +107,7 @@ class PairProducts:
         return LevelTests(largest_pair_table(self._problem) if covers_all else 0, launch)
 
     def _launch_band(self, last: int, pairs: Filled, variables: Any, search: Filled) -> None:
-        """Count the tables of a band, the variables from the first one of `pairs` to below `last`, and decide its
-        pairs."""
+        """Count the tables of a band, and decide its pairs; the band ends before variable `last`."""
         backend, planes, p = self._backend, self._planes, self._problem.n_variables
         first, ends = pairs.values["first"], np.cumsum(planes.counts)
         number, first_row = int(ends[-1]), int(ends[first] - planes.counts[first])

@@ -32,5 +32,5 @@ def empty_graph(p: int) -> np.ndarray:
             f"cannot have ({error}): raise its limit (ulimit -v, vm.overcommit_memory), or take fewer variables"
         ) from error
     with contextlib.suppress(OSError):  # the kernel may lack huge pages
-        space.madvise(mmap.MADV_NOHUGEPAGE)  # so that an edge takes a page of 4 KiB, not of 2 MiB
+        space.madvise(mmap.MADV_NOHUGEPAGE)  # an edge then takes a page of 4 KiB, not of 2 MiB
     return np.frombuffer(space, np.uint8).view(bool).reshape(p, p)

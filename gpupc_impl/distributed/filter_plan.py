@@ -55,7 +55,7 @@ class FilterPlan:
         candidates: variables in a block of candidates.
         neighbours: entries of all lists of neighbours among a block of candidates.
         edges: upper bound on the edges of a group of rows.
-        open_edges: upper bound on the open edges from which on these are copied to a list of their own.
+        open_edges: upper bound on the open edges that are copied to a list of their own.
         read: edges whose results are read at a time, at least the edges of a row.
         upload: variables whose samples are standardised at a time.
         device_bytes: lower bound on the device memory that the search needs.
@@ -96,7 +96,7 @@ def least_device_bytes(m: int, p: int) -> int:
 def choose(m: int, p: int, budget: int) -> FilterPlan:
     """The plan for a device with a budget of at least `least_device_bytes`."""
     least, least_tile, samples = least_device_bytes(m, p), 8 * p, allocated_bytes(8 * m * p)
-    spare = budget - least  # for larger tiles, blocks and lists, and the rest for edges
+    spare = budget - least  # divided among larger tiles, blocks and lists, and edges
     tile_bytes = least_tile + min(max(0, MOST_TILE_BYTES - least_tile), spare // 16) // 8 * 8
     candidates = STEP + min(MOST_CANDIDATES - STEP, spare // 4 // (CANDIDATE_BYTES * p) // STEP * STEP)
     neighbours = min(p * candidates, max(STEP * p, p * candidates // 16, spare // 16 // NEIGHBOUR_BYTES))

@@ -62,7 +62,7 @@ class PanelPlan:
     def blocks(self) -> Iterator[tuple[int, int]]:
         """The blocks (I, J), J >= I, in an order that reuses the panels which a worker keeps.
 
-        All but two of the panels kept stay as I, while J runs forth and back over the partners.
+        All but two of the panels kept stay as I, while J runs back and forth over the other panels.
         """
         height = max(1, self.held - 2)
         for number, first in enumerate(range(0, self.panels, height)):
@@ -184,7 +184,7 @@ def choose(
 
     Args:
         m: number of samples that workers hold; 0 if workers read a matrix of correlations.
-        device_memory, host_memory: bytes of the worker with the least.
+        device_memory, host_memory: bytes of the worker with the least memory.
         rows: variables of a panel; 0 lets the plan choose.
 
     Raises:

@@ -1,8 +1,8 @@
 """Tails of weighted sums of chi-square variables from the power sums of the weights: no eigenvalue is needed.
 
 A test's statistic is asymptotically sum(w_k X_k), with X_k chi-square with one degree of freedom and w_k the
-eigenvalues of a matrix C. Its cumulants are 2^(r-1) (r-1)! tr(C^r), so traces of powers are enough for every
-approximation here:
+eigenvalues of a matrix C. The cumulants of the statistic are 2^(r-1) (r-1)! tr(C^r), so traces of powers are enough for
+every approximation here:
 
 - Satterthwaite-Welch: a gamma distribution with the same mean and variance;
 - Hall-Buckley-Eagleson: a shifted gamma distribution with the same mean, variance and skewness;

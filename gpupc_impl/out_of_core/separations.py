@@ -16,14 +16,13 @@ from gpupc_impl.gaussian.pair_block import MEMBER, NO_MEMBER
 from gpupc_impl.out_of_core.host_blocks import in_threads
 
 PAIRS_AT_ONCE = 1 << 22
-"""Pairs that a thread handles at a time."""
+"""Number of pairs that a thread processes at a time."""
 
 TILE = 512
 """Rows and columns of a mirrored tile: the tile and its mirror image fit into a core's cache."""
 
 SPARSE_FACTOR = 64
-"""Ratio of the cells of a graph to the pairs of a list from which on the graph is updated pair by pair, not in
-tiles."""
+"""A graph is updated pair by pair, and not in tiles, if it has more than this many cells for each pair."""
 
 
 @dataclasses.dataclass(frozen=True)
