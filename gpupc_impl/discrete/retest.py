@@ -1,4 +1,4 @@
-"""The discrete CI test from scratch, for verification: it uses NumPy and SciPy, and no code of the methods."""
+"""The discrete CI test from scratch, for verification, which uses NumPy and SciPy and no code of the methods."""
 
 import math
 

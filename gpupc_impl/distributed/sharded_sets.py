@@ -96,7 +96,7 @@ class FirstShards(abc.ABC):
 
     @abc.abstractmethod
     def member(self, i: int, j: int) -> int | None:
-        """The variable that separated two variables, i < j, at level 1; None if level 1 did not separate them."""
+        """The variable that separated two variables, i < j, at level 1; None if level 1 did not separate the pair."""
 
 
 class BlockShards(FirstShards):

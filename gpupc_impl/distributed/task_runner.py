@@ -100,7 +100,7 @@ class TaskRunner:
         return outcomes
 
     def _completed(self, title: str, futures: list[Any], total: int) -> Iterator[tuple[Any, Any]]:
-        """Futures and their results as they complete, shown by a progress bar and messages."""
+        """Futures and their results in the order of completion; a progress bar and messages show their number."""
         from distributed import as_completed
 
         completed = as_completed(futures, loop=self._client.loop, with_results=True, raise_errors=False)

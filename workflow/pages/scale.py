@@ -174,8 +174,9 @@ def busy_seconds(shape: Shape, workers: int) -> dict[str, float]:
 def seconds(shape: Shape, workers: int) -> float:
     """Return a lower bound on the seconds of levels 0 to 2.
 
-    Work on GPUs, scheduling and writing overlap. Machines read the samples one after another, and each begins when it
-    has read them. The number of participating machines is chosen such that the work ends soonest.
+    The work of GPUs, the scheduler's work and the writing of shards overlap. Machines read the samples one after
+    another, and each begins when it has read them. The number of participating machines is chosen such that the work
+    ends soonest.
     """
     busy, machines = busy_seconds(shape, workers), ceil_div(workers, MACHINE_GPUS)
     reading = busy["reading samples"] / machines
