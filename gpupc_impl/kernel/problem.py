@@ -53,7 +53,7 @@ NULL_DRAWS = {False: 1000, True: 5000}
 """Draws from the simulated null distribution without a conditioning set and with one, as in causal-learn."""
 
 EIGENVALUE_CUTOFF = {False: 1e-6, True: 1e-5}
-"""Share of the largest eigenvalue up to which eigenvalues are left out of KCI's simulation, as in causal-learn."""
+"""Share of the largest weight up to which weights are left out of KCI's simulation, as in causal-learn."""
 
 MAX_WEIGHTS = 4000
 """Upper bound on the products of eigenvalues in KCI's simulation without a set, which keeps the largest."""
