@@ -24,7 +24,7 @@ WATCHED: dict[str, Any] = {
     "reference": True,
     "unavailable": needs_package("causallearn", "causal-learn"),
 }
-"""What its methods have in common."""
+"""The common arguments of `method` for causal-learn's methods."""
 
 
 def watched(test_class: type) -> type:
@@ -69,7 +69,7 @@ def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
     """Run causal-learn's own search with a `watched` test.
 
     causal-learn does not stop at the first separating set, and stores the union of all separating sets. The set kept
-    here is the first set given which its test found the pair independent. That is the canonical set unless its test
+    here is the first set given which its test found the pair independent. This set is the canonical one unless its test
     decides differently from ours. ``tests_per_level`` counts the tests that causal-learn computed, without those that
     it found in its cache.
     """
@@ -78,7 +78,7 @@ def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
     p = problem.n_variables
     test.watch(problem)
     start = time.perf_counter()
-    most = deepest_level(problem, p)  # it fails at a level without possible tests
+    most = deepest_level(problem, p)  # causal-learn fails at a level without possible tests
     graph = skeleton_discovery(test.data, problem.alpha, test, stable=True, show_progress=False, max_k=most)
     ends = [*test.level_starts[1:], time.perf_counter()]
     seconds = np.diff([start, *ends]) if test.level_starts else np.empty(0)

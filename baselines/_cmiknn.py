@@ -212,7 +212,7 @@ def partial_sums(columns, ys, s, k, psi, first, last):
     joint = np.empty((n, width), columns.dtype)
     radius, n_x = np.empty(width, columns.dtype), np.empty(width, columns.dtype)
     n_y, n_z = np.empty(width, columns.dtype), np.empty(width, columns.dtype)
-    sorted_x = np.sort(columns[:, 0])  # These serve level 0, at which every column has the same counts.
+    sorted_x = np.sort(columns[:, 0])  # The sorted values serve level 0, at which every column has the same counts.
     sorted_y = np.empty((len(ys) if len(s) == 0 else 0, n), columns.dtype)
     for t in range(len(sorted_y)):
         sorted_y[t] = np.sort(ys[t])

@@ -113,7 +113,7 @@ def new_space(data, level):
 
 @compiled
 def begin_pair(space):
-    """Invalidate what was computed for the previous pair."""
+    """Invalidate the counts of the previous pair."""
     for t in range(len(space.valid)):
         space.valid[t] = -1
 

@@ -80,7 +80,7 @@ def partial_sums(permuted, x_categorical, ys, y_categorical, s, s_categorical, k
     sums = np.zeros((len(ys), width), np.int64)
     row_s, row, row_y = np.empty(n, permuted.dtype), np.empty(n, permuted.dtype), np.empty(n, permuted.dtype)
     nearest = np.empty(k, permuted.dtype)
-    sorted_x = np.sort(permuted[0])  # These serve level 0, at which every row has the same counts.
+    sorted_x = np.sort(permuted[0])  # The sorted values serve level 0, at which every row has the same counts.
     by_s = np.arange(n)
     for a in range(first, last):
         distances_from(s, s_categorical, a, one, row_s)
@@ -160,7 +160,8 @@ class MixedTest(CmiknnTest):
     _problem: MixedProblem
 
     def _adder(self, columns: np.ndarray, permuted: int, others: list[int], members: list[int]) -> Callable:
-        """What maps a range of samples to their sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~), (w, width)."""
+        """Return a function from a range of samples to sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~), (w,
+        width)."""
         problem, rows = self._problem, np.ascontiguousarray(columns.T)
         values, categorical = problem.values, problem.categories > 0
         ys, s = (values[others], categorical[others]), (values[members], categorical[members])

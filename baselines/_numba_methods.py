@@ -1,4 +1,4 @@
-"""What the references in numba have in common: how they are registered, serial and parallel, and their threads."""
+"""The common part of the references in numba: their registration, serial and parallel, and their threads."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,9 +11,9 @@ SERIAL: dict[str, Any] = {"backends": ("cpu",), "reference": True, "unavailable"
 
 THREADS = Parameter(0, "number of threads; 0 takes every available core", minimum=0, maximum=1024)
 PARALLEL: dict[str, Any] = {**SERIAL, "params": {"threads": THREADS}}
-"""The same for one on several cores."""
+"""Arguments of `method` for a reference on several cores."""
 
 
 def threads(params: Mapping[str, Any]) -> int:
-    """The number of threads of a run, which is one without the parameter."""
+    """Return the number of threads of a run, which is 1 if the method has no such parameter."""
     return params.get("threads", 1) or available_cores()

@@ -28,7 +28,7 @@ def causal_learn(problem: GaussianProblem, run: Run) -> Skeleton:
     from causallearn.utils.cit import FisherZ
 
     p = problem.n_variables
-    # These are placeholder data, of which only the width is used.
+    # causal-learn reads only the width of the data, so the values are placeholders.
     test = watched(FisherZ)(np.arange(2.0 * p).reshape(2, p))
     test.correlation_matrix = problem.correlation
     test.sample_size = problem.degrees_of_freedom(0) + 3

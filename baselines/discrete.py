@@ -1,6 +1,6 @@
 """PC-stable with chi-square or G-square tests (gpuPC, Algorithm 1) on one core and on several.
 
-The latter takes the place of the packages bnlearn and parallelPC of the paper's comparison (section 4.1).
+The parallel reference replaces the packages bnlearn and parallelPC of the paper's comparison (section 4.1).
 """
 
 from baselines._numba_methods import PARALLEL, SERIAL, threads

@@ -1,7 +1,7 @@
 """PC-stable with Fisher's z on one core and on several.
 
-They take the places of pcalg's Stable.fast, the serial reference of cuPC's Table 2, and of Parallel-PC (cuPC, reference
-[17]).
+The serial reference replaces pcalg's Stable.fast, the serial reference of cuPC's Table 2. The parallel one replaces
+Parallel-PC (cuPC, reference [17]).
 """
 
 from baselines._numba_methods import PARALLEL, SERIAL, threads

@@ -45,7 +45,7 @@ MAX_CATEGORIES = 255
 def gpucsl(problem: GaussianProblem, run: Run) -> Skeleton:
     """Run GPUCSL's own search (see `_search`).
 
-    With n samples it uses n - l - 4 degrees of freedom at level l, those of ``df_convention="cupc"``. For the other
+    With n samples GPUCSL uses n - l - 4 degrees of freedom at level l, as ``df_convention="cupc"`` does. For the other
     convention the number of samples that GPUCSL receives is larger by one.
     """
     p, samples = problem.n_variables, problem.degrees_of_freedom(0) + 4

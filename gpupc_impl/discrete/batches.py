@@ -1,4 +1,4 @@
-"""Many tests of an edge at once: those whose sets share all members but the last (kernels/batches.cu)."""
+"""Batches: the tests of an edge whose sets share all members but the last, made together (kernels/batches.cu)."""
 
 import math
 
@@ -14,37 +14,40 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.integers import ceil_div
 
 BATCH_CELLS, BATCH_CELLS_IN_COMMON = 512, 256
-"""Upper bound on the cells of a table that is made in a batch: at level 1, and from level 2 on, where sets have members
-in common."""
+"""Upper bounds on the cells of a table that is made in a batch: at level 1, and from level 2 on, where sets have
+members in common."""
 
 BATCH_WORDS, BATCH_PARTS = 3584, 1024
-"""A warp's counts and parts of statistics in shared memory, such that a multiprocessor holds 12 warps."""
+"""Upper bounds on the counts and parts of statistics of a warp in shared memory, with which a multiprocessor holds 12
+warps."""
 
 BATCH_SETS = 32
-"""Consecutive sets that a block takes at a time where several share an edge: a warp tests as many at once."""
+"""Consecutive sets that a block takes at a time where several blocks share an edge; a warp tests the same number of
+sets at once."""
 
 BATCH_WARPS, WARPS_A_MULTIPROCESSOR = 4, 12
-"""Warps of a block, which read the same planes where their edges have an end in common; and warps resident at once."""
+"""Warps of a block, and warps that a multiprocessor holds at once. The warps of a block whose edges share an end read
+the same planes."""
 
 MAX_BATCH_BLOCKS = 1 << 15
-"""Upper bound on the blocks of a launch in which edges have several."""
+"""Upper bound on the blocks of a launch in which several blocks share an edge."""
 
 BATCH_RUN = 4
-"""Batches are made where, in a row of mean length, at least so many consecutive sets share all members but the last:
-with fewer, starting a batch takes longer than it saves."""
+"""Lower bound on the consecutive sets of a row of mean length that share all members but the last, for batches to be
+made: with fewer sets, starting a batch takes longer than the batch saves."""
 
 MAX_PLANE_WORDS = 1 << 33
-"""Words of all planes that the kernel can index."""
+"""Upper bound on the words of all planes that the kernel can index."""
 
 
 class BatchedTests:
-    """Batches of tests, where tables are small and all variables have planes.
+    """The tests that are made in batches: tests with small tables, all of whose variables have planes.
 
     Attributes:
         wanted: whether batches may be made.
 
     Args:
-        chooses: whether they may be made without a request: on a GPU, where no shape of blocks is requested.
+        chooses: whether batches may be made without a request: on a GPU, where no shape of blocks is requested.
     """
 
     def __init__(self, problem: DiscreteProblem, run: Run, planes: Planes, chooses: bool):
@@ -52,7 +55,7 @@ class BatchedTests:
         self.wanted = run.params["batches"] == "yes" or (run.params["batches"] == "auto" and chooses)
 
     def level(self, level: Level) -> tuple[Filled, LevelTests]:
-        """Which tests of a level are made in batches (`BATCHES`), and their launch."""
+        """The tests of a level that are made in batches, as a `BATCHES`, and their launch."""
         planes = self._planes
         long = level.busy_ends - level.busy >= BATCH_RUN * level.level * level.busy
         wanted = self.wanted and (long or self._params["batches"] == "yes")
@@ -63,7 +66,9 @@ class BatchedTests:
         words = min(2 * MAX_BATCH_COLUMNS * stride, BATCH_WORDS)
         parts = min(max(MAX_BATCH_COLUMNS // 2 * (strata // first), MAX_BATCH_COLUMNS), BATCH_PARTS)
         cells = BATCH_CELLS if level.level == 1 else BATCH_CELLS_IN_COMMON
-        covered = [cells]  # the smallest of them: a larger table, with the sums of its columns, may not fit a batch
+        covered = [
+            cells
+        ]  # the smallest bound, since a larger table with the sums of its columns may not fit into a batch
         if strata > parts:
             covered.append(2 * parts)
         if stride * first > words:
@@ -73,7 +78,8 @@ class BatchedTests:
         return batches, self._launch(level, batches, min(covered) if all_have_planes else 0)
 
     def _blocks_an_edge(self, level: Level) -> int:
-        """Blocks that share the sets of each edge: an edge that stays may have hundreds, others none to test."""
+        """Blocks that share the sets of each edge, since an edge that stays may have hundreds of sets and others
+        none."""
         most = max(1, MAX_GRID_Y // level.max_degree)
         if requested := self._params["splits"]:
             return min(requested, most)

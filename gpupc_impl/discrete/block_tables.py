@@ -26,45 +26,49 @@ EVERY_SIZE = 2**64 - 1
 TERM_BYTES = 8
 
 SORTED_FROM = {"cuda": 40, "host": 4}
-"""Cells a sample beyond which no table is made, by backend: sorting the samples is faster."""
+"""Upper bound on the cells of a table for each sample, by backend: sorting the samples is faster than a larger
+table."""
 
 DEFAULTS = {"cuda": {"delta": 64, "gamma": 2, "beta": 1}, "host": {"delta": 1, "gamma": 1, "beta": 1}}
-"""The paper's values on a GPU (section 4.1). A CPU core counts a table faster alone than as a block of threads."""
+"""delta, gamma and beta by backend: the paper's values on a GPU (section 4.1). On a CPU core one thread counts a table
+faster than a block of threads."""
 
 MAX_DELTA, PAIR_DELTA = 256, 32
 """Upper bound on the threads of a table where a level has too few edges to fill a GPU; and the threads of a table at
 level 0, where there are all pairs."""
 
 TERMS_FROM, MAX_TERMS = 32, 1024
-"""With at least so many threads a table, these compute the terms of its statistic in parallel. The terms of a table of
-up to so many cells have room in shared memory, of which they take at most a quarter."""
+"""The lower bound on the threads of a table whose statistic has terms that are computed in parallel; and the upper
+bound on the cells of such a table, since terms take at most a quarter of the shared memory."""
 
 SMALL_CELLS, SMALL_GAMMA, SMALL_DELTAS = 1280, 4, (32, 64)
-"""On a busy GPU tables of up to so many cells are made by blocks of their own, of which more are resident than of those
-with room for the largest table. A block then makes this many tests of an edge at a time, which read the planes of the
-edge from the L1 cache together, with one of these numbers of threads a table: the smaller one at level 1, whose tables
-are counted by few planes."""
+"""Upper bound on the cells of small tables, which a busy GPU makes in a separate launch, since more of these blocks are
+resident than of blocks with room for the largest table; the tests of an edge that such a block makes at a time, which
+read the planes of the edge from the same L1 cache; and the threads of a small table at level 1, where few planes count
+a table, and at later levels."""
 
 THREADS_A_MULTIPROCESSOR = 512
-"""Threads of gpupc.cu for which a multiprocessor has registers."""
+"""Threads of gpupc.cu that a multiprocessor holds, as its registers permit."""
 
 SAMPLES_A_THREAD = {"shared": 256, "scratch": 64}
-"""Lower bound on the samples of each thread of a table, by where the table lies: cells in device memory have a longer
-latency to hide, and sorting does more work for each sample."""
+"""Lower bound on the samples of each thread of a table, by where the table lies: device memory has a longer latency to
+hide, and sorting does more work for each sample."""
 
 QUEUED = 4
-"""Blocks with tests that are launched where edges have several, for each block that is resident: chains of tests differ
-in length, and queued blocks take the places of those that end early."""
+"""Launched blocks for each resident block where several blocks share an edge: edges differ in their number of tests,
+and queued blocks take the places of blocks that end early."""
 
 MAX_BLOCKS = 1 << 15
-"""Upper bound on the blocks of a launch in which edges have several: blocks without a test take time as well."""
+"""Upper bound on the blocks of a launch in which several blocks share an edge: blocks without a test take time as
+well."""
 
 BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4
-"""Blocks that have scratch space: those that are resident, and a few more that fill gaps."""
+"""Upper bound on the blocks with scratch space, by multiprocessor and by core: the resident blocks, and more to fill
+the places of blocks that end."""
 
 
 def block_shape(params: Mapping[str, Any], backend: str) -> dict[str, int]:
-    """delta, gamma and beta: those in `params` that are not 0, else the backend's, halved until a block fits."""
+    """delta, gamma and beta: the values in `params`, where 0 stands for the backend's, halved until a block fits."""
     shape = {name: params[name] or 1 for name in DEFAULTS[backend]}
     for name in ("gamma", "delta", "beta"):
         size = 1 if params[name] else DEFAULTS[backend][name]
@@ -77,8 +81,9 @@ def block_shape(params: Mapping[str, Any], backend: str) -> dict[str, int]:
 class BlockTables:
     """Tests by tables that delta threads make together, gamma tests of an edge at a time, beta edges a block.
 
-    A table lies in shared memory, larger ones in scratch space in device memory; instead of the largest the samples are
-    sorted there. Each of the three has a launch of its own.
+    A small table lies in shared memory and a larger one in scratch space in device memory. A test with a still
+    larger table makes no table, but sorts the samples in scratch space. Each of the three cases has a launch of its
+    own.
 
     Attributes:
         shape: delta, gamma and beta.
@@ -103,7 +108,8 @@ class BlockTables:
         self._digits = DIGITS[backend.name]
 
     def scratch_bytes(self, level: int, cells: int, left: int) -> int:
-        """An upper bound on the scratch space of a level, with tables of up to `cells` cells and `left` bytes."""
+        """An upper bound on the scratch space of a level with tables of up to `cells` cells, given `left` free
+        bytes."""
         backend, p = self._backend, self._problem.n_variables
         row_bytes, tables, columns = 0, 1, min(p, MAX_GRID_Y)
         if level:
@@ -121,7 +127,7 @@ class BlockTables:
         return min(self._resident_blocks, p * columns) * tables * (cells + 1) * CELL_BYTES
 
     def level_zero(self, product_cells: int) -> LevelTests:
-        """All pairs but those whose variables have planes and whose tables have up to `product_cells` cells."""
+        """Level 0's tests of all pairs, except where both variables have planes and up to `product_cells` cells."""
         p = self._problem.n_variables
         grid = (p, min(p, MAX_GRID_Y)) if self._backend.name == "cuda" else (1, p)
         delta = self.threads_a_table(p * (p - 1) // 2, PAIR_DELTA)
@@ -134,9 +140,9 @@ class BlockTables:
 
         Args:
             level: the level's graph.
-            pair_tables: the tables of all pairs, where they were kept.
-            batches: the tests that are made elsewhere (`BATCHES`).
-            above: tables of up to this many cells are all made elsewhere.
+            pair_tables: the tables of all pairs, where level 0 kept these.
+            batches: the tests that are made in batches (`BATCHES`).
+            above: upper bound on the cells of tables that are all made in another way.
         """
         backend, n = self._backend, self._problem.n_samples
         gamma, beta = self.shape["gamma"], self.shape["beta"]
@@ -166,7 +172,8 @@ class BlockTables:
         return self._tests("level", plan, grid, blocks, after, splits, above)
 
     def threads_a_table(self, tables: int, fewest: int, most: int = MAX_DELTA) -> int:
-        """The delta requested or, on a GPU, the number of threads that keeps it busy with so many tables."""
+        """The requested delta; without a request on a GPU, the threads of a table with which this number of tables
+        keeps it busy."""
         if self._params["delta"] or not self.threads_at_once:
             return self.shape["delta"]
         delta = fewest
@@ -175,7 +182,7 @@ class BlockTables:
         return delta
 
     def blocks_an_edge(self, edges: int, delta: int, sets: int, grid: tuple[int, int]) -> int:
-        """Blocks that share the sets of each edge: as many as keep a GPU busy, where an edge has up to `sets`.
+        """The blocks that share the sets of each edge, up to `sets`: as many as keep a GPU busy.
 
         In late levels few variables have enough neighbours, and each of their edges has hundreds of sets.
         """
@@ -199,16 +206,16 @@ class BlockTables:
         splits: int,
         above: int,
     ) -> LevelTests:
-        """The launches of a plan: tables in shared memory, in scratch space, and sorted samples.
+        """The launches of a plan: for tables in shared memory, tables in scratch space, and sorted samples.
 
         Args:
-            part: which kernel, see `tests_kernel`.
+            part: the kernel, as `tests_kernel` takes it.
             plan: where tables lie.
             grid: blocks in x and y without splits.
             blocks: the shape of a block, by where its tables lie; ``"small"`` is for small tables in shared memory.
             after: arguments of the kernel after its `PLACES`.
             splits: blocks that share the sets of an edge, where tables lie in shared memory.
-            above: tables of up to this many cells are made elsewhere.
+            above: upper bound on the cells of tables that are made in another way.
         """
         cells, dense, largest = plan.shared_cells, plan.dense_cells, plan.largest_table // CELL_BYTES
         tables, smallest = math.prod(blocks["shared"][1:]), self._smallest_table(plan.level)
@@ -249,12 +256,12 @@ class BlockTables:
         return LevelTests(EVERY_SIZE, launch)
 
     def _terms(self, smallest: int, largest: int, tables: int, shared_bytes: int) -> int:
-        """Terms of the statistic for which each of a block's tables has room; 0 where none has so few cells.
+        """Terms of the statistic for which each table of a block has room; 0 where no table has so few cells.
 
         Args:
             smallest, largest: bounds on the cells of the tables.
             tables: tables of the block.
-            shared_bytes: what else the block has in shared memory.
+            shared_bytes: shared memory of the block for everything else.
         """
         if self.shape["delta"] < TERMS_FROM or smallest > MAX_TERMS:
             return 0

@@ -1,4 +1,4 @@
-"""How kernels decide tests (kernels/decide.cuh), and how the host decides those that they cannot."""
+"""How kernels decide tests (kernels/decide.cuh), and how the host decides the tests that kernels leave to it."""
 
 import functools
 from typing import Any
@@ -12,19 +12,20 @@ from gpupc_impl.discrete.problem import MAX_CELLS, DiscreteProblem
 from gpupc_impl.integers import ceil_div
 
 LISTED_DF = 4096
-"""Up to this many degrees of freedom every critical value is tabulated."""
+"""Degrees of freedom up to which every critical value is tabulated."""
 
 UNDECIDED_AT_FIRST = 1 << 12
-"""Tests that a level may leave to the host before it has to be run again with more room."""
+"""Tests that a level may leave to the host; with more, the level is run again with a longer list."""
 
 SETTLE_THREADS = 128
 
 
 class Decisions:
-    """The rule that decides tests on the device, and the list of those that it leaves to the host.
+    """The rule that decides tests on the device, and the list of the tests that this rule leaves to the host.
 
-    Critical values are tabulated for up to `LISTED_DF` degrees of freedom, and for some numbers beyond. A statistic
-    that lies between two tabulated values is listed with its degrees of freedom, and decided here with the exact value.
+    Critical values are tabulated for up to `LISTED_DF` degrees of freedom, and for some numbers beyond. If a test's
+    degrees of freedom lie between two tabulated numbers and its statistic between the two critical values, the kernel
+    lists the test, and the host decides with the exact critical value.
 
     Attributes:
         room: the length of the list.
@@ -35,7 +36,7 @@ class Decisions:
         undecided: the arrays of `undecided_arrays`, on the device.
         counters: a level's counters, on the device.
         best_keys: the `BEST_KEYS` of the search.
-        largest_p: (p, p) uint64 on the device, for the bits of the largest p-values; None where they are not wanted.
+        largest_p: (p, p) uint64 on the device, for the bits of the largest p-values; None where nobody requested these.
     """
 
     def __init__(
@@ -68,16 +69,16 @@ class Decisions:
 
     @staticmethod
     def tables(alpha: float) -> dict[str, np.ndarray]:
-        """What the kernels look up, in host memory."""
+        """The tables that kernels look up, in host memory."""
         values, df, of_df = critical_table(alpha)
         return {"critical_values": values, "critical_df": df, "critical_of_df": of_df}
 
     def enlarge(self, undecided: int) -> None:
-        """Make room for twice that many tests of a level."""
+        """Make the list long enough for twice `undecided` tests of a level."""
         self._list_into(self._backend.empty_all(**undecided_arrays(2 * undecided)))
 
     def settle(self, undecided: int) -> bool:
-        """Decide the tests listed; True when any of their sets separates."""
+        """Decide the listed tests; returns whether any of their sets separates."""
         backend = self._backend
         pairs, keys, df, statistics = (array[:undecided] for array in map(backend.download, self._undecided.values()))
         separates = statistics <= self._problem.critical_values(df)
@@ -96,7 +97,7 @@ class Decisions:
 
 
 def undecided_arrays(tests: int) -> dict[str, tuple[int | tuple[int, ...], type]]:
-    """What `Backend.empty_all` takes to make room for tests that the host decides."""
+    """Shapes and types of the arrays that list tests for the host, as `Backend.empty_all` takes them."""
     return {
         "pairs": ((tests, 2), np.int32),
         "keys": (tests, np.uint64),
@@ -113,7 +114,8 @@ def log_table(n: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=32)
 def critical_table(alpha: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Critical values of 0 to `LISTED_DF` degrees of freedom; then (df, value) of some beyond, ascending, to 2^62."""
+    """Critical values of 0 to `LISTED_DF` degrees of freedom; then some larger df up to 2^62, ascending, and their
+    values."""
     listed = np.zeros(LISTED_DF + 1)
     listed[1:] = scipy.special.chdtri(np.arange(1.0, LISTED_DF + 1), alpha)
     steps = np.geomspace(LISTED_DF, float(MAX_CELLS), 1 + 16 * 50 * 8)

@@ -30,10 +30,11 @@ DIGITS = {"cuda": 16, "host": 256}
 """Values of a digit of the radix sort, by backend."""
 
 MAX_BATCH_COLUMNS, MAX_BATCH_STRATA = 64, 4
-"""Columns and strata of a batch (batches.cu) that are counted at once, at most."""
+"""Upper bounds on the columns and strata of a batch (batches.cu) that are counted at once."""
 
 PRODUCT_TILE, PRODUCT_THREADS, PRODUCT_STEP = 64, 256, 16
-"""Planes along a side of a tile (products.cu); on a GPU, threads of its block and words in shared memory at once."""
+"""Planes along a side of a tile (products.cu); and, on a GPU, the threads of a tile's block and the words of a plane
+that are in shared memory at once."""
 
 COUNTER_PLACES = {"BUSY_ROWS": 2, "BUSY_ENDS": 6, "UNDECIDED": 7, "LARGEST": 8}
 """Places in a level's counters (`engine.bit_graph.Counted`) to which levels.cu gives a meaning of its own."""
@@ -173,7 +174,7 @@ def batches_kernel(code: str, block_an_edge: bool) -> KernelSource:
 
     Args:
         code: the name of the codes' NumPy type.
-        block_an_edge: the warps of a block share the tests of one edge; else each warp has an edge of its own.
+        block_an_edge: whether the warps of a block share the tests of one edge; else each warp has its own edge.
     """
     expression = f"gpupc_batches<{CODE_TYPES[code]}, {str(block_an_edge).lower()}>"
     structs = (DATA[code], SEARCH, LEVEL, BATCHES)
@@ -183,7 +184,7 @@ def batches_kernel(code: str, block_an_edge: bool) -> KernelSource:
 def search_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
-    """What a search by gpuPC needs of data with at most 256 categories a variable (`Method.kernels`)."""
+    """The kernels of a search by gpuPC on data with at most 256 categories a variable (`Method.kernels`)."""
     where = "SHARED" if params["tables"] == "shared" else "SCRATCH"
     may_batch = backend.warp_threads > 1 and params["batches"] != "no"
     return _search_kernels("gpupc", (where,), params["batches"] == "yes" or may_batch)
@@ -192,7 +193,7 @@ def search_kernels(
 def disc_cupc_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
-    """The same for `disc-cupc`."""
+    """The kernels of a search by disc-cupc on data with at most 256 categories a variable (`Method.kernels`)."""
     return _search_kernels("disc_cupc", (), False)
 
 

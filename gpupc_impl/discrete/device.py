@@ -1,8 +1,8 @@
 """A discrete search on a device: everything but the kernels that make the tests.
 
-The methods differ in these kernels, their launches and where their tables lie. Between levels all do the same: the
-graph that is left, the decision of unclear tests, the lists of removed pairs, and the workload of a fixed number of
-tests. The kernels of the graph are those of the Gaussian family.
+The methods differ in the kernels that make tests, in the launches of these kernels and in where tables lie. Between
+levels all methods make the graph that is left, decide the tests that kernels left to the host, list the removed pairs
+and apply the workload of a fixed number of tests. The Gaussian family uses the same kernels for graphs.
 """
 
 import abc
@@ -34,16 +34,16 @@ from gpupc_impl.integers import ceil_div
 __all__ = ["DiscreteSearch", "Level", "LevelTests", "all_kernels", "largest_pair_table", "logger"]
 
 logger = logging.getLogger("gpupc_impl.discrete")
-"""Logs what memory a run takes, and where the tables of each level lie."""
+"""The log of the memory that a run takes, and of where the tables of each level lie."""
 
 ALIGNMENT = 256
 """Alignment in bytes of the arrays that are uploaded in one copy."""
 
 GRAPHS_KEPT = LISTS_KEPT = 2
-"""Graphs and lists of neighbours on the device: those of the present level and of the one before."""
+"""Graphs and lists of neighbours on the device: one of the present level and one of the level before."""
 
 LISTED_BYTES = 16 << 20
-"""Lists of neighbours of up to this size are allocated once: allocation at each level takes time."""
+"""Upper bound on a list of neighbours that is allocated once for all levels, since each allocation takes time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,8 @@ class Level:
         level: the size of conditioning sets, at least 1.
         max_degree: largest number of neighbours.
         edges: number of edges.
-        busy_ends: number of ends of edges that have tests: those in rows of more neighbours than a set has members.
+        busy_ends: number of ends of edges that have tests, because their row has more neighbours than a set has
+            members.
         busy: number of rows that have tests.
         rows: the neighbours of each variable.
         busy_rows: (p,) int32: the rows that have tests, in its first places.
@@ -79,11 +80,11 @@ class Level:
 
 
 class LevelTests(NamedTuple):
-    """The tests of a level that one way of testing makes.
+    """The tests of a level that are made in one of the ways (batches, products of planes, or blocks of threads).
 
     Attributes:
-        covered: every table of up to this many cells is made this way.
-        launch: queues the tests, given the kernel's first arguments: those of level 0, or of one side of a later level.
+        covered: every table of up to this many cells is made in this way.
+        launch: queues the tests, given the first arguments of the kernel, for level 0 or for one side of a later level.
     """
 
     covered: int
@@ -120,9 +121,9 @@ class DiscreteSearch(LevelSearch):
         self._counters = self.device_tables["counters"]  # zeros, to which finish_level resets them
         self._binomials = self.device_tables["binomials"], p - 1, self._last_with_binomials
         self.graphs = BitGraphs(backend, p, GRAPHS_KEPT)
-        self._graph = -1  # the number of the present one; -1 stands for all pairs
+        self._graph = -1  # the number of the present graph; -1 stands for all pairs
         self._removed: list[LevelSets] = []
-        self._unlisted: tuple[int, int, list] | None = None  # what the level before removed, see _list_removed
+        self._unlisted: tuple[int, int, list] | None = None  # arguments that list the pairs removed last
         own = backend.empty_all(
             best=((p, p), np.uint64),
             row_cells=((GRAPHS_KEPT, p), np.uint64),
@@ -189,22 +190,22 @@ class DiscreteSearch(LevelSearch):
             largest[:] = np.nan
         return largest
 
-    # --- what a method does --------------------------------------------------------------------------------------
+    # --- for the methods -----------------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def launch_level_zero(self, arguments: list) -> None:
-        """Launch the tests of level 0; `arguments` are the first of the kernel."""
+        """Launch the tests of level 0, given the first arguments of the kernel."""
 
     @abc.abstractmethod
     def launch_level(self, level: Level, sides: list[list]) -> None:
-        """Launch the tests of a level from 1 on: with the first arguments for one side, then for the other."""
+        """Launch the tests of a level from 1 on; `sides` are the first arguments of the kernel for either side."""
 
     @abc.abstractmethod
     def table_bytes(self, level: int, cells: int, left: int) -> int:
-        """An upper bound on the device memory for a level's tables, of up to `cells` cells, in `left` bytes."""
+        """An upper bound on a level's device memory for tables of up to `cells` cells, given `left` free bytes."""
 
     def tables(self) -> dict[str, np.ndarray]:
-        """The arrays beside the codes that are uploaded at the start, by name."""
+        """The arrays that are uploaded at the start beside the codes, by name."""
         categories = self.problem.categories
         return {
             "categories": categories.astype(np.int32),
@@ -266,10 +267,10 @@ class DiscreteSearch(LevelSearch):
         return LevelOutcome(graphs.edges, graphs.most_tested_degree(fixed), tests)
 
     def _list_removed(self) -> None:
-        """Queue the listing of what the level before removed, unless that is done.
+        """Queue the listing of the pairs that the level before removed, unless these are listed.
 
-        The tests of a level are queued before it, so that the device is busy meanwhile; the level's own graph, which
-        overwrites the one that the list is made of, is finished after it.
+        The listing is queued after the present level's tests, so that the device is busy while the host prepares the
+        listing, and before the present level's graph, which overwrites the graph from which pairs are listed.
         """
         if self._unlisted is None:
             return
@@ -282,7 +283,8 @@ class DiscreteSearch(LevelSearch):
             self._p_of_removed.append((pairs, p_values(self.problem, pairs, sets)))
 
     def _run_tests(self, level: int, launch: Callable[[Filled], None], rows: graph.Rows | None) -> int:
-        """Run a level's tests, decide those that kernels could not, and make the graph left; returns how many."""
+        """Run a level's tests, decide the tests that kernels could not, and make the graph that is left; returns the
+        tests."""
         before, after = self._graph, (self._graph + 1) % GRAPHS_KEPT
         workload = self.problem.tests_per_edge is not None
         while True:
@@ -294,7 +296,7 @@ class DiscreteSearch(LevelSearch):
             tests, undecided = self._finish(level, before, after)
             if undecided <= self._decisions.room:
                 break
-            self._decisions.enlarge(undecided)  # the keys of what was decided so far stay
+            self._decisions.enlarge(undecided)  # the keys of tests that were decided so far stay
             self.graphs.reset_counters()
         if undecided and self._decisions.settle(undecided):
             self.graphs.reset_counters()
@@ -303,7 +305,7 @@ class DiscreteSearch(LevelSearch):
         return tests
 
     def _finish(self, level: int, before: int, after: int) -> tuple[int, int]:
-        """Make the graph that is left; returns the numbers of tests, and of those that are left to the host."""
+        """Make the graph that is left; returns the numbers of tests and of tests that are left to the host."""
         if (fixed := self.problem.fixed) is not None:
             self._mark(fixed.required, graph.NO_KEY)
             if level == 0:
@@ -317,7 +319,7 @@ class DiscreteSearch(LevelSearch):
         return counted.tests, undecided
 
     def _decay(self, level: int, before: int, rows: graph.Rows | None) -> None:
-        """Give keys to the edges that a workload's rule removes."""
+        """Give keys to the edges that the rule of the workload removes."""
         upper = self.backend.empty(self.p, np.int32)
         self._launch("count_upper", self.graphs.struct, np.int32(before), upper)
         arguments = [self.graphs.struct, self.best_keys, np.int32(before), np.int32(level), upper]
@@ -335,12 +337,13 @@ class DiscreteSearch(LevelSearch):
 
     @functools.cached_property
     def _last_with_binomials(self) -> int:
-        """The last level that the table of binomials made at the start is for."""
+        """The last level for which the table of binomials that is made at the start has entries."""
         return min(1 + forecast.LEVELS_AHEAD, self.last_level)
 
     @functools.cached_property
     def _listed(self) -> int:
-        """Neighbours of all variables that have room from the start; 0 where each level allocates its own list."""
+        """Entries of the list of neighbours that is allocated at the start; 0 where each level allocates its own
+        list."""
         most = self.p * (self.p - 1)
         return most if 4 * LISTS_KEPT * most <= LISTED_BYTES else 0
 
@@ -367,7 +370,8 @@ class DiscreteSearch(LevelSearch):
 
 
 def upload_all(backend: Backend, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Host arrays of 32 or 64 bits on the device, each flat, by name: parts of one array, uploaded in one copy."""
+    """Upload host arrays of 32 or 64 bits in one copy; returns them by name, each flat, as parts of one device
+    array."""
     places, end = {}, 0  # in 64-bit words
     for name, array in arrays.items():
         places[name] = end

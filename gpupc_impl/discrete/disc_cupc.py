@@ -19,20 +19,20 @@ THREADS_A_MULTIPROCESSOR = 2048
 V100_MULTIPROCESSORS = 80
 
 SHARED_TABLE_CELLS = 111
-"""Cells that a thread's table may have in shared memory: with more, few threads would fit on a multiprocessor."""
+"""Upper bound on the cells of a thread's table in shared memory: with more, few threads fit on a multiprocessor."""
 
 HOST_BLOCKS = 4
 """Blocks that are launched for each core of the host backend, enough to balance the work."""
 
 
 class DiscCuPC(DiscreteSearch):
-    """Each thread makes a test of its own with a table of its own, and nothing plans the memory.
+    """A search in which each thread makes its own test with its own table, without a plan for the memory.
 
     The paper's threads allocate their tables inside the kernel, so the tables of all threads that run at the same time
-    exist at once, each as large as the level's largest. Ours lie in shared memory where the level's largest fits there,
-    unless ``tables=global`` requests the paper's device memory. On the host backend there are as many tables as on the
-    paper's V100, so that a search runs out of memory for the same reason; cores run few blocks at a time and use few of
-    the tables.
+    exist at once, each as large as the level's largest table. Here the tables lie in shared memory if the level's
+    largest table fits there, unless ``tables=global`` requests device memory as in the paper. On the host backend there
+    are as many tables as on the paper's V100, so that a search runs out of memory for the same reason, although cores
+    run few blocks at a time and use few of the tables.
     """
 
     name = "disc_cupc"
@@ -80,14 +80,14 @@ class DiscCuPC(DiscreteSearch):
         return min(self._resident_blocks(blocks, threads) * threads * (cells * CELL_BYTES + 4 * level), left)
 
     def _shared_cells(self, threads: int) -> int:
-        """Cells of each thread's table in shared memory: an odd number, so that the banks of equal cells differ."""
+        """Cells of each thread's table in shared memory: an odd number, so that equal cells lie in different banks."""
         if self.run.params["tables"] == "global":
             return 0
         room = self.backend.max_shared_bytes * 3 // 4 // (threads * CELL_BYTES)  # the rest is for rows
         return min(SHARED_TABLE_CELLS, room - 1 | 1) if room > 1 else 0
 
     def _resident_blocks(self, blocks: int, threads: int) -> int:
-        """Blocks that are resident on the device at once."""
+        """The number of blocks that are resident on the device at once."""
         return max(min(blocks, self.resident // threads), 1)
 
     def _tables(self, level: int, blocks: int, threads: int, cells: int) -> tuple[Filled, int]:

@@ -7,7 +7,7 @@ from typing import Any
 from gpupc_impl.discrete.problem import DiscreteProblem
 
 LEVELS_AHEAD = 6
-"""Levels after the present one for which a table of binomials has entries."""
+"""Levels beyond the present level for which a table of binomials has entries."""
 
 FIXED_HOST_BYTES = 4 * 2**20
 """Host memory that does not grow with the problem, such as the tables of critical values."""
@@ -18,11 +18,11 @@ class Forecast:
     """Upper bounds in bytes on the memory of a search.
 
     Attributes:
-        resident_bytes: device memory for codes, planes, graph and keys, held from the start to the end.
+        resident_bytes: device memory for codes, planes, graph and keys, which is held from the start to the end.
         level_bytes: device memory for a level's lists of neighbours, removed pairs and their sets.
         table_bytes: device memory for tables outside shared memory, at the last level that can be run.
         level_zero_table_bytes: device memory for such tables at level 0, whose sizes are known exactly.
-        host_bytes: host memory for what the search allocates there, the result included.
+        host_bytes: host memory that the search allocates, the result included.
         memory_limit: the budget for device memory, which no search exceeds.
         last_level: the last level that can be run, to which `level_bytes` and `table_bytes` refer.
     """
@@ -57,7 +57,7 @@ def last_level(problem: DiscreteProblem) -> int:
     level = max(problem.n_variables - 2, 0)
     if problem.max_level is not None:
         level = min(level, problem.max_level)
-    low, high = 0, level  # what is an obstacle at one level is one at all later levels; level 0 has none
+    low, high = 0, level  # level 0 has no obstacle, and an obstacle at one level is an obstacle at all later levels
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if problem.obstacle(middle) is None else (low, middle - 1)
@@ -65,7 +65,8 @@ def last_level(problem: DiscreteProblem) -> int:
 
 
 def largest_table(descending: list[int], level: int) -> int:
-    """An upper bound on the cells of a level's tables with their columns' sums, by all categories, descending."""
+    """An upper bound on the cells of a level's tables with the sums of columns, given all numbers of categories,
+    descending."""
     cells = math.prod(descending[: level + 2])
     return cells + cells // descending[-1]
 
@@ -75,7 +76,7 @@ def list_bytes(p: int, level: int) -> int:
     pairs, result = p * (p - 1) // 2, p * p
     if level == 0:
         return result + 4 * p
-    neighbours = 8 * p * (p - 1) + 4 * p  # lists of a level and of the one before
+    neighbours = 8 * p * (p - 1) + 4 * p  # the lists of a level and of the level before
     removed = pairs * (8 + 4 * level)
     if level > 1:  # the lists of levels are merged at the end, perhaps in several steps
         result += 2 * pairs * (17 + 4 * level) + 16
@@ -83,7 +84,7 @@ def list_bytes(p: int, level: int) -> int:
 
 
 def host_bytes(problem: DiscreteProblem, level: int, pmax: bool, undecided: int) -> int:
-    """Host memory of a search whose last level is `level`, with room for that many undecided tests."""
+    """Host memory of a search whose last level is `level`, with room for `undecided` tests that the host decides."""
     p, n = problem.n_variables, problem.n_samples
     pairs = p * (p - 1) // 2
     start = 32 * (n + 1) if problem.test == "g-square" else 0

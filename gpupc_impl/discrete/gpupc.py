@@ -1,8 +1,8 @@
 """gpuPC: threads that make each contingency table together, and explicit memory management (gpuPC, section 3).
 
-A test is made in one of three ways, which give it the same statistic to the bit: at level 0 from a product of all bit
-planes (`products`), from level 1 on in batches of the same edge (`batches`), and else by the paper's own blocks of
-threads (`block_tables`). Each way is asked for its part of a level, a `LevelTests`.
+A test is made in one of three ways, which compute the same statistic to the bit: at level 0 from a product of all bit
+planes (`products`), from level 1 on in batches of the same edge (`batches`), and otherwise by blocks of threads as in
+the paper (`block_tables`). Each way returns its part of a level as a `LevelTests`.
 """
 
 import functools
@@ -22,7 +22,7 @@ from gpupc_impl.discrete.products import PairProducts
 
 
 class GpuPC(DiscreteSearch):
-    """Algorithms 2 and 3, each level shared among the ways of testing."""
+    """Algorithms 2 and 3, in which the tests of each level are divided among the three ways of testing."""
 
     name = "gpupc"
 
@@ -56,7 +56,7 @@ class GpuPC(DiscreteSearch):
             return
         if products is not NO_TESTS:
             product_cells = self.products.cells
-        del products  # frees its tables, unless they are kept, for those that are planned next
+        del products  # frees the tables of products, unless these are kept, before the next tables are planned
         self.block_tables.level_zero(product_cells).launch(arguments)
 
     def launch_level(self, level: Level, sides: list[list]) -> None:

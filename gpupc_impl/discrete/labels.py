@@ -1,4 +1,4 @@
-"""From labels to codes: the columns of a discrete problem's data."""
+"""The conversion of labels to codes, column by column of a discrete problem's data."""
 
 import collections
 from collections.abc import Iterator, Sequence
@@ -12,10 +12,10 @@ MAX_CATEGORIES = 65_535
 """Upper bound on the categories of a variable: codes have 16 bits."""
 
 MAX_SAMPLES = 2**31 - 2**18
-"""Upper bound on the samples, whose numbers have 32 bits, with room for a step of the kernels beyond the last one."""
+"""Upper bound on the samples: their numbers have 32 bits, and a kernel's loop may step beyond the last sample."""
 
 _DENSE_RANGE = 1 << 20
-"""Integers in a range of this size are counted, and others sorted, to find which ones occur."""
+"""Upper bound on the range of integers that are counted to learn which occur; integers of a larger range are sorted."""
 
 
 def columns_of(data: Any, names: Sequence[str] | None) -> tuple[Iterator[Any], tuple[str, ...]]:
@@ -49,7 +49,8 @@ def encode(name: str, column: Any, categories: Sequence[Any] | int | None) -> tu
     """A column's codes, its labels, and whether these were declared.
 
     Args:
-        categories: the labels that are declared, or their number; None: those of a Categorical dtype, or that occur.
+        categories: the declared labels, or their number; None stands for the labels of a Categorical dtype, and else
+            for the labels that occur.
 
     Raises:
         InvalidProblem: a missing value, a value that is no label or is not declared, or too many categories.
@@ -96,7 +97,7 @@ def _values(name: str, column: Any) -> np.ndarray:
 
 
 def _whole(name: str, values: np.ndarray) -> np.ndarray:
-    """The values, with floats converted to integers."""
+    """The values with floats converted to integers."""
     if values.dtype.kind == "c":
         raise InvalidProblem(f"column {name!r} holds complex numbers; a label is a string, a bool or a whole number")
     if values.dtype.kind != "f":
@@ -112,7 +113,7 @@ def _whole(name: str, values: np.ndarray) -> np.ndarray:
 
 
 def _encode_observed(name: str, values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Codes and labels, of which there are those of the values that occur, sorted."""
+    """Codes and sorted labels of the values that occur."""
     if values.dtype.kind in "iu" and len(values):
         low, high = int(values.min()), int(values.max())
         if high - low < _DENSE_RANGE:
@@ -129,7 +130,7 @@ def _encode_observed(name: str, values: np.ndarray) -> tuple[np.ndarray, tuple[s
         labels = list(uniques)
         try:
             order = sorted(range(len(labels)), key=labels.__getitem__)
-        except TypeError:  # labels of several types have no order but that of their text
+        except TypeError:  # labels of several types are ordered by their text
             order = sorted(range(len(labels)), key=lambda k: str(labels[k]))
         position = np.empty(len(labels), np.int64)
         position[order] = np.arange(len(labels))
@@ -182,7 +183,7 @@ def _encode_declared(
 
 
 def _as_text(name: str, values: Any) -> tuple[str, ...]:
-    """Labels as text, which must differ from each other."""
+    """The labels as text; raises InvalidProblem if two of these are the same."""
     labels = tuple(str(_plain(value)) for value in values)
     _check_count(name, len(labels))
     if len(set(labels)) != len(labels):

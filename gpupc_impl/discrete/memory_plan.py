@@ -1,4 +1,4 @@
-"""Where gpuPC's tables lie: arithmetic alone, without a device (gpuPC, section 3.4)."""
+"""The plan of where gpuPC's tables lie, which needs arithmetic alone and no device (gpuPC, section 3.4)."""
 
 import dataclasses
 import math
@@ -8,9 +8,9 @@ from gpupc_impl.discrete.declarations import CELL_BYTES, UNIT_BYTES
 from gpupc_impl.integers import ceil_div
 
 SHARED_TABLE_CELLS = 12288
-"""Cells that a table may have in shared memory: with more, few blocks would fit on a multiprocessor.
+"""Upper bound on the cells of a table in shared memory: with more, few blocks fit on a multiprocessor.
 
-At most 2^16, since the kernel then holds two cell numbers in a register (samples.cuh, count_packed)."""
+The bound is at most 2^16, so that the kernel holds two cell numbers in a register (samples.cuh, count_packed)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,8 +22,8 @@ class MemoryPlan:
         largest_table: bytes of the largest table possible, with the sums of its columns.
         shared_cells: tables of up to this many cells lie in shared memory.
         shared_bytes: dynamic shared memory of a block.
-        dense_cells: tables of up to this many cells are made; instead of larger ones the samples are sorted.
-        scratch_cells: cells of each table in scratch space; 0 when all fit into shared memory.
+        dense_cells: tables of up to this many cells are made; tests with larger tables sort the samples.
+        scratch_cells: cells of each table in scratch space; 0 when all tables fit into shared memory.
         scratch_grid: blocks in x and y that share the scratch space.
         z: rows that each of these blocks works on, the paper's factor.
         scratch_bytes: size of the scratch space in device memory.
@@ -55,7 +55,7 @@ class MemoryPlan:
 
 
 def unit_bytes(level: int, cells: int) -> int:
-    """Shared memory of a test whose table of up to so many cells lies there."""
+    """Shared memory of a test whose table, of up to so many cells, lies in shared memory."""
     return UNIT_BYTES + 4 * level + CELL_BYTES * cells
 
 
@@ -100,10 +100,10 @@ def plan_memory(
         row_bytes: shared memory for the row of neighbours.
         max_shared_bytes: shared memory that a block may have.
         memory_used, memory_limit: device memory in use, and its limit.
-        resident_blocks: upper bound on the blocks that run at a time, and so on those that need scratch space.
-        running_blocks: the blocks that keep the device busy. Tables are no larger than leaves room for all of them;
-            samples are sorted instead, unless sorting would take as much memory.
-        dense_cells: upper bound on the cells of a table that is made where there is memory for it.
+        resident_blocks: upper bound on the blocks that run at a time, and so on the blocks that need scratch space.
+        running_blocks: the blocks that keep the device busy. Tables are only as large as all these blocks have room
+            for; beyond that size samples are sorted, unless sorting takes as much memory.
+        dense_cells: upper bound on the cells of a table; beyond it samples are sorted even if there is enough memory.
         sorted_cells: scratch space for a test whose samples are sorted, in cells.
         where: ``"shared"``, or ``"global"``: from level 1 on all tables lie in scratch space, as in the paper.
 
@@ -116,7 +116,7 @@ def plan_memory(
     if largest_table <= cells:
         return plan
     room = memory_limit - memory_used
-    cells_for_one = room // (2 * tables * CELL_BYTES) * 2  # of each table, if a single block runs
+    cells_for_one = room // (2 * tables * CELL_BYTES) * 2  # the cells of each table if a single block runs
     running_blocks = max(min(running_blocks, resident_blocks, math.prod(grid)), 1)
     cells_for_each = max(cells_for_one // running_blocks, sorted_cells)
     dense = max(min(largest_table, dense_cells, cells_for_one, cells_for_each), cells)

@@ -1,7 +1,7 @@
-"""Bit planes: for each category of a variable n bits, of which bit k tells whether sample k has that category.
+"""Bit planes: each category of a variable has n bits, of which bit k tells whether sample k has that category.
 
-A cell of a table is the number of bits that the planes of its categories have in common. A plane takes an eighth of the
-memory of 8-bit codes, and one popcount instruction counts 64 samples.
+The count in a table's cell is the number of bits that are set in the planes of all its categories. A plane takes an
+eighth of the memory of 8-bit codes, and one popcount instruction counts 64 samples.
 """
 
 from typing import Any
@@ -23,17 +23,19 @@ COUNTING = Parameter(
 )
 
 MAX_PLANES = 32
-"""Variables with more categories have no planes."""
+"""Upper bound on the categories of a variable that has planes."""
 
 PLANE_CELLS = {"cuda": 64, "host": 2048}
-"""Upper bound on the cells of a table that is counted by planes, by backend: samples are faster for larger ones."""
+"""Upper bound on the cells of a table that is counted by planes, by backend: larger tables are faster counted by
+samples."""
 
 ROW_ALIGNMENT = 1024
-"""The codes of a variable are padded to a multiple of this many samples, so that kernels may read many at a time."""
+"""Samples to a multiple of which the codes of a variable are padded, so that kernels may read many samples at a
+time."""
 
 
 def padded_length(n: int) -> int:
-    """The samples of a variable with their padding."""
+    """The number of a variable's codes with their padding."""
     return round_up(n, ROW_ALIGNMENT)
 
 
@@ -41,11 +43,11 @@ class Planes:
     """The planes of a problem's variables.
 
     Attributes:
-        cells: upper bound on the cells of a table that is counted by planes; 0 where all are counted by samples.
-        counts: (p,) int64: the planes that each variable has, where there is memory for any.
+        cells: upper bound on the cells of a table that is counted by planes; 0 where samples count all tables.
+        counts: (p,) int64: the number of planes of each variable, if there is memory for planes.
         first: (p,) int32: the number of each variable's first plane, -1 without planes.
         words: 64-bit words of a plane.
-        bits: (planes, words) uint64 on the device; None before `pack`, and where there is no memory for them.
+        bits: (planes, words) uint64 on the device; None before `pack`, and where there is no memory for planes.
     """
 
     def __init__(self, problem: DiscreteProblem, backend: Backend, counting: str):
@@ -58,12 +60,12 @@ class Planes:
         self._backend, self._code, self._p = backend, problem.codes.dtype.name, problem.n_variables
 
     def bytes_within(self, free: int) -> int:
-        """Device memory for all planes: 0 where it would be more than half of the `free` bytes."""
+        """Device memory for all planes in bytes; 0, for no planes, where that is more than half of the `free` bytes."""
         needed = 8 * int(self.counts.sum()) * self.words
         return needed if needed <= free // 2 else 0
 
     def pack(self, data: Filled) -> Filled:
-        """Make the planes of the samples where there is memory for them; returns the `DATA` with its planes."""
+        """Make the planes of the samples if there is memory for these; returns the `DATA` with its planes."""
         backend = self._backend
         if not self.bytes_within(backend.memory_limit - backend.memory_used):
             return data

@@ -29,14 +29,14 @@ class DiscreteProblem(Problem):
     Build one with `from_data`, which checks its input.
 
     S separates Vi and Vj when the statistic is at most its critical value, that is p >= alpha. The table of a test is
-    that of (min(i, j), max(i, j)) with S ascending; in the numbers of strata S[0] varies fastest. A test without
-    degrees of freedom has the statistic 0 and p = 1.
+    that of (min(i, j), max(i, j)) with S ascending, and strata are numbered such that S[0] varies fastest. A test
+    without degrees of freedom has the statistic 0 and p = 1.
 
     Attributes:
         codes: (p, n) uint8, or uint16 when a variable has more than 256 categories; C-contiguous, so that a
             variable's values lie together.
         categories: (p,) int32: number of categories of each variable.
-        declared: (p,) bool: whether the source declared the categories; else they are those that occur.
+        declared: (p,) bool: whether the source declared the categories; else the categories are the values that occur.
         labels: for each variable, its categories as text, in the order of their codes.
         test: ``"chi-square"`` or ``"g-square"``.
         df_rule: ``"full"``: (|Vi| - 1)(|Vj| - 1)|S| degrees of freedom, as in the paper; ``"adjusted"``: the sum of
@@ -82,13 +82,14 @@ class DiscreteProblem(Problem):
         """Make a problem of a DataFrame or an array of labels, with samples in rows and variables in columns.
 
         A label is a string, a bool, an integer of any value, or a float that is a whole number. The categories of a
-        column are those that its Categorical dtype or `categories` declares, else those that occur, in sorted order.
+        column are the labels that its Categorical dtype or `categories` declares, else the labels that occur, sorted.
 
-        A constant variable is independent of all others: a warning names it, and it ends isolated.
+        A constant variable is independent of all others: a warning names the variable, which has no edge in the answer.
 
         Args:
-            categories: by variable name, the labels in the order of their codes, or their number. A column of integers
-                with text labels or a number of them holds codes from 0 on; otherwise it holds labels.
+            categories: by variable name, the labels in the order of their codes, or the number of categories. A column
+                of integers contains codes from 0 on if its labels are text or only their number is declared; otherwise
+                it contains labels.
 
         Raises:
             InvalidProblem: the shape is wrong, a value is missing, is no label or is not declared, or a parameter is
@@ -171,12 +172,12 @@ class DiscreteProblem(Problem):
         return _critical_value(self.alpha, int(df))
 
     def critical_values(self, df: np.ndarray) -> np.ndarray:
-        """`critical_value` of an array, bit for bit."""
+        """The `critical_value` of each element of an array, bit for bit."""
         df = np.asarray(df)
         return np.where(df > 0, scipy.special.chdtri(np.maximum(df, 1).astype(np.float64), self.alpha), 0.0)
 
     def p_value(self, statistic: float | np.ndarray, df: int | np.ndarray) -> float | np.ndarray:
-        """The p-value of a statistic or an array of them; 1 without degrees of freedom."""
+        """The p-values of one statistic or of an array of statistics; 1 without degrees of freedom."""
         df = np.asarray(df, np.float64)
         return np.where(df > 0, scipy.special.chdtrc(np.maximum(df, 1.0), statistic), 1.0)[()]
 
@@ -199,7 +200,7 @@ class DiscreteProblem(Problem):
     # --- the workload of the paper's section 4.1 ------------------------------------------------------------------
 
     def decayed(self, edges: np.ndarray) -> np.ndarray:
-        """Which of (m, 2) sorted edges stay after a level, (m,) bool: those at places floor(k / (1 - decay)).
+        """Which of (m, 2) sorted edges stay after a level, (m,) bool: edge floor(k / (1 - decay)) for k = 0, 1, ....
 
         A fraction `decay` of the edges is removed, equally distributed (gpuPC, section 4.1).
         """
@@ -224,13 +225,13 @@ class DiscreteProblem(Problem):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """sha256 of everything that changes the answer, which names and labels do not."""
+        """The SHA-256 of everything that changes the answer; names and labels do not."""
         parameters = tuple(getattr(self, name) for name in self.PARAMETERS)
         digest = hashlib.sha256(
             repr((self.family, self.alpha, self.max_level, parameters, self.codes.shape, self.codes.dtype.str)).encode()
         )
         digest.update(self.categories.tobytes())
-        digest.update(np.ascontiguousarray(self.codes).reshape(-1))  # bytes, without a copy
+        digest.update(np.ascontiguousarray(self.codes).reshape(-1))  # the bytes without a copy
         if self.fixed is not None:
             digest.update(self.fixed.digest)
         return digest.hexdigest()
@@ -247,7 +248,7 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 
 
 def _checked_parameters(test: str, df_rule: str, tests_per_edge: int | None, decay: float | None) -> dict[str, Any]:
-    """The parameters of the test by name, checked."""
+    """The checked parameters of the test by name."""
     check_choice("test", test, TESTS)
     check_choice("df_rule", df_rule, DF_RULES)
     if (tests_per_edge is None) != (decay is None):

@@ -1,8 +1,8 @@
-"""Level 0 for all pairs as one product of bits: the matrix of planes with its transpose (kernels/products.cu).
+"""Level 0's tables of all pairs as one product of bits: the matrix of planes times its transpose (kernels/products.cu).
 
-A block counts a tile of 64 x 64 planes, so that each plane is read once for 64 others. Where the tables of all pairs
-take little of the memory, one launch makes all of them, and they are kept for level 1; else a launch makes those of a
-band of consecutive variables, with as many as fit into `BAND_BYTES`.
+A block counts a tile of 64 x 64 planes, so that each plane is read once for 64 others. If the tables of all pairs take
+little of the memory, one launch makes all tables, which are kept for level 1. Otherwise each launch makes the tables of
+a band: as many consecutive variables as have tables that fit into `BAND_BYTES`.
 """
 
 import math
@@ -29,10 +29,10 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.integers import ceil_div
 
 BAND_BYTES = 32 << 20
-"""Tables of a band: a GPU's L2 cache holds them until they are read."""
+"""Upper bound on the tables of a band, so that a GPU's L2 cache holds the tables until they are read."""
 
 KEPT_SHARE = 8
-"""The tables of all pairs are kept where they take at most one part in so many of the device memory that is left."""
+"""The tables of all pairs are kept if they take at most 1/`KEPT_SHARE` of the device memory that is left."""
 
 BLOCKS_A_MULTIPROCESSOR = 4
 DECIDING_THREADS = 128
@@ -42,11 +42,12 @@ class PairProducts:
     """The tests of level 0 of the pairs whose tables are counted as products of planes.
 
     Attributes:
-        kept: the `PAIR_TABLES` of all pairs after `level_zero`; None where they are not kept.
-        cells: upper bound on the cells of such a table; on a GPU, whose tensor cores count them, that of any.
+        kept: the `PAIR_TABLES` of all pairs after `level_zero`; None where these are not kept.
+        cells: upper bound on the cells of a table that products count; on a GPU, whose tensor cores count the tables,
+            every table of variables with planes is within it.
 
     Args:
-        keeps: whether level 1 may use the tables of all pairs. On a GPU it counts its own tables faster.
+        keeps: whether level 1 may use the tables of all pairs; on a GPU level 1 is faster with tables that it counts.
     """
 
     def __init__(self, problem: DiscreteProblem, backend: Backend, planes: Planes, keeps: bool):
@@ -56,24 +57,25 @@ class PairProducts:
         self.kept: Filled | None = None
         counts = planes.counts
         self._row_cells = np.where(counts > 0, (counts + 1) * (counts.sum() - np.cumsum(counts)), 0)
-        """(p,) int64: cells of the tables of each variable with those behind it, sums of columns included."""
+        """(p,) int64: cells of the tables of each variable with all later variables, the sums of columns included."""
 
     def tables(self) -> dict[str, np.ndarray]:
-        """The variable of each plane, and where each variable's tables start among those of all pairs."""
+        """The variable of each plane, and the index of the first cell of each variable's tables."""
         variables = np.repeat(np.arange(self._problem.n_variables, dtype=np.int32), self._planes.counts)
         return {"variables": variables, "starts": np.cumsum(self._row_cells) - self._row_cells}
 
     def device_bytes(self, left: int) -> int:
-        """Device memory of level 0's tables, of `left` bytes."""
+        """Device memory of level 0's tables, given `left` free bytes."""
         return self.kept_bytes(left) or min(BAND_BYTES, CELL_BYTES * int(self._row_cells.sum()), left // 2)
 
     def kept_bytes(self, left: int) -> int:
-        """Device memory of the tables of all pairs, of `left` bytes, if they are kept for level 1; else 0."""
+        """Device memory of the tables of all pairs if these are kept for level 1, given `left` free bytes; else 0."""
         needed = CELL_BYTES * int(self._row_cells.sum())
         return needed if self._keeps and needed <= left // KEPT_SHARE else 0
 
     def level_zero(self, device_tables: dict[str, Any]) -> LevelTests:
-        """Pairs whose variables have planes and whose tables have up to `cells` cells, if there is memory for them."""
+        """The tests of pairs whose variables have planes and whose tables have up to `cells` cells, if memory
+        suffices."""
         backend, row_cells, planes = self._backend, self._row_cells, self._planes
         left = max(backend.memory_limit - backend.memory_used, 0)
         kept = self.kept_bytes(left)
@@ -105,7 +107,7 @@ class PairProducts:
         return LevelTests(largest_pair_table(self._problem) if covers_all else 0, launch)
 
     def _launch_band(self, last: int, pairs: Filled, variables: Any, search: Filled) -> None:
-        """Count the tables of the variables from `pairs`' first one to below `last`, and decide their pairs."""
+        """Count the tables of a band, and decide its pairs; the band ends before variable `last`."""
         backend, planes, p = self._backend, self._planes, self._problem.n_variables
         first, ends = pairs.values["first"], np.cumsum(planes.counts)
         number, first_row = int(ends[-1]), int(ends[first] - planes.counts[first])
@@ -133,7 +135,7 @@ class PairProducts:
 
 
 def _bands(ends: np.ndarray, room: int) -> Iterator[tuple[int, int]]:
-    """Ranges of variables whose tables have at most `room` cells in all; `ends`: cells up to each variable's last."""
+    """Ranges of variables whose tables together have at most `room` cells; `ends` are cumulative sums of cells."""
     first, before = 0, 0
     while first < len(ends):
         last = int(np.searchsorted(ends, before + room, side="right"))

@@ -1,4 +1,4 @@
-"""The discrete CI test from scratch, for verification: with NumPy and SciPy, and no code of the methods."""
+"""The discrete CI test from scratch, for verification, which uses NumPy and SciPy and no code of the methods."""
 
 import math
 
@@ -7,13 +7,13 @@ import numpy as np
 from gpupc_impl.discrete.problem import DiscreteProblem
 
 NEAR = 1e-9
-"""Relative tolerance around the critical value, within which rounding may decide."""
+"""Relative tolerance around the critical value within which rounding may decide a test."""
 
 ROWS_AFFORDED = 2 * 10**9
-"""Upper bound on the samples that the tests of an answer's removed edges count in all, which takes half a minute."""
+"""Upper bound on the samples that the tests of one answer's removed edges count together, in about half a minute."""
 
 _DENSE_CELLS = 1 << 16
-"""Numbers below this bound are counted in an array, others are sorted."""
+"""Upper bound on the numbers that are counted in an array; larger numbers are sorted."""
 
 
 class Retest:
@@ -24,7 +24,7 @@ class Retest:
         self.affordable = max(ROWS_AFFORDED // problem.n_samples, 1000)
 
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Ratios of statistic to critical value of (k, 2) pairs given (k, l) sets, and relative tolerances, (k,) each.
+        """(k,) ratios of statistic to critical value of (k, 2) pairs given (k, l) sets, and (k,) relative tolerances.
 
         The ratio of a test without degrees of freedom is 0.
         """
@@ -48,7 +48,7 @@ class Retest:
         of_row, of_column = np.searchsorted(rows, cells // b), np.searchsorted(columns, of_cell * b + cells % b)
         expected = row_counts[of_row].astype(np.float64) * column_counts[of_column] / stratum_counts[of_cell]
         if self._problem.test == "chi-square":
-            # The sum of (N - E)^2 / E is that of N^2 / E less n, since the E of a stratum add up to its samples.
+            # sum((N - E)^2 / E) = sum(N^2 / E) - n, since the E of a stratum add up to the number of its samples.
             statistic = max(math.fsum(counts.astype(np.float64) ** 2 / expected) - self._problem.n_samples, 0.0)
         else:
             statistic = 2 * math.fsum(counts * np.log(counts / expected))
@@ -60,7 +60,8 @@ class Retest:
         return statistic, self._problem.degrees_of_freedom(i, j, S)
 
     def _strata(self, S: np.ndarray) -> tuple[np.ndarray, int]:
-        """Each sample's stratum and the number of strata; if many are possible, only those that occur are numbered."""
+        """Each sample's stratum and the number of strata; of many possible strata, only those that occur are
+        numbered."""
         stratum, strata = np.zeros(self._problem.n_samples, np.int64), 1
         for v in S:
             stratum = stratum * int(self._problem.categories[v]) + self._problem.codes[v]

@@ -29,7 +29,7 @@ def statistic(problem: DiscreteProblem, i: int, j: int, members: np.ndarray) -> 
     expected = in_row[row[samples]] * (in_column[column[samples]] / in_stratum[stratum[samples]])
     if problem.test == "g-square":
         value = 2 * float(observed @ np.log(observed / expected))
-    else:  # an empty cell contributes its expected count
+    else:  # an empty cell adds its expected count to the sum
         value = float(((observed - expected) ** 2 / expected).sum() + problem.n_samples - expected.sum())
     if problem.df_rule == "full":
         return max(value, 0.0), problem.degrees_of_freedom(i, j, members)
@@ -38,7 +38,7 @@ def statistic(problem: DiscreteProblem, i: int, j: int, members: np.ndarray) -> 
 
 
 def _crossed(problem: DiscreteProblem, cell: np.ndarray, v: int) -> np.ndarray:
-    """Each sample's cell in the table of (cell, Vv); in a large one only cells that occur are numbered."""
+    """Each sample's cell in the table of (cell, Vv); in a large table only the cells that occur are numbered."""
     cell = cell * int(problem.categories[v]) + problem.codes[v]
     if cell.max() > len(cell):
         import pandas as pd  # imported here, since it takes time
@@ -57,8 +57,8 @@ def _a_sample_of(cell: np.ndarray, counts: np.ndarray) -> np.ndarray:
 class Strength:
     """See `core.family.Strength`.
 
-    The effect size of chi-square is Cramér's V (1946) with the statistic X summed over the strata,
-    sqrt(X / (n (min(|Vi|, |Vj|) - 1))), which lies in [0, 1] as without strata. That of G-square is G / (2 n), the
+    The effect size of chi-square is Cramér's V (1946), sqrt(X / (n (min(|Vi|, |Vj|) - 1))), with the statistic X summed
+    over the strata; it lies in [0, 1], with strata as without. The effect size of G-square is G / (2 n), the
     conditional mutual information in nats.
     """
 

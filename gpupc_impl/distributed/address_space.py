@@ -1,4 +1,4 @@
-"""A matrix that takes address space only, until its pages are written."""
+"""A matrix whose pages take memory only once they are written."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 from gpupc_impl.core.problem import InvalidProblem
 
 MAP_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0
-"""Linux's flag, which Python's mmap does not name before 3.13."""
+"""The value of Linux's flag, for which Python's mmap has a name from 3.13 on."""
 
 
 def empty_graph(p: int) -> np.ndarray:
-    """(p, p) bool, False everywhere: on Linux only address space, until edges are written into its pages.
+    """A (p, p) bool array of False. On Linux it takes only address space until edges are written into its pages.
 
     Raises:
-        InvalidProblem: the process has no room for it.
+        InvalidProblem: the process has no room for the array.
     """
     try:
         if sys.platform != "linux" or p == 0:
@@ -31,6 +31,6 @@ def empty_graph(p: int) -> np.ndarray:
             f"the adjacency matrix of {p:,} variables takes {p * p:,} bytes of address space, which this process "
             f"cannot have ({error}): raise its limit (ulimit -v, vm.overcommit_memory), or take fewer variables"
         ) from error
-    with contextlib.suppress(OSError):  # the kernel may have no huge pages
-        space.madvise(mmap.MADV_NOHUGEPAGE)  # so that an edge takes a page of 4 KiB, not of 2 MiB
+    with contextlib.suppress(OSError):  # the kernel may lack huge pages
+        space.madvise(mmap.MADV_NOHUGEPAGE)  # an edge then takes a page of 4 KiB, not of 2 MiB
     return np.frombuffer(space, np.uint8).view(bool).reshape(p, p)

@@ -18,7 +18,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def missing() -> str | None:
-    """The reason why the method cannot run, if Dask is not installed."""
+    """The reason why the method cannot run if Dask is not installed; else None."""
     if needs_package("distributed", "distributed")() is None:
         return None
     return "the package distributed (Dask) is not installed; pip install distributed cryptography"
@@ -52,7 +52,7 @@ class ClientParameter(Parameter):
 
 
 class FolderParameter(Parameter):
-    """A parameter that takes the path of a folder, or None for a temporary one."""
+    """A parameter that takes the path of a folder, or None for a temporary folder."""
 
     def parse(self, name: str, value: Any) -> Any:
         return super().parse(name, "" if value is None else os.fspath(value) if isinstance(value, Path) else value)
@@ -60,16 +60,16 @@ class FolderParameter(Parameter):
 
 @contextlib.contextmanager
 def open_client(address: ClientAddress, backend: str, workers: int) -> Iterator[Any]:
-    """The client that the user passed, or one of the scheduler at the address, or one of a new cluster of this machine.
+    """The client that the user passed, or a client of the scheduler at the address or of a new cluster of this machine.
 
     Args:
         backend: where the workers run kernels.
-        workers: the number of workers of a new cluster; 0: one for each GPU, or one for all cores.
+        workers: the number of workers of a new cluster; 0 stands for one worker for each GPU, or one for all cores.
 
     Raises:
         InvalidParameter: there are fewer GPUs than workers; or `workers` is set for a cluster that runs already; or no
             scheduler answers at the address.
-        BackendUnavailable: this machine cannot run kernels on the backend, or lacks the package of its keys.
+        BackendUnavailable: this machine cannot run kernels on the backend, or lacks the package that makes TLS keys.
     """
     from distributed import Client
 
@@ -108,9 +108,9 @@ def _connect(address: str) -> Any:
 def _local_cluster(backend: str, workers: int) -> Any:
     """A cluster of this machine: a process for each GPU, or processes that share the cores.
 
-    A single worker on CPU cores runs in this process. Whoever reaches a scheduler or a worker can run code in it, so
-    nobody else may: within a process nothing listens for tasks, and processes talk by TLS with a key that only they
-    have. Pages about the state of the cluster are on the loopback interface.
+    A single worker on CPU cores runs in this process. Anybody who can connect to a scheduler or a worker can run code
+    in it. A cluster within this process therefore listens on no port, and processes of a cluster communicate by TLS
+    with a key that no other process has. The web pages about the state of the cluster are on the loopback interface.
     """
     from distributed import LocalCluster, Nanny, Scheduler, Security, SpecCluster
 
@@ -139,7 +139,7 @@ def _local_cluster(backend: str, workers: int) -> Any:
 
 
 def _gpu_environments(workers: int) -> list[dict[str, str]]:
-    """The environment variables of each worker, which show it a GPU of its own."""
+    """The environment variables of each worker, which make a different GPU visible to each."""
     devices = _visible_devices()
     workers = workers or len(devices)
     if workers > len(devices):

@@ -28,15 +28,15 @@ THREADS = {"cuda": (16, 16), "host": (1, 1)}
 """The thread block of a tile, by backend."""
 
 COLUMNS_AT_ONCE = 512
-"""Variables that are standardised at a time, so that the device holds few of them."""
+"""Upper bound on the variables that are standardised at a time, to save device memory."""
 
 
 def standardised(backend: Backend, samples: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """(m, p) columns with mean 0 and Euclidean length 1, and zeros for constant ones, the same on any backend.
+    """(m, p) columns with mean 0 and Euclidean length 1, with the same bits on any backend; a constant column is zero.
 
     Args:
         samples: (m, p).
-        out: (m, p) float64 array for the result, such as a mapped file; a new one by default.
+        out: (m, p) float64 array for the result, such as a mapped file; a new array by default.
     """
     m, p = samples.shape
     out = np.empty((m, p)) if out is None else out
@@ -56,7 +56,7 @@ def correlate(backend: Backend, samples: Any, rows: Any, columns: Any, out: Any,
     Args:
         samples: (m, p) float64, standardised, on the device.
         rows, columns: int32 variables, on the device.
-        out: (rows, width) float64, on the device: the correlations go into its columns from `first` on.
+        out: (rows, width) float64, on the device, whose columns from `first` on receive the correlations.
     """
     m, p = samples.shape
     n_rows, n_columns = len(rows), len(columns)
@@ -104,7 +104,7 @@ def tiles_of(sizes: np.ndarray, height: int, width: int) -> np.ndarray:
 
 
 def mirror(backend: Backend, other: Any, first_other: int, own: Any, first: int) -> None:
-    """Queue the copying of entries of whole rows `own` that whole rows `other` have already, by symmetry.
+    """Queue the copying, by symmetry, of entries of the rows `own` that the rows `other` contain already.
 
     Args:
         other, own: (rows, p) float64 on the device: the rows of the variables from `first_other` and from `first` on.
@@ -115,10 +115,10 @@ def mirror(backend: Backend, other: Any, first_other: int, own: Any, first: int)
 
 
 def fixed_order_correlation(samples: np.ndarray, backend: Backend | None = None) -> np.ndarray:
-    """(p, p) correlations of (m, p) samples, with the bits of those that method `distributed` computes.
+    """(p, p) correlations of (m, p) samples, with the same bits as in method `distributed`.
 
     Args:
-        backend: where they are computed; by default a GPU if one is visible, else this machine's cores.
+        backend: where correlations are computed; by default a GPU if one is visible, else this machine's cores.
     """
     backend = backend or open_backend()
     device = backend.upload(standardised(backend, samples))

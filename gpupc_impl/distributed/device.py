@@ -15,12 +15,12 @@ from gpupc_impl.out_of_core.row_tests import gathered_kernel
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
-    """The method's own kernels; it uses those of `out_of_core` as well."""
+    """The method's own kernels, without those of `out_of_core` that the method uses as well."""
     return [CORRELATE, SQUARES, MIRROR, DECIDE, KEEP, LIST, *filtered.ALL_KERNELS]
 
 
 def prefetch(backend: Backend, level: int) -> None:
-    """Have threads compile what tasks of a level need, and those of the levels after it; levels 0 and 1 are 1."""
+    """Have threads compile the kernels for tasks of a level and of the next levels; 1 stands for levels 0 and 1."""
     backend.prefetch(_task_kernels(backend.name, level))
 
 

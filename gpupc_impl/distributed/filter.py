@@ -1,4 +1,5 @@
-"""Levels 0 and 1 from products of samples by the device's library, with canonical answers (kernels/filter.cu)."""
+"""Levels 0 and 1 from matrix products of samples by the device's library, with canonical answers
+(kernels/filter.cu)."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ OPEN_EDGES = Struct("OpenEdges", rows=EDGE_ROWS, slots=Pointer(np.int64), second
 SEPARATED = 1 << 31
 NO_MEMBER = 2**32 - 1
 COUNTS = ("tests", "undefined", "rechecked")
-"""The first counters of level 1; the next one, `OPEN`, is the number of edges that stay open."""
+"""The first counters of level 1; after them comes `OPEN`, the number of edges that no test has separated."""
 
 OPEN = len(COUNTS)
 CONSTANTS = {
@@ -85,10 +86,11 @@ WARPS = 8
 """Warps of a thread block."""
 
 SMALL_PRODUCT = 1e7
-"""Multiply-adds of a product for which a single core is fast enough."""
+"""Upper bound on the multiply-adds of a product that is computed on a single core."""
 
 SPARSENESS = 32
-"""How many times as long a correlation of a row's neighbours takes as one of a panel; also more than its bytes."""
+"""The time for a correlation of a row's neighbours relative to the time for a correlation of a panel. The number is
+also an upper bound on the ratio of their bytes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,8 +98,8 @@ class GroupResult:
     """Levels 0 and 1 of a group of rows.
 
     Attributes:
-        rows: the variables j of the rows.
-        starts: (rows + 1,) int64: row j has the edges of level 0 from ``starts[j - rows.start]`` on.
+        rows: the range of variables j whose rows are in the group.
+        starts: (rows + 1,) int64: the edges of row j after level 0 begin at index ``starts[j - rows.start]``.
         partners, values: (edges,) uint32 on the device (kernels/filter.cu, `EdgeRows`).
         levels: the number of levels that were run: 1 or 2.
     """
@@ -113,13 +115,13 @@ class FilteredLevels:
     """Levels 0 and 1 of a problem with samples on one device.
 
     Attributes:
-        plan: the sizes of what the device holds.
-        degrees: (p,) int32 on the device: degrees after level 0, once all groups are through.
-        counts: of tests, undefined tests, and canonical tests of level 1.
-        seconds: of each step.
+        plan: the sizes of the arrays on the device.
+        degrees: (p,) int32 on the device: degrees after level 0, which are complete after the last group.
+        counts: the numbers of tests, of undefined tests and of canonical tests at level 1.
+        seconds: the duration of each step.
 
     Raises:
-        DeviceMemoryError: the device has less memory than it said.
+        DeviceMemoryError: the device has less free memory than it reported before.
     """
 
     def __init__(
@@ -172,7 +174,7 @@ class FilteredLevels:
     def _decisions(self, problem: GaussianProblem, with_level_one: bool) -> Any:
         zero = problem.critical_r_squared(0)
         one = problem.critical_r_squared(1) if with_level_one else 0.0
-        # The last term is for the rounding of the root, and of the square in the canonical test.
+        # The last term bounds the rounding of the root, and of the square in the canonical test.
         root, bound = math.sqrt(zero), product_bound(self.m) + 8 * UNIT_ROUNDOFF
         entry = SINGLE_ROUNDOFF + product_bound(self.m)
         return FILTER(
@@ -190,7 +192,7 @@ class FilteredLevels:
 
     @contextlib.contextmanager
     def _stage(self, title: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
-        """Shows how far a stage is, by a bar or by messages; yields what to call with the number of units done."""
+        """Show the progress of a stage by a bar or by messages; yields a function of the number of completed units."""
         started = last = time.perf_counter()
         done = 0
         with bar(None if self._show else False, total, title, unit) as shown:
@@ -214,7 +216,7 @@ class FilteredLevels:
         self._last_lap = now
 
     def groups(self, first: int = 0) -> Iterator[GroupResult]:
-        """The results of groups of rows, each of which is to be read before the next is requested.
+        """The results of groups of rows. The caller has to read each result before it requests the next.
 
         Args:
             first: the first row.
@@ -227,7 +229,7 @@ class FilteredLevels:
             first = result.rows.stop
 
     def _group(self, library: Any, first: int) -> GroupResult:
-        """Levels 0 and 1 of as many rows as fit, by the library of `Backend.array_library`."""
+        """Run levels 0 and 1 for as many rows as fit, with the library of `Backend.array_library`."""
         last, edges = self._level_zero(library, first)
         self.lap("level 0: edges")
         is_whole = slice(first, last) == slice(0, self.p)
@@ -239,13 +241,14 @@ class FilteredLevels:
         return GroupResult(slice(first, last), starts, partners, values, 1 + with_level_one)
 
     def release(self) -> Any:
-        """Drop all that is on the device, even if a logged error holds on to this object; returns the samples."""
+        """Drop every array on the device but the samples, which are returned, even if an error refers to this
+        object."""
         samples = self.samples
         self.samples = self._filter = self._tile = self._starts = self._edges = self._candidates = self._open = None
         return samples
 
     def _is_sparse(self) -> bool:
-        """Whether rows and their neighbours have so few correlations that level 1 runs faster row by row."""
+        """Whether the rows have so few neighbours that level 1 is faster row by row."""
         sizes = self.backend.download(self.degrees).astype(np.float64) + 1
         return float(SPARSENESS * np.square(sizes).sum()) <= min(self.p**2, self.backend.memory_limit)
 
@@ -286,7 +289,7 @@ class FilteredLevels:
     def _level_one(self, library: Any, first: int, last: int, edges: int) -> None:
         """Test the edges of the rows."""
         rows = EDGE_ROWS(starts=self._starts, **self._edges)
-        copies, before = None, 0  # copies of the open edges, and the candidates of blocks before these were made
+        copies, before = None, 0  # copies of the open edges, and the candidates before the copies were made
         open_edges = edges
         with self._stage("level 1, sets from i", self.p, " candidates") as update:
             for block in self._blocks(library, self.p, last, "i"):
@@ -317,7 +320,7 @@ class FilteredLevels:
             self.backend.kernel(*USE_SECONDS)(grid, (threads,), [rows, copies, np.int64(count)])
 
     def _scan(self, kernel: KernelSource, arguments: list[Any], first: int, last: int) -> int:
-        """Launch a kernel whose thread blocks take a row each; returns the number of edges that stay open."""
+        """Launch a kernel whose thread blocks take a row each; returns the number of edges that are still open."""
         backend = self.backend
         threads = WARPS * backend.warp_threads if backend.warp_threads > 1 else 1
         counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
@@ -327,7 +330,8 @@ class FilteredLevels:
         return int(counted[OPEN])
 
     def _blocks(self, library: Any, stop: int, last: int, side: str) -> Iterator[Any]:
-        """The `CANDIDATES` of blocks of the variables before `stop`, for correlations with those before `last`."""
+        """The `CANDIDATES` of blocks of the variables below `stop`, with correlations with the variables below
+        `last`."""
         start, most = 0, self.plan.candidates
         while start < stop:
             count = min(most, stop - start)
@@ -339,7 +343,7 @@ class FilteredLevels:
                 self._launch(KEEP, variables.stop - variables.start, [self._filter, tile, candidates])
                 self.lap(f"sets from {side}: panels")
             if int(self.backend.download(self._candidates["end"])[0]) > self.plan.neighbours:
-                most = max(STEP, count // 2 // STEP * STEP)  # lists of so few candidates fit at any density
+                most = max(STEP, count // 2 // STEP * STEP)  # the lists of so few candidates fit at any density
                 continue
             yield candidates
             start += count
@@ -361,7 +365,7 @@ class FilteredLevels:
         self.backend.kernel(*kernel)((ceil_div(warps, in_block),), (in_block * self.backend.warp_threads,), arguments)
 
     def _products(self, library: Any, rows: slice, columns: slice) -> Any:
-        """The `PRODUCTS` of some variables with others, in the one tile that there is."""
+        """The `PRODUCTS` of some variables with others, which overwrite the one tile on the device."""
         height, width = rows.stop - rows.start, columns.stop - columns.start
         out = self._tile[: height * width].reshape(height, width)
         own, others = self.samples[rows], self.samples[columns].T
@@ -376,7 +380,7 @@ class FilteredLevels:
 
 
 def standardised_rows(backend: Backend, samples: np.ndarray, at_once: int) -> Any:
-    """(p, m) float64 on the device: a row for each variable, with the numbers of `correlations.standardised`.
+    """(p, m) float64 on the device: the transpose of the result of `correlations.standardised`.
 
     Args:
         at_once: variables that are standardised at a time.

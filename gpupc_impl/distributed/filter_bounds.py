@@ -1,4 +1,4 @@
-"""Bounds on the errors of the fast numbers by which levels 0 and 1 are decided (kernels/filter.cu)."""
+"""Upper bounds on the rounding errors of the fast products that decide levels 0 and 1 (kernels/filter.cu)."""
 
 from __future__ import annotations
 
@@ -10,34 +10,35 @@ SINGLE_ROUNDOFF = 2.0**-24
 
 
 def product_bound(m: int) -> float:
-    """The bound on the difference of two correlations from m samples that are added in different orders.
+    """An upper bound on the difference of two correlations of m samples that are summed in different orders.
 
-    A sum of m products, in any order and with or without fused operations, is within gamma_m |x| |y| of the exact one
-    (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1), where gamma_m = m u / (1 - m u) and u =
-    2^-53. Standardised columns have a length of one but for rounding, for which m + 8 takes the place of m. Clamping to
-    [-1, 1] brings two numbers no further apart.
+    A sum of m products, in any order and with or without fused operations, differs from the exact sum by at most
+    gamma_m |x| |y| (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1), where gamma_m = m u / (1 - m
+    u) and u = 2^-53. The length of a standardised column is one up to rounding, which the bound covers by m + 8 in the
+    place of m. Clamping two numbers to [-1, 1] does not increase their difference.
     """
     steps = (m + 8) * UNIT_ROUNDOFF
     return 2 * steps / (1 - steps)
 
 
 def excess_bound(m: int, critical: float) -> float:
-    """The bound on the error of `excess` (kernels/filter.cu) where it is near zero, for a critical r^2.
+    """An upper bound on the error of `excess` (kernels/filter.cu) where the excess is near zero, for a critical r^2.
 
     Write x and y for the correlations of either end with the third variable, h for the residual covariance, and u =
-    2^-24 for the unit roundoff of single precision. A number up to one that is rounded to single precision is within
-    u / 2, and so a stored correlation is within e = u / 2 + `product_bound` of the canonical one.
+    2^-24 for the unit roundoff of single precision. Rounding a number of magnitude at most one to single precision
+    changes the number by at most u / 2. A stored correlation therefore differs from the canonical one by at most e = u
+    / 2 + `product_bound`.
 
-    - Errors of correlations move h by at most e (1 + |x| + |y|), and h^2 by 2 |h| times as much. Where the excess is
-      zero, |h| is the root of c (1 - x^2) (1 - y^2), c being the critical value. With z the mean of |x| and |y| that
-      root is at most c^(1/2) (1 - z^2), so that h^2 moves by at most 2 c^(1/2) e (1 - z^2) (1 + 2 z), which is below
-      2 c^(1/2) e 1.52.
-    - They move (1 - x^2) (1 - y^2) by at most 2 e (|x| (1 - y^2) + |y| (1 - x^2)). With x = sin a and y = sin b the
-      term in brackets is at most sin(a + b), and so at most one.
-    - Rounding h moves h^2 by at most 2 u c. Of c (1 - x^2) (1 - y^2), both variances are rounded by u / 2, and c
+    - Errors of correlations change h by at most e (1 + |x| + |y|), and h^2 by 2 |h| times as much. Where the excess is
+      zero, |h| is the square root of c (1 - x^2) (1 - y^2), where c is the critical value. If z is the mean of |x| and
+      |y|, this root is at most c^(1/2) (1 - z^2). The change of h^2 is therefore at most
+      2 c^(1/2) e (1 - z^2) (1 + 2 z), which is below 2 c^(1/2) e 1.52.
+    - Errors of correlations change (1 - x^2) (1 - y^2) by at most 2 e (|x| (1 - y^2) + |y| (1 - x^2)). With x = sin a
+      and y = sin b the term in brackets is at most sin(a + b), and hence at most one.
+    - Rounding h changes h^2 by at most 2 u c. In c (1 - x^2) (1 - y^2), rounding changes both variances by u / 2, and c
       and two products by u times their values.
     """
     u = SINGLE_ROUNDOFF
     entry = product_bound(m) + u / 2
     bound = 2 * 1.52 * math.sqrt(critical) * entry + critical * (2 * entry + 6 * u) + (3 * entry + u) ** 2
-    return bound * (1 + 2.0**-10) + 2.0**-50  # for terms of higher order, and rounding in the canonical test
+    return bound * (1 + 2.0**-10) + 2.0**-50  # covers terms of higher order and rounding in the canonical test

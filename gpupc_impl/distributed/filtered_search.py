@@ -1,4 +1,4 @@
-"""A search on one device of this process, whose levels 0 and 1 come from products of samples (filter.py)."""
+"""A search on one device of this process that decides levels 0 and 1 by products of samples (filter.py)."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ MOST_PREFETCHED = 30
 """The highest level whose kernel is compiled ahead."""
 
 OCTAVES = 3
-"""Rows whose numbers of sets differ by less than a factor of 2^OCTAVES are tested in one launch, whose thread blocks
-then have about the same work."""
+"""Rows whose numbers of sets differ by less than a factor of 2^OCTAVES are tested in one launch, so that all its thread
+blocks have about the same work."""
 
 
 class RowTester(RowDevice):
@@ -74,7 +74,7 @@ class FilteredSearch(SparseSearch):
     """One search on the device of this process, which is used as a context manager.
 
     Attributes:
-        report: what is recorded of the search: sizes, seconds and counts by step.
+        report: the facts that are recorded: sizes, seconds and counts by step.
 
     Raises:
         InvalidParameter: pmax is requested.
@@ -103,7 +103,7 @@ class FilteredSearch(SparseSearch):
     def _first_levels(self) -> list[LevelOutcome]:
         started, problem, backend = time.perf_counter(), self.problem, self.run.backend
         assert backend is not None
-        self._adjacency = empty_graph(self.p)  # a failure here must come before any work
+        self._adjacency = empty_graph(self.p)  # allocated before any work, so that a failure costs nothing
         with_level_one = stop_reason(problem, 1, max(self.p - 1, 2)) is None
         if with_level_one and backend.warp_threads > 1:
             backend.prefetch(_row_kernels(12))
@@ -136,7 +136,7 @@ class FilteredSearch(SparseSearch):
         degrees, counts = results.degrees + backend.download(levels.degrees), results.counts
         max_degree = problem.most_tested_degree(degrees)
         zero = LevelOutcome(int(degrees.sum()) // 2, max_degree, problem.tests_of_level_zero, seconds=zero_seconds)
-        if results.levels == 1:  # level 1 is run row by row
+        if results.levels == 1:  # level 1 follows row by row
             return [zero]
         tests, undefined = counts["tests"], counts["undefined"]
         one = LevelOutcome(*self._count(), tests, undefined=undefined, seconds=elapsed - zero_seconds)
@@ -163,7 +163,7 @@ class FilteredSearch(SparseSearch):
             self._samples = None
         degrees = np.bincount(self._edges.reshape(-1), minlength=self.p)
         active = degrees > level
-        # Rows without tests matter as other ends of edges alone, and never have tests again.
+        # A row without tests never has tests again, and matters only as the other end of an edge.
         is_tested = active[self._edges[:, 0]] | active[self._edges[:, 1]]
         self._settled.append(self._edges[~is_tested])
         self._edges = self._edges[is_tested]
@@ -195,7 +195,7 @@ def can_filter(problem: GaussianProblem, run: Run) -> bool:
     """Whether this process can run a search by itself: one device, a problem with samples, and no fixed pairs."""
     params, backend = run.params, run.backend
     assert backend is not None
-    if params["folder"] and ShardFolder(Path(params["folder"])).rows_claimed():  # by a search on a cluster
+    if params["folder"] and ShardFolder(Path(params["folder"])).rows_claimed():  # shards of a cluster
         return False
     if (
         params["client"]

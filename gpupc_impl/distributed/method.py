@@ -33,7 +33,7 @@ from gpupc_impl.gaussian.problem import GaussianProblem
         ),
     },
     cluster=True,
-    problem_defaults={"correlations": "device"},  # workers compute them from the samples
+    problem_defaults={"correlations": "device"},  # workers compute correlations from the samples
     unavailable=missing,
 )
 def distributed(problem: GaussianProblem, run: Run) -> Skeleton:

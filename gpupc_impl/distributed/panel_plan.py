@@ -20,16 +20,18 @@ STEP = 32
 """Panels begin at a multiple of this number of variables, where a 32-bit word of the graph's rows begins."""
 
 MOST_ROWS = 2048
-"""The most variables of a panel: a block of two such panels fills a GPU, and larger blocks would be fewer to share."""
+"""Upper bound on the variables of a panel: a block of two such panels fills a GPU, and larger blocks would leave fewer
+blocks to share among workers."""
 
 LEAST_PANELS = 16
-"""The fewest panels to aim for, so that few workers do not wait for long until the last blocks are done."""
+"""Target for the number of panels with few workers, so that no worker waits long while others finish the last
+blocks."""
 
 BLOCKS_A_WORKER = 16
-"""Blocks of each worker to aim for."""
+"""Target for the number of blocks of each worker."""
 
 THREADS = 3
-"""Tasks that a worker runs at once: while one computes, the others write their results."""
+"""Tasks that a worker runs at once: one computes while the others write their results."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,10 +41,10 @@ class PanelPlan:
     Attributes:
         rows: variables of a panel, a multiple of `STEP`; the last panel has fewer.
         panels: the number of panels.
-        held: the panels that a worker can keep, at least two.
+        held: the number of panels that a worker can keep, at least two.
         device_bytes: the least device memory of a worker: for two panels and a block of pairs.
-        host_bytes: the memory of its process for results that are being written.
-        budget: the device memory that it may take.
+        host_bytes: the memory of a worker's process for results that are being written.
+        budget: the device memory that a worker may take.
     """
 
     p: int
@@ -60,7 +62,7 @@ class PanelPlan:
     def blocks(self) -> Iterator[tuple[int, int]]:
         """The blocks (I, J), J >= I, in an order that reuses the panels which a worker keeps.
 
-        All but two of the panels kept stay as I, while J runs forth and back over the partners.
+        All but two of the panels kept stay as I, while J runs back and forth over the other panels.
         """
         height = max(1, self.held - 2)
         for number, first in enumerate(range(0, self.panels, height)):
@@ -71,7 +73,8 @@ class PanelPlan:
     def shares(self, workers: int) -> dict[tuple[int, int], int]:
         """The number of the worker that each block is for.
 
-        All workers get equally many blocks, and those of a worker need few panels, since it has to compute each.
+        All workers get equally many blocks. The blocks of a worker need few panels, since the worker computes each
+        panel.
         """
         panels = range(self.panels)
         blocks = list(_clustered(panels, panels))
@@ -115,12 +118,14 @@ def count_bits(words: np.ndarray) -> int:
 
 
 def fixed_bytes(m: int, p: int) -> int:
-    """What a worker always holds: (m, p) samples (m = 0 for a given matrix), variables, counters, and rounding."""
+    """The bytes that a worker always holds: (m, p) samples (m = 0 if it reads a matrix), variables, counters,
+    rounding."""
     return allocated_bytes(8 * m * p) + allocated_bytes(4 * p) + COUNTER_BYTES + 16 * 512
 
 
 def panel_bytes(p: int, rows: int, knowledge: bool) -> int:
-    """A panel: correlations, rows of the graph, flags of twins, degrees, and with knowledge rows of fixed edges."""
+    """Bytes of a panel: correlations, rows of the graph, flags of twins, degrees, and with knowledge rows of fixed
+    edges."""
     graphs = 3 if knowledge else 1
     return (
         allocated_bytes(8 * p * rows)
@@ -131,36 +136,37 @@ def panel_bytes(p: int, rows: int, knowledge: bool) -> int:
 
 
 def block_bytes(rows: int) -> int:
-    """A block of pairs: members of sets, as a matrix and as a list, edges before and after, counts and starts."""
+    """Bytes of a block of pairs: members of sets (as a matrix and as a list), edges before and after, counts,
+    starts."""
     sizes = 4 * rows * rows, 4 * rows * (rows // 32), 8 * rows
     return 2 * sum(map(allocated_bytes, sizes))
 
 
 def host_bytes(rows: int) -> int:
-    """Results of a worker's tasks that are being written: members, and edges before and after."""
+    """Bytes of the results of a worker's tasks that are being written: members, and edges before and after level 1."""
     return THREADS * (4 * rows * rows + 8 * rows * (rows // 32))
 
 
 def row_bytes(degrees: np.ndarray) -> np.ndarray:
-    """What rows with these degrees take at a level from 2 on: matrices and the list of their tiles, keys, indexes of
-    slots, and rounding."""
+    """Bytes that rows with these degrees take at a level from 2 on: matrices and the list of their tiles, keys, indexes
+    of slots, and rounding."""
     sizes = degrees.astype(np.int64) + 1
     return 8 * sizes**2 + 12 * (sizes // 64 + 1) ** 2 + 20 * sizes + 512
 
 
 def least_device_bytes(m: int, p: int, rows: int, knowledge: bool) -> int:
-    """Two panels and a block of pairs."""
+    """Bytes for two panels and a block of pairs."""
     return fixed_bytes(m, p) + 2 * panel_bytes(p, rows, knowledge) + block_bytes(rows)
 
 
 def held_panels(m: int, p: int, rows: int, knowledge: bool, device_memory: int) -> int:
-    """The panels that fit in so much memory."""
+    """The number of panels that fit into a worker's device memory."""
     free = device_memory - fixed_bytes(m, p) - block_bytes(rows)
     return min(free // panel_bytes(p, rows, knowledge), ceil_div(p, rows))
 
 
 def bytes_for_rows(m: int, p: int, level: int, widest: int, device_memory: int) -> int:
-    """What is left for the rows of a task from level 2 on, after binomials for degrees up to `widest`."""
+    """Bytes that are left for the rows of a task from level 2 on, after binomials for degrees up to `widest`."""
     return device_memory - fixed_bytes(m, p) - 8 * (level + 1) * (widest + 1)
 
 
@@ -174,15 +180,15 @@ def choose(
     rows: int = 0,
     knowledge: bool = False,
 ) -> PanelPlan:
-    """The plan for workers with so much memory each.
+    """The plan for workers with the given memory.
 
     Args:
-        m: samples that workers hold; 0 if they read a given matrix.
-        device_memory, host_memory: bytes of the worker with the least.
+        m: number of samples that workers hold; 0 if workers read a matrix of correlations.
+        device_memory, host_memory: bytes of the worker with the least memory.
         rows: variables of a panel; 0 lets the plan choose.
 
     Raises:
-        DeviceMemoryError: the smallest panels, or those of the requested size, do not fit.
+        DeviceMemoryError: the smallest panels, or panels of the requested size, do not fit.
     """
     whole = round_up(p, STEP)
 
@@ -222,8 +228,8 @@ def share_out(work: np.ndarray, sizes: np.ndarray, limit: int, least_work: float
 
     Args:
         work, sizes: (k,) float64 work and (k,) int64 bytes of the items.
-        least_work: of a slice, so that its task is worth its overhead.
-        tasks: the number of slices to aim for; the limit may ask for more.
+        least_work: the least work of a slice, so that its task is worth the overhead.
+        tasks: the target for the number of slices; the limit may make more necessary.
     """
     aim = max(least_work, float(work.sum()) / tasks)
     start, slice_work, slice_bytes = 0, 0.0, 0

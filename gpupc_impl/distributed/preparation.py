@@ -1,4 +1,4 @@
-"""What the client does before level 0: it asks workers what they offer, and writes the numbers that they read."""
+"""The client's work before level 0: it asks workers about their code and memory, and writes the numbers for them."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 def ask_workers(
     client: Any, backend: str, device_memory_limit: int | None, host_memory_limit: int
 ) -> dict[str, dict[str, Any]]:
-    """What each worker offers, by address: see `worker.probe`.
+    """The answer of each worker to `worker.probe`, by address.
 
-    Its device_memory and host_memory are the bytes that the search may take on its device, and in its process beside
-    that.
+    In an answer, device_memory and host_memory are the bytes that the search may take on the worker's device, and
+    beside that in the worker's process.
 
     Args:
         backend: where workers run kernels.
-        host_memory_limit: bytes of a worker; 0: its share of what is free.
+        host_memory_limit: upper bound on the host memory of a worker in bytes; 0 stands for its share of free memory.
 
     Raises:
         BackendUnavailable: a worker has other code, or cannot run kernels on the backend.
         InvalidParameter: two workers have the same GPU.
-        ClusterFailure: there is no worker for long.
+        ClusterFailure: there is no worker for `WORKER_TIMEOUT` seconds.
     """
     watch = WorkerWatch(client, "before level 0", "start workers, and search again")
     while not (offers := run_on_workers(client, worker.probe, backend, device_memory_limit)):
@@ -74,7 +74,7 @@ def write_numbers(
     Args:
         backend: where samples are standardised.
         fingerprinted: whether the folder outlives the search and must therefore name the problem. The fingerprint
-            reads all data, so it is computed in a thread beside the writing.
+            reads all data, so a thread computes it during the writing.
 
     Raises:
         InvalidProblem: the folder cannot be written, or belongs to another search.

@@ -17,16 +17,16 @@ from gpupc_impl.out_of_core.row_tests import BATCH, ROW_SEARCH, gathered_launch
 
 THETA = cupc_s.PARAMETERS["theta"].default
 MOST_DELTA = 1 << 12
-"""The most thread blocks that divide the sets of a row among themselves."""
+"""Upper bound on the thread blocks that divide the sets of a row among themselves."""
 
 
 class RowDevice(Protocol):
-    """A device with what the tests of rows need.
+    """The device on which rows are tested, with the samples or the correlation matrix.
 
     Attributes:
         p: number of variables.
-        samples_held: the samples that it holds; 0 if it holds a correlation matrix.
-        budget: bytes that may be in use on it.
+        samples_held: number of samples on the device; 0 if the device holds a correlation matrix.
+        budget: bytes that may be in use on the device.
     """
 
     backend: Backend
@@ -53,13 +53,13 @@ def search_rows(
 ) -> tuple[dict[str, int], dict[str, np.ndarray]]:
     """Test all sets of some rows.
 
-    A group is made to fit the plan's budget; a worker with less memory tests a part of the rows at a time.
+    The rows of a group fit into the plan's budget; a worker with less memory tests a part of the rows at a time.
 
     Args:
         critical: the level's critical r^2.
 
     Returns:
-        the counts of a shard, and its array `keys`: (slots,) uint64 best keys.
+        the counts of a shard, and the shard's array `keys`: (slots,) uint64 best keys.
     """
     sizes = panel_plan.row_bytes(group.degrees)
     totals, keys = collections.Counter[str](), []
@@ -76,7 +76,7 @@ def _search_part(device: RowDevice, level: int, critical: float, group: RowGroup
     rows, degrees, near = group.rows, group.degrees, group.neighbours
     first_slot = np.concatenate(([0], np.cumsum(degrees)))
     owners = np.repeat(rows, degrees)
-    # The matrix of a row is that of its neighbours with the row's own variable at its place among them.
+    # The correlation matrix of a row has the row's neighbours and its own variable, in ascending order.
     position = np.arange(len(near)) - np.repeat(first_slot[:-1], degrees)
     local = (position + (near > owners)).astype(np.int32)
     own = np.add.reduceat(near < owners, first_slot[:-1]).astype(np.int32)
@@ -134,7 +134,7 @@ def mirror_slots(rows: np.ndarray, degrees: np.ndarray, near: np.ndarray, p: int
     others, mirrors = number[near], np.arange(len(near), dtype=np.int32)
     inside = np.flatnonzero(others >= 0)
     starts = np.searchsorted(inside, np.concatenate(([0], np.cumsum(degrees))))
-    # The graph among the rows is symmetric, so that its slots by columns are the mirrors of those by rows.
+    # The graph among the rows is symmetric, so the slots in the order of columns mirror the slots in the order of rows.
     slots = sparse.csr_matrix((mirrors[inside], others[inside], starts), shape=(len(rows), len(rows)))
     slots.sort_indices()
     mirrors[slots.data] = slots.tocsc().data

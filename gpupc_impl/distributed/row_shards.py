@@ -1,4 +1,4 @@
-"""Shards of levels 0 and 1 by rows: the edges that level 0 leaves, and what level 1 did to each (kernels/filter.cu)."""
+"""Shards of levels 0 and 1 by rows: the edges after level 0, and the result of level 1 for each (kernels/filter.cu)."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ from gpupc_impl.distributed.sharded_sets import FirstShards, check_counts
 from gpupc_impl.distributed.shards import ShardFolder
 
 MOST_THREADS = 16
-"""The most threads that digest and write shards."""
+"""Upper bound on the threads that digest and write shards."""
 
 
 class RowShards(FirstShards):
     """Shards, each of consecutive rows: row j has the edges i < j of level 0, ascending.
 
-    A shard holds ``starts``, by row, and for each edge ``partners``, i with the bit `SEPARATED` where level 1 removed
-    the edge, and ``members``, the member of its separating set, else 0.
+    A shard has three arrays: ``starts`` by row, and for each edge ``partners`` and ``members``. The partner is i, with
+        the
+    bit `SEPARATED` if level 1 removed the edge; the member is the variable of the separating set, or 0 without one.
 
     Args:
-        folder: where they are written.
-        identity: of the search, in the shards' digests.
+        folder: the folder of the shards.
+        identity: the name of the search in the shards' digests.
 
     Attributes:
-        degrees: (p,) int64: degrees after level 0 by the edges of shards that were there before.
-        counts: of the tests of level 1, by `COUNTS`.
-        levels: the levels that the shards hold: 1 or 2.
-        owner: the temporary folder that holds them, if they are in one; it is deleted with this object.
+        degrees: (p,) int64: degrees after level 0 by the edges of shards that an earlier search wrote.
+        counts: the counts of level 1 by the names in `COUNTS`.
+        levels: the number of levels in the shards: 1 or 2.
+        owner: the temporary folder of the shards, if there is one; the folder is deleted with this object.
     """
 
     def __init__(self, folder: ShardFolder, identity: str, p: int, owner: tempfile.TemporaryDirectory | None = None):
@@ -62,7 +63,7 @@ class RowShards(FirstShards):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def resume(self) -> int:
-        """Take the shards that an earlier search wrote; returns the first row that is in none."""
+        """Use the shards that an earlier search wrote; returns the first row that no shard contains."""
         (self.folder.path / "rows").mkdir(exist_ok=True)
         first, by_first = 0, {}
         for path in (self.folder.path / "rows").glob("*-*.npz"):
@@ -82,11 +83,11 @@ class RowShards(FirstShards):
         return first
 
     def write(self, backend: Backend, group: GroupResult, counts: Mapping[str, int], most: int) -> None:
-        """Write the shards of a group of rows in threads, while others are read from the device.
+        """Write the shards of a group of rows in threads, while results of other rows are read from the device.
 
         Args:
-            counts: of the group's tests.
-            most: the edges of a shard, of more than one row.
+            counts: the counts of the group's tests.
+            most: upper bound on the edges of a shard, unless the shard has a single row.
         """
         threads = min(MOST_THREADS, os.cpu_count() or 1)
         with ThreadPoolExecutor(threads) as pool:
@@ -94,14 +95,14 @@ class RowShards(FirstShards):
             for part in _parts(group.starts, most):
                 rows = slice(group.rows.start + part.start, group.rows.start + part.stop)
                 edges = slice(int(group.starts[part.start]), int(group.starts[part.stop]))
-                with backend.array_library() as library:  # a device does in no time what would keep a core busy
+                with backend.array_library() as library:  # a device separates the edges much faster than a core
                     partners, members = group.partners[edges], group.values[edges]
                     is_separated = partners >> 31
                     members *= is_separated
                     left = library.flatnonzero(is_separated == 0)
                     arrays = [backend.download(array) for array in (partners, members, left, partners[left])]
                 starts = group.starts[part.start : part.stop + 1] - edges.start
-                if len(pending) > threads:  # so that few parts are in memory at once
+                if len(pending) > threads:  # bounds the number of parts in memory
                     pending.popleft().result()
                 outcome = {name: int(counts[name]) if part.start == 0 else 0 for name in COUNTS}
                 outcome["levels"] = group.levels
@@ -128,7 +129,7 @@ class RowShards(FirstShards):
     def _take(
         self, rows: slice, outcome: Mapping[str, int], starts: np.ndarray, left: np.ndarray, partners: np.ndarray
     ) -> None:
-        """Take what a shard holds of the graph: the numbers of the edges that are left, and their partners."""
+        """Use a shard's part of the graph: the numbers of the edges that are left, and their partners."""
         row = rows.start + np.searchsorted(starts, left, side="right") - 1
         pairs = np.stack([partners, row], axis=1).astype(np.int32)
         with self._lock:
@@ -157,13 +158,13 @@ class RowShards(FirstShards):
             np.concatenate(members or [np.empty(0, np.int32)]),
             np.concatenate(rows or [np.empty(0, np.int32)]),
         )
-        # By columns the edges are ordered by their first variable, and within it by their second one.
+        # In the order of columns, edges are ordered by their first variable, and then by their second one.
         by_first = sparse.csr_matrix((*by_second, np.cumsum(counts)), shape=(self._p, self._p)).tocsc()
         first = np.repeat(np.arange(self._p, dtype=np.int32), np.diff(by_first.indptr))
         return np.stack([first, by_first.indices.astype(np.int32)], axis=1), by_first.data[:, None]
 
     def member(self, i: int, j: int) -> int | None:
-        last = self._last  # a copy, since other threads may read other shards meanwhile
+        last = self._last  # a local reference, since other threads may replace it
         if last is None or not last[0].start <= j < last[0].stop:
             rows = next(rows for rows in self._rows if rows.start <= j < rows.stop)
             self._last = last = rows, self._read(rows)
@@ -190,7 +191,7 @@ def check_shard(p: int, rows: slice, outcome: Mapping[str, Any], arrays: Mapping
     """Check the invariants of a shard of rows that an earlier search wrote.
 
     Raises:
-        ValueError: one does not hold.
+        ValueError: an invariant does not hold.
     """
     check_counts(outcome, (*COUNTS, "levels"))
     starts, partners, members = (arrays[name] for name in ("starts", "partners", "members"))

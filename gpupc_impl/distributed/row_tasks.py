@@ -15,14 +15,14 @@ from gpupc_impl.engine.row_graph import RowGraph
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 LEAST_WORK = 1e9
-"""Multiply-adds of a group of rows, at least, so that a task is worth its overhead."""
+"""Lower bound on the multiply-adds of a group of rows, so that a task is worth its overhead."""
 
 WORK_OF_A_TEST = 20
 """Multiply-adds of a test."""
 
 TASKS_A_LEVEL = 256
-"""Groups of rows of a level with much work. It does not depend on the number of workers, so a restart finds the same
-groups."""
+"""Groups of rows of a level with much work. The number does not depend on the number of workers, so that a resumed
+search has the same groups."""
 
 
 def row_groups(
@@ -42,7 +42,8 @@ def row_groups(
         active &= ~problem.fixed.without_tests(degrees)
     limit = check_fit(problem, degrees, active, level, spec.samples, plan.budget)
     needed = panel_plan.row_bytes(degrees)
-    # Neighbours are close together in this order, and within a group the result of one row ends tests of the other.
+    # In this order neighbours are close together. If both ends of an edge are in a group, the result of one row ends
+    # the tests in the other row.
     order = graph.order()
     order = order[active[order]].astype(np.int64)
     ordered_degrees = degrees[order]
@@ -62,10 +63,10 @@ def row_groups(
 def check_fit(
     problem: GaussianProblem, degrees: np.ndarray, active: np.ndarray, level: int, samples: int, budget: int
 ) -> int:
-    """The bytes that rows may take on a device at a level, after a check that each row fits.
+    """Check that each row fits on a device at a level; returns the bytes that rows may take on the device.
 
     Args:
-        degrees, active: (p,) degrees, and whether the rows have tests.
+        degrees, active: (p,) the degrees, and whether each row has tests.
         samples: the number of samples that the device holds.
         budget: the device memory that may be taken.
 

@@ -38,14 +38,15 @@ class DistributedSearch(SparseSearch):
     """One search on a cluster, which is used as a context manager.
 
     Attributes:
-        report: what is recorded of the search: the plan, the workers, and seconds and bytes by level.
+        report: the facts that are recorded: the plan, the workers, and seconds and bytes by level.
 
     Raises:
         InvalidParameter: pmax is requested, or a parameter does not fit the machine.
         InvalidProblem: the folder is for another search, or a worker does not see it.
         BackendUnavailable: a worker cannot run kernels.
         DeviceMemoryError: the workers' memory does not hold the smallest panels.
-        ClusterFailure: the scheduler died, or there was no worker for long, or several workers died at the same task.
+        ClusterFailure: the scheduler died, or there was no worker for `WORKER_TIMEOUT` seconds, or several workers died
+            at the same task.
     """
 
     def __init__(self, problem: GaussianProblem, run: Run):
@@ -64,9 +65,9 @@ class DistributedSearch(SparseSearch):
     # --- before the first level --------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Find the cluster, plan the search, and bring the numbers to the workers."""
+        """Connect to the cluster, plan the search, and bring the numbers to the workers."""
         started = time.perf_counter()
-        self._adjacency = empty_graph(self.p)  # a failure here must come before any work
+        self._adjacency = empty_graph(self.p)  # allocated before any work, so that a failure costs nothing
         params, problem = self.params, self.problem
         backend = self.run.backend.name if params["workers_on"] == "auto" else params["workers_on"]
         client = self._stack.enter_context(cluster.open_client(params["client"], backend, params["workers"]))
@@ -111,7 +112,7 @@ class DistributedSearch(SparseSearch):
         )
 
     def _describe(self, folder: ShardFolder, plan: PanelPlan, backend: str, is_temporary: bool) -> SearchSpec:
-        """What workers have to know of the search."""
+        """The description of the search for workers."""
         problem, is_matrix = self.problem, self.problem.samples is None
         has_level_one = stop_reason(problem, 1, max(self.p - 1, 2)) is None
         key = uuid.uuid4().hex

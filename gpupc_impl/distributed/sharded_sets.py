@@ -1,4 +1,4 @@
-"""Separating sets that stay in shards until they are needed."""
+"""Separating sets that stay in shards until a caller reads them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from gpupc_impl.engine.row_graph import SECOND_SIDE
 from gpupc_impl.integers import ceil_div
 
 BLOCK = ("edges", "left", "members")
-"""Arrays of a block's shard: bits of the pairs that are edges after level 0, bits of those that still are after level
-1, and the members of the sets that separate the others, row by row."""
+"""Arrays of a block's shard: bits of the pairs that are edges after level 0, bits of the pairs that are edges after
+level 1, and, row by row, the members of the sets of the pairs that level 1 separates."""
 
 
 def check_block(plan: PanelPlan, i: int, j: int, outcome: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Check the invariants of the shard of a block that an earlier search wrote.
 
     Raises:
-        ValueError: one does not hold.
+        ValueError: an invariant does not hold.
     """
     check_counts(outcome, ("tests", "undefined"))
     edges, left, members = (arrays[name] for name in BLOCK)
@@ -55,7 +55,7 @@ def check_rows(level: int, group: RowGroup, outcome: Mapping[str, Any], arrays: 
     """Check the invariants of the shard of a group of rows that an earlier search wrote.
 
     Raises:
-        ValueError: one does not hold.
+        ValueError: an invariant does not hold.
     """
     check_counts(outcome, ("tests", "undefined", "pseudo_inverses"))
     keys = arrays["keys"]
@@ -75,7 +75,7 @@ def check_counts(outcome: Mapping[str, Any], names: Sequence[str]) -> None:
     """Check that an outcome has counts of these names.
 
     Raises:
-        ValueError: it has not.
+        ValueError: a count is no whole number of at least 0.
     """
     if any(type(outcome[name]) is not int or outcome[name] < 0 for name in names):
         raise ValueError("its counts are no whole numbers of at least 0")
@@ -85,25 +85,25 @@ class FirstShards(abc.ABC):
     """The shards of levels 0 and 1.
 
     Attributes:
-        folder: where they are.
+        folder: the folder of the shards.
     """
 
     folder: ShardFolder
 
     @abc.abstractmethod
     def removed(self) -> tuple[np.ndarray, np.ndarray]:
-        """(k, 2) pairs that level 1 removed, and the (k, 1) members of their sets."""
+        """The (k, 2) pairs that level 1 removed, and the (k, 1) members of their sets."""
 
     @abc.abstractmethod
     def member(self, i: int, j: int) -> int | None:
-        """The variable that separated two variables, i < j, at level 1; None if none did."""
+        """The variable that separated two variables, i < j, at level 1; None if level 1 did not separate the pair."""
 
 
 class BlockShards(FirstShards):
     """The shards of all blocks of levels 0 and 1.
 
     Args:
-        owner: the temporary folder that holds the shards, if they are in one; it is deleted with this object.
+        owner: the temporary folder of the shards, if there is one; the folder is deleted with this object.
     """
 
     def __init__(self, folder: ShardFolder, plan: PanelPlan, owner: tempfile.TemporaryDirectory | None = None):
@@ -132,7 +132,7 @@ class BlockShards(FirstShards):
     def member(self, i: int, j: int) -> int | None:
         rows = self.plan.rows
         block = i // rows, j // rows
-        last = self._last  # a copy, since other threads may read other blocks meanwhile
+        last = self._last  # a local reference, since other threads may replace it
         if last is None or last[0] != block:
             self._last = last = block, tuple(self._read(*block, *BLOCK))
         edges, left, members = last[1]
@@ -146,7 +146,7 @@ class BlockShards(FirstShards):
 
 
 class ShardedSets(SeparatingSets):
-    """Separating sets of which those of level 1, by far the most, stay in shards.
+    """Separating sets, of which the sets of level 1, by far the most, stay in shards.
 
     Reading a single set reads its shard. An operation on all sets (`pairs`, `members`, a comparison, a file) reads
     them into memory once, up to 20 bytes a pair.

@@ -1,4 +1,4 @@
-"""Shards: the results of tasks in files, each of which is written whole or not at all and holds a digest."""
+"""Shards: files with the results of tasks, each of which has a digest and is written atomically."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from gpupc_impl.core.problem import InvalidProblem
 logger = logging.getLogger("gpupc_impl.distributed")
 
 SETTINGS = "search.json"
-"""The file of a folder that names the search which its shards belong to."""
+"""The name of the file in a folder of shards that describes the search of the shards."""
 
 FORMAT = 2
 
 SEEN_WITHIN = 60.0
-"""Seconds within which all machines of a network file system see what one of them wrote."""
+"""Upper bound on the seconds until all machines of a network file system see a file that one machine wrote."""
 
 UNFINISHED = ("blocks/.*.*", "level-*/.*.*", ".*.*.npy")
 """Patterns of the temporary names of files that are being written."""
 
 ABANDONED = 3600.0
-"""Seconds after which such a file is taken to be left behind by a killed process."""
+"""Age in seconds from which on a file with a temporary name counts as left by a killed process."""
 
 
 class MissingShard(RuntimeError):
-    """A shard that holds a part of a result is gone or damaged; the message names it."""
+    """A shard with a part of a result is missing or damaged; the message names the shard."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ShardFolder:
 
     @property
     def numbers(self) -> Path:
-        """The file of standardised samples, or of the correlation matrix of a problem that has one."""
+        """The file of the standardised samples, or of the correlation matrix if the problem has a matrix."""
         return self.path / "numbers.npy"
 
     @property
@@ -65,11 +65,11 @@ class ShardFolder:
 
     @property
     def key(self) -> Path:
-        """The file from which workers tell whether the folder that they see is the client's."""
+        """The file by which a worker recognizes the client's folder."""
         return self.path / "search.key"
 
     def holds(self, key: str) -> bool:
-        """Whether the client of this search wrote its key here."""
+        """Whether the client of this search wrote its key into the folder."""
         for _ in _attempts(self.path):
             with contextlib.suppress(OSError, ValueError):
                 if read_text(self.key) == key:
@@ -80,7 +80,7 @@ class ShardFolder:
         """Create the folder.
 
         Raises:
-            InvalidProblem: it cannot be written.
+            InvalidProblem: the folder cannot be written.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -93,8 +93,8 @@ class ShardFolder:
         return InvalidProblem(f"folder {str(self.path)!r} cannot be used: {error}; name another")
 
     def claim(self, settings: Mapping[str, Any]) -> None:
-        """Record the settings of the search, or compare them with those recorded before; and remove the files that
-        killed writers left behind.
+        """Record the settings of the search, or compare them with the recorded ones, and remove unfinished files of
+        killed processes.
 
         Raises:
             InvalidProblem: the folder cannot be written, or belongs to a search with other settings.
@@ -119,7 +119,7 @@ class ShardFolder:
                 )
         for pattern in UNFINISHED:
             for left in self.path.glob(pattern):
-                with contextlib.suppress(OSError):  # its writer renamed it meanwhile
+                with contextlib.suppress(OSError):  # another process may have renamed the file
                     if time.time() - left.stat().st_mtime > ABANDONED:
                         left.unlink()
 
@@ -128,7 +128,7 @@ class ShardFolder:
         return (self.path / SETTINGS).exists()
 
     def rows_claimed(self) -> int:
-        """The number of rows of a panel in the shards that are there; 0 if there are none."""
+        """The number of rows of a panel in the recorded settings of the folder; 0 if the folder has none."""
         try:
             return int(read_json(self.path / SETTINGS)["rows"])
         except (OSError, ValueError, TypeError, KeyError):
@@ -136,7 +136,7 @@ class ShardFolder:
 
 
 def _attempts(folder: Path) -> Iterator[None]:
-    """Attempts to read what another machine wrote, with pauses, for up to `SEEN_WITHIN` seconds.
+    """Attempts to read a file that another machine wrote, with pauses, for up to `SEEN_WITHIN` seconds.
 
     Between attempts the folder is listed, which makes a network file system ask its server again.
     """
@@ -151,14 +151,14 @@ def _attempts(folder: Path) -> Iterator[None]:
 
 
 def write(path: Path, search: str, outcome: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> int:
-    """Write a shard into an existing folder, whole or not at all, and return its size in bytes.
+    """Write a shard into an existing folder atomically, and return its size in bytes.
 
-    Equal content gives equal bytes. The file is not synchronised with the disk, because its digest reveals whether a
-    power failure damaged it. Two workers may write the same shard, if a task was believed lost.
+    Equal content gives equal bytes. The file is not synchronised with the disk, because the digest reveals whether a
+    power failure damaged the file. Two workers may write the same shard, if the scheduler believed a task lost.
 
     Args:
         search: identifies the problem and the plan (`SearchSpec.identity`).
-        outcome: what the shard records besides arrays, such as counts: values that JSON can represent.
+        outcome: values that the shard records besides arrays, such as counts, which JSON can represent.
     """
     temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex}")
     try:
@@ -175,8 +175,8 @@ def read(
 ) -> dict[str, Any] | None:
     """The outcome in a shard of this search; None if there is none.
 
-    A shard that is damaged, that belongs to another search, level or group, or that `check` refuses with an exception
-    counts as none, which is logged.
+    The result is also None, with a message in the log, if the shard is damaged, belongs to another search, level or
+    group, or if `check` raises an exception.
     """
     try:
         outcome, arrays = read_sealed(path, _place(path, search))
@@ -196,10 +196,10 @@ def _place(path: Path, search: str) -> list[str]:
 
 
 def read_array(path: Path, name: str) -> np.ndarray:
-    """One array of a shard that has been written or read before, so that the archive's own checksum suffices.
+    """One array of a shard. This search has written or read the shard before, so the archive's own checksum suffices.
 
     Raises:
-        MissingShard: the shard is gone or has been damaged since.
+        MissingShard: the shard has been deleted or damaged since.
     """
     for _ in _attempts(path.parent):
         try:

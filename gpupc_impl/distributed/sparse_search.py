@@ -1,4 +1,4 @@
-"""What searches of very many variables share: the edges between levels as a list, and sets of level 1 in shards."""
+"""The common part of searches of very many variables: edges between levels as a list, and sets of level 1 in shards."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 
 
 class SparseSearch(LevelSearch):
-    """A search that has no p x p matrix but the result's, of which only pages with edges take memory.
+    """A search whose only p x p matrix is the result's, of which only pages with edges take memory.
 
     Attributes:
-        _edges: (k, 2) int32 edges i < j, ascending, that are left and may be tested; None before level 0.
-        _settled: lists of edges that are left and have no tests any more.
+        _edges: (k, 2) int32 edges i < j, ascending, that remain and may have tests; None before level 0.
+        _settled: lists of remaining edges that have no more tests.
 
     Raises:
         InvalidParameter: pmax is requested.
@@ -65,7 +65,7 @@ class SparseSearch(LevelSearch):
 
         Args:
             sets: their separating sets.
-            totals: counts of the level: tests, undefined, pseudo_inverses.
+            totals: the counts ``tests``, ``undefined`` and ``pseudo_inverses`` of the level.
         """
         assert self._edges is not None
         self._later_sets.append((pairs, sets))

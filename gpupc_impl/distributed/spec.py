@@ -1,4 +1,4 @@
-"""What the client sends to workers: the description of a search, and groups of rows to test."""
+"""The messages of the client to workers: the description of a search, and groups of rows to test."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from gpupc_impl.distributed.shards import ShardFolder
 
 @dataclasses.dataclass(frozen=True)
 class SearchSpec:
-    """What all tasks of a search share. It is small, because it is sent with each of them.
+    """The description of a search, which is small because each task receives a copy.
 
     Attributes:
-        key: identifies this run of the search, so that a worker can tell whether its state belongs to it.
-        identity: identifies the problem and the plan in the digests of shards, the same for a search that is resumed.
+        key: identifies this run of the search, so that a worker knows to which search its state belongs.
+        identity: identifies the problem and the plan in the digests of shards; a resumed search has the same identity.
         code: digest of the client's code.
         folder: path of the shards and of the numbers.
-        shape: of the numbers: samples or a correlation matrix.
+        shape: shape of the numbers, which are samples or a correlation matrix.
         is_matrix: whether the numbers are a correlation matrix.
         plan: panels and budget.
         backend: where workers run kernels.
         is_limited: whether the user set the device memory of a worker.
-        critical: critical r^2 of level 0 and of level 1; the latter is None if level 1 is not run.
-        knowledge: whether there are fixed pairs.
+        critical: critical r^2 of level 0 and of level 1; None for level 1 if the search ends before it.
+        knowledge: whether background knowledge fixes pairs.
     """
 
     key: str
@@ -58,7 +58,7 @@ class RowGroup:
     """Rows of the graph that a task tests at a level from 2 on.
 
     Attributes:
-        name: of the shard.
+        name: name of the group's shard.
         rows: (rows,) int64 variables.
         degrees: (rows,) int64 numbers of neighbours.
         neighbours: (slots,) int32: the neighbours, row after row, ascending in each.

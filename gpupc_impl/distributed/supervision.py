@@ -1,4 +1,4 @@
-"""What the client does about the cluster itself: it takes turns with other searches, and notices lost workers."""
+"""The client's supervision of the cluster: searches take turns on the cluster, and lost workers are noticed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 logger = logging.getLogger("gpupc_impl.distributed")
 
 MESSAGE_INTERVAL = 30.0
-"""Seconds between messages about a level's progress, or about what is waited for."""
+"""Seconds between messages about the progress of a level, or about a wait for workers."""
 
 WORKER_TIMEOUT = 600.0
-"""Seconds that a cluster may be without any worker."""
+"""Seconds for which a cluster may have no worker."""
 
 
 class ClusterFailure(RuntimeError):
@@ -25,7 +25,7 @@ class WorkerWatch:
     """Checks from time to time whether a cluster has workers.
 
     Args:
-        title: of the step that needs them.
+        title: title of the step that needs workers.
         advice: how to go on after a failure.
     """
 
@@ -34,8 +34,7 @@ class WorkerWatch:
         self._last_check = self._last_seen = time.monotonic()
 
     def check(self) -> None:
-        """Log every `MESSAGE_INTERVAL` seconds that there is no worker; returns at once if the last check is more
-        recent.
+        """Ask the scheduler for workers, at most every `MESSAGE_INTERVAL` seconds, and log if there is none.
 
         Raises:
             ClusterFailure: there has been no worker for `WORKER_TIMEOUT` seconds.
@@ -55,7 +54,7 @@ class WorkerWatch:
 
 @contextlib.contextmanager
 def turn(client: Any) -> Iterator[None]:
-    """A search's turn on a cluster; other searches wait, since each is planned for all of the workers' memory.
+    """Hold a lock of the cluster, so that other searches wait, since each plans with the whole memory of the workers.
 
     A client that dies loses its turn after `distributed.scheduler.locks.lease-timeout`, which is 30 s by default.
 
@@ -79,10 +78,10 @@ def turn(client: Any) -> Iterator[None]:
 
 
 def run_on_workers(client: Any, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-    """The results of a function on all workers that are there, by address.
+    """The results of a function on all present workers, by address.
 
     Raises:
-        ClusterFailure: a worker was lost meanwhile.
+        ClusterFailure: a worker was lost during the call.
     """
     try:
         results: dict[str, Any] = client.run(function, *arguments)

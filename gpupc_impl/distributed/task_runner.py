@@ -1,4 +1,5 @@
-"""Runs the tasks of a level on a cluster, except those whose shards are there already, and records what they took."""
+"""Runs the tasks of a level on a cluster, except tasks whose shards exist already, and records their seconds and
+bytes."""
 
 from __future__ import annotations
 
@@ -26,12 +27,12 @@ class TaskRunner:
     """Runs tasks of one search.
 
     Attributes:
-        levels: what is recorded of each step: tasks, seconds and, by worker, seconds and bytes.
+        levels: the facts that are recorded of each step: tasks, seconds and, by worker, seconds and bytes.
 
     Args:
-        folder: the folder of shards that the user named; empty for a temporary one.
-        show_progress: whether there may be a progress bar.
-        backend: the client's, whose clock leaves out the time for which workers waited for compilers.
+        folder: the folder of shards that the user named; empty for a temporary folder.
+        show_progress: whether the runner may show a progress bar.
+        backend: the client's backend, whose clock leaves out the time for which workers waited for compilers.
     """
 
     def __init__(self, client: Any, spec: SearchSpec, folder: str, show_progress: bool, backend: Backend):
@@ -39,7 +40,7 @@ class TaskRunner:
         self._advice = "search again, with folder=... to keep finished shards"
         if folder:
             self._advice = f"search again with folder={folder!r}, which makes only the missing shards"
-        self._numbers: dict[str, str] = {}  # of workers, by name
+        self._numbers: dict[str, str] = {}  # numbers of workers by name
         self.levels: list[dict[str, Any]] = []
 
     def run(
@@ -54,13 +55,13 @@ class TaskRunner:
         """The outcomes of tasks, in their order.
 
         Args:
-            title: of the step, for messages.
-            function: what a task calls, with the spec and the task's arguments.
+            title: title of the step in messages.
+            function: the function that a task calls with the spec and the task's arguments.
             tasks: the arguments of each task.
             paths: the shard of each task, all in one folder.
             check: raises ValueError if the outcome and the arrays in a shard, by the number of its task, cannot be
-                what the task writes.
-            preferred: the address of the worker that should run each task; an idle one may run it instead.
+                the result of the task.
+            preferred: the address of the worker that should run each task; another, idle worker may run the task.
 
         Raises:
             ClusterFailure: the scheduler or too many workers were lost.
@@ -99,7 +100,7 @@ class TaskRunner:
         return outcomes
 
     def _completed(self, title: str, futures: list[Any], total: int) -> Iterator[tuple[Any, Any]]:
-        """Futures and their results as they complete, shown by a progress bar and messages."""
+        """Futures and their results in the order of completion; a progress bar and messages show their number."""
         from distributed import as_completed
 
         completed = as_completed(futures, loop=self._client.loop, with_results=True, raise_errors=False)
@@ -123,7 +124,7 @@ class TaskRunner:
                 watch.check()
 
     def _record(self, title: str, outcomes: list[dict[str, Any]], made: int, seconds: float) -> None:
-        """Record what a level's tasks took."""
+        """Record the seconds and bytes of a level's tasks."""
         workers: dict[str, dict[str, Any]] = {}
         compile_seconds: Counter[str] = Counter()
         task_seconds = []
@@ -161,7 +162,7 @@ def _read_outcomes(
 ) -> list[Any]:
     """The outcome in each intact shard, or None; the shards' folder is created if it does not exist.
 
-    The folder is listed, since a network file system may remember for long that a single file was missing.
+    The function lists the folder, since a network file system may cache for long that a single file was missing.
     """
     names = {}
     for folder in {path.parent for path in paths}:

@@ -1,4 +1,4 @@
-"""What Dask runs on a worker: the functions that begin and end a search, and its tasks."""
+"""The functions that Dask runs on a worker: those that begin and end a search, and the tasks."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ from gpupc_impl.distributed.worker_state import WorkerState
 Result = TypeVar("Result")
 
 MOST_SENT = 1 << 14
-"""The most pairs left of a block that are sent to the client with the task's outcome; more are read from its shard."""
+"""Upper bound on the remaining pairs of a block that a task's outcome brings to the client; more pairs are read from
+the block's shard."""
 
 ATTEMPTS = 20
-"""How often to check whether a backend has been freed, and whether there is room, with pauses of 10 ms.
+"""Upper bound on the checks, with pauses of 10 ms, whether a backend has been freed and whether there is memory.
 
-Dask may hold on to an error, and thereby to the frames of a task, for a short time.
+Dask may refer to an error, and thereby to the frames of a task, for a short time.
 """
 
 _opening = threading.Lock()
-"""Held while a state is created, since one process may have several workers."""
+"""The lock for the creation of a state, since one process may have several workers."""
 
 
 class StateHolder:
     """The one state that a worker has in memory, and the number of tasks that use it.
 
-    A task of another search waits until the tasks of this one have ended, those of a client that died as well, and
+    A task of another search waits until the tasks that use the state have ended, even if their client has died, and
     then replaces the state.
     """
 
@@ -70,7 +71,7 @@ class StateHolder:
             self._changed.notify_all()
 
     def forget(self, key: str | None = None) -> None:
-        """Drop the state, if it belongs to the search with this key (None: to any), as soon as no task uses it."""
+        """Drop the state of the search with this key (None: of any search) as soon as no task uses the state."""
         with self._changed:
             if key is None or self._belongs_to(key):
                 self._is_over = True
@@ -85,12 +86,12 @@ class StateHolder:
         if self._state is None:
             return
         backend, self._state = weakref.ref(self._state.backend), None
-        # A backend and its kernels form a reference cycle, which keeps the memory pool alive until it is collected.
+        # A backend and its kernels form a reference cycle, which keeps the memory pool alive until garbage collection.
         for _ in range(ATTEMPTS):
             gc.collect()
             if backend() is None:
                 break
-            time.sleep(0.01)  # a call does nothing while another thread collects
+            time.sleep(0.01)  # gc.collect() does nothing while another thread runs it
 
 
 def _holder(worker: Any) -> StateHolder:
@@ -99,7 +100,7 @@ def _holder(worker: Any) -> StateHolder:
 
 
 async def probe(backend: str, device_memory_limit: int | None, dask_worker: Any = None) -> dict[str, Any]:
-    """What a worker offers; the state of an earlier search is dropped first.
+    """The code, device and memory of a worker; the state of an earlier search is dropped first.
 
     Returns:
         code, machine, and either unavailable (the reason) or describe, gpu (None on CPU cores), host_memory,
@@ -107,7 +108,7 @@ async def probe(backend: str, device_memory_limit: int | None, dask_worker: Any 
     """
     await asyncio.to_thread(_holder(dask_worker).forget)
     if backend != "host":
-        gc.collect()  # frees what tasks that outlived their search still hold
+        gc.collect()  # frees arrays of tasks that outlived their search
     kind = backend_class(backend)
     offer: dict[str, Any] = {"code": machine.code_digest(), "machine": socket.gethostname()}
     if reason := kind.unavailable():
@@ -120,7 +121,7 @@ async def probe(backend: str, device_memory_limit: int | None, dask_worker: Any 
 async def prepare(spec: SearchSpec, dask_worker: Any = None) -> None:
     """Bring the numbers to the worker's device.
 
-    This runs in a thread beside the event loop, since it may have to wait for another search.
+    The function runs in a thread beside the event loop, since it may have to wait for another search.
     """
     await asyncio.to_thread(_with_state, dask_worker, spec, lambda state: device.prefetch(state.backend, 1))
 
@@ -131,7 +132,7 @@ async def forget(key: str, dask_worker: Any = None) -> None:
 
 
 def _with_state(worker: Any, spec: SearchSpec, work: Callable[[WorkerState], Result]) -> Result:
-    """The result of work with a search's state."""
+    """Call a function with the search's state, and return the result."""
     holder = _holder(worker)
     state = holder.take(spec)
     try:
@@ -142,9 +143,9 @@ def _with_state(worker: Any, spec: SearchSpec, work: Callable[[WorkerState], Res
 
 
 def _with_room(work: Callable[[], Result]) -> Result:
-    """The result of work, which is tried again if memory is short.
+    """Call a function, again if memory is short, and return the result.
 
-    Dask's profiler looks at the frames of running tasks, and for that time keeps the arrays of an ended task alive.
+    Dask's profiler refers to the frames of tasks for a short time, and so keeps the arrays of an ended task alive.
     """
     for _ in range(ATTEMPTS):
         with contextlib.suppress(DeviceMemoryError):
@@ -154,7 +155,7 @@ def _with_room(work: Callable[[], Result]) -> Result:
 
 
 def block_task(spec: SearchSpec, i: int, j: int) -> dict[str, Any]:
-    """Task: the shard of a block of levels 0 and 1."""
+    """The task that writes the shard of a block of levels 0 and 1."""
     from distributed import get_worker
 
     def work(state: WorkerState) -> dict[str, Any]:
@@ -171,7 +172,7 @@ def block_task(spec: SearchSpec, i: int, j: int) -> dict[str, Any]:
 
 
 def rows_task(spec: SearchSpec, level: int, critical: float, group: RowGroup) -> dict[str, Any]:
-    """Task: the shard of a group of rows at a level from 2 on."""
+    """The task that writes the shard of a group of rows at a level from 2 on."""
     from distributed import get_worker
 
     def work(state: WorkerState) -> dict[str, Any]:
@@ -189,7 +190,8 @@ def rows_task(spec: SearchSpec, level: int, critical: float, group: RowGroup) ->
 def _write(
     spec: SearchSpec, path: Path, counts: dict[str, Any], arrays: Mapping[str, np.ndarray], facts: dict[str, Any]
 ) -> dict[str, Any]:
-    """Write a shard, and return the task's outcome: the counts that the shard holds, and how it was made."""
+    """Write a shard, and return the task's outcome: the shard's counts, and the worker, seconds and bytes of the
+    task."""
     from distributed import get_worker
 
     started = time.perf_counter()

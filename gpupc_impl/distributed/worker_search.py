@@ -28,15 +28,15 @@ LIST = KernelSource(SOURCE, "list_members", (BLOCK,), CONSTANTS)
 
 THETA = cupc_s.PARAMETERS["theta"].default
 MOST_DELTA = 1 << 12
-"""The most thread blocks that divide the sets of a row among themselves."""
+"""Upper bound on the thread blocks that divide the sets of a row among themselves."""
 
 
 def search_block(state: WorkerState, i: int, j: int) -> tuple[dict[str, int], dict[str, np.ndarray]]:
     """Test the pairs of panels I and J.
 
     Returns:
-        the counts of a shard, and its arrays: see `sharded_sets.BLOCK`; and of a diagonal block the degrees after
-        level 0.
+        the counts of a shard; its arrays (see `sharded_sets.BLOCK`), which for a diagonal block include the degrees
+        after level 0.
     """
     spec, backend = state.spec, state.backend
     panel = state.panel(i, keep=i)
@@ -65,7 +65,7 @@ def search_block(state: WorkerState, i: int, j: int) -> tuple[dict[str, int], di
 
 
 def _edges_and_members(state: WorkerState, panel: Panel, first_j: int, n_j: int, members: Any) -> dict[str, np.ndarray]:
-    """The pairs of a block that are edges after level 0 and after level 1, and the members that separate the others.
+    """The pairs of a block that are edges after level 0 and after level 1, and the members that separate other pairs.
 
     Args:
         members: (n_i, n_j) uint32 on the device, or None if level 1 is not run.

@@ -53,27 +53,28 @@ class Panel:
 
 
 def budget(spec: SearchSpec) -> int:
-    """Bytes that this worker may take on its device, which may be less than was free when the search was planned."""
+    """The bytes that this worker may take on its device; other programs may have taken some since the search was
+    planned."""
     if spec.is_limited or spec.backend != "host":
         return spec.plan.budget
     return min(spec.plan.budget, machine.host_device_bytes(machine.free_memory()))
 
 
 class WorkerState(RowDevice):
-    """What a worker keeps of a search: the numbers on its device, and as many panels as its budget holds.
+    """A worker's state of a search: the numbers on its device, and as many panels as the budget holds.
 
     Raises:
         InvalidProblem: the worker does not see the client's folder, or the folder does not hold the client's numbers.
         BackendUnavailable: the worker has other code, or cannot run kernels.
-        DeviceMemoryError: it cannot hold two panels.
+        DeviceMemoryError: the worker cannot hold two panels.
 
     Attributes:
-        lock: held while the device is used.
-        budget: bytes that it takes on its device: `PanelPlan.budget`, or less if it has less.
-        capacity: the number of panels that it can keep.
-        panels_made: how many panels have been computed; a panel that was dropped and computed again counts twice.
-        panels_held: the most panels that were held at once.
-        seconds: of each step since `begin`, without waits for compilers.
+        lock: the lock of the device.
+        budget: bytes that the worker may take on its device: `PanelPlan.budget`, or the free bytes if these are fewer.
+        capacity: the number of panels that the worker can keep.
+        panels_made: the number of computed panels; a panel that was dropped and computed again counts twice.
+        panels_held: the largest number of panels that were held at once.
+        seconds: the duration of each step since `begin`, without waits for compilers.
         fixed: (k, 2) required pairs and forbidden pairs; None without background knowledge.
     """
 
@@ -84,7 +85,7 @@ class WorkerState(RowDevice):
                 f"a worker on {socket.gethostname()} has another version of gpupc; install one everywhere"
             )
         self.backend = open_backend(spec.backend, budget(spec))
-        self.budget = self.backend.memory_limit  # on a GPU no more than is free
+        self.budget = self.backend.memory_limit  # on a GPU at most the free bytes
         self.capacity = panel_plan.held_panels(spec.samples, plan.p, plan.rows, spec.knowledge, self.budget)
         if self.capacity < min(2, plan.panels):
             raise DeviceMemoryError(
@@ -114,7 +115,7 @@ class WorkerState(RowDevice):
 
     def begin(self) -> None:
         """Start the clock of a task."""
-        self.backend.synchronize()  # CUDA's driver launches nothing in a thread that has not used the runtime before
+        self.backend.synchronize()  # the driver launches no kernel in a thread before its first call of CUDA's runtime
         self.seconds.clear()
         self._last_lap, self._compiled = self.backend.clock(), self.backend.compile_seconds
 
@@ -136,7 +137,7 @@ class WorkerState(RowDevice):
     # --- correlations ------------------------------------------------------------------------------------------------
 
     def correlations(self, rows: slice) -> Any:
-        """(rows, p) correlations on the device; entries that panels in memory have as well are copied from these."""
+        """(rows, p) correlations on the device; entries that panels in memory contain are copied from these panels."""
         if self._matrix is not None:
             c = self.backend.upload(self._matrix[rows])
             mapped.release(self._matrix)
@@ -161,7 +162,7 @@ class WorkerState(RowDevice):
         return self.backend.upload(np.concatenate(matrices))
 
     def fixed_rows(self, pairs: np.ndarray | None, rows: slice) -> Any:
-        """The rows of bits of the graph of fixed pairs, on the device; None without background knowledge."""
+        """The rows of the graph of fixed pairs as bits, on the device; None without background knowledge."""
         if pairs is None:
             return None
         bits = np.zeros((rows.stop - rows.start, row_words(self.spec.plan.p)), np.uint32)
@@ -173,7 +174,8 @@ class WorkerState(RowDevice):
     # --- panels ------------------------------------------------------------------------------------------------------
 
     def panel(self, number: int, keep: int) -> Panel:
-        """A panel, computed unless it is in memory; the least recently used one, but not `keep`, is dropped for it."""
+        """A panel, which is computed unless it is in memory. If there is no room, the least recently used panel other
+        than `keep` is dropped."""
         if number not in self._panels:
             while len(self._panels) >= self.capacity:
                 del self._panels[next(other for other in self._panels if other != keep)]
@@ -187,7 +189,7 @@ class WorkerState(RowDevice):
         self._panels.clear()
 
     def facts(self) -> dict[str, Any]:
-        """What the worker reports with each task."""
+        """The facts that the worker reports with each task."""
         return {
             "seconds": dict(self.seconds),
             "compile_seconds": self.backend.compile_seconds - self._compiled,
@@ -198,7 +200,7 @@ class WorkerState(RowDevice):
 
 
 def _read_numbers(spec: SearchSpec) -> np.ndarray:
-    """The mapped samples or the mapped matrix that the client wrote."""
+    """The samples or the matrix that the client wrote, as a mapped file."""
     host, path = socket.gethostname(), spec.shards.numbers
     if not spec.shards.holds(spec.key):
         raise InvalidProblem(

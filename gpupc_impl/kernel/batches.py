@@ -1,4 +1,4 @@
-"""Batches of tests, one after the other on a GPU and side by side on cores."""
+"""Batches of tests, which run one after the other on a GPU and in parallel on cores."""
 
 import concurrent.futures
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ Batch = TypeVar("Batch")
 
 
 def for_each(work: Callable[[Batch], None], batches: Sequence[Batch], backend: Backend) -> None:
-    """Do the work of every batch; each writes results of its own, so their order does not matter."""
+    """Do the work of every batch in any order: each batch writes only its own results."""
     threads = min(backend.array_threads, len(batches))
     if threads <= 1:
         for batch in batches:

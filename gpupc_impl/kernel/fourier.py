@@ -1,15 +1,18 @@
 """RCIT and RCoT in batches: random Fourier features, ridge residuals and power sums for the null distribution.
 
-For x, y and a set S (Strobl et al. 2019, algorithms 1 and 2; docs/kernel.md): with features f of x, g of y (of y and S
-in RCIT) and h of S, all standardized over the samples, the residuals on S are f - C_fh (C_hh + ridge I)^-1 h, those of
-g likewise. The statistic is n ||cov(f, residuals of g)||^2, and the weights of its null distribution are the
-eigenvalues of the second moments of all products of a residual of f and one of g.
+The test of x and y given a set S (Strobl et al. 2019, algorithms 1 and 2; docs/kernel.md) has features f of x, g of y
+(of y and S in RCIT) and h of S, all standardized over the samples. The residuals of f on S are f - C_fh (C_hh + ridge
+I)^-1 h, and the residuals of g are made by the same formula. The statistic is n ||cov(f, residuals of g)||^2, and the
+weights of its null distribution are the eigenvalues of the second moments of all products of a residual of f and a
+residual of g.
 
-A product of two such products is one of two residuals of x and two of y. So a test is one product of a table of x and
-one of y, whose rows are features, the f (f + 1) / 2 products of two residuals, and residuals.
+Each second moment is the mean of a product of two residuals of x and two residuals of y. A test therefore needs one
+matrix product of a table of x and a table of y, whose rows are the features, the f (f + 1) / 2 products of two
+residuals, and the residuals.
 
-The code is the same for NumPy and CuPy (`Backend.array_library`). Arrays have the samples last. Features of a variable
-are made once; those of a set, their covariance and the tables of variables serve all tests of a batch with that set."""
+The code is the same for NumPy and CuPy (`Backend.array_library`), and the last axis of an array is the samples. The
+features of a variable are made once. The features of a set, their covariance and the tables of variables serve all
+tests of a batch with that set."""
 
 from typing import Any
 
@@ -23,19 +26,20 @@ from gpupc_impl.kernel.null import upper_tail
 from gpupc_impl.kernel.problem import BESIDE_SECOND, IN_SET, OWN, RIDGE, SECOND, KernelProblem
 
 POWERS = 8
-"""Power sums that the null distributions need at most."""
+"""Upper bound on the power sums that a null distribution needs."""
 
 CONSTANT = 1e-12
-"""Standard deviation up to which a feature is constant."""
+"""Upper bound on the standard deviation of a feature that counts as constant."""
 
 SETS_BYTES = {"cuda": 1 << 32, "host": 1 << 22}
-"""Upper bound on the memory of several sets of a batch, by backend: large launches on a GPU, a core's cache."""
+"""Upper bound on the memory of a batch of several sets, by backend: a GPU needs large launches, and a core's batch fits
+into its cache."""
 
 SET_BYTES = {"cuda": 1 << 32, "host": 1 << 28}
 """Upper bound on the memory of the tables of one set, by backend; beyond it the set's features are made again."""
 
 CELLS = {"cuda": 1 << 62, "host": 1 << 16}
-"""Numbers of features that are made at once, by backend."""
+"""Upper bound on the entries of features that are computed at a time, by backend."""
 
 
 class FourierTest:
@@ -90,7 +94,7 @@ class FourierTest:
 
     def _batches(self, tests: np.ndarray, level: int) -> list[slice]:
         """Consecutive tests whose sets and variables fit into the budgets."""
-        most = max(1, self._set_budget // (2 * self._entry_bytes))  # tests of a set that go together
+        most = max(1, self._set_budget // (2 * self._entry_bytes))  # tests of a set in a batch
         if not level:
             return list(pieces(len(tests), max(1, min(most, ceil_div(len(tests), 4 * self._backend.array_threads)))))
         starts = np.flatnonzero(np.diff(tests[:, 0], prepend=-1))  # where the tests of a set begin
@@ -106,14 +110,15 @@ class FourierTest:
         return [*batches, slice(begin, len(tests))]
 
     def _tables(self, xp: Any, sets: np.ndarray, tests: np.ndarray) -> tuple[Any, Any, np.ndarray, np.ndarray]:
-        """(r, c, n) tables, (r,) scales of the weights with them, and (t,) the numbers of both variables' tables.
+        """(r, c, n) tables, (r,) scales of the weights, and for either variable of a test the (t,) numbers of its
+        tables.
 
         The rows of a table are a variable's features, the products of two of its residuals, and the residuals.
         """
         p, n, f, level = self.problem.n_variables, self.problem.n_samples, self.problem.features, sets.shape[1]
         numbers, batch_sets = np.unique(tests[:, 0], return_inverse=True)
         members = xp.asarray(sets[numbers])
-        joined = self.problem.test == "rcit" and level > 0  # whether features of the second variable are also the set's
+        joined = self.problem.test == "rcit" and level > 0  # whether the second variable has features with the set
         keys = batch_sets.reshape(-1, 1) * 2 * p + tests[:, 1:] + np.array([0, p * joined])
         entries, places = np.unique(keys, return_inverse=True)  # ordered by set, then by role, then by variable
         owners, variables = entries // (2 * p), entries % p
@@ -159,9 +164,11 @@ class FourierTest:
         return self._features(xp, xp.concatenate([members, variables[:, None]], axis=1), squares, frequencies, phases)
 
     def _features(self, xp: Any, members: Any, squares: Any, frequencies: Any, phases: Any) -> Any:
-        """(b, c, n) features of (b, l) variables, with mean 0 and sample variance 1; zero where constant.
+        """(b, c, n) features of (b, l) variables, with mean 0 and sample variance 1; a constant feature is zero.
 
-        Given are the (b, w) squared distances of pairs, (b, l, c) frequencies and (b, c) phases.
+        Args:
+            squares: (b, w) squared distances of the pairs of samples that decide the kernel width.
+            frequencies, phases: (b, l, c) and (b, c).
         """
         n = self.problem.n_samples
         frequencies = (frequencies / _median_distance(xp, squares)[:, None, None]).swapaxes(1, 2)
@@ -177,9 +184,13 @@ class FourierTest:
         return features
 
     def _compare(self, xp: Any, tables: Any, scale: Any, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """(t, 9) statistics, and the first eight power sums of the weights, given (t,) numbers of tables."""
+        """(t, 9): the statistic and the first eight power sums of the weights of each test.
+
+        Args:
+            first, second: (t,) numbers of the tables of a test's two variables.
+        """
         n, f, t = self.problem.n_samples, self.problem.features, len(first)
-        if xp is np:  # views: a copy of both tables would cost more than their product
+        if xp is np:  # as views, since a copy of both tables would take longer than their product
             moments = np.empty((t, tables.shape[1] - f, tables.shape[1] - f))
             for k, (x, y) in enumerate(zip(first, second, strict=True)):
                 np.matmul(tables[x, :-f], tables[y, f:].T, out=moments[k])

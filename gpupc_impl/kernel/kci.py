@@ -1,14 +1,15 @@
 """KCI in batches: kernel matrices, their residuals on a set, and sums over all pairs of samples as matrix products.
 
-Zhang et al. (2011), sections 3.2 and 3.3, with causal-learn's widths (docs/kernel.md). Without a set the statistic of x
-and y is tr(K_x K_y) of the centered kernel matrices. With a set S it is tr(R K_xS R R K_y R), where K_xS is the kernel
-of x together with half of S, and R = e (K_S + e I)^-1 projects on what ridge regression on S leaves. The weights of its
-null distribution are the eigenvalues of the elementwise product of both matrices, and the gamma approximation needs
-only their sum and the sum of their squares. So statistic, sum and sum of squares of all pairs with one S are three
-products of matrices whose rows are whole kernel matrices.
+The test is that of Zhang et al. (2011), sections 3.2 and 3.3, with causal-learn's kernel widths (docs/kernel.md).
+Without a set the statistic of x and y is tr(K_x K_y) of the centered kernel matrices. With a set S the statistic is
+tr(R K_xS R R K_y R), where K_xS is the kernel matrix of x together with half of S, and R = e (K_S + e I)^-1 maps values
+to their residuals in the ridge regression on S. The weights of the null distribution are the eigenvalues of the
+elementwise product of both matrices, and the gamma approximation needs only the sum of the weights and the sum of their
+squares. Statistics, sums and sums of squares of all pairs with one S are therefore three products of matrices, each row
+of which is a whole kernel matrix.
 
-For many samples a matrix K is replaced by F F^T with n rows and one column a landmark (Nystrom approximation).
-The code is the same for NumPy and CuPy (`Backend.array_library`).
+For many samples a kernel matrix K is replaced by F F^T, where F has n rows and a column for each landmark (Nystrom
+approximation). The code is the same for NumPy and CuPy (`Backend.array_library`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +40,7 @@ class KciTest:
         width = n if problem.is_exact else problem.landmarks
         self._draws: dict[bool, np.ndarray] = {}
         free = backend.memory_limit - backend.memory_used
-        unit = 3 * 8 * n * width * backend.array_threads  # of a variable in a batch: its matrix, and those on the way
+        unit = 3 * 8 * n * width * backend.array_threads  # a variable's matrix and two intermediate ones
         self._most = min(BATCH_BYTES[backend.name], free) // unit
         if self._most < 4:
             if 4 * unit > free:
@@ -84,9 +85,10 @@ class KciTest:
             yield rows
 
     def _kernel(self, xp: Any, level: int, variable: int | None = None, members: Sequence[int] = ()) -> Any:
-        """The centered kernel matrix of a variable, with half of the members, or of the members alone; or its factor.
+        """The centered kernel matrix of a variable with half of the members, or of the members alone.
 
-        (n, n), or (n, m) F with F F^T in its place.
+        Returns:
+            (n, n) the matrix, or its Nystrom factor: (n, m) F with F F^T in place of the matrix.
         """
         problem = self.problem
         factors = [(int(k), 1.0 if variable is None else 0.25) for k in members]
@@ -103,7 +105,7 @@ class KciTest:
         return factor - factor.mean(axis=0)
 
     def _residual_operator(self, xp: Any, members: np.ndarray) -> Callable[[Any], Any]:
-        """What makes of a kernel matrix K the matrix R K R of the residuals on the members, or of F the factor R F."""
+        """The function that maps a kernel matrix K to the matrix R K R of residuals on the members, or F to R F."""
         kernel = self._kernel(xp, len(members), None, members)
         if self.problem.is_exact:
             projection = KCI_RIDGE * xp.linalg.inv(kernel + KCI_RIDGE * xp.eye(len(kernel)))
@@ -112,7 +114,8 @@ class KciTest:
         return lambda factor: factor - xp.matmul(kernel, xp.linalg.solve(inner, xp.matmul(kernel.T, factor)))
 
     def _sums(self, xp: Any, left: Any, right: Any, conditional: bool) -> Any:
-        """(3, a, b) statistics, sums of weights and of their squares, of all pairs of a left and b right matrices."""
+        """(3, a, b): statistics, sums of weights and sums of squared weights of all pairs of a left and b right
+        matrices."""
         n, squares, statistics = self.problem.n_samples, 0.0, 0.0
         energies = [0.0, 0.0]
         diagonals = [[], []]
@@ -138,7 +141,8 @@ class KciTest:
         return xp.stack([statistics, traces, energies[0][:, None] * energies[1] / n**2])
 
     def _weights(self, xp: Any, left: Any, right: Any, level: int) -> Callable[[int, int], np.ndarray]:
-        """The weights of the null distribution of a left and a right matrix, in descending order."""
+        """A function of the numbers of a left and a right matrix: the weights of their null distribution,
+        descending."""
         download = self._backend.download
         if level:
             return lambda a, b: download(xp.linalg.eigvalsh(left[a] * right[b]))[::-1]

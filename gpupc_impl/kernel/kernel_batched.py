@@ -1,4 +1,5 @@
-"""Kernel tests in batches: cuBLAS and cuSOLVER through CuPy on a GPU, NumPy and SciPy on cores."""
+"""Method `kernel-batched`: kernel tests in batches, by cuBLAS and cuSOLVER through CuPy on a GPU and by NumPy on
+cores."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,12 +25,12 @@ def kernel_batched(problem: KernelProblem, run: Run) -> Skeleton:
 
 
 def open_test(problem: KernelProblem, backend: Backend, params: Mapping[str, Any]) -> Callable[..., float]:
-    """Single tests (`measurement.single_tests`): (i, j, S) -> p-value."""
+    """The function (i, j, S) -> p-value that makes single tests (`measurement.single_tests`)."""
     return lambda i, j, members: ci_test(problem, i, j, members, backend)[0]
 
 
 def ci_test(problem: KernelProblem, i: int, j: int, members: Any, backend: Backend) -> tuple[float, float]:
-    """p-value and statistic of one test of variables i and j given the members."""
+    """The p-value and the statistic of one test of variables i and j given the members."""
     sets = np.array(sorted(members), np.int64).reshape(1, -1)
     p_values, statistics = open_tests(problem, backend).p_values(sets, np.array([[0, min(i, j), max(i, j)]]))
     return float(p_values[0]), float(statistics[0])

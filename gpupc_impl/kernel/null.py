@@ -1,8 +1,8 @@
 """Tails of weighted sums of chi-square variables from the power sums of the weights: no eigenvalue is needed.
 
 A test's statistic is asymptotically sum(w_k X_k), with X_k chi-square with one degree of freedom and w_k the
-eigenvalues of a matrix C. Its cumulants are 2^(r-1) (r-1)! tr(C^r), so traces of powers are enough for every
-approximation here:
+eigenvalues of a matrix C. The cumulants of the statistic are 2^(r-1) (r-1)! tr(C^r), so traces of powers are enough for
+every approximation here:
 
 - Satterthwaite-Welch: a gamma distribution with the same mean and variance;
 - Hall-Buckley-Eagleson: a shifted gamma distribution with the same mean, variance and skewness;
@@ -20,13 +20,14 @@ import scipy
 from gpupc_impl.core.mapped import pieces
 
 COMPONENTS = 4
-"""Gamma distributions in the mixture of Lindsay, Pilla and Basak; twice as many moments are matched."""
+"""Gamma distributions in the mixture of Lindsay, Pilla and Basak, which matches twice as many moments."""
 
 HALVINGS, SECANTS = 10, 8
-"""Steps of the search for the shape of the mixture: halvings of its interval, then secants, to a double's last bits."""
+"""Steps of the search for the shape of the mixture, which ends at the last bits of a double: bisections of its
+interval, then secant steps."""
 
 AT_ONCE = 1 << 11
-"""Tests whose numbers stay in a core's cache."""
+"""Tests that are computed at a time, so that their moments stay in a core's cache."""
 
 
 def upper_tail(null: str, statistics: np.ndarray, power_sums: np.ndarray) -> np.ndarray:
@@ -56,16 +57,17 @@ def _hall_buckley_eagleson(statistics: np.ndarray, sums: np.ndarray) -> np.ndarr
 
 
 def _lindsay_pilla_basak(statistics: np.ndarray, sums: np.ndarray) -> np.ndarray:
-    """As R's and Python's momentchi2, whose ``lpb4`` this is; where there is no such mixture, Hall-Buckley-Eagleson's.
+    """The method ``lpb4`` of R's and Python's momentchi2; Hall-Buckley-Eagleson's method where no such mixture exists.
 
-    With moments m_r, shape 1 / s and d_r = m_r / ((1 + s) (1 + 2 s) ... (1 + (r - 1) s)), the Hankel matrix of the d_r
-    is singular for the right s; the d_r then are the moments of a distribution on four points, the means of the gamma
-    distributions, which are found with their weights as those of a Gauss quadrature (Golub and Welsch 1969).
+    Let m_r be the moments, 1 / s the shape, and d_r = m_r / ((1 + s) (1 + 2 s) ... (1 + (r - 1) s)). For the right s
+    the Hankel matrix of the d_r is singular, and the d_r are the moments of a distribution on four points. These points
+    are the means of the gamma distributions; points and weights are computed as for a Gauss quadrature (Golub and
+    Welsch 1969).
     """
     p_values = _hall_buckley_eagleson(statistics, sums)
     with np.errstate(all="ignore"):
         moments = _moments(sums)
-        spread = moments[2] - 1  # of one component: a gamma distribution with the same mean and variance
+        spread = moments[2] - 1  # s of one gamma distribution with the same mean and variance
         for size in range(2, COMPONENTS + 1):
             spread = _root(moments, spread, size + 1)
         means, weights = _quadrature(_divided(moments, spread))
@@ -112,15 +114,16 @@ def _factor(divided: np.ndarray, size: int) -> np.ndarray:
 def _root(moments: np.ndarray, high: np.ndarray, size: int) -> np.ndarray:
     """(t,) the s in (0, high) for which the Hankel matrix of that size is singular.
 
-    Its determinant is positive at 0 and negative at the s of one component less, by which the pivots before the last
-    are positive in between. A secant's step halves the value at an end that stays (Illinois).
+    The determinant is positive at 0 and negative at `high`, the s for one component less; between them all pivots but
+    the last are positive. Secant steps are those of the Illinois method, which halves the function's value at an end of
+    the interval that stays.
     """
 
     def determinant(spread: np.ndarray) -> np.ndarray:
         return np.prod(_factor(_divided(moments, spread), size)[range(size), range(size)], axis=0)
 
     low = np.zeros_like(high)
-    at_end = _divided(moments, high)  # where the last pivot but one is zero: elimination needs pivoting
+    at_end = _divided(moments, high)  # elimination needs pivoting here, since the last pivot but one is zero
     hankel = np.stack([at_end[k : k + size] for k in range(size)])
     at_low, at_high = determinant(low), np.linalg.det(np.moveaxis(hankel, 2, 0))
     kept = np.zeros(high.shape, np.int8)

@@ -1,14 +1,15 @@
 """RCIT, RCoT and KCI test by test in plain NumPy, by docs/kernel.md: the reference, which verification uses as well.
 
-It shares the problem's random numbers and constants with the batches, and no other code: it solves where they
-multiply, and its null distributions come from eigenvalues, by the steps of the package momentchi2.
+The reference shares the problem's random numbers and constants with the batches, and no other code. The reference
+solves linear systems where the batches multiply by inverses, and computes null distributions from eigenvalues, by the
+steps of the package momentchi2.
 """
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
-import scipy  # whose modules load when they are used first: every worker imports this file
+import scipy  # SciPy loads its modules at their first use, and every worker imports this file
 
 from gpupc_impl.kernel.problem import (
     BESIDE_SECOND,
@@ -34,7 +35,7 @@ class PlainTest:
         self._test = self._kci if problem.test == "kci" else self._fourier
 
     def __call__(self, i: int, j: int, members: Sequence[int]) -> tuple[float, float]:
-        """p-value and statistic of variables i and j given the members, in any order."""
+        """The p-value and the statistic of variables i and j given the members, in any order."""
         x, y = sorted((int(i), int(j)))
         if not self.problem.values[x].any() or not self.problem.values[y].any():
             return 1.0, 0.0

@@ -25,25 +25,26 @@ NULLS = {
     "rcot": ("lindsay-pilla-basak", "satterthwaite-welch", "hall-buckley-eagleson"),
     "kci": ("gamma", "spectral"),
 }
-"""The tests, each with the null distributions that it may have; the first is what ``"auto"`` means."""
+"""The tests, each with its possible null distributions, of which ``"auto"`` means the first."""
 
 SAMPLES_PER_FEATURE = 4
-"""A set has at most one feature for so many samples: with as many features as samples no residual would be left."""
+"""Lower bound on the samples for each feature of a set: with as many features as samples no residual would be left."""
 
 WEIGHTS = ("corrected", "published")
-"""How RCIT and RCoT scale the weights of the null distribution, which residuals make too small (docs/kernel.md)."""
+"""The ways to scale the weights of the null distribution in RCIT and RCoT, since regression on the set makes the
+weights too small (docs/kernel.md)."""
 
 WIDTH_SAMPLES, WIDTH_PAIRS = 500, 4096
-"""The kernel width is the median distance of at most so many pairs of the first samples."""
+"""The kernel width is the median distance of pairs of the first samples: upper bounds on these samples and pairs."""
 
 RIDGE = 1e-8
-"""What is added to the diagonal of the covariance of a set's features (RCIT, RCoT)."""
+"""The ridge that is added to the diagonal of the covariance of a set's features (RCIT, RCoT)."""
 
 KCI_RIDGE = 1e-3
-"""The regularization of the kernel ridge regression on the set, times the identity (KCI)."""
+"""The regularization of the kernel ridge regression on the set, a multiple of the identity (KCI)."""
 
 EXACT_SAMPLES = 2000
-"""KCI uses whole kernel matrices for up to so many samples, and their Nystrom approximation beyond."""
+"""Upper bound on the samples for which KCI uses whole kernel matrices; beyond, it uses their Nystrom approximation."""
 
 SPECTRAL_SAMPLES = 1000
 """Upper bound on the samples for which KCI simulates its null distribution from eigenvalues."""
@@ -52,21 +53,21 @@ NULL_DRAWS = {False: 1000, True: 5000}
 """Draws from the simulated null distribution without a conditioning set and with one, as in causal-learn."""
 
 EIGENVALUE_CUTOFF = {False: 1e-6, True: 1e-5}
-"""Eigenvalues up to this share of the largest are left out of that simulation, as in causal-learn."""
+"""Share of the largest weight up to which weights are left out of KCI's simulation, as in causal-learn."""
 
 MAX_WEIGHTS = 4000
-"""Upper bound on the products of eigenvalues in that simulation without a set: the largest are kept."""
+"""Upper bound on the products of eigenvalues in KCI's simulation without a set, which keeps the largest."""
 
 NYSTROM_JITTER = 1e-6
-"""What is added to the diagonal of the landmarks' kernel matrix before it is factored."""
+"""The number that is added to the diagonal of the landmarks' kernel matrix before its factorization."""
 
 MIN_SAMPLES, MAX_SAMPLES = 8, 2**24
 MAX_FEATURES, MAX_SET_FEATURES = 20, 1000
 
 OWN, IN_SET, SECOND, BESIDE_SECOND, PAIRS, LANDMARKS, NULL = range(7)
-"""What random numbers are for: a variable's own features, its part in those of a conditioning set, in those of RCIT's
-second variable together with the set as that variable and as a member of the set; further the pairs of samples for
-widths, the landmarks and the simulated null distribution."""
+"""The purposes of random numbers, each with a stream of its own. Features use the first four: of a variable alone, of a
+member in a conditioning set, and, in RCIT, of the second variable and of a member where variable and set have features
+together. The others are the pairs of samples for widths, the landmarks, and the simulated null distribution."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -79,8 +80,8 @@ class KernelProblem(Problem):
         values: (p, n) float64, C-contiguous: each variable with mean 0 and sample variance 1; zeros for a constant one.
         test: ``"rcit"``, ``"rcot"`` or ``"kci"``.
         null: the null distribution, one of `NULLS` of the test.
-        features: random Fourier features of a variable (RCIT, RCoT).
-        set_features: those of a conditioning set at most (RCIT, RCoT); see `n_set_features`.
+        features: number of random Fourier features of a variable (RCIT, RCoT).
+        set_features: upper bound on the features of a conditioning set (RCIT, RCoT); see `n_set_features`.
         weights: how the weights of the null distribution are scaled (RCIT, RCoT): ``"corrected"`` for the degrees of
             freedom that the regression on the set takes, or ``"published"``.
         landmarks: rank of the Nystrom approximation beyond `EXACT_SAMPLES` samples (KCI).
@@ -125,12 +126,12 @@ class KernelProblem(Problem):
         landmarks: int = 300,
         seed: int = 0,
     ) -> Self:
-        """From samples in rows and variables in columns: an array or a DataFrame, finite numbers throughout.
+        """Make a problem of an array or a DataFrame of finite numbers, with samples in rows and variables in columns.
 
         Args:
             null: ``"auto"`` takes Lindsay, Pilla and Basak's for RCIT and RCoT, and the gamma distribution for KCI.
 
-        A constant variable is independent of all others: its tests have p = 1. A warning names it.
+        A constant variable is independent of all others: its tests have p = 1, and a warning names the variable.
 
         Raises:
             InvalidProblem: wrong shape, a value that is missing or infinite, too few samples, a null distribution that
@@ -173,14 +174,15 @@ class KernelProblem(Problem):
 
     @property
     def n_set_features(self) -> int:
-        """Random features of a conditioning set: `set_features`, but no more than the samples allow."""
+        """The number of random features of a conditioning set: `set_features`, but no more than the samples allow."""
         return min(self.set_features, self.n_samples // SAMPLES_PER_FEATURE)
 
     def weight_scale(self, degrees: Any) -> Any:
-        """By what the weights of the null distribution are multiplied, given the degrees of freedom of the regression.
+        """The factor of the weights of the null distribution, given the degrees of freedom k of the regression.
 
-        With residuals on n - 1 - k of n dimensions the squared covariance has n - 1 - k terms where the weights, means
-        of products of squares, count ((n - 1 - k) / n)^2 n.
+        Residuals lie in n - 1 - k of n dimensions. The expected squared covariance is therefore proportional to
+        n - 1 - k, while the weights, means of products of squares, add up to a number proportional to
+        ((n - 1 - k) / n)^2 n.
         """
         return self.n_samples / (self.n_samples - 1 - degrees) if self.weights == "corrected" else 0 * degrees + 1.0
 
@@ -194,7 +196,7 @@ class KernelProblem(Problem):
         return {**super().outline(), "form": form}
 
     def width(self, level: int) -> float:
-        """The width of KCI's Gaussian kernels, causal-learn's empirical rule: exp(-d^2 / (2 width^2))."""
+        """The width of KCI's Gaussian kernels exp(-d^2 / (2 width^2)), by causal-learn's empirical rule."""
         small, medium, large = (1.2, 0.7, 0.4) if level else (0.8, 0.5, 0.3)
         n = self.n_samples
         return (small if n < 200 else medium if n < 1200 else large) * max(level, 1) ** 0.5
@@ -206,15 +208,15 @@ class KernelProblem(Problem):
     def frequencies(self, role: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """(p, count) standard normal frequencies and phases in [0, 2 pi) of the variables' features in a role.
 
-        The features of several variables have the sums of their phases and, of each, its frequency: so all sets are
-        served by numbers that belong to single variables.
+        A feature of several variables has the frequency of each variable and the sum of their phases. All sets can
+        therefore use the random numbers of single variables.
         """
         raw = np.stack([self._uniform(2 * count, role, v) for v in range(self.n_variables)])
         return scipy.special.ndtri(raw[:, :count]), 2 * np.pi * raw[:, count:]
 
     @functools.cached_property
     def width_pairs(self) -> np.ndarray:
-        """(w, 2) pairs of samples whose distances tell the kernel width: all, or `WIDTH_PAIRS` of them at random."""
+        """(w, 2) pairs of samples whose distances decide the kernel width: all pairs, or `WIDTH_PAIRS` random ones."""
         samples = min(self.n_samples, WIDTH_SAMPLES)
         if samples * (samples - 1) // 2 <= WIDTH_PAIRS:
             return np.stack(np.triu_indices(samples, 1), axis=1)
@@ -228,12 +230,12 @@ class KernelProblem(Problem):
         return np.sort(np.argsort(self._uniform(self.n_samples, LANDMARKS), kind="stable")[: self.landmarks])
 
     def null_draws(self, conditional: bool) -> np.ndarray:
-        """(w, draws) chi-square numbers with one degree of freedom for the simulated null distribution."""
+        """(w, draws) chi-square random numbers with one degree of freedom for the simulated null distribution."""
         shape = (self.n_samples if conditional else MAX_WEIGHTS), NULL_DRAWS[conditional]
         return scipy.special.ndtri(self._uniform(shape[0] * shape[1], NULL, int(conditional)).reshape(shape)) ** 2
 
     def _uniform(self, count: int, *purpose: int) -> np.ndarray:
-        """(count,) numbers in (0, 1) from Philox, whose raw stream NumPy keeps as it is for good."""
+        """(count,) numbers in (0, 1) from Philox's raw stream, which NumPy guarantees not to change."""
         raw = np.random.Philox(np.random.SeedSequence([self.seed, *purpose])).random_raw(count)
         return ((raw >> np.uint64(11)) + 0.5) * 2.0**-53
 
@@ -241,7 +243,7 @@ class KernelProblem(Problem):
 def kernel_parameters(
     n: int, test: str, null: str, features: int, set_features: int, weights: str, landmarks: int, seed: int
 ) -> dict[str, Any]:
-    """The parameters of the test of n samples by name, in the order of `KernelProblem.PARAMETERS`, checked."""
+    """The checked parameters of the test of n samples by name, in the order of `KernelProblem.PARAMETERS`."""
     check_choice("test", test, tuple(NULLS))
     null = NULLS[test][0] if null == "auto" else null
     if null not in NULLS[test]:

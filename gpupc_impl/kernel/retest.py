@@ -6,14 +6,14 @@ from gpupc_impl.kernel.plain import PlainTest
 from gpupc_impl.kernel.problem import KernelProblem
 
 TOLERANCE = 1e-5
-"""Relative difference of p-values within which sums in another order may decide otherwise."""
+"""Relative difference of p-values within which another order of additions may change the decision."""
 
 AFFORDED = {"fourier": 2 * 10**7, "kci": 10**11}
-"""Samples (RCIT, RCoT) or their cubes (KCI) over all tests of one answer: about a minute."""
+"""Upper bound on the samples (RCIT, RCoT) or their cubes (KCI), summed over all tests of one answer: about a minute."""
 
 
 class Retest:
-    """See `core.family.Retest`. The ratio is alpha over the p-value, so that one up to 1 separates."""
+    """See `core.family.Retest`. The ratio is alpha over the p-value, so that a ratio up to 1 separates."""
 
     def __init__(self, problem: KernelProblem):
         self._test, self._alpha = PlainTest(problem), problem.alpha

@@ -15,7 +15,8 @@ from gpupc_impl.kernel.kci import KciTest
 from gpupc_impl.kernel.problem import KernelProblem
 
 FIRST_TESTS, MOST_TESTS = {"cuda": 1 << 10, "host": 1 << 6}, {"cuda": 1 << 14, "host": 1 << 9}
-"""Tests of a level's first batch and of its largest, by backend; a batch has twice as many as the one before."""
+"""Tests in a level's first batch and in its largest, by backend; each batch has twice as many tests as its
+predecessor."""
 
 
 def open_tests(problem: KernelProblem, backend: Backend) -> FourierTest | KciTest:
@@ -24,12 +25,13 @@ def open_tests(problem: KernelProblem, backend: Backend) -> FourierTest | KciTes
 
 
 class KernelSearch(GraphSearch):
-    """PC-stable at work on one problem.
+    """A PC-stable search of one problem.
 
-    A test is of an unordered pair and a set, so a set among the neighbours of both ends is tested once. The sets of a
-    level are taken in lexicographic order, in two rounds: first with each pair those among the neighbours of its
-    smaller variable, then those among the neighbours of its larger one alone. So the first set that separates a pair is
-    the canonical one, and all pairs that have a set in common are tested in one batch."""
+    A test has an unordered pair and a set, so a set among the neighbours of both ends is tested once. The sets of a
+    level are tested in lexicographic order, in two rounds. The first round tests each pair given the sets among the
+    neighbours of its smaller variable. The second round tests the sets that lie only among the neighbours of its larger
+    variable. The first set that separates a pair is therefore the canonical one, and all pairs with the same set are
+    tested in one batch."""
 
     def __init__(self, problem: KernelProblem, run: Run):
         assert run.backend is not None
@@ -47,7 +49,7 @@ class KernelSearch(GraphSearch):
             p_values, _ = self._tests.p_values(batch_sets, batch)
             watching.advance(tests, possible, "possible tests")
             for (number, i, j), p_value in zip(batch.tolist(), p_values.tolist(), strict=True):
-                if not self._open[i, j]:  # an earlier set of the batch has separated the pair
+                if not self._open[i, j]:  # an earlier set of the batch separates the pair
                     continue
                 self.note_p_values(i, j, p_value)
                 if p_value >= self.problem.alpha:
@@ -80,7 +82,8 @@ class KernelSearch(GraphSearch):
                 yield np.array(sets), np.concatenate(tests)
 
     def _sets(self, level: int, larger: bool) -> Iterator[tuple[tuple[int, ...], list[int]]]:
-        """The sets of a round in lexicographic order, each with the variables among whose neighbours it is."""
+        """The sets of a round in lexicographic order, each with the variables that have all its members as
+        neighbours."""
 
         def own_sets(variable: int) -> Iterator[tuple[tuple[int, ...], int]]:
             for members in itertools.combinations(np.flatnonzero(self.adjacent[variable]).tolist(), level):
@@ -100,5 +103,5 @@ class KernelSearch(GraphSearch):
         else:
             other, owner = np.nonzero(self._open[:, owners])
             pairs = np.stack([other, np.array(owners)[owner]], axis=1)
-            pairs = pairs[~self.adjacent[pairs[:, :1], list(members)].all(axis=1)]  # tested in the first round
+            pairs = pairs[~self.adjacent[pairs[:, :1], list(members)].all(axis=1)]  # the first round tested the others
         return pairs[~np.isin(pairs, members).any(axis=1)]

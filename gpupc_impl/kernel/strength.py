@@ -1,4 +1,4 @@
-"""Kernel tests with their statistics, by the batches of the searches: for reports."""
+"""P-values and statistics of kernel tests for reports, by the same batches as in searches."""
 
 import numpy as np
 

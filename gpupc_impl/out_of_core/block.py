@@ -1,4 +1,4 @@
-"""Out-of-core by blocks, with transfers managed by hand (Out-of-Core, section 4.2, Algorithm 2)."""
+"""Out-of-core by blocks that the program transfers explicitly (Out-of-Core, section 4.2, Algorithm 2)."""
 
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method

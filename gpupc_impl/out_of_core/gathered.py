@@ -1,4 +1,4 @@
-"""Any level from 1 on, on sub-matrices gathered for groups of rows (kernels/gathered.cu)."""
+"""Levels from 1 on, on sub-matrices that are gathered for groups of rows (kernels/gathered.cu)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger("gpupc_impl.out_of_core")
 
 
 class Gathered(SplitRows):
-    """A level on gathered sub-matrices; a row whose neighbours do not fit at once is split."""
+    """A level on gathered sub-matrices; a row is split if its neighbours do not fit on the device at once."""
 
     def run(self) -> LevelOutcome:
         context, level = self.context, self.context.level
@@ -54,7 +54,8 @@ class Gathered(SplitRows):
         return self.remove_separated(*graph.separated(self.keys, level))
 
     def _choose_sizes(self, degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Choose the size of a pipeline's area, and return (p,) bool: the rows to test whole, and those to split."""
+        """Choose the size of a pipeline's area; returns two (p,) bool arrays: the rows to test whole, and the rows to
+        split."""
         context, level, max_degree = self.context, self.context.level, self.max_degree
         pmax, fixed = context.largest_p is not None, context.problem.fixed
         active, longest_split = degrees > level, 0
@@ -69,7 +70,7 @@ class Gathered(SplitRows):
         whole = active & ~split
         arena = min(arena, max(context.staging_bytes, int(needed[whole].max(initial=0))))
         if not longest_split:
-            arena = min(arena, allocated_bytes(int(needed[whole].sum())))  # this holds all rows at once
+            arena = min(arena, allocated_bytes(int(needed[whole].sum())))  # the size for all rows at once
         arena = self.arena_bytes = max(arena, memory_plan.BATCH_SLACK)
         fixed_bytes = memory_plan.gather_fixed_bytes(level, max_degree, longest_split, pmax)
         self.plan = MemoryPlan("gather", fixed_bytes + 2 * arena, staging_bytes=arena)
@@ -109,12 +110,12 @@ class Gathered(SplitRows):
             offset += host[name].nbytes
         with pipeline.extracting():
             slots = graph.row_slots(rows)
-            place = np.full(context.p, -1, np.int64)  # of each row's first slot in this batch
+            place = np.full(context.p, -1, np.int64)  # the index of each row's first slot in this batch
             place[rows] = first_slot[:-1]
             reverse, near = graph.reverse[slots], graph.neighbours[slots]
             mirrors = place[near] + reverse - graph.starts[near]
             host["mirrors"][:] = np.where(place[near] >= 0, mirrors, np.arange(n_slots))
-            # The other end's row may have been tested in an earlier batch.
+            # An earlier batch may have tested the row of the other end.
             host["keys"][:] = np.minimum(self.keys[slots], self.keys[reverse])
             host["smallest"][:] = NO_KEY
             host["first_slot"][:] = first_slot

@@ -1,4 +1,4 @@
-"""The host's data: blocks of the matrix and of the graph, copied into staging areas, by several threads."""
+"""Copies blocks of the host's matrix and graph into staging areas, with several threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpupc_impl.core import mapped
 from gpupc_impl.integers import ceil_div
 
 THREADS = 8
-"""The most threads: this many saturate the memory's bandwidth."""
+"""Upper bound on the threads, which suffices for the memory's bandwidth."""
 
 COPY_BYTES = 4 << 20
 """Bytes of a block of the matrix that a thread copies at a time."""
@@ -24,7 +24,7 @@ KEPT_SHARE = 0.25
 
 
 def read(matrix: Any, rows: slice, columns: slice, target: np.ndarray) -> None:
-    """Copy a block of a matrix with several threads, since a single one is slower than a GPU."""
+    """Copy a block of a matrix with several threads, since a single thread is slower than the transfer to a GPU."""
     block = matrix[rows, columns]
     rows_at_once = max(1, COPY_BYTES // (8 * length(columns)))
     copies = [Copy(target[part], block[part]) for part in mapped.pieces(length(rows), rows_at_once)]
@@ -48,13 +48,13 @@ def gather(matrix: Any, members: np.ndarray, target: np.ndarray) -> None:
     """Copy the sub-matrix of some variables."""
     if isinstance(matrix, np.ndarray):
         target[...] = matrix[members[:, None], members]
-    else:  # a matrix that is computed when it is read supports slices only
+    else:  # a matrix that is computed on access supports slices only
         for row, member in zip(target, members, strict=True):
             row[...] = matrix[int(member) : int(member) + 1, :][0, members]
 
 
 def release_large(matrix: Any) -> None:
-    """Drop the resident pages of a mapped matrix that takes much of the machine's memory; a smaller one keeps them."""
+    """Drop the resident pages of a mapped matrix if the matrix takes much of the machine's memory."""
     array = mapped.base_memmap(matrix)
     if array is not None and array.nbytes > KEPT_SHARE * memory_bytes():
         mapped.release(array)
@@ -68,7 +68,7 @@ def upper_blocks(p: int, side: int) -> Iterator[tuple[slice, slice]]:
 
 
 def pieces(whole: slice, size: int) -> Iterator[slice]:
-    """Consecutive slices of at most `size`."""
+    """Consecutive slices of at most `size` elements."""
     for part in mapped.pieces(length(whole), size):
         yield slice(whole.start + part.start, whole.start + part.stop)
 
@@ -78,7 +78,7 @@ def length(part: slice) -> int:
 
 
 def in_threads(work: Callable[[Any], Any], parts: Iterable[Any]) -> list[Any]:
-    """The results of `work` for the parts, in order; the parts are divided among threads."""
+    """The results of `work` for the parts, in their order; threads share the parts."""
     waiting: Sequence[Any] = list(parts)
     threads = min(THREADS, available_cores(), len(waiting))
     if threads < 2:

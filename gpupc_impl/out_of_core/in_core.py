@@ -1,4 +1,4 @@
-"""Levels in core: the search of `pair-scan`, whose matrix, graph and separating sets stay on the device."""
+"""Levels in core, by the search of `pair-scan`, whose matrix, graph and separating sets stay on the device."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class InCore:
 
     Attributes:
         plan: see `Layout`.
-        device: the search of `pair-scan`; None before its first level, which takes the matrix to the device.
+        device: the search of `pair-scan`; None before its first level, which copies the matrix to the device.
 
     Args:
-        level_by_level: whether the search writes checkpoints, for which each level has to be run by itself.
+        level_by_level: whether each level runs by itself, as a search with checkpoints needs.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class InCore:
         if self.device is None:
             with timeline.step(*step, "transfer", pipeline.number):
                 self.device = PairScan(self.problem, self._run, may_queue=False)
-            mapped.release(self.problem.correlation)  # which is not read again
+            mapped.release(self.problem.correlation)  # nothing reads the matrix again
             pipeline.bytes_up += self.plan.bytes_up
         with timeline.step(*step, "kernel", pipeline.number):
             return self.device.run_level(level)
 
     def fits(self, level: int, free_bytes: int) -> bool:
-        """Whether the level takes no more than so many bytes beside what the search holds already."""
+        """Whether the level takes at most this many bytes in addition to the search's present memory."""
         return self.device is None or self.device.level_bytes(level) <= free_bytes

@@ -1,4 +1,4 @@
-"""What the layouts of a level share: the context that a search hands down to them, and the end of a level."""
+"""The common part of all layouts of a level: the context that a search passes to a layout, and the end of a level."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpupc_impl.out_of_core.separations import BlockSeparations, take_out
 
 @dataclasses.dataclass(frozen=True)
 class LevelContext:
-    """What a layout takes of the search in order to run a level.
+    """The part of the search's state that a layout needs for a level.
 
     Attributes:
         adjacency: (p, p) bool on the host: the graph, which the level updates.
@@ -51,7 +51,7 @@ class LevelContext:
 
     @property
     def first_come(self) -> bool:
-        """Whether any separating set ends the tests of an edge, not only the canonical one."""
+        """Whether any separating set, not only the canonical one, ends the tests of an edge."""
         return self.run.separating_sets == "first-come"
 
 
@@ -59,9 +59,9 @@ class Layout(abc.ABC):
     """A level in one layout.
 
     Attributes:
-        plan: the memory that the level takes and the bytes that it moves; some layouts know it only after `run`.
-        separations: the separated pairs of the blocks merged so far.
-        tested: the number of pairs tested in those blocks.
+        plan: the memory and the transferred bytes of the level; some layouts have the plan only after `run`.
+        separations: the separated pairs of the blocks that have been merged.
+        tested: the number of tested pairs of the blocks that have been merged.
     """
 
     def __init__(self, context: LevelContext, plan: MemoryPlan | None = None):
@@ -74,7 +74,7 @@ class Layout(abc.ABC):
         """Run the level's tests, and remove the separated edges from the graph."""
 
     def record_p_values(self, i: np.ndarray, j: np.ndarray, smallest: np.ndarray) -> None:
-        """Update the largest p-values of pairs from the bits of the smallest r^2 of each, `NO_KEY` without a test."""
+        """Update the largest p-values of pairs from the bits of each pair's smallest r^2; `NO_KEY` means no test."""
         problem, largest_p, tested = self.context.problem, self.context.largest_p, smallest != NO_KEY
         i, j, r_squared = i[tested], j[tested], smallest[tested].view(np.float64)
         p_values = problem.p_value(r_squared, self.context.level)

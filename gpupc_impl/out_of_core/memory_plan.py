@@ -1,4 +1,4 @@
-"""How much device memory each way of running a level takes, and which way moves the fewest bytes under a budget.
+"""The device memory of each layout of a level, and the layout that transfers the fewest bytes under a budget.
 
 Sizes are upper bounds: every device array is counted as the device's allocator rounds it.
 """
@@ -19,10 +19,10 @@ from gpupc_impl.integers import ceil_div
 
 SMALLEST_BLOCK = 32
 STAGING_BYTES = 1 << 28
-"""A staging area holds at most this many bytes, unless a single piece is larger."""
+"""Upper bound on the bytes of a staging area, unless a single piece is larger."""
 
 GATHER_FACTOR = 4
-"""Gathering a byte entry by entry takes the host as long as copying this many bytes of whole rows."""
+"""The time for gathering a byte entry by entry on the host, relative to the time for a byte of a whole row."""
 
 
 def words(bits: int) -> int:
@@ -31,7 +31,7 @@ def words(bits: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class MemoryPlan:
-    """How a level is run, and what that takes.
+    """The layout of a level, its memory and its transfers.
 
     Attributes:
         layout: ``core`` (everything on the device), ``blocks`` (Algorithm 2), ``panels`` (whole rows) or ``gather``
@@ -39,8 +39,8 @@ class MemoryPlan:
         device_bytes: device memory.
         rows, columns: variables of a block of pairs, on either side.
         width: variables of a separation-set block.
-        bytes_up, bytes_down: what goes to the device and back if every block has an edge; estimates for ``core`` and
-            ``gather``.
+        bytes_up, bytes_down: bytes that are transferred to the device and back if every block has an edge; estimates
+            for ``core`` and ``gather``.
         staging_bytes: pinned host memory of each of the two pipelines.
     """
 
@@ -69,11 +69,11 @@ def pair_scan(p: int, max_level: int | None, pmax: bool) -> MemoryPlan:
 
 
 def core(p: int, max_level: int | None, pmax: bool) -> MemoryPlan:
-    """cuPC-S on managed memory: the most that any level up to `max_level` takes when no edge was removed before it.
+    """cuPC-S on managed memory: an upper bound over all levels up to `max_level`, as if no edge were removed before.
 
     The arrays are the correlation matrix, the graph and the best keys, and from level 1 on the compacted rows, the
-    binomials, and the list of removed edges with their sets. That list grows with the level, until a row of p - 1
-    neighbours has more sets than can be numbered.
+    binomials, and the list of removed edges with their sets. The list of removed edges grows with the level, up to the
+    level at which a row of p - 1 neighbours has more sets than keys can number.
     """
     pairs = p * p
     level_bytes, level = 0, 1
@@ -84,13 +84,13 @@ def core(p: int, max_level: int | None, pmax: bool) -> MemoryPlan:
         lists = 4 * p * degree + (8 + 4 * level) * (p * degree // 2) + 8 * (level + 1) * (degree + 1)
         level_bytes = max(level_bytes, lists + (8 * pairs if pmax else 0))
         level += 1
-    # The smaller terms are degrees, counts of removed edges and the starts of their lists; rounding; counters.
+    # The small terms are degrees, counts and starts of lists of removed edges, rounding, and counters.
     device_bytes = 17 * pairs + 16 * (p + 1) + level_bytes + 16 * 512 + COUNTER_BYTES
     return MemoryPlan("core", device_bytes, p, p, p, 4 * p * (p + 1))
 
 
 def pair_bytes(p: int) -> int:
-    """What `core` does not count of a level 1 that tests each pair once, on the whole matrix: 32-bit keys, and bits."""
+    """Bytes that `core` omits of a level 1 that tests each pair once on the whole matrix: 32-bit keys, and bits."""
     return allocated_bytes(4 * p * p) + allocated_bytes(4 * p * words(p))
 
 
@@ -98,7 +98,7 @@ def pair_bytes(p: int) -> int:
 
 
 def _square_bytes(side: int) -> int:
-    """A square block of the matrix, with its bits."""
+    """Bytes of a square block of the matrix and of its bits."""
     return allocated_bytes(8 * side * side) + allocated_bytes(4 * side * words(side))
 
 
@@ -107,7 +107,7 @@ def _level_zero_bytes(side: int) -> int:
 
 
 def level_zero(p: int, budget: int, block_size: int) -> MemoryPlan | None:
-    """The largest square blocks of the upper triangle that fit; None if not even the smallest do."""
+    """The plan of level 0 with the largest square blocks that fit; None if not even the smallest blocks fit."""
     high = min(block_size, p)
     low = min(SMALLEST_BLOCK, high)
     side = largest_fitting(low, high, lambda side: _level_zero_bytes(side) <= budget)
@@ -118,7 +118,7 @@ def level_zero(p: int, budget: int, block_size: int) -> MemoryPlan | None:
 
 
 def _upper_totals(p: int, side: int) -> tuple[int, int]:
-    """Entries of the blocks (I, J), J >= I, of a p x p matrix; and bytes of their bits, in words row by row."""
+    """The entries of the blocks (I, J), J >= I, of a p x p matrix; and the bytes of their bits, in words row by row."""
     ends = np.minimum(np.arange(side, p + side, side), p)
     sizes = np.diff(ends, prepend=0)
     return int((sizes * ends).sum()), int((4 * words(sizes) * ends).sum())
@@ -128,23 +128,24 @@ def _upper_totals(p: int, side: int) -> tuple[int, int]:
 
 
 def _rows_bytes(p: int, rows: int) -> int:
-    """Whole rows with their bits, and for each the flag whether it has a twin."""
+    """Bytes of whole rows with their bits and their flags of twins."""
     return allocated_bytes(8 * p * rows) + allocated_bytes(4 * row_words(p) * rows) + allocated_bytes(rows)
 
 
 def _result_bytes(pairs: int, pair_bytes: int) -> int:
-    """Keys of pairs, and the smallest r^2 of each pair where that is recorded."""
+    """Bytes of the keys of pairs and, if p-values are recorded, of the smallest r^2 of each pair."""
     return allocated_bytes(4 * pairs) + (allocated_bytes(8 * pairs) if pair_bytes > 4 else 0)
 
 
 def _panel_bytes(p: int, rows: int, columns: int, pair_bytes: int) -> int:
-    """A panel of whole rows, and two chunks of columns with their rows and keys."""
+    """Bytes of a panel of whole rows, and of two chunks of columns with their rows and keys."""
     chunk = 0 if rows == p else _rows_bytes(p, columns)
     return _rows_bytes(p, rows) + 2 * (chunk + _result_bytes(rows * columns, pair_bytes)) + COUNTER_BYTES
 
 
 def panels(p: int, budget: int, block_size: int, pmax: bool = False) -> MemoryPlan | None:
-    """Panels of whole rows, which stay on the device while the rows of all later variables pass by."""
+    """The plan of level 1 with panels of whole rows, to which the rows of all later variables are transferred in
+    turn."""
     pair_bytes = 12 if pmax else 4
     columns = max(1, min(block_size, p, max(SMALLEST_BLOCK, STAGING_BYTES // (8 * p))))
     while columns > 1 and _panel_bytes(p, min(columns, p), columns, pair_bytes) > budget // 2:
@@ -162,12 +163,12 @@ def panels(p: int, budget: int, block_size: int, pmax: bool = False) -> MemoryPl
 
 
 def _block_bytes(side: int, pair_bytes: int) -> int:
-    """A block of pairs with its keys, and two pairs of separation-set blocks."""
+    """Bytes of a block of pairs with its keys, and of two pairs of separation-set blocks."""
     return 5 * _square_bytes(side) + _result_bytes(side * side, pair_bytes) + COUNTER_BYTES
 
 
 def blocks(p: int, budget: int, block_size: int, pmax: bool = False) -> MemoryPlan | None:
-    """Algorithm 2: square blocks of pairs, and for each the separation-set blocks of both its sides."""
+    """The plan of level 1 by Algorithm 2: square blocks of pairs, each with the separation-set blocks of both sides."""
     pair_bytes = 12 if pmax else 4
     high = min(block_size, p)
     low = min(SMALLEST_BLOCK, high)
@@ -176,8 +177,8 @@ def blocks(p: int, budget: int, block_size: int, pmax: bool = False) -> MemoryPl
         return None
     pairs, bits = _upper_totals(p, side)
     sides = ceil_div(p, side)
-    # Each variable belongs to as many blocks of pairs as there are sides, and each of these takes the variable's whole
-    # row of correlations and bits.
+    # Each variable belongs to ceil(p / side) blocks of pairs, and each block reads the variable's whole row of
+    # correlations and bits.
     row_bytes = 8 * p + 4 * (p // side * words(side) + words(p % side))
     up = 8 * pairs + bits + sides * p * row_bytes
     down, staging = pair_bytes * pairs, 2 * _square_bytes(side)
@@ -187,10 +188,10 @@ def blocks(p: int, budget: int, block_size: int, pmax: bool = False) -> MemoryPl
 def level_one(
     p: int, budget: int, block_size: int, layout: str, pmax: bool, gathered_bytes: int | None = None
 ) -> MemoryPlan | None:
-    """The requested layout, where it fits; for ``auto``, the one that moves the fewest bytes.
+    """The plan of the requested layout, if it fits; for ``auto``, the plan that transfers the fewest bytes.
 
     Args:
-        gathered_bytes: what gathering would move; None if nothing is known of the graph.
+        gathered_bytes: bytes that gathering would transfer; None if the graph is unknown.
     """
     plans = {plan.layout: plan for plan in (make(p, budget, block_size, pmax) for make in (panels, blocks)) if plan}
     if gathered_bytes is not None:
@@ -214,7 +215,7 @@ def gather_fixed_bytes(level: int, max_degree: int, longest_split: int, pmax: bo
 
 
 def cluster_bytes(members: int, rows: int, slots: int, pmax: bool) -> int:
-    """What a sub-matrix with its rows takes of a pipeline."""
+    """Bytes that a sub-matrix with its rows takes in a pipeline."""
     return 8 * members * members + 24 * rows + (24 if pmax else 16) * slots + 8
 
 
@@ -223,28 +224,28 @@ BATCH_SLACK = 512
 
 
 def split_bytes(level: int, length: int) -> int:
-    """What the launch of a split row takes of a pipeline when its blocks have this many neighbours."""
+    """Bytes that the launch of a split row takes in a pipeline if the row's blocks have this many neighbours."""
     members = 1 + (level + 1) * length
     return 8 * members * members + 16 * (level + 1)
 
 
 def largest_arena(budget: int, level: int, max_degree: int, longest_split: int, pmax: bool) -> int:
-    """Bytes that each pipeline may hold, a multiple of 512."""
+    """Upper bound on the bytes of each pipeline, a multiple of 512."""
     return (budget - gather_fixed_bytes(level, max_degree, longest_split, pmax)) // 1024 * 512
 
 
 def longest_piece(level: int, arena: int, degree: int) -> int:
-    """Neighbours in a block of a split row; 0 when not even one fits."""
+    """Upper bound on the neighbours in a block of a split row; 0 when not even one neighbour fits."""
     return largest_fitting(1, degree, lambda length: split_bytes(level, length) <= arena)
 
 
 def largest_degree(p: int, level: int) -> int:
-    """The most neighbours that a row can have at a level, given that its sets could be numbered at all levels below."""
+    """Upper bound on the neighbours of a row at a level, since keys numbered the row's sets at all lower levels."""
     return largest_fitting(level + 1, p - 1, lambda degree: math.comb(degree, min(level, degree // 2)) < MAX_SETS)
 
 
 def least_budget(p: int, max_level: int | None, degrees_of_freedom: Callable[[int], int], pmax: bool) -> int:
-    """The least device memory that holds a plan for every level, whatever the graph."""
+    """The least device memory that suffices for a plan of every level of any graph."""
     small = min(SMALLEST_BLOCK, p)
     least = _level_zero_bytes(small)
     level = 1

@@ -23,7 +23,8 @@ EDGES = KernelSource(SOURCE, "level_one_edges", (PAIR_BLOCK,))
 
 ZERO_THREADS = 128
 EDGE_THREADS = {"cuda": (32, 8), "host": (1, 32)}
-"""The thread block of `level_one_edges`, (threads an edge, edges): a GPU reads a row with a warp, a core in a loop."""
+"""The thread block of `level_one_edges`, (threads an edge, edges): a warp reads a row on a GPU, and a loop on a
+core."""
 
 
 def result_areas(layout: Layout, pairs: int) -> dict[str, int]:
@@ -36,7 +37,7 @@ def level_zero_launch(c: Any, i0: int, j0: int, critical_r_squared: float, edges
 
     Args:
         c: (n_i, n_j) float64 correlations on the device, of the variables from `i0` and from `j0` on.
-        edges: (n_i, words) uint32 on the device, for a bit a pair.
+        edges: (n_i, words) uint32 on the device, which receives a bit for each pair.
     """
     numbers = map(np.int32, (*c.shape, i0, j0))
     arguments = [c, *numbers, np.float64(critical_r_squared), edges, np.int32(edges.shape[1])]
@@ -53,13 +54,13 @@ def level_one_launch(
 
 
 class PairResults:
-    """The results of a block of pairs, in a pipeline: cleared by the constructor, merged into the layout after `fetch`.
+    """The results of a block of pairs in a pipeline, which are merged into the layout after `fetch`.
 
     Attributes:
         pairs: the number of edges i < j in the block.
         share: `pairs` divided by the number of cells i < j.
-        members: (rows, columns) uint32 on the device: the member of each pair's set, or `NO_MEMBER`. Only the bits in
-            `MEMBER` name it; kernels may use the others.
+        members: (rows, columns) uint32 on the device: the member of each pair's set, or `NO_MEMBER`. The bits in
+            `MEMBER` are the member's number; kernels may use the other bits.
         smallest: (rows, columns) uint64 on the device: bits of the smallest r^2 of each pair, or None.
     """
 
@@ -74,7 +75,8 @@ class PairResults:
         _, self.members = self._areas["keys"]
         _, self.smallest = self._areas.get("smallest", (None, None))
         graph = layout.context.adjacency
-        before = slice(rows.start, min(rows.stop, columns.start))  # the columns are among the rows, or follow them
+        # The columns are a part of the rows, or follow the rows.
+        before = slice(rows.start, min(rows.stop, columns.start))
         self.pairs, cells = int(np.count_nonzero(graph[before, columns])), length(before) * length(columns)
         if columns.start < rows.stop:
             self.pairs += int(np.count_nonzero(graph[columns, columns])) // 2
@@ -83,17 +85,18 @@ class PairResults:
 
     @property
     def dense(self) -> bool:
-        """Whether enough cells are edges for testing all cells to be faster than going through the edges."""
+        """Whether so many cells are edges that testing all cells is faster than testing edge by edge."""
         return self.smallest is None and self.share >= pair_block.DENSE
 
     def test(self, pipeline: Pipeline, members: slice, *, in_tiles: bool, **fields: Any) -> None:
         """Queue the tests with a separation-set block.
 
         Args:
-            pipeline: where they are queued.
+            pipeline: the pipeline in which tests are queued.
             members: the variables of the separation-set block.
-            in_tiles: whether all cells are tested.
-            fields: the fields of `PAIR_BLOCK` that hold the correlations and bits of the pairs and of that block.
+            in_tiles: whether all cells are tested, in tiles.
+            fields: the fields of `PAIR_BLOCK` for the correlations and bits of the pairs and of the separation-set
+                block.
         """
         context, n_i, n_j = self.layout.context, length(self.rows), length(self.columns)
         tolerance = context.problem.residual_tolerance

@@ -1,4 +1,4 @@
-"""Level 1 between whole rows on the device (kernels/panels.cu): arguments and launches, without transfers."""
+"""Arguments and launches of level 1 between whole rows on the device (kernels/panels.cu), without transfers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WARPS = 4
 """Warps of a thread block."""
 
 MOST_SPLITS = 8
-"""The most thread blocks that divide the partners of a row among themselves."""
+"""Upper bound on the thread blocks that divide the partners of a row among themselves."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class DeviceRows:
         first: the variable of the first row.
         c: (rows, p) float64 correlations.
         near: (rows, words) uint32: the same rows of the graph.
-        has_twin: (rows,) uint8: whether the variable has no variance left given another one.
+        has_twin: (rows,) uint8: whether another variable leaves this variable no variance.
     """
 
     first: int

@@ -1,4 +1,5 @@
-"""Level 1 in panels of whole rows: a panel stays on the device while the rows of all later variables pass by."""
+"""Level 1 in panels of whole rows: a panel stays on the device, and the rows of later variables are uploaded in
+turn."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class Panels(Layout):
         return self.remove_separated(*separations.in_order(self.separations, p))
 
     def _upload(self, pipeline: Pipeline, rows: slice, target: DeviceRows | None = None) -> DeviceRows:
-        """Bring whole rows of the matrix and of the graph to the device: the pipeline's own memory by default."""
+        """Upload whole rows of the matrix and of the graph, by default to the pipeline's own device memory."""
         context, p = self.context, self.context.p
         everything, count = slice(0, p), length(rows)
         c, device_c = pipeline.area("c", (count, p), np.float64)
@@ -104,8 +105,8 @@ class Panels(Layout):
     def _in_tiles(self, results: PairResults) -> bool:
         """Whether testing whole tiles is expected to be faster than scanning pair by pair.
 
-        The scan of a pair that nothing separates goes through all of its neighbours. The share of such pairs is
-        estimated from the blocks merged so far.
+        The scan of a pair reads all neighbours unless a set separates the pair. The share of pairs that no set
+        separates is estimated from the blocks that have been merged.
         """
         if self.context.run.backend.name not in pair_block.TILED or not self.tested or results.smallest is not None:
             return False

@@ -1,8 +1,8 @@
 """Two pipelines that alternate between blocks, so that one block is transferred while another is computed.
 
-A pipeline has a stream. It extracts a block from the host's data, transfers it, computes, and transfers the result
-back; it merges the result into the host's data before it begins its next block (Out-of-Core, section 4.2 and Fig. 1).
-Every step is timed.
+A pipeline has a stream. For each block the pipeline extracts the block from the host's data, transfers it, computes,
+transfers the result back, and merges the result into the host's data (Out-of-Core, section 4.2 and Fig. 1). Every step
+is timed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Timeline:
         self._origin = stream.record()
         self._origin.synchronize()
         self._clock = time.perf_counter()
-        self._busy: dict[str, float] = defaultdict(float)  # seconds by step, since `take_busy`
+        self._busy: dict[str, float] = defaultdict(float)  # seconds by step since the last `take_busy`
 
     def now(self) -> float:
         return time.perf_counter() - self._clock
@@ -51,7 +51,7 @@ class Timeline:
 
     @contextlib.contextmanager
     def step(self, level: int, block: int, step: str, stream: int) -> Iterator[None]:
-        """Times a step of the host."""
+        """Measure a step of the host."""
         start = self.now()
         yield
         self.add(level, block, step, stream, start, self.now())
@@ -61,7 +61,7 @@ class Timeline:
         self.add(level, block, step, stream, *(event.seconds_since(self._origin) for event in (start, end)))
 
     def take_busy(self) -> dict[str, float]:
-        """The seconds of each step since the last call. Steps overlap, so their sum may exceed the elapsed time."""
+        """The seconds of each step since the last call; since steps overlap, their sum may exceed the elapsed time."""
         busy, self._busy = self._busy, defaultdict(float)
         return {step: busy[step] for step in STEPS}
 
@@ -78,8 +78,8 @@ class Pipeline:
     """One stream, its staging areas on the host with device memory of the same sizes, and the block in progress.
 
     Args:
-        staging_bytes: pinned host memory, taken when areas are first allocated. Taking it is slow, so it is kept from
-            level to level, and replaced only if the areas need more.
+        staging_bytes: pinned host memory, which is allocated with the first areas. Since pinning is slow, the memory is
+            kept from level to level, and replaced only if the areas need more.
     """
 
     def __init__(self, backend: Backend, number: int, timeline: Timeline, staging_bytes: int = 0):
@@ -98,7 +98,7 @@ class Pipeline:
 
         Args:
             sizes: bytes by the area's name.
-            host_only: areas without device memory, because their content goes elsewhere on the device.
+            host_only: areas without device memory of their own, because their content is copied to other device arrays.
         """
         needed = sum(map(allocated_bytes, sizes.values()))
         if self._staging is None or len(self._staging) < needed:
@@ -111,7 +111,7 @@ class Pipeline:
             start += allocated_bytes(nbytes)
 
     def area(self, name: str, shape: Sequence[int], dtype: Any, offset: int = 0) -> tuple[np.ndarray, Any]:
-        """A part of an area as an array, on the host and on the device (None if it has no device memory)."""
+        """A part of an area as an array on the host and as an array on the device (None for an area in `host_only`)."""
         dtype = np.dtype(dtype)
         end = offset + math.prod(shape) * dtype.itemsize
         host, device = self._areas[name]
@@ -119,7 +119,7 @@ class Pipeline:
         return host, None if device is None else device[offset:end].view(dtype).reshape(shape)
 
     def reset(self) -> None:
-        """Drop the block, the counts and the device memory; no queued work may be left."""
+        """Drop the block, the counts and the device memory; all queued work must be complete."""
         self._steps.clear()
         self._merge = None
         self._areas = {}
@@ -131,7 +131,7 @@ class Pipeline:
         self._level, self._block = level, block
 
     def extracting(self) -> contextlib.AbstractContextManager[None]:
-        """Times the host's work that prepares the block."""
+        """Measure the host's work that prepares the block."""
         return self.timeline.step(self._level, self._block, "extract", self.number)
 
     def upload(self, *copies: tuple[Any, np.ndarray]) -> None:
@@ -151,7 +151,7 @@ class Pipeline:
     def launch(
         self, source: KernelSource, grid: Sequence[int], block: Sequence[int], arguments: list, shared_bytes: int = 0
     ) -> None:
-        """Queue a kernel, which is compiled first if it has not been."""
+        """Queue a kernel, which is compiled at its first use."""
         kernel = self.backend.kernel(*source)
         with self._timed("kernel"):
             kernel(grid, block, arguments, shared_bytes, self.stream)
@@ -208,7 +208,7 @@ class Pipelines:
         return pipeline
 
     def take_number(self) -> int:
-        """The number of the next block, which may also be one in a further pipeline of the level."""
+        """The number of the next block, for a block in one of the two pipelines or in a third pipeline."""
         self.blocks += 1
         watching.advance(self.blocks, unit="blocks")
         return self.blocks - 1
@@ -224,7 +224,7 @@ class Pipelines:
             pipeline.finish()
 
     def abandon(self) -> None:
-        """Wait for the device, so that its memory can be freed, after an error as well."""
+        """Wait for the device, also after an error, so that its memory can be freed."""
         for pipeline in self.both:
             with contextlib.suppress(Exception):
                 pipeline.stream.synchronize()

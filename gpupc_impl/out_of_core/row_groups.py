@@ -13,7 +13,7 @@ from gpupc_impl.out_of_core.memory_plan import cluster_bytes
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """Some rows, and the variables that their tests read.
+    """A group of rows, and the variables that the tests of these rows read.
 
     Attributes:
         rows: the rows' variables.
@@ -30,10 +30,11 @@ class Cluster:
 
 
 def clusters(graph: RowGraph, rows: np.ndarray, limit: int, pmax: bool) -> Iterator[Cluster]:
-    """Group rows greedily, in their order: a row joins the group before it if that moves no more than two matrices.
+    """Group rows greedily, in their order: a row joins the present group if the joint sub-matrix is no larger than the
+    group's and the row's sub-matrices together.
 
     Args:
-        limit: the bytes of a pipeline that a group may take; every single row must fit.
+        limit: upper bound on the bytes of a group in a pipeline; every single row must fit.
     """
     p = len(graph.starts) - 1
     group_of = np.full(p, -1, np.int64)
@@ -61,7 +62,7 @@ def clusters(graph: RowGraph, rows: np.ndarray, limit: int, pmax: bool) -> Itera
 
 
 def batches(groups: Iterator[Cluster], limit: int, pmax: bool) -> Iterator[list[Cluster]]:
-    """Consecutive groups in batches that fit a pipeline."""
+    """Batches of consecutive groups, each of which fits into a pipeline."""
     batch: list[Cluster] = []
     used = 0
     for group in groups:

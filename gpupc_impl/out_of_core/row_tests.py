@@ -1,4 +1,4 @@
-"""Tests of whole rows of the graph on gathered sub-matrices: what the kernels take, and the launch of gathered.cu."""
+"""Tests of whole rows of the graph on gathered sub-matrices: the kernels' structs, and the launch of gathered.cu."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def gathered_launch(
 
     Args:
         batch, search: the `BATCH` and the `ROW_SEARCH`.
-        longest: the most neighbours of a row; rows are copied to shared memory if it can hold one of this length.
+        longest: the largest number of neighbours of a row; rows are copied to shared memory if so many neighbours fit.
         theta, delta: threads of a thread block, and thread blocks that divide the sets of a row among themselves.
     """
     use_shared = 4 * longest <= backend.max_shared_bytes

@@ -1,4 +1,4 @@
-"""The block-based search (Out-of-Core, section 4.2), at every level, in a budget of device memory."""
+"""The block-based search (Out-of-Core, section 4.2), which runs every level within a budget of device memory."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class BlockSearch(LevelSearch):
     """One search on one backend.
 
     Attributes:
-        in_core: the part of the search that runs in core; None if no level does, or none does any more. While its
-            `device` is there, that holds the state of the search, and not the next two.
+        in_core: the part of the search that runs in core; None if no further level runs in core. While the device of
+            this part is not None, the device holds the graph and the p-values, and the next two attributes are copies.
         adjacency_left: (p, p) bool: the graph, on the host.
         largest_p: (p, p) float64 largest p-values so far, or None.
         staging_bytes: pinned host memory of each pipeline.
-        report: what is recorded of the search: budget, plans, bytes moved and seconds by step.
+        report: the facts that are recorded: budget, plans, transferred bytes and seconds by step.
 
     Raises:
-        DeviceMemoryError: the budget does not hold the smallest plan; this is raised before any work.
-        InvalidProblem: the checkpoint belongs to another problem or another kind of search, or the folder of a file
-            to write cannot be made.
+        DeviceMemoryError: the budget is too small for the smallest plan; this is raised before any work.
+        InvalidProblem: the checkpoint belongs to another problem or another kind of search, or the folder of the
+            checkpoint or of the timeline cannot be made.
     """
 
     def __init__(self, problem: GaussianProblem, run: Run):
@@ -79,7 +79,7 @@ class BlockSearch(LevelSearch):
         }
 
     def _check_budget(self) -> int:
-        """The least budget that suffices for the problem; raises if there is less."""
+        """The least budget that suffices for the problem; raises DeviceMemoryError if the budget is smaller."""
         problem, p = self.problem, self.p
         least = memory_plan.least_budget(p, problem.max_level, problem.degrees_of_freedom, self.run.pmax)
         if self.budget < least:
@@ -98,7 +98,7 @@ class BlockSearch(LevelSearch):
         """Plan levels 0 and 1 for the complete graph, which needs the most memory, and log the plans.
 
         Returns:
-            the plan of a search in core, if the budget holds that and the matrix is an array on the host; else None.
+            the plan of a search in core, if it fits into the budget and the matrix is an array on the host; else None.
         """
         p, budget, max_level, pmax = self.p, self.budget, self.problem.max_level, self.run.pmax
         core = memory_plan.pair_scan(p, max_level, pmax)
@@ -107,7 +107,7 @@ class BlockSearch(LevelSearch):
         if not (layout_is_free and is_array and core.device_bytes <= budget):
             core = None
         self._zero = core or memory_plan.level_zero(p, budget, self.params["block_size"])
-        self._one = None  # as for a search that ends after level 0
+        self._one = None  # the plan of a search that ends after level 0
         self.staging_bytes = self._zero.staging_bytes
         if max_level != 0:
             self._one = core or self._plan_level_one()
@@ -150,7 +150,7 @@ class BlockSearch(LevelSearch):
         if self._device is not None:
             try:
                 return self._device.adjacency()
-            except DeviceMemoryError:  # there is no room to merge lists of sets on the device
+            except DeviceMemoryError:  # the device has no room to merge lists of sets
                 self._leave_core()
         return self.adjacency_left
 
@@ -198,7 +198,7 @@ class BlockSearch(LevelSearch):
             logger.info("resuming at level %d from %s", self._replayed, self.checkpoint.path)
 
     def close(self) -> None:
-        """Write the timeline, report the peak of device memory, and remove the checkpoint, since the search is done."""
+        """Write the timeline, report the peak of device memory, and remove the checkpoint of the complete search."""
         self.report["peak_device_bytes"] = self.backend.memory_peak - self._used_before
         if self.params["timeline"]:
             self.timeline.save(self.params["timeline"])
@@ -214,7 +214,7 @@ class BlockSearch(LevelSearch):
                 return self.in_core.run_level(level), self.in_core.plan
             self._leave_core()
         counters = self.backend.full(COUNTER_SHAPE, 0, np.uint64)
-        self.backend.synchronize()  # the pipelines' streams do not wait for the backend's own
+        self.backend.synchronize()  # the pipelines' streams do not wait for the backend's stream
         state = self.adjacency_left, self.largest_p, counters
         context = LevelContext(level, self.problem, self.run, self.pipelines, *state, self.budget, self.staging_bytes)
         layout = self._layout(context)

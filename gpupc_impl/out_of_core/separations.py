@@ -1,8 +1,8 @@
-"""The separated pairs of a level on blocks of pairs, up to billions, merged by threads of the host.
+"""The separated pairs of a level on blocks of pairs, up to billions, which threads of the host merge.
 
-One core would take longer to sort such a list than a GPU takes to find it, so nothing is sorted: within a block the
-pairs are in order, and their places in the list follow from the number of separated pairs that each row has in the
-blocks before.
+One core would sort the list of pairs more slowly than a GPU makes it, so nothing is sorted. Within a block the pairs
+are in order, and their places in the list follow from the number of separated pairs that each row has in the blocks
+before.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from gpupc_impl.gaussian.pair_block import MEMBER, NO_MEMBER
 from gpupc_impl.out_of_core.host_blocks import in_threads
 
 PAIRS_AT_ONCE = 1 << 22
-"""Pairs that a thread handles at a time."""
+"""Number of pairs that a thread processes at a time."""
 
 TILE = 512
-"""Rows and columns of a tile that is mirrored: it and its mirror image fit in a core's cache."""
+"""Rows and columns of a mirrored tile: the tile and its mirror image fit into a core's cache."""
 
 SPARSE_FACTOR = 64
-"""A graph with this many times as many cells as a list has pairs is updated pair by pair instead of tile by tile."""
+"""A graph is updated pair by pair, and not in tiles, if it has more than this many cells for each pair."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +30,10 @@ class BlockSeparations:
     """The separated pairs between consecutive rows and a range of columns, row by row in ascending order.
 
     Attributes:
-        first: the first row's variable.
+        first: the variable of the first row.
         counts: (rows,) int64: the number of separated pairs of each row.
-        others: (k,) int32: their second variables.
-        members: (k,) int32: the variable that separates each.
+        others: (k,) int32: the second variable of each pair.
+        members: (k,) int32: the variable that separates each pair.
     """
 
     first: int
@@ -66,8 +66,8 @@ def in_order(blocks: list[BlockSeparations], p: int) -> tuple[np.ndarray, np.nda
     """The (k, 2) int32 pairs in ascending order, and the (k, 1) int32 members of their sets.
 
     Args:
-        blocks: pairs i < j; of two blocks with a common row, the one with larger second variables comes later. The
-            list is emptied, so that each block is freed once it has been copied.
+        blocks: pairs i < j; of two blocks with a common row, the block with larger second variables comes later. The
+            function empties the list, to free each block after its copy.
     """
     starts = np.zeros(p + 1, np.int64)
     for block in blocks:

@@ -41,9 +41,9 @@ class SplitRows(Layout):
         graph: the graph at the level's start.
         keys: (slots,) uint64 on the host: the best key of every slot so far.
         smallest: (slots,) uint64 on the host: the bits of the smallest r^2 of every slot; None without p-values.
-        max_degree: the most neighbours of a row.
-        binomials: uint64 on the device: the table for rows up to that length.
-        arena_bytes: the size of the one area of each pipeline.
+        max_degree: the largest number of neighbours of a row.
+        binomials: uint64 on the device: the table of binomials for rows of up to `max_degree` neighbours.
+        arena_bytes: the size of the only area of each pipeline.
     """
 
     graph: RowGraph
@@ -68,8 +68,9 @@ class SplitRows(Layout):
         )
 
     def search_split(self, i: int) -> None:
-        """Run the tests of row i: one launch for each composition of a set from the blocks (so many members from this
-        block, so many from that) and each block of other ends.
+        """Run the tests of row i, whose neighbours are divided into blocks.
+
+        A launch has a number of members that sets take from each block, and one block of the other ends of edges.
 
         Raises:
             DeviceMemoryError: not even blocks of one neighbour fit.
@@ -119,7 +120,7 @@ class SplitRows(Layout):
 
 
 def compositions(lengths: list[int], level: int) -> Iterator[dict[int, int]]:
-    """Every way to draw the members of a set from blocks of these lengths: the number of members by block."""
+    """Every way to draw the members of a set from blocks of these lengths, as the number of members from each block."""
     for chosen in itertools.combinations_with_replacement(range(len(lengths)), level):
         counts = {block: len(list(run)) for block, run in itertools.groupby(chosen)}
         if all(count <= lengths[block] for block, count in counts.items()):

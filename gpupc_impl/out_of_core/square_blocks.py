@@ -17,7 +17,7 @@ from gpupc_impl.out_of_core.pipelines import Pipeline
 
 
 class LevelZero(Layout):
-    """Level 0: square blocks of the upper triangle."""
+    """Level 0 in square blocks of the upper triangle."""
 
     def run(self) -> LevelOutcome:
         problem, pipelines, largest_p = self.context.problem, self.context.pipelines, self.context.largest_p
@@ -57,7 +57,8 @@ class LevelZero(Layout):
 
 
 class SquareBlocks(Layout):
-    """Level 1: a block of pairs stays on the device, in a third pipeline, while separation-set blocks pass by."""
+    """Level 1, in which a block of pairs stays on the device, in a third pipeline, and separation-set blocks are
+    uploaded in turn."""
 
     def run(self) -> LevelOutcome:
         context, side = self.context, self.plan.rows
@@ -77,7 +78,7 @@ class SquareBlocks(Layout):
         return self.remove_separated(*separations.in_order(self.separations, context.p))
 
     def _test_block(self, pair_pipeline: Pipeline, rows: slice, columns: slice) -> None:
-        """Test one block of pairs: Algorithm 2, lines 9 to 19."""
+        """Test one block of pairs (Algorithm 2, lines 9 to 19)."""
         matrix, graph, pipelines = self.context.problem.correlation, self.context.adjacency, self.context.pipelines
         n_i, n_j, edge_words = length(rows), length(columns), words(length(columns))
         pair_pipeline.begin(1, pipelines.take_number())
@@ -93,7 +94,7 @@ class SquareBlocks(Layout):
         sides = [rows] if rows == columns else [rows, columns]
         for members in mapped.pieces(self.context.p, self.plan.width):
             if not any(graph[part, members].any() for part in sides):
-                continue  # SepSetCombination: no set for these pairs has a member in this block
+                continue  # the paper's SepSetCombination: these pairs have no set with a member in this block
             pipeline = pipelines.next()
             width, n_words = length(members), words(length(members))
             copies, arrays = [], []
@@ -106,7 +107,7 @@ class SquareBlocks(Layout):
                     copies += [(device_block, set_block), (device_bits, bits)]
                     arrays.append((device_block, device_bits))
             pipeline.upload(*copies)
-            pipeline.stream.wait(ready)  # for the keys that the separation-set block before has written
+            pipeline.stream.wait(ready)  # for the keys that the previous separation-set block has written
             near = {"pitch": width, "words": n_words}
             near |= zip(("rows_i", "bits_i", "rows_j", "bits_j"), (*arrays[0], *arrays[-1]), strict=True)
             results.test(pipeline, members, in_tiles=results.dense, **near, **pairs)

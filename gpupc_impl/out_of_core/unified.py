@@ -72,12 +72,12 @@ def _search(problem: GaussianProblem, run: Run) -> Skeleton:
         search = (PairSearch if in_pairs else UnifiedSearch)(problem, run, cupc_s.KERNEL)
         skeleton = pc_stable(problem, search, facts={**run.facts, "out_of_core": report}, progress=run.progress)
         report["peak_device_bytes"] = backend.memory_peak - used
-        del search  # frees its arrays while managed memory is still in use
+        del search  # frees the arrays of the search before the backend leaves managed memory
     return skeleton
 
 
 class UnifiedSearch(GaussianSearch):
-    """The search of `cupc-s`; its separating sets take no managed memory between levels."""
+    """The search of `cupc-s`, whose separating sets take no managed memory between levels."""
 
     sets_on_device = False
 

@@ -1,4 +1,4 @@
-"""The folder of a bootstrap: a file for each resample's edges, and one with the settings that they belong to."""
+"""The folder of a bootstrap: a file with the edges of each resample, and a file with the settings of the bootstrap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpupc_impl.core.files import read_json, read_sealed, save_json, write_seale
 from gpupc_impl.core.problem import InvalidProblem
 
 SETTINGS = "bootstrap.json"
-"""The file in a folder of resamples that says which data and settings they belong to."""
+"""The name of the file that describes the data and the settings of a folder of resamples."""
 
 UNDIRECTED, DIRECTED = 0, 1
 """Kinds of edges in a resample's file; conflicts count as undirected."""
@@ -23,7 +23,7 @@ def claim(folder: Path, settings: Mapping[str, Any]) -> None:
     """Mark a folder as one for resamples of these settings.
 
     Raises:
-        InvalidProblem: it already belongs to others.
+        InvalidProblem: the folder already belongs to other settings.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / SETTINGS
@@ -52,7 +52,7 @@ def save(edges: np.ndarray, path: Path, place: Any) -> None:
 
 
 def load(path: Path, p: int, place: Any) -> np.ndarray | None:
-    """A resample's edges; None if the file does not exist, or does not hold edges of p variables of this resample."""
+    """Return a resample's edges; None if the file does not exist, or has no edges of p variables of this resample."""
     try:
         edges = read_sealed(path, place)[1]["edges"]
     except MemoryError:

@@ -1,4 +1,4 @@
-"""The edges of a result as rows of a table, with their strengths where those are at hand."""
+"""The edges of a result as rows of a table, with their strengths if the tests can be repeated in a short time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 SIGNS = {"directed": "→", "undirected": "—", "conflict": "⤫", "bidirected": "↔"}
 
 TESTS_REPEATED, SECONDS_REPEATED = 200_000, 10.0
-"""Upper bounds on the tests that are made again for a table, and on the time that the search took for as many."""
+"""Upper bounds on the tests that are repeated for a table, and on the seconds that the search took for so many
+tests."""
 
 GIVEN_SHOWN = 6
 """Upper bound on the names of a conditioning set in a cell."""
@@ -51,7 +52,7 @@ def edge_rows(result: Result, most: int, tests: pandas.DataFrame | None = None) 
 
 
 def repeated(result: Result) -> pandas.DataFrame | None:
-    """The strengths of the edges, if their tests can be made again in a short time; else None."""
+    """The strengths of the edges, if their tests can be repeated in a short time; else None."""
     skeleton = skeleton_of(result)
     if skeleton.problem is None or not skeleton.n_edges:
         return None

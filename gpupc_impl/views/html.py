@@ -1,4 +1,4 @@
-"""HTML of tables and pictures, in which no name is taken for markup."""
+"""HTML of tables and pictures, in which markup characters in names are escaped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SMALLEST_SCALE = 0.75
-"""Lower bound on the scale of a picture; a narrower page scrolls it sideways, so that its text stays readable."""
+"""Lower bound on the scale of a picture; on a narrower page the picture scrolls sideways, so its text stays
+readable."""
 
 Cell = str | tuple[str, float]
 """The text of a cell, perhaps with the number by which a reader can sort it."""

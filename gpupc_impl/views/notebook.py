@@ -1,4 +1,4 @@
-"""What a notebook shows of a result or of a study: a picture and styled tables."""
+"""The HTML of a result or of a study in a notebook: a picture and styled tables."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def study(title: str, frame: pandas.DataFrame, draw: Callable[[], Axes], hint: s
     """The picture and the first rows of a study.
 
     Args:
-        hint: where the other rows are found, as markup.
+        hint: markup that says where the other rows are.
     """
     cells = [tuple(map(_cell, row)) for row in frame.head(ROWS_SHOWN).itertuples(index=False, name=None)]
     rows = table([tuple(map(str, frame.columns)), *cells])
@@ -72,7 +72,7 @@ def _cell(value: Any) -> str:
 
 
 def _picture(draw: Callable[[], Axes]) -> str:
-    """The picture; nothing where matplotlib is not installed."""
+    """The picture; the empty text if matplotlib is not installed."""
     try:
         return picture(draw)
     except MissingPackage:

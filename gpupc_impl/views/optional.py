@@ -12,7 +12,7 @@ def require(module: str, what: str, extra: str) -> Any:
     """Import a module of an optional package.
 
     Args:
-        what: the plural subject of the message, which names what needs the module.
+        what: the plural subject of the message, such as the views that need the module.
         extra: the extra of this project that installs the package.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Progress on terminals and in notebooks: bars by tqdm (extra ``progress``), and a line about a long level."""
+"""Shows progress on terminals and in notebooks: bars by tqdm (extra ``progress``), and a line about a long level."""
 
 import contextlib
 import importlib.util
@@ -13,10 +13,10 @@ from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.views.optional import require
 
 LINE_WIDTH = 70
-"""Characters of the line about compilations or about a level, which are blanked after it."""
+"""Width in characters of the line about compilations or about a level, which is blanked at the end."""
 
 SECONDS = 1.0
-"""Time between two lines about a level, and before the first."""
+"""Seconds between two lines about a level, and before the first line."""
 
 
 def is_interactive() -> bool:
@@ -27,7 +27,7 @@ def is_interactive() -> bool:
 
 
 class LevelDisplay:
-    """Shows, once a second, what a level that takes longer has done; a thread of its own calls `show`.
+    """Shows the progress of each level that takes longer than a second, once a second; a separate thread calls `show`.
 
     Args:
         show: takes the text to show; the empty text removes it.
@@ -64,7 +64,7 @@ class LevelDisplay:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Inside this context, searches are shown."""
+        """Show the levels of searches inside this context."""
 
         def repeat() -> None:
             while not self._closed.wait(SECONDS):
@@ -104,7 +104,7 @@ def bar(show: bool | None, total: int | None, title: str, unit: str, done: int =
         return
     tqdm = require("tqdm.auto", "progress bars", "progress")
     if (watcher := watching.current()) is not None:
-        watcher.end()  # the bar takes the place of what it shows
+        watcher.end()  # the bar replaces the line
     with (
         tqdm.tqdm(total=total, initial=done, desc=title, unit=unit, leave=False) as progress_bar,
         LevelDisplay(progress_bar.set_postfix_str).running(),
@@ -137,9 +137,11 @@ class _NoBar:
 def level_progress(
     progress: Callable[[Progress], None] | bool | None,
 ) -> Iterator[Callable[[Progress], None] | None]:
-    """The function that a search calls after each level: None, the one that is passed, or for True a bar's update.
+    """The function that a search calls after each level: the one that is passed, the update of a bar for True, or None.
 
-    A level that takes long is shown besides: at the bar, or in a line where a person would see it. False shows nothing.
+    The progress within a long level is shown as well: at the bar, or in a line if a person would see the line. False
+        shows
+    nothing.
     """
     if not progress or callable(progress):
         is_shown = progress is not False and is_interactive() and watching.current() is None

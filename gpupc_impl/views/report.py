@@ -1,4 +1,4 @@
-"""A self-contained HTML page of a run: the graph, what was read and found, the edges, and folded the rest."""
+"""A self-contained HTML page of a run: the graph, the facts of data and result, the edges, and folded sections."""
 
 import importlib
 import importlib.resources
@@ -36,11 +36,13 @@ def page(result: Result) -> str:
     skeleton = skeleton_of(result)
     title = f"{'CPDAG' if isinstance(result, CPDAG) else 'Skeleton'} of {len(skeleton.names):,} variables"
     reading = list((skeleton.reading or {}).items())
-    found = [*facts(result), ("stopped", skeleton.stopped_because)]
+    outcome = [*facts(result), ("stopped", skeleton.stopped_because)]
     graph = picture(lambda: overview(result), "the graph") if skeleton.n_edges else "<p>There is no edge.</p>"
     parts = [
         graph,
-        _columns(("What was read", facts_table(reading)) if reading else None, ("What was found", facts_table(found))),
+        _columns(
+            ("What was read", facts_table(reading)) if reading else None, ("What was found", facts_table(outcome))
+        ),
         f"<h2>Edges</h2>{_edges(result)}" if skeleton.n_edges else "",
         _hubs(result) if has_many_variables(result) else "",
         _folded("How it was searched", _how(result)),
@@ -67,7 +69,7 @@ def _folded(title: str, content: str) -> str:
 
 
 def _edges(result: Result) -> str:
-    """The table of edges, and what it leaves out."""
+    """The table of edges, and the number of edges that it omits."""
     skeleton = skeleton_of(result)
     tests = edges.repeated(result)
     notes = []

@@ -1,4 +1,4 @@
-"""A result as every view takes it: a skeleton or a CPDAG, whose edges have a kind."""
+"""Functions of a result, a skeleton or a CPDAG, that all views use; each edge has a kind."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Computes edge strengths: for each pair the largest p-value among its tests, the conditioning set of that test, and
-its effect.
+"""Computes edge strengths: for each pair the largest p-value among its tests, and the conditioning set and the effect
+of the test with this p-value.
 
-For a removed pair, that test is the one that separated it. The tests of an edge are those of the search: at every level
+The test of a removed pair is the one that separated the pair. The tests of an edge are those of the search: at every
+    level
 that was run, all sets of that size among the neighbours that either end had when the level began (PC-stable; cuPC,
 Algorithm 1). Pairs that background knowledge fixes were never tested.
 """
@@ -66,7 +67,7 @@ def edge_tests(result: Result) -> int:
 
 
 def _edges(result: Result) -> tuple[np.ndarray, np.ndarray]:
-    """(k, 2) the ends of the edges, and (k,) bool: whether they were tested, as required edges are not."""
+    """The ends of the edges, (k, 2), and whether each edge was tested, (k,) bool; required edges are not tested."""
     fixed = skeleton_of(result).problem.fixed
     edges = np.array([edge[:2] for edge in numbered_edges(result)], np.int64).reshape(-1, 2)
     return edges, ~_among(np.sort(edges, axis=1), [] if fixed is None else fixed.required)

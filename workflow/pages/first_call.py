@@ -1,9 +1,9 @@
-"""Makes the tables of docs/start.md on first calls: what a process waits for that searches once.
+"""Makes the tables of docs/start.md on the times of the first and the second call in a process.
 
-``python -m workflow.pages.first_call --backend cuda --page docs/start.md`` measures on this machine and replaces what
-stands between the page's marks for that backend. Each search runs in fresh processes: with an empty kernel cache, so
-that kernels are compiled, then with those of archives (``--shipped``, a folder that `make wheel` wrote). Medians are
-shown. Imports are not part of a call, and CuPy's import is shown beside it.
+``python -m workflow.pages.first_call --backend cuda --page docs/start.md`` measures on this machine and replaces the
+table between the page's marks for this backend. Each search runs in fresh processes, first with an empty kernel cache,
+so that kernels are compiled, and then with the kernels of archives (``--shipped``, a folder that `make wheel` wrote).
+The table shows medians. Imports are not part of a call; a column shows the time of CuPy's import.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SEARCHES: Mapping[str, str] = {
     "kernel, 300 x 8": "skeleton(numbers(300, 8), family='kernel', backend=backend)",
     "`stable-serial`, 1000 x 100": "skeleton(numbers(1000, 100), method='stable-serial')",
 }
-"""By its name the call that is measured; the last one is a reference that numba compiles."""
+"""The measured calls by name; the last one runs a reference that numba compiles."""
 
 PROGRAM = """
 import json, sys, time
@@ -59,13 +59,13 @@ COLUMNS = ("compiled", "from archives", "second call", "importing CuPy")
 
 
 def seconds(backend: str, call: str, shipped: Path | None) -> list[float]:
-    """The seconds of CuPy's import and of the first and the second call, in a fresh process with an empty cache.
+    """Return the seconds of CuPy's import and of the first and the second call, in a fresh process with an empty cache.
 
     Args:
         shipped: the folder of archives; None to compile all kernels.
     """
     with tempfile.TemporaryDirectory() as folder:
-        archives = str(shipped.resolve()) if shipped else folder  # in which there are none
+        archives = str(shipped.resolve()) if shipped else folder  # without archives, the folder is empty
         places = {
             "GPUPC_CACHE_DIR": f"{folder}/cache",
             "NUMBA_CACHE_DIR": f"{folder}/numba",
@@ -80,7 +80,7 @@ def seconds(backend: str, call: str, shipped: Path | None) -> list[float]:
 
 
 def row(backend: str, call: str, shipped: Path | None, repeats: int) -> list[str]:
-    """The medians of `COLUMNS`."""
+    """Return the cells of a row: the medians of the times in `COLUMNS`."""
     compiled = [seconds(backend, call, None) for _ in range(repeats)]
     ahead = [seconds(backend, call, shipped) for _ in range(repeats)] if shipped and "backend=" in call else []
     imports, first, second = map(statistics.median, zip(*compiled, strict=True))

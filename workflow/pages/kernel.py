@@ -1,8 +1,8 @@
 """Makes the tables and the figure of docs/kernel.md.
 
 ``python -m workflow.pages.kernel results/kernel`` makes the measurements that are missing in that folder; with
-``--backend cuda`` it makes those that need a GPU. With ``--page docs/kernel.md --figure docs/images/kernel.svg`` it
-measures nothing, and writes the results between the marks of the page.
+``--backend cuda`` it makes the measurements for a GPU. With ``--page docs/kernel.md --figure docs/images/kernel.svg``
+it measures nothing, and writes the results between the marks of the page.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Measures what docs/kernel.md reports: calibration, power, accuracy, speed beside causal-learn's, and whole searches.
+"""Measures the numbers of docs/kernel.md: calibration, power, accuracy, speed beside causal-learn's, and whole
+searches.
 
 Each backend has a file, to which each measurement adds a line of JSON. A run that was stopped continues after the last
 line, and one page can show files of several machines.
@@ -155,8 +156,8 @@ def accuracy(results: Results, graphs: int) -> None:
 def distance(results: Results, name: str, seed: int) -> dict[str, Any]:
     """Return the seconds of a search, and the distance of its skeleton from the graph's."""
     data = additive_noise(GRAPH_VARIABLES, GRAPH_SAMPLES, seed, GRAPH_DENSITY)
-    seconds, found = timed_search(results, data.values, *TESTS[name])
-    wrong = found.adjacency ^ (data.true_dag | data.true_dag.T)
+    seconds, result = timed_search(results, data.values, *TESTS[name])
+    wrong = result.adjacency ^ (data.true_dag | data.true_dag.T)
     return {"seconds": seconds, "distance": int(np.count_nonzero(np.triu(wrong)))}
 
 
@@ -166,12 +167,13 @@ def timed_search(results: Results, data: np.ndarray, family: str, options: Mappi
     options = {"family": family, "backend": results.backend.name, **options}
     skeleton(data[:, :5], ALPHA, **options)
     start = time.perf_counter()
-    found = skeleton(data, ALPHA, **options)
-    return time.perf_counter() - start, found
+    result = skeleton(data, ALPHA, **options)
+    return time.perf_counter() - start, result
 
 
 def speed(results: Results) -> None:
-    """Measure the seconds for a test, in batches of this package and singly in causal-learn on one core, by turns."""
+    """Measure the seconds for a test, by turns in batches of this package and one by one in causal-learn on one
+    core."""
     for (test, n), count in TIMED[results.backend.name].items():
         for level in (1, 3):
             key = {"test": test, "samples": n, "level": level}
@@ -236,6 +238,6 @@ def searches(results: Results) -> None:
 
 def search(results: Results, data: np.ndarray, test: str) -> dict[str, Any]:
     """Return the seconds and the outcome of a search."""
-    seconds, found = timed_search(results, data, "kernel", {"test": test})
-    shape = {"samples": len(data), "variables": len(data.T), "edges": int(found.adjacency.sum()) // 2}
-    return shape | {"seconds": seconds, "tests": int(sum(found.tests_per_level)), "levels": found.levels_run}
+    seconds, result = timed_search(results, data, "kernel", {"test": test})
+    shape = {"samples": len(data), "variables": len(data.T), "edges": int(result.adjacency.sum()) // 2}
+    return shape | {"seconds": seconds, "tests": int(sum(result.tests_per_level)), "levels": result.levels_run}

@@ -3,8 +3,8 @@
     python -m workflow.pages.million --out million.json
     python -m workflow.pages.million --backend host --cases small --out small.json
 
-Every case is written to the JSON as soon as it is measured, and a script that is called again with the same JSON
-measures what is missing. With `--seconds` no case begins that probably takes longer than what is left.
+Every case is written to the JSON as soon as it is measured. If the script is called again with the same JSON, it
+measures the missing cases. With `--seconds` no case begins that probably takes longer than the rest of this time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gpupc_impl.core.files import read_json, save_json
 from workflow.pages.distributed import versions
 
 RECORDED = Path("results/recorded/nvidia-h200/distributed/two-gpus.json")
-"""The answer to the case `tcga`."""
+"""The file of the recorded run that has the right answer to the case `tcga`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Case:
     """A search of generated genes (datasets/wide.py).
 
     Attributes:
-        seconds: what it probably takes on an H100, data included.
-        panel: as the method's parameter: not 0 for searches on a cluster.
-        threaded: whether the samples are drawn by many threads, from other streams than those of `regulated_genes`.
+        seconds: the probable duration on an H100, including the generation of the data.
+        panel: the method's parameter, which is not 0 for searches on a cluster.
+        threaded: whether the samples are drawn by many threads, from other streams than in `regulated_genes`.
     """
 
     p: int
@@ -139,7 +139,7 @@ def measure(case: Case, values: np.ndarray, backend: str, folder: Path | None) -
     how: dict[str, Any] = {"method": "distributed", "backend": backend, "max_level": case.max_level}
     how |= {"transpose": False, "panel": case.panel}
     with tempfile.TemporaryDirectory(prefix="gpupc-", dir=folder or _folder(case)) as temporary:
-        # Without a folder of its own a search computes no fingerprint of its data.
+        # A search without the parameter `folder` computes no fingerprint of its data.
         tempfile.tempdir = temporary
         started = time.perf_counter()
         try:
@@ -171,7 +171,7 @@ def measure(case: Case, values: np.ndarray, backend: str, folder: Path | None) -
 
 
 def _spot(graph: Any) -> str:
-    """A digest of the neighbours and of the sets of a few variables."""
+    """Return a digest of the neighbours and of the sets of a few variables."""
     digest, p = hashlib.sha256(), len(graph.names)
     for i in np.linspace(0, p - 1, 5).astype(int).tolist():
         digest.update(np.flatnonzero(graph.adjacency[i]).tobytes())
@@ -180,7 +180,7 @@ def _spot(graph: Any) -> str:
 
 
 def _folder(case: Case) -> str:
-    """The file system in memory, if it has room for the shards; else the temporary folder."""
+    """Return the file system in memory, if it has room for the shards; else the temporary folder."""
     needed = 10 * max(case.alpha, 0.7 if case.coupling else 0.0) * case.p**2 / 2
     memory = "/dev/shm"
     if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > needed:

@@ -39,7 +39,7 @@ DEVICE = ROOT / RECORDED / "nvidia-h200"
 ONE_GPU = ROOT / RECORDED / "nvidia-h100/distributed/one-gpu.json"
 
 SECOND_SEARCHES = ("100k-again", "tcga", "300k", "million", "million-1e-6", "300k-all")
-"""Cases that an earlier one had compiled the kernels for."""
+"""Cases whose kernels an earlier case of the same process had compiled."""
 
 GPUS = (1, 16, 128, 1024)
 """The numbers of workers in the tables."""
@@ -54,7 +54,7 @@ TASK_S = 1e-3
 """The scheduler's seconds per task, by Dask's documentation; it handles one task at a time."""
 
 FILE_BYTES_S = 5e9
-"""The assumed bytes per second that all workers together read from the file system, and that they write to it."""
+"""The assumed bytes per second that all workers together read from the file system, and write to the file system."""
 
 MACHINE_GPUS = 8
 """The number of GPUs of a machine, as in an HGX H200; they share one copy of the samples."""
@@ -102,7 +102,7 @@ class Shape:
 
 def shapes() -> list[Shape]:
     """Return the shapes of the page. The density, degree and tests per pair of genes are those of recorded runs on
-    generated data, the largest data with all levels; those of the other shapes are assumed."""
+    generated data, the largest data with all levels; the values of the other shapes are assumed."""
     record = open_published(DEVICE).record("tcga-like-p5500", "out-of-core-block")
     assert record.result is not None
     assert record.problem is not None
@@ -174,8 +174,9 @@ def busy_seconds(shape: Shape, workers: int) -> dict[str, float]:
 def seconds(shape: Shape, workers: int) -> float:
     """Return a lower bound on the seconds of levels 0 to 2.
 
-    Work on GPUs, scheduling and writing overlap. Machines read the samples one after another, and each begins when it
-    has read them. The number of participating machines is chosen such that the work ends soonest.
+    The work of GPUs, the scheduler's work and the writing of shards overlap. Machines read the samples one after
+    another, and each begins when it has read them. The number of participating machines is chosen such that the work
+    ends soonest.
     """
     busy, machines = busy_seconds(shape, workers), ceil_div(workers, MACHINE_GPUS)
     reading = busy["reading samples"] / machines
@@ -188,7 +189,8 @@ def seconds(shape: Shape, workers: int) -> float:
 def predictions(measured: Mapping[str, Any]) -> Iterator[tuple[int, float, float]]:
     """Yield the workers, the seconds and the prediction from the run with the fewest workers, for each run.
 
-    That run provides the seconds to make a panel, and the seconds of all other work, which workers share evenly.
+    The run with the fewest workers provides the seconds to make a panel, and the seconds of all other work, which
+    workers share evenly.
 
     Args:
         measured: the JSON that ``python -m workflow.pages.distributed`` writes.
@@ -268,7 +270,7 @@ def bottleneck_table() -> str:
 
 
 def one_gpu_table() -> str:
-    """Measured searches on one GPU (workflow/pages/million.py)."""
+    """Return the table of measured searches on one GPU (workflow/pages/million.py)."""
     rows = []
     for name, case in json.loads(ONE_GPU.read_text(encoding="utf-8"))["cases"].items():
         problem, level_s, edges = case["problem"], case["level_s"], case["edges_per_level"]

@@ -1,14 +1,14 @@
 // Levels 0 and 1 of very many variables from products of standardised samples that a library of matrix products makes.
 //
-// A product is not the canonical correlation of correlate.cu, since a library adds in an order of its own, but it is so
-// close that it decides all but very few tests. A test that its error bound leaves open is decided by the chain of
-// fused multiply-adds that is canonical. Answers are therefore those of correlate.cu and level_one.cuh.
+// A product differs from the canonical correlation of correlate.cu, since a library adds in its own order, but so
+// little that products decide all but very few tests. A test within the error bound is decided by the canonical chain
+// of fused multiply-adds. Answers are therefore those of correlate.cu and level_one.cuh.
 //
 // Edges are kept by rows: row j has its partners i < j, ascending. Level 1 goes through the variables in blocks of
-// candidates k. For each block there is a panel, the correlations of all variables with the candidates in single
-// precision, and for each variable the list of the candidates that are its neighbours. A first pass through all blocks
-// takes sets from adj(i), and a second one those from adj(j), for the edges that no set from adj(i) separates. Each
-// takes candidates in ascending order and ends with the first set that separates, which therefore is the canonical one.
+// candidates k. A block has a panel, the correlations of all variables with the candidates in single precision, and for
+// each variable the list of the candidates that are its neighbours. A first pass through all blocks tests sets from
+// adj(i); a second pass tests sets from adj(j), for the edges that no set from adj(i) separates. Each pass tests
+// candidates in ascending order until a set separates the edge, so this set is the canonical one.
 #include "engine/kernels/tally.cuh"
 #include "gaussian/kernels/level_one.cuh"
 
@@ -18,11 +18,11 @@ constexpr unsigned SEPARATED = 1u << 31;
 constexpr unsigned NO_MEMBER = ~0u;
 constexpr int OPEN = 3;  // the counter of edges that stay open
 
-// What decides tests.
+// The samples and thresholds that decide tests.
 struct Filter {
     const double* samples;  // (p, m) standardised, a row for each variable
     int m;
-    double low, high;  // |product| up to `low` is no edge at level 0, and from `high` on it is one
+    double low, high;  // at level 0, |product| <= low is no edge, and |product| >= high is an edge
     double critical_zero, critical_one, residual_tolerance;  // of the canonical tests
     float critical, slack, defined;                          // see `may_separate` and `separates`
 
@@ -55,7 +55,7 @@ struct Filter {
         return excess(r_ij, r_ik, r_jk) <= slack;
     }
 
-    // Whether the test surely separates, and surely is defined.
+    // Whether the test separates and is defined for any error within the bounds.
     __device__ __forceinline__ bool separates(float r_ij, float r_ik, float r_jk) const {
         return excess(r_ij, r_ik, r_jk) <= -slack && fmaf(-r_ik, r_ik, 1.0f) > defined &&
                fmaf(-r_jk, r_jk, 1.0f) > defined;
@@ -109,7 +109,8 @@ __global__ void count_edges(const __grid_constant__ Filter filter, const __grid_
     if (warp_leader()) counts[own.number] = edges;
 }
 
-// Writes those edges behind the first `before` ones of the group. ends[w] is the sum of counts[0] to counts[w].
+// Writes the edges of all warps after the first `before` edges of the group. ends[w] is the sum of counts[0] to
+// counts[w].
 __global__ void list_edges(const __grid_constant__ Filter filter, const __grid_constant__ Products tile,
                            const long long* ends, long long before, const __grid_constant__ EdgeRows rows,
                            int* degrees) {
@@ -139,12 +140,12 @@ __global__ void list_edges(const __grid_constant__ Filter filter, const __grid_c
 // The correlations of variables with a block of `count` candidates from `first` on, and the lists of neighbours.
 struct Candidates {
     float* panel;             // (p, pitch) correlations with the candidates
-    unsigned short* numbers;  // the neighbours in the lists, as k - first, and ...
-    float* correlations;      // ... the correlations with them
-    long long* starts;        // (p) where each variable's list begins ...
-    int* counts;              // (p) ... and its length
+    unsigned short* numbers;  // the neighbours in the lists, as k - first
+    float* correlations;      // the correlation with each neighbour in the lists
+    long long* starts;        // (p) the index at which each variable's list begins
+    int* counts;              // (p) the length of each variable's list
     unsigned long long* end;  // the end of all lists
-    long long capacity;       // lists beyond it are counted alone
+    long long capacity;       // the room for entries; lists that do not fit are counted and not written
     int first, count, pitch;
 
     __device__ __forceinline__ const float* row(int v) const { return panel + static_cast<long long>(v) * pitch; }
@@ -192,7 +193,7 @@ __global__ void keep_panel(const __grid_constant__ Filter filter, const __grid_c
 
 enum Verdict { DEPENDENT, INDEPENDENT, UNDECIDABLE };
 
-// The canonical test of Vi and Vj given Vk by a warp, three of whose lanes compute a correlation each.
+// The canonical test of Vi and Vj given Vk by a warp; each of three lanes computes a correlation.
 __device__ __noinline__ Verdict canonical_test(const Filter& filter, int i, int j, int k) {
     PerLane<double> r;
     each_lane(3, [&](int lane) { r[lane] = filter.correlation(lane < 2 ? i : j, lane == 0 ? j : k); });
@@ -218,8 +219,8 @@ struct BlockScanner {
     const Candidates& candidates;
     unsigned long long tests = 0, undefined = 0, rechecked = 0;
 
-    // The first member of a list of neighbours that separates their owner and `other`, whose correlation is r; -1 if
-    // there is none. `row` has the correlations of `other` with the candidates.
+    // Returns the first member of a list of neighbours that separates `owner`, whose neighbours they are, and `other`,
+    // or -1. The correlation of both is r, and `row` has the correlations of `other` with the candidates.
     __device__ __forceinline__ int scan(const Neighbours& list, int owner, int other, float r, const float* row) {
         const unsigned short* numbers = candidates.numbers + list.start;
         const float* correlations = candidates.correlations + list.start;
@@ -257,8 +258,8 @@ struct BlockScanner {
     }
 };
 
-// The correlations of the variable of a thread block's row with the candidates: in shared memory on a GPU, where all
-// edges of the row read them. All threads of the block must call it.
+// Returns the correlations of row j's variable with the candidates, on a GPU in shared memory, since all edges of the
+// row read these correlations. All threads of the block must call this function.
 __device__ __forceinline__ const float* staged_row(const Candidates& candidates, int j) {
     const float* row = candidates.row(j);
 #ifndef GPUPC_HOST
@@ -300,7 +301,7 @@ __device__ __forceinline__ void each_open(const Candidates& candidates, const Ed
     }
 }
 
-// Counts tests, undefined tests, canonical tests and edges that stay open, in each stripe of counters (tally.cuh).
+// Adds the numbers of tests, undefined tests, canonical tests and open edges to the counters of a stripe (tally.cuh).
 __device__ __forceinline__ void add_to(unsigned long long* counters, const BlockScanner& scanner,
                                        unsigned long long open) {
     if (!warp_leader()) return;
@@ -310,8 +311,8 @@ __device__ __forceinline__ void add_to(unsigned long long* counters, const Block
     }
 }
 
-// Tests the edges of rows from `first` on with a block of candidates: with those in adj(j), where j is the row's
-// variable, if FROM_ROW holds, else with those in adj(i). A thread block takes a row.
+// Tests the edges of rows from `first` on given each candidate of a block: the candidates in adj(j), where j is the
+// row's variable, if FROM_ROW holds, else the candidates in adj(i). A thread block takes a row.
 template <bool FROM_ROW>
 __global__ void __launch_bounds__(256, 5)
     scan_block(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows,
@@ -334,8 +335,8 @@ __global__ void __launch_bounds__(256, 5)
     add_to(counters, scanner, open);
 }
 
-// Copies of the edges that are open, when these have become few: `slots` says where each is among all edges, and
-// `seconds` has the first member of adj(j) that separates it, NO_MEMBER if none did so far.
+// Copies of the open edges, which are made when few are left: `slots` is the index of each among all edges, and
+// `seconds` the first member of adj(j) that separates it, or NO_MEMBER if no tested member does.
 struct OpenEdges {
     EdgeRows rows;
     long long* slots;
@@ -381,8 +382,8 @@ __global__ void list_open(const __grid_constant__ EdgeRows rows, int first, int 
     }
 }
 
-// Tests the copied edges with a block of candidates. If BOTH holds, sets from adj(i) separate, and the first one from
-// adj(j) is kept; else those from adj(j) separate. A thread block takes a row.
+// Tests the copied edges with a block of candidates. If BOTH holds, sets from adj(i) separate, and the first separating
+// set from adj(j) is kept in `seconds`; else sets from adj(j) separate. A thread block takes a row.
 template <bool BOTH>
 __global__ void __launch_bounds__(256, 5)
     scan_open(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows,
@@ -413,7 +414,7 @@ __global__ void __launch_bounds__(256, 5)
     add_to(counters, scanner, open);
 }
 
-// Separates the copied edges that are still open by the members that were kept for them. Grid (ceil(edges / threads)).
+// Separates the copied edges that are still open by their members in `seconds`. Grid (ceil(edges / threads)).
 __global__ void use_seconds(const __grid_constant__ EdgeRows rows, const __grid_constant__ OpenEdges copies,
                             long long edges) {
     const long long e = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;

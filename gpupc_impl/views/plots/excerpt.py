@@ -1,4 +1,4 @@
-"""What a picture shows of a graph that is too large for one: its largest component, or a hub and what is near it."""
+"""An excerpt of a graph that is too large for a picture: its largest component, or a hub and the variables near it."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def _excerpt(result: Result) -> tuple[list[int], str]:
 
 
 def _nearest(adjacency: np.ndarray, hub: int) -> list[int]:
-    """The variables in breadth-first order from a hub, those with more neighbours first, up to `NODES`."""
+    """Up to `NODES` variables in breadth-first order from a hub; variables with more neighbours come first."""
     degrees = adjacency.sum(axis=1)
     nodes, seen = [hub], {hub}
-    for node in nodes:  # which grows
+    for node in nodes:  # the loop extends `nodes`
         neighbours = np.flatnonzero(adjacency[node])
         for other in neighbours[np.argsort(-degrees[neighbours], kind="stable")].tolist():
             if len(nodes) < NODES and other not in seen:
