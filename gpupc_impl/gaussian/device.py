@@ -18,7 +18,7 @@ from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.engine import graph, separating_sets
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.gaussian.correlation import device_correlation
-from gpupc_impl.gaussian.partial_correlation import LargestPValues
+from gpupc_impl.gaussian.largest_p import LargestPValues
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
 

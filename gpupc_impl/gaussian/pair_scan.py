@@ -25,7 +25,7 @@ from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.gaussian import correlation, fused_levels, level_one, pair_block
 from gpupc_impl.gaussian.fused_levels import FusedLevels
-from gpupc_impl.gaussian.partial_correlation import LargestPValues
+from gpupc_impl.gaussian.largest_p import LargestPValues
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.queued_levels import QueuedLevels, queue_arrays, queued_kernel
 from gpupc_impl.gaussian.scan_state import (

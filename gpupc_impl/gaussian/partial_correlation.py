@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from gpupc_impl.engine.graph import NO_KEY
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE, GaussianProblem
 
 
@@ -57,37 +56,3 @@ def removed_p_values(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarr
     level = sets.shape[1]
     squares = partial_r_squared(problem.correlation, pairs, sets)
     return problem.p_value(np.minimum(squares, problem.critical_r_squared(level)), level)
-
-
-class LargestPValues:
-    """The largest p-value of each pair, computed from the smallest r^2 that the kernels of each level record.
-
-    Attributes:
-        values: (p, p) float64; NaN for pairs without a test.
-    """
-
-    def __init__(self, problem: GaussianProblem):
-        self.problem = problem
-        self.values = np.full((problem.n_variables,) * 2, np.nan)
-
-    def begin(self) -> None:
-        """Set `values` to the p-values of level 0."""
-        self.values = np.array(self.problem.p_value(np.square(self.problem.correlation), 0))
-        np.fill_diagonal(self.values, np.nan)
-
-    def update(self, level: int, smallest: np.ndarray, pairs: np.ndarray, sets: np.ndarray) -> None:
-        """Update `values` with the p-values of a level from 1 on; a removed pair gets the p-value given its separating
-        set.
-
-        Args:
-            smallest: (p, p) uint64, for i < j the bits of the smallest r^2 of the level; `NO_KEY` for pairs without a
-                test.
-            pairs, sets: the (k, 2) removed pairs and their (k, level) sets.
-        """
-        tested = np.triu(smallest != NO_KEY)
-        p_values = self.problem.p_value(np.where(tested, smallest, 0).view(np.float64), level)
-        self.values[tested] = np.fmax(self.values[tested], p_values[tested])
-        i, j = pairs.T
-        self.values[i, j] = removed_p_values(self.problem, pairs, sets)
-        lower = np.tril_indices(len(self.values), -1)
-        self.values[lower] = self.values.T[lower]

@@ -401,7 +401,9 @@ def test_a_worker_that_does_not_see_the_folder(search, tmp_path, monkeypatch):
     write_text = Path.write_text
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(
-            Path, "write_text", lambda path, text: write_text(path, "old" if path.suffix == ".key" else text)
+            Path,
+            "write_text",
+            lambda path, text, *a, **k: write_text(path, "old" if ".key" in path.name else text, *a, **k),
         )
         with pytest.raises(InvalidProblem, match=r"does not see.*folder="):
             search(x, folder=str(tmp_path))

@@ -26,7 +26,9 @@ def values(name, *keys):
 TESTS = ("method", "k_cmi", "k_rule", "samples", "permutations", "separation_set", "percentile")
 
 
-@pytest.mark.parametrize("path", sorted(REPORTED.glob("*.csv")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted({*REPORTED.glob("*.csv")} - {REPORTED / "headlines.csv"}), ids=lambda path: path.stem
+)
 def test_tables_are_whole_and_cited(path):
     rows = table(path.stem)
     assert rows

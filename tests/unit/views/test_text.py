@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from gpupc_impl import CPDAG, SeparatingSets, Skeleton, pc
-from gpupc_impl.core.result import edges_to_adjacency
 from gpupc_impl.views import edges
+from tests.graphs import edges_to_adjacency
 from tests.unit.views.conftest import NAMES
 
 TAGS = set(
