@@ -445,7 +445,7 @@ def test_report_holds_every_table_and_figure(finished):
     for entry in entries().values():
         assert (entry.name not in names) or (f"<summary>{html.escape(entry.title)}</summary>" in report)
     assert report.count("data:image/svg+xml;base64,") == len(list((finished / "figures").glob("*.svg")))
-    assert "as in cuPC&#x27;s Fig. 5" in report
+    assert "cuPC&#x27;s Fig. 5" in report
 
 
 def test_a_table_from_outside_the_repository_is_one_more(finished):
