@@ -45,11 +45,12 @@ def row_starts(pairs: np.ndarray, p: int) -> np.ndarray:
     return np.cumsum(counts)
 
 
-def row_groups(starts: np.ndarray) -> Iterator[slice]:
-    """Cut the range of first variables into slices with about `PAIRS_AT_ONCE` pairs each, given the `row_starts`."""
+def row_groups(starts: np.ndarray, most: int | None = None) -> Iterator[slice]:
+    """Cut the range of first variables into slices with at most `most` pairs (default: `PAIRS_AT_ONCE`), given the
+    `row_starts`; a variable with more pairs has a slice of its own."""
     first, p = 0, len(starts) - 1
     while first < p:
-        last = int(np.searchsorted(starts, starts[first] + PAIRS_AT_ONCE, side="right")) - 1
+        last = int(np.searchsorted(starts, starts[first] + (most or PAIRS_AT_ONCE), side="right")) - 1
         last = min(max(last, first + 1), p)
         yield slice(first, last)
         first = last

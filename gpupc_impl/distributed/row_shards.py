@@ -7,7 +7,7 @@ import functools
 import os
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend
+from gpupc_impl.core.pairs import row_groups
 from gpupc_impl.distributed import shards
 from gpupc_impl.distributed.filter import COUNTS, SEPARATED, GroupResult
 from gpupc_impl.distributed.sharded_sets import FirstShards, check_counts
@@ -92,7 +93,7 @@ class RowShards(FirstShards):
         threads = min(MOST_THREADS, os.cpu_count() or 1)
         with ThreadPoolExecutor(threads) as pool:
             pending: collections.deque[Future[None]] = collections.deque()
-            for part in _parts(group.starts, most):
+            for part in row_groups(group.starts, most):
                 rows = slice(group.rows.start + part.start, group.rows.start + part.stop)
                 edges = slice(int(group.starts[part.start]), int(group.starts[part.stop]))
                 with backend.array_library() as library:  # a device separates the edges much faster than a core
@@ -175,16 +176,6 @@ class RowShards(FirstShards):
         if at == len(numbers) or numbers[at] != i or partners[row][at] < SEPARATED:
             return None
         return int(members[row][at])
-
-
-def _parts(starts: np.ndarray, most: int) -> Iterator[slice]:
-    """Rows in slices of up to `most` edges, given (rows + 1,) starts."""
-    first, last = 0, len(starts) - 1
-    while first < last:
-        stop = int(np.searchsorted(starts, starts[first] + most, side="right")) - 1
-        stop = min(max(stop, first + 1), last)
-        yield slice(first, stop)
-        first = stop
 
 
 def check_shard(p: int, rows: slice, outcome: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:

@@ -25,7 +25,8 @@ HEADER = ("paper", "headline", "reported", "measured", "verdict", "why it differ
 
 
 def headlines(claims: Mapping[str, Iterable[Mapping[str, str]]], reported: Sequence[Mapping[str, str]]) -> Table:
-    """Return the table of headlines for the GPU on which most claims were judged; it has no rows if none was judged.
+    """Return the table of headlines for the GPU on which most claims were judged, without papers that were not measured
+    on it; the table has no rows if no claim was judged on a GPU.
 
     Args:
         claims: the rows of each paper's claim table (PAPER_claims.csv), by PAPER.
@@ -37,11 +38,14 @@ def headlines(claims: Mapping[str, Iterable[Mapping[str, str]]], reported: Seque
     judged = [(paper, row) for paper, rows in claims.items() for row in rows if row["backend"] == "cuda"]
     numbers = Counter(row.get("device", "") for _, row in judged if row["verdict"] != "not run")
     if not numbers:
-        return Table("Headlines", HEADER, [], ["No claim has been judged on a GPU."], [{"paper": ""}])
+        return Table("Headlines", HEADER, [], ["No claim has been judged on a GPU."], [])
     ((device, number),) = numbers.most_common(1)
     by_name = {(paper, row["id"]): row for paper, row in judged if row.get("device", "") == device}
-    rows, plain = [], []
+    measured_papers = {paper for paper, _ in by_name}
+    rows = []
     for headline in reported:
+        if headline["claims"] not in measured_papers:
+            continue
         claim = by_name.get((headline["claims"], headline["claim"]))
         if claim is None:
             raise ValueError(f"headlines.csv: {headline['claims']}_claims.csv has no claim {headline['claim']!r}")
@@ -51,16 +55,13 @@ def headlines(claims: Mapping[str, Iterable[Mapping[str, str]]], reported: Seque
         verdict = WORDS.get(claim["verdict"], claim["verdict"])
         why = "" if verdict == "holds" else headline["why"]
         rows.append([headline["paper"], headline["sentence"], stated, measured, verdict, why])
-        plain.append(
-            {"paper": headline["paper"], "claim": headline["claim"], "sentence": headline["sentence"]}
-            | {"device": device, "reported": stated, "measured": measured, "verdict": verdict, "why": why}
-        )
     notes = [
         "Holds: our numbers bear the paper's out. Weaker, stronger: they lie below or above the paper's. Of all "
-        f"{len(by_name)} sentences with numbers in the four papers, {number} have a number of this GPU; the papers' "
-        "tables of claims judge each. The papers ran on older hardware: ratios and counts are compared, never seconds."
+        f"{len(by_name)} sentences with numbers in the four papers, {number} have a number of {device or 'this GPU'}; "
+        "the papers' tables of claims judge each. The papers ran on older hardware: ratios and counts are compared, "
+        "never seconds."
     ]
-    return Table("Headlines", HEADER, rows, notes, plain, left=(0, 1, 4, 5), verdict=4)
+    return Table("Headlines", HEADER, rows, notes, [], left=(0, 1, 4, 5), verdict=4)
 
 
 def in_markdown(table: Table) -> str:

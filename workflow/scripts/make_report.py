@@ -1,9 +1,8 @@
 """Makes the report page: the headlines, followed by every table and figure."""
 
 import sys
-from pathlib import Path
 
-from gpupc_impl.core.files import read_csv
+from gpupc_impl.core.files import read_csv, write_text
 from gpupc_impl.reporting.catalogue import entries
 from gpupc_impl.reporting.headlines import CLAIMS, headlines
 from gpupc_impl.reporting.page import report_page
@@ -18,4 +17,4 @@ claims = {
 table = headlines(claims, read_csv(snakemake.input.reported))
 files = {entry.name: entry.outputs() for entry in shown}
 page = report_page(snakemake.params.introduction, table, shown, captions, files)
-Path(snakemake.output[0]).write_text(page, encoding="utf-8")
+write_text(snakemake.output[0], page)

@@ -49,8 +49,15 @@ def test_the_gpu_with_most_judged_claims_is_shown_and_no_cores():
         claim("a", "holds", "7", "7", device="this machine", backend="host"),
     ]
     table = headlines({"cupc": claims}, [headline("a"), headline("b")])
-    assert [row["device"] for row in table.plain] == ["many", "many"]
+    assert [row[3] for row in table.rows] == ["1.00×", "4.00×"]
+    assert "have a number of many" in table.notes[0]
     assert not headlines({"cupc": claims[-1:]}, [headline("a")]).rows
+
+
+def test_papers_that_the_gpu_did_not_measure_have_no_row():
+    elsewhere = {"paper": "gpuPC", "claims": "gpupc", "claim": "c", "sentence": "about c", "why": "not measured"}
+    table = headlines({"cupc": [claim("a", "holds", "3", "3")]}, [headline("a"), elsewhere])
+    assert [row[0] for row in table.rows] == ["cuPC"]
 
 
 def test_an_unknown_claim_is_named():
