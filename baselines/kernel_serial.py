@@ -1,13 +1,10 @@
 """PC-stable with RCIT, RCoT or KCI in plain NumPy, one test at a time: the reference of the kernel family."""
 
-import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
-from gpupc_impl.core import watching
-from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome, pc_stable
+from baselines._serial import SerialSearch
+from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.kernel.plain import PlainTest
@@ -23,41 +20,11 @@ from gpupc_impl.kernel.problem import KernelProblem
     reference=True,
 )
 def kernel_serial(problem: KernelProblem, run: Run) -> Skeleton:
-    return pc_stable(problem, SerialSearch(problem, run.pmax), facts=run.facts, progress=run.progress)
+    search = SerialSearch(problem, run.pmax, PlainTest(problem))
+    return pc_stable(problem, search, facts=run.facts, progress=run.progress)
 
 
 def open_test(problem: KernelProblem, backend: None, params: Mapping[str, Any]) -> Callable[..., float]:
     """Return the function (i, j, S) -> p-value for `measurement.single_tests`."""
     test = PlainTest(problem)
     return lambda i, j, members: test(i, j, members)[0]
-
-
-class SerialSearch(GraphSearch):
-    """PC-stable edge by edge (cuPC, Algorithm 1)."""
-
-    def __init__(self, problem: KernelProblem, pmax: bool):
-        super().__init__(problem, pmax)
-        self._test = PlainTest(problem)
-
-    def run_level(self, level: int) -> LevelOutcome:
-        tests, removed = 0, {}
-        edges = self.problem.edges_to_test(np.argwhere(np.triu(self.adjacent))).tolist()
-        for done, (i, j) in enumerate(edges):
-            watching.advance(done, len(edges), "edges")
-            for members in self._sets(self.adjacent, i, j, level):
-                tests += 1
-                p_value, _ = self._test(i, j, members)
-                self.note_p_values(i, j, p_value)
-                if p_value >= self.problem.alpha:
-                    removed[i, j] = members
-                    break
-        return self.remove(level, tests, removed)
-
-    @staticmethod
-    def _sets(graph: np.ndarray, i: int, j: int, level: int):
-        """Yield the sets of a pair in canonical order; a set among the neighbours of both ends occurs once."""
-        yield from itertools.combinations([k for k in np.flatnonzero(graph[i]).tolist() if k != j], level)
-        if level:
-            for members in itertools.combinations([k for k in np.flatnonzero(graph[j]).tolist() if k != i], level):
-                if not graph[i, list(members)].all():
-                    yield members

@@ -14,5 +14,6 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.kernel.problem import KernelProblem
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.problem import NonlinearProblem
+from gpupc_impl.regression.problem import RegressionProblem
 from gpupc_impl.studies.alpha_path import AlphaPath, alpha_path
 from gpupc_impl.studies.bootstrap import Bootstrap, bootstrap, resampled_rows

@@ -44,9 +44,10 @@ def skeleton(
             ready `Problem`, which has its own alpha, n_samples, names, max_level and test.
         alpha: significance level of each test; an edge is removed when the p-value of one of its tests is >= alpha.
         family: the kind of data and test: ``"gaussian"`` (Fisher's z), ``"discrete"`` (Pearson's chi-square),
-            ``"nonlinear"`` (CMIknn), ``"kernel"`` (RCIT, RCoT or KCI) or ``"mixed"`` (CMIknn for numbers and
-            categories). ``"auto"`` selects the family of the method if one is named, else ``"discrete"`` for a
-            DataFrame of categorical, text and Boolean columns and ``"gaussian"`` for numbers.
+            ``"nonlinear"`` (CMIknn), ``"kernel"`` (RCIT, RCoT or KCI), or for numbers and categories
+            ``"mixed"`` (CMIknn) or ``"regression"`` (likelihood ratios). ``"auto"`` selects the family of the method if
+            one is named, else ``"discrete"`` for a DataFrame of categorical, text and Boolean columns and
+            ``"gaussian"`` for numbers.
         method: a name from ``methods()``; ``"auto"`` selects the family's fastest method on this machine. All methods
             of a family find the same edges.
         backend: where kernels run: ``"auto"`` (a GPU if one is visible, else this machine's cores), ``"cuda"`` or

@@ -27,7 +27,7 @@ from gpupc_impl.discrete.statistic import statistic
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.retest import Retest
 from gpupc_impl.kernel.problem import KernelProblem
-from gpupc_impl.kernel.search import open_tests
+from gpupc_impl.kernel.tests import open_tests
 from gpupc_impl.nonlinear.device import CmiEstimator, counts_of
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.tuning import DEFAULTS

@@ -121,7 +121,8 @@ def _add_search_arguments(group: argparse._ArgumentGroup) -> None:
         default="auto",
         choices=("auto", *families()),
         help="kind of data and test: Fisher's z for numbers (gaussian), chi-square for categories (discrete), CMIknn "
-        "or kernel tests for numbers (nonlinear, kernel), or CMIknn for both (mixed); auto takes the family of "
+        "or kernel tests for numbers (nonlinear, kernel), CMIknn or regressions for both "
+        "(mixed, regression); auto takes the family of "
         "--method if one is named, else discrete for a table of text and gaussian for numbers (default: %(default)s)",
     )
     group.add_argument(

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend, DeviceMemoryError
+from gpupc_impl.core.batches import for_each
 from gpupc_impl.core.mapped import pieces
 from gpupc_impl.integers import ceil_div
-from gpupc_impl.kernel.batches import for_each
 from gpupc_impl.kernel.null import upper_tail
 from gpupc_impl.kernel.problem import BESIDE_SECOND, IN_SET, OWN, RIDGE, SECOND, KernelProblem
 

@@ -4,14 +4,13 @@ cores."""
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from gpupc_impl.backends import Backend
+from gpupc_impl.core.batched_search import BatchedSearch, single_test
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.kernel.problem import KernelProblem
-from gpupc_impl.kernel.search import KernelSearch, open_tests
+from gpupc_impl.kernel.tests import open_tests
 
 
 @method(
@@ -21,7 +20,9 @@ from gpupc_impl.kernel.search import KernelSearch, open_tests
     summary="RCIT, RCoT or KCI in batches of sets that share features, factors and residuals",
 )
 def kernel_batched(problem: KernelProblem, run: Run) -> Skeleton:
-    return pc_stable(problem, KernelSearch(problem, run), facts=dict(run.facts), progress=run.progress)
+    assert run.backend is not None
+    search = BatchedSearch(problem, run, open_tests(problem, run.backend))
+    return pc_stable(problem, search, facts=dict(run.facts), progress=run.progress)
 
 
 def open_test(problem: KernelProblem, backend: Backend, params: Mapping[str, Any]) -> Callable[..., float]:
@@ -31,6 +32,4 @@ def open_test(problem: KernelProblem, backend: Backend, params: Mapping[str, Any
 
 def ci_test(problem: KernelProblem, i: int, j: int, members: Any, backend: Backend) -> tuple[float, float]:
     """The p-value and the statistic of one test of variables i and j given the members."""
-    sets = np.array(sorted(members), np.int64).reshape(1, -1)
-    p_values, statistics = open_tests(problem, backend).p_values(sets, np.array([[0, min(i, j), max(i, j)]]))
-    return float(p_values[0]), float(statistics[0])
+    return single_test(open_tests(problem, backend), i, j, members)

@@ -3,8 +3,9 @@
 import numpy as np
 
 from gpupc_impl.backends import open_backend
+from gpupc_impl.core.batched_search import strengths
 from gpupc_impl.kernel.problem import KernelProblem
-from gpupc_impl.kernel.search import open_tests
+from gpupc_impl.kernel.tests import open_tests
 
 
 class Strength:
@@ -16,9 +17,4 @@ class Strength:
         self._tests = open_tests(problem, open_backend(backend))
 
     def __call__(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        different, numbers = np.unique(np.sort(sets, axis=1), axis=0, return_inverse=True)
-        tests = np.column_stack([numbers.reshape(-1), np.sort(pairs, axis=1)])
-        order = np.argsort(tests[:, 0], kind="stable")
-        p_values, statistics = np.empty(len(pairs)), np.empty(len(pairs))
-        p_values[order], statistics[order] = self._tests.p_values(different, tests[order])
-        return p_values, statistics
+        return strengths(self._tests, pairs, sets)

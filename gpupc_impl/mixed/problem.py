@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from gpupc_impl.core import placing
-from gpupc_impl.core.problem import InvalidProblem, as_matrix
+from gpupc_impl.core.columns import coded_columns, numbers_and_codes
+from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.nonlinear.problem import PSI_BITS, NonlinearProblem
 
 MAX_CATEGORIES = 1 << 16
@@ -60,7 +61,7 @@ class MixedProblem(NonlinearProblem):
             InvalidProblem: the shape is wrong, a value is missing or infinite, `categories` has an unknown name, a
                 column has more than 65,536 categories, or `NonlinearProblem.from_data` refuses the data or a parameter.
         """
-        matrix, names, coded = _matrix(data, names, _named(categories))
+        matrix, names, coded = numbers_and_codes(data, names, coded_columns(categories), MAX_CATEGORIES)
         plain = NonlinearProblem.from_data(matrix, names=names, **parameters)
         values = plain.values.copy()
         if plain.transform == "ranks":
@@ -134,58 +135,3 @@ def _check_magnitude(values: np.ndarray, names: Sequence[str], precision: str) -
             f"variable {names[too_large[0]]!r} reaches {largest[too_large[0]]:.3g}, beyond the limit of "
             f"{LARGEST[precision]:.3g} for {precision}; rescale it or use another transform"
         )
-
-
-def _named(categories: Any) -> tuple[str, ...]:
-    """Return the names of the columns that hold codes of categories."""
-    if isinstance(categories, (str, int)):  # The command line converts names to numbers.
-        return tuple(filter(None, map(str.strip, str(categories).split(","))))
-    if hasattr(categories, "items"):
-        return tuple(str(name) for name, labels in categories.items() if labels)
-    return tuple(map(str, categories))
-
-
-def _matrix(
-    data: Any, names: Sequence[str] | None, coded: Sequence[str]
-) -> tuple[np.ndarray, tuple[str, ...], np.ndarray]:
-    """Return (n, p) float64 numbers and codes of categories, the names, and (p,) bool that marks columns of codes."""
-    import pandas as pd
-
-    if not isinstance(data, pd.DataFrame):
-        array = np.asarray(data)
-        if array.ndim != 2:
-            raise InvalidProblem(f"data has {array.ndim} dimension(s); it must have 2 (samples x variables)")
-        data = pd.DataFrame(array).infer_objects()
-    elif names is None:
-        names = [str(name) for name in data.columns]
-    kinds = pd.api.types
-    categorical = np.array([not kinds.is_numeric_dtype(d) or kinds.is_bool_dtype(d) for d in data.dtypes], bool)
-    matrix = np.zeros(data.shape)
-    _, names = as_matrix(matrix, names)
-    if unknown := sorted(set(coded) - set(names)):
-        raise InvalidProblem(f"categories are named for {unknown[0]!r}, which is no variable of the data")
-    for k in range(len(names)):
-        column = data.iloc[:, k]
-        if column.dtype.kind in "mMc":
-            raise InvalidProblem(
-                f"column {names[k]!r} holds {column.dtype}; make real numbers of it, or text for categories"
-            )
-        missing = np.flatnonzero(pd.isna(column))
-        if len(missing):
-            raise InvalidProblem(
-                f"data has {len(missing)} missing value(s) in column {names[k]!r}, the first in row {missing[0]}; drop "
-                "those rows or impute them first"
-            )
-        if categorical[k] or names[k] in coded:
-            categorical[k] = True
-            codes, labels = pd.factorize(column)
-            if len(labels) > MAX_CATEGORIES:
-                raise InvalidProblem(
-                    f"column {names[k]!r} has {len(labels):,} categories; the most are {MAX_CATEGORIES:,}; merge some, "
-                    "or give numbers"
-                )
-            matrix[:, k] = codes
-    plain = np.flatnonzero(~categorical)
-    if len(plain):
-        matrix[:, plain], _ = as_matrix(data.iloc[:, plain], None)
-    return matrix, names, categorical

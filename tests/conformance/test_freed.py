@@ -11,7 +11,7 @@ from gpupc_impl import methods
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 from tests.soak.run import REFERENCES, draw_problem
 
-SIZES = {"gaussian": 2, "discrete": 2, "nonlinear": 1, "mixed": 1, "kernel": 1}
+SIZES = {"gaussian": 2, "discrete": 2, "nonlinear": 1, "mixed": 1, "kernel": 1, "regression": 1}
 """By family, of how many sizes separating sets are in the problem: lists of several levels are merged on the device."""
 
 WITH_KERNELS = [method for method in methods().values() if "host" in method.backends]

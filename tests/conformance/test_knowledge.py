@@ -12,12 +12,13 @@ from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 from gpupc_impl.measurement.answers import check_answer
 
-P = {"gaussian": 12, "discrete": 9, "nonlinear": 5, "mixed": 5, "kernel": 6}
-SAMPLES = {"gaussian": 150, "discrete": 400, "nonlinear": 60, "mixed": 60, "kernel": 80}
+P = {"gaussian": 12, "discrete": 9, "nonlinear": 5, "mixed": 5, "kernel": 6, "regression": 7}
+SAMPLES = {"gaussian": 150, "discrete": 400, "nonlinear": 60, "mixed": 60, "kernel": 80, "regression": 150}
 OPTIONS = {
     "discrete": {"df_rule": "adjusted"},  # causal-learn's
     "nonlinear": {"permutations": 30, "k_cmi": 5, "k_perm": 5},
     "mixed": {"permutations": 30, "k_cmi": 5, "k_perm": 5, "categories": ["V0"]},
+    "regression": {"categories": ["V0"]},
 }
 
 
@@ -49,7 +50,7 @@ def make_problem(family, seed, share=0.25, p=None):
     data = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, n))).T
     if family == "discrete":
         data = np.digitize(data, [-0.7, 0.7])
-    if family == "mixed":
+    if family in ("mixed", "regression"):
         data[:, 0] = np.digitize(data[:, 0], [-0.7, 0.7])
     free = get_family(family).problem.from_data(data, **OPTIONS.get(family, {}))
     pairs = rng.permutation(np.array(list(itertools.combinations(range(p), 2))))

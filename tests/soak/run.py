@@ -44,6 +44,7 @@ from tests.conformance import (
     test_discrete_agreement,
     test_kernel_agreement,
     test_mixed_agreement,
+    test_regression_agreement,
 )
 
 REFERENCES = {
@@ -52,6 +53,7 @@ REFERENCES = {
     "nonlinear": "cmiknn-serial",
     "mixed": "mixed-serial",
     "kernel": "kernel-serial",
+    "regression": "regression-serial",
 }
 MOST_SETS = 50_000
 """Tests that the deepest level of a problem could need if no edge were removed."""
@@ -146,6 +148,7 @@ DRAW: dict[str, Callable[[np.random.Generator], Problem]] = {
     "nonlinear": _nonlinear,
     "mixed": _mixed,
     "kernel": _kernel,
+    "regression": test_regression_agreement.draw_problem,
 }
 
 

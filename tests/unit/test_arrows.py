@@ -16,7 +16,7 @@ import gpupc_impl
 from gpupc_impl.core.family import families
 
 ROOT = Path(gpupc_impl.__file__).parents[1]
-FAMILIES = {"gaussian", "discrete", "nonlinear", "mixed", "kernel"}
+FAMILIES = {"gaussian", "discrete", "nonlinear", "mixed", "kernel", "regression"}
 
 HOMONYMS = {("gpupc_impl.measurement.kernel_times", "kernel")}
 """Modules with a word that is also a family's name: a column of CUDA kernels there."""
@@ -33,6 +33,7 @@ MAY_USE = {
     **{family: {"engine", "core", "backends"} for family in FAMILIES},
     "mixed": {"nonlinear", "core", "backends"},
     "kernel": {"core", "backends"},
+    "regression": {"core", "backends"},
     "out_of_core": {"gaussian", "engine", "core", "backends"},
     "distributed": {"out_of_core", "gaussian", "engine", "views", "core", "backends"},
     "measurement": {"core", "backends"},

@@ -68,7 +68,7 @@ def values():
 
 def test_those_of_the_project():
     found = families()
-    assert set(found) == {"discrete", "gaussian", "kernel", "mixed", "nonlinear"}
+    assert set(found) == {"discrete", "gaussian", "kernel", "mixed", "nonlinear", "regression"}
     for name, family in found.items():
         assert name == family.name == family.problem.family
         assert set(family.auto.values()) <= set(methods(name))

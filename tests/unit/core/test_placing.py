@@ -13,6 +13,7 @@ from gpupc_impl.kernel.problem import KernelProblem
 from gpupc_impl.measurement.worker import Session
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.problem import NonlinearProblem
+from gpupc_impl.regression.problem import RegressionProblem
 
 DATA = np.random.default_rng(0).integers(0, 3, (60, 5))
 PROBLEMS = {
@@ -23,6 +24,7 @@ PROBLEMS = {
     "nonlinear": lambda: NonlinearProblem.from_data(DATA),
     "kernel": lambda: KernelProblem.from_data(DATA),
     "mixed": lambda: MixedProblem.from_data(DATA, categories=["V0"]),
+    "regression": lambda: RegressionProblem.from_data(DATA, categories=["V0"]),
 }
 
 

@@ -35,7 +35,9 @@ def test_the_registry_holds_what_it_should():
     for name in ("asia", "sachs", "child", "insurance", "alarm", "hailfinder", "hepar2"):
         named |= {f"{name}-5000", f"{name}-20000"}
     assert named <= set(datasets.names())
-    families = [datasets.names(family) for family in ("gaussian", "discrete", "nonlinear", "mixed", "kernel")]
+    families = [
+        datasets.names(family) for family in ("gaussian", "discrete", "nonlinear", "mixed", "kernel", "regression")
+    ]
     assert sorted(name for names in families for name in names) == sorted(datasets.names())
     assert {"sachs-cd3cd28", "cooling-data", "cgm-p50-n1000"} <= set(families[2])
     assert {datasets.entry(name)["kind"] for name in datasets.names()} == {"file", "network", "generated"}

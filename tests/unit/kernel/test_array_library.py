@@ -8,7 +8,9 @@ import pytest
 
 from gpupc_impl import KernelProblem
 from gpupc_impl.backends import open_backend
-from gpupc_impl.kernel.search import open_tests
+from gpupc_impl.kernel.tests import open_tests
+from gpupc_impl.regression.batched import RegressionTests
+from gpupc_impl.regression.problem import RegressionProblem
 
 
 class DeviceArray(np.ndarray):
@@ -58,18 +60,28 @@ def device_library() -> types.SimpleNamespace:
     def on_device(function):
         return lambda *values, **options: np.asarray(function(*values, **options)).view(DeviceArray)
 
-    makers = {name: on_device(getattr(np, name)) for name in ("asarray", "empty", "zeros", "ones", "eye", "arange")}
+    makers = {
+        name: on_device(getattr(np, name)) for name in ("asarray", "empty", "zeros", "ones", "full", "eye", "arange")
+    }
     return types.SimpleNamespace(**{name: getattr(np, name) for name in np.__all__} | makers)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"test": "rcit"}, {"test": "rcot", "weights": "published"}, {"test": "kci"}],
-    ids=lambda options: "-".join(options.values()),
-)
-def test_arrays_of_a_device_give_the_hosts_p_values(options, monkeypatch):
-    data = np.random.default_rng(0).standard_normal((50, 6))
-    problem = KernelProblem.from_data(data, **options)
+DATA = np.random.default_rng(0).standard_normal((50, 6))
+PROBLEMS = {
+    "rcit": lambda: (KernelProblem.from_data(DATA, test="rcit"), open_tests),
+    "rcot": lambda: (KernelProblem.from_data(DATA, test="rcot", weights="published"), open_tests),
+    "kci": lambda: (KernelProblem.from_data(DATA, test="kci"), open_tests),
+    "regression": lambda: (
+        RegressionProblem.from_data(np.where([0, 1, 1, 1, 0, 1], DATA, np.digitize(DATA, [0])), categories="V0,V4"),
+        RegressionTests,
+    ),
+    "logistic": lambda: (RegressionProblem.from_data(np.digitize(DATA, [0]), categories="V3,V4,V5"), RegressionTests),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_arrays_of_a_device_give_the_hosts_p_values(name, monkeypatch):
+    problem, open_tests = PROBLEMS[name]()
     sets = [np.array([range(level), range(1, level + 1)], int) for level in range(3)]
     tests = np.array([(k, i, j) for k in (0, 1) for i, j in ((3, 4), (4, 5), (3, 5))])
     expected = [open_tests(problem, open_backend("host")).p_values(own, tests) for own in sets]

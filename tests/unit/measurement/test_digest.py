@@ -131,14 +131,17 @@ def test_exclusions_name_what_is_there():
 
 
 def test_every_method_counts_the_kernels_it_can_run_and_no_other_familys_code():
-    families = {"gaussian", "discrete", "nonlinear", "mixed", "kernel"}
+    families = {"gaussian", "discrete", "nonlinear", "mixed", "kernel", "regression"}
     built_on = {"mixed": {"mixed", "nonlinear"}}
     for method in methods().values():
         for backend in method.backends:
             names = list(digest.code_sources(method, backend))
             kernels = [name for name in names if name.endswith(".cu") and not name.startswith("gpupc_impl/backends/")]
             ours = method.module.startswith("gpupc_impl")  # the authors' programs have kernels of their own
-            by_libraries = method.family == "kernel"  # its products and factors are those of CuPy and NumPy
+            by_libraries = method.family in (
+                "kernel",
+                "regression",
+            )  # its products and factors are those of CuPy and NumPy
             assert bool(kernels) == (backend != "cpu" and ours and not by_libraries), method.name
             assert {"gpupc_impl/core/result.py", "gpupc_impl/core/pc_stable.py"} <= set(names)
             assert f"gpupc_impl/{method.family}/problem.py" in names

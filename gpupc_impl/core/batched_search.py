@@ -1,30 +1,31 @@
-"""PC-stable with a kernel test, in batches of conditioning sets."""
+"""PC-stable with any test that is faster in batches of conditioning sets, such as tests by matrix products."""
 
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 import numpy as np
 
-from gpupc_impl.backends import Backend
 from gpupc_impl.core import watching
 from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome
+from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Run
-from gpupc_impl.kernel.fourier import FourierTest
-from gpupc_impl.kernel.kci import KciTest
-from gpupc_impl.kernel.problem import KernelProblem
 
 FIRST_TESTS, MOST_TESTS = {"cuda": 1 << 10, "host": 1 << 6}, {"cuda": 1 << 14, "host": 1 << 9}
 """Tests in a level's first batch and in its largest, by backend; each batch has twice as many tests as its
 predecessor."""
 
 
-def open_tests(problem: KernelProblem, backend: Backend) -> FourierTest | KciTest:
-    """The tests of a problem on a backend; raises DeviceMemoryError if one test does not fit into its memory."""
-    return (KciTest if problem.test == "kci" else FourierTest)(problem, backend)
+class BatchedTests(Protocol):
+    """The tests of one problem on one backend."""
+
+    def p_values(self, sets: np.ndarray, tests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return p-values and statistics, (t,) each, of (t, 3) tests: the number of a set among (k, l), and two
+        variables i < j. Tests are ordered by set."""
 
 
-class KernelSearch(GraphSearch):
+class BatchedSearch(GraphSearch):
     """A PC-stable search of one problem.
 
     A test has an unordered pair and a set, so a set among the neighbours of both ends is tested once. The sets of a
@@ -33,10 +34,10 @@ class KernelSearch(GraphSearch):
     variable. The first set that separates a pair is therefore the canonical one, and all pairs with the same set are
     tested in one batch."""
 
-    def __init__(self, problem: KernelProblem, run: Run):
+    def __init__(self, problem: Problem, run: Run, tests: BatchedTests):
         assert run.backend is not None
         super().__init__(problem, run.pmax)
-        self._place, self._tests = run.backend.name, open_tests(problem, run.backend)
+        self._place, self._tests = run.backend.name, tests
 
     def run_level(self, level: int) -> LevelOutcome:
         to_test = self.problem.edges_to_test(np.argwhere(np.triu(self.adjacent)))
@@ -105,3 +106,20 @@ class KernelSearch(GraphSearch):
             pairs = np.stack([other, np.array(owners)[owner]], axis=1)
             pairs = pairs[~self.adjacent[pairs[:, :1], list(members)].all(axis=1)]  # the first round tested the others
         return pairs[~np.isin(pairs, members).any(axis=1)]
+
+
+def single_test(tests: BatchedTests, i: int, j: int, members: Iterable[int]) -> tuple[float, float]:
+    """The p-value and the statistic of one test of variables i and j given the members."""
+    sets = np.array(sorted(members), np.int64).reshape(1, -1)
+    p_values, statistics = tests.p_values(sets, np.array([[0, min(i, j), max(i, j)]]))
+    return float(p_values[0]), float(statistics[0])
+
+
+def strengths(tests: BatchedTests, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """P-values and statistics of (k, 2) pairs given (k, l) sets, (k,) each, as `core.family.Strength` returns them."""
+    different, numbers = np.unique(np.sort(sets, axis=1), axis=0, return_inverse=True)
+    rows = np.column_stack([numbers.reshape(-1), np.sort(pairs, axis=1)])
+    order = np.argsort(rows[:, 0], kind="stable")
+    p_values, statistics = np.empty(len(pairs)), np.empty(len(pairs))
+    p_values[order], statistics[order] = tests.p_values(different, rows[order])
+    return p_values, statistics
