@@ -1,7 +1,7 @@
 """PC-stable with RCIT, RCoT or KCI in plain NumPy, one test at a time: the reference of the kernel family."""
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from gpupc_impl.core import watching
 from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome, pc_stable
 from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.tiers import allowed_members
 from gpupc_impl.kernel.plain import PlainTest
 from gpupc_impl.kernel.problem import KernelProblem
 
@@ -21,6 +22,7 @@ from gpupc_impl.kernel.problem import KernelProblem
     source="RCIT and RCoT (Strobl, Zhang and Visweswaran 2019), KCI (Zhang et al. 2011) in PC-stable",
     summary="PC-stable with RCIT, RCoT or KCI, test by test in plain NumPy",
     reference=True,
+    tiers=True,
 )
 def kernel_serial(problem: KernelProblem, run: Run) -> Skeleton:
     return pc_stable(problem, SerialSearch(problem, run.pmax), facts=run.facts, progress=run.progress)
@@ -44,7 +46,7 @@ class SerialSearch(GraphSearch):
         edges = self.problem.edges_to_test(np.argwhere(np.triu(self.adjacent))).tolist()
         for done, (i, j) in enumerate(edges):
             watching.advance(done, len(edges), "edges")
-            for members in self._sets(self.adjacent, i, j, level):
+            for members in self._sets(i, j, level):
                 tests += 1
                 p_value, _ = self._test(i, j, members)
                 self.note_p_values(i, j, p_value)
@@ -53,11 +55,13 @@ class SerialSearch(GraphSearch):
                     break
         return self.remove(level, tests, removed)
 
-    @staticmethod
-    def _sets(graph: np.ndarray, i: int, j: int, level: int):
+    def _sets(self, i: int, j: int, level: int) -> Iterator[tuple[int, ...]]:
         """Yield the sets of a pair in canonical order; a set among the neighbours of both ends occurs once."""
-        yield from itertools.combinations([k for k in np.flatnonzero(graph[i]).tolist() if k != j], level)
+        graph, tiers = self.adjacent, self.problem.tiers
+        rows = (np.setdiff1d(np.flatnonzero(graph[end]), (i, j)) for end in (i, j))
+        of_i, of_j = (row[allowed_members(tiers, row, i, j)].tolist() for row in rows)
+        yield from itertools.combinations(of_i, level)
         if level:
-            for members in itertools.combinations([k for k in np.flatnonzero(graph[j]).tolist() if k != i], level):
+            for members in itertools.combinations(of_j, level):
                 if not graph[i, list(members)].all():
                     yield members

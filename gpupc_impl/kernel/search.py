@@ -10,6 +10,7 @@ from gpupc_impl.backends import Backend
 from gpupc_impl.core import watching
 from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome
 from gpupc_impl.core.registry import Run
+from gpupc_impl.core.tiers import allowed_sets
 from gpupc_impl.kernel.fourier import FourierTest
 from gpupc_impl.kernel.kci import KciTest
 from gpupc_impl.kernel.problem import KernelProblem
@@ -104,4 +105,5 @@ class KernelSearch(GraphSearch):
             other, owner = np.nonzero(self._open[:, owners])
             pairs = np.stack([other, np.array(owners)[owner]], axis=1)
             pairs = pairs[~self.adjacent[pairs[:, :1], list(members)].all(axis=1)]  # the first round tested the others
-        return pairs[~np.isin(pairs, members).any(axis=1)]
+        pairs = pairs[~np.isin(pairs, members).any(axis=1)]
+        return pairs[allowed_sets(self.problem.tiers, pairs, np.broadcast_to(members, (len(pairs), len(members))))]
