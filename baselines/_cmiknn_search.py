@@ -15,6 +15,7 @@ from baselines import _cmiknn
 from gpupc_impl.core import watching
 from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome, pc_stable
 from gpupc_impl.core.registry import Run
+from gpupc_impl.core.tiers import allowed_partners
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
@@ -143,7 +144,7 @@ class _CmiknnSearch(GraphSearch):
             for members in itertools.combinations(row, level):
                 if not others:
                     break
-                tested = [k for k in others if k not in members]
+                tested = allowed_partners(self.problem.tiers, permuted, others, members)
                 if not tested:
                     continue
                 tests += len(tested)

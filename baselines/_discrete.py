@@ -103,7 +103,7 @@ def decide(statistic, df, criticals):
 
 
 @compiled
-def separate_edges(data, space, starts, neighbours, edges, level, criticals, tests_per_edge, record):
+def separate_edges(data, space, starts, neighbours, edges, tiers, level, criticals, tests_per_edge, record):
     """Test edges one after the other given sets of ``level`` variables, each until a set separates it.
 
     The order is that of a serial PC-stable: sets from the neighbours of i, then sets from those of j, both in
@@ -126,7 +126,7 @@ def separate_edges(data, space, starts, neighbours, edges, level, criticals, tes
         begin_pair(space)
         made, front, separated = 0, recorded, False
         for row, other in ((i, j), (j, i)):
-            n = neighbours_without(starts, neighbours, row, other, candidates)
+            n = neighbours_without(starts, neighbours, row, other, tiers, candidates)
             if n < level or separated:
                 continue
             chosen = np.arange(level)  # the positions of the members among the candidates
@@ -194,16 +194,16 @@ def add_to_front(edge_of, statistics, degrees, front, recorded, edge, statistic,
 
 
 @compiled
-def first_sets(starts, neighbours, edges, level, n_variables):
+def first_sets(starts, neighbours, edges, tiers, level, n_variables):
     """Return the first set of each edge in canonical order; if there is none, the smallest variables other than its
     ends."""
     sets = np.empty((len(edges), level), np.int32)
     candidates = np.empty(n_variables, np.int32)
     for e in range(len(edges)):
         i, j = edges[e]
-        n = neighbours_without(starts, neighbours, i, j, candidates)
+        n = neighbours_without(starts, neighbours, i, j, tiers, candidates)
         if n < level:
-            n = neighbours_without(starts, neighbours, j, i, candidates)
+            n = neighbours_without(starts, neighbours, j, i, tiers, candidates)
         if n < level:
             n = 0
             for v in range(n_variables):

@@ -78,6 +78,7 @@ class _DiscreteTests(Tests):
                 graph.starts,
                 graph.neighbours,
                 edges[first:],
+                graph.tiers,
                 level,
                 self._criticals,
                 self._problem.tests_per_edge or 0,
@@ -98,7 +99,9 @@ class _DiscreteTests(Tests):
         if self._problem.decided_by_tests:
             return pairs, sets
         removed = graph.edges[~self._problem.decayed(graph.edges)]
-        return removed, _discrete.first_sets(graph.starts, graph.neighbours, removed, level, self._problem.n_variables)
+        return removed, _discrete.first_sets(
+            graph.starts, graph.neighbours, removed, graph.tiers, level, self._problem.n_variables
+        )
 
     def _space(self, level: int) -> _discrete_counts.Space:
         """Return the running thread's space for a level."""

@@ -16,7 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from baselines._compile import compiled, inlined
-from baselines._graph import neighbours_without, next_combination
+from baselines._graph import may_be_member, neighbours_without, next_combination
 from baselines._levels import Graph, Tested, Tests, search
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
@@ -78,7 +78,7 @@ def separate_pairs(correlation, critical, adjacent):
 
 
 @compiled
-def separate_edges_level_one(correlation, starts, neighbours, edges, limits, smallest):
+def separate_edges_level_one(correlation, starts, neighbours, edges, tiers, limits, smallest):
     """Test edges given one variable; see `separate_edges`.
 
     Level 1 makes nearly all tests of a search on wide data, and needs no factorisation.
@@ -96,7 +96,7 @@ def separate_edges_level_one(correlation, starts, neighbours, edges, limits, sma
         for row, other in ((i, j), (j, i)):
             for at in range(starts[row], starts[row + 1]):
                 k = neighbours[at]
-                if k == other:
+                if k == other or not may_be_member(tiers, i, j, k):
                     continue
                 tests += 1
                 h11 = fma(-of_i[k], of_i[k], 1.0)
@@ -119,7 +119,7 @@ def separate_edges_level_one(correlation, starts, neighbours, edges, limits, sma
 
 
 @compiled
-def separate_edges(correlation, starts, neighbours, edges, level, limits, smallest):
+def separate_edges(correlation, starts, neighbours, edges, tiers, level, limits, smallest):
     """Test edges one after the other given sets of ``level`` >= 2 variables, each until a set separates it.
 
     The order is that of a serial PC-stable: sets from the neighbours of i, then sets from those of j, in lexicographic
@@ -137,7 +137,7 @@ def separate_edges(correlation, starts, neighbours, edges, level, limits, smalle
     for e in range(len(edges)):
         i, j = edges[e]
         for row, other in ((i, j), (j, i)):
-            n = neighbours_without(starts, neighbours, row, other, candidates)
+            n = neighbours_without(starts, neighbours, row, other, tiers, candidates)
             if n < level:
                 continue
             separated, least, counts = first_separating_set(
@@ -362,7 +362,7 @@ class _FisherZTests(Tests):
         tolerances = problem.residual_tolerance, problem.pivot_tolerance, PSEUDO_INVERSE_TOLERANCE
         limits = problem.critical_r_squared(level), *tolerances
         smallest = np.full(len(edges) if self._record else 0, np.inf)
-        data = (problem.correlation, graph.starts, graph.neighbours, edges)
+        data = (problem.correlation, graph.starts, graph.neighbours, edges, graph.tiers)
         if level == 1:
             removed, sets, *counts = separate_edges_level_one(*data, limits, smallest)
         else:

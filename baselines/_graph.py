@@ -31,11 +31,21 @@ def neighbour_lists(adjacent):
 
 
 @inlined
-def neighbours_without(starts, neighbours, row, other, out):
-    """Write the neighbours of ``row`` except ``other`` to ``out``; return their number."""
+def may_be_member(tiers, i, j, k):
+    """Return whether a variable may be in a separating set for a pair, from the (p,) tiers: it is not later than both
+    ends. A variable in no tier (-1) is never later, and a pair with an end in no tier limits nothing, nor do tiers of
+    length 0."""
+    if len(tiers) == 0 or tiers[i] < 0 or tiers[j] < 0:
+        return True
+    return tiers[k] <= max(tiers[i], tiers[j])
+
+
+@inlined
+def neighbours_without(starts, neighbours, row, other, tiers, out):
+    """Write the neighbours of ``row`` that may be in a set for it and ``other`` to ``out``; return their number."""
     n = 0
     for at in range(starts[row], starts[row + 1]):
-        if neighbours[at] != other:
+        if neighbours[at] != other and may_be_member(tiers, row, other, neighbours[at]):
             out[n] = neighbours[at]
             n += 1
     return n

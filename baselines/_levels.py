@@ -27,11 +27,13 @@ class Graph:
         starts: (p + 1,) int64; row i's neighbours, ascending, are ``neighbours[starts[i] : starts[i + 1]]``.
         neighbours: int32.
         edges: (m, 2) int32 pairs i < j to test, ascending, without required edges.
+        tiers: (p,) int32 (`Problem.tiers`), of length 0 if sets are not limited.
     """
 
     starts: np.ndarray
     neighbours: np.ndarray
     edges: np.ndarray
+    tiers: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +97,8 @@ class _Levels(GraphSearch):
             return LevelOutcome(edges, self._max_degree(), self.problem.tests_of_level_zero)
         starts, neighbours, all_edges = neighbour_lists(self.adjacent)
         edges = self.problem.edges_to_test(all_edges)
-        graph = Graph(starts, neighbours, edges)
+        tiers = np.empty(0, np.int32) if self.problem.tiers is None else self.problem.tiers
+        graph = Graph(starts, neighbours, edges, tiers)
         size = min(max(len(edges) // (32 * self._threads), 1), LARGEST_TASK)
         tasks = [slice(first, min(first + size, len(edges))) for first in range(0, len(edges), size)]
         results = []

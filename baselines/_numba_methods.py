@@ -6,7 +6,12 @@ from typing import Any
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.registry import Parameter, needs_package
 
-SERIAL: dict[str, Any] = {"backends": ("cpu",), "reference": True, "unavailable": needs_package("numba", "numba")}
+SERIAL: dict[str, Any] = {
+    "backends": ("cpu",),
+    "reference": True,
+    "tiers": True,
+    "unavailable": needs_package("numba", "numba"),
+}
 """Arguments of `method` for a reference on one core."""
 
 THREADS = Parameter(0, "number of threads; 0 takes every available core", minimum=0, maximum=1024)

@@ -1,13 +1,14 @@
 """PC-stable in plain Python with any test of single pairs, for references whose tests take most of the time."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from gpupc_impl.core import watching
 from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome
 from gpupc_impl.core.problem import Problem
+from gpupc_impl.core.tiers import allowed_members
 
 
 class SerialSearch(GraphSearch):
@@ -26,7 +27,7 @@ class SerialSearch(GraphSearch):
         edges = self.problem.edges_to_test(np.argwhere(np.triu(self.adjacent))).tolist()
         for done, (i, j) in enumerate(edges):
             watching.advance(done, len(edges), "edges")
-            for members in self._sets(self.adjacent, i, j, level):
+            for members in self._sets(i, j, level):
                 tests += 1
                 p_value, _ = self._test(i, j, members)
                 self.note_p_values(i, j, p_value)
@@ -35,11 +36,13 @@ class SerialSearch(GraphSearch):
                     break
         return self.remove(level, tests, removed)
 
-    @staticmethod
-    def _sets(graph: np.ndarray, i: int, j: int, level: int):
+    def _sets(self, i: int, j: int, level: int) -> Iterator[tuple[int, ...]]:
         """Yield the sets of a pair in canonical order; a set among the neighbours of both ends occurs once."""
-        yield from itertools.combinations([k for k in np.flatnonzero(graph[i]).tolist() if k != j], level)
+        graph, tiers = self.adjacent, self.problem.tiers
+        rows = (np.setdiff1d(np.flatnonzero(graph[end]), (i, j)) for end in (i, j))
+        of_i, of_j = (row[allowed_members(tiers, row, i, j)].tolist() for row in rows)
+        yield from itertools.combinations(of_i, level)
         if level:
-            for members in itertools.combinations([k for k in np.flatnonzero(graph[j]).tolist() if k != i], level):
+            for members in itertools.combinations(of_j, level):
                 if not graph[i, list(members)].all():
                     yield members

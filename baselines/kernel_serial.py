@@ -18,6 +18,7 @@ from gpupc_impl.kernel.problem import KernelProblem
     source="RCIT and RCoT (Strobl, Zhang and Visweswaran 2019), KCI (Zhang et al. 2011) in PC-stable",
     summary="PC-stable with RCIT, RCoT or KCI, test by test in plain NumPy",
     reference=True,
+    tiers=True,
 )
 def kernel_serial(problem: KernelProblem, run: Run) -> Skeleton:
     search = SerialSearch(problem, run.pmax, PlainTest(problem))

@@ -18,6 +18,7 @@ from gpupc_impl.regression.problem import RegressionProblem
     source="likelihood ratio tests of regressions, as in micd (Witte, Foraita and Didelez 2022), in PC-stable",
     summary="PC-stable with regressions, test by test in NumPy and SciPy",
     reference=True,
+    tiers=True,
 )
 def regression_serial(problem: RegressionProblem, run: Run) -> Skeleton:
     search = SerialSearch(problem, run.pmax, PlainTest(problem))

@@ -56,7 +56,8 @@ def skeleton(
         names: the variables' names, if ``data`` has none.
         max_level: size of the largest conditioning sets to test; None sets no limit.
         knowledge: a `BackgroundKnowledge` of this package or of causal-learn. Required edges are kept, forbidden edges
-            are removed before the first test, and neither are tested.
+            are removed before the first test, and neither are tested. Its tiers limit separating sets if it says so
+            (`BackgroundKnowledge.tiers_in_search`).
         missing: how missing values are treated. ``"error"`` refuses them; ``"drop-rows"`` drops each sample that has a
             missing value; ``"pairwise"`` computes each correlation from the samples that hold both variables, and gives
             a test the smallest sample size among its pairs (Gaussian test only).

@@ -139,7 +139,8 @@ def _add_search_arguments(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         type=Path,
         help="background knowledge: a YAML file with required_edges, forbidden_edges, required_directions, "
-        "forbidden_directions and tiers, each a list of lists of variables",
+        "forbidden_directions and tiers, each a list of lists of variables; tiers_in_search: true keeps variables that "
+        "are later than both ends of a pair out of its separating sets",
     )
     group.add_argument(
         "--separating-sets",

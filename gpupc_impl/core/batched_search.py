@@ -11,6 +11,7 @@ from gpupc_impl.core import watching
 from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Run
+from gpupc_impl.core.tiers import allowed_sets
 
 FIRST_TESTS, MOST_TESTS = {"cuda": 1 << 10, "host": 1 << 6}, {"cuda": 1 << 14, "host": 1 << 9}
 """Tests in a level's first batch and in its largest, by backend; each batch has twice as many tests as its
@@ -105,7 +106,8 @@ class BatchedSearch(GraphSearch):
             other, owner = np.nonzero(self._open[:, owners])
             pairs = np.stack([other, np.array(owners)[owner]], axis=1)
             pairs = pairs[~self.adjacent[pairs[:, :1], list(members)].all(axis=1)]  # the first round tested the others
-        return pairs[~np.isin(pairs, members).any(axis=1)]
+        pairs = pairs[~np.isin(pairs, members).any(axis=1)]
+        return pairs[allowed_sets(self.problem.tiers, pairs, np.broadcast_to(members, (len(pairs), len(members))))]
 
 
 def single_test(tests: BatchedTests, i: int, j: int, members: Iterable[int]) -> tuple[float, float]:

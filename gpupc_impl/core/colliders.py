@@ -17,6 +17,7 @@ from gpupc_impl.core import mapped
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.tiers import allowed_sets
 
 AUTO = "auto"
 """The value of ``v_structures`` that selects the rule of `Family.v_structures`."""
@@ -180,7 +181,9 @@ def _tests(
             for part in mapped.pieces(len(alike), max(TESTS_AT_ONCE // count, 1)):
                 some = alike[part]
                 sets = rows[part][:, positions].reshape(len(some) * count, level)
-                yield np.repeat(owners[some], count, axis=0), sets, np.repeat(some % len(pairs), count)
+                tested, numbers = np.repeat(owners[some], count, axis=0), np.repeat(some % len(pairs), count)
+                allowed = allowed_sets(problem.tiers, tested, sets)
+                yield tested[allowed], sets[allowed], numbers[allowed]
 
 
 def _combinations(n: int, size: int) -> Iterator[np.ndarray]:

@@ -17,12 +17,14 @@ import numpy as np
 from gpupc_impl.core.files import read_text
 from gpupc_impl.core.fixed import FixedPairs, sorted_pairs
 from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.core.tiers import NO_TIER
 from gpupc_impl.core.yaml_text import parse_yaml
 
 Variable = str | int
 AnyProblem = TypeVar("AnyProblem", bound=Problem)
 
 PAIR_FIELDS = ("required_edges", "forbidden_edges", "required_directions", "forbidden_directions")
+GROUP_FIELDS = (*PAIR_FIELDS, "tiers")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,10 +42,14 @@ class BackgroundKnowledge:
             forbids the edge.
         tiers: groups of variables in causal order: no variable causes a variable of an earlier tier. A variable may be
             in no tier.
+        tiers_in_search: whether the tiers limit the search as well as the directions: no separating set has a member of
+            a later tier than both ends of its pair (`gpupc_impl.core.tiers`). A variable in no tier may be in any set,
+            and a pair with an end in no tier is not limited.
 
     Raises:
-        InvalidProblem: an entry is no pair, an edge joins a variable with itself, a variable is in two tiers, or two
-            statements contradict each other; the message names them.
+        InvalidProblem: an entry is no pair, an edge joins a variable with itself, a variable is in two tiers, two
+            statements contradict each other, or tiers are to limit the search and there are none; the message names
+            them.
     """
 
     required_edges: tuple[tuple[Variable, Variable], ...] = ()
@@ -51,22 +57,28 @@ class BackgroundKnowledge:
     required_directions: tuple[tuple[Variable, Variable], ...] = ()
     forbidden_directions: tuple[tuple[Variable, Variable], ...] = ()
     tiers: tuple[tuple[Variable, ...], ...] = ()
+    tiers_in_search: bool = False
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, _groups(field.name, getattr(self, field.name)))
+        for name in GROUP_FIELDS:
+            object.__setattr__(self, name, _groups(name, getattr(self, name)))
+        if not isinstance(self.tiers_in_search, bool):
+            raise InvalidProblem(f"tiers_in_search is {self.tiers_in_search!r}; it must be true or false")
+        if self.tiers_in_search and not self.tiers:
+            raise InvalidProblem("tiers_in_search is true, but there are no tiers; state tiers, or leave it out")
         for name in PAIR_FIELDS:
             for pair in getattr(self, name):
                 if len(pair) != 2:
                     raise InvalidProblem(f"{name} has {_listed(pair)}; each entry must be two variables")
-        groups = itertools.chain.from_iterable(getattr(self, field.name) for field in dataclasses.fields(self))
+        groups = itertools.chain.from_iterable(getattr(self, name) for name in GROUP_FIELDS)
         mentioned = dict.fromkeys(itertools.chain.from_iterable(groups))
         numbers = {variable: number for number, variable in enumerate(mentioned)}
         _constraints(self, numbers.__getitem__, list(map(str, numbers)))
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
-        """From a YAML file whose keys are this class's attributes, each with a list of lists of variables.
+        """From a YAML file whose keys are this class's attributes, each with a list of lists of variables, and
+        ``tiers_in_search`` with true or false.
 
         Raises:
             InvalidProblem: the file holds other content, or its statements contradict each other.
@@ -137,11 +149,24 @@ class Constraints:
         fixed: the required and the forbidden edges.
         arrows: (k, 2) int64: for each edge whose direction a statement determines, that direction.
         tiers: (p,) int64: the tier of each variable, -1 for a variable in no tier.
+        tiers_in_search: whether the tiers limit separating sets.
     """
 
     fixed: FixedPairs
     arrows: np.ndarray
     tiers: np.ndarray
+    tiers_in_search: bool
+
+    @property
+    def limits(self) -> np.ndarray | None:
+        """The (p,) int32 tiers, numbered without gaps, if they limit separating sets; else None."""
+        known = self.tiers != NO_TIER
+        later, numbers = np.unique(self.tiers[known], return_inverse=True)
+        if not self.tiers_in_search or len(later) < 2:  # One tier limits nothing.
+            return None
+        limits = np.full(len(self.tiers), NO_TIER, np.int32)
+        limits[known] = numbers
+        return limits
 
     def directed(self, adjacency: np.ndarray) -> np.ndarray:
         """Return the arrows, (k, 2), of those edges of a (p, p) bool adjacency matrix for which only one direction is
@@ -174,23 +199,27 @@ def constraints(knowledge: Any, names: Sequence[str]) -> Constraints:
 
 
 def with_knowledge(problem: AnyProblem, knowledge: Any) -> AnyProblem:
-    """Return the problem with the edges that background knowledge requires and forbids.
+    """Return the problem with the edges that background knowledge requires and forbids, and the tiers that limit
+    separating sets.
 
     Raises:
         InvalidProblem: the knowledge is invalid (see `constraints`), the problem has other knowledge already, or the
             problem is a workload, in which tests do not decide which edges are removed.
     """
-    fixed = constraints(knowledge, problem.names).fixed
+    stated = constraints(knowledge, problem.names)
+    fixed, tiers = stated.fixed, stated.limits
     if problem.fixed is not None and problem.fixed != fixed:
         raise InvalidProblem("the problem has other required or forbidden edges already; give it knowledge once")
-    if not len(fixed):
+    if problem.tiers is not None and (tiers is None or not np.array_equal(problem.tiers, tiers)):
+        raise InvalidProblem("the problem has other tiers in its search already; give it knowledge once")
+    if not len(fixed) and tiers is None:
         return problem
     if not problem.decided_by_tests:
         raise InvalidProblem(
             "background knowledge cannot be used in a workload of a fixed number of tests an edge, which is no search; "
             "leave one of them out"
         )
-    return dataclasses.replace(problem, fixed=fixed)
+    return dataclasses.replace(problem, fixed=fixed if len(fixed) else None, tiers=tiers)
 
 
 def _groups(name: str, value: Any) -> tuple[tuple[Variable, ...], ...]:
@@ -251,7 +280,7 @@ def _constraints(
         return indexes
 
     edges, gaps, required, forbidden = map(pairs, PAIR_FIELDS)
-    tiers = np.full(p, -1)
+    tiers = np.full(p, NO_TIER)
     for number, tier in enumerate(knowledge.tiers):
         for k in map(index_of, tier):
             if tiers[k] not in (-1, number):
@@ -288,7 +317,8 @@ def _constraints(
         )
     fixed = FixedPairs(all_edges, sorted_pairs(np.concatenate([gaps, neither])))
     arrows = np.unique(np.concatenate([required, forbidden[:, ::-1]]), axis=0)
-    result = Constraints(fixed, arrows[~among(np.sort(arrows, axis=1), fixed.forbidden)], tiers)
+    arrows = arrows[~among(np.sort(arrows, axis=1), fixed.forbidden)]
+    result = Constraints(fixed, arrows, tiers, knowledge.tiers_in_search)
     _check_no_cycle(result, names)
     return result
 

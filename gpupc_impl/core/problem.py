@@ -43,7 +43,9 @@ class Problem:
         alpha: significance level of each CI test, in (0, 1). A set separates when its p-value is >= alpha.
         max_level: largest conditioning-set size to test, or None for no limit.
         fixed: the edges that background knowledge requires or forbids, which are never tested; None without background
-            knowledge. `gpupc_impl.core.knowledge.with_knowledge` sets this field.
+            knowledge. `gpupc_impl.core.knowledge.with_knowledge` sets this field and the next.
+        tiers: (p,) int32, the tier of each variable, -1 for none, if no separating set may have a member of a later
+            tier than both ends of its pair (`gpupc_impl.core.tiers`); None if sets are not limited.
     """
 
     family: ClassVar[str]
@@ -55,6 +57,7 @@ class Problem:
     alpha: float
     max_level: int | None
     fixed: FixedPairs | None = dataclasses.field(default=None, kw_only=True)
+    tiers: np.ndarray | None = dataclasses.field(default=None, kw_only=True)
 
     @classmethod
     def from_correlation(cls, correlation: Any, *, n_samples: int, **parameters: Any) -> Problem:
@@ -132,6 +135,10 @@ class Problem:
             raise InvalidProblem("its names are no texts")
         if self.fixed is not None:
             _check_fixed(self.fixed, p)
+        if self.tiers is not None and (
+            self.tiers.dtype != np.int32 or self.tiers.shape != (p,) or self.tiers.min() < -1
+        ):
+            raise InvalidProblem(f"its tiers are no {p} whole numbers from -1")
 
     def checked_parameters(self) -> dict[str, Any]:
         """The parameters of the family's test by name, checked by the code that checks them in `from_data`."""
@@ -144,6 +151,8 @@ class Problem:
         counts = (
             {} if fixed is None else {"required_edges": len(fixed.required), "forbidden_edges": len(fixed.forbidden)}
         )
+        if self.tiers is not None:
+            counts["tiers_in_search"] = int(self.tiers.max()) + 1
         return {name: getattr(self, name) for name in facts} | counts
 
     def facts(self) -> dict[str, Any]:
@@ -158,9 +167,15 @@ class Problem:
         for name, array in self._arrays().items():
             digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
             mapped.update_digest(digest, array)
+        self.update_digest(digest)
+        return digest.hexdigest()
+
+    def update_digest(self, digest: Any) -> None:
+        """Add the background knowledge, if there is any, to the digest that is the fingerprint."""
         if self.fixed is not None:
             digest.update(self.fixed.digest)
-        return digest.hexdigest()
+        if self.tiers is not None:
+            digest.update(b"tiers" + self.tiers.tobytes())
 
     @property
     def mapped_arrays(self) -> list[np.memmap]:
@@ -197,6 +212,7 @@ class Problem:
             fields = {name: _frozen(value) for name, value in parse_json(str(stored["fields"])).items()}
             if "required_edges" in stored:
                 fields["fixed"] = FixedPairs(stored["required_edges"], stored["forbidden_edges"])
+            fields["tiers"] = stored.get("tiers")
         for array in arrays.values():
             if array is not None:
                 array.setflags(write=False)
@@ -206,26 +222,27 @@ class Problem:
         return problem
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """The fields that are arrays, by name."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        """The fields that are arrays, by name, except `tiers`."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "tiers"}
         return {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
 
     def _plain(self) -> dict[str, Any]:
-        """The fields that are no arrays, by name, except `fixed`."""
+        """The fields that are no arrays, by name, except `fixed` and `tiers`."""
         arrays = self._arrays()
-        names = (field.name for field in dataclasses.fields(self) if field.name != "fixed")
+        names = (field.name for field in dataclasses.fields(self) if field.name not in ("fixed", "tiers"))
         return {name: getattr(self, name) for name in names if name not in arrays}
 
     def _write(self, path: str | Path, content: Mapping[str, Any]) -> None:
         fixed = self.fixed
         pairs = {} if fixed is None else {"required_edges": fixed.required, "forbidden_edges": fixed.forbidden}
+        tiers = {} if self.tiers is None else {"tiers": self.tiers}
         with write_whole(Path(path)) as temporary, open(temporary, "wb") as file:
-            np.savez(file, family=self.family, fields=json.dumps(self._plain()), **{**content, **pairs})
+            np.savez(file, family=self.family, fields=json.dumps(self._plain()), **{**content, **pairs, **tiers})
 
     @classmethod
     def _read_arrays(cls, path: Path, stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Read the fields that are arrays from the open file at a path."""
-        names = {field.name for field in dataclasses.fields(cls)}
+        names = {field.name for field in dataclasses.fields(cls)} - {"tiers"}
         return {name: stored[name] for name in stored if name in names}
 
 

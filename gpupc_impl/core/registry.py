@@ -117,6 +117,7 @@ class Method:
         random: whether its tests use their own random numbers, so that its adjacency may differ from that of other
             methods.
         knowledge: whether it supports `Problem.fixed`, the required and forbidden edges.
+        tiers: whether it supports `Problem.tiers`, which limit separating sets.
         cluster: whether it runs on a cluster. The parameters of such a method are about machines and memory instead of
             launch shapes, and it records no largest p-values.
         problem_defaults: parameters of `from_data` that its problems have unless the user sets others.
@@ -140,6 +141,7 @@ class Method:
     canonical: bool = True
     random: bool = False
     knowledge: bool = True
+    tiers: bool = False
     cluster: bool = False
     problem_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     unavailable: Callable[[], str | None] = lambda: None

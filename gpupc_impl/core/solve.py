@@ -108,7 +108,8 @@ def solve(
     """Find the skeleton of a problem with a method.
 
     Raises:
-        InvalidProblem: the method belongs to another family, or does not support required and forbidden edges.
+        InvalidProblem: the method belongs to another family, or does not support required and forbidden edges, or tiers
+            that limit separating sets.
         InvalidParameter: a parameter is unknown or out of range.
         BackendUnavailable: a library that the method needs is missing.
         DeviceMemoryError: the problem does not fit in device memory.
@@ -122,6 +123,12 @@ def solve(
         raise InvalidProblem(
             f"method {method.name!r} is a program of other people that knows nothing of required and forbidden edges; "
             f"leave the background knowledge out, or take one of: {able}"
+        )
+    if problem.tiers is not None and not method.tiers:
+        able = ", ".join(name for name, other in methods(method.family).items() if other.tiers)
+        raise InvalidProblem(
+            f"method {method.name!r} cannot keep later tiers out of separating sets; leave tiers_in_search out, "
+            f"{f'or take one of: {able}' if able else 'since no method of its family can'}"
         )
     reason = method.unavailable()
     if reason is not None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, Filled
 from gpupc_impl.backends.launch import Kernel
+from gpupc_impl.core.fixed import FixedPairs
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Run
@@ -26,18 +27,17 @@ from gpupc_impl.discrete.declarations import BETWEEN_LEVELS, COUNTER_PLACES, DAT
 from gpupc_impl.discrete.planes import Planes, padded_length
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.statistic import p_values
+from gpupc_impl.discrete.uploads import upload_all, uploaded_bytes
 from gpupc_impl.engine import bit_graph, graph
 from gpupc_impl.engine.bit_graph import MOST_LEVELS, BitGraphs
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
+from gpupc_impl.engine.tier_parts import TierSearch
 from gpupc_impl.integers import ceil_div
 
 __all__ = ["DiscreteSearch", "Level", "LevelTests", "all_kernels", "largest_pair_table", "logger"]
 
 logger = logging.getLogger("gpupc_impl.discrete")
 """The log of the memory that a run takes, and of where the tables of each level lie."""
-
-ALIGNMENT = 256
-"""Alignment in bytes of the arrays that are uploaded in one copy."""
 
 GRAPHS_KEPT = LISTS_KEPT = 2
 """Graphs and lists of neighbours on the device: one of the present level and one of the level before."""
@@ -112,7 +112,7 @@ class DiscreteSearch(LevelSearch):
         self.last_level = forecast.last_level(problem)
         self.planes = Planes(problem, backend, run.params["counting"])
         tables = self.tables()
-        self.forecast = self._forecast(8 * sum(map(_words, tables.values())))
+        self.forecast = self._forecast(uploaded_bytes(tables))
         method = run.facts.get("method", self.name)
         logger.info("%s, %s variables x %s samples: %s", method, f"{p:,}", f"{n:,}", self.forecast)
         stride = padded_length(n)
@@ -189,6 +189,33 @@ class DiscreteSearch(LevelSearch):
         if self._graph < 0:
             largest[:] = np.nan
         return largest
+
+    # --- levels in parts (engine/tier_parts.py) ------------------------------------------------------------------
+
+    def in_parts(self) -> LevelSearch:
+        """Return this search, or the one that runs its levels in parts if the problem's tiers limit separating sets."""
+        return self if self.problem.tiers is None else TierSearch(self.problem, self)
+
+    def run_part(self, level: int, edges: np.ndarray, fixed: FixedPairs) -> LevelOutcome:
+        """See `engine.tier_parts.PartSearch`."""
+        self.problem, self._removed = dataclasses.replace(self.problem, fixed=fixed), []
+        self.graphs.write(0, bit_graph.pack_rows(edges))
+        self.graphs.reset_counters()
+        self._finish(level - 1, 0, 1)  # No edge has a key, so graph 1 has all edges, and its rows are counted.
+        self._graph = 1
+        self.graphs.reset_counters()
+        binomials, widest, _ = self._binomials
+        if widest < self.graphs.most_degree:  # The graph has longer rows than the graph before.
+            self._binomials = binomials, widest, -1
+        outcome = self._level(level)
+        self._list_removed()
+        pairs, sets = np.empty((0, 2), np.int32), np.empty((0, level), np.int32)
+        if self._removed:
+            pairs, sets = self._removed[0].download(self.backend)
+        return dataclasses.replace(outcome, pairs=pairs, sets=sets)
+
+    def adjacency_now(self) -> np.ndarray:
+        return self.graphs.download(self._graph)
 
     # --- for the methods -----------------------------------------------------------------------------------------
 
@@ -367,25 +394,6 @@ class DiscreteSearch(LevelSearch):
             memory_limit=limit,
             last_level=self.last_level,
         )
-
-
-def upload_all(backend: Backend, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Upload host arrays of 32 or 64 bits in one copy; returns them by name, each flat, as parts of one device
-    array."""
-    places, end = {}, 0  # in 64-bit words
-    for name, array in arrays.items():
-        places[name] = end
-        end += _words(array)
-    words = np.zeros(end, np.uint64)
-    for name, array in arrays.items():
-        words[places[name] :].view(array.dtype)[: array.size] = array.reshape(-1)
-    device = backend.upload(words)
-    return {name: device[places[name] :].view(array.dtype)[: array.size] for name, array in arrays.items()}
-
-
-def _words(array: np.ndarray) -> int:
-    """64-bit words that `upload_all` takes for an array."""
-    return ceil_div(array.nbytes, ALIGNMENT) * (ALIGNMENT // 8)
 
 
 def largest_pair_table(problem: DiscreteProblem) -> int:

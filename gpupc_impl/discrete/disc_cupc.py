@@ -127,9 +127,10 @@ class DiscCuPC(DiscreteSearch):
         ),
     },
     check=at_most_threads(MAX_THREADS, "beta", "gamma"),
+    tiers=True,
     kernels=disc_cupc_kernels,
 )
 def disc_cupc(problem: DiscreteProblem, run: Run) -> Skeleton:
     search = DiscCuPC(problem, run)
     facts = {**run.facts, "forecast": search.forecast.facts()}
-    return pc_stable(problem, search, facts=facts, progress=run.progress)
+    return pc_stable(problem, search.in_parts(), facts=facts, progress=run.progress)

@@ -105,11 +105,12 @@ class GpuPC(DiscreteSearch):
         ),
     },
     check=at_most_threads(MAX_THREADS, "delta", "gamma", "beta"),
+    tiers=True,
     kernels=search_kernels,
 )
 def gpupc(problem: DiscreteProblem, run: Run) -> Skeleton:
     search = GpuPC(problem, run)
     facts = {**run.facts, "forecast": search.forecast.facts()}
-    skeleton = pc_stable(problem, search, facts=facts, progress=run.progress)
+    skeleton = pc_stable(problem, search.in_parts(), facts=facts, progress=run.progress)
     facts["memory_plans"] = [dict(vars(plan)) for plan in search.block_tables.plans]
     return skeleton

@@ -232,8 +232,7 @@ class DiscreteProblem(Problem):
         )
         digest.update(self.categories.tobytes())
         digest.update(np.ascontiguousarray(self.codes).reshape(-1))  # the bytes without a copy
-        if self.fixed is not None:
-            digest.update(self.fixed.digest)
+        self.update_digest(digest)
         return digest.hexdigest()
 
 

@@ -64,6 +64,14 @@ def pack_pairs(pairs: np.ndarray, p: int) -> np.ndarray:
     return bits
 
 
+def pack_rows(adjacency: np.ndarray) -> np.ndarray:
+    """Return the graph of a (p, p) bool adjacency matrix as (p, words) uint32."""
+    octets = np.zeros((len(adjacency), 4 * row_words(len(adjacency))), np.uint8)
+    packed = np.packbits(adjacency, axis=1, bitorder="little")
+    octets[:, : packed.shape[1]] = packed
+    return octets.view(np.uint32)
+
+
 def row_words(p: int) -> int:
     """Return the number of 32-bit words of a row of p variables, a multiple of 4, so that kernels may read four at a
     time."""
@@ -156,6 +164,11 @@ class BitGraphs:
         entries = self.backend.empty((self.p, self.p), np.uint8)
         self.launch(KERNELS["expand"], self.struct, np.int32(graph), entries)
         return entries
+
+    def write(self, graph: int, bits: Any) -> None:
+        """Queue the writing of a graph, (p, words) uint32 in host memory or on the device."""
+        with self.backend.array_library() as library:
+            self._bits[graph] = library.asarray(bits)
 
     def bits(self, graph: int) -> Any:
         """Return the graph's bits, (p, words) uint32 on the device."""

@@ -122,6 +122,12 @@ class DeviceGraph:
             mark_pairs(self.backend, self.fixed.forbidden, np.uint8(0), self.edges)
             mark_pairs(self.backend, self.fixed.required, np.uint8(1), self.edges)
 
+    def restart(self, edges: np.ndarray, fixed: FixedPairs) -> None:
+        """Go on with the edges of a (p, p) bool matrix and these required edges."""
+        self.edges = None  # This frees memory for the new edges.
+        self.edges, self.fixed = self.backend.upload(edges.view(np.uint8)), fixed
+        self.count()
+
     def count(self) -> tuple[int, int]:
         """Count the edges and return their number and the largest degree of a variable with an edge to test; updates
         `degrees`."""

@@ -20,6 +20,7 @@ KERNEL = LevelKernel(
     source="cuPC, section 5.3, baseline algorithm 1",
     summary="a block a row, a thread an edge, an edge's tests in sequence",
     params={"threads": Parameter(256, "most threads a block", minimum=32, maximum=MOST_THREADS), **INVERSE},
+    tiers=True,
     kernels=KERNEL.kernels,
 )
 def baseline_1(problem: GaussianProblem, run: Run) -> Skeleton:

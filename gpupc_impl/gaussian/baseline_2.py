@@ -30,6 +30,7 @@ KERNEL = LevelKernel(
     source="cuPC, section 5.3, baseline algorithm 2",
     summary="a block an edge, all tests of the edge in parallel",
     params={"threads": Parameter(256, "most threads a block", minimum=32, maximum=1024), **INVERSE},
+    tiers=True,
     kernels=KERNEL.kernels,
 )
 def baseline_2(problem: GaussianProblem, run: Run) -> Skeleton:

@@ -27,6 +27,7 @@ KERNEL = LevelKernel(
         **INVERSE,
     },
     check=at_most_threads(MOST_THREADS, "beta", "gamma"),
+    tiers=True,
     kernels=KERNEL.kernels,
 )
 def cupc_e(problem: GaussianProblem, run: Run) -> Skeleton:

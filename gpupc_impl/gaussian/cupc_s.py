@@ -26,6 +26,7 @@ PARAMETERS = {
     source="cuPC, section 3.4, Algorithm 5",
     summary="a thread a conditioning set, shared by the edges of its row",
     params={**PARAMETERS, **INVERSE},
+    tiers=True,
     kernels=KERNEL.kernels,
 )
 def cupc_s(problem: GaussianProblem, run: Run) -> Skeleton:

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
+from gpupc_impl.core.fixed import FixedPairs
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.registry import Parameter, Run
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.engine import graph, separating_sets
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
+from gpupc_impl.engine.tier_parts import TierSearch
 from gpupc_impl.gaussian.correlation import device_correlation
 from gpupc_impl.gaussian.largest_p import LargestPValues
 from gpupc_impl.gaussian.problem import GaussianProblem
@@ -91,7 +93,8 @@ class LevelKernel:
         if run.params.get("inverse") == "pseudo":
             problem = problem.by_pseudo_inverse
             run = dataclasses.replace(run, facts={**run.facts, "problem": problem.facts()})
-        return pc_stable(problem, GaussianSearch(problem, run, self), facts=dict(run.facts), progress=run.progress)
+        search = GaussianSearch(problem, run, self).in_parts()
+        return pc_stable(problem, search, facts=dict(run.facts), progress=run.progress)
 
 
 @functools.cache
@@ -158,6 +161,23 @@ class GaussianSearch(LevelSearch):
 
     def pmax(self) -> np.ndarray | None:
         return None if self.largest_p is None else self.largest_p.values
+
+    # --- levels in parts (engine/tier_parts.py) ------------------------------------------------------------------
+
+    def in_parts(self) -> LevelSearch:
+        """Return this search, or the one that runs its levels in parts if the problem's tiers limit separating sets."""
+        if self.problem.tiers is None:
+            return self
+        self.sets_on_device = False
+        return TierSearch(self.problem, self)
+
+    def run_part(self, level: int, edges: np.ndarray, fixed: FixedPairs) -> LevelOutcome:
+        self.problem = dataclasses.replace(self.problem, fixed=fixed)
+        self.graph.restart(edges, fixed)
+        return self._level(level)
+
+    def adjacency_now(self) -> np.ndarray:
+        return self.graph.adjacency()
 
     # --- levels ------------------------------------------------------------------------------------------------
 

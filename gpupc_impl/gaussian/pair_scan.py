@@ -7,6 +7,7 @@ launch runs several levels (fused_levels.py), and the first levels are queued be
 (queued_levels.py). The graph is a matrix of bits, and separating sets stay on the device until the search ends.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource
+from gpupc_impl.core.fixed import FixedPairs
 from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run, method
@@ -23,6 +25,7 @@ from gpupc_impl.engine import bit_graph, separating_sets
 from gpupc_impl.engine.bit_graph import MOST_LEVELS, BitGraphs
 from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
+from gpupc_impl.engine.tier_parts import TierSearch
 from gpupc_impl.gaussian import correlation, fused_levels, level_one, pair_block
 from gpupc_impl.gaussian.fused_levels import FusedLevels
 from gpupc_impl.gaussian.largest_p import LargestPValues
@@ -117,10 +120,15 @@ def _flag(flag: bool) -> str:
     source="ours: docs/design/gaussian.md",
     summary="a warp a pair or a prefix of sets, 32 last members at a time, both sides in one scan",
     params=PARAMETERS,
+    tiers=True,
     kernels=search_kernels,
 )
 def pair_scan(problem: GaussianProblem, run: Run) -> Skeleton:
-    return pc_stable(problem, PairScan(problem, run), facts=dict(run.facts), progress=run.progress)
+    if problem.tiers is None:
+        search: LevelSearch = PairScan(problem, run)
+    else:
+        search = TierSearch(problem, PairScan(problem, run, may_queue=False))
+    return pc_stable(problem, search, facts=dict(run.facts), progress=run.progress)
 
 
 def level_kernel(name: str) -> KernelSource:
@@ -198,6 +206,14 @@ class PairScan(LevelSearch):
 
     def pmax(self) -> np.ndarray | None:
         return None if self.largest_p is None else self.largest_p.values
+
+    def run_part(self, level: int, edges: np.ndarray, fixed: FixedPairs) -> LevelOutcome:
+        """See `engine.tier_parts.PartSearch`."""
+        self.problem = dataclasses.replace(self.problem, fixed=fixed)
+        self.state.restart(self.problem, edges)
+        outcome = self.run_level(level)
+        pairs, sets = self.removed_in(level)
+        return dataclasses.replace(outcome, pairs=pairs, sets=sets)
 
     # --- for searches that out_of_core/search.py may continue; they take may_queue=False -----------------------------
 

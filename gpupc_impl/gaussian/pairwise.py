@@ -24,6 +24,7 @@ from gpupc_impl.core.pc_stable import MAX_SETS, GraphSearch, LevelOutcome, pc_st
 from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
 from gpupc_impl.core.registry import Method, Run
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.tiers import allowed_sets
 from gpupc_impl.gaussian.partial_correlation import eliminate
 from gpupc_impl.gaussian.problem import GaussianProblem, gaussian_parameters
 from gpupc_impl.gaussian.retest import pseudo_inverse_products
@@ -206,6 +207,7 @@ METHOD = Method(
     backends=("cpu",),
     source="cuPC, Algorithm 1 and section 4.3, with pairwise-complete correlations",
     summary="missing values: each pair's own samples (NumPy; not one of the methods that are compared)",
+    tiers=True,
     solve=solve_pairwise,
     module=__name__,
 )
@@ -230,6 +232,8 @@ class PairwiseSearch(GraphSearch):
             edge = np.repeat(open_edges, counts)
             rank = done[edge] + np.arange(len(edge)) - np.repeat(np.cumsum(counts) - counts, counts)
             members = rows.sets(pairs[edge], rank)
+            allowed = allowed_sets(self.problem.tiers, pairs[edge], members)
+            edge, members = edge[allowed], members[allowed]
             r_squared, sizes, pseudo = self._statistics(pairs[edge], members)
             tests += len(edge)
             singular += int(pseudo.sum())

@@ -251,8 +251,7 @@ class GaussianProblem(Problem):
             facts += (self.correlations,)
         digest = hashlib.sha256(repr(facts).encode())
         mapped.update_digest(digest, matrix)
-        if self.fixed is not None:
-            digest.update(self.fixed.digest)
+        self.update_digest(digest)
         return digest.hexdigest()
 
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -260,7 +259,7 @@ class GaussianProblem(Problem):
 
     def _plain(self) -> dict[str, Any]:
         names = (field.name for field in dataclasses.fields(self))
-        return {name: getattr(self, name) for name in names if name not in ("correlation", "samples", "fixed")}
+        return {name: getattr(self, name) for name in names if name not in ("correlation", "samples", "fixed", "tiers")}
 
     def save(self, path: str | Path) -> None:
         """Write an uncompressed ``.npz`` that `load` reads back bit for bit.

@@ -104,6 +104,21 @@ class ScanState:
         graphs = {"required": fixed.required, "forbidden": fixed.forbidden}
         return {name: self.backend.upload(bit_graph.pack_pairs(pairs, self.p)) for name, pairs in graphs.items()}
 
+    def restart(self, problem: GaussianProblem, edges: np.ndarray) -> None:
+        """Go on with the edges of a (p, p) bool matrix as graph 0, and with the problem's fixed edges.
+
+        As after level 0, graph 1 has the required edges alone.
+        """
+        self.problem, self.removed, self.entries, self.graph = problem, [], None, 0
+        self.fields |= self._fixed_graphs()
+        self.levels_prepared = 0  # The graph may have longer rows than the graph before.
+        self.search = SEARCH(**self.fields)
+        self.graphs.write(0, bit_graph.pack_rows(edges))
+        self.graphs.write(1, self.fields["required"])
+        self.graphs.reset_counters()
+        self.graphs.count(0, 0, 0)
+        self.graphs.read(0)
+
     @property
     def threads(self) -> int:
         """The number of threads in a block, by the parameter ``warps``."""

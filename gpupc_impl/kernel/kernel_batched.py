@@ -17,6 +17,7 @@ from gpupc_impl.kernel.tests import open_tests
     "kernel-batched",
     family="kernel",
     source="this project; RCIT and RCoT (Strobl, Zhang and Visweswaran 2019), KCI (Zhang et al. 2011)",
+    tiers=True,
     summary="RCIT, RCoT or KCI in batches of sets that share features, factors and residuals",
 )
 def kernel_batched(problem: KernelProblem, run: Run) -> Skeleton:

@@ -22,6 +22,7 @@ class MixedSearch(ParallelSearch):
     source="this project; GPU-CMIknn, Algorithm 5, with the estimator of Mesner and Shalizi (2021)",
     summary="permutations of several sets at once, each used for all neighbours; numbers and categories",
     params={**MIXED_PARAMS, "delta": SETS_AT_ONCE},
+    tiers=True,
     kernels=search_kernels,
 )
 def gpucmiknn_mixed(problem: MixedProblem, run: Run) -> Skeleton:

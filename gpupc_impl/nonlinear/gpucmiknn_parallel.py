@@ -10,6 +10,7 @@ import numpy as np
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.tiers import allowed_partners
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.search import Search
 from gpupc_impl.nonlinear.sources import search_kernels
@@ -69,7 +70,7 @@ class ParallelSearch(Search):
         if not candidates:
             return None
         for members in sets:
-            chosen = [j for j in candidates if j not in members]
+            chosen = allowed_partners(self.problem.tiers, i, candidates, members)
             if chosen:
                 return members, chosen
         return None
@@ -81,6 +82,7 @@ class ParallelSearch(Search):
     source="GPU-CMIknn, section 4.2, Algorithm 5",
     summary="permutations of several sets at once, each used for all neighbours of its variable",
     params={**SEARCH_PARAMS, "delta": SETS_AT_ONCE},
+    tiers=True,
     kernels=search_kernels,
 )
 def gpucmiknn_parallel(problem: NonlinearProblem, run: Run) -> Skeleton:

@@ -5,10 +5,13 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from gpupc_impl.backends import Backend
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.tiers import allowed_members
 from gpupc_impl.nonlinear.device import CmiEstimator, ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.search import Search
@@ -20,19 +23,20 @@ class SingleSearch(Search):
 
     def _test_all(self, level: int) -> None:
         self.estimator.fitting(level, 1, 1)
-        rows = [row.nonzero()[0].tolist() for row in self.edges]
+        rows = [row.nonzero()[0] for row in self.edges]
         for i in range(self.p):
-            for j in rows[i]:
+            for j in rows[i].tolist():
                 if j > i:
                     self._test_pair(level, i, j, rows)
 
-    def _test_pair(self, level: int, i: int, j: int, rows: list[list[int]]) -> None:
+    def _test_pair(self, level: int, i: int, j: int, rows: list[np.ndarray]) -> None:
         sides = ((i, j),) if level == 0 else ((i, j), (j, i))
         for owner, other in sides:
             if not self.open(owner, other):
                 return
-            row = [v for v in rows[owner] if v != other]
-            for members in itertools.combinations(row, level):
+            row = rows[owner][rows[owner] != other]
+            row = row[allowed_members(self.problem.tiers, row, i, j)]
+            for members in itertools.combinations(row.tolist(), level):
                 self.make(level, [(owner, *members)], [(0, other)])
                 if not self.open(owner, other):
                     return
@@ -44,6 +48,7 @@ class SingleSearch(Search):
     source="GPU-CMIknn, section 4.1, Algorithm 2",
     summary="one test at a time: its local permutations, then its CMI values",
     params=SEARCH_PARAMS,
+    tiers=True,
 )
 def gpucmiknn_single(problem: NonlinearProblem, run: Run) -> Skeleton:
     return pc_stable(problem, SingleSearch(problem, run), facts=dict(run.facts), progress=run.progress)
@@ -56,6 +61,7 @@ def gpucmiknn_single(problem: NonlinearProblem, run: Run) -> Skeleton:
     summary="the same, but the first thread to come takes a sample, so p-values change from run to run",
     params=SEARCH_PARAMS,
     random=True,
+    tiers=True,
 )
 def gpucmiknn_single_racing(problem: NonlinearProblem, run: Run) -> Skeleton:
     return pc_stable(problem, SingleSearch(problem, run, racing=True), facts=dict(run.facts), progress=run.progress)

@@ -178,8 +178,7 @@ class NonlinearProblem(Problem):
             repr((self.family, self.alpha, self.max_level, *parameters, self.values.shape)).encode()
         )
         digest.update(self.values.tobytes())
-        if self.fixed is not None:
-            digest.update(self.fixed.digest)
+        self.update_digest(digest)
         return digest.hexdigest()
 
 

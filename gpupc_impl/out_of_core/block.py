@@ -13,6 +13,7 @@ from gpupc_impl.out_of_core.search import BlockSearch
     family="gaussian",
     source="Out-of-Core, section 4.2, Algorithm 2",
     summary="blocks that fit a budget of device memory, transferred while others are computed",
+    tiers=True,
     params={
         "block_size": Parameter(2560, "the most variables on a side of a block (bs)", minimum=1, maximum=32768),
         "layout": Parameter(

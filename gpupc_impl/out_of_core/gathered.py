@@ -32,8 +32,8 @@ class Gathered(SplitRows):
         whole, split = self._choose_sizes(degrees)
         self.keys = np.full(len(graph.neighbours), NO_KEY, np.uint64)
         required = np.empty(0, np.int64) if fixed is None else graph.edge_slots(fixed.required)
-        self.keys[required] = REQUIRED_KEY
         self.smallest = self.keys.copy() if pmax else None
+        self.keys[required] = REQUIRED_KEY
         self.binomials = context.run.backend.upload(binomial_table(self.max_degree, level))
         context.pipelines.allocate({"arena": self.arena_bytes})
 

@@ -10,11 +10,13 @@ import numpy as np
 
 from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.core.checkpoint import Checkpoint, SearchState, make_folder
+from gpupc_impl.core.fixed import FixedPairs
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import SeparatingSets
 from gpupc_impl.engine.device_memory import allocated_bytes
 from gpupc_impl.engine.graph import COUNTER_SHAPE
+from gpupc_impl.engine.tier_parts import run_in_parts
 from gpupc_impl.gaussian.pair_scan import PairScan
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.out_of_core import memory_plan
@@ -102,7 +104,7 @@ class BlockSearch(LevelSearch):
         """
         p, budget, max_level, pmax = self.p, self.budget, self.problem.max_level, self.run.pmax
         core = memory_plan.pair_scan(p, max_level, pmax)
-        layout_is_free = self.params["layout"] == "auto" and not self._replayed
+        layout_is_free = self.params["layout"] == "auto" and not self._replayed and self.problem.tiers is None
         is_array = self.problem.correlations == "host" and isinstance(self.problem.correlation, np.ndarray)
         if not (layout_is_free and is_array and core.device_bytes <= budget):
             core = None
@@ -213,17 +215,32 @@ class BlockSearch(LevelSearch):
             if self.in_core.fits(level, self.budget - (self.backend.memory_used - self._used_before)):
                 return self.in_core.run_level(level), self.in_core.plan
             self._leave_core()
+        if level == 0 or self.problem.tiers is None:
+            layout = self._layout(self._context(level, self.problem, self.adjacency_left))
+            return layout.run(), layout.plan
+        plans: list[MemoryPlan] = []
+
+        def run_part(edges: np.ndarray, fixed: FixedPairs) -> LevelOutcome:
+            layout = self._layout(self._context(level, dataclasses.replace(self.problem, fixed=fixed), edges))
+            outcome = layout.run()
+            plans.append(layout.plan)
+            return outcome
+
+        outcome = run_in_parts(level, self.problem, self.adjacency_left, run_part)
+        return outcome, max(plans, default=self._zero, key=lambda plan: plan.device_bytes)
+
+    def _context(self, level: int, problem: GaussianProblem, adjacency: np.ndarray) -> LevelContext:
         counters = self.backend.full(COUNTER_SHAPE, 0, np.uint64)
         self.backend.synchronize()  # the pipelines' streams do not wait for the backend's stream
-        state = self.adjacency_left, self.largest_p, counters
-        context = LevelContext(level, self.problem, self.run, self.pipelines, *state, self.budget, self.staging_bytes)
-        layout = self._layout(context)
-        return layout.run(), layout.plan
+        state = adjacency, self.largest_p, counters
+        return LevelContext(level, problem, self.run, self.pipelines, *state, self.budget, self.staging_bytes)
 
     def _layout(self, context: LevelContext) -> Layout:
         if context.level == 0:
             return LevelZero(context, self._zero)
-        if context.level == 1 and self.problem.fixed is None:  # panels and blocks test all edges, required ones as well
+        if (
+            context.level == 1 and context.problem.fixed is None
+        ):  # panels and blocks test all edges, required ones as well
             plan = self._plan_level_one(np.array([np.count_nonzero(row) for row in context.adjacency], np.int64))
             if plan.layout != "gather":
                 return {"panels": Panels, "blocks": SquareBlocks}[plan.layout](context, plan)

@@ -36,6 +36,7 @@ THREADS = 128
         ),
         "allow_oversubscription": Parameter(False, "allow more memory than the device has; some machines hang then"),
     },
+    tiers=True,
     kernels=cupc_s.KERNEL.kernels,
 )
 def out_of_core_um(problem: GaussianProblem, run: Run) -> Skeleton:
@@ -70,7 +71,9 @@ def _search(problem: GaussianProblem, run: Run) -> Skeleton:
     report = {"budget_bytes": limit - used, "forecast_bytes": needed}
     with backend.managed_memory(oversubscribe=allowed):
         search = (PairSearch if in_pairs else UnifiedSearch)(problem, run, cupc_s.KERNEL)
-        skeleton = pc_stable(problem, search, facts={**run.facts, "out_of_core": report}, progress=run.progress)
+        skeleton = pc_stable(
+            problem, search.in_parts(), facts={**run.facts, "out_of_core": report}, progress=run.progress
+        )
         report["peak_device_bytes"] = backend.memory_peak - used
         del search  # frees the arrays of the search before the backend leaves managed memory
     return skeleton

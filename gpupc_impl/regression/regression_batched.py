@@ -15,6 +15,7 @@ from gpupc_impl.regression.problem import RegressionProblem
 @method(
     "regression-batched",
     family="regression",
+    tiers=True,
     source="this project; likelihood ratio tests of regressions, as in micd (Witte, Foraita and Didelez 2022)",
     summary="likelihood ratio tests of linear and logistic regressions in batches",
 )

@@ -8,6 +8,7 @@ import numpy as np
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import NO_PAIRS, Skeleton
+from gpupc_impl.core.tiers import allowed_sets
 from gpupc_impl.measurement.record import Record
 
 _KEPT = np.iinfo(np.int64).max
@@ -77,15 +78,17 @@ class Answer:
 
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the ratio and its tolerance (see `Retest`) for (k, 2) pairs, i < j, given (k, l) sets, and whether
-        each set is misplaced: drawn from the neighbours of neither end, or containing an end.
+        each set is misplaced: drawn from the neighbours of neither end, containing an end, or with a member that tiers
+        keep out of it.
 
         If a set is among the neighbours of both ends, the end whose test has the smaller ratio counts.
         """
         ratios, tolerances = np.full(len(pairs), np.inf), np.zeros(len(pairs))
         misplaced = np.ones(len(pairs), bool)
-        overlaps = (sets[:, :, None] == pairs[:, None, :]).any(axis=(1, 2))
+        wrong = (sets[:, :, None] == pairs[:, None, :]).any(axis=(1, 2))
+        wrong |= ~allowed_sets(self.problem.tiers, pairs, sets)
         for ends in (pairs, pairs[:, ::-1]):
-            placed = ~self.missing(ends[:, 0], sets).any(axis=1) & ~overlaps
+            placed = ~self.missing(ends[:, 0], sets).any(axis=1) & ~wrong
             misplaced &= ~placed
             asked = np.flatnonzero(placed & ~(ratios <= 1))
             if len(asked):

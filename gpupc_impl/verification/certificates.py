@@ -1,7 +1,7 @@
 """Certificates: every removed edge is tested again from scratch.
 
-An edge's separating set must separate it, consist of neighbours of one of its ends, and have the size of the level at
-which the edge was removed.
+An edge's separating set must separate it, consist of neighbours of one of its ends, have no member that the problem's
+tiers keep out of it, and have the size of the level at which the edge was removed.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def certificates(answer: Answer) -> tuple[int, list[str]]:
         for k in np.flatnonzero(misplaced | ~(ratios <= 1 + tolerances)):
             given = ", ".join(names[s] for s in members[k])
             fault = (
-                "the set is not of one end's neighbours"
+                "the set is not of one end's neighbours, or has a member that is later than both ends"
                 if misplaced[k]
                 else f"it does not separate: the statistic is {ratios[k]:.12g} times its critical value"
             )

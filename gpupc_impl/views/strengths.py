@@ -4,7 +4,7 @@ of the test with this p-value.
 The test of a removed pair is the one that separated the pair. The tests of an edge are those of the search: at every
     level
 that was run, all sets of that size among the neighbours that either end had when the level began (PC-stable; cuPC,
-Algorithm 1). Pairs that background knowledge fixes were never tested.
+Algorithm 1) that the problem's tiers allow. Pairs that background knowledge fixes were never tested.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from gpupc_impl.core.family import Strength, get_family
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.tiers import allowed_members, last_tiers
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.views.progress import bar
 from gpupc_impl.views.result import Result, edges_with_kind, numbered_edges, skeleton_of
@@ -144,10 +145,16 @@ def _test_counts(skeleton: Skeleton, edges: np.ndarray) -> np.ndarray:
     """Return the number of tests of each of the (k, 2) edges, (k,) float64."""
     from scipy.special import comb
 
-    counts = np.ones(len(edges))
+    counts, tiers = np.ones(len(edges)), skeleton.problem.tiers
     for level in range(1, skeleton.levels_run):
-        candidates = skeleton.adjacency_at(level).sum(axis=1) - 1
-        counts += comb(candidates[edges], level).sum(axis=1)
+        graph = skeleton.adjacency_at(level)
+        if tiers is None:
+            candidates = graph.sum(axis=1)[edges]
+        else:  # the neighbours of each end that are at most as late as the pair's last tier, the other end among them
+            before = np.stack([graph[:, tiers <= tier].sum(axis=1) for tier in range(tiers.max() + 1)], axis=1)
+            last = np.minimum(last_tiers(tiers, *edges.T), tiers.max())
+            candidates = before[edges, last[:, None]]
+        counts += comb(candidates - 1, level).sum(axis=1)
     return counts
 
 
@@ -183,7 +190,8 @@ def _level_tests(skeleton: Skeleton, edges: np.ndarray, level: int) -> Iterator[
     rows = [np.flatnonzero(row) for row in graph]
     for number, (i, j) in enumerate(np.sort(edges, axis=1).tolist()):
         for owner, other in ((i, j), (j, i)):
-            sets = itertools.combinations(rows[owner][rows[owner] != other].tolist(), level)
+            row = rows[owner][allowed_members(skeleton.problem.tiers, rows[owner], i, j)]
+            sets = itertools.combinations(row[row != other].tolist(), level)
             while len(batch := _table(itertools.islice(sets, TESTS_AT_ONCE), level)):
                 yield number, (owner, other), batch
 

@@ -57,6 +57,8 @@ def facts(result: Result) -> list[tuple[str, str]]:
     rows.append(("edges", f"{skeleton.n_edges:,}"))
     if skeleton.problem is not None and (fixed := skeleton.problem.fixed) is not None:
         rows.append(("known", f"{len(fixed.required):,} edge(s) required, {len(fixed.forbidden):,} forbidden"))
+    if "tiers_in_search" in problem:
+        rows.append(("tiers", f"{problem['tiers_in_search']:,}, no set has a member later than both ends of its pair"))
     if isinstance(result, CPDAG):
         kind = "bidirected" if result.conflict_kind == "bidirected" else "in conflict"
         conflicts = f"{len(result.conflicts):,} of them {kind}"

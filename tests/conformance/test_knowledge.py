@@ -1,4 +1,5 @@
-"""What every method of every family must do with required and forbidden edges; a new method is tested unasked."""
+"""What every method of every family must do with required and forbidden edges and with tiers; a new method is tested
+unasked."""
 
 import functools
 import itertools
@@ -42,8 +43,8 @@ def any_setting(request):
 
 
 @functools.cache
-def make_problem(family, seed, share=0.25, p=None):
-    """A problem with random knowledge, and one without."""
+def make_problem(family, seed, share=0.25, p=None, tiers=(), max_level=None):
+    """A problem with random knowledge, and one without; tiers limit its separating sets."""
     rng = np.random.default_rng(seed)
     p, n = p or P[family], SAMPLES[family]
     weights = np.tril(rng.random((p, p)) < 0.4, -1) * rng.uniform(0.4, 1, (p, p))
@@ -52,13 +53,13 @@ def make_problem(family, seed, share=0.25, p=None):
         data = np.digitize(data, [-0.7, 0.7])
     if family in ("mixed", "regression"):
         data[:, 0] = np.digitize(data[:, 0], [-0.7, 0.7])
-    free = get_family(family).problem.from_data(data, **OPTIONS.get(family, {}))
+    free = get_family(family).problem.from_data(data, max_level=max_level, **OPTIONS.get(family, {}))
     pairs = rng.permutation(np.array(list(itertools.combinations(range(p), 2))))
     count = max(1, round(share * len(pairs) / 2))
     flip = rng.random(len(pairs)) < 0.5
     pairs[flip] = pairs[flip, ::-1]
-    knowledge = BackgroundKnowledge(required_edges=pairs[:count], forbidden_edges=pairs[count : 2 * count])
-    return with_knowledge(free, knowledge), free
+    edges = {"required_edges": pairs[:count], "forbidden_edges": pairs[count : 2 * count]} if share else {}
+    return with_knowledge(free, BackgroundKnowledge(**edges, tiers=tiers, tiers_in_search=bool(tiers))), free
 
 
 def run(problem, any_setting, **how):
@@ -70,22 +71,22 @@ def run(problem, any_setting, **how):
 
 
 @functools.cache
-def by_hand(family, seed):
+def by_hand(problem):
     """Serial PC-stable as pcalg's, word by word: edges, sets and levels, by the family's test from scratch."""
-    problem, _ = make_problem(family, seed)
     p, fixed = problem.n_variables, problem.fixed
-    required, forbidden = (set(map(tuple, pairs.tolist())) for pairs in (fixed.required, fixed.forbidden))
+    lists = ((), ()) if fixed is None else (fixed.required.tolist(), fixed.forbidden.tolist())
+    required, forbidden = (set(map(tuple, pairs)) for pairs in lists)
     retest = get_family(problem.family).retest(problem)
     graph = {(i, j) for i, j in itertools.combinations(range(p), 2) if (i, j) not in forbidden}
     sets, edges_per_level = {}, []
-    for level in range(p):
+    for level in range(p if problem.max_level is None else problem.max_level + 1):
         near = [[j for j in range(p) if (min(i, j), max(i, j)) in graph] for i in range(p)]
         to_test = sorted(graph - required)
         if level and not any(len(near[i]) > level or len(near[j]) > level for i, j in to_test):
             break
         for i, j in to_test:
             for owner, other in ((i, j), (j, i)) if level else ((i, j),):
-                candidates = [k for k in near[owner] if k != other]
+                candidates = [k for k in near[owner] if k != other and not later_than_both(problem.tiers, k, i, j)]
                 found = (s for s in itertools.combinations(candidates, level) if separates(retest, owner, other, s))
                 if (members := next(found, None)) is not None:
                     sets[i, j] = members
@@ -93,6 +94,11 @@ def by_hand(family, seed):
                     break
         edges_per_level.append(len(graph))
     return graph, sets, edges_per_level
+
+
+def later_than_both(tiers, k, i, j):
+    in_time = tiers is not None and min(tiers[i], tiers[j], tiers[k]) >= 0
+    return in_time and tiers[k] > tiers[i] and tiers[k] > tiers[j]
 
 
 def separates(retest, i, j, members):
@@ -115,12 +121,51 @@ def test_fixed_edges_are_kept_to_and_never_tested(any_setting, seed):
     assert len(dict(found.sepsets)) == len(found.sepsets)
     if method.random:
         return
-    graph, sets, edges_per_level = by_hand(method.family, seed)
+    assert_by_hand(found, problem, method)
+    assert found.stopped_because.startswith("complete")
+
+
+def assert_by_hand(found, problem, method):
+    graph, sets, edges_per_level = by_hand(problem)
     assert set(map(tuple, found.edges.tolist())) == graph
     assert list(found.edges_per_level) == edges_per_level
-    assert found.stopped_because.startswith("complete")
     if method.canonical:
         assert dict(found.sepsets) == sets
+
+
+TIERS = {9: ((3, 7, 8), (0, 5), (1, 4)), 6: ((2, 4, 5), (0,), (1,)), 5: ((1, 3), (0, 2))}
+"""Of each number of variables: tiers that keep some separating set out; some variables are in none."""
+REFERENCE = {"gaussian": "stable-serial", "discrete": "discrete-serial"}
+
+
+def test_no_set_has_a_member_that_is_later_than_both_ends(any_setting):
+    method, _ = any_setting
+    p = 9 if method.family == "gaussian" else P[method.family]
+    problem, free = make_problem(method.family, 9, 0, p, TIERS[p], max_level=2)
+    if not method.tiers:
+        with pytest.raises(
+            InvalidProblem, match=f"'{method.name}' cannot keep later tiers out .*take one of: .*-serial"
+        ):
+            run(problem, any_setting)
+        return
+    found = run(problem, any_setting)
+    check_answer(found, problem)
+    for (i, j), members in found.sepsets.items():
+        assert not any(later_than_both(problem.tiers, k, i, j) for k in members)
+    if not method.random:
+        assert_by_hand(found, problem, method)
+        assert dict(found.sepsets) != dict(run(free, any_setting).sepsets)  # the tiers keep some set out
+
+
+def test_tiers_with_fixed_edges_and_p_values(any_setting):
+    method, _ = any_setting
+    if not method.tiers or method.family not in ("gaussian", "discrete"):
+        pytest.skip("it has no tiers, or its p-values are noted by code of its family that has tests above")
+    problem, _ = make_problem(method.family, 9, 0.15, 9, TIERS[9], max_level=2)
+    expected = solve(problem, methods()[REFERENCE[method.family]], None, pmax=True)
+    found = run(problem, any_setting, pmax=True)
+    assert found == expected
+    assert np.allclose(found.pmax, expected.pmax, rtol=1e-9, equal_nan=True)
 
 
 def test_p_values_of_fixed_edges_are_not_recorded(any_setting):

@@ -51,7 +51,7 @@ def margins(correlation, starts, neighbours, edges, level, limits, bounds, liste
         i, j = edges[e]
         separated = False
         for row, other in ((i, j), (j, i)):
-            n = neighbours_without(starts, neighbours, row, other, candidates)
+            n = neighbours_without(starts, neighbours, row, other, np.empty(0, np.int32), candidates)
             if separated or n < level:
                 continue
             chosen = np.arange(level)
@@ -100,7 +100,7 @@ def pcalg_level(correlation, starts, neighbours, edges, level, threshold):
     for e in range(len(edges)):
         i, j = edges[e]
         for row, other in ((i, j), (j, i)):
-            n = neighbours_without(starts, neighbours, row, other, candidates)
+            n = neighbours_without(starts, neighbours, row, other, np.empty(0, np.int32), candidates)
             if sets[e, 0] >= 0 or n < level:
                 continue
             chosen, changed = np.arange(level), 0
