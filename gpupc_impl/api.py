@@ -60,7 +60,9 @@ def skeleton(
             (`BackgroundKnowledge.tiers_in_search`).
         missing: how missing values are treated. ``"error"`` refuses them; ``"drop-rows"`` drops each sample that has a
             missing value; ``"pairwise"`` computes each correlation from the samples that hold both variables, and gives
-            a test the smallest sample size among its pairs (Gaussian test only).
+            a test the smallest sample size among its pairs, or their mean with ``sample_size="harmonic-mean"``;
+            ``"imputed"`` takes a list of tables, in each of which the missing values are imputed, as ``data``, and
+            pools their tests by Rubin's rules (the last two for the Gaussian test only).
         transpose: whether variables are in rows; None means that they are not, with a warning if the shape suggests
             otherwise.
         separating_sets: the rule that chooses among several separating sets. ``"canonical"`` gives the same sets on

@@ -22,6 +22,7 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, prefetched, solve, unavailable
 from gpupc_impl.intake import InputTable, TableFormat, choose_family, read_input
 from gpupc_impl.intake.messages import shown
+from gpupc_impl.intake.missing import TREATMENTS
 from gpupc_impl.views.progress import compile_report, level_progress
 
 
@@ -83,7 +84,7 @@ class SearchRequest:
             source = table = self._read(data, None)
             family = get_family(choose_family(table, None))
         problem_class, method = self._choose(family)
-        test, params = self._split_options(family, method)
+        test, params = self._split_options(problem_class, method)
         backend = open_method_backend(method, self.backend, self.device_memory_limit)
         with prefetched(method, backend, params, pmax=self.pmax, max_level=self.max_level):
             if isinstance(source, Problem):
@@ -106,8 +107,8 @@ class SearchRequest:
 
     def _choose(self, family: Family) -> tuple[type[Problem], Method]:
         """Return the class of the problem and the method that solves it."""
-        if self.missing == "pairwise":
-            return _pairwise(family, self.method)
+        if self.missing in TREATMENTS:
+            return self._choose_treatment(family)
         try:
             method = choose_method(self.method, self.backend, family.name)
         except UnknownMethod as error:
@@ -126,15 +127,30 @@ class SearchRequest:
             raise InvalidProblem(f"method {method.name!r} is of family {method.family!r}, not {family.name!r}")
         return family.problem, method
 
-    def _split_options(self, family: Family, method: Method) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the parameters of the family's test, as requested, and all parameters of the method, checked."""
-        names = (*family.problem.PARAMETERS, *family.problem.DATA_PARAMETERS)
+    def _choose_treatment(self, family: Family) -> tuple[type[Problem], Method]:
+        """Return the class of problems that a treatment of missing values makes, and the method that solves them."""
+        if self.missing not in family.treatments:
+            raise InvalidProblem(
+                f"missing={self.missing!r} is for tests on correlations, which the {family.name} test is not; "
+                "say missing='drop-rows', or give one table whose missing values are imputed"
+            )
+        problem_class, method = family.treatments[self.missing]
+        if self.method not in ("auto", method.name):
+            raise InvalidProblem(
+                f"method {self.method!r} has one critical value for all tests of a level, unlike "
+                f"missing={self.missing!r}; leave method out (it is {method.name!r}), or say missing='drop-rows'"
+            )
+        return problem_class, method
+
+    def _split_options(self, problem_class: type[Problem], method: Method) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the parameters of the problem's test, as requested, and all parameters of the method, checked."""
+        names = (*problem_class.PARAMETERS, *problem_class.DATA_PARAMETERS)
         test = {name: value for name, value in self.options.items() if name in names}
         params = {name: value for name, value in self.options.items() if name not in names}
         for name in sorted(set(params) - set(method.params)):
             raise InvalidParameter(
                 f"method {method.name!r} has no parameter {name!r}; it has: {', '.join(method.params) or 'none'}; "
-                f"the {family.name} test has: {', '.join(names)}"
+                f"the {method.family} test has: {', '.join(names)}"
             )
         return test, method.parse_params(params)
 
@@ -156,6 +172,8 @@ class SearchRequest:
 
 def _data_name(data: Any) -> str:
     """Return the name of a file and the time of its last change, or the name of the type of another object."""
+    if isinstance(data, (list, tuple)) and data and isinstance(data[0], (str, os.PathLike)):
+        return f"{len(data)} tables, the first {_data_name(data[0])}"
     if not isinstance(data, (str, os.PathLike)):
         return type(data).__name__
     return f"{Path(data).name}, last changed {_minute(Path(data).stat().st_mtime)}"
@@ -174,21 +192,6 @@ def _warn_of_resolution(problem: Problem) -> None:
             f"{permutations:,} permutations, and acts like it; say permutations={math.ceil(1 / problem.alpha)} or more",
             stacklevel=4,
         )
-
-
-def _pairwise(family: Family, method: str) -> tuple[type[Problem], Method]:
-    """Return the class of problems with missing values, and the method that solves them."""
-    if family.pairwise is None:
-        raise InvalidProblem(
-            f"missing='pairwise' is for tests on correlations, which the {family.name} test is not; "
-            "say missing='drop-rows', or impute the missing values"
-        )
-    if method not in ("auto", family.pairwise[1].name):
-        raise InvalidProblem(
-            f"method {method!r} knows one sample size for all pairs; with missing='pairwise' leave method out (it is "
-            f"{family.pairwise[1].name!r}), or say missing='drop-rows'"
-        )
-    return family.pairwise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,14 +242,14 @@ class Search:
             why = {"labels": "all columns are categories", "both": "columns of both kinds"}.get(
                 self.source.kind, "all columns are numbers"
             )
-        ready = isinstance(self.source, Problem)
+        ready, remark = isinstance(self.source, Problem), self.problem_class.remark(self.test)
         labels = () if ready else self.source.label_columns
         return {
             "data": self.data_name,
             "searched": _minute(time.time()),
             "table": "a ready problem" if ready else self.source.summary,
             **({"categories": shown(labels)} if labels else {}),
-            "test": f"{family} test ({why})",
+            "test": f"{family} test ({why}){f', {remark}' if remark else ''}",
         }
 
     @property
@@ -265,6 +268,8 @@ class Search:
     def _prepare(self, table: InputTable) -> Problem:
         request = self.request
         parameters = {"alpha": request.alpha, "max_level": request.max_level, "names": table.names, **self.test}
+        if request.missing == "pairwise":
+            parameters["backend"] = self.backend
         with placing.inside(None if self.backend is None else self.backend.host_arrays):
             if request.n_samples is None:
                 return self.problem_class.from_data(table.values, **{**self.method.problem_defaults, **parameters})

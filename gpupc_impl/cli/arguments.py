@@ -75,8 +75,9 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
         "data",
         metavar="DATA",
         type=Path,
+        nargs="+",
         help="samples in rows, variables in columns: a text table (.csv, .tsv, ..., also .gz), .npy, .npz, .parquet, "
-        ".xlsx or .h5ad",
+        ".xlsx or .h5ad; several tables with --missing imputed",
     )
     group.add_argument(
         "--header",
@@ -96,8 +97,9 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
         "--missing",
         choices=MISSING,
         default=MISSING[0],
-        help="what to do about missing values: refuse them, drop each sample that has any, or compute each correlation "
-        "from the samples that hold both variables (Gaussian test only) (default: %(default)s)",
+        help="what to do about missing values: refuse them, drop each sample that has any, compute each correlation "
+        "from the samples that hold both variables, or pool the tests of several completed DATA by Rubin's rules (the "
+        "last two for the Gaussian test only) (default: %(default)s)",
     )
     group.add_argument("--decimal", choices=(".", ","), help="decimal mark (default: inferred from the whole table)")
     group.add_argument("--delimiter", metavar="CHAR", help="character between cells (default: inferred)")

@@ -62,9 +62,9 @@ def search(args: argparse.Namespace) -> None:
         plots.require()
         _check_output(args.report, args.data, REPORT_SUFFIXES)
     try:
-        ready = request.open(args.data)
+        ready = request.open(args.data if args.missing == "imputed" else args.data[0])
     except OSError as error:
-        raise UsageError(f"{args.data} cannot be read: {error.strerror or error}") from error
+        raise UsageError(f"{error.filename or args.data[0]} cannot be read: {error.strerror or error}") from error
     start = time.perf_counter()
     with ready:
         result = ready.solve(ready.problem())
@@ -101,6 +101,8 @@ def _request(args: argparse.Namespace) -> SearchRequest:
     """
     if args.correlation != (args.n_samples is not None):
         raise UsageError("--correlation and --n-samples go together: a correlation matrix, and its number of samples")
+    if len(args.data) > 1 and args.missing != "imputed":
+        raise UsageError(f"{len(args.data)} tables are given; several are for --missing imputed alone")
     options = dict(args.param)
     if len(options) != len(args.param):
         raise UsageError("a --param is given twice")
@@ -130,7 +132,7 @@ def _knowledge(path: Path) -> BackgroundKnowledge:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _check_output(path: Path, data: Path, suffixes: Sequence[str]) -> None:
+def _check_output(path: Path, data: Sequence[Path], suffixes: Sequence[str]) -> None:
     if path.suffix not in suffixes:
         raise UsageError(f"cannot write {path}: its name must end in {listed(suffixes)}")
     if not path.parent.is_dir():
@@ -139,5 +141,5 @@ def _check_output(path: Path, data: Path, suffixes: Sequence[str]) -> None:
         raise UsageError(f"cannot write {path}: it is a folder")
     if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         raise UsageError(f"cannot write {path}: permission denied")
-    if path.exists() and data.exists() and path.samefile(data):
+    if path.exists() and any(table.exists() and path.samefile(table) for table in data):
         raise UsageError(f"cannot write {path}: it is the data")

@@ -49,11 +49,8 @@ class Triples:
 
 
 def default_rule(problem: Problem) -> str:
-    """Return the rule that ``"auto"`` selects: the rule of the problem's family, or the standard rule if each pair of
-    variables has a sample size of its own, because no retest supports that."""
-    family = get_family(problem.family)
-    has_retest = family.pairwise is None or not isinstance(problem, family.pairwise[0])
-    return family.v_structures if has_retest else "standard"
+    """Return the rule that ``"auto"`` selects: that of the problem's family."""
+    return get_family(problem.family).v_structures
 
 
 def judged_triples(skeleton: Skeleton, v_structures: str, problem: Problem | None) -> Iterator[Triples]:

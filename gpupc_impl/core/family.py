@@ -76,8 +76,8 @@ class Family:
         v_structures: the rule by which `pc` finds v-structures by default (`core.colliders`): ``"majority"``, or
             ``"standard"`` if tests are slow or random, because random answers depend on the order of the variables
             anyway.
-        pairwise: the class of problems in which each pair of variables has its own sample size, made from numbers with
-            NaN among them, and the `Method` that solves such problems; None if there is no such test.
+        treatments: the class of problems that a treatment of missing values makes, ``"pairwise"`` or ``"imputed"``
+            (`intake.missing.MISSING`), with the `Method` that solves such problems.
         prepare_large: ``(data, path, *, progress, **parameters)``: prepares problems that need files beside them (see
             `prepare`); None if `from_data` suffices.
     """
@@ -91,7 +91,7 @@ class Family:
     default: bool = False
     strength: Callable[[Any, str], Strength] | None = None
     v_structures: str = "majority"
-    pairwise: tuple[type[Problem], Any] | None = None
+    treatments: Mapping[str, tuple[type[Problem], Any]] = dataclasses.field(default_factory=dict)
     prepare_large: Callable[..., Problem | None] = lambda data, path, **options: None
 
     def prepare(

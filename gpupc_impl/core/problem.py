@@ -71,6 +71,11 @@ class Problem:
             "themselves, without n_samples"
         )
 
+    @classmethod
+    def remark(cls, parameters: Mapping[str, Any]) -> str:
+        """What a reader of results must know of the test with these parameters beside its name; "" for nothing."""
+        return ""
+
     @property
     def n_variables(self) -> int:
         return len(self.names)

@@ -108,7 +108,7 @@ class Method:
         name: the method's name in commands, configs, records and tables.
         family: the family of the problems that it solves (``"gaussian"``, ...).
         backends: ``("cuda", "host")`` for methods with kernels of ours, ``("cuda",)`` for other authors' programs that
-            need a GPU, ``("cpu",)`` for references.
+            need a GPU, ``("cpu",)`` for references, ``("cuda", "cpu")`` for array code by CuPy or NumPy.
         source: the paper, section and algorithm, or the library.
         summary: a description in one line.
         params: the method's parameters by name.

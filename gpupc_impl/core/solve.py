@@ -55,18 +55,20 @@ def choose_method(name: str, backend: str, family: str) -> Method:
 
 
 def open_method_backend(method: Method, backend: str, device_memory_limit: int | None = None) -> Backend | None:
-    """Open the backend on which a method runs; returns None for a CPU reference.
+    """Open the backend on which a method runs; returns None if NumPy or numba makes its tests on the cores.
 
     Raises:
         BackendUnavailable: the backend cannot be used here.
         InvalidParameter: a backend or a device memory limit was passed although the method has no kernels.
     """
-    if method.backends != ("cpu",):
+    reference = method.backends == ("cpu",)
+    if not reference and backend != "cpu":
         name = _resolve(method, backend)
-        if name not in method.backends:
+        if name in method.backends:
+            return open_backend(name, device_memory_limit)
+        if name != "host" or "cpu" not in method.backends:
             raise BackendUnavailable(unavailable(method, name))
-        return open_backend(name, device_memory_limit)
-    if backend not in ("auto", "cpu") or device_memory_limit is not None:
+    if (reference and backend not in ("auto", "cpu")) or device_memory_limit is not None:
         name = "device_memory_limit" if device_memory_limit is not None else f"backend {backend!r}"
         raise InvalidParameter(f"method {method.name!r} has no kernels, so {name} means nothing to it; leave it out")
     return None

@@ -1,16 +1,16 @@
 """Gaussian data with Fisher's z test (cuPC)."""
 
 from gpupc_impl.core.family import Family
+from gpupc_impl.gaussian import imputed, pairwise
+from gpupc_impl.gaussian.array_search import open_retest
 from gpupc_impl.gaussian.large import prepare_large
-from gpupc_impl.gaussian.pairwise import METHOD, PairwiseProblem
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.gaussian.retest import Retest
 from gpupc_impl.gaussian.strength import Strength
 
 FAMILY = Family(
     name="gaussian",
     problem=GaussianProblem,
-    retest=Retest,
+    retest=open_retest,
     strength=Strength,
     # pair-scan is the fastest method on a GPU and on CPU cores (docs/design/gaussian.md). The reference
     # stable-parallel needs no C++ compiler.
@@ -23,6 +23,9 @@ FAMILY = Family(
         "baselines.peers",
     ),
     default=True,
-    pairwise=(PairwiseProblem, METHOD),
+    treatments={
+        "pairwise": (pairwise.PairwiseProblem, pairwise.METHOD),
+        "imputed": (imputed.ImputedProblem, imputed.METHOD),
+    },
     prepare_large=prepare_large,
 )

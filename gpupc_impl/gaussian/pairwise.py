@@ -2,32 +2,28 @@
 both.
 
 pandas' ``DataFrame.corr`` and R's ``use="pairwise.complete.obs"`` compute the same matrix. The test of Vi and Vj given
-S is Fisher's z (cuPC, section 4.3) with the smallest sample size among all pairs of variables in {Vi, Vj} and S, since
-every correlation in the test is computed from at least that many samples. The correlation matrix need not be positive
-definite; the rules for near-singular sets and undefined tests are those of every Gaussian test (`RESIDUAL_TOLERANCE`).
-
-`METHOD` solves such a problem. The other methods have one critical value for each level and refuse it.
+S is Fisher's z (cuPC, section 4.3). Its sample size is the smallest number of samples among all pairs of variables in
+{Vi, Vj} and S, since every correlation in the test is computed from at least that many samples; or, by choice, the
+harmonic mean of these numbers. The correlation matrix need not be positive definite; the rules for near-singular sets
+and undefined tests are those of every Gaussian test (`RESIDUAL_TOLERANCE`).
 """
 
+import contextlib
 import dataclasses
 import hashlib
-import math
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NoReturn, Self
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
 
-from gpupc_impl.core import watching
-from gpupc_impl.core.pc_stable import MAX_SETS, GraphSearch, LevelOutcome, pc_stable
-from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
-from gpupc_impl.core.registry import Method, Run
-from gpupc_impl.core.result import Skeleton
-from gpupc_impl.core.tiers import allowed_sets
-from gpupc_impl.gaussian.partial_correlation import eliminate
+from gpupc_impl.backends import Backend
+from gpupc_impl.core import mapped, placing
+from gpupc_impl.core.problem import InvalidProblem, as_matrix, check_choice, name_constants
+from gpupc_impl.core.rows import RowStream
+from gpupc_impl.gaussian.array_search import ArrayProblem, Outcome, array_method, residuals, to_host
 from gpupc_impl.gaussian.problem import GaussianProblem, gaussian_parameters
-from gpupc_impl.gaussian.retest import pseudo_inverse_products
 
 LEAST_SAMPLES = 4
 """The lower bound on the samples of a pair; with this many, a test of level 0 has one degree of freedom."""
@@ -36,18 +32,30 @@ NO_SPREAD = 1e-12
 """A variable is constant over the samples of a pair if its sum of squares about the mean is at most this share of its
 sum of squares about zero."""
 
-TESTS_AT_ONCE = 1 << 16
+SAMPLE_SIZES = ("smallest", "harmonic-mean")
+
+SUMS_BYTES = 1 << 32
+"""Upper bound on the memory of the sums over the samples of pairs, unless a device has less."""
+
+BYTES_OF_PAIR = 96
+"""Upper bound on the memory of the six sums of a pair and of what is computed from them."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PairwiseProblem(GaussianProblem):
+class PairwiseProblem(ArrayProblem):
     """A Gaussian problem in which each pair of variables has its own sample size.
 
     Attributes:
         sizes: (p, p) int32, symmetric: the number of samples that have both variables, at least `LEAST_SAMPLES`.
+        sample_size: the sample size of a test: the ``"smallest"`` of its pairs' sizes, or their ``"harmonic-mean"``,
+            rounded down.
     """
 
+    treatment: ClassVar[str] = "pairwise"
+    PARAMETERS: ClassVar[Mapping[str, Any]] = {**GaussianProblem.PARAMETERS, "sample_size": "smallest"}
+
     sizes: np.ndarray | None = None
+    sample_size: str = "smallest"
 
     @classmethod
     def from_data(
@@ -55,27 +63,40 @@ class PairwiseProblem(GaussianProblem):
         data: Any,
         *,
         correlations: str = "host",
+        sample_size: str = "smallest",
         names: Sequence[str] | None = None,
+        backend: Backend | None = None,
         **parameters: Any,
     ) -> Self:
         """Make a problem from samples in rows and variables in columns, with NaN for a missing value.
 
         If a variable is constant over the samples of a pair, the correlation of the pair is zero. The parameters are
-        those of `GaussianProblem.from_data`.
+        those of `GaussianProblem.from_data`, and `sample_size`.
+
+        Args:
+            data: an array, a DataFrame or a `RowStream`.
+            backend: where correlations are computed; None means by NumPy. Their last bits depend on it.
 
         Raises:
             InvalidProblem: the shape is wrong, a value is infinite, two variables have fewer than `LEAST_SAMPLES`
                 samples in common, or a parameter is invalid.
         """
-        values, names = as_matrix(data, names)
-        if np.isinf(values).any():
-            row, column = np.argwhere(np.isinf(values))[0]
-            raise InvalidProblem(f"data has an infinite value in row {row}, column {names[column]!r}; impute it first")
+        if isinstance(data, RowStream):
+            stream = data
+        else:
+            values, names = as_matrix(data, names)
+            stream = RowStream.of(values)
+        if (infinite := stream.statistics.first_infinite) is not None:
+            raise InvalidProblem(
+                f"data has an infinite value in row {infinite[0]}, column {names[infinite[1]]!r}; impute it first"
+            )
         if correlations != "host":
             raise InvalidProblem(
-                f"correlations is {correlations!r}; with missing='pairwise' they are made here: leave it out"
+                f"correlations is {correlations!r}; with missing='pairwise' they are made where the search runs: leave "
+                "it out"
             )
-        correlation, sizes = pairwise_correlations(values)
+        check_choice("sample_size", sample_size, SAMPLE_SIZES)
+        correlation, sizes = pairwise_correlations(stream, backend)
         few = np.argwhere(np.triu(sizes < LEAST_SAMPLES))
         if len(few):
             i, j = few[0]
@@ -85,14 +106,14 @@ class PairwiseProblem(GaussianProblem):
                 f"pair(s) with fewer than {LEAST_SAMPLES}, which a test needs; leave out the variables with the most "
                 "missing values, or impute them"
             )
-        constant = np.nanmax(values, axis=0) == np.nanmin(values, axis=0)
         for array in (correlation, sizes):
             array.setflags(write=False)
         return cls(
             names=names,
             correlation=correlation,
             sizes=sizes,
-            constant=name_constants(names, constant),
+            sample_size=sample_size,
+            constant=name_constants(names, stream.statistics.constant),
             **gaussian_parameters(int(sizes.max()), **parameters),
         )
 
@@ -107,28 +128,25 @@ class PairwiseProblem(GaussianProblem):
     def outline(self) -> dict[str, Any]:
         off_diagonal = self.sizes[~np.eye(self.n_variables, dtype=bool)]
         least = int(off_diagonal.min(initial=self.n_samples))
-        return {**super().outline(), "missing": "pairwise", "least_samples_of_a_pair": least}
+        remark = f"at least {least:,} of each pair of variables; {self.remark({'sample_size': self.sample_size})}"
+        return {**super().outline(), "missing": "pairwise", "least_samples_of_a_pair": least, "remark": remark}
+
+    @classmethod
+    def remark(cls, parameters: Mapping[str, Any]) -> str:
+        rule = parameters.get("sample_size", "smallest")
+        kind = "the smallest" if rule == "smallest" else "the harmonic mean"
+        return f"the sample size of a test is {kind} of its pairs' numbers of samples"
 
     @property
     def fingerprint(self) -> str:
         """The SHA-256 digest of everything that changes the answer, which the names do not."""
-        return hashlib.sha256(super().fingerprint.encode() + self.sizes.tobytes()).hexdigest()
-
-    def obstacle(self, level: int) -> str | None:
-        if self.n_samples > self._spent(level):
-            return None
-        return (
-            f"no degrees of freedom: no pair has more than {self.n_samples} samples, of which level {level} takes all"
-        )
-
-    def _spent(self, level: int) -> int:
-        """Return the number that is subtracted from the sample size to get the degrees of freedom of a level."""
-        return level + 3 + (self.df_convention == "cupc")
+        facts = super().fingerprint + (self.sample_size if self.sample_size != "smallest" else "")
+        return hashlib.sha256(facts.encode() + self.sizes.tobytes()).hexdigest()
 
     def critical_of_sizes(self, level: int) -> np.ndarray:
         """Return (n_samples + 1,) critical r^2 by sample size; -1, which no r^2 is below, for sizes without degrees of
         freedom."""
-        freedom = np.arange(self.n_samples + 1) - self._spent(level)
+        freedom = np.arange(self.n_samples + 1) - self.spent(level)
         with np.errstate(divide="ignore", invalid="ignore"):
             thresholds = -scipy.special.ndtri(self.alpha / 2) / np.sqrt(freedom)
             critical = np.minimum(np.tanh(thresholds) ** 2, np.nextafter(1.0, 0.0))
@@ -139,189 +157,111 @@ class PairwiseProblem(GaussianProblem):
 
         A test without degrees of freedom, or with an undefined correlation (infinite), has p-value zero.
         """
-        freedom = sizes - self._spent(level)
+        freedom = sizes - self.spent(level)
         with np.errstate(divide="ignore"):
-            z = np.arctanh(np.minimum(np.sqrt(r_squared.astype(np.float64)), 1.0)) * np.sqrt(np.maximum(freedom, 0))
+            z = np.arctanh(np.minimum(np.sqrt(r_squared), 1.0)) * np.sqrt(np.maximum(freedom, 0))
         return np.where((freedom > 0) & (r_squared <= 1), 2 * scipy.special.ndtr(-z), 0.0)
 
-    # --- functions for methods with one sample size, which refuse ----------------------------------------------------
-
-    def _refuse(self) -> NoReturn:
-        raise InvalidProblem(
-            "the problem's pairs of variables have a sample size each (missing='pairwise'), which this method does not "
-            f"know; leave method out (it is {METHOD.name!r}), or say missing='drop-rows'"
-        )
-
-    def degrees_of_freedom(self, level: int) -> int:
-        self._refuse()
-
-    def threshold(self, level: int) -> float:
-        self._refuse()
-
-    def critical_r_squared(self, level: int) -> float:
-        self._refuse()
-
-    def save(self, path: str | Path) -> None:
-        raise InvalidProblem(f"{Path(path).name}: a problem with missing='pairwise' is made of its data; save those")
+    def tests(self, xp: Any = np) -> "PairwiseTests":
+        return PairwiseTests(xp, self)
 
 
-def pairwise_correlations(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return Pearson correlations of the columns of an (m, p) float64 matrix; NaN marks a missing value.
+class PairwiseTests:
+    """Implements `array_search.Tests`."""
 
-    Each correlation is computed from the samples that have both variables.
+    def __init__(self, xp: Any, problem: PairwiseProblem):
+        self._xp, self._problem = xp, problem
+        self._correlation, self._sizes = xp.asarray(problem.correlation), xp.asarray(problem.sizes)
+        self._critical: tuple[int, Any] = (-1, None)  # a level and its critical values by sample size
+
+    def __call__(self, pairs: Any, sets: Any, p_values: bool) -> Outcome:
+        xp, level = self._xp, sets.shape[1]
+        if self._critical[0] != level:
+            self._critical = level, xp.asarray(self._problem.critical_of_sizes(level))
+        sizes = self.sizes(xp.concatenate([sets, pairs], axis=1))
+        critical = self._critical[1][sizes]
+        first, second, covariance, defined, pseudo = residuals(xp, self._problem, self._correlation, pairs, sets)
+        variances = xp.where(defined, first * second, 1.0)
+        r_squared = xp.where(defined, covariance * covariance / variances, np.inf)
+        p = effects = None
+        if p_values:
+            p = self._problem.p_values(to_host(r_squared), to_host(sizes), level)
+            effects = to_host(xp.where(defined, covariance / xp.sqrt(variances), np.nan))
+        return Outcome(r_squared <= critical, ~defined | (critical < 0), pseudo, p, effects)
+
+    def sizes(self, variables: Any) -> Any:
+        """Return the (k,) sample sizes of tests of (k, c) variables."""
+        xp, count = self._xp, variables.shape[1]
+        of_pairs = (self._sizes[variables[:, a], variables[:, b]] for a, b in itertools.combinations(range(count), 2))
+        smallest = next(of_pairs)
+        if self._problem.sample_size == "smallest":
+            for sizes in of_pairs:
+                smallest = xp.minimum(smallest, sizes)
+            return smallest
+        reciprocals = 1.0 / smallest
+        for sizes in of_pairs:
+            reciprocals = reciprocals + 1.0 / sizes
+        mean = count * (count - 1) // 2 / reciprocals
+        return xp.floor(mean * (1 + 1e-12)).astype(np.int64)  # Rounding must not make 60 of three times 60 a 59.
+
+
+def pairwise_correlations(stream: RowStream, backend: Backend | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return Pearson correlations of p columns with missing values, by masked matrix products on the backend.
+
+    Each correlation is computed from the samples that have both variables. Variables are taken in panels, whose sums
+    fit into `SUMS_BYTES` and the free memory of the device. All rows of a stream are read once for each panel.
+
+    Args:
+        backend: None means NumPy.
 
     Returns:
         (p, p) correlations, exactly symmetric and zero if a column is constant over the samples of the pair; and (p, p)
         int32 sample sizes.
     """
-    held = ~np.isnan(values)
-    filled = np.where(held, values, 0.0)
-    scale = np.abs(filled).max(axis=0)
-    filled /= np.where(scale > 0, scale, 1.0)
-    filled -= filled.sum(axis=0) / np.maximum(held.sum(axis=0), 1)
-    filled[~held] = 0.0
-    weights = held.astype(np.float64)
-    sizes = weights.T @ weights
-    # The entries (i, j) are the sum and the sum of squares of column i over the samples that have both variables.
-    sums, squares = filled.T @ weights, (filled**2).T @ weights
-    count = np.maximum(sizes, 1.0)
-    spread = squares - sums**2 / count
-    defined = spread > NO_SPREAD * squares
-    defined &= defined.T
-    products = filled.T @ filled - sums * sums.T / count
-    correlation = np.where(defined, products / np.sqrt(np.where(defined, spread * spread.T, 1.0)), 0.0)
-    np.fill_diagonal(correlation, 1.0)
-    return np.clip(correlation, -1.0, 1.0, out=correlation), sizes.astype(np.int32)
+    p = stream.shape[1]
+    correlation, counts = placing.new_array((p, p)), placing.new_array((p, p), np.int32)
+    free = SUMS_BYTES if backend is None else min(SUMS_BYTES, (backend.memory_limit - backend.memory_used) // 2)
+    with contextlib.nullcontext(np) if backend is None else backend.array_library() as xp:
+        for columns in mapped.pieces(p, max(1, min(p, free // (BYTES_OF_PAIR * p)))):
+            rest = slice(columns.start, p)
+            r, sizes = _panel(xp, stream, columns)
+            width = len(r)
+            r[:, :width] = np.triu(r[:, :width], 1) + np.triu(r[:, :width], 1).T + np.eye(width)
+            correlation[columns, rest], counts[columns, rest] = r, sizes
+            correlation[rest, columns], counts[rest, columns] = r.T, sizes.T
+    return correlation, counts
 
 
-def solve_pairwise(problem: GaussianProblem, run: Run) -> Skeleton:
-    """Solve a `PairwiseProblem` by PC-stable with canonical separating sets; other problems raise InvalidProblem."""
-    if not isinstance(problem, PairwiseProblem):
-        raise InvalidProblem(f"method {METHOD.name!r} is for missing='pairwise'; leave method out")
-    return pc_stable(problem, PairwiseSearch(problem, run.pmax), facts=dict(run.facts), progress=run.progress)
+def _panel(xp: Any, stream: RowStream, columns: slice) -> tuple[np.ndarray, np.ndarray]:
+    """Return the correlations of the columns of a panel with these and all following columns, and the sample sizes."""
+    shape = columns.stop - columns.start, stream.shape[1] - columns.start
+    # Over the samples that have both columns i and j: their number, the sums and the sums of squares of i and of j, and
+    # the sum of products.
+    sums = [xp.zeros(shape) for _ in range(6)]
+    for rows in stream.chunks():
+        values = stream.scaled(rows, xp)[:, columns.start :]
+        held = ~xp.isnan(values)
+        values = xp.where(held, values, 0.0)
+        held, squares = held.astype(np.float64), values * values
+        own = [array[:, : shape[0]].T for array in (held, values, squares)]
+        for total, left, right in zip(
+            sums,
+            (own[0], own[1], own[0], own[2], own[0], own[1]),
+            (held, held, values, held, squares, values),
+            strict=True,
+        ):
+            total += left @ right
+    sizes, of_i, of_j, squares_i, squares_j, products = sums
+    count = xp.maximum(sizes, 1.0)
+    spread_i, spread_j = squares_i - of_i * of_i / count, squares_j - of_j * of_j / count
+    defined = (spread_i > NO_SPREAD * squares_i) & (spread_j > NO_SPREAD * squares_j)
+    root = xp.sqrt(xp.where(defined, spread_i * spread_j, 1.0))
+    correlation = xp.clip(xp.where(defined, (products - of_i * of_j / count) / root, 0.0), -1.0, 1.0)
+    return to_host(correlation), to_host(sizes).astype(np.int32)
 
 
-METHOD = Method(
-    name="pairwise",
-    family="gaussian",
-    backends=("cpu",),
+METHOD = array_method(
+    PairwiseProblem,
     source="cuPC, Algorithm 1 and section 4.3, with pairwise-complete correlations",
-    summary="missing values: each pair's own samples (NumPy; not one of the methods that are compared)",
-    tiers=True,
-    solve=solve_pairwise,
-    module=__name__,
+    summary="missing values: each pair's own samples",
 )
-"""The method for a `PairwiseProblem`, which is not in the registry because no other method solves such a problem."""
-
-
-class PairwiseSearch(GraphSearch):
-    """A search in a `PairwiseProblem`."""
-
-    def run_level(self, level: int) -> LevelOutcome:
-        """Run a level, `TESTS_AT_ONCE` tests at a time: several edges, each with its next sets in canonical order."""
-        critical = self.problem.critical_of_sizes(level)
-        rows = _Rows(self.adjacent, level)
-        pairs = self.problem.edges_to_test(np.argwhere(np.triu(self.adjacent))).astype(np.int32)
-        sets = np.full((len(pairs), level), -1, np.int32)
-        separated, done = np.zeros(len(pairs), bool), np.zeros(len(pairs), np.int64)
-        totals = rows.count(pairs).sum(axis=1)
-        tests = undefined = singular = 0
-        while len(open_edges := np.flatnonzero(~separated & (done < totals))):
-            open_edges = open_edges[:TESTS_AT_ONCE]
-            counts = np.minimum(totals[open_edges] - done[open_edges], max(1, TESTS_AT_ONCE // len(open_edges)))
-            edge = np.repeat(open_edges, counts)
-            rank = done[edge] + np.arange(len(edge)) - np.repeat(np.cumsum(counts) - counts, counts)
-            members = rows.sets(pairs[edge], rank)
-            allowed = allowed_sets(self.problem.tiers, pairs[edge], members)
-            edge, members = edge[allowed], members[allowed]
-            r_squared, sizes, pseudo = self._statistics(pairs[edge], members)
-            tests += len(edge)
-            singular += int(pseudo.sum())
-            undefined += int((np.isinf(r_squared) | (critical[sizes] < 0)).sum())
-            separates = np.flatnonzero(r_squared <= critical[sizes])
-            first = separates[np.unique(edge[separates], return_index=True)[1]]
-            separated[edge[first]], sets[edge[first]] = True, members[first]
-            done[open_edges] += counts
-            watching.advance(tests, int(totals.sum()), "possible tests")
-            if self.largest_p is not None:
-                self._record(pairs[edge], self.problem.p_values(r_squared, sizes, level), first)
-        i, j = pairs[separated].T
-        self.adjacent[i, j] = self.adjacent[j, i] = False
-        degrees = self.adjacent.sum(axis=1)
-        return LevelOutcome(
-            edges=int(degrees.sum()) // 2,
-            max_degree=self.problem.most_tested_degree(degrees),
-            tests=tests,
-            pairs=pairs[separated] if level else None,
-            sets=sets[separated] if level else None,
-            undefined=undefined,
-            pseudo_inverses=singular,
-        )
-
-    def _record(self, pairs: np.ndarray, p_values: np.ndarray, first: np.ndarray) -> None:
-        """Record the largest p-value of each pair, and for a removed pair the p-value given its separating set."""
-        i, j = pairs.T
-        np.fmax.at(self.largest_p, (i, j), p_values)
-        self.largest_p[i[first], j[first]] = p_values[first]
-        self.largest_p[j, i] = self.largest_p[i, j]
-
-    def _statistics(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Test (k, 2) pairs given (k, l) sets (cuPC, Equation 5).
-
-        Returns:
-            (k,) squared partial correlations, infinite if undefined; (k,) sample sizes; and (k,) bool that tells
-            whether the conditioning matrix took its pseudo-inverse.
-        """
-        problem, level = self.problem, sets.shape[1]
-        variables = np.concatenate([sets, pairs], axis=1)
-        block = variables[:, :, None], variables[:, None, :]
-        sizes = problem.sizes[block].min(axis=(1, 2))
-        original = problem.correlation[block]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            left, smallest = eliminate(original.copy(), level)
-            pseudo = (smallest <= problem.pivot_tolerance) & (level > 1)
-            for k in np.flatnonzero(pseudo):
-                explained = pseudo_inverse_products(original[k, :level, :level], original[k, :level, level:])
-                left[k] = original[k, level:, level:] - explained
-            r_squared = left[:, 0, 1] ** 2 / (left[:, 0, 0] * left[:, 1, 1])
-        defined = np.minimum(left[:, 0, 0], left[:, 1, 1]) > problem.residual_tolerance
-        return np.where(defined, r_squared, np.inf), sizes, pseudo
-
-
-class _Rows:
-    """The neighbours of each variable at the start of a level, and their subsets by rank."""
-
-    def __init__(self, adjacent: np.ndarray, level: int):
-        self.level = level
-        self.before = np.cumsum(adjacent, axis=1) - 1  # The entry (i, j) is the position of Vj in the row of Vi.
-        self.degrees = adjacent.sum(axis=1)
-        self.starts = np.cumsum(self.degrees) - self.degrees
-        self.neighbours = np.nonzero(adjacent)[1].astype(np.int32)
-        longest = max(int(self.degrees.max()), level)
-        table = [[min(math.comb(n, k), MAX_SETS) for n in range(longest + 1)] for k in range(level + 1)]
-        self.binomials = np.array(table, np.int64)
-
-    def count(self, pairs: np.ndarray) -> np.ndarray:
-        """Return (k, 2) numbers of sets from either end of (k, 2) pairs; the empty set counts for the first end."""
-        if self.level == 0:
-            return np.tile([1, 0], (len(pairs), 1))
-        return self.binomials[self.level, self.degrees[pairs] - 1]
-
-    def sets(self, pairs: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-        """Return the (k, level) sets of these ranks; ranks number the sets from the first end in lexicographic order,
-        then those from the second end."""
-        counts = self.count(pairs)[:, 0]
-        second = ranks >= counts
-        ranks = ranks - np.where(second, counts, 0)
-        owner, other = np.where(second[:, None], pairs[:, ::-1], pairs).T
-        n = self.degrees[owner] - 1
-        members = np.empty((len(pairs), self.level), np.int32)
-        left = self.binomials[self.level, n] - 1 - ranks
-        skipped = self.before[owner, other]
-        for t in range(self.level):  # The loop decodes ranks by the combinatorial number system (Knuth, 7.2.1.3).
-            size = self.level - t
-            place = np.searchsorted(self.binomials[size], left, side="right") - 1
-            left = left - self.binomials[size, place]
-            position = n - 1 - place
-            members[:, t] = self.neighbours[self.starts[owner] + position + (position >= skipped)]
-        return members

@@ -1,5 +1,7 @@
 """Partial correlations and p-values of many pairs at once in plain NumPy, for reports and never for decisions."""
 
+from typing import Any
+
 import numpy as np
 
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE, GaussianProblem
@@ -28,20 +30,21 @@ def partial_r_squared(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarr
     return np.where(defined, np.square(h[:, 0, 1]) / np.where(defined, variances, 1.0), 1.0)
 
 
-def eliminate(matrix: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
+def eliminate(matrix: Any, level: int, xp: Any = np) -> tuple[Any, Any]:
     """Eliminate the first `level` variables of each of k correlation matrices; `matrix` is overwritten.
 
     Args:
         matrix: (k, level + 2, level + 2) float64, the correlations of the members of a set, followed by a pair.
         level: the number of members.
+        xp: the library of the arrays, NumPy or CuPy.
 
     Returns:
         The (k, 2, 2) residual covariances of the pairs, and the (k,) smallest pivots.
     """
-    smallest = np.full(len(matrix), np.inf)
+    smallest = xp.full(len(matrix), np.inf)
     for k in range(level):
         pivot, column = matrix[:, k, k], matrix[:, k + 1 :, k]
-        smallest = np.fmin(smallest, pivot)
+        smallest = xp.fmin(smallest, pivot)
         matrix[:, k + 1 :, k + 1 :] -= column[:, :, None] * (column / pivot[:, None])[:, None, :]
     return matrix[:, level:, level:], smallest
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpupc_impl.gaussian.pairwise import PairwiseProblem
+from gpupc_impl.gaussian.array_search import ArrayProblem
 from gpupc_impl.gaussian.partial_correlation import eliminate
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, GaussianProblem
 
@@ -20,10 +20,9 @@ class Strength:
         correlations = partial_correlations(self._problem, pairs, sets)
         if self._problem.obstacle(level) is not None:  # No search makes such a test.
             return np.full(len(pairs), np.nan), correlations
-        if isinstance(self._problem, PairwiseProblem):
-            variables = np.concatenate([sets, pairs], axis=1)
-            sizes = self._problem.sizes[variables[:, :, None], variables[:, None, :]].min(axis=(1, 2))
-            return self._problem.p_values(np.square(correlations), sizes, level), correlations
+        if isinstance(self._problem, ArrayProblem):
+            outcome = self._problem.tests()(pairs, sets, True)
+            return outcome.p_values, outcome.effects
         return np.asarray(self._problem.p_value(np.square(correlations), level)), correlations
 
 

@@ -66,7 +66,7 @@ def read_input(
         data: the path of a file (see `gpupc_impl.tables.read_table`), a DataFrame, an AnnData object or an array.
         names: the variables' names, if the data have none.
         kind: the kind of the columns, if it is known: ``"numbers"``, ``"labels"`` or ``"both"``; None infers it.
-        missing: one of `MISSING`.
+        missing: one of `MISSING`; under ``"imputed"`` the data are a list of tables.
         transpose: whether variables are in rows and samples in columns, as is usual for genes; the row names of a
             DataFrame then name the variables. None means that they are not, with a warning if the shape suggests
             otherwise.
@@ -81,6 +81,8 @@ def read_input(
         raise InvalidProblem(f"missing is {missing!r}; choose one of: {', '.join(MISSING)}")
     if correlation and (missing != "error" or transpose):
         raise InvalidProblem("n_samples says that data is a correlation matrix; missing and transpose are for samples")
+    if missing == "imputed":
+        return _imputed(data, names=names, kind=kind, transpose=transpose, form=form)
     form = form or TableFormat()
     if isinstance(data, (str, os.PathLike)):
         table = read_table(Path(data), form, kind, bool(transpose))
@@ -108,6 +110,26 @@ def read_input(
     only_labels = "labels" in (kind, inferred)
     summary = _summary(data, rows, None if only_labels else len(label_columns), table.remark)
     return InputTable(data, names, inferred, label_columns, summary)
+
+
+def _imputed(tables: Any, **options: Any) -> InputTable:
+    """Return the completed tables of a list as one input table, whose values are a list as well."""
+    if not isinstance(tables, (list, tuple)) and np.ndim(tables) != 3:
+        raise InvalidProblem(
+            "missing='imputed' takes a list of completed tables, in each of which other values were imputed; data is "
+            f"{type(tables).__name__}"
+        )
+    read = [read_input(table, **options) for table in tables]
+    kinds = {table.kind for table in read}
+    if kinds - {"numbers"}:
+        raise InvalidProblem("missing='imputed' pools correlations, and a table has columns of text or categories")
+    if not read:
+        raise InvalidProblem("data has no completed table; give two or more")
+    names = [table.names for table in read]
+    if any(each != names[0] for each in names):
+        raise InvalidProblem("the completed tables have different names; give tables with the same columns")
+    summary = f"{len(read)} completed tables, the first of {read[0].summary}"
+    return InputTable([table.values for table in read], names[0], "numbers", summary=summary)
 
 
 def _in_memory(

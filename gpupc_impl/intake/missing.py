@@ -11,9 +11,12 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.intake.messages import SHOWN, column_names, is_frame, shown, warn
 from gpupc_impl.tables import Table
 
-MISSING = ("error", "drop-rows", "pairwise")
-"""The ways to treat missing values: refuse the data; drop the samples that have any; or compute each correlation from
-the samples that have both variables."""
+MISSING = ("error", "drop-rows", "pairwise", "imputed")
+"""The ways to treat missing values: refuse the data; drop the samples that have any; compute each correlation from the
+samples that have both variables; or pool the tests of several tables in which the missing values are imputed."""
+
+TREATMENTS = MISSING[2:]
+"""Those that need a test of their own (`core.family.Family.treatments`)."""
 
 
 def without_missing(data: Any, names: Sequence[str] | None, kind: str, missing: str, table: Table) -> Any:

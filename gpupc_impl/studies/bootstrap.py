@@ -233,6 +233,8 @@ def _check(
         raise InvalidProblem(
             "data must be samples in rows: a correlation matrix or a ready problem cannot be resampled"
         )
+    if options.get("missing") == "imputed":
+        raise InvalidProblem("missing='imputed' has several tables, which are not resampled together; give one of them")
     for name, value, least in (("n", n, 1), ("seed", seed, 0), ("processes", 1 if processes is None else processes, 1)):
         if int(value) != value or value < least:
             raise InvalidProblem(f"{name} is {value!r}; it must be a whole number of at least {least}")

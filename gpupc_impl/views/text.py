@@ -50,7 +50,8 @@ def facts(result: Result) -> list[tuple[str, str]]:
     problem = skeleton.facts.get("problem", {})
     rows = [("variables", f"{len(skeleton.names):,}")]
     if "n_samples" in problem:
-        rows.append(("samples", f"{problem['n_samples']:,}"))
+        remark = f" ({problem['remark']})" if "remark" in problem else ""
+        rows.append(("samples", f"{problem['n_samples']:,}{remark}"))
     if "method" in skeleton.facts:
         method = f"{skeleton.facts['method']} on {skeleton.facts.get('backend', '?')}"
         rows.append(("method", method + (f", alpha {problem['alpha']:g}" if "alpha" in problem else "")))

@@ -13,7 +13,10 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import Method
 from gpupc_impl.core.solve import solve
-from gpupc_impl.gaussian import pair_block
+from gpupc_impl.gaussian import imputed as multiple
+from gpupc_impl.gaussian import pair_block, pairwise
+from gpupc_impl.gaussian.imputed import ImputedProblem
+from gpupc_impl.gaussian.pairwise import PairwiseProblem
 from gpupc_impl.nonlinear.device import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.out_of_core.pairs import PairResults
@@ -201,3 +204,22 @@ def test_numbers_of_16_bits_count_exactly(n, k, members):
     for count, cmi, permuted in found[1:]:
         assert (count, cmi) == found[0][:2]
         assert np.array_equal(permuted, found[0][2])
+
+
+@pytest.mark.parametrize("sample_size", ["smallest", "harmonic-mean"])
+def test_array_code_decides_alike_on_a_gpu(sample_size):
+    """CuPy and NumPy: correlations up to rounding, and the same bits from the same correlations."""
+    backend, rng = open_backend("cuda"), np.random.default_rng(5)
+    data = rng.normal(size=(200, 60)) @ (np.eye(60) + np.triu(rng.random((60, 60)) < 0.1))
+    data[:, 7] = data[:, 6]
+    holes = np.where(rng.random(data.shape) < 0.1, np.nan, data)
+    problem = PairwiseProblem.from_data(holes, sample_size=sample_size)
+    on_gpu = PairwiseProblem.from_data(holes, sample_size=sample_size, backend=backend)
+    assert np.array_equal(problem.sizes, on_gpu.sizes)
+    np.testing.assert_allclose(problem.correlation, on_gpu.correlation, atol=1e-12)
+    imputed = ImputedProblem.from_data([data + 0.1 * rng.normal(size=data.shape) for _ in range(3)])
+    for method, each in ((pairwise.METHOD, problem), (multiple.METHOD, imputed)):
+        expected, found = (solve(each, method, place, pmax=True) for place in (None, backend))
+        assert found == expected
+        assert found.sepsets == expected.sepsets
+        assert np.array_equal(found.pmax, expected.pmax, equal_nan=True)

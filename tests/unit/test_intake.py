@@ -166,8 +166,11 @@ def test_no_sample_is_complete(gaps):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"missing": "impute"}, "missing is 'impute'; choose one of: error, drop-rows, pairwise"),
-        ({"missing": "pairwise", "method": "cupc-s"}, "method 'cupc-s' knows one sample size for all pairs"),
+        ({"missing": "impute"}, "missing is 'impute'; choose one of: error, drop-rows, pairwise, imputed"),
+        (
+            {"missing": "pairwise", "method": "cupc-s"},
+            "method 'cupc-s' has one critical value for all tests of a level",
+        ),
         ({"missing": "pairwise", "family": "nonlinear"}, "tests on correlations, which the nonlinear test is not"),
         ({"missing": "drop-rows", "n_samples": 9}, "a correlation matrix; missing and transpose are for samples"),
     ],

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from gpupc_impl import GaussianProblem, InvalidProblem, methods, skeleton
+from gpupc_impl.core import mapped
+from gpupc_impl.core.rows import RowStream
 from gpupc_impl.core.solve import solve, unavailable
-from gpupc_impl.gaussian.pairwise import METHOD, PairwiseProblem, PairwiseSearch, pairwise_correlations
+from gpupc_impl.gaussian.array_search import TESTS_AT_ONCE
+from gpupc_impl.gaussian.pairwise import METHOD, PairwiseProblem, pairwise_correlations
 
 
 def sample(p: int, m: int, seed: int, missing: float = 0.0) -> np.ndarray:
@@ -32,7 +35,7 @@ def found(values: np.ndarray, **options):
 @settings(deadline=None, max_examples=40)
 def test_correlations_are_those_of_pandas(p, m, seed, missing, shift):
     values = sample(p, m, seed, missing) * np.geomspace(1e-3, 1e3, p) + shift
-    correlation, sizes = pairwise_correlations(values)
+    correlation, sizes = pairwise_correlations(RowStream.of(values))
     frame = pd.DataFrame(values)
     expected = frame.corr(min_periods=3).to_numpy()
     there = np.isfinite(expected) & (sizes >= 3)
@@ -46,7 +49,7 @@ def test_a_variable_that_is_constant_where_another_is_there():
     values = sample(3, 40, 0)
     values[:20, 0] = np.nan
     values[20:, 1] = 3.25
-    correlation, _ = pairwise_correlations(values)
+    correlation, _ = pairwise_correlations(RowStream.of(values))
     assert correlation[0, 1] == 0
     assert correlation[1, 2] != 0
 
@@ -65,10 +68,21 @@ def test_complete_data_give_the_answer_of_all_methods(seed):
     assert np.allclose(ours.pmax, expected.pmax, atol=1e-9, equal_nan=True)
 
 
+def test_pieces_and_panels_give_the_same(monkeypatch):
+    values = sample(12, 100, 5, 0.1) + 1e3
+    correlation, sizes = pairwise_correlations(RowStream.of(values))
+    monkeypatch.setattr(mapped, "PIECE_BYTES", 7 * 12 * 8)
+    monkeypatch.setattr("gpupc_impl.gaussian.pairwise.SUMS_BYTES", 5 * 12 * 96)
+    in_parts, same_sizes = pairwise_correlations(RowStream.of(values))
+    assert np.array_equal(sizes, same_sizes)
+    assert np.array_equal(in_parts, in_parts.T)
+    assert np.abs(correlation - in_parts).max() < 1e-14
+
+
 def test_small_batches_give_the_same(monkeypatch):
     values = sample(12, 100, 5, 0.1)
     expected = found(values)
-    monkeypatch.setattr("gpupc_impl.gaussian.pairwise.TESTS_AT_ONCE", 7)
+    monkeypatch.setitem(TESTS_AT_ONCE, "cpu", 7)
     assert found(values) == expected
     assert found(values).sepsets == expected.sepsets
 
@@ -88,16 +102,20 @@ def test_a_test_has_the_smallest_size_of_its_pairs():
     values = sample(4, 60, 2)
     values[:30, 2] = np.nan  # a member of the set, so that its pairs have 30 samples
     problem = PairwiseProblem.from_data(values)
-    r_squared, sizes, _ = PairwiseSearch(problem, False)._statistics(np.array([[0, 1]] * 2), np.array([[2], [3]]))
-    assert sizes.tolist() == [30, 60]
+    outcome = problem.tests()(np.array([[0, 1]] * 2), np.array([[2], [3]]), True)
     C = problem.correlation
     rest = C[0, 1] - C[0, 2] * C[1, 2]
     expected = rest**2 / ((1 - C[0, 2] ** 2) * (1 - C[1, 2] ** 2))
-    assert r_squared[0] == pytest.approx(expected)
-    z = np.arctanh(np.sqrt(expected)) * np.sqrt(30 - 1 - 3)
-    assert problem.p_values(r_squared, sizes, 1)[0] == pytest.approx(2 * stats.norm.sf(z))
+    assert outcome.effects[0] ** 2 == pytest.approx(expected)
+    for rule, size in (("smallest", 30), ("harmonic-mean", 36)):  # of 60, 30 and 30
+        problem = PairwiseProblem.from_data(values, sample_size=rule)
+        outcome = problem.tests()(np.array([[0, 1]] * 2), np.array([[2], [3]]), True)
+        z = np.arctanh(np.sqrt(expected)) * np.sqrt(size - 1 - 3)
+        assert outcome.p_values[0] == pytest.approx(2 * stats.norm.sf(z))
+        assert outcome.separates[0] == (2 * stats.norm.sf(z) >= 0.05)
+        r = outcome.effects[1]
+        assert outcome.p_values[1] == pytest.approx(2 * stats.norm.sf(np.arctanh(abs(r)) * np.sqrt(60 - 1 - 3)))
     critical = problem.critical_of_sizes(1)
-    assert (r_squared[0] <= critical[30]) == (2 * stats.norm.sf(z) >= 0.05)
     assert (critical[:5] == -1).all()  # no degrees of freedom: nothing separates
     assert critical[60] == pytest.approx(GaussianProblem.from_data(sample(4, 60, 2)).critical_r_squared(1))
 
@@ -114,14 +132,14 @@ def test_the_cupc_convention_takes_one_degree_more():
 def test_references_refuse_a_size_for_each_pair(name):
     if unavailable(methods()[name]):
         pytest.skip("not installed")
-    with pytest.raises(InvalidProblem, match=r"a sample size each \(missing='pairwise'\)|ready problem"):
+    with pytest.raises(InvalidProblem, match=r"critical values of their own \(missing='pairwise'\)|ready problem"):
         skeleton(PairwiseProblem.from_data(sample(5, 60, 3, 0.1)), method=name)
 
 
 @pytest.mark.parametrize("name", ["cupc-s", "pair-scan", "out-of-core-block"])
 def test_kernels_refuse_a_size_for_each_pair(name):
     with pytest.raises(
-        InvalidProblem, match=r"a sample size each \(missing='pairwise'\), which this method does not know"
+        InvalidProblem, match=r"critical values of their own \(missing='pairwise'\), which this method does not know"
     ):
         skeleton(PairwiseProblem.from_data(sample(5, 60, 3, 0.1)), method=name, backend="host")
 
@@ -133,6 +151,8 @@ def test_refusals(tmp_path):
         PairwiseProblem.from_data([[0, np.nan], [1, 2], [2, 1], [3, 4], [3, np.nan]])
     with pytest.raises(InvalidProblem, match="correlations is 'device'"):
         PairwiseProblem.from_data(sample(3, 9, 0), correlations="device")
+    with pytest.raises(InvalidProblem, match="sample_size is 'mean'; choose one of: smallest, harmonic-mean"):
+        PairwiseProblem.from_data(sample(3, 9, 0), sample_size="mean")
     with pytest.raises(InvalidProblem, match="made of its data; save those"):
         PairwiseProblem.from_data(sample(3, 9, 0)).save(tmp_path / "problem.npz")
     with pytest.raises(InvalidProblem, match="is for missing='pairwise'"):

@@ -1,0 +1,127 @@
+"""Tables of numbers that are read some rows at a time, so that they may be larger than memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.core import mapped
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RowStatistics:
+    """What one pass over all rows of p columns finds; without missing values unless stated otherwise.
+
+    Attributes:
+        rows: the number of rows.
+        means: (p,) means, up to rounding; 0 for a column without values.
+        largest: (p,) largest magnitudes; 0 for a column without values.
+        constant: (p,) bool: no two values differ.
+        missing: (p,) int64 numbers of missing values.
+        incomplete_rows: the number of rows with missing values.
+        first_missing: the row and the column of the first missing value; None if there is none.
+        infinite: the number of infinite values.
+        first_infinite: the row and the column of the first of them; None if there is none.
+    """
+
+    rows: int
+    means: np.ndarray
+    largest: np.ndarray
+    constant: np.ndarray
+    missing: np.ndarray
+    incomplete_rows: int
+    first_missing: tuple[int, int] | None
+    infinite: int
+    first_infinite: tuple[int, int] | None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RowStream:
+    """A table that is read some rows at a time. Converted to an array, it is read as a whole.
+
+    Attributes:
+        shape: the numbers of rows, including those that `complete_only` leaves out, and of columns.
+        read: returns an iterator over consecutive rows, (k, p) float64 with NaN for missing values.
+        complete_only: whether rows with missing values are left out.
+    """
+
+    shape: tuple[int, int]
+    read: Callable[[], Iterator[np.ndarray]]
+    complete_only: bool = False
+    ndim = 2
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> RowStream:
+        """Return the stream of an (m, p) array of numbers, which may be mapped."""
+
+        def read() -> Iterator[np.ndarray]:
+            for rows in mapped.row_pieces(values):
+                yield np.asarray(values[rows], np.float64)
+                mapped.release(values)
+
+        return cls(values.shape, read)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.concatenate([np.empty((0, self.shape[1])), *map(np.array, self.chunks())]).astype(dtype, copy=False)
+
+    def chunks(self) -> Iterator[np.ndarray]:
+        """Yield the rows, some at a time, in order."""
+        for rows in self.read():
+            yield rows[~np.isnan(rows).any(axis=1)] if self.complete_only else rows
+
+    @functools.cached_property
+    def head(self) -> np.ndarray:
+        """The first chunk that has rows, (k, p); (0, p) if no row is left."""
+        return next((rows for rows in self.chunks() if len(rows)), np.empty((0, self.shape[1])))
+
+    @functools.cached_property
+    def statistics(self) -> RowStatistics:
+        """The statistics of all rows, for which they are read once."""
+        m, p = self.shape
+        rows, infinite, incomplete = 0, 0, 0
+        first_infinite = first_missing = None
+        missing, sums, largest = np.zeros(p, np.int64), np.zeros(p), np.zeros(p)
+        first, constant = np.full(p, np.nan), np.ones(p, bool)  # the first value of each column
+        for chunk in self.chunks():
+            absent, endless = np.isnan(chunk), np.isinf(chunk)
+            if first_missing is None and absent.any():
+                first_missing = _first(absent, rows)
+            if first_infinite is None and endless.any():
+                first_infinite = _first(endless, rows)
+            infinite += int(endless.sum())
+            incomplete += int(absent.any(axis=1).sum())
+            missing += absent.sum(axis=0)
+            rows += len(chunk)
+            filled = np.where(absent, 0.0, chunk)
+            with np.errstate(invalid="ignore"):
+                sums += (filled / m).sum(axis=0)  # Unlike the values, their quotients cannot overflow.
+            largest = np.maximum(largest, np.abs(filled).max(axis=0, initial=0.0))
+            for k in np.flatnonzero(np.isnan(first) & ~absent.all(axis=0)):
+                first[k] = chunk[absent[:, k].argmin(), k]
+            constant &= ((chunk == first) | absent).all(axis=0)
+        means = sums * (m / np.maximum(rows - missing, 1))
+        return RowStatistics(
+            rows, means, largest, constant, missing, incomplete, first_missing, infinite, first_infinite
+        )
+
+    def scaled(self, rows: np.ndarray, xp: Any = np) -> Any:
+        """Return rows scaled by a power of two for each column, to at most one, without the columns' means.
+
+        Both are exact but for the rounding of a difference, since a power of two only changes the exponent.
+        """
+        _, exponents = np.frexp(self.statistics.largest)
+        shift = np.ldexp(self.statistics.means, -exponents)
+        return xp.ldexp(xp.asarray(rows), xp.asarray(-exponents)) - xp.asarray(shift)
+
+
+def _first(marks: np.ndarray, before: int) -> tuple[int, int]:
+    """Return the row and the column of the first mark, with so many rows before these."""
+    row, column = np.argwhere(marks)[0].tolist()
+    return before + row, column

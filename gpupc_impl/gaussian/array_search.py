@@ -1,0 +1,291 @@
+"""PC-stable for Gaussian tests that no kernel makes, in batches, by the same code for NumPy and CuPy.
+
+The kernels have one critical value for each level. A problem whose tests have their own (missing values, pairwise.py;
+multiple imputation, imputed.py) is an `ArrayProblem`, whose `tests` decide, and `ArraySearch` searches it.
+
+Up to the partial correlations every operation on an array is one operation of IEEE 754, in an order that does not
+depend on the library. NumPy and CuPy therefore compute the same bits from the same correlation matrices, whatever the
+sizes of the batches.
+"""
+
+import contextlib
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
+
+import numpy as np
+
+from gpupc_impl.core import watching
+from gpupc_impl.core.family import Retest as RetestProtocol
+from gpupc_impl.core.pc_stable import MAX_SETS, GraphSearch, LevelOutcome, pc_stable
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.registry import Method, Run
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.tiers import allowed_sets
+from gpupc_impl.gaussian.partial_correlation import eliminate
+from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.gaussian.retest import Retest, pseudo_inverse_products
+
+TESTS_AT_ONCE = {"cpu": 1 << 16, "cuda": 1 << 20}
+"""Upper bound on the tests in a batch: a GPU needs large launches, and a core's batch should stay near its cache."""
+
+BYTES_OF_ENTRY = 64
+"""Upper bound on the device memory that a batch takes for each entry of its tests' correlation matrices."""
+
+
+class Outcome(NamedTuple):
+    """The outcome of k tests; the first three are arrays of the library that made the tests, the others are NumPy's.
+
+    Attributes:
+        separates: (k,) bool.
+        undefined: (k,) bool: an endpoint has no variance left, or the test has no degrees of freedom.
+        pseudo_inverse: (k,) bool: the conditioning matrix took its pseudo-inverse.
+        p_values: (k,) float64, zero where undefined; None if they were not requested.
+        effects: (k,) partial correlations, NaN where undefined; None if no p-values were requested.
+    """
+
+    separates: Any
+    undefined: Any
+    pseudo_inverse: Any
+    p_values: np.ndarray | None
+    effects: np.ndarray | None
+
+
+class Tests(Protocol):
+    """The tests of a problem: (k, 2) pairs given (k, l) sets, arrays of the library that makes them."""
+
+    def __call__(self, pairs: Any, sets: Any, p_values: bool) -> Outcome: ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ArrayProblem(GaussianProblem):
+    """A Gaussian problem that only the method `METHOD` of its module solves; it cannot be saved."""
+
+    treatment: ClassVar[str]
+    """The value of ``missing`` that makes such a problem, which is also the name of the method."""
+
+    def tests(self, xp: Any = np) -> Tests:
+        """Return the tests by NumPy or CuPy."""
+        raise NotImplementedError
+
+    def spent(self, level: int) -> int:
+        """Return the number that is subtracted from a sample size to get the degrees of freedom of a level."""
+        return level + 3 + (self.df_convention == "cupc")
+
+    def obstacle(self, level: int) -> str | None:
+        if self.n_samples > self.spent(level):
+            return None
+        return (
+            f"no degrees of freedom: no test has more than {self.n_samples} samples, of which level {level} takes all"
+        )
+
+    def _refuse(self) -> NoReturn:
+        raise InvalidProblem(
+            f"the problem's tests have critical values of their own (missing={self.treatment!r}), which this method "
+            f"does not know; leave method out (it is {self.treatment!r}), or say missing='drop-rows'"
+        )
+
+    def degrees_of_freedom(self, level: int) -> int:
+        self._refuse()
+
+    def threshold(self, level: int) -> float:
+        self._refuse()
+
+    def critical_r_squared(self, level: int) -> float:
+        self._refuse()
+
+    def save(self, path: str | Path) -> None:
+        raise InvalidProblem(
+            f"{Path(path).name}: a problem with missing={self.treatment!r} is made of its data; save those"
+        )
+
+
+def array_method(problem_class: type[ArrayProblem], source: str, summary: str) -> Method:
+    """Return the method for a class of problems, which is not in the registry, because no other method solves them."""
+    name = problem_class.treatment
+
+    def solve(problem: GaussianProblem, run: Run) -> Skeleton:
+        if not isinstance(problem, problem_class):
+            raise InvalidProblem(f"method {name!r} is for missing={name!r}; leave method out")
+        return pc_stable(problem, ArraySearch(problem, run), facts=dict(run.facts), progress=run.progress)
+
+    return Method(
+        name=name,
+        family="gaussian",
+        backends=("cuda", "cpu"),
+        tiers=True,
+        source=source,
+        summary=f"{summary} (CuPy or NumPy; not one of the methods that are compared)",
+        solve=solve,
+        module=problem_class.__module__,
+    )
+
+
+def open_retest(problem: GaussianProblem) -> RetestProtocol:
+    """Return the retest of a problem; for an `ArrayProblem`, which no record holds, its own tests."""
+    return ArrayRetest(problem) if isinstance(problem, ArrayProblem) else Retest(problem)
+
+
+class ArrayRetest:
+    """Implements `core.family.Retest` by the problem's own tests, for votes about v-structures. A ratio is alpha
+    divided by the p-value."""
+
+    affordable = None
+
+    def __init__(self, problem: ArrayProblem):
+        self._tests, self._alpha = problem.tests(), problem.alpha
+
+    def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        p_values = self._tests(pairs, sets, True).p_values
+        with np.errstate(divide="ignore"):
+            return self._alpha / p_values, np.zeros(len(pairs))
+
+
+def residuals(
+    xp: Any, problem: GaussianProblem, correlation: Any, pairs: Any, sets: Any
+) -> tuple[Any, Any, Any, Any, Any]:
+    """Return H of cuPC, section 4.3, for (k, 2) pairs given (k, l) sets, by the rules of docs/ci-tests.md.
+
+    Args:
+        problem: has the tolerances.
+        correlation: (p, p), an array of the library.
+
+    Returns:
+        The residual variances of both ends and their covariance, (k,) each; (k,) bool that tells whether both ends have
+        variance left; and (k,) bool that tells whether the conditioning matrix took its pseudo-inverse.
+    """
+    level = sets.shape[1]
+    variables = xp.concatenate([sets, pairs], axis=1)
+    original = correlation[variables[:, :, None], variables[:, None, :]]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left, smallest = eliminate(original.copy(), level, xp)
+        pseudo = (smallest <= problem.pivot_tolerance) & (level > 1)
+        for k in np.flatnonzero(to_host(pseudo)).tolist():
+            matrix = to_host(original[k])
+            explained = pseudo_inverse_products(matrix[:level, :level], matrix[:level, level:])
+            left[k] = xp.asarray(matrix[level:, level:] - explained)
+    first, second, covariance = left[:, 0, 0], left[:, 1, 1], left[:, 0, 1]
+    return first, second, covariance, xp.minimum(first, second) > problem.residual_tolerance, pseudo
+
+
+def to_host(array: Any) -> np.ndarray:
+    """Return an array of NumPy or CuPy as one of NumPy."""
+    return array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+class ArraySearch(GraphSearch):
+    """A search in an `ArrayProblem`, by CuPy on a GPU, and by NumPy if the run has no backend."""
+
+    def __init__(self, problem: ArrayProblem, run: Run):
+        super().__init__(problem, run.pmax)
+        self._device = run.backend
+        with self._library() as xp:
+            self._tests = problem.tests(xp)
+
+    def _library(self) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext(np) if self._device is None else self._device.array_library()
+
+    def _batch_size(self, level: int) -> int:
+        if self._device is None:
+            return TESTS_AT_ONCE["cpu"]
+        free = self._device.memory_limit - self._device.memory_used
+        return max(1, min(TESTS_AT_ONCE[self._device.name], free // 2 // (BYTES_OF_ENTRY * (level + 2) ** 2)))
+
+    def run_level(self, level: int) -> LevelOutcome:
+        """Run a level, a batch of tests at a time: several edges, each with its next sets in canonical order."""
+        pairs = self.problem.edges_to_test(np.argwhere(np.triu(self.adjacent))).astype(np.int32)
+        sets = np.full((len(pairs), level), -1, np.int32)
+        separated, done = np.zeros(len(pairs), bool), np.zeros(len(pairs), np.int64)
+        tests = undefined = singular = 0
+        most = self._batch_size(level)
+        with self._library() as xp:
+            rows, of_edges = _Rows(xp, self.adjacent, level), xp.asarray(pairs)
+            totals = to_host(rows.count(of_edges).sum(axis=1))
+            while len(open_edges := np.flatnonzero(~separated & (done < totals))):
+                open_edges = open_edges[:most]
+                counts = np.minimum(totals[open_edges] - done[open_edges], max(1, most // len(open_edges)))
+                ends = np.cumsum(counts)
+                order = xp.arange(int(ends[-1]))
+                slot = xp.searchsorted(xp.asarray(ends), order, side="right")
+                tested = of_edges[xp.asarray(open_edges)[slot]]
+                members = rows.sets(tested, order + xp.asarray(done[open_edges] - (ends - counts))[slot])
+                kept = order
+                if self.problem.tiers is not None:
+                    kept = xp.asarray(
+                        np.flatnonzero(allowed_sets(self.problem.tiers, to_host(tested), to_host(members)))
+                    )
+                    tested, members = tested[kept], members[kept]
+                outcome = self._tests(tested, members, self.largest_p is not None)
+                tests += len(kept)
+                singular += int(outcome.pseudo_inverse.sum())
+                undefined += int(outcome.undefined.sum())
+                hits = np.flatnonzero(to_host(outcome.separates))
+                owners = open_edges[np.searchsorted(ends, to_host(kept)[hits], side="right")]
+                edges, places = np.unique(owners, return_index=True)
+                first = hits[places]
+                separated[edges], sets[edges] = True, to_host(members[xp.asarray(first)])
+                done[open_edges] += counts
+                watching.advance(tests, int(totals.sum()), "possible tests")
+                if self.largest_p is not None:
+                    self._record(to_host(tested), outcome.p_values, first)
+        i, j = pairs[separated].T
+        self.adjacent[i, j] = self.adjacent[j, i] = False
+        degrees = self.adjacent.sum(axis=1)
+        return LevelOutcome(
+            edges=int(degrees.sum()) // 2,
+            max_degree=self.problem.most_tested_degree(degrees),
+            tests=tests,
+            pairs=pairs[separated] if level else None,
+            sets=sets[separated] if level else None,
+            undefined=undefined,
+            pseudo_inverses=singular,
+        )
+
+    def _record(self, pairs: np.ndarray, p_values: np.ndarray, first: np.ndarray) -> None:
+        """Record the largest p-value of each pair, and for a removed pair the p-value given its separating set."""
+        i, j = pairs.T
+        np.fmax.at(self.largest_p, (i, j), p_values)
+        self.largest_p[i[first], j[first]] = p_values[first]
+        self.largest_p[j, i] = self.largest_p[i, j]
+
+
+class _Rows:
+    """The neighbours of each variable at the start of a level, and their subsets by rank."""
+
+    def __init__(self, xp: Any, adjacent: np.ndarray, level: int):
+        self.xp, self.level = xp, level
+        degrees = adjacent.sum(axis=1)
+        # The entry (i, j) is the position of Vj in the row of Vi.
+        self.before = xp.asarray(np.cumsum(adjacent, axis=1, dtype=np.int32) - 1)
+        self.degrees, self.starts = xp.asarray(degrees), xp.asarray(np.cumsum(degrees) - degrees)
+        self.neighbours = xp.asarray(np.nonzero(adjacent)[1].astype(np.int32))
+        longest = max(int(degrees.max()), level)
+        table = [[min(math.comb(n, k), MAX_SETS) for n in range(longest + 1)] for k in range(level + 1)]
+        self.binomials = xp.asarray(np.array(table, np.int64))
+
+    def count(self, pairs: Any) -> Any:
+        """Return (k, 2) numbers of sets from either end of (k, 2) pairs; the empty set counts for the first end."""
+        if self.level == 0:
+            return self.xp.asarray([[1, 0]]).repeat(len(pairs), axis=0)
+        return self.binomials[self.level, self.degrees[pairs] - 1]
+
+    def sets(self, pairs: Any, ranks: Any) -> Any:
+        """Return the (k, level) sets of these ranks; ranks number the sets from the first end in lexicographic order,
+        then those from the second end."""
+        xp = self.xp
+        counts = self.count(pairs)[:, 0]
+        second = ranks >= counts
+        ranks = ranks - xp.where(second, counts, 0)
+        owner, other = xp.where(second[:, None], pairs[:, ::-1], pairs).T
+        n = self.degrees[owner] - 1
+        members = xp.empty((len(pairs), self.level), np.int32)
+        left = self.binomials[self.level, n] - 1 - ranks
+        skipped = self.before[owner, other]
+        for t in range(self.level):  # The loop decodes ranks by the combinatorial number system (Knuth, 7.2.1.3).
+            size = self.level - t
+            place = xp.searchsorted(self.binomials[size], left, side="right") - 1
+            left = left - self.binomials[size, place]
+            position = n - 1 - place
+            members[:, t] = self.neighbours[self.starts[owner] + position + (position >= skipped)]
+        return members
