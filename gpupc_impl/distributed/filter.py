@@ -232,6 +232,7 @@ class FilteredLevels:
         """Run levels 0 and 1 for as many rows as fit, with the library of `Backend.array_library`."""
         last, edges = self._level_zero(library, first)
         self.lap("level 0: edges")
+        logger.info("level 0 has %s edges in the rows %d to %d", f"{edges:,}", first, last - 1)
         is_whole = slice(first, last) == slice(0, self.p)
         with_level_one = self._with_level_one and not (is_whole and self._is_sparse())
         if with_level_one and edges:
@@ -271,6 +272,7 @@ class FilteredLevels:
                 ends = backend.empty(count * parts, np.int64)
                 library.cumsum(counts, out=ends)
                 more = int(backend.download(ends[-1:])[0])
+                self.lap("level 0: counts")
                 if edges + more > self.plan.edges:
                     if row > first:
                         break

@@ -66,6 +66,7 @@ def test_equals_in_core(seed):
     limit = int(rng.choice([1.0, 1.1, 1.5, 4.0, 1e3]) * filter_plan.least_device_bytes(m, p))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(filtered, "SPARSENESS", rng.choice([0, 32, 1e9]))
+        patch.setattr(row_shards, "MEMORY_SHARE", rng.choice([0, 0.5]))  # shards in files or in memory
         result = search(x, alpha, max_level=max_level, device_memory_limit=limit)
     expected = in_core(x, alpha, max_level=max_level)
     report = result.facts["distributed"]
