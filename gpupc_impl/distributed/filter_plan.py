@@ -16,8 +16,8 @@ MOST_CANDIDATES = 4096
 STEP = 32
 """Lower bound on the candidates of a block, whose number is a multiple of this one."""
 
-MOST_TILE_BYTES = 1 << 30
-"""Upper bound on the bytes of a tile of products, since libraries are no faster with larger tiles."""
+MOST_TILE_BYTES = 1 << 31
+"""Upper bound on the bytes of a tile of products, since larger tiles hardly shorten the waits between them."""
 
 TILE_ROWS = 128
 """The number of rows of a larger tile of products is a multiple of this number, since libraries compute so many rows at

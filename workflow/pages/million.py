@@ -76,8 +76,8 @@ WARM_UP = Case(8_000)
 CASES = {
     "100k-again": Case(100_000, seconds=60, again=True),
     "300k": Case(300_000, max_level=1, seconds=50, threaded=True),
-    "tcga": Case(55_572, 3_189, max_level=1, regulators=555, coupling=0.41, weakest=0.0, seconds=45, again=True),
-    "million-1e-6": Case(1_000_000, alpha=1e-6, seconds=150, threaded=True),
+    "tcga": Case(55_572, 3_189, max_level=1, regulators=555, coupling=0.41, weakest=0.0, seconds=60, again=True),
+    "million-1e-6": Case(1_000_000, alpha=1e-6, seconds=120, threaded=True),
     "million": Case(1_000_000, seconds=450, threaded=True),
     "300k-all": Case(300_000, seconds=80, threaded=True),
     "300k-two-gpus": Case(300_000, max_level=1, seconds=330, workers=(1, 2), panel=2048),
