@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,16 +39,43 @@ def standardised(backend: Backend, samples: np.ndarray, out: np.ndarray | None =
         samples: (m, p).
         out: (m, p) float64 array for the result, such as a mapped file; a new array by default.
     """
-    m, p = samples.shape
-    out = np.empty((m, p)) if out is None else out
-    threads = 128 if backend.warp_threads > 1 else 1
-    kernel = backend.kernel(STANDARDISE_SOURCE, "standardise")
-    for columns in mapped.pieces(p, COLUMNS_AT_ONCE):
-        device = backend.upload(np.ascontiguousarray(samples[:, columns], np.float64))
-        width = device.shape[1]
-        kernel((ceil_div(width, threads),), (threads,), [device, np.int32(m), np.int32(width)])
+    out = np.empty(samples.shape) if out is None else out
+    for columns, device in _standardised_parts(backend, samples, COLUMNS_AT_ONCE):
         out[:, columns] = backend.download(device)
     return out
+
+
+def standardised_rows(backend: Backend, samples: np.ndarray, at_once: int) -> Any:
+    """(p, m) float64 on the device: the transpose of the result of `standardised`.
+
+    Args:
+        at_once: variables that are standardised at a time.
+    """
+    m, p = samples.shape
+    rows = backend.empty((p, m), np.float64)
+    for variables, device in _standardised_parts(backend, samples, at_once):
+        with backend.array_library():
+            rows[variables] = device.T
+    return rows
+
+
+def _standardised_parts(backend: Backend, samples: np.ndarray, at_once: int) -> Iterator[tuple[slice, Any]]:
+    """The standardised columns, `at_once` at a time, each as (m, width) float64 on the device."""
+    m, p = samples.shape
+    threads = 128 if backend.warp_threads > 1 else 1
+    kernel = backend.kernel(STANDARDISE_SOURCE, "standardise")
+    memory = np.empty(m * min(at_once, p))  # reused, since new pages take longer than copies
+    for columns in mapped.pieces(p, at_once):
+        width = min(columns.stop, p) - columns.start
+        part = memory[: m * width].reshape(m, width)
+        mapped.by_pieces(part, functools.partial(_copy_columns, part, samples, columns))
+        device = backend.upload(part)
+        kernel((ceil_div(width, threads),), (threads,), [device, np.int32(m), np.int32(width)])
+        yield columns, device
+
+
+def _copy_columns(to: np.ndarray, samples: np.ndarray, columns: slice, rows: slice) -> None:
+    to[rows] = samples[rows, columns]
 
 
 def correlate(backend: Backend, samples: Any, rows: Any, columns: Any, out: Any, first: int = 0) -> None:

@@ -18,11 +18,11 @@ import numpy as np
 from gpupc_impl.backends import Backend, DeviceMemoryError, KernelSource, Pointer, Struct
 from gpupc_impl.core import mapped
 from gpupc_impl.distributed import filter_plan
+from gpupc_impl.distributed.correlations import standardised_rows
 from gpupc_impl.distributed.filter_bounds import SINGLE_ROUNDOFF, UNIT_ROUNDOFF, excess_bound, product_bound
 from gpupc_impl.distributed.filter_plan import COLUMNS_A_WARP, EDGE_BYTES, MOST_CANDIDATES, STEP, TILE_ROWS
 from gpupc_impl.distributed.supervision import MESSAGE_INTERVAL
 from gpupc_impl.engine.graph import COUNTER_SHAPE
-from gpupc_impl.gaussian.correlation import SOURCE as STANDARDISE_SOURCE
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div, round_up
 from gpupc_impl.views.progress import bar
@@ -232,6 +232,7 @@ class FilteredLevels:
         """Run levels 0 and 1 for as many rows as fit, with the library of `Backend.array_library`."""
         last, edges = self._level_zero(library, first)
         self.lap("level 0: edges")
+        logger.info("level 0 has %s edges in the rows %d to %d", f"{edges:,}", first, last - 1)
         is_whole = slice(first, last) == slice(0, self.p)
         with_level_one = self._with_level_one and not (is_whole and self._is_sparse())
         if with_level_one and edges:
@@ -271,6 +272,7 @@ class FilteredLevels:
                 ends = backend.empty(count * parts, np.int64)
                 library.cumsum(counts, out=ends)
                 more = int(backend.download(ends[-1:])[0])
+                self.lap("level 0: counts")
                 if edges + more > self.plan.edges:
                     if row > first:
                         break
@@ -377,22 +379,3 @@ class FilteredLevels:
                 parts = mapped.pieces(height, ceil_div(height, threads))
                 list(pool.map(lambda part: library.matmul(own[part], others, out=out[part]), parts))
         return PRODUCTS(products=out, first=rows.start, count=height, columns=width)
-
-
-def standardised_rows(backend: Backend, samples: np.ndarray, at_once: int) -> Any:
-    """(p, m) float64 on the device: the transpose of the result of `correlations.standardised`.
-
-    Args:
-        at_once: variables that are standardised at a time.
-    """
-    m, p = samples.shape
-    rows = backend.empty((p, m), np.float64)
-    kernel = backend.kernel(STANDARDISE_SOURCE, "standardise")
-    threads = 128 if backend.warp_threads > 1 else 1
-    for variables in mapped.pieces(p, at_once):
-        device = backend.upload(np.ascontiguousarray(samples[:, variables], np.float64))
-        width = device.shape[1]
-        kernel((ceil_div(width, threads),), (threads,), [device, np.int32(m), np.int32(width)])
-        with backend.array_library():
-            rows[variables] = device.T
-    return rows

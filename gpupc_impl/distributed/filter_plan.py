@@ -16,8 +16,8 @@ MOST_CANDIDATES = 4096
 STEP = 32
 """Lower bound on the candidates of a block, whose number is a multiple of this one."""
 
-MOST_TILE_BYTES = 1 << 30
-"""Upper bound on the bytes of a tile of products, since libraries are no faster with larger tiles."""
+MOST_TILE_BYTES = 1 << 31
+"""Upper bound on the bytes of a tile of products, since larger tiles hardly shorten the waits between them."""
 
 TILE_ROWS = 128
 """The number of rows of a larger tile of products is a multiple of this number, since libraries compute so many rows at
@@ -39,8 +39,9 @@ RESULT_BYTES = 32
 """Bytes of an edge whose result is read: its partner and member, a flag whether it is separated, and its entry in the
 list of edges that are not."""
 
-MOST_READ = 1 << 24
-"""Upper bound on the edges whose results are read at a time."""
+MOST_READ = 1 << 22
+"""Upper bound on the edges whose results are read at a time, so that the page-locked memory of all threads stays within
+what the backend caches; pinning pages anew takes longer than copying."""
 
 OPEN_BYTES = 20
 """Bytes of the copy of an open edge: its partner, its correlation, its index, and the member of a set."""

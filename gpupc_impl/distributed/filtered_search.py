@@ -37,6 +37,8 @@ logger = logging.getLogger("gpupc_impl.distributed")
 MOST_PREFETCHED = 30
 """The highest level whose kernel is compiled ahead."""
 
+STEPS_OF_LEVEL_ZERO = ("samples", "memory", "level 0: products", "level 0: counts", "level 0: edges")
+
 OCTAVES = 3
 """Rows whose numbers of sets differ by less than a factor of 2^OCTAVES are tested in one launch, so that all its thread
 blocks have about the same work."""
@@ -121,7 +123,7 @@ class FilteredSearch(SparseSearch):
         self._shards = results
         self._keep_edges(results.left())
         elapsed = time.perf_counter() - started
-        zero_seconds = sum(seconds[step] for step in ("samples", "memory", "level 0: products", "level 0: edges"))
+        zero_seconds = sum(taken for step, taken in seconds.items() if step in STEPS_OF_LEVEL_ZERO)
         most = self._count()[1]
         if backend.warp_threads > 1:
             backend.prefetch(_row_kernels(min(most, MOST_PREFETCHED)))
@@ -130,6 +132,7 @@ class FilteredSearch(SparseSearch):
             "seconds": dict(seconds),
             "counts": dict(results.counts),
             "shard_bytes": results.bytes_written,
+            "kept_bytes": results.bytes_kept,
             "peak_device_bytes": backend.memory_peak,
         }
         logger.info("levels 0 and 1: %.1f s, %s", elapsed, {name: round(each, 2) for name, each in seconds.items()})
@@ -180,8 +183,13 @@ class FilteredSearch(SparseSearch):
             keys[slots] = arrays["keys"]
             totals.update(counts)
         outcome = self._remove(*graph.separated(keys, level), totals)
-        step = {"level": level, "rows": len(rows), "seconds": time.perf_counter() - started}
-        self.report["levels"].append({**step, "device_seconds": dict(self._tester.seconds)})
+        seconds = time.perf_counter() - started
+        step = {"level": level, "rows": len(rows), "seconds": seconds, "device_seconds": dict(self._tester.seconds)}
+        self.report["levels"].append(step)
+        self.report["peak_device_bytes"] = self._tester.backend.memory_peak
+        message = "level %d: %.1f s, %s rows of up to %d neighbours, %s tests; %s edges are left"
+        numbers = level, seconds, f"{len(rows):,}", degrees.max(), f"{totals['tests']:,}", f"{outcome.edges:,}"
+        logger.info(message, *numbers)
         return outcome
 
 

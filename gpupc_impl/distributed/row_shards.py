@@ -1,10 +1,10 @@
-"""Shards of levels 0 and 1 by rows: the edges after level 0, and the result of level 1 for each (kernels/filter.cu)."""
+"""The results of levels 0 and 1 by rows: the edges after level 0, and the result of level 1 for each
+(kernels/filter.cu), in files or in memory."""
 
 from __future__ import annotations
 
 import collections
 import functools
-import os
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -15,22 +15,30 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend
+from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.pairs import row_groups
-from gpupc_impl.distributed import shards
+from gpupc_impl.distributed import machine, shards
 from gpupc_impl.distributed.filter import COUNTS, SEPARATED, GroupResult
 from gpupc_impl.distributed.sharded_sets import FirstShards, check_counts
 from gpupc_impl.distributed.shards import ShardFolder
 
 MOST_THREADS = 16
-"""Upper bound on the threads that digest and write shards."""
+"""Upper bound on the threads that keep or write shards."""
+
+EDGE_BYTES = 8
+"""Bytes of an edge in a shard."""
+
+MEMORY_SHARE = 0.5
+"""Upper bound on the part of the machine's free memory that the shards of a group of rows take. Larger shards are
+written to files."""
 
 
 class RowShards(FirstShards):
     """Shards, each of consecutive rows: row j has the edges i < j of level 0, ascending.
 
     A shard has three arrays: ``starts`` by row, and for each edge ``partners`` and ``members``. The partner is i, with
-        the
-    bit `SEPARATED` if level 1 removed the edge; the member is the variable of the separating set, or 0 without one.
+    the bit `SEPARATED` if level 1 removed the edge; the member is the variable of the separating set, or 0 without one.
+    Shards of a temporary folder stay in memory if there is room.
 
     Args:
         folder: the folder of the shards.
@@ -39,6 +47,7 @@ class RowShards(FirstShards):
     Attributes:
         degrees: (p,) int64: degrees after level 0 by the edges of shards that an earlier search wrote.
         counts: the counts of level 1 by the names in `COUNTS`.
+        bytes_written, bytes_kept: the sizes of the shards in files and in memory.
         levels: the number of levels in the shards: 1 or 2.
         owner: the temporary folder of the shards, if there is one; the folder is deleted with this object.
     """
@@ -46,10 +55,11 @@ class RowShards(FirstShards):
     def __init__(self, folder: ShardFolder, identity: str, p: int, owner: tempfile.TemporaryDirectory | None = None):
         self.folder, self._identity, self._p, self._owner = folder, identity, p, owner
         self._rows: list[slice] = []
+        self._kept: dict[int, tuple[np.ndarray, ...]] = {}  # the arrays of shards in memory by their first rows
         self._left: list[np.ndarray] = []
         self.degrees = np.zeros(p, np.int64)
         self.counts: collections.Counter[str] = collections.Counter()
-        self.bytes_written = 0
+        self.bytes_written = self.bytes_kept = 0
         self.levels = 2
         self._last: tuple[slice, tuple[np.ndarray, ...]] | None = None  # the shard read last
         self._lock = threading.Lock()
@@ -84,13 +94,15 @@ class RowShards(FirstShards):
         return first
 
     def write(self, backend: Backend, group: GroupResult, counts: Mapping[str, int], most: int) -> None:
-        """Write the shards of a group of rows in threads, while results of other rows are read from the device.
+        """Keep the shards of a group of rows, or write them, in threads, while other results are read from the device.
 
         Args:
             counts: the counts of the group's tests.
             most: upper bound on the edges of a shard, unless the shard has a single row.
         """
-        threads = min(MOST_THREADS, os.cpu_count() or 1)
+        threads = min(MOST_THREADS, available_cores())
+        needed = EDGE_BYTES * len(group.partners)
+        in_memory = self._owner is not None and needed <= MEMORY_SHARE * machine.free_memory()
         with ThreadPoolExecutor(threads) as pool:
             pending: collections.deque[Future[None]] = collections.deque()
             for part in row_groups(group.starts, most):
@@ -101,18 +113,19 @@ class RowShards(FirstShards):
                     is_separated = partners >> 31
                     members *= is_separated
                     left = library.flatnonzero(is_separated == 0)
-                    arrays = [backend.download(array) for array in (partners, members, left, partners[left])]
+                    arrays = backend.download_all([partners, members, left, partners[left]])
                 starts = group.starts[part.start : part.stop + 1] - edges.start
                 if len(pending) > threads:  # bounds the number of parts in memory
                     pending.popleft().result()
                 outcome = {name: int(counts[name]) if part.start == 0 else 0 for name in COUNTS}
                 outcome["levels"] = group.levels
-                pending.append(pool.submit(self._write, rows, outcome, starts, *arrays))
+                pending.append(pool.submit(self._add, in_memory, rows, outcome, starts, *arrays))
             for future in pending:
                 future.result()
 
-    def _write(
+    def _add(
         self,
+        in_memory: bool,
         rows: slice,
         outcome: dict[str, int],
         starts: np.ndarray,
@@ -121,10 +134,17 @@ class RowShards(FirstShards):
         left: np.ndarray,
         left_partners: np.ndarray,
     ) -> None:
-        arrays = {"starts": starts, "partners": partners, "members": members.view(np.int32)}
-        size = shards.write(self.path(rows), self._identity, outcome, arrays)
-        with self._lock:
-            self.bytes_written += size
+        members = members.view(np.int32)
+        if in_memory:  # copies, since page-locked memory is scarce
+            kept = (starts, partners.copy(), members.copy())
+            with self._lock:
+                self._kept[rows.start] = kept
+                self.bytes_kept += sum(array.nbytes for array in kept)
+        else:
+            arrays = {"starts": starts, "partners": partners, "members": members}
+            size = shards.write(self.path(rows), self._identity, outcome, arrays)
+            with self._lock:
+                self.bytes_written += size
         self._take(rows, outcome, starts, left, left_partners)
 
     def _take(
@@ -142,6 +162,8 @@ class RowShards(FirstShards):
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _read(self, rows: slice) -> tuple[np.ndarray, ...]:
+        if (kept := self._kept.get(rows.start)) is not None:
+            return kept
         return tuple(shards.read_array(self.path(rows), name) for name in ("starts", "partners", "members"))
 
     def removed(self) -> tuple[np.ndarray, np.ndarray]:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.core import mapped
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
 from gpupc_impl.core.registry import InvalidParameter, Run
 from gpupc_impl.core.result import SeparatingSets, complete_graph
 from gpupc_impl.distributed.sharded_sets import FirstShards, ShardedSets
 from gpupc_impl.gaussian.problem import GaussianProblem
+
+ENTRIES_AT_ONCE = 1 << 16
+"""The entries of the adjacency matrix that a thread writes at a time."""
 
 
 class SparseSearch(LevelSearch):
@@ -39,10 +45,17 @@ class SparseSearch(LevelSearch):
     def adjacency(self) -> np.ndarray:
         if self._edges is None or self._adjacency is None:  # no level was run
             return complete_graph(self.p)
-        for edges in (self._edges, *self._settled):
-            i, j = edges.T
-            self._adjacency[i, j] = self._adjacency[j, i] = True
-        return self._adjacency
+        adjacency = self._adjacency
+        # Nearly each entry is the first of its page, and threads share the system's work for new pages.
+        edges = np.concatenate([self._edges, *self._settled])
+        ends = np.concatenate([edges, edges[:, ::-1]])
+
+        def connect(part: slice) -> None:
+            adjacency[ends[part, 0], ends[part, 1]] = True
+
+        with ThreadPoolExecutor(available_cores()) as pool:
+            list(pool.map(connect, mapped.pieces(len(ends), ENTRIES_AT_ONCE)))
+        return adjacency
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
         if self._shards is None:
