@@ -69,14 +69,16 @@ def load(
         DataError: the file's content differs from what the entry declares.
     """
     entry = registry.resolve(name, spec)
+    paths = [fetch.fetch_file(name, file, cache_dir, mirrors, offline) for file in registry.files(entry)]
+    network = _read_network(entry["true_network"], paths[-1]) if "true_network" in entry else None
     if entry["kind"] == "file":
-        data = _read_file(name, entry, fetch.fetch(name, cache_dir, mirrors, offline, spec=spec))
+        data = _read_file(name, entry, paths[0], network)
     elif entry["kind"] == "network":
         data = networks.network_dataset(
             entry["family"], entry["network"], entry.get("samples", 1000), entry.get("seed", 0), entry.get("sha256")
         )
     else:
-        data = _generate(name, entry)
+        data = _generate(name, entry, network)
     if data.family != entry["family"]:
         raise RegistryError(f"data set {name!r}, key 'family': {entry['family']!r}, but the data are {data.family!r}")
     stated = {key: entry.get(key) for key in ("kind", "licence", "citation", "note")}
@@ -98,8 +100,9 @@ def available(
         RegistryError: the registry has no entry of this name, or the entry is invalid.
     """
     entry = registry.resolve(name, spec)
-    if entry["kind"] == "file":
-        return fetch.lacking(name, entry, cache_dir, mirrors)
+    reasons = (fetch.lacking(name, file, cache_dir, mirrors) for file in registry.files(entry))
+    if reason := next(filter(None, reasons), None):
+        return reason
     if entry["kind"] == "network":
         try:
             networks.network_path(entry["family"], entry["network"])
@@ -108,15 +111,33 @@ def available(
     return None
 
 
-def _read_file(name: str, entry: dict[str, Any], path: Path) -> Dataset:
+Network = tuple[np.ndarray, tuple[str, ...]]
+"""A (p, p) bool matrix, [i, j] for an arc i -> j, with an empty diagonal, and the names of its variables."""
+
+
+def _read(entry: Mapping[str, Any], path: Path) -> readers.Matrix:
     options = dict(entry["reader"])
-    values, variables = readers.READERS[options.pop("format")](path, **options)
+    return readers.READERS[options.pop("format")](path, **options)
+
+
+def _read_network(entry: Mapping[str, Any], path: Path) -> Network:
+    values, names = _read(entry, path)
+    if values.shape != (entry["variables"],) * 2:
+        raise DataError(f"{path}: a matrix of shape {values.shape}; registered: {entry['variables']} variables")
+    return (values != 0) & ~np.eye(len(values), dtype=bool), names
+
+
+def _read_file(name: str, entry: dict[str, Any], path: Path, network: Network | None) -> Dataset:
+    values, variables = _read(entry, path)
     registered = (entry["samples"], entry["variables"])
     if values.shape != registered:
         raise DataError(f"{path}: {values.shape} samples x variables; registered for {name!r}: {registered}")
     if get_family(entry["family"]).data == "labels":
         values = _codes(values, variables, path)
-    return Dataset(name, values, variables, entry["family"], facts={"source": entry.get("url", entry["file"])})
+    if network is not None and network[1] != variables:
+        raise DataError(f"data set {name!r}: the variables of {entry['true_network']['file']} are not those of {path}")
+    facts = {"source": entry.get("url", entry["file"])}
+    return Dataset(name, values, variables, entry["family"], None if network is None else network[0], facts)
 
 
 def _codes(values: np.ndarray, variables: tuple[str, ...], path: Path) -> np.ndarray:
@@ -131,7 +152,7 @@ def _codes(values: np.ndarray, variables: tuple[str, ...], path: Path) -> np.nda
     return values.astype(np.uint8 if values.max(initial=0) <= np.iinfo(np.uint8).max else np.uint16)
 
 
-def _generate(name: str, entry: dict[str, Any]) -> Dataset:
+def _generate(name: str, entry: dict[str, Any], network: Network | None) -> Dataset:
     where = f"data set {name!r}, key 'generator'"
     module_name, function_name = entry["generator"].split(".")
     if importlib.util.find_spec(f"datasets.{module_name}") is None:
@@ -140,12 +161,13 @@ def _generate(name: str, entry: dict[str, Any]) -> Dataset:
     if not inspect.isfunction(generator):
         raise RegistryError(f"{where}: datasets.{module_name} has no function {function_name!r}")
     signature = inspect.signature(generator)
+    arguments = entry["parameters"] | ({} if network is None else {"network": network[0], "names": network[1]})
     try:
-        signature.bind(**entry["parameters"])
+        signature.bind(**arguments)
     except TypeError as error:
         raise RegistryError(f"data set {name!r}, key 'parameters': {error}; it takes {signature}") from error
     try:
-        data = generator(**entry["parameters"])
+        data = generator(**arguments)
     except DataError:  # This error is a ValueError as well, but about the values instead of the parameters.
         raise
     except ValueError as error:

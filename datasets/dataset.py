@@ -52,7 +52,8 @@ class Dataset:
             finite.
         names: one name a variable, all different.
         family: the kind of data and of CI test: a name in `gpupc_impl.core.family.families`.
-        true_dag: (variables, variables) bool: ``true_dag[i, j]`` means i -> j; None if it is unknown.
+        true_dag: (variables, variables) bool: ``true_dag[i, j]`` means i -> j; None if it is unknown. The network of a
+            simulator of gene expressions may have cycles.
         facts: ``source``, ``licence``, ``citation``, ``sha256`` (see `fingerprint`), and others.
         labels: for families of labels, the labels of each variable's codes in order, including labels that the source
             declares but that do not occur. None if the source declares none, and for families of numbers. In families

@@ -62,6 +62,25 @@ def fetch(
     entry = registry.resolve(name, spec)
     if entry["kind"] != "file":
         raise RegistryError(f"data set {name!r} is of kind {entry['kind']}: there is no file to fetch")
+    return fetch_file(name, entry, cache_dir, mirrors, offline, progress)
+
+
+def fetch_file(
+    name: str,
+    entry: Mapping[str, Any],
+    cache_dir: str | Path | None = None,
+    mirrors: Sequence[str | Path] = (),
+    offline: bool = False,
+    progress: bool = True,
+) -> Path:
+    """Return the path of one file of a data set, as `fetch` does.
+
+    Args:
+        entry: the keys that describe the file: one of `registry.files` of the data set's entry.
+
+    Raises:
+        DatasetUnavailable: see `fetch`.
+    """
     if "how" in entry:
         built = mirrored_paths(entry, mirrors)
         if built:

@@ -45,6 +45,12 @@ def resolve(name: str, spec: Mapping[str, Any] | None = None) -> Entry:
     return copy.deepcopy(registry[name])
 
 
+def files(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the descriptions of the files that a data set is read or generated from: its own and its network's."""
+    own = [entry] if entry["kind"] == "file" else []
+    return [*own, *([entry["true_network"]] if "true_network" in entry else [])]
+
+
 def validate(entries: Any, source: str) -> dict[str, Entry]:
     """Check a mapping of names to entries against the schema, and return it.
 

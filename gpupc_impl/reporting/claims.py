@@ -81,10 +81,14 @@ def table_of(
     for backend, known in evidence.items():
         verdicts[backend] = Counter[str]()
         for claim in reported:
-            found = quantities[claim["id"]](known, claim["datasets"].split())
+            asked = claim["datasets"].split()
+            stand_ins = {known.measured(name): name for name in asked if known.measured(name) != name}
+            found = quantities[claim["id"]](known, [known.measured(name) for name in asked])
             judged = verdict(claim, found.all)
             verdicts[backend][judged] += 1
             on, lacking = "; ".join(found.values), _listed(found.missing)
+            for stand_in, name in stand_ins.items():
+                on, lacking = (text.replace(stand_in, f"{stand_in} (stand-in for {name})") for text in (on, lacking))
             cells = [claim[name] for name in ("section", "quote", "quantity")]
             cells += [reported_value(claim), our_value(found.all, claim["unit"]), backend, judged]
             rows.append([*cells, "; ".join(filter(None, [on, lacking and f"missing: {lacking}"]))])

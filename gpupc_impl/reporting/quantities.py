@@ -35,6 +35,10 @@ def seconds_of(run: VerifiedRecord) -> float:
     return run.median
 
 
+STAND_INS = {"dream5-insilico": "dream5-like"}
+"""Data sets that are not available everywhere, and the simulated ones on which their claims are judged instead."""
+
+
 class Evidence:
     """The runs of one backend, together with those of the CPU references.
 
@@ -50,6 +54,12 @@ class Evidence:
         self.runs = [run for run in here if run.separating_sets == "first-come" or _configuration(run) not in published]
         self.datasets = list(dict.fromkeys(run.dataset for run in self.runs))
         self._selected = selected
+
+    def measured(self, dataset: str) -> str:
+        """Return the data set, or its stand-in if only that was measured."""
+        finished = {run.dataset for run in self.runs if run.ok}
+        stand_in = STAND_INS.get(dataset)
+        return dataset if dataset in finished or stand_in not in finished else stand_in
 
     def run(self, dataset: str, method: str, **params: Any) -> VerifiedRecord:
         """Return the first run of a method with these parameters, or with the selected parameters if none are passed.

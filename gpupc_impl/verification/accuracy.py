@@ -33,12 +33,13 @@ class Accuracy:
     """The accuracy of a result, compared with the CPDAG of the true DAG.
 
     Attributes:
-        shd: `structural_hamming_distance`.
+        shd: `structural_hamming_distance`; of a true network with cycles, which has no CPDAG, that of the skeletons.
         edge_precision: the share of the result's edges that the true skeleton has; None if the result has no edge.
         edge_recall: the share of the true skeleton's edges that the result has; None if the true skeleton has no edge.
         arrow_precision: the share of the result's arrows that the true CPDAG has in the same direction; None if the
             result has no arrow. An arrow on an edge that the true CPDAG leaves undirected is wrong.
         arrow_recall: the share of the true CPDAG's arrows that the result has; None if the true CPDAG has no arrow.
+            Both measures of arrows are None if the true network has cycles.
     """
 
     shd: int
@@ -48,13 +49,21 @@ class Accuracy:
     arrow_recall: float | None
 
 
-def accuracy(cpdag: CPDAG, dag: np.ndarray) -> Accuracy:
-    """Compare a CPDAG with that of the true DAG, (p, p) bool. Conflicts count as undirected edges."""
-    true_arrows, _ = equivalence_class(dag)
-    found = cpdag.directed | cpdag.directed.T | cpdag.undirected
-    return Accuracy(
-        structural_hamming_distance(cpdag, dag), *_shares(found, dag | dag.T), *_shares(cpdag.directed, true_arrows)
-    )
+def accuracy(cpdag: CPDAG, network: np.ndarray) -> Accuracy:
+    """Compare a CPDAG with that of the true network, (p, p) bool. Conflicts count as undirected edges."""
+    found, true = cpdag.directed | cpdag.directed.T | cpdag.undirected, network | network.T
+    edges = _shares(found, true)
+    if has_cycle(network):
+        return Accuracy(int(np.count_nonzero(found ^ true)) // 2, *edges, None, None)
+    true_arrows, _ = equivalence_class(network)
+    return Accuracy(structural_hamming_distance(cpdag, network), *edges, *_shares(cpdag.directed, true_arrows))
+
+
+def has_cycle(network: np.ndarray) -> bool:
+    """Return whether a (p, p) bool matrix of arcs, without loops, is cyclic; some networks of genes are."""
+    from scipy.sparse.csgraph import connected_components
+
+    return connected_components(network, connection="strong")[0] < len(network)
 
 
 def _shares(found: np.ndarray, true: np.ndarray) -> tuple[float | None, float | None]:

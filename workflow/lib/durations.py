@@ -168,7 +168,7 @@ def sizes(plan: Plan, measurement: Measurement, dataset: str) -> dict[str, Any]:
     the generator's parameters state them."""
     entry, parameters = plan.source_of(measurement.name, dataset)
     generator = entry.get("parameters", {})
-    p = entry.get("variables", generator.get("p"))
+    p = entry.get("variables", generator.get("p", entry.get("true_network", {}).get("variables")))
     n = entry.get("samples", generator.get("n", generator.get("m")))
     return {**parameters, "p": p, "n": n}
 

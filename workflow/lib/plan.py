@@ -84,8 +84,8 @@ class Plan:
         return [*self.families, *self.config["ci_tests"]["tables"], *self.experiments]
 
     def of_kind(self, file: bool) -> list[str]:
-        """Return the data sets that are files, or those that are generated."""
-        return [name for name, entry in self.entries.items() if (entry["kind"] == "file") == file]
+        """Return the data sets that are read or generated from files, or those that need none."""
+        return [name for name, entry in self.entries.items() if bool(registry.files(entry)) == file]
 
     def describe(self) -> None:
         """Write the config, without the folders of this machine, and the runs of each experiment into the results.
@@ -109,10 +109,10 @@ class Plan:
             "offline": self.config["offline"],
         }
 
-    def mirrored(self, files: Iterable[Mapping[str, Any]]) -> list[str]:
+    def mirrored(self, datasets: Iterable[Mapping[str, Any]]) -> list[str]:
         """Return copies of data sets in mirror folders; a new copy lets a missing data set be made again."""
-        in_files = [entry for entry in files if entry["kind"] == "file"]
-        return [str(path) for entry in in_files for path in mirrored_paths(entry, self.config["mirrors"])]
+        files = (file for entry in datasets for file in registry.files(entry))
+        return [str(path) for file in files for path in mirrored_paths(file, self.config["mirrors"])]
 
     def problem_parameters(self, family: str, own: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of a family's problems (arguments of `from_data` of its problem class).

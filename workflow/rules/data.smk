@@ -20,7 +20,7 @@ rule fetch_dataset:
     params:
         entry=lambda wildcards: PLAN.entries[wildcards.dataset],
         where=PLAN.where(),
-        code=code_of("load_dataset.py"),
+        code=lambda wildcards: code_of("load_dataset.py", [PLAN.entries[wildcards.dataset]]),
     message:
         "Fetching data set {wildcards.dataset}"
     script:

@@ -62,3 +62,13 @@ def test_each_method_is_directed_by_its_own_rules(load):
         *(("g0", "ours", 0), ("g1", "ours", 3), ("g0", "theirs", 2), ("g1", "theirs", 2)),
         *(("g2", "ours", 0), ("g2", "theirs", None)),
     ]
+
+
+def test_a_data_set_outside_the_series_has_rows_of_its_own(load):
+    problems = [{"name": "g0", "true_edges": TRUE_EDGES}, {"name": "genes", "true_edges": [*TRUE_EDGES, [3, 0]]}]
+    skeletons = {(name, "ours"): true_skeleton() for name in ("g0", "genes")}
+    records = [record(name, "ours") for name in ("g0", "genes")]
+    table = accuracy.accuracy_table(load(records, skeletons=skeletons), problems, {"m": {"g0": 100}})
+    assert [row[0] for row in table.rows] == ["m = 100", "genes"]
+    assert table.rows[1][2:] == ["1 of 1", "1.00 [1.00–1.00]", "1.00 [1.00–1.00]", "0.750 [0.750–0.750]", "–", "–"]
+    assert "genes: the true network has cycles, thus no CPDAG; SHD counts its edges alone." in table.notes

@@ -162,3 +162,13 @@ def test_shared_sets(table):
     ]
     rows = table([record("dream5-insilico", "cupc-s", [1.0])], shared)
     assert (rows["shared-by-40-rows"]["ours_low"], rows["shared-by-40-rows"]["verdict"]) == (96, "holds")
+
+
+def test_the_stand_in_is_judged_where_the_real_set_did_not_run(table):
+    stand_in = [record("dream5-like", "stable-serial", [10178.0]), record("dream5-like", "cupc-s", [1.0])]
+    for absent in ([], [record("dream5-insilico", "cupc-s", [], status="skipped")]):
+        row = table(stand_in + absent)["cupc-s-dream5"]
+        assert (row["verdict"], row["measured_on"]) == ("holds", "dream5-like (stand-in for dream5-insilico)")
+    real = [record("dream5-insilico", "stable-serial", [3.0]), record("dream5-insilico", "cupc-s", [1.0])]
+    row = table(stand_in + real)["cupc-s-dream5"]
+    assert (row["ours_low"], row["measured_on"]) == (3, "dream5-insilico")

@@ -11,6 +11,7 @@ from gpupc_impl.verification.accuracy import (
     accuracy,
     bootstrap_mean,
     dag_of_edges,
+    has_cycle,
     skeleton_differences,
     structural_hamming_distance,
     with_arrows,
@@ -126,3 +127,15 @@ def test_missing_and_extra_edges_of_a_skeleton():
 def test_no_edges():
     assert not dag_of_edges([], 3).any()
     assert structural_hamming_distance(cpdag(dag_of_edges([], 3), dag_of_edges([], 3)), dag_of_edges([(0, 1)], 3)) == 1
+
+
+def test_a_network_with_a_cycle_is_compared_by_its_edges():
+    cyclic = dag_of_edges([(0, 1), (1, 2), (2, 0), (2, 3)], 4)
+    assert has_cycle(cyclic)
+    assert has_cycle(dag_of_edges([(0, 1), (1, 0)], 3))
+    assert not has_cycle(dag_of_edges([(0, 1), (1, 2), (0, 2)], 4))
+    found = dag_of_edges([(0, 1), (1, 3)], 4)  # one edge is right, three are missing and one is extra
+    ours = accuracy(cpdag(found, np.zeros_like(found)), cyclic)
+    assert vars(ours) == {
+        **{"shd": 4, "edge_precision": 0.5, "edge_recall": 0.25, "arrow_precision": None, "arrow_recall": None}
+    }
