@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gpupc_impl.core.files import read_csv, read_json
 from gpupc_impl.core.registry import UnknownMethod, get_method
 from gpupc_impl.core.result import Skeleton
@@ -44,6 +46,14 @@ class VerifiedRecord(Record):
     def counts(self) -> bool:
         """Whether a mean may include the run: it finished, and its result is verified."""
         return self.median is not None and self.verification not in ("unexplained", "explained", "not-verified")
+
+    @property
+    def levels_median(self) -> float | None:
+        """The median time of all levels together, in seconds; None without a time, or if the program does not time its
+        levels."""
+        if self.median is None or not self.time_s.levels:
+            return None
+        return float(np.median([sum(levels) for levels in self.time_s.levels])) or None
 
     @property
     def known_difference(self) -> str | None:
