@@ -93,10 +93,15 @@ def _configuration(run: VerifiedRecord) -> tuple[str, str, Params]:
 
 @dataclasses.dataclass(frozen=True)
 class Numbers:
-    """Our numbers for one claim, by a description of each, and the reasons for missing numbers."""
+    """Our numbers for one claim, by a description of each, and the reasons for missing numbers.
+
+    Attributes:
+        modelled: whether the numbers are those of a model instead of runs; the verdict then says so.
+    """
 
     values: Mapping[str, Sequence[float]]
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    modelled: bool = False
 
     @property
     def all(self) -> list[float]:
