@@ -54,9 +54,9 @@ READERS: Mapping[str, Callable[[Source], Any]] = {
 - reported: the paper's own numbers.
 """
 
-GIVEN = ("sweeps", "varies", "ran")
+GIVEN = ("sweeps", "varies", "ran", "rates")
 """The parameters that come from the config: for each sweep of the experiment, the varied value by graph; the varied
-dimension of a table of single tests; the data set and backend of a timeline."""
+dimension of a table of single tests; the data set and backend of a timeline; the rates of managed memory, or None."""
 
 
 @dataclasses.dataclass(frozen=True)

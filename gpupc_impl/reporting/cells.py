@@ -131,6 +131,12 @@ def speedup(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup
     return Speedup(None, why=status_word((fast if fast.median is None else slow).status))
 
 
+def levels_speedup(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> float | None:
+    """Return how many times faster the levels of ``fast`` are; None if one of the two has no time of its levels."""
+    both = [run.levels_median if run else None for run in (slow, fast)]
+    return both[0] / both[1] if both[0] and both[1] else None
+
+
 def geometric_mean(values: Sequence[float]) -> float | None:
     return math.exp(sum(map(math.log, values)) / len(values)) if values else None
 

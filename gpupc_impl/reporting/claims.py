@@ -10,6 +10,7 @@ The function `verdict` judges all our numbers for a claim, rounded to the claim'
   stated number (`at least`; for "up to 45.6" our largest number counts), or at most the stated number (`at most`).
 - less, more: a number of ours is below or above the bounds. A larger speedup does not refute a paper.
 - not comparable: the claim states seconds on other hardware (`none`).
+- modelled: our number is that of a model, since a run could harm the machine.
 - not run: we have no number; the last column gives the reason.
 """
 
@@ -84,7 +85,7 @@ def table_of(
             asked = claim["datasets"].split()
             stand_ins = {known.measured(name): name for name in asked if known.measured(name) != name}
             found = quantities[claim["id"]](known, [known.measured(name) for name in asked])
-            judged = verdict(claim, found.all)
+            judged = "modelled" if found.modelled else verdict(claim, found.all)
             verdicts[backend][judged] += 1
             on, lacking = "; ".join(found.values), _listed(found.missing)
             for stand_in, name in stand_ins.items():
@@ -111,6 +112,7 @@ RULES = (
     'Holds: all our numbers, rounded like the paper\'s, are in its range, satisfy its bound (≥, ≤; for "up to" our '
     f"largest number counts), or are within {100 * ABOUT:g} % of a single stated number. Less, more: a number of ours "
     "is below or above; a larger speedup refutes nothing. Not comparable: the paper states seconds on other hardware. "
+    "Modelled: a run could harm the machine, so our number is that of a model, and is not judged. "
     "If the paper uses words instead of a number, we chose the bound; the column `basis` of the CSV explains it.",
     "A verdict is based on the data that the last column names as measured. If the slower method hit its time limit, "
     "the resulting bound is used if it exceeds the claim. The backend host runs the kernels on CPU cores, so a ratio "

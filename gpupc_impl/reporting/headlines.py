@@ -18,7 +18,7 @@ CLAIMS = ("cupc", "ooc", "gpupc", "cmiknn")
 WORDS = {"less": "weaker", "more": "stronger", "less and more": "mixed"}
 """The names of the verdicts of claims in headlines; the other verdicts keep their names."""
 
-MARKS = {"holds": "🟢", "stronger": "🔵", "weaker": "🟠", "mixed": "🟠", "not run": "⚪"}
+MARKS = {"holds": "🟢", "stronger": "🔵", "weaker": "🟠", "mixed": "🟠", "modelled": "🟣", "not run": "⚪"}
 """The coloured marks of verdicts on pages without a style sheet."""
 
 HEADER = ("paper", "headline", "reported", "measured", "verdict", "why it differs")

@@ -7,8 +7,6 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from gpupc_impl.reporting.catalogue import EVERY, table
 from gpupc_impl.reporting.cells import (
     Speedup,
@@ -16,6 +14,7 @@ from gpupc_impl.reporting.cells import (
     csv_row,
     geometric_mean,
     label,
+    levels_speedup,
     mark,
     number,
     places,
@@ -69,20 +68,12 @@ class Comparison:
     @property
     def levels(self) -> float | None:
         """How many times faster our levels are; None if one of the two does not time its levels."""
-        both = level_seconds(self.theirs), level_seconds(self.ours)
-        return both[0] / both[1] if both[0] and both[1] else None
+        return levels_speedup(self.theirs, self.ours)
 
     @property
     def verified(self) -> bool:
         """Whether both finished with a verified result, so that the mean includes them."""
         return self.theirs.counts and self.ours is not None and self.ours.counts
-
-
-def level_seconds(run: VerifiedRecord | None) -> float | None:
-    """Return the median time of all levels together; None if a program does not time its levels."""
-    if run is None or run.median is None or not run.time_s.levels:
-        return None
-    return float(np.median([sum(levels) for levels in run.time_s.levels])) or None
 
 
 def like(theirs: VerifiedRecord, ours: Runs) -> VerifiedRecord | None:
@@ -158,7 +149,7 @@ def _times(run: VerifiedRecord | None) -> list[str]:
     """Format the times of the whole call and of the levels in milliseconds, or the reason why there is no time."""
     if run is None:
         return ["–", "–"]
-    levels = level_seconds(run)
+    levels = run.levels_median
     whole = f"{number(1000 * run.median)}{mark(run)}" if run.median is not None else status_word(run.status)
     return [whole, "–" if levels is None else number(1000 * levels)]
 
@@ -191,8 +182,8 @@ def _plain(each: Comparison) -> dict[str, Any]:
     return {
         **{"program": theirs.setting, "dataset": theirs.dataset, "kind": each.kind, "ours": ours and ours.setting},
         **csv_row(theirs, "backend machine"),
-        **{"its_s": theirs.median, "its_levels_s": level_seconds(theirs)},
-        **{"ours_s": ours and ours.median, "ours_levels_s": level_seconds(ours)},
+        **{"its_s": theirs.median, "its_levels_s": theirs.levels_median},
+        **{"ours_s": ours and ours.median, "ours_levels_s": ours and ours.levels_median},
         **{"whole_speedup": each.whole.value, "bound": each.whole.bound, "levels_speedup": each.levels},
         **{"its_edges": theirs.edges, "our_edges": ours and ours.edges, "differing_edges": theirs.differing_edges},
         **{"its_verification": theirs.verification, "our_verification": ours and ours.verification},

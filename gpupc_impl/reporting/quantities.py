@@ -35,6 +35,18 @@ def seconds_of(run: VerifiedRecord) -> float:
     return run.median
 
 
+def levels_of(run: VerifiedRecord) -> float:
+    """Return the median time of all levels of a run together, in seconds.
+
+    Raises:
+        Missing: the run has no time, its skeleton is not verified, or its program does not time levels.
+    """
+    seconds_of(run)
+    if run.levels_median is None:
+        raise Missing(f"{run.setting} does not time its levels")
+    return run.levels_median
+
+
 STAND_INS = {"dream5-insilico": "dream5-like"}
 """Data sets that are not available everywhere, and the simulated ones on which their claims are judged instead."""
 
@@ -91,10 +103,15 @@ def _configuration(run: VerifiedRecord) -> tuple[str, str, Params]:
 
 @dataclasses.dataclass(frozen=True)
 class Numbers:
-    """Our numbers for one claim, by a description of each, and the reasons for missing numbers."""
+    """Our numbers for one claim, by a description of each, and the reasons for missing numbers.
+
+    Attributes:
+        modelled: whether the numbers are those of a model instead of runs; the verdict then says so.
+    """
 
     values: Mapping[str, Sequence[float]]
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    modelled: bool = False
 
     @property
     def all(self) -> list[float]:
@@ -115,14 +132,19 @@ def seconds(method: str, **params: Any) -> Measure:
     return lambda evidence, dataset: seconds_of(evidence.run(dataset, method, **params))
 
 
+def level_seconds(method: str, **params: Any) -> Measure:
+    return lambda evidence, dataset: levels_of(evidence.run(dataset, method, **params))
+
+
 def ratio(slow: Measure, fast: Measure) -> Measure:
     """Return the measure of how many times longer `slow` takes than `fast`."""
     return lambda evidence, dataset: slow(evidence, dataset) / fast(evidence, dataset)
 
 
-def over(fast: str, slow: str) -> Measure:
-    """Return the measure of how many times faster one method is than another."""
-    return ratio(seconds(slow), seconds(fast))
+def over(fast: str, slow: str, clock: Callable[[str], Measure] = seconds) -> Measure:
+    """Return the measure of how many times faster one method is than another, by whole calls (`seconds`) or by the
+    levels alone (`level_seconds`)."""
+    return ratio(clock(slow), clock(fast))
 
 
 def reaching(claimed: float, fast: str, slow: str, **params: Any) -> Measure:

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gpupc_impl.core.files import read_csv, read_json
 from gpupc_impl.core.registry import UnknownMethod, get_method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.measurement.digest import is_current_version
 from gpupc_impl.measurement.published import PublishedRuns, open_published
-from gpupc_impl.measurement.record import Record, load_tests
+from gpupc_impl.measurement.record import Record, band, load_tests
 from gpupc_impl.reporting.sources import Source
 from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES, status_with_known
 
@@ -44,6 +46,19 @@ class VerifiedRecord(Record):
     def counts(self) -> bool:
         """Whether a mean may include the run: it finished, and its result is verified."""
         return self.median is not None and self.verification not in ("unexplained", "explained", "not-verified")
+
+    @property
+    def levels_median(self) -> float | None:
+        """The median time of all levels together, in seconds; None without a time, or if the program does not time its
+        levels."""
+        if self.median is None or not self.time_s.levels:
+            return None
+        return float(np.median([sum(levels) for levels in self.time_s.levels])) or None
+
+    def level_band(self, level: int) -> tuple[float | None, float | None, float | None]:
+        """Return the 20 % quantile, median and 80 % quantile of a level's time in seconds; None each without a time."""
+        levels = self.time_s.levels if self.median is not None else []
+        return band([times[level] for times in levels if len(times) > level])
 
     @property
     def known_difference(self) -> str | None:

@@ -269,6 +269,8 @@ class Plan:
             arguments["sweeps"] = self.experiments[entry.experiments[0]].sweeps
         if "varies" in entry.reads:
             arguments["varies"] = self.config["ci_tests"]["tables"][entry.tests]["varies"]
+        if "rates" in entry.reads:
+            arguments["rates"] = self.config.get("managed_memory")
         if "ran" in entry.reads:
             arguments["ran"] = f"{self.experiments[entry.experiments[0]].datasets[0]}, backend {self.config['backend']}"
         return arguments

@@ -8,10 +8,12 @@ from typing import Any
 
 from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.cells import (
+    Speedup,
     count,
     csv_row,
     geometric_mean,
     label,
+    levels_speedup,
     mark,
     number,
     places,
@@ -26,6 +28,8 @@ PAPER = "cuPC"
 CUPC = ("cupc-e", "cupc-s")
 BASELINES = ("baseline-1", "baseline-2")
 SERIAL, PARALLEL = "stable-serial", "stable-parallel"
+AUTHORS = "cupc-authors"
+"""The authors' own program of cuPC-S (docs/peers.md)."""
 
 SELECTED = {"cupc-e": {"beta": 2, "gamma": 32}, "cupc-s": {"theta": 64, "delta": 2}}
 """The configurations with which the paper's results were measured (section 5.4)."""
@@ -87,8 +91,9 @@ SPEEDUPS = (
 def cupc_table2(runs: Runs, reported: CsvRows) -> Table:
     """The table shows runtimes and speedups as cuPC's Table 2, at alpha = {{ config["alpha"] }}: ours (median of the
     warm runs, 20–80 % band) above the paper's (Nvidia GTX 1080; Intel Xeon at 2.5 GHz, 8 cores). cuPC is measured with
-    the paper's rule for separating sets, from which speedups are computed, and with canonical sets. † marks a bound
-    from a time limit.
+    the paper's rule for separating sets, from which speedups are computed, and with canonical sets. Rows with "levels"
+    are those of the levels alone; the other rows are those of whole calls, as the paper's. † marks a bound from a time
+    limit.
     """
     datasets = datasets_of(runs)
     chosen = {method: runs_of(runs, method) for method in (SERIAL, PARALLEL, *CUPC)}
@@ -97,17 +102,24 @@ def cupc_table2(runs: Runs, reported: CsvRows) -> Table:
         canonical = runs_of(runs, method, rules=("canonical",))
         if canonical != chosen[method]:
             settings[method].append(canonical)
+    authors = [run for run in runs if run.method == AUTHORS]
+    settings["cupc-s"].append(authors)
     lines = []
     for symbol, method in RUNTIMES:
-        lines += _runtimes(symbol, settings.get(method, []), datasets) + _reported(symbol, reported, datasets)
+        its = settings.get(method, [])
+        lines += _runtimes(symbol, its, datasets) + _reported(symbol, reported, datasets)
+        lines += _runtimes(symbol, its, datasets, levels=True) if method in CUPC else []
     for reported_symbol, symbol, slow, fast in SPEEDUPS:
         lines += _speedups(symbol, chosen, slow, fast, datasets) + _reported(reported_symbol, reported, datasets)
+        lines += _speedups(symbol, chosen, slow, fast, datasets, levels=True) if fast in CUPC else []
     rows = [row for row, _ in lines if {*row[2:]} != {"–"}]
     plain = [line for _, of_row in lines for line in of_row]
     header = ["", "runtime, speedup", *datasets, "geometric mean (data sets)"]
     notes = [
         "Ours: median of the warm runs, with their 20–80 % band where there are several; from the correlation matrix "
-        "in host memory to the skeleton and its separating sets in host memory.",
+        "in host memory to the skeleton and its separating sets in host memory. The paper counts transfers as well "
+        "(section 5.3). Rows with levels leave out what belongs to no level: transfers, and the collection of sets.",
+        *(["The authors' program does not time its levels."] * any(run.median for run in authors)),
         *places(runs),
         "Geometric means of cuPC-E and cuPC-S are over the data sets on which both and the serial reference finished "
         "with a verified skeleton; parentheses contain the number of these data sets. The mean of T3/T2 is ours and "
@@ -116,7 +128,9 @@ def cupc_table2(runs: Runs, reported: CsvRows) -> Table:
         *remarks(of_settings(runs, [some for both in settings.values() for some in both])),
         "Paper: cuPC (doi:10.1109/TPDS.2019.2939126), Table 2.",
     ]
-    columns = "symbol source method separating_sets backend machine dataset value low high bound status verification"
+    columns = (
+        "symbol source clock method separating_sets backend machine dataset value low high bound status verification"
+    )
     columns = [*columns.split(), "datasets_in_mean"]
     return Table("Runtimes and speedups (cuPC, Table 2)", header, rows, notes, plain, columns=columns)
 
@@ -125,34 +139,46 @@ Line = tuple[list[str], list[dict[str, Any]]]
 """A row of Table 2, and the rows of its CSV with the same numbers."""
 
 
-def _runtimes(symbol: str, settings: Sequence[Runs], datasets: Sequence[str]) -> list[Line]:
-    """Return the rows with our times of some settings, one for each setting and backend."""
+def _runtimes(symbol: str, settings: Sequence[Runs], datasets: Sequence[str], levels: bool = False) -> list[Line]:
+    """Return the rows with our times of some settings, of whole calls or of the levels alone, one for each setting and
+    backend."""
     lines = []
     for backend, by_dataset in (line for runs in settings for line in by_backend(runs).items()):
-        who = label(next(iter(by_dataset.values())).setting, backend)
-        cells = [time_cell(by_dataset.get(dataset)) for dataset in datasets]
+        first = next(iter(by_dataset.values()))
+        who = f"{'authors' if first.method == AUTHORS else 'ours'}: {label(first.setting, backend)}"
+        cells = [(_levels_cell if levels else time_cell)(by_dataset.get(dataset)) for dataset in datasets]
         plain = [
-            {"symbol": symbol, "source": "ours"}
+            {"symbol": symbol, "source": "ours", "clock": "levels" if levels else "whole call"}
             | csv_row(run, "method separating_sets backend machine dataset")
-            | {"value": run.median, "low": run.low, "high": run.high}
+            | ({"value": run.levels_median} if levels else {"value": run.median, "low": run.low, "high": run.high})
             | csv_row(run, "status verification")
             for run in by_dataset.values()
         ]
-        lines.append(([f"{symbol}, s", f"ours: {who}", *cells, "–"], plain))
+        lines.append(([f"{symbol}{' levels' * levels}, s", who, *cells, "–"], plain))
     return lines
 
 
-def _speedups(symbol: str, chosen: Mapping[str, Runs], slow: str, fast: str, datasets: Sequence[str]) -> list[Line]:
-    """Return the rows with our speedups of one method over another, one for each backend."""
+def _levels_cell(run: VerifiedRecord | None) -> str:
+    return "–" if run is None or run.levels_median is None else number(run.levels_median) + mark(run)
+
+
+def _speedups(
+    symbol: str, chosen: Mapping[str, Runs], slow: str, fast: str, datasets: Sequence[str], levels: bool = False
+) -> list[Line]:
+    """Return the rows with our speedups of one method over another, by whole calls or by the levels alone, one for each
+    backend."""
     slows, lines = {run.dataset: run for run in chosen[slow]}, []
     for backend, fasts in by_backend(chosen[fast]).items():
         pairs = [(slows.get(dataset), fasts.get(dataset)) for dataset in datasets]
-        ratios = [speedup(*pair) for pair in pairs]
-        cells = [str(ratio) + mark(*pair) for ratio, pair in zip(ratios, pairs, strict=True)]
+        ratios = [Speedup(levels_speedup(*pair), why="–") if levels else speedup(*pair) for pair in pairs]
+        cells = [
+            str(ratio) + mark(*pair) * (ratio.value is not None) for ratio, pair in zip(ratios, pairs, strict=True)
+        ]
         both = [] if backend == "cpu" else [by_backend(chosen[method]).get(backend, {}) for method in CUPC]
-        mean, finished = mean_speedup(slows, fasts, both)
+        mean, finished = mean_speedup(slows, fasts, both, levels)
         who = f"{label(next(iter(fasts.values())).setting, backend)} over {label(slow)}"
-        facts = {"symbol": symbol, "source": "ours", "method": fast, "backend": backend}
+        facts = {"symbol": symbol, "source": "ours", "clock": "levels" if levels else "whole call"}
+        facts |= {"method": fast, "backend": backend}
         plain = [
             facts
             | {"machine": run.machine, "dataset": run.dataset, "value": ratio.value, "bound": ratio.bound}
@@ -162,7 +188,7 @@ def _speedups(symbol: str, chosen: Mapping[str, Runs], slow: str, fast: str, dat
         ]
         plain.append(facts | {"dataset": "geometric mean", "value": mean, "datasets_in_mean": finished})
         mean_cell = "–" if mean is None else f"{number(mean)}× ({finished})"
-        lines.append(([symbol, f"ours: {who}", *cells, mean_cell], plain))
+        lines.append(([symbol + " levels" * levels, f"ours: {who}", *cells, mean_cell], plain))
     return lines
 
 
@@ -183,11 +209,14 @@ def mean_speedup(
     slows: Mapping[str, VerifiedRecord],
     fasts: Mapping[str, VerifiedRecord],
     others: Sequence[Mapping[str, VerifiedRecord]],
+    levels: bool = False,
 ) -> tuple[float | None, int]:
     """Return the geometric mean over the data sets that all compared methods finished, and their number."""
-    ratios = [
-        slow.median / fasts[dataset].median
+    finished = [
+        (slow, fasts[dataset])
         for dataset, slow in slows.items()
         if all(dataset in times and times[dataset].counts for times in (slows, fasts, *others))
     ]
+    ratios = [levels_speedup(*pair) if levels else speedup(*pair).value for pair in finished]
+    ratios = [ratio for ratio in ratios if ratio is not None]
     return geometric_mean(ratios), len(ratios)

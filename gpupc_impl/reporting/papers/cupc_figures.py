@@ -10,13 +10,16 @@ import numpy as np
 from gpupc_impl.reporting import sharing as shared_sets
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, figure
-from gpupc_impl.reporting.cells import Speedup, csv_row, label, number, speedup, status_word
+from gpupc_impl.reporting.cells import Speedup, csv_row, label, levels_speedup, number, speedup, status_word
 from gpupc_impl.reporting.figures import HEADING, SMALL_PRINT, Drawing, footer, name_datasets, panels_of, tick_number
 from gpupc_impl.reporting.papers.cupc import BASELINES, CUPC, PAPER, runs_of
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_backend, datasets_of, device_backends, of_settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+WHOLE_CALL = {"marker": "D", "markersize": 3, "color": "black", "markerfacecolor": "white", "markeredgewidth": 0.6}
+"""The marker of ratios of whole calls, beside bars of the levels alone."""
 
 PRINTED = "paper, GTX 1080: cuPC-E from lowest to highest of six data sets, cuPC-S on DREAM5-Insilico"
 
@@ -26,11 +29,14 @@ PRINTED = "paper, GTX 1080: cuPC-E from lowest to highest of six data sets, cuPC
 )
 def cupc_fig5(runs: Runs, reported: CsvRows) -> Drawing:
     """The figure shows the speedup of cuPC-E and cuPC-S over the two baseline GPU algorithms, as cuPC's Fig. 5: ratios
-    of median runtimes on one machine and backend. Hollow bars show what the paper's text states for a GTX 1080 (for
-    cuPC-E the range over its six data sets, for cuPC-S the value for DREAM5-Insilico). Hatched bars are bounds from a
-    time limit. Data sets on which no baseline was run are left out.
+    of median runtimes on one machine and backend. Bars are the ratios of the levels alone, in which the methods differ
+    and which make up the paper's runtimes (its Fig. 6); diamonds are those of whole calls. Hollow bars show what the
+    paper's text states for a GTX 1080 (for cuPC-E the range over its six data sets, for cuPC-S the value for
+    DREAM5-Insilico). Hatched bars are bounds of whole calls from a time limit. Data sets on which no baseline was run
+    are left out.
     """
     import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     style.use()
@@ -52,8 +58,9 @@ def cupc_fig5(runs: Runs, reported: CsvRows) -> Drawing:
     for axes in panels[:, 0]:
         axes.set_ylabel("times faster")
     handles = [Patch(color=style.colour(method), label=label(method)) for method in CUPC]
+    handles.append(Line2D([], [], label="whole call", linestyle="none", **WHOLE_CALL))
     handles.append(Patch(facecolor="none", edgecolor="black", label=PRINTED))
-    figure.legend(handles=handles, loc="outside upper center", ncols=3)
+    figure.legend(handles=handles, loc="outside upper center", ncols=4)
     footer(figure, [run for run in runs if run.method in CUPC + BASELINES])
     return Drawing(figure)
 
@@ -72,7 +79,10 @@ def _fig5_panel(
         for side, method in zip((-0.2, 0.2), CUPC, strict=True):
             fast = by_method[method].get(dataset)
             verified = all(run is None or run.verification != "unexplained" for run in (slow, fast))
-            _bar(axes, x + side, speedup(slow, fast), style.colour(method), verified)
+            whole, levels = speedup(slow, fast), levels_speedup(slow, fast)
+            _bar(axes, x + side, Speedup(levels) if levels else whole, style.colour(method), verified)
+            if levels:
+                axes.plot(x + side, whole.value, **WHOLE_CALL)
     place = len(datasets)
     for line in printed:
         x = place + (-0.2 if line["method"] == "cupc-e" else 0.2)
@@ -114,16 +124,14 @@ def _bar(axes: Axes, x: float, ratio: Speedup, colour: str, verified: bool) -> N
 LEVELS_SHOWN = 5
 """The number of levels with a colour of their own; all higher levels share one colour."""
 
-OUTSIDE = "transfers"
-"""The name of the part of the runtime that belongs to no level."""
-
 
 @figure("cupc_fig6", "Fig. 6: share of each level", paper=PAPER, family="gaussian", methods=CUPC)
 def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
-    """The figure shows the share of the runtime that each level takes in cuPC-E and cuPC-S, as cuPC's Fig. 6: medians
-    over the warm runs. A level includes the compaction of the graph before it; "transfers" is the time that belongs to
-    no level. The paper (GTX 1080) states that level 1 takes 49 to 83 % on its first five data sets and less than 10 %
-    on DREAM5-Insilico, on which levels 2 to 5 take 90 % (cuPC-E) and 70 % (cuPC-S). The heading shows our numbers.
+    """The figure shows the share that each level takes of the time of all levels in cuPC-E and cuPC-S, as cuPC's
+    Fig. 6: medians over the warm runs. A level includes the compaction of the graph before it. A number above a bar
+    is the percentage that the levels take of the whole call; the rest are transfers and the collection of sets. The
+    paper (GTX 1080) states that level 1 takes 49 to 83 % on its first five data sets and less than 10 % on
+    DREAM5-Insilico, on which levels 2 to 5 take 90 % (cuPC-E) and 70 % (cuPC-S). The heading shows our numbers.
     ``results/tables/cupc_fig6.csv`` has all of them.
     """
     import matplotlib.pyplot as plt
@@ -134,8 +142,8 @@ def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
     runs = of_settings(runs, [runs_of(runs, method) for method in CUPC])
     bars = panels_of(runs)
     figure, (upper, lower) = plt.subplots(2, figsize=(style.COLUMN_WIDTH, 4.2), sharex=True, sharey=True)
-    parts = [f"level {level}" for level in range(LEVELS_SHOWN)] + [f"levels ≥ {LEVELS_SHOWN}", OUTSIDE]
-    colours = [*plt.get_cmap("viridis_r")(np.linspace(0.05, 0.95, LEVELS_SHOWN + 1)), "#CCCCCC"]
+    parts = [f"level {level}" for level in range(LEVELS_SHOWN)] + [f"levels ≥ {LEVELS_SHOWN}"]
+    colours = list(plt.get_cmap("viridis_r")(np.linspace(0.05, 0.95, LEVELS_SHOWN + 1)))
     rows = []
     for axes, method, letter in zip((upper, lower), CUPC, "ab", strict=True):
         for x, (dataset, backend) in enumerate(bars):
@@ -146,14 +154,17 @@ def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
                 axes.annotate(word, (x, 2), rotation=90, ha="center", va="bottom", fontsize=6)
             else:
                 _stack(axes, x, _grouped(shares), colours)
+                of_call = f"{100 * run.levels_median / run.median:.0f}"
+                axes.annotate(of_call, (x, 101), ha="center", va="bottom", fontsize=5.5, annotation_clip=False)
             for part, share in shares.items() if shares else [("", None)] * bool(run):
                 rows.append(
                     csv_row(run, "dataset backend method")
                     | {"part": part, "percent": share}
+                    | {"percent_of_call": share and share * run.levels_median / run.median}
                     | csv_row(run, "status verification")
                 )
-        axes.set_title(f"({letter}) {label(method)}", loc="left")
-        axes.set_ylabel("% of the runtime")
+        axes.set_title(f"({letter}) {label(method)}", loc="left", pad=10)
+        axes.set_ylabel("% of the levels")
         axes.set_ylim(0, 100)
         axes.grid(visible=False)
     name_datasets(lower, list(bars.values()))
@@ -166,9 +177,10 @@ def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
         for line in reported
         if line["level"] == "1"
     ]
-    figure.suptitle("\n".join(lines), **HEADING)
+    figure.suptitle("\n".join([*lines, "Above the bars: the levels in % of the whole call"]), **HEADING)
     footer(figure, runs)
-    return Drawing(figure, rows, columns=("dataset", "backend", "method", "part", "percent", "status", "verification"))
+    columns = ("dataset", "backend", "method", "part", "percent", "percent_of_call", "status", "verification")
+    return Drawing(figure, rows, columns=columns)
 
 
 def _level_one(rows: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> str:
@@ -180,19 +192,16 @@ def _level_one(rows: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> st
 
 
 def level_shares(run: VerifiedRecord) -> dict[str, float] | None:
-    """Return the median percentage of each level and of the time outside of levels; None without a time."""
-    times = run.time_s
-    if run.median is None:
+    """Return the median percentage of each level of the time of all levels; None without a time of the levels."""
+    if run.levels_median is None:
         return None
-    shares = [[100 * level / total for level in levels] for levels, total in zip(times.levels, times.warm, strict=True)]
-    medians = [float(median) for median in np.median(shares, axis=0)]
-    return {**{str(level): share for level, share in enumerate(medians)}, OUTSIDE: max(0.0, 100 - sum(medians))}
+    shares = [[100 * level / sum(levels) for level in levels] for levels in run.time_s.levels]
+    return {str(level): float(median) for level, median in enumerate(np.median(shares, axis=0))}
 
 
 def _grouped(shares: Mapping[str, float]) -> list[float]:
-    levels = [share for part, share in shares.items() if part != OUTSIDE]
-    levels += [0.0] * (LEVELS_SHOWN - len(levels))
-    return [*levels[:LEVELS_SHOWN], sum(levels[LEVELS_SHOWN:]), shares[OUTSIDE]]
+    levels = [*shares.values(), *[0.0] * (LEVELS_SHOWN - len(shares))]
+    return [*levels[:LEVELS_SHOWN], sum(levels[LEVELS_SHOWN:])]
 
 
 def _stack(axes: Axes, x: float, heights: Sequence[float], colours: Sequence[Any]) -> None:
@@ -200,7 +209,7 @@ def _stack(axes: Axes, x: float, heights: Sequence[float], colours: Sequence[Any
     for position, (height, colour) in enumerate(zip(heights, colours, strict=True)):
         axes.bar(x, height, 0.75, bottom=bottom, color=colour, edgecolor="white", linewidth=0.3)
         if height >= 7:
-            ink = "white" if 2 <= position <= LEVELS_SHOWN else "black"
+            ink = "white" if position >= 2 else "black"
             axes.annotate(f"{height:.0f}", (x, bottom + height / 2), ha="center", va="center", color=ink, fontsize=5.5)
         bottom += height
 

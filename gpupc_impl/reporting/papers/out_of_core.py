@@ -6,11 +6,11 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpupc_impl.measurement.record import band
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, figure, table
 from gpupc_impl.reporting.cells import csv_row, label, mark, number, places, remarks, speedup, time_cell
 from gpupc_impl.reporting.figures import HEADING, Drawing, footer, tick_number
+from gpupc_impl.reporting.papers.managed_memory import BLOCK, LEVELS, UM
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, of_method
 from gpupc_impl.reporting.tables import Table
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PAPER = "Out-of-Core"
-UM, BLOCK = "out-of-core-um", "out-of-core-block"
-LEVELS = (0, 1)
 AS_PUBLISHED = {UM: {"level_one": "pairs"}, BLOCK: {"layout": "blocks"}}
 PAPER_NAMES = {"GPU UM": UM, "GPU Block-Based": BLOCK}
 
@@ -93,12 +91,6 @@ def _look(method: str, is_main: bool) -> dict[str, Any]:
     return look if is_main else look | {"linestyle": "--", "markerfacecolor": "none"}
 
 
-def level_seconds(run: VerifiedRecord, level: int) -> tuple[float | None, float | None, float | None]:
-    """Return the 20 % quantile, median and 80 % quantile of a level's time; None each without a time."""
-    levels = run.time_s.levels if run.median is not None else []
-    return band([times[level] for times in levels if len(times) > level])
-
-
 def memory_limit(runs: Iterable[VerifiedRecord], sizes: Mapping[str, int]) -> float | None:
     """Return the number of variables at which the in-core data structures fill the device memory, if known.
 
@@ -120,7 +112,7 @@ def _line(axes: Axes, runs: Runs, level: int, sizes: Mapping[str, int], is_main:
     rows, points = [], []
     for run in runs:
         size, colour = sizes[run.dataset], style.colour(run.method)
-        low, median, high = level_seconds(run, level)
+        low, median, high = run.level_band(level)
         if median is not None:
             points.append((size, low, median, high))
         elif run.status == "timeout":

@@ -50,7 +50,7 @@ def texts(axes):
 
 @pytest.fixture
 def levels():
-    """cuPC-E spends half of its time in level 1; cuPC-S has seven levels, and its second run is an outlier."""
+    """The levels take 90 % of a call of cuPC-E; cuPC-S has seven levels, and its second run is an outlier."""
     return [
         record("nci-60", "cupc-e", [2.0, 4.0], levels=[[0.2, 1.0, 0.6], [0.4, 2.0, 1.2]]),
         record("nci-60", "cupc-s", [10.0, 99.0, 10.0], levels=[[1.0] * 7, [9.0] * 7, [1.0] * 7]),
@@ -63,14 +63,15 @@ def levels():
 def test_a_bar_of_fig6_is_the_median_share_of_each_level(levels, load):
     drawing = cupc_figures.cupc_fig6(load(levels), REPORTED["cupc_fig6"])
     shares = {(row["method"], row["part"]): row["percent"] for row in drawing.rows if row["dataset"] == "nci-60"}
-    assert [shares["cupc-e", part] for part in ("0", "1", "2", "transfers")] == pytest.approx([10, 50, 30, 10])
-    assert shares["cupc-s", "6"] == pytest.approx(10)
-    assert shares["cupc-s", "transfers"] == pytest.approx(30)
+    assert [shares["cupc-e", part] for part in "012"] == pytest.approx([100 / 9, 500 / 9, 300 / 9])
+    assert shares["cupc-s", "6"] == pytest.approx(100 / 7)
+    of_call = {row["method"]: row["percent_of_call"] for row in drawing.rows if row["part"] == "1"}
+    assert of_call == pytest.approx({"cupc-e": 50, "cupc-s": 10})
     upper, lower = drawing.figure.axes
-    assert texts(upper) == ["10", "10", "30", "50", "timeout"]
-    assert "20" in texts(lower)  # levels 5 and 6 in one piece
-    assert "not run" in texts(lower)
-    assert "paper 49 to 83 %; ours 10 to 50 % in 1 of 5" in drawing.figure.get_suptitle()
+    assert texts(upper) == ["11", "33", "56", "90", "timeout"]
+    assert "29" in texts(lower)  # levels 5 and 6 in one piece
+    assert {"not run", "70"} < set(texts(lower))
+    assert "paper 49 to 83 %; ours 14 to 56 % in 1 of 5" in drawing.figure.get_suptitle()
     assert {row["method"] for row in drawing.rows} == {"cupc-e", "cupc-s"}
     plt.close(drawing.figure)
 
@@ -210,4 +211,4 @@ def test_a_drawing_is_written_three_times(tmp_path, levels, load):
     paths = [tmp_path / f"f.{suffix}" for suffix in ("svg", "png", "csv")]
     cupc_figures.cupc_fig6(load(levels), REPORTED["cupc_fig6"]).write(*paths)
     assert all(path.stat().st_size for path in paths)
-    assert len(read_csv(paths[-1])) == 4 + 8 + 2
+    assert len(read_csv(paths[-1])) == 3 + 7 + 2

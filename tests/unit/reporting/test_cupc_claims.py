@@ -92,6 +92,38 @@ def test_ratios_and_shares(table):
     assert rows["stable-seconds"]["verdict"] == "not run"
 
 
+def test_fig_5_and_the_shares_of_levels_are_judged_by_the_levels_and_table_2_by_whole_calls(table):
+    records = [record("nci-60", "stable-serial", [525.0])]
+    records += [record("nci-60", "cupc-e", [1.0], levels=[[0.1, 0.2, 0.1]])]
+    records += [record("nci-60", "cupc-s", [0.5], levels=[[0.1, 0.6, 0.1]])]
+    records += [record("nci-60", "baseline-1", [1.2], levels=[[0.1, 0.6, 0.1]])]
+    records += [record("nci-60", "baseline-2", [2.0], levels=[[0.0, 0.0, 0.0]])]  # does not time its levels
+    rows = table(records)
+    assert rows["cupc-e-mean"]["ours_low"] == pytest.approx(525)
+    assert rows["cupc-e-over-baseline-1"]["ours_low"] == pytest.approx(2)  # of whole calls: 1.2
+    assert rows["cupc-e-over-baseline-1"]["verdict"] == "holds"
+    assert rows["cupc-s-over-cupc-e"]["ours_low"] == pytest.approx(0.5)  # of whole calls: 2
+    assert rows["cupc-s-over-cupc-e"]["verdict"] == "less"
+    assert "nci-60 (baseline-2 does not time its levels)" in rows["cupc-e-over-baseline-2"]["missing"]
+    share = rows["level-1-first-five"]
+    assert (share["ours_low"], share["ours_high"]) == pytest.approx((50, 75))
+    assert share["verdict"] == "holds"
+
+
+def test_cupc_s_and_cupc_e_are_compared_with_algorithm_7_for_every_set_where_that_was_measured(table):
+    def pseudo(dataset, method, seconds):
+        params = {**PARAMS[method], "inverse": "pseudo"}
+        return record(dataset, method, [seconds], setting=f"{method}-pseudo", params=params)
+
+    records = [record(name, method, [1.0]) for name in ("nci-60", "mcc") for method in PARAMS]
+    records += [pseudo("nci-60", "cupc-e", 9.0), pseudo("nci-60", "cupc-s", 3.0), pseudo("mcc", "cupc-s", 9.0)]
+    rows = table(records)
+    row = rows["cupc-s-over-cupc-e"]
+    assert row["measured_on"] == "nci-60 (Algorithm 7 for every set); mcc"
+    assert (row["ours_low"], row["ours_high"], row["verdict"]) == (1, 3, "holds")
+    assert rows["cupc-e-seconds"]["ours_high"] == 1
+
+
 def test_a_skeleton_that_is_not_verified_counts_for_nothing(load):
     found = load([record("nci-60", "cupc-e", [1.0])], {("nci-60", "cupc-e"): "unexplained"})
     found = cupc_claims(found, [], REPORTED)

@@ -56,6 +56,30 @@ def test_without_records_nothing_is_run(table):
     assert rows["page-faults-35000"]["missing"] == "all (page faults are not counted)"
 
 
+def test_beyond_the_device_unified_memory_is_modelled_unless_it_was_run(load):
+    """Everything fits, so that pages are only new: 16 GB of them take a second."""
+    pairs = {"level_one": "pairs", "device_mb": 10**6}
+    name, rates = "connected-40000", {"first_touch_gb_s": 16.0, "to_device_gb_s": 1.0, "to_host_gb_s": 1.0}
+    refused = record(name, 40_000, UM, [], params=pairs)
+    blocks = record(name, 40_000, BLOCK, [1.0, 2.0], params={"layout": "blocks"})
+    panels = record(name, 40_000, BLOCK, [1.0, 0.5], params={"layout": "auto"})
+
+    def row(*records, rates=rates):
+        found = ooc_claims(load(records), REPORTED, rates)
+        return next(each for each in found.plain if each["id"] == "level-1-40000"), found
+
+    modelled, found = row(refused, blocks, panels)
+    assert modelled["verdict"] == "modelled"
+    # rows and members of 4 p^2 bytes and bits of p^2 / 8, and the kernels as fast as those of panels
+    assert modelled["ours_low"] == pytest.approx((0.5 + 8.125 * 40_000**2 / 16e9) / 2, rel=0.02)
+    assert any(note.startswith("Modelled: ") and "Where all fits" not in note for note in found.notes)
+    assert row(refused, blocks, panels, rates=None)[0]["verdict"] == "not run"
+    run = record(name, 40_000, UM, [1.0, 40.0], params=pairs)
+    measured, found = row(run, blocks, panels)
+    assert (measured["ours_low"], measured["verdict"]) == (20, "holds")
+    assert any("Where all fits, on connected-40000: level 0 0.9" in note for note in found.notes)
+
+
 def test_levels_over_the_number_of_variables(table):
     records = [*connected(5000, [1.0, 9.0], [1.0, 3.0], [16.0, 8.0], device=600_000_000)]
     records += [*connected(40_000, [2.0, 520.0], [1.0, 4.0], [24.0, 40.0])]

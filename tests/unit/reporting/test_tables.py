@@ -184,6 +184,27 @@ def test_speedups_are_of_the_paper_s_rule_for_separating_sets_with_canonical_one
     assert set(rules) == {"first-come", "canonical"}
 
 
+def test_levels_alone_stand_beside_whole_calls_and_so_does_the_authors_program(load, records):
+    timed = {"stable-serial": [[2.0, 4.0]] * 2, "cupc-s": [[0.1, 0.4]]}
+    records = [
+        content | {"time_s": {**content["time_s"], "levels": timed.get(content["method"], [])}}
+        for content in records
+        if content["dataset"]["name"] == "nci-60"
+    ]
+    records.append(
+        record("nci-60", "cupc-authors", [0.25], backend="cuda") | {"time_s": {"warm": [0.25], "levels": [[0.0]]}}
+    )
+    table = cupc.cupc_table2(load(records), PAPER_TABLE2)
+    assert row_of(table, "T5, s", "ours: cuPC-S (host)")[2] == "1.00"
+    assert row_of(table, "T5 levels, s", "ours: cuPC-S (host)")[2] == "0.500"
+    assert row_of(table, "T3/T5", "ours")[2] == "8.00×"
+    assert row_of(table, "T3/T5 levels", "ours")[2:] == ["12.0×", "12.0× (1)"]
+    assert [row[0] for row in table.rows if row[1].startswith("authors")] == ["T5, s"]
+    assert "The authors' program does not time its levels." in table.notes
+    clocks = {line["clock"]: line["value"] for line in table.plain if line.get("method") == "cupc-s"}
+    assert clocks["levels"] == pytest.approx(12)
+
+
 def test_what_was_not_run_says_why(load, records):
     table = summary.methods_by_dataset(load(records))
     assert row_of(table, "nci-60", "causal-learn")[3] == "not run"
