@@ -147,6 +147,7 @@ class Bench:
             raise ValueError(f"threads is {self.threads}; this machine has 1 to {self.cores} to give")
         self._probes: dict[tuple[bool, tuple[str, ...]], Outcome] = {}
         self._shared: Worker | None = None
+        self._starting: str | None = None  # the token of the request with which the shared process was started early
         self._users = 0
 
     @contextlib.contextmanager
@@ -157,9 +158,32 @@ class Bench:
             yield
         finally:
             self._users -= 1
-            if not self._users and self._shared is not None:
-                self._shared.close()
-                self._shared = None
+            if not self._users:
+                self.close()
+
+    def close(self) -> None:
+        """End the shared process if there is one."""
+        if self._shared is not None:
+            self._shared.close()
+            self._shared = None
+
+    def start_early(self, settings: Iterable[Setting]) -> None:
+        """Start the shared process before the device is free for it; `move` must follow."""
+        if methods := [setting.method for setting in settings if setting.shares_worker]:
+            message = {"do": "prepare", "backend": self.backend, "methods": methods}
+            self._starting = self._shared_worker().send(message)
+
+    def move(self, cores: Sequence[int]) -> None:
+        """Move the shared process to these cores, on which this thread is already."""
+        self.cores = len(cores)
+        if self._starting is None or self._shared is None:
+            return
+        outcome = self._shared.wait(self._starting, START_LIMIT_S)
+        if outcome.ok:
+            outcome = self._shared.request({"do": "move", "cores": list(cores)}, START_LIMIT_S)
+        if not outcome.ok:
+            self._shared.close()  # The next request starts another one here.
+        self._starting = None
 
     def worker_of(self, setting: Setting) -> Worker:
         """Return the process for a setting: the shared one, or a new one; the caller closes a new one."""

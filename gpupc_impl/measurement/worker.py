@@ -27,7 +27,7 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 from gpupc_impl.measurement.answers import InvalidAnswer, check_answer
 from gpupc_impl.measurement.clock import numba_compilation, timed
-from gpupc_impl.measurement.environment import environment, gpu_process_list, pin_cores
+from gpupc_impl.measurement.environment import environment, gpu_process_list, move_to_cores, pin_cores
 from gpupc_impl.measurement.isolate import serve
 
 REPORTED = "levels_run", "stopped_because", "edges_per_level", "tests_per_level", "undefined_tests", "pseudo_inverses"
@@ -51,6 +51,12 @@ def probe(backend: str | None, cores: int, threads: int, methods: list[str]) -> 
         "environment": environment(cores, threads, opened, gpu_processes),
         "unavailable": reasons,
     }
+
+
+def prepare(backend: str, methods: list[str]) -> None:
+    """Import what these methods and the backend need, without a context on the device, on which others may measure."""
+    for method in methods:
+        unavailable(get_method(method), backend)
 
 
 @dataclasses.dataclass
@@ -84,6 +90,8 @@ class Session:
         """Call the method of this class that a request names under ``do``, with the rest of the request as
         arguments."""
         requests: dict[str, Callable[..., Any]] = {
+            "prepare": prepare,
+            "move": move_to_cores,
             "probe": probe,
             "open": self.open,
             "run": self.run,

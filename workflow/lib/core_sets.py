@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from gpupc_impl.core.registry import get_method
+from gpupc_impl.measurement.bench import Bench, Setting
 
 T = TypeVar("T")
 
@@ -28,6 +29,10 @@ REFERENCE_SETS = 4
 
 VARIABLE = "GPUPC_CORE_SETS"
 """The environment variable with all cores of the workflow, which divides them; its jobs inherit the variable."""
+
+TIMES = Path("results/core_sets.csv")
+"""The file with a line for each time that a job had a core set: the set, the job, and when the job asked for the set,
+took and released it, in Unix seconds. `workflow.lib.job_times` shows them."""
 
 LOOK_S = 0.05
 """The interval in seconds at which a job looks for a free set."""
@@ -55,24 +60,33 @@ def all_cores() -> list[int] | None:
 
 
 @contextlib.contextmanager
-def own_cores(gpu: bool, folder: Path = Path("results")) -> Iterator[int]:
-    """Wait for a core set of the GPU or of references, and move this thread to it; yields the number of its cores.
+def own_cores(gpu: bool, job: str, folder: Path = Path("results")) -> Iterator[list[int]]:
+    """Wait for a core set of the GPU or of references, and move this thread to it; yields the set.
 
     Processes that the thread starts run there as well.
+
+    Args:
+        job: the job's name in `TIMES`.
+        folder: the folder of the locks.
     """
     cores = all_cores()
     assert cores is not None
     sets, _ = divide(cores)
+    asked = time.time()
     chosen = range(1) if gpu else range(1, len(sets))
     before = os.sched_getaffinity(0)
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context((folder / f".cores-{number}.lock").open("w")) for number in chosen]
-        own = sets[chosen[lock_one(files, LOOK_S)]]
-        os.sched_setaffinity(0, own)
+        number = chosen[lock_one(files, LOOK_S)]
+        taken = time.time()
+        os.sched_setaffinity(0, sets[number])
         try:
-            yield len(own)
+            yield sets[number]
         finally:
             os.sched_setaffinity(0, before)
+            with TIMES.open("a", encoding="utf-8") as times:
+                name = "gpu" if gpu else f"references {number}"
+                times.write(f"{name},{job},{asked:.2f},{taken:.2f},{time.time():.2f}\n")
 
 
 def lock_one(files: Sequence[IO[str]], look_s: float) -> int:
@@ -86,26 +100,42 @@ def lock_one(files: Sequence[IO[str]], look_s: float) -> int:
 
 
 def measure_parts(
-    settings: Mapping[str, Mapping[str, Any]], threads: int, measure: Callable[[Mapping[str, Any], int], T]
+    job: str,
+    settings: Mapping[str, Mapping[str, Any]],
+    bench_of: Callable[[int | None], Bench],
+    measure: Callable[[Mapping[str, Any], Bench], T],
 ) -> list[T]:
     """Measure settings together or, if the cores are divided, those on the GPU and the references at the same time.
 
+    While a job waits for the GPU, its process on the GPU starts.
+
     Args:
-        threads: the threads of a measurement that has the machine to itself.
-        measure: is called with settings and the number of threads.
+        job: as of `own_cores`.
+        bench_of: returns a bench with a number of threads; None is as many as the job has.
+        measure: is called with settings and the bench on which they are measured.
 
     Returns:
         what `measure` returned, for each part.
     """
-    if all_cores() is None:
-        return [measure(settings, threads)]
+    cores = all_cores()
+    if cores is None:
+        bench = bench_of(None)
+        with bench.open():
+            return [measure(settings, bench)]
+    threads = len(divide(cores)[0][0])
     parts: dict[bool, dict[str, Any]] = {}
     for name, choice in settings.items():
         parts.setdefault(get_method(choice.get("method", name)).backends != ("cpu",), {})[name] = choice
 
     def run(gpu: bool) -> T:
-        with own_cores(gpu) as own:
-            return measure(parts[gpu], own)
+        bench = bench_of(threads)
+        with bench.open():
+            bench.start_early(Setting(name, choice.get("method", name)) for name, choice in parts[gpu].items())
+            with own_cores(gpu, job) as own:
+                bench.move(own)
+                result = measure(parts[gpu], bench)
+                bench.close()
+        return result
 
     with ThreadPoolExecutor(len(parts)) as pool:
         return list(pool.map(run, parts))

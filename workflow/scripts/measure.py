@@ -20,31 +20,33 @@ params, resources, time_left = snakemake.params, snakemake.resources, TimeLeft.o
 
 with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log, own_gpu(resources.slots):
 
-    def measure(settings: Mapping[str, Any], threads: int) -> None:
+    def bench_of(threads: int | None) -> Bench:
+        own = min(snakemake.threads, available_cores()) if threads is None else threads
+        return Bench(params.backend, own, log, resources.attempt)
+
+    def measure(settings: Mapping[str, Any], bench: Bench) -> None:
         """Measure settings on all data sets of this job."""
-        bench = Bench(params.backend, threads, log, resources.attempt)
-        with bench.open():
-            for problem, path in zip(snakemake.input.problems, snakemake.input.facts, strict=True):
-                facts = read_json(path)
+        for problem, path in zip(snakemake.input.problems, snakemake.input.facts, strict=True):
+            facts = read_json(path)
 
-                def report(event: object, dataset: str = facts["name"]) -> None:
-                    """Show progress on the terminal and in the log."""
-                    for stream in (sys.stderr, log):
-                        print(f"{dataset}: {event}", file=stream, flush=True)
+            def report(event: object, dataset: str = facts["name"]) -> None:
+                """Show progress on the terminal and in the log."""
+                for stream in (sys.stderr, log):
+                    print(f"{dataset}: {event}", file=stream, flush=True)
 
-                for group in time_left.groups(params.target, facts["name"], settings):
-                    measure_dataset(
-                        problem,
-                        facts,
-                        group,
-                        params.timing,
-                        params.limits,
-                        bench,
-                        out_dir=Path("results/records") / facts["name"],
-                        store=Path(params.store),
-                        progress=report,
-                    )
+            for group in time_left.groups(params.target, facts["name"], settings):
+                measure_dataset(
+                    problem,
+                    facts,
+                    group,
+                    params.timing,
+                    params.limits,
+                    bench,
+                    out_dir=Path("results/records") / facts["name"],
+                    store=Path(params.store),
+                    progress=report,
+                )
 
-    measure_parts(params.settings, min(snakemake.threads, available_cores()), measure)
+    measure_parts(Path(snakemake.log[0]).stem, params.settings, bench_of, measure)
 
 time_left.end_job(snakemake.log[0])

@@ -26,16 +26,19 @@ with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log, own_gpu(
         for stream in (sys.stderr, log):
             print(line, file=stream, flush=True)
 
-    def measure(implementations: Mapping[str, Any], threads: int) -> list[dict[str, Any]]:
+    def bench_of(threads: int | None) -> Bench:
+        own = min(snakemake.threads, available_cores()) if threads is None else threads
+        return Bench(params.backend, own, log, resources.attempt)
+
+    def measure(implementations: Mapping[str, Any], bench: Bench) -> list[dict[str, Any]]:
         """Time implementations on all cases of the table."""
-        bench = Bench(params.backend, threads, log, resources.attempt)
         shared = {"store": Path(params.store), "progress": report}
         return [
             time_table(params.table, params.tests, group, params.parameters, params.limits, bench, **shared)
             for group in time_left.groups(name, name, implementations)
         ]
 
-    measured = measure_parts(params.implementations, min(snakemake.threads, available_cores()), measure)
+    measured = measure_parts(name, params.implementations, bench_of, measure)
     parts = [part for group in measured for part in group]
 
 if parts:
