@@ -23,6 +23,9 @@ onstart:
     # that takes a third of a core, beside the measurements.
     workflow.scheduler.job_rate_limiter = None
     PLAN.describe()
+    write_searches(PLAN, list(workflow.dag.needrun_jobs()), SEARCHES)
+    if REFERENCES_BESIDE:
+        use_core_sets(CORES)
     if DEADLINE is not None:
         write_estimates(PLAN, ESTIMATES)
         stop_at(DEADLINE)

@@ -1,6 +1,8 @@
 """The bench: it determines what can run on this machine, and starts the processes in which methods run.
 
-Every setting has its own worker process (`isolate`, `worker`), which is started again after it was killed.
+Settings with kernels of ours share a worker process (`isolate`, `worker`), so that the device's context and the kernels
+are ready before a setting's first run. Every other setting has a process of its own. A process is started again after
+it was killed, and after any fault in it.
 """
 
 import contextlib
@@ -90,6 +92,12 @@ class Setting:
     def has_kernels(self) -> bool:
         return self.registered.backends != ("cpu",)
 
+    @property
+    def shares_worker(self) -> bool:
+        """Whether the setting runs in a process with others. References do not, whose memory is that of their process,
+        nor do other authors' programs, which may do anything to the device."""
+        return len(self.registered.backends) > 1
+
 
 def check_settings(settings: Sequence[Setting]) -> None:
     """Check that settings are valid, by `Setting.check`, and that their names differ; raises ValueError if not."""
@@ -138,8 +146,55 @@ class Bench:
         if not 1 <= self.threads <= self.cores:
             raise ValueError(f"threads is {self.threads}; this machine has 1 to {self.cores} to give")
         self._probes: dict[tuple[bool, tuple[str, ...]], Outcome] = {}
+        self._shared: Worker | None = None
+        self._starting: str | None = None  # the token of the request with which the shared process was started early
+        self._users = 0
 
-    def start_worker(self, name: str, memory_limit_bytes: int | None = None) -> Worker:
+    @contextlib.contextmanager
+    def open(self) -> Iterator[None]:
+        """Keep the shared process until the outermost such block ends."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                self.close()
+
+    def close(self) -> None:
+        """End the shared process if there is one."""
+        if self._shared is not None:
+            self._shared.close()
+            self._shared = None
+
+    def start_early(self, settings: Iterable[Setting]) -> None:
+        """Start the shared process before the device is free for it; `move` must follow."""
+        if methods := [setting.method for setting in settings if setting.shares_worker]:
+            message = {"do": "prepare", "backend": self.backend, "methods": methods}
+            self._starting = self._shared_worker().send(message)
+
+    def move(self, cores: Sequence[int]) -> None:
+        """Move the shared process to these cores, on which this thread is already."""
+        self.cores = len(cores)
+        if self._starting is None or self._shared is None:
+            return
+        outcome = self._shared.wait(self._starting, START_LIMIT_S)
+        if outcome.ok:
+            outcome = self._shared.request({"do": "move", "cores": list(cores)}, START_LIMIT_S)
+        if not outcome.ok:
+            self._shared.close()  # The next request starts another one here.
+        self._starting = None
+
+    def worker_of(self, setting: Setting) -> Worker:
+        """Return the process for a setting: the shared one, or a new one; the caller closes a new one."""
+        return self._shared_worker() if setting.shares_worker else self.start_worker(setting.name)
+
+    def _shared_worker(self) -> Worker:
+        if self._shared is None or not self._shared.alive:
+            self._shared = self.start_worker("kernels")
+        return self._shared
+
+    def start_worker(self, name: str) -> Worker:
         """Return a worker that imports from the same folders as this process and is pinned to this process's cores."""
         variables = {
             **dict.fromkeys(THREAD_VARIABLES, str(self.threads)),
@@ -149,26 +204,27 @@ class Bench:
         return Worker(
             [sys.executable, "-X", "faulthandler", "-m", "gpupc_impl.measurement.worker", str(self.threads)],
             env={**os.environ, **variables},
-            memory_limit_bytes=memory_limit_bytes,
             log=self.log,
             prefix=f"[{name}] ",
         )
 
     def places(self, settings: Iterable[Setting], refused: Mapping[str, str] | None = None) -> dict[str, Place]:
-        """Determine in separate processes what can be measured here; returns a place for each setting's name.
+        """Determine in worker processes what can be measured here; returns a place for each setting's name.
 
         Args:
             refused: for each method that is not to be measured, the reason.
         """
         refused = refused or {}
-        groups: dict[bool, list[Setting]] = {}
+        groups: dict[tuple[bool, bool], list[Setting]] = {}
         for setting in settings:
-            groups.setdefault(setting.has_kernels, []).append(setting)
-        methods = {kernels: {each.method for each in group} - refused.keys() for kernels, group in groups.items()}
-        outcomes = self._probe(methods)
+            groups.setdefault((setting.has_kernels, setting.shares_worker), []).append(setting)
         places = {}
-        for kernels, group in groups.items():
-            outcome = outcomes[kernels]
+        with self.open():
+            outcomes = self._probe(
+                {kind: {each.method for each in group} - refused.keys() for kind, group in groups.items()}
+            )
+        for (kernels, shared), group in groups.items():
+            outcome = outcomes[kernels, shared]
             answer = outcome.value or {
                 "backend": self.backend if self.backend in BACKENDS else "host",
                 "environment": environment(self.cores, self.threads),
@@ -184,16 +240,16 @@ class Bench:
                 places[setting.name] = Place(backend, answer["environment"], obstacle)
         return places
 
-    def _probe(self, methods: Mapping[bool, Set[str]]) -> dict[bool, Outcome]:
-        """Return the outcomes of `worker.probe` for methods with kernels (True) and for references (False), which run
-        concurrently."""
-        probes = {kernels: (kernels, tuple(sorted(names))) for kernels, names in methods.items()}
+    def _probe(self, methods: Mapping[tuple[bool, bool], Set[str]]) -> dict[tuple[bool, bool], Outcome]:
+        """Return the outcomes of `worker.probe`, all of which run concurrently, for methods by whether they have
+        kernels and whether they share a process, which then is the one that runs the probe."""
+        probes = {kind: (kind[0], tuple(sorted(names))) for kind, names in methods.items()}
         with contextlib.ExitStack() as stack:
             waiting = {}
-            for probe in probes.values():
+            for (_, shared), probe in probes.items():
                 if probe not in self._probes:
                     kernels, names = probe
-                    worker = stack.enter_context(self.start_worker("probe"))
+                    worker = self._shared_worker() if shared else stack.enter_context(self.start_worker("probe"))
                     message = {
                         "do": "probe",
                         "backend": self.backend if kernels else None,
@@ -203,8 +259,10 @@ class Bench:
                     }
                     waiting[probe] = worker, worker.send(message)
             for probe, (worker, token) in waiting.items():
-                self._probes[probe] = worker.wait(token, START_LIMIT_S)
-        return {kernels: self._probes[probe] for kernels, probe in probes.items()}
+                self._probes[probe] = outcome = worker.wait(token, START_LIMIT_S)
+                if not outcome.ok:
+                    worker.close()
+        return {kind: self._probes[probe] for kind, probe in probes.items()}
 
 
 class Runner:
@@ -213,7 +271,7 @@ class Runner:
     def __init__(self, bench: Bench, setting: Setting, place: Place):
         self.bench, self.setting, self.place = bench, setting, place
         self.memory_peak: int | None = None
-        """the largest resident memory of the process and its descendants so far, in bytes"""
+        """the largest resident memory of the process and its descendants during the requests so far, in bytes"""
         self._worker: Worker | None = None
         self._open: set[Path] = set()
         # the problem that the process is opening, and the token of that request
@@ -224,15 +282,19 @@ class Runner:
         worker = self._worker
         if worker is None or not worker.alive:
             self.close()
-            worker = self._worker = self.bench.start_worker(self.setting.name, self.setting.limits.memory_bytes)
+            worker = self._worker = self.bench.worker_of(self.setting)
         return worker
 
     def begin(self, problem: ProblemFile, single_test: bool) -> None:
-        """Start the process and let it begin to open a problem, one at a time; `open` waits for the end."""
-        if self._opening is not None or (self._alive and problem.path in self._open):
+        """Start the process and let it begin to open a problem, one at a time; `open` waits for the end.
+
+        This has no effect while a shared process answers another setting; then `open` does it.
+        """
+        if self._opening is not None or (self._alive and problem.path in self._open) or self.start().busy:
             return
         message = {
             "do": "open",
+            "setting": self.setting.name,
             "problem": str(problem.path),
             "fingerprint": problem.fingerprint,
             "method": self.setting.method,
@@ -242,7 +304,7 @@ class Runner:
             "device_memory_limit": self.setting.limits.device_memory_bytes,
             "single_test": single_test,
         }
-        self._opening = problem.path, self.start().send(message)
+        self._opening = problem.path, self._send(message)
 
     def open(self, problem: ProblemFile, single_test: bool) -> Outcome:
         """Open a problem in the process, which may have several problems open."""
@@ -253,33 +315,51 @@ class Runner:
         assert self._opening is not None
         (path, token), self._opening = self._opening, None
         assert path == problem.path, "problems are opened in the order in which `begin` was called"
-        outcome = self._with_memory(self._worker.wait(token, START_LIMIT_S))
+        outcome = self._wait(token, START_LIMIT_S)
         if outcome.ok:
             self._open.add(path)
         return outcome
 
     def request(self, message: Mapping[str, Any], time_limit_s: float | None) -> Outcome:
-        return self._with_memory(self.start().request(message, time_limit_s))
+        """Send a message about this setting and wait for its outcome."""
+        return self._wait(self._send({**message, "setting": self.setting.name}), time_limit_s)
 
-    def _with_memory(self, outcome: Outcome) -> Outcome:
-        """Return the outcome, after noting how much memory the process has used."""
+    def save(self, path: Path) -> Outcome:
+        """Let the process write the skeleton of its last run."""
+        return self._wait(self._send({"do": "save", "path": str(path)}), START_LIMIT_S)
+
+    def _send(self, message: Mapping[str, Any]) -> str:
+        worker = self.start()
+        worker.memory_limit_bytes, worker.prefix = self.setting.limits.memory_bytes, f"[{self.setting.name}] "
+        worker.memory_peak = 0
+        return worker.send(message)
+
+    def _wait(self, token: str, time_limit_s: float | None) -> Outcome:
+        """Return the outcome of a message, after noting how much memory the process has used.
+
+        After a fault nothing else runs in the process. It is intact if memory was refused.
+        """
         assert self._worker is not None
+        outcome = self._worker.wait(token, time_limit_s)
         self.memory_peak = max(self._worker.memory_peak, self.memory_peak or 0)
+        if outcome.status not in ("ok", "oom"):
+            self._worker.close()
         return outcome
 
     def forget(self) -> None:
-        """Close the open problems, to free their memory."""
+        """Close the setting and its problems in the process, to free their memory."""
         if self._open and self._alive:
             self.request({"do": "forget"}, START_LIMIT_S)
         self._open.clear()
 
     def close(self) -> None:
-        """End the process if there is one."""
-        self._open.clear()
-        self._opening = None
-        if self._worker is not None:
+        """Leave the process: it ends if it is the setting's own."""
+        if self.setting.shares_worker:
+            self.forget()
+        elif self._worker is not None:
             self._worker.close()
-            self._worker = None
+        self._worker, self._opening = None, None
+        self._open.clear()
 
     @property
     def _alive(self) -> bool:
@@ -288,7 +368,7 @@ class Runner:
 
 @contextlib.contextmanager
 def closing(runners: Iterable[Runner]) -> Iterator[None]:
-    """End the runners' processes when the block ends."""
+    """Let the runners leave their processes when the block ends."""
     with contextlib.ExitStack() as stack:
         for runner in runners:
             stack.callback(runner.close)

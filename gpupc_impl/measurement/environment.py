@@ -4,6 +4,7 @@ No fact is a host name, user name, path or URL, except the name of a cluster's n
 user chooses another one (`node_name`). A fact that cannot be determined is None; if it matters, there is a warning.
 """
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -95,6 +96,13 @@ def pin_cores(count: int) -> None:
     threads."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+
+
+def move_to_cores(cores: list[int]) -> None:
+    """Restrict all threads of this process to these cores (Linux)."""
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):  # The thread has ended.
+            os.sched_setaffinity(int(thread), cores)
 
 
 def git_state() -> tuple[str | None, bool | None]:

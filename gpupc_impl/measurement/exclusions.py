@@ -48,6 +48,8 @@ EXCLUDED_OF_METHODS = {
     "gpupc_impl/measurement/worker.py:Session.save": _OUTSIDE + "writing the answer",
     "gpupc_impl/measurement/worker.py:_print_level": "a display of progress, which only the cold run has",
     "gpupc_impl/measurement/worker.py:peak_process_bytes": _OUTSIDE + "a look at the memory that was used",
+    "gpupc_impl/measurement/worker.py:reset_peak": _OUTSIDE + "a look at the memory that was used",
+    "gpupc_impl/measurement/worker.py:prepare": _OUTSIDE + "imports",
     "gpupc_impl/measurement/worker.py:probe": _OUTSIDE + "finding out what can be measured",
 }
 """Patterns that are left out of the code version of every method; `EXCLUDED_OF_BACKENDS` has more."""

@@ -97,6 +97,10 @@ class Worker:
         memory_limit_bytes: the limit on the resident memory of the worker and its descendants; None for no limit.
         log: the file for the worker's output, line by line, up to `LOG_BYTES`; None for stderr.
         prefix: the beginning of each of these lines.
+
+    Attributes:
+        memory_limit_bytes, prefix: as above; they may be set between two requests.
+        busy: whether a message was sent whose outcome nobody has waited for yet.
     """
 
     def __init__(
@@ -108,7 +112,7 @@ class Worker:
         log: TextIO | None = None,
         prefix: str = "",
     ):
-        self.memory_limit_bytes = memory_limit_bytes
+        self.memory_limit_bytes, self.prefix, self.busy = memory_limit_bytes, prefix, False
         self.memory_peak = 0
         """The largest resident memory of the worker and its descendants so far, in bytes. Pages that processes share
         count for each of them."""
@@ -130,7 +134,7 @@ class Worker:
             os.close(descriptor)
         self._status = os.fdopen(status)
         self._pid: int | None = None
-        self._printer = threading.Thread(target=self._print, args=(log or sys.stderr, prefix), daemon=True)
+        self._printer = threading.Thread(target=self._print, args=(log or sys.stderr,), daemon=True)
         self._printer.start()
         self._alive, self._answered = True, False
 
@@ -160,13 +164,14 @@ class Worker:
 
     def send(self, message: Mapping[str, Any]) -> str:
         """Send a message; returns the token for `wait`, which must be called before the next message is sent."""
-        token = secrets.token_hex(16)
+        token, self.busy = secrets.token_hex(16), True
         with contextlib.suppress(BrokenPipeError):  # The worker has ended, which `wait` reports.
             os.write(self._requests, json.dumps({"token": token, "message": message}).encode() + b"\n")
         return token
 
     def wait(self, token: str, time_limit_s: float | None = None) -> Outcome:
         """Return the outcome of the message that was sent. The time limit begins now; compiling does not count."""
+        self.busy = False
         began = polled = time.monotonic()
         deadline = float("inf") if time_limit_s is None else began + time_limit_s - self._clock.seconds()
         pause = POLL_SECONDS
@@ -256,7 +261,7 @@ class Worker:
             return Outcome("killed", f"{signal.Signals(-number).name} ended it ({signal.strsignal(-number)})")
         return Outcome("killed", f"signal {-number} ended it")
 
-    def _print(self, log: TextIO, prefix: str) -> None:
+    def _print(self, log: TextIO) -> None:
         """Write the worker's output to the log, with lines cut at `LINE_BYTES` and all output cut at `LOG_BYTES`."""
         assert self._guard.stdout is not None
         left = LOG_BYTES
@@ -264,6 +269,7 @@ class Worker:
             while line := pipe.readline(LINE_BYTES):
                 if left <= 0:
                     continue  # The thread keeps reading, so that the pipe never fills up.
+                prefix = self.prefix
                 left -= len(prefix) + len(line)
                 text = line.decode(errors="replace").rstrip("\n")
                 with contextlib.suppress(ValueError):  # The log may be closed before the last line arrives.

@@ -94,10 +94,11 @@ def measure_tests(
     for each in implementations:
         if not has_single_test(each.registered):
             raise ValueError(f"{each.name}: method {each.method!r} has no single test to time")
-    places = bench.places(implementations)
-    runners = [Runner(bench, each, places[each.name]) for each in implementations]
     cells = []
-    with closing(runners):
+    with bench.open(), contextlib.ExitStack() as runners_end:
+        places = bench.places(implementations)
+        runners = [Runner(bench, each, places[each.name]) for each in implementations]
+        runners_end.enter_context(closing(runners))
         for group in groups:
             with contextlib.ExitStack() as stack:
                 turn = []

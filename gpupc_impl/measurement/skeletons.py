@@ -16,7 +16,7 @@ from gpupc_impl.backends import resolve_backend
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.measurement.bench import START_LIMIT_S, Bench, Place, Runner, Setting, check_settings, closing
+from gpupc_impl.measurement.bench import Bench, Place, Runner, Setting, check_settings, closing
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.isolate import Outcome
@@ -123,9 +123,11 @@ def measure_side_by_side(
     refusals = {method.name: str(unavailable(method, problem=problem)) for method in misfits}
     skipped = [setting for setting in request.settings if setting.name in request.skipped]
     records = {setting.name: _skip(request, setting, facts, bench) for setting in skipped}
-    places = bench.places(chosen, refusals)
-    runners = [Runner(bench, setting, places[setting.name]) for setting in chosen]
-    with closing(runners), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(bench.open())
+        places = bench.places(chosen, refusals)
+        runners = [Runner(bench, setting, places[setting.name]) for setting in chosen]
+        stack.enter_context(closing(runners))
         store = request.store or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         problem_file = stack.enter_context(kept(request.problem_path, problem, store))
         del problem  # The workers have copies of their own.
@@ -226,7 +228,7 @@ class SkeletonJob(Job):
         return outcome
 
     def keep_answer(self) -> Outcome:
-        return self.runner.request({"do": "save", "path": str(self.skeleton_path)}, START_LIMIT_S)
+        return self.runner.save(self.skeleton_path)
 
     def objection(self) -> str | None:
         """Return a sentence if two runs gave different answers."""
@@ -246,7 +248,7 @@ class SkeletonJob(Job):
         return None
 
     def end(self, outcome: Outcome) -> None:
-        """End the worker, and write the record and, if the status is ok, the skeleton beside it."""
+        """Leave the process, and write the record and, if the status is ok, the skeleton beside it."""
         self.runner.close()
         samples, setting = self.samples, self.runner.setting
         if outcome.ok:

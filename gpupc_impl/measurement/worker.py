@@ -1,14 +1,17 @@
-"""The process in which a method is measured: `bench` starts it as ``python -m gpupc_impl.measurement.worker``.
+"""The process in which settings are measured: `bench` starts it as ``python -m gpupc_impl.measurement.worker``.
 
-The first run of a process is the cold one: this run opens the backend (library, device context), compiles kernels or
-numba functions that are not cached on disk, and warms up the process for the next runs.
+A setting's backend (library, device context) is open before the setting's first run. This run is the cold one: it
+compiles kernels or numba functions that are not cached on disk, and warms up the process for the next runs.
 """
 
+import contextlib
 import copy
+import dataclasses
 import importlib
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,7 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 from gpupc_impl.measurement.answers import InvalidAnswer, check_answer
 from gpupc_impl.measurement.clock import numba_compilation, timed
-from gpupc_impl.measurement.environment import environment, gpu_process_list, pin_cores
+from gpupc_impl.measurement.environment import environment, gpu_process_list, move_to_cores, pin_cores
 from gpupc_impl.measurement.isolate import serve
 
 REPORTED = "levels_run", "stopped_because", "edges_per_level", "tests_per_level", "undefined_tests", "pseudo_inverses"
@@ -50,23 +53,45 @@ def probe(backend: str | None, cores: int, threads: int, methods: list[str]) -> 
     }
 
 
-class Session:
-    """One method with its parameters, and the open problems."""
+def prepare(backend: str, methods: list[str]) -> None:
+    """Import what these methods and the backend need, without a context on the device, on which others may measure."""
+    for method in methods:
+        unavailable(get_method(method), backend)
+
+
+@dataclasses.dataclass
+class OpenSetting:
+    """A method with its parameters, on a backend of its own; backends in one process share context and kernels.
+
+    Attributes:
+        backend: None for a reference.
+        tests: for each problem, the function that performs a single test.
+    """
 
     method: Method
-    backend: Backend | None = None
+    params: dict[str, Any]
+    separating_sets: str
+    backend: Backend | None
+    tests: dict[str, Callable[[int, int, tuple[int, ...]], float]] = dataclasses.field(default_factory=dict)
+
+
+class Session:
+    """The open settings, and the open problems, which all settings of a process share."""
+
     skeleton: Skeleton | None = None
 
     def __init__(self) -> None:
+        self.settings: dict[str, OpenSetting] = {}
         self.problems: dict[str, Problem] = {}
         self.fingerprints: dict[str, str] = {}
-        self.tests: dict[str, Callable[[int, int, tuple[int, ...]], float]] = {}
         self.placed: set[str] = set()
 
     def answer(self, message: dict[str, Any]) -> Any:
         """Call the method of this class that a request names under ``do``, with the rest of the request as
         arguments."""
         requests: dict[str, Callable[..., Any]] = {
+            "prepare": prepare,
+            "move": move_to_cores,
             "probe": probe,
             "open": self.open,
             "run": self.run,
@@ -78,6 +103,7 @@ class Session:
 
     def open(
         self,
+        setting: str,
         problem: str,
         fingerprint: str,
         method: str,
@@ -87,35 +113,40 @@ class Session:
         device_memory_limit: int | None,
         single_test: bool,
     ) -> None:
-        """Load a problem with this fingerprint, and the method; the backend is opened now for single tests only."""
-        loaded = load_problem(problem)
-        if loaded.fingerprint != fingerprint:
-            raise InvalidProblem(f"{Path(problem).name} is not the problem that the measurement began with")
-        self.problems[problem], self.fingerprints[problem] = loaded, fingerprint
-        self.method = get_method(method)
-        self.backend_arguments = (backend, device_memory_limit)
-        self.params, self.separating_sets = params, separating_sets
+        """Open a setting, unless one of this name is open, and load a problem with this fingerprint."""
+        if problem not in self.problems:
+            loaded = load_problem(problem)
+            if loaded.fingerprint != fingerprint:
+                raise InvalidProblem(f"{Path(problem).name} is not the problem that the measurement began with")
+            self.problems[problem], self.fingerprints[problem] = loaded, fingerprint
+        if setting not in self.settings:
+            registered = get_method(method)
+            opened = open_method_backend(registered, backend, device_memory_limit)
+            self.settings[setting] = OpenSetting(registered, params, separating_sets, opened)
         if single_test:
-            open_test = importlib.import_module(self.method.module).open_test
-            self.tests[problem] = open_test(self.problems[problem], self._open_backend(), params)
+            chosen = self.settings[setting]
+            open_test = importlib.import_module(chosen.method.module).open_test
+            chosen.tests[problem] = open_test(self.problems[problem], chosen.backend, params)
 
-    def run(self, problem: str, show_levels: bool) -> dict[str, Any]:
+    def run(self, setting: str, problem: str, show_levels: bool) -> dict[str, Any]:
         """Perform one timed run."""
         self.skeleton = None
-        self._place(problem)
-        compiled = 0.0 if self.backend is None else self.backend.compile_seconds
-        with numba_compilation() as numba_seconds:
-            answer, seconds = timed(lambda: self._solve(problem, show_levels), self._synchronize)
-        if self.backend is not None:
+        chosen = self.settings[setting]
+        backend = chosen.backend
+        self._place(problem, backend)
+        reset_peak()
+        with _compilation(backend) as compile_seconds:
+            answer, seconds = timed(lambda: self._solve(chosen, problem, show_levels), partial(_synchronize, backend))
+        if backend is not None:
             # No compiler may run beside the next run, which finds all kernels compiled.
-            self.backend.finish_prefetched()
+            backend.finish_prefetched()
         skeleton = check_answer(answer, self.problems[problem])
         self._check_problem(problem)
-        self.skeleton, backend = skeleton, self.backend
+        self.skeleton = skeleton
         return {
             # Another author's program returns its own format; the translation into ours is subtracted from the time.
             "seconds": seconds - skeleton.facts.get("translation_s", 0.0),
-            "compile_seconds": numba_seconds() if backend is None else backend.compile_seconds - compiled,
+            "compile_seconds": compile_seconds(),
             "levels": list(skeleton.seconds_per_level),
             # The problem as the method solved it: a reference may support only one of the problem's conventions.
             "problem": self.problems[problem].facts() | (skeleton.facts.get("problem") or {}),
@@ -130,21 +161,26 @@ class Session:
             "peak_device_bytes": None if backend is None else backend.memory_peak or None,
         }
 
-    def run_test(self, problem: str, test: tuple[int, int, list[int]]) -> dict[str, float]:
+    def run_test(self, setting: str, problem: str, test: tuple[int, int, list[int]]) -> dict[str, float]:
         """Perform one timed test (i, j, S)."""
         i, j, members = test
-        answer, seconds = timed(lambda: self.tests[problem](i, j, tuple(members)), self._synchronize)
+        chosen = self.settings[setting]
+        with _compilation(chosen.backend):
+            answer, seconds = timed(
+                lambda: chosen.tests[problem](i, j, tuple(members)), partial(_synchronize, chosen.backend)
+            )
         p_value = float(answer)
         if not 0 <= p_value <= 1:
             raise InvalidAnswer(f"the p-value of test ({i}, {j}, {members}) is {p_value}; it must lie in [0, 1]")
         self._check_problem(problem)
         return {"seconds": seconds, "p_value": p_value}
 
-    def forget(self) -> None:
-        """Close the open problems."""
-        self.tests.clear()
-        self.problems.clear()
-        self.placed.clear()
+    def forget(self, setting: str) -> None:
+        """Close a setting, and with the last one all problems, to free their memory."""
+        del self.settings[setting]
+        if not self.settings:
+            self.problems.clear()
+            self.placed.clear()
 
     def save(self, path: str) -> None:
         """Write the last run's skeleton."""
@@ -160,38 +196,50 @@ class Session:
         if now.fingerprint != self.fingerprints[problem]:
             raise InvalidAnswer("it changed the arrays of the problem that it was given")
 
-    def _place(self, problem: str) -> None:
-        """Move a problem to the memory from which the backend copies fastest. The cold run opens the backend before."""
-        arrays = None if self.backend is None else self.backend.host_arrays
+    def _place(self, problem: str, backend: Backend | None) -> None:
+        """Move a problem to the memory from which the backend copies fastest."""
+        arrays = None if backend is None else backend.host_arrays
         if arrays is not None and problem not in self.placed:
             with placing.inside(arrays):
                 self.problems[problem] = self.problems[problem].placed()
             self.placed.add(problem)
 
-    def _open_backend(self) -> Backend | None:
-        """Return the method's backend, which the first call opens; None for a reference."""
-        if self.backend is None:
-            self.backend = open_method_backend(self.method, *self.backend_arguments)
-        return self.backend
-
-    def _solve(self, problem: str, show_levels: bool) -> Skeleton:
+    def _solve(self, chosen: OpenSetting, problem: str, show_levels: bool) -> Skeleton:
         progress = _print_level if show_levels else None
         return solve(
             self.problems[problem],
-            self.method,
-            self._open_backend(),
-            self.params,
-            separating_sets=self.separating_sets,
+            chosen.method,
+            chosen.backend,
+            chosen.params,
+            separating_sets=chosen.separating_sets,
             progress=progress,
         )
 
-    def _synchronize(self) -> None:
-        if self.backend is not None:
-            self.backend.synchronize()
+
+@contextlib.contextmanager
+def _compilation(backend: Backend | None) -> Iterator[Callable[[], float | None]]:
+    """Yield a function that returns for how long the backend, or numba if there is none, compiled in this context."""
+    if backend is None:
+        with numba_compilation() as seconds:
+            yield seconds
+    else:
+        compiled = backend.compile_seconds
+        yield lambda: backend.compile_seconds - compiled
+
+
+def _synchronize(backend: Backend | None) -> None:
+    if backend is not None:
+        backend.synchronize()
+
+
+def reset_peak() -> None:
+    """Let `peak_process_bytes` begin anew, where the system supports that."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_process_bytes() -> int:
-    """Return the largest resident memory of this process so far, in bytes."""
+    """Return the largest resident memory of this process since `reset_peak`, in bytes."""
     try:
         # This is not ru_maxrss, which on Linux starts at the size of the process that started this one.
         for line in Path("/proc/self/status").read_text().splitlines():

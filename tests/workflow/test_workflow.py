@@ -286,6 +286,11 @@ def test_everything_is_there(finished):
     assert (finished / "results/records/tiny/cupc-s.npz").is_file()
 
 
+def test_kernels_and_references_are_compiled_ahead(finished):
+    log = (finished / "logs/compile_ahead.log").read_text()
+    assert sorted(line.partition(":")[0] for line in log.splitlines()) == ["gaussian", "kernels"], log
+
+
 def test_every_skeleton_is_verified(finished):
     verified = {(row["dataset"], row["setting"]): row for row in rows(finished / "results/verification.csv")}
     for (dataset, setting), row in verified.items():

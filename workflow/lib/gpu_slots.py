@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+
+from workflow.lib.core_sets import lock_one
 
 LOOK_S = 0.2
 """The interval in seconds at which a job looks for a free slot."""
@@ -29,22 +28,12 @@ def own_gpu(slots: int, folder: Path = Path("results")) -> Iterator[None]:
         return
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context((folder / f".gpu-{number}.lock").open("w")) for number in range(slots)]
-        number = _lock_one(files)
+        number = lock_one(files, LOOK_S)
         os.environ["CUDA_VISIBLE_DEVICES"] = visible_name(number)
         cores = sorted(os.sched_getaffinity(0))
         share = max(1, len(cores) // (slots + 1))
         os.sched_setaffinity(0, [cores[(number * share + core) % len(cores)] for core in range(share)])
         yield
-
-
-def _lock_one(files: Sequence[IO[str]]) -> int:
-    """Wait for a lock on any of some files; returns the position of the locked file."""
-    while True:
-        for number, file in enumerate(files):
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return number
-        time.sleep(LOOK_S)
 
 
 def visible_name(number: int) -> str:

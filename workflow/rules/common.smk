@@ -21,7 +21,9 @@ from gpupc_impl.backends import resolve_backend
 from gpupc_impl.measurement.digest import digest
 from gpupc_impl.reporting.catalogue import entries
 from workflow.lib import job_limits
+from workflow.lib.ahead import write_searches
 from workflow.lib.config import complete
+from workflow.lib.core_sets import LEAST_CORES, use_core_sets
 from workflow.lib.deadline import ESTIMATES, deadline, stop_at
 from workflow.lib.durations import write_estimates
 from workflow.lib.plan import Plan, records, recorded_folders, recorded_plans
@@ -56,6 +58,19 @@ LARGE = {
 CORES = workflow.cores or 1
 SLOTS = int(getattr(workflow.global_resources.get("timing_slot"), "value", None) or 1)
 MEASURING_CORES = CORES if SLOTS == 1 else max(1, CORES // (SLOTS + 1))
+# References are measured beside the GPU's measurements: several jobs measure at a time, and wait for each other's cores.
+REFERENCES_BESIDE = (
+    config["timing"]["references_beside"]
+    and BACKEND == "cuda"
+    and CORES >= LEAST_CORES
+    and (SLOTS, DEADLINE) == (1, None)
+    and workflow.local_exec
+)
+if REFERENCES_BESIDE:
+    MEASURING_CORES = max(1, CORES // 8)
+MEASURING = {"timing_slot": int(not REFERENCES_BESIDE), "gpu": int(BACKEND == "cuda" and not REFERENCES_BESIDE)}
+# The searches of the jobs that measure, which are written when a run begins.
+SEARCHES = Path("results/searches.json")
 PREPARING_CORES = 1 if DEADLINE is None else MEASURING_CORES
 FIRST = 0 if DEADLINE is None else 2 * len(PLAN.order) + 2  # the priority of fetching and verifying
 
@@ -172,7 +187,7 @@ def introduction(wildcards):
     devices = ", ".join(Path(folder).name for folder in config["recorded"])
     here = "a GPU" if BACKEND == "cuda" else "CPU cores: the same kernel sources, whose times say nothing about a GPU"
     return [
-        "The report reproduces four papers on GPU versions of the PC algorithm. Every method ran in a process of its own on the "
+        "The report reproduces four papers on GPU versions of the PC algorithm. Every method ran on the "
         "same prepared data, and its skeleton was compared edge by edge with the first reference's.",
         f"The runs recorded on {devices or 'no device'} come first, under a green heading; those of this machine follow, where the "
         f"kernels ran on {here}. A number marked ‡ was recorded with code that has changed since.",

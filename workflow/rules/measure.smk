@@ -2,6 +2,28 @@
 takes all cores, so nothing runs beside it. Measurements have the highest `priority`, since a check or a figure between
 two of them would leave cores idle."""
 
+
+# It uses all cores, beside the jobs that prepare problems: nothing is measured before it has ended. What it compiles are
+# caches, so nothing is measured again after it. Later runs compile what they need when they need it.
+rule compile_ahead:
+    output:
+        "results/compiled.ok",
+    log:
+        "logs/compile_ahead.log",
+    priority: FIRST + 1
+    conda:
+        ENVIRONMENT
+    resources:
+        gpu=int(BACKEND == "cuda"),
+    params:
+        searches=str(SEARCHES),
+        backend=BACKEND,
+    message:
+        "Compiling kernels and references"
+    script:
+        "../scripts/compile_ahead.py"
+
+
 # A job measures settings side by side, on one data set or on all graphs of an experiment. The list of its records
 # differs from family to family, which no wildcard can express, so every family and experiment has a rule. The skeletons
 # (.npz) of finished settings lie beside the records. A failed method leaves no skeleton, so only records are declared
@@ -15,6 +37,7 @@ for name, measurement in PLAN.measurements().items():
             problems=expand("results/problems/{dataset}.npz", dataset=measurement.targets),
             matrices=matrices_of(name, measurement.targets),
             facts=expand("results/problems/{dataset}.json", dataset=measurement.targets),
+            compiled=ancient(rules.compile_ahead.output),
         output:
             records=records(measurement.targets, measurement.settings),
         log:
@@ -32,8 +55,7 @@ for name, measurement in PLAN.measurements().items():
                 measurement.repeats,
                 *LIMITS,
             ),
-            timing_slot=1,
-            gpu=int(BACKEND == "cuda"),
+            **MEASURING,
             slots=SLOTS,
             attempt=attempt_of,
         params:
@@ -53,6 +75,8 @@ for name, measurement in PLAN.measurements().items():
 
 
 rule time_tests:
+    input:
+        compiled=ancient(rules.compile_ahead.output),
     output:
         "results/tests/{table}.json",
     log:
@@ -64,10 +88,9 @@ rule time_tests:
         ENVIRONMENT
     threads: MEASURING_CORES
     resources:
+        **MEASURING,
         runtime=lambda wildcards: limits_of_tests(wildcards.table)["runtime"],
         mem_mb=lambda wildcards: limits_of_tests(wildcards.table)["mem_mb"],
-        timing_slot=1,
-        gpu=int(BACKEND == "cuda"),
         slots=SLOTS,
         attempt=attempt_of,
     params:
@@ -92,6 +115,7 @@ rule record_timeline:
         problem="results/problems/{dataset}.npz",
         matrices=lambda wildcards: matrices_of(LARGE.get(wildcards.dataset), [wildcards.dataset]),
         facts="results/problems/{dataset}.json",
+        compiled=ancient(rules.compile_ahead.output),
     output:
         "results/timelines/{dataset}.csv",
     log:
@@ -103,10 +127,9 @@ rule record_timeline:
         ENVIRONMENT
     threads: MEASURING_CORES
     resources:
+        **MEASURING,
         runtime=lambda wildcards: limits_of_timeline(wildcards.dataset)["runtime"],
         mem_mb=lambda wildcards: limits_of_timeline(wildcards.dataset)["mem_mb"],
-        timing_slot=1,
-        gpu=int(BACKEND == "cuda"),
         slots=SLOTS,
     params:
         setting=lambda wildcards: TIMELINES[wildcards.dataset],

@@ -91,19 +91,21 @@ def test_who_searches_makes_the_problem_where_the_backend_wants_it(shelf, monkey
     assert shelf.has(found.problem.correlation)
 
 
-def test_who_measures_puts_it_there_before_the_first_repeat(shelf, monkeypatch, tmp_path):
+def test_who_measures_puts_it_there_once_for_all_settings(shelf, monkeypatch, tmp_path):
     monkeypatch.setattr(HostBackend, "host_arrays", property(lambda backend: shelf.empty))
     problem, path = GaussianProblem.from_data(DATA), str(tmp_path / "problem.npz")
     problem.save(path)
     session = Session()
-    session.open(path, problem.fingerprint, "cupc-s", "host", {}, "canonical", None, False)
-    cold = session.run(path, False)
-    assert not shelf.given
-    for _ in range(2):
-        assert session.run(path, False)["result"] == cold["result"]
+    for name in ("cupc-s", "pair-scan"):
+        session.open(name, path, problem.fingerprint, name, "host", {}, "canonical", None, False)
+    cold = session.run("cupc-s", path, False)
+    for name in ("cupc-s", "pair-scan"):
+        assert session.run(name, path, False)["result"]["sepsets_sha256"] == cold["result"]["sepsets_sha256"]
         assert len(shelf.given) == 1
         assert shelf.has(session.problems[path].correlation)
-    session.forget()
-    session.open(path, problem.fingerprint, "cupc-s", "host", {}, "canonical", None, False)
-    session.run(path, False)
+    for name in ("cupc-s", "pair-scan"):
+        session.forget(name)
+    assert not session.problems
+    session.open("cupc-s", path, problem.fingerprint, "cupc-s", "host", {}, "canonical", None, False)
+    session.run("cupc-s", path, False)
     assert shelf.has(session.problems[path].correlation)

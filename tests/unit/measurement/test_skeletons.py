@@ -211,6 +211,10 @@ PLANTED = textwrap.dedent('''
     @planted("kernels", backends=("cuda", "host"))
     def kernels(run, number):
         return [(0, 1, 2)]
+
+    @planted("kernels-that-crash", backends=("cuda", "host"))
+    def kernels_that_crash(run, number):
+        ctypes.string_at(0)
 ''')
 LIMITS = Limits(time_s=60)
 
@@ -412,6 +416,18 @@ def test_what_can_run_here_is_asked_once_and_workers_start_together(problem, out
     assert started[:4] == ["probe", "good", "other", "cold"]
     assert started.count("probe") == 1
     assert started.count("good") == 2
+
+
+def test_kernels_share_a_process_until_one_of_them_crashes(run, monkeypatch):
+    started, start = [], Bench.start_worker
+    monkeypatch.setattr(Bench, "start_worker", lambda bench, name: [started.append(name), start(bench, name)][1])
+    first, last = (Setting(name, "planted-kernels", limits=LIMITS) for name in ("first", "last"))
+    found = run([first, setting("kernels-that-crash"), last], repeats=1, bench=Bench("host"))
+    assert [record.status for record in found.values()] == ["ok", "killed", "ok"]
+    assert started == ["kernels", "kernels"]
+    stages = [(event.setting, event.stage) for event in run.events if event.stage not in ("cold", "done")]
+    assert stages == [("first", "warm-up"), ("first", "repeat 1 of 1"), ("last", "repeat 1 of 1")]
+    assert all(found[name].peak_bytes.process > 1_000_000 for name in ("first", "last"))
 
 
 def test_long_runs_get_one_repeat_and_settings_may_be_finished_one_by_one(run):

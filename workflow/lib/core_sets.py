@@ -1,0 +1,141 @@
+"""Lets references run on cores of their own beside the GPU's measurements.
+
+The machine's cores are divided into sets, on each of which one measurement runs at a time: one set for measurements on
+the GPU, which so remain alone there, and several for references. Snakemake itself and all other jobs have the remaining
+cores. A lock on a file says that a set is taken. Records name the number of cores and threads of their measurement.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.measurement.bench import Bench, Setting
+
+T = TypeVar("T")
+
+LEAST_CORES = 8
+"""The number of cores from which they are divided."""
+
+REFERENCE_SETS = 4
+
+VARIABLE = "GPUPC_CORE_SETS"
+"""The environment variable with all cores of the workflow, which divides them; its jobs inherit the variable."""
+
+TIMES = Path("results/core_sets.csv")
+"""The file with a line for each time that a job had a core set: the set, the job, and when the job asked for the set,
+took and released it, in Unix seconds. `workflow.lib.job_times` shows them."""
+
+LOOK_S = 0.05
+"""The interval in seconds at which a job looks for a free set."""
+
+
+def divide(cores: Sequence[int]) -> tuple[list[list[int]], list[int]]:
+    """Return the core sets, that of the GPU first, and the cores that remain."""
+    size = len(cores) // LEAST_CORES
+    sets = [list(cores[start : start + size]) for start in range(0, size * (1 + REFERENCE_SETS), size)]
+    return sets, list(cores[size * len(sets) :])
+
+
+def use_core_sets(cores: int) -> None:
+    """Divide the cores for the jobs that this process starts, which is Snakemake's main process."""
+    usable = sorted(os.sched_getaffinity(0))[:cores]
+    os.environ[VARIABLE] = json.dumps(usable)
+    os.sched_setaffinity(0, divide(usable)[1])
+
+
+def all_cores() -> list[int] | None:
+    """Return all cores of a workflow that divides them; None in another one."""
+    text = os.environ.get(VARIABLE)
+    cores: list[int] | None = json.loads(text) if text else None
+    return cores
+
+
+@contextlib.contextmanager
+def own_cores(gpu: bool, job: str, folder: Path = Path("results")) -> Iterator[list[int]]:
+    """Wait for a core set of the GPU or of references, and move this thread to it; yields the set.
+
+    Processes that the thread starts run there as well.
+
+    Args:
+        job: the job's name in `TIMES`.
+        folder: the folder of the locks.
+    """
+    cores = all_cores()
+    assert cores is not None
+    sets, _ = divide(cores)
+    asked = time.time()
+    chosen = range(1) if gpu else range(1, len(sets))
+    before = os.sched_getaffinity(0)
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context((folder / f".cores-{number}.lock").open("w")) for number in chosen]
+        number = chosen[lock_one(files, LOOK_S)]
+        taken = time.time()
+        os.sched_setaffinity(0, sets[number])
+        try:
+            yield sets[number]
+        finally:
+            os.sched_setaffinity(0, before)
+            with TIMES.open("a", encoding="utf-8") as times:
+                name = "gpu" if gpu else f"references {number}"
+                times.write(f"{name},{job},{asked:.2f},{taken:.2f},{time.time():.2f}\n")
+
+
+def lock_one(files: Sequence[IO[str]], look_s: float) -> int:
+    """Wait for a lock on any of some files; returns the position of the locked file."""
+    while True:
+        for number, file in enumerate(files):
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return number
+        time.sleep(look_s)
+
+
+def measure_parts(
+    job: str,
+    settings: Mapping[str, Mapping[str, Any]],
+    bench_of: Callable[[int | None], Bench],
+    measure: Callable[[Mapping[str, Any], Bench], T],
+) -> list[T]:
+    """Measure settings together or, if the cores are divided, those on the GPU and the references at the same time.
+
+    While a job waits for the GPU, its process on the GPU starts.
+
+    Args:
+        job: as of `own_cores`.
+        bench_of: returns a bench with a number of threads; None is as many as the job has.
+        measure: is called with settings and the bench on which they are measured.
+
+    Returns:
+        what `measure` returned, for each part.
+    """
+    cores = all_cores()
+    if cores is None:
+        bench = bench_of(None)
+        with bench.open():
+            return [measure(settings, bench)]
+    threads = len(divide(cores)[0][0])
+    parts: dict[bool, dict[str, Any]] = {}
+    for name, choice in settings.items():
+        parts.setdefault(get_method(choice.get("method", name)).backends != ("cpu",), {})[name] = choice
+
+    def run(gpu: bool) -> T:
+        bench = bench_of(threads)
+        with bench.open():
+            bench.start_early(Setting(name, choice.get("method", name)) for name, choice in parts[gpu].items())
+            with own_cores(gpu, job) as own:
+                bench.move(own)
+                result = measure(parts[gpu], bench)
+                bench.close()
+        return result
+
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return list(pool.map(run, parts))
