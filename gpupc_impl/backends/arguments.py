@@ -4,7 +4,7 @@ A kernel takes pointers, numbers, and structs by value. The description of a com
 and numbers. A struct is declared again in Python, field by field in the order of C++::
 
     SEARCH = Struct("Search", C=Pointer(np.float64), critical_r_squared=np.float64, best=BEST_KEYS)
-    kernel = backend.kernel("gaussian/kernels/cupc_s.cu", "cupc_s<3>", [ROWS, SEARCH])
+    kernel = backend.kernel("gaussian/kernels/cupc_s.cu", "cupc_s<Exactly<3>>", [ROWS, SEARCH])
     kernel(grid, block, [rows, SEARCH(C=matrix, critical_r_squared=0.1, best=keys), np.bool_(True)])
 
 Both backends compile these declarations with the kernel, as assertions on the types and offsets of the fields

@@ -221,7 +221,7 @@ class Backend(abc.ABC):
 
         Args:
             source: a path relative to the package (``"gaussian/kernels/cupc_s.cu"``), or an absolute path.
-            expression: the kernel's name with its template arguments, as in C++ (``"cupc_s<3>"``).
+            expression: the kernel's name with its template arguments, as in C++ (``"pair_scan_one<true>"``).
             structs: the structs among the kernel's parameters, in order.
             constants: values on which Python relies, by the name of the constant in the source (``{"BINS": 32}``).
 

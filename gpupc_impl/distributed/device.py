@@ -9,9 +9,8 @@ from gpupc_impl.distributed import filter as filtered
 from gpupc_impl.distributed.correlations import CORRELATE, MIRROR, SQUARES, TILE_CONSTANTS
 from gpupc_impl.distributed.worker_search import KEEP, LIST
 from gpupc_impl.distributed.worker_state import DECIDE
-from gpupc_impl.out_of_core.device import later_kernels
 from gpupc_impl.out_of_core.panel_scan import SCANS
-from gpupc_impl.out_of_core.row_tests import gathered_kernel
+from gpupc_impl.out_of_core.row_tests import GATHERED
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
@@ -28,4 +27,4 @@ def prefetch(backend: Backend, level: int) -> None:
 def _task_kernels(backend: str, level: int) -> tuple[KernelSource, ...]:
     correlate, squares = (kernel._replace(constants=TILE_CONSTANTS[backend]) for kernel in (CORRELATE, SQUARES))
     first = (correlate, MIRROR, DECIDE, SCANS["false"], KEEP, LIST, squares) if level == 1 else ()
-    return *first, *((gathered_kernel(level),) if level > 1 else ()), *later_kernels(level, None)
+    return *first, *GATHERED.ahead(max(level, 2), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import logging
 import tempfile
 import time
@@ -14,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import KernelSource
 from gpupc_impl.core.pc_stable import LevelOutcome, stop_reason
 from gpupc_impl.core.registry import Run
 from gpupc_impl.distributed import filter_plan
@@ -30,12 +28,12 @@ from gpupc_impl.distributed.spec import RowGroup
 from gpupc_impl.engine.graph import NO_KEY, binomial_table
 from gpupc_impl.engine.row_graph import RowGraph
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.out_of_core.row_tests import gathered_kernel
+from gpupc_impl.out_of_core.row_tests import GATHERED
 
 logger = logging.getLogger("gpupc_impl.distributed")
 
-MOST_PREFETCHED = 30
-"""The highest level whose kernel is compiled ahead."""
+MOST_PREFETCHED = 24
+"""The highest level whose kernels are compiled during levels 0 and 1."""
 
 STEPS_OF_LEVEL_ZERO = ("samples", "memory", "level 0: products", "level 0: counts", "level 0: edges")
 
@@ -108,7 +106,7 @@ class FilteredSearch(SparseSearch):
         self._adjacency = empty_graph(self.p)  # allocated before any work, so that a failure costs nothing
         with_level_one = stop_reason(problem, 1, max(self.p - 1, 2)) is None
         if with_level_one and backend.warp_threads > 1:
-            backend.prefetch(_row_kernels(12))
+            backend.prefetch(GATHERED.up_to(MOST_PREFETCHED))
         results = self._open_shards()
         first = results.resume()
         levels = FilteredLevels(problem, backend, with_level_one, show=self.run.progress is not None)
@@ -124,9 +122,6 @@ class FilteredSearch(SparseSearch):
         self._keep_edges(results.left())
         elapsed = time.perf_counter() - started
         zero_seconds = sum(taken for step, taken in seconds.items() if step in STEPS_OF_LEVEL_ZERO)
-        most = self._count()[1]
-        if backend.warp_threads > 1:
-            backend.prefetch(_row_kernels(min(most, MOST_PREFETCHED)))
         self.report |= {
             "plan": dataclasses.asdict(levels.plan),
             "seconds": dict(seconds),
@@ -191,12 +186,6 @@ class FilteredSearch(SparseSearch):
         numbers = level, seconds, f"{len(rows):,}", degrees.max(), f"{totals['tests']:,}", f"{outcome.edges:,}"
         logger.info(message, *numbers)
         return outcome
-
-
-@functools.cache
-def _row_kernels(most: int) -> tuple[KernelSource, ...]:
-    """The kernels that test rows at levels up to `most`."""
-    return tuple(map(gathered_kernel, range(1, most + 1)))
 
 
 def can_filter(problem: GaussianProblem, run: Run) -> bool:

@@ -108,6 +108,7 @@ def _search_part(device: RowDevice, level: int, critical: float, group: RowGroup
         critical_r_squared=critical,
         residual_tolerance=device.residual_tolerance,
         pivot_tolerance=device.pivot_tolerance,
+        level=level,
         first_come=False,
     )
     most_sets = int(binomials[level, longest])

@@ -21,6 +21,7 @@ from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.engine.tier_parts import TierSearch
 from gpupc_impl.gaussian.correlation import device_correlation
 from gpupc_impl.gaussian.largest_p import LargestPValues
+from gpupc_impl.gaussian.level_kernels import FIRST_LEVELS, LevelKernels, levels_at_first
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
 
@@ -35,12 +36,6 @@ INVERSE = {
 MOST_THREADS = 512
 """The upper bound on the threads in a block of a level's kernel."""
 
-FIRST_LEVELS = 3
-"""The number of levels whose kernels are compiled before a search begins; most searches run few more levels."""
-
-LEVELS_AHEAD = 3
-"""The number of levels whose kernels are compiled while the level before them runs."""
-
 LEVEL_ZERO = KernelSource("gaussian/kernels/level_zero.cu", "level_zero")
 SEARCH = Struct(  # kernels/search.cuh declares this struct.
     "Search",
@@ -51,6 +46,7 @@ SEARCH = Struct(  # kernels/search.cuh declares this struct.
     best=graph.BEST_KEYS,
     min_r_squared=Pointer(np.uint64),
     counters=Pointer(np.uint64),
+    level=np.int32,
 )
 
 CONSTANTS = {**graph.TALLY_CONSTANTS, "MOST_SETS": graph.CONSTANTS["MOST_SETS"], "MOST_THREADS": MOST_THREADS}
@@ -63,7 +59,7 @@ class LevelKernel:
 
     Attributes:
         source: the kernel's ``.cu`` file, relative to the package.
-        name: the kernel's name; the level is the only template argument.
+        name: the kernel's name; the type of the level is the only template argument.
         grid: ``(p, max_degree, level, params) -> (x, y)``, the numbers of blocks.
         block: ``(p, max_degree, level, params) -> (x, y)``, the numbers of threads in a block.
         ranks_whole_row: whether ranks number the subsets of the whole row; otherwise those of the row without the
@@ -79,14 +75,18 @@ class LevelKernel:
     def __post_init__(self) -> None:
         _LEVEL_KERNELS[self.name] = self
 
-    def of_level(self, level: int) -> KernelSource:
-        return KernelSource(self.source, f"{self.name}<{level}>", (graph.ROWS, SEARCH), CONSTANTS)
+    @functools.cached_property
+    def of_levels(self) -> LevelKernels:
+        """The kernels of all levels."""
+        return LevelKernels(
+            lambda size: KernelSource(self.source, f"{self.name}<{size}>", (graph.ROWS, SEARCH), CONSTANTS)
+        )
 
     def kernels(
         self, backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
     ) -> Sequence[KernelSource]:
-        """Return the kernels that a search needs up to level `FIRST_LEVELS` (see `Method.kernels`)."""
-        return _first_kernels(self, FIRST_LEVELS if max_level is None else min(max_level, FIRST_LEVELS))
+        """Return the kernels for which a search waits in the first levels (see `Method.kernels`)."""
+        return _first_kernels(self, levels_at_first(backend, max_level))
 
     def solve(self, problem: GaussianProblem, run: Run) -> Skeleton:
         """Solve a problem with the method whose tests this kernel makes."""
@@ -99,15 +99,9 @@ class LevelKernel:
 
 @functools.cache
 def _first_kernels(kernel: LevelKernel, last: int) -> tuple[KernelSource, ...]:
-    """Return the kernels that a search needs up to level `last`."""
+    """Return the kernels for which a search up to level `last` waits."""
     between = (graph.KERNELS[name] for name in ("count_degrees", "compact", "remove_separated", "list_separated"))
-    return LEVEL_ZERO, *between, *separating_sets.KERNELS.values(), *map(kernel.of_level, range(1, last + 1))
-
-
-@functools.cache
-def _later_kernels(kernel: LevelKernel, level: int) -> tuple[KernelSource, ...]:
-    """Return the kernels of the `LEVELS_AHEAD` levels that follow `level`."""
-    return tuple(map(kernel.of_level, range(level + 1, level + 1 + LEVELS_AHEAD)))
+    return LEVEL_ZERO, *between, *separating_sets.KERNELS.values(), *kernel.of_levels.needed(last)
 
 
 _LEVEL_KERNELS: dict[str, LevelKernel] = {}
@@ -119,8 +113,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     from gpupc_impl.gaussian import pair_scan
 
     registry.methods()  # The import of a method registers its kernel.
-    levels = range(1, max_level + 1)
-    own = [kernel.of_level(level) for kernel in _LEVEL_KERNELS.values() for level in levels]
+    own = [source for kernel in _LEVEL_KERNELS.values() for source in kernel.of_levels.up_to(max_level)]
     return [LEVEL_ZERO, *graph.KERNELS.values(), *own, *pair_scan.all_kernels(max_level)]
 
 
@@ -194,8 +187,9 @@ class GaussianSearch(LevelSearch):
 
     def _level(self, level: int) -> LevelOutcome:
         backend, p = self.backend, self.p
-        if level >= FIRST_LEVELS and level != self.problem.max_level:
-            backend.prefetch(_later_kernels(self.level_kernel, level))
+        kernels = self.level_kernel.of_levels
+        if level >= FIRST_LEVELS:
+            backend.prefetch(kernels.ahead(level, self.problem.max_level))
         rows = self.graph.compact(level)
         counters = backend.full(graph.COUNTER_SHAPE, 0, np.uint64)
         min_r_squared = None
@@ -213,8 +207,9 @@ class GaussianSearch(LevelSearch):
             best=self.graph.best_keys(self.run.separating_sets == "first-come"),
             min_r_squared=min_r_squared,
             counters=counters,
+            level=level,
         )
-        backend.kernel(*self.level_kernel.of_level(level))(
+        backend.kernel(*kernels.choose(backend, level))(
             self.level_kernel.grid(*shape),
             self.level_kernel.block(*shape),
             [rows.argument, search, np.bool_(use_shared)],

@@ -9,6 +9,7 @@ launch runs several levels (fused_levels.py), and the first levels are queued be
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,6 +30,7 @@ from gpupc_impl.engine.tier_parts import TierSearch
 from gpupc_impl.gaussian import correlation, fused_levels, level_one, pair_block
 from gpupc_impl.gaussian.fused_levels import FusedLevels
 from gpupc_impl.gaussian.largest_p import LargestPValues
+from gpupc_impl.gaussian.level_kernels import FIRST_LEVELS, LevelKernels, levels_at_first
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.queued_levels import QueuedLevels, queue_arrays, queued_kernel
 from gpupc_impl.gaussian.scan_state import (
@@ -68,20 +70,14 @@ PARAMETERS = {
     ),
 }
 
-FIRST_LEVELS = 3
-"""The number of levels whose kernels are compiled before a search begins."""
-
-LEVELS_AHEAD = 3
-"""The number of levels whose kernels are compiled while the level before them runs."""
-
 
 def search_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
-    """Return the kernels that a search needs up to level `FIRST_LEVELS`, and the first kernel of fused levels (see
+    """Return the kernels for which a search waits in the first levels, and the first kernel of fused levels (see
     `Method.kernels`)."""
     may_fuse = fused_levels.is_chosen(params, backend) and not pmax
-    return _first_kernels(pmax, may_fuse, FIRST_LEVELS if max_level is None else min(max_level, FIRST_LEVELS))
+    return _first_kernels(pmax, may_fuse, levels_at_first(backend, max_level))
 
 
 @functools.cache
@@ -90,23 +86,10 @@ def _first_kernels(pmax: bool, may_fuse: bool, last: int) -> tuple[KernelSource,
     return (
         *(level_one.KERNELS[name] for name in ones),
         *bit_graph.KERNELS.values(),
-        *(kernel for level in range(2, last + 1) for kernel in _level_kernels(level, pmax)),
+        *((*BETWEEN_LEVELS.values(), *SCANS[pmax, True].needed(last)) if last > 1 else ()),
         *separating_sets.KERNELS.values(),
         *((fused_levels.KERNELS[FUSED[0]],) if may_fuse else ()),
     )
-
-
-@functools.cache
-def _later_kernels(pmax: bool, level: int) -> tuple[KernelSource, ...]:
-    """Return the kernels of the `LEVELS_AHEAD` levels that follow `level`."""
-    levels = range(level + 1, min(level + 1 + LEVELS_AHEAD, MOST_LEVELS))
-    return tuple(kernel for later in levels for kernel in _level_kernels(later, pmax))
-
-
-def _level_kernels(level: int, pmax: bool) -> list[KernelSource]:
-    """Return the kernels of a level from 2 on for rows that fit in shared memory."""
-    names = f"begin_level<{level}>", f"prefix_scan<{level}, {_flag(pmax)}, true>", f"list_removed<{level}>"
-    return list(map(level_kernel, names))
 
 
 def _flag(flag: bool) -> str:
@@ -131,19 +114,32 @@ def pair_scan(problem: GaussianProblem, run: Run) -> Skeleton:
     return pc_stable(problem, search, facts=dict(run.facts), progress=run.progress)
 
 
-def level_kernel(name: str) -> KernelSource:
-    """Return a kernel of one level from 2 on, by its name with template arguments."""
+BETWEEN_LEVELS = {
+    name: KernelSource("gaussian/kernels/prefix_level.cu", name, (SEARCH,), CONSTANTS)
+    for name in ("begin_level", "list_removed")
+}
+"""The kernels before and after the tests of a level from 2 on."""
+
+
+def _scan(pmax: bool, in_shared: bool, size: str) -> KernelSource:
+    name = f"prefix_scan<{size}, {_flag(pmax)}, {_flag(in_shared)}>"
     return KernelSource("gaussian/kernels/prefix_scan.cu", name, (SEARCH,), CONSTANTS)
+
+
+SCANS = {
+    flags: LevelKernels(functools.partial(_scan, *flags), lowest=2)
+    for flags in itertools.product((False, True), repeat=2)
+}
+"""The kernels that make the tests of a level from 2 on, by whether p-values are requested, and by whether the cells of
+warps lie in shared memory."""
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Return every kernel of this method for the levels 0 to `max_level`."""
-    levels, flags = range(2, max_level + 1), ("false", "true")
-    names = [f"{name}<{level}>" for level in levels for name in ("begin_level", "list_removed")]
-    names += [f"prefix_scan<{level}, {one}, {other}>" for level in levels for one in flags for other in flags]
     return [
         *level_one.KERNELS.values(),
-        *map(level_kernel, names),
+        *BETWEEN_LEVELS.values(),
+        *(kernel for scans in SCANS.values() for kernel in scans.up_to(max_level)),
         *(kernel for (first, _), kernel in fused_levels.KERNELS.items() if first <= max_level),
         *bit_graph.KERNELS.values(),
         *separating_sets.KERNELS.values(),
@@ -286,8 +282,8 @@ class PairScan(LevelSearch):
             if level == 1:
                 level_one.list_removed(state, before, after, lists.pairs, lists.members)
             else:
-                kernel, numbers = level_kernel(f"list_removed<{level}>"), (np.int32(before), np.int32(after))
-                graphs.launch(kernel, state.search, *numbers, lists.pairs, lists.members)
+                numbers = map(np.int32, (level, before, after))
+                graphs.launch(BETWEEN_LEVELS["list_removed"], state.search, *numbers, lists.pairs, lists.members)
             state.removed.append(lists)
         if self.largest_p is not None:
             self.largest_p.update(level, backend.download(smallest), *self.removed_in(level))
@@ -300,8 +296,6 @@ class PairScan(LevelSearch):
         """Queue the tests of a level from 2 on; `middle` is the graph after the first side and before the second."""
         state = self.state
         backend, longest = state.backend, state.graphs.most_degree
-        if level >= FIRST_LEVELS and level != self.problem.max_level:
-            backend.prefetch(_later_kernels(state.pmax, level))
         run, warp_bytes = np.int32(state.params["run"]), 8 * cells(level, longest)
         warps = min(state.params["warps"], backend.max_shared_bytes // warp_bytes)
         blocks, shared_bytes, scratch = backend.blocks_at_once, warps * warp_bytes, None
@@ -310,11 +304,14 @@ class PairScan(LevelSearch):
             blocks = max(1, min(blocks, MOST_SCRATCH_BYTES // (warps * warp_bytes)))
             scratch = backend.empty((blocks * warps, warp_bytes // 8), np.float64)
         state.prepare_rows(level, scratch)
+        scans = SCANS[state.pmax, scratch is None]
+        if level >= FIRST_LEVELS:
+            backend.prefetch(scans.ahead(level, self.problem.max_level))
+        of_level = np.int32(level)
         graphs = np.int32(start), np.int32(left), np.int32(middle)
-        state.graphs.launch(level_kernel(f"begin_level<{level}>"), state.search, *graphs, run)
-        flags = f"{_flag(state.pmax)}, {_flag(scratch is None)}"
-        kernel = backend.kernel(*level_kernel(f"prefix_scan<{level}, {flags}>"))
+        state.graphs.launch(BETWEEN_LEVELS["begin_level"], state.search, of_level, *graphs, run)
+        kernel = backend.kernel(*scans.choose(backend, level))
         critical = np.float64(self.problem.critical_r_squared(level))
         for side in (0, 1):
-            arguments = [state.search, critical, graphs[2], graphs[1], np.int32(side), run, np.int32(longest)]
+            arguments = [state.search, of_level, critical, graphs[2], graphs[1], np.int32(side), run, np.int32(longest)]
             kernel((blocks,), (warps * backend.warp_threads,), arguments, shared_bytes)

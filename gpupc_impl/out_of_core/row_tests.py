@@ -9,6 +9,7 @@ import numpy as np
 from gpupc_impl.backends import Backend, Filled, KernelSource, Pointer, Struct
 from gpupc_impl.engine.graph import BINOMIALS
 from gpupc_impl.engine.row_graph import KEY_CONSTANTS
+from gpupc_impl.gaussian.level_kernels import LevelKernels
 
 BATCH = Struct(  # gathered.cu
     "Batch",
@@ -21,13 +22,16 @@ ROW_SEARCH = Struct(  # row_search.cuh
     **dict.fromkeys(("keys", "min_r_squared", "counters"), Pointer(np.uint64)),
     binomial=BINOMIALS,
     **dict.fromkeys(("critical_r_squared", "residual_tolerance", "pivot_tolerance"), np.float64),
+    level=np.int32,
     first_come=np.bool_,
 )
 
 
-def gathered_kernel(level: int) -> KernelSource:
-    source = "out_of_core/kernels/gathered.cu"
-    return KernelSource(source, f"gathered<{level}>", (BATCH, ROW_SEARCH), KEY_CONSTANTS)
+GATHERED = LevelKernels(
+    lambda size: KernelSource(
+        "out_of_core/kernels/gathered.cu", f"gathered<{size}>", (BATCH, ROW_SEARCH), KEY_CONSTANTS
+    )
+)
 
 
 def gathered_launch(
@@ -42,4 +46,4 @@ def gathered_launch(
     """
     use_shared = 4 * longest <= backend.max_shared_bytes
     arguments = [batch, search, np.bool_(use_shared)]
-    return gathered_kernel(level), (rows, delta), (theta,), arguments, 4 * longest if use_shared else 0
+    return GATHERED.choose(backend, level), (rows, delta), (theta,), arguments, 4 * longest if use_shared else 0

@@ -20,13 +20,13 @@ from gpupc_impl.engine.tier_parts import run_in_parts
 from gpupc_impl.gaussian.pair_scan import PairScan
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.out_of_core import memory_plan
-from gpupc_impl.out_of_core.device import later_kernels
 from gpupc_impl.out_of_core.gathered import Gathered
 from gpupc_impl.out_of_core.in_core import InCore
 from gpupc_impl.out_of_core.layout import Layout, LevelContext
 from gpupc_impl.out_of_core.memory_plan import MemoryPlan
 from gpupc_impl.out_of_core.panels import Panels
 from gpupc_impl.out_of_core.pipelines import Pipelines, Timeline
+from gpupc_impl.out_of_core.row_tests import GATHERED
 from gpupc_impl.out_of_core.square_blocks import LevelZero, SquareBlocks
 
 logger = logging.getLogger("gpupc_impl.out_of_core")
@@ -128,7 +128,7 @@ class BlockSearch(LevelSearch):
         try:
             self.pipelines.begin_level(level)
             if self.in_core is None:
-                self.backend.prefetch(later_kernels(level, self.problem.max_level))
+                self.backend.prefetch(GATHERED.ahead(max(level, 2), self.problem.max_level))
             outcome, plan = self._run(level)
             self.report["levels"].append(
                 {

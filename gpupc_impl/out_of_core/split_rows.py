@@ -14,6 +14,7 @@ from gpupc_impl.core import mapped
 from gpupc_impl.engine.device_memory import allocated_bytes
 from gpupc_impl.engine.graph import BINOMIALS
 from gpupc_impl.engine.row_graph import KEY_CONSTANTS, RowGraph
+from gpupc_impl.gaussian.level_kernels import FIRST_LEVELS, LevelKernels
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.out_of_core import host_blocks, memory_plan
 from gpupc_impl.out_of_core.host_blocks import length
@@ -29,9 +30,13 @@ SPLIT_ROW = Struct(  # split_row.cu
 THREADS, MOST_BLOCKS = 64, 1024
 
 
-def split_kernel(level: int) -> KernelSource:
-    source = "out_of_core/kernels/split_row.cu"
-    return KernelSource(source, f"split_row<{level}>", (SPLIT_ROW, ROW_SEARCH), KEY_CONSTANTS)
+SPLIT = LevelKernels(
+    lambda size: KernelSource(
+        "out_of_core/kernels/split_row.cu", f"split_row<{size}>", (SPLIT_ROW, ROW_SEARCH), KEY_CONSTANTS
+    ),
+    own_levels=FIRST_LEVELS,
+)
+"""The kernels that test a part of a row; the transfer of the part takes longer than its tests."""
 
 
 class SplitRows(Layout):
@@ -64,6 +69,7 @@ class SplitRows(Layout):
             critical_r_squared=context.critical_r_squared,
             residual_tolerance=problem.residual_tolerance,
             pivot_tolerance=problem.pivot_tolerance,
+            level=context.level,
             first_come=context.first_come,
         )
 
@@ -116,7 +122,7 @@ class SplitRows(Layout):
         row = SPLIT_ROW(C=device_matrix, pieces=device_pieces, **numbers)
         sets = math.prod(math.comb(length(blocks[b]), count) for b, count in counts.items())
         grid = (min(MOST_BLOCKS, ceil_div(sets, THREADS)),)
-        pipeline.launch(split_kernel(self.context.level), grid, (THREADS,), [row, search])
+        pipeline.launch(SPLIT.choose(self.context.run.backend, self.context.level), grid, (THREADS,), [row, search])
 
 
 def compositions(lengths: list[int], level: int) -> Iterator[dict[int, int]]:

@@ -70,7 +70,7 @@ def target() -> str:
 def archives(target, tmp_path_factory) -> Path:
     """A folder with the archive of the few kernels that `SEARCH` needs."""
     into = tmp_path_factory.mktemp("shipped")
-    needed = ("level_zero", "count_degrees", "compact", "remove_separated", "list_separated", "cupc_s<1>")
+    needed = ("level_zero", "count_degrees", "compact", "remove_separated", "list_separated", "cupc_s<Exactly<1>>")
     sources = ("gaussian/", "engine/")
     kernels = [each for each in all_kernels(1) if each.expression in needed and each.source.startswith(sources)]
     build_archive(target, kernels, into, jobs=2)

@@ -2,10 +2,11 @@
 #include "gaussian/kernels/edge_tests.cuh"
 
 // Grid (p, ceil(n' / beta)), block (beta, gamma).
-template <int L>
-__global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_ONCE<L>)
+template <class Size>
+__global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_ONCE<Size>)
     cupc_e(const __grid_constant__ Rows rows, const __grid_constant__ Search search, bool use_shared) {
     GPUPC_DYNAMIC_SHARED(int, shared);
+    const Size L(search.level);
     const int i = blockIdx.x, n = rows.degrees[i];
     const int beta = blockDim.x;
     if (n < L + 1) return;                                       // section 4.1, I
@@ -13,6 +14,6 @@ __global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_ONCE<L>)
     const Row row = load_row(i, n, rows.of(i), use_shared, shared);
     for (long long position = static_cast<long long>(blockIdx.y) * beta + threadIdx.x; position < n;
          position += static_cast<long long>(gridDim.y) * beta) {
-        test_edge<L>(search, rows.binomial, row, static_cast<int>(position), threadIdx.y, blockDim.y);
+        test_edge(search, L, rows.binomial, row, static_cast<int>(position), threadIdx.y, blockDim.y);
     }
 }

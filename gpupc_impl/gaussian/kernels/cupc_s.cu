@@ -27,10 +27,11 @@ struct OpenEdges {
 };
 
 // Grid (p, delta), block (theta).
-template <int L>
-__global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_ONCE<L>)
+template <class Size>
+__global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_ONCE<Size>)
     cupc_s(const __grid_constant__ Rows rows, const __grid_constant__ Search search, bool use_shared) {
     GPUPC_DYNAMIC_SHARED(int, shared);
+    const Size L(search.level);
     const int i = blockIdx.x, n = rows.degrees[i];
     if (n < L + 1) return;  // section 4.1, I
     const unsigned long long sets = rows.binomial(n, L);
@@ -45,9 +46,9 @@ __global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_ONCE<L>)
     OpenEdges edges(n);
     for (unsigned long long t = first + threadIdx.x; t < sets && edges.stretches != 0;
          t += static_cast<unsigned long long>(gridDim.y) * blockDim.x) {
-        int positions[L];
+        int positions[Size::MOST];
         unrank_combination(rows.binomial, n, L, t, positions);
-        ConditioningSet<L> S;
+        ConditioningSet<Size> S(L);
 #pragma unroll
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[positions[a]];
         S.factorise(C, p, i, search.pivot_tolerance);

@@ -5,8 +5,8 @@
 
 // Makes tests number first, first + step, ... of the edge between row.i and its neighbour at `position` (cuPC,
 // Algorithm 4, lines 5-16), whose sets S are taken from the other neighbours of row.i.
-template <int L>
-__device__ void test_edge(const Search& search, const Binomials& binomial, const Row& row, int position,
+template <class Size>
+__device__ void test_edge(const Search& search, Size L, const Binomials& binomial, const Row& row, int position,
                           unsigned long long first, unsigned long long step) {
     const int i = row.i, j = row.neighbours[position];
     const double* C = search.C;
@@ -17,7 +17,7 @@ __device__ void test_edge(const Search& search, const Binomials& binomial, const
     for (unsigned long long t = first; t < sets; t += step) {
         const unsigned long long key = set_key(i, j, t);
         if (search.best.settled(i, j, key)) break;  // Later keys are larger still.
-        ConditioningSet<L> S;
+        ConditioningSet<Size> S(L);
         unrank_combination(binomial, row.n - 1, L, t, S.members);
 #pragma unroll
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[S.members[a] + (S.members[a] >= position)];

@@ -49,6 +49,27 @@ struct Residuals {
     }
 };
 
+// The number of members of a conditioning set. A kernel of a single level knows it when it is compiled, so that loops
+// over members are unrolled and their numbers lie in registers. A kernel of several levels is told it at run time; a
+// search begins with such a kernel, since compilers take long for a kernel for each level. Both do the same operations
+// in the same order.
+template <int L>
+struct Exactly {
+    static constexpr int MOST = L;
+    using OneLess = Exactly<L - 1>;
+    __device__ __forceinline__ constexpr explicit Exactly(int) {}
+    __device__ __forceinline__ constexpr operator int() const { return L; }
+};
+
+template <int MOST_MEMBERS>
+struct UpTo {
+    static constexpr int MOST = MOST_MEMBERS;
+    using OneLess = UpTo<MOST_MEMBERS - 1>;
+    int members;
+    __device__ __forceinline__ explicit UpTo(int members) : members(members) {}
+    __device__ __forceinline__ operator int() const { return members; }
+};
+
 // The tests given a set whose M2 = C[S, S] is near singular, with its Moore-Penrose inverse (cuPC, Algorithm 7). This
 // case is rare, so its code is not inlined and is separate from `ConditioningSet`, which is kept in registers.
 //
@@ -56,13 +77,13 @@ struct Residuals {
 // (line 3). R F^T is the pseudo-inverse of F, so c_i^T M2^+ c_j is the product of two least-squares solutions, of
 // F x = c_i and F y = M2 c_j. Solving these by Gram-Schmidt, instead of forming R, halves the number of digits lost to
 // the condition number of F, which is as large as that of M2.
-template <int L>
+template <int MOST>
 struct PseudoInverse {
-    int members[L];
-    int rank, i;
-    double left_i[L], right_i[L];  // the solutions for Vi
-    double q[L * L];               // orthonormal columns and ...
-    double triangle[L * L];        // ... an upper triangle with F = q triangle
+    int members[MOST];
+    int size, rank, i;                   // `size` members
+    double left_i[MOST], right_i[MOST];  // the solutions for Vi
+    double q[MOST * MOST];               // orthonormal columns and ...
+    double triangle[MOST * MOST];        // ... an upper triangle with F = q triangle
 
     // Factorises M2 and solves for Vi.
     __device__ __noinline__ void compute(const double* C, int p, int i);
@@ -72,42 +93,41 @@ struct PseudoInverse {
     __device__ double entry(const double* C, int p, int a, int b) const {
         return a == b ? 1.0 : correlation(C, p, members[a], members[b]);
     }
+    // Entry (a, b) of M2^T M2.
+    __device__ double square_of_m2(const double* C, int p, int a, int b) const {
+        double sum = 0.0;
+#pragma unroll 1
+        for (int k = 0; k < size; ++k) sum = fma(entry(C, p, k, a), entry(C, p, k, b), sum);
+        return sum;
+    }
     __device__ void solve(double* right_hand_side, double* x) const;
     __device__ void project(const double* C, int p, int v, double* left, double* right) const;
 };
 
-template <int L>
-__device__ __noinline__ void PseudoInverse<L>::compute(const double* C, int p, int i) {
-    // Line 1: Courrieu's full-rank Cholesky factorisation, with F in q.
-    double gram[L * L];
+template <int MOST>
+__device__ __noinline__ void PseudoInverse<MOST>::compute(const double* C, int p, int i) {
+    // Line 1: Courrieu's full-rank Cholesky factorisation of M2^T M2, with F in q.
     double smallest = 0.0;
 #pragma unroll 1
-    for (int a = 0; a < L; ++a) {
-#pragma unroll 1
-        for (int b = 0; b < L; ++b) {
-            double sum = 0.0;
-#pragma unroll 1
-            for (int k = 0; k < L; ++k) sum = fma(entry(C, p, k, a), entry(C, p, k, b), sum);
-            gram[a * L + b] = sum;
-        }
-        const double diagonal = gram[a * L + a];
+    for (int a = 0; a < size; ++a) {
+        const double diagonal = square_of_m2(C, p, a, a);
         if (a == 0 || diagonal < smallest) smallest = diagonal;
     }
     rank = 0;
 #pragma unroll 1
-    for (int k = 0; k < L; ++k) {
+    for (int k = 0; k < size; ++k) {
 #pragma unroll 1
-        for (int a = 0; a < L; ++a) {
-            double sum = a < k ? 0.0 : gram[a * L + k];
+        for (int a = 0; a < size; ++a) {
+            double sum = a < k ? 0.0 : square_of_m2(C, p, a, k);
 #pragma unroll 1
-            for (int b = 0; b < rank && a >= k; ++b) sum = fma(-q[a * L + b], q[k * L + b], sum);
-            q[a * L + rank] = sum;
+            for (int b = 0; b < rank && a >= k; ++b) sum = fma(-q[a * MOST + b], q[k * MOST + b], sum);
+            q[a * MOST + rank] = sum;
         }
-        const double pivot = q[k * L + rank];
+        const double pivot = q[k * MOST + rank];
         if (pivot <= PSEUDO_INVERSE_TOLERANCE * smallest) continue;
         const double root = sqrt(pivot);
 #pragma unroll 1
-        for (int a = k; a < L; ++a) q[a * L + rank] /= root;
+        for (int a = k; a < size; ++a) q[a * MOST + rank] /= root;
         ++rank;
     }
     // Modified Gram-Schmidt, in place.
@@ -115,19 +135,19 @@ __device__ __noinline__ void PseudoInverse<L>::compute(const double* C, int p, i
     for (int k = 0; k < rank; ++k) {
         double square = 0.0;
 #pragma unroll 1
-        for (int a = 0; a < L; ++a) square = fma(q[a * L + k], q[a * L + k], square);
+        for (int a = 0; a < size; ++a) square = fma(q[a * MOST + k], q[a * MOST + k], square);
         const double length = sqrt(square);
-        triangle[k * L + k] = length;
+        triangle[k * MOST + k] = length;
 #pragma unroll 1
-        for (int a = 0; a < L; ++a) q[a * L + k] /= length;
+        for (int a = 0; a < size; ++a) q[a * MOST + k] /= length;
 #pragma unroll 1
         for (int b = k + 1; b < rank; ++b) {
             double along = 0.0;
 #pragma unroll 1
-            for (int a = 0; a < L; ++a) along = fma(q[a * L + k], q[a * L + b], along);
-            triangle[k * L + b] = along;
+            for (int a = 0; a < size; ++a) along = fma(q[a * MOST + k], q[a * MOST + b], along);
+            triangle[k * MOST + b] = along;
 #pragma unroll 1
-            for (int a = 0; a < L; ++a) q[a * L + b] = fma(-along, q[a * L + k], q[a * L + b]);
+            for (int a = 0; a < size; ++a) q[a * MOST + b] = fma(-along, q[a * MOST + k], q[a * MOST + b]);
         }
     }
     this->i = i;
@@ -135,45 +155,45 @@ __device__ __noinline__ void PseudoInverse<L>::compute(const double* C, int p, i
 }
 
 // Computes the x that minimises |F x - right_hand_side|; overwrites the right-hand side.
-template <int L>
-__device__ void PseudoInverse<L>::solve(double* right_hand_side, double* x) const {
+template <int MOST>
+__device__ void PseudoInverse<MOST>::solve(double* right_hand_side, double* x) const {
 #pragma unroll 1
     for (int k = 0; k < rank; ++k) {
         double along = 0.0;
 #pragma unroll 1
-        for (int a = 0; a < L; ++a) along = fma(q[a * L + k], right_hand_side[a], along);
+        for (int a = 0; a < size; ++a) along = fma(q[a * MOST + k], right_hand_side[a], along);
 #pragma unroll 1
-        for (int a = 0; a < L; ++a) right_hand_side[a] = fma(-along, q[a * L + k], right_hand_side[a]);
+        for (int a = 0; a < size; ++a) right_hand_side[a] = fma(-along, q[a * MOST + k], right_hand_side[a]);
         x[k] = along;
     }
 #pragma unroll 1
     for (int k = rank - 1; k >= 0; --k) {
 #pragma unroll 1
-        for (int b = k + 1; b < rank; ++b) x[k] = fma(-triangle[k * L + b], x[b], x[k]);
-        x[k] /= triangle[k * L + k];
+        for (int b = k + 1; b < rank; ++b) x[k] = fma(-triangle[k * MOST + b], x[b], x[k]);
+        x[k] /= triangle[k * MOST + k];
     }
 }
 
 // Solves F x = C[S, v] for `left` and F y = M2 C[S, v] for `right`, both in the least-squares sense (see above for F).
-template <int L>
-__device__ void PseudoInverse<L>::project(const double* C, int p, int v, double* left, double* right) const {
-    double c[L], m2_c[L];
+template <int MOST>
+__device__ void PseudoInverse<MOST>::project(const double* C, int p, int v, double* left, double* right) const {
+    double c[MOST], m2_c[MOST];
 #pragma unroll 1
-    for (int a = 0; a < L; ++a) c[a] = correlation(C, p, members[a], v);
+    for (int a = 0; a < size; ++a) c[a] = correlation(C, p, members[a], v);
 #pragma unroll 1
-    for (int a = 0; a < L; ++a) {
+    for (int a = 0; a < size; ++a) {
         m2_c[a] = 0.0;
 #pragma unroll 1
-        for (int b = 0; b < L; ++b) m2_c[a] = fma(entry(C, p, a, b), c[b], m2_c[a]);
+        for (int b = 0; b < size; ++b) m2_c[a] = fma(entry(C, p, a, b), c[b], m2_c[a]);
     }
     solve(c, left);
     solve(m2_c, right);
 }
 
 // The covariance takes the left solution of the smaller index, so that (i, j) and (j, i) give the same bits.
-template <int L>
-__device__ __noinline__ Residuals PseudoInverse<L>::residuals(const double* C, int p, int j) const {
-    double left_j[L], right_j[L];
+template <int MOST>
+__device__ __noinline__ Residuals PseudoInverse<MOST>::residuals(const double* C, int p, int j) const {
+    double left_j[MOST], right_j[MOST];
     project(C, p, j, left_j, right_j);
     const bool ascending = i < j;
     Residuals h{1.0, 1.0, C[static_cast<long long>(ascending ? i : j) * p + (ascending ? j : i)]};
@@ -186,41 +206,47 @@ __device__ __noinline__ Residuals PseudoInverse<L>::residuals(const double* C, i
     return h;
 }
 
-// A conditioning set S of L variables in ascending order. M2 of the set is factorised once for all tests that share S
-// and Vi.
-template <int L>
+// A conditioning set S of `size` variables in ascending order. M2 of the set is factorised once for all tests that share
+// S and Vi.
+template <class Size>
 struct ConditioningSet {
-    int members[L];
-    double factor[L * L];  // Cholesky factor of M2, lower triangle, with reciprocal diagonal
-    double projection[L];  // the solution for Vi on the members
-    double residual;       // the variance of Vi given S
-    bool singular;         // whether M2 is near singular, so that `pseudo` is used instead of the factor
-    PseudoInverse<L> pseudo;
+    static constexpr int MOST = Size::MOST;
+
+    Size size;
+    int members[MOST];
+    double factor[MOST * (MOST + 1) / 2];  // Cholesky factor of M2, lower triangle, with reciprocal diagonal
+    double projection[MOST];               // the solution for Vi on the members
+    double residual;                       // the variance of Vi given S
+    bool singular;  // whether M2 is near singular, so that `pseudo` is used instead of the factor
+    PseudoInverse<MOST> pseudo;
+
+    __device__ __forceinline__ explicit ConditioningSet(Size size) : size(size) {}
 
     // M2 is near singular if a pivot is at most `pivot_tolerance`; no pivot is above 1, so with 1 every M2 is.
     __device__ __forceinline__ void factorise(const double* C, int p, int i, double pivot_tolerance) {
         singular = false;
 #pragma unroll
-        for (int a = 0; a < L; ++a) {
+        for (int a = 0; a < size; ++a) {
 #pragma unroll
             for (int b = 0; b < a; ++b) {
                 double sum = correlation(C, p, members[a], members[b]);
 #pragma unroll
-                for (int k = 0; k < b; ++k) sum = fma(-factor[a * L + k], factor[b * L + k], sum);
-                factor[a * L + b] = sum * factor[b * L + b];
+                for (int k = 0; k < b; ++k) sum = fma(-factor[entry(a, k)], factor[entry(b, k)], sum);
+                factor[entry(a, b)] = sum * factor[entry(b, b)];
             }
             double pivot = 1.0;
 #pragma unroll
-            for (int k = 0; k < a; ++k) pivot = fma(-factor[a * L + k], factor[a * L + k], pivot);
+            for (int k = 0; k < a; ++k) pivot = fma(-factor[entry(a, k)], factor[entry(a, k)], pivot);
             if (a > 0 && pivot <= pivot_tolerance) {  // The first pivot is one.
                 singular = true;
                 pivot = 1.0;
             }
-            factor[a * L + a] = 1.0 / sqrt(pivot);
+            factor[entry(a, a)] = 1.0 / sqrt(pivot);
         }
         if (singular) {
+            pseudo.size = size;
 #pragma unroll
-            for (int a = 0; a < L; ++a) pseudo.members[a] = members[a];
+            for (int a = 0; a < size; ++a) pseudo.members[a] = members[a];
             pseudo.compute(C, p, i);
         } else {
             residual = project(C, p, i, projection);
@@ -230,26 +256,29 @@ struct ConditioningSet {
     // The test of Vi and Vj, whose correlation is `c_ij`.
     __device__ __forceinline__ Residuals residuals(const double* C, int p, int i, int j, double c_ij) const {
         if (singular) return pseudo.residuals(C, p, j);
-        double other[L];
+        double other[MOST];
         Residuals h;
         h.ii = residual;
         h.jj = project(C, p, j, other);
         h.ij = c_ij;
 #pragma unroll
-        for (int a = 0; a < L; ++a) h.ij = fma(-projection[a], other[a], h.ij);
+        for (int a = 0; a < size; ++a) h.ij = fma(-projection[a], other[a], h.ij);
         return h;
     }
 
  private:
+    // The place of entry (a, b), b <= a, of the factor.
+    __device__ __forceinline__ static constexpr int entry(int a, int b) { return a * (a + 1) / 2 + b; }
+
     // Solves the factor against C[S, v]; returns the residual variance of v.
     __device__ __forceinline__ double project(const double* C, int p, int v, double* solution) const {
         double left = 1.0;
 #pragma unroll
-        for (int a = 0; a < L; ++a) {
+        for (int a = 0; a < size; ++a) {
             double sum = correlation(C, p, members[a], v);
 #pragma unroll
-            for (int k = 0; k < a; ++k) sum = fma(-factor[a * L + k], solution[k], sum);
-            solution[a] = sum * factor[a * L + a];
+            for (int k = 0; k < a; ++k) sum = fma(-factor[entry(a, k)], solution[k], sum);
+            solution[a] = sum * factor[entry(a, a)];
             left = fma(-solution[a], solution[a], left);
         }
         return left;

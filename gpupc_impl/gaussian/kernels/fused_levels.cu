@@ -62,7 +62,7 @@ __device__ __forceinline__ bool run_level(const PairScan& s, LevelCursor& at, do
                                           int requested_run, long long shared_cells) {
     GPUPC_DYNAMIC_SHARED(double, shared);
     const int longest = at.most_degree;
-    const long long of_warp = cells_of_warp<L>(longest);
+    const long long of_warp = cells_of_warp(Exactly<L>(L), longest);
     // The rules of core/pc_stable.py, stop_reason, decide whether a level follows; the table of binomials ends at the
     // largest number of sets that a search may number.
     if (longest - 1 < L || longest > s.widest || Binomials{s.binomials, s.widest}(longest, L) >= MOST_SETS ||
@@ -78,7 +78,7 @@ __device__ __forceinline__ bool run_level(const PairScan& s, LevelCursor& at, do
     for (int side = 0; side < 2; ++side) {
         if ((warp_index() + 1) * of_warp <= shared_cells) {
             double* const cells = shared + warp_index() * of_warp;
-            scan_side<L, false>(s, critical_r_squared, middle, left, side, run, longest, cells);
+            scan_side<false>(s, Exactly<L>(L), critical_r_squared, middle, left, side, run, longest, cells);
         }
         at.barrier.wait();
     }

@@ -13,17 +13,24 @@
 #include "engine/kernels/warp.cuh"
 #include "gaussian/kernels/fisher_z.cuh"
 
-// A warp works on a prefix together; its lanes hold neighbouring variables of the row.
-template <int K>
+// A warp works on a prefix of K members together; its lanes hold neighbouring variables of the row.
+template <class Size>
 struct Prefix {
-    int positions[K];        // the positions of the members in the row, ascending
-    double projection[K];    // the projection of Vi on each member, given the members before it
-    double residual[K + 1];  // the variance of Vi given the first 0, 1, ..., K members
-    int singular;            // the first member that has no variance given those before it; K if there is none
-    double* cells;           // the stack of the row's variables, see the three functions below
-    int n;                   // the number of variables in the row
+    static constexpr int MOST = Size::MOST;
 
-    __device__ __forceinline__ static long long cells_needed(int n) { return static_cast<long long>(3 * K + 2) * n; }
+    Size K;
+    int positions[MOST];        // the positions of the members in the row, ascending
+    double projection[MOST];    // the projection of Vi on each member, given the members before it
+    double residual[MOST + 1];  // the variance of Vi given the first 0, 1, ..., K members
+    int singular;               // the first member that has no variance given those before it; K if there is none
+    double* cells;              // the stack of the row's variables, see the three functions below
+    int n;                      // the number of variables in the row
+
+    __device__ __forceinline__ Prefix(Size K, double* cells, int n) : K(K), cells(cells), n(n) {}
+
+    __device__ __forceinline__ static long long cells_needed(Size K, int n) {
+        return static_cast<long long>(3 * K + 2) * n;
+    }
     // The projection of the variable at position v on member a, given the members before it.
     __device__ __forceinline__ double& projected(int a, int v) { return cells[a * n + v]; }
     // The variable's variance, and its covariance with Vi, given the first `depth` members.
@@ -57,7 +64,7 @@ struct Prefix {
             const double of_i = covariance(a, member) * inverse;
             projection[a] = of_i;
             residual[a + 1] = fma(-of_i, of_i, residual[a]);
-            double of_member[K];
+            double of_member[MOST];
 #pragma unroll
             for (int b = 0; b < a; ++b) of_member[b] = projected(b, member);
             const double* c_member = C + static_cast<long long>(row[member]) * p;

@@ -13,8 +13,8 @@ constexpr int MOST_THREADS = 512;  // the threads of a thread block
 // The number of thread blocks of MOST_THREADS for which a multiprocessor must have registers: the largest number that
 // causes few spills at this level. Without this bound the compiler's choice varies with details of the code by a factor
 // of two either way.
-template <int L>
-constexpr int BLOCKS_AT_ONCE = L < 3 ? 4 - L : 1;
+template <class Size>
+constexpr int BLOCKS_AT_ONCE = Size::MOST < 3 ? 4 - Size::MOST : 1;
 
 struct Search {
     const double* C;  // (p, p) correlations
@@ -22,6 +22,7 @@ struct Search {
     BestKeys best;
     unsigned long long* min_r_squared;  // (p, p) bits of the smallest r^2 of each pair, or null
     unsigned long long* counters;       // see Tally
+    int level;                          // the members of a set
 
     // The test of Vi and Vj given the set that the key names.
     __device__ __forceinline__ void test(Tally& tally, const Residuals& h, int i, int j, unsigned long long key) const {

@@ -32,8 +32,9 @@ __device__ __forceinline__ unsigned long long next_turn(unsigned long long* turn
 }
 
 // The rank of an ascending combination of L out of n: the inverse of unrank_combination.
-template <int L>
-__device__ __forceinline__ unsigned long long rank_combination(const Binomials& binomial, int n, const int* positions) {
+template <class Size>
+__device__ __forceinline__ unsigned long long rank_combination(const Binomials& binomial, int n, Size L,
+                                                               const int* positions) {
     unsigned long long following = 0;
 #pragma unroll
     for (int a = 0; a < L; ++a) following += binomial(n - 1 - positions[a], L - a);
@@ -41,10 +42,13 @@ __device__ __forceinline__ unsigned long long rank_combination(const Binomials& 
 }
 
 // The test of a set whose M2 is near singular, see fisher_z.cuh.
-template <int L>
-__device__ __noinline__ Residuals near_singular_test(const double* C, int p, const int* members, int i, int j) {
-    PseudoInverse<L> pseudo;
-    for (int a = 0; a < L; ++a) pseudo.members[a] = members[a];
+template <int MOST>
+__device__ __noinline__ Residuals near_singular_test(const double* C, int p, int size, const int* members, int i,
+                                                     int j) {
+    PseudoInverse<MOST> pseudo;
+    pseudo.size = size;
+#pragma unroll 1
+    for (int a = 0; a < size; ++a) pseudo.members[a] = members[a];
     pseudo.compute(C, p, i);
     return pseudo.residuals(C, p, j);
 }
@@ -69,9 +73,10 @@ __device__ __forceinline__ int row_of_run(const unsigned long long* run_starts, 
 
 // Returns the number of float64 that a warp needs for rows of up to `longest`: the prefix's cells, followed by the list
 // of partners.
-template <int L>
-__device__ __forceinline__ long long cells_of_warp(int longest) {
-    return Prefix<L - 1>::cells_needed(longest) + (longest + 1) / 2;
+template <class Size>
+__device__ __forceinline__ long long cells_of_warp(Size level, int longest) {
+    using Members = typename Size::OneLess;
+    return Prefix<Members>::cells_needed(Members(level - 1), longest) + (longest + 1) / 2;
 }
 
 // The tests that a warp has made: all, those that were undefined, and those whose set has a near-singular M2.
@@ -81,16 +86,16 @@ struct ScanCounts {
 
 // A warp that processes a run of row i. Side 0 takes sets from adj(i) for the edges to larger variables j; side 1 takes
 // them for the edges to smaller ones that side 0 left in `start`.
-template <int L, bool WITH_SMALLEST>
+template <class Size, bool WITH_SMALLEST>
 struct RunScan {
-    static constexpr int K = L - 1;
+    using Members = typename Size::OneLess;
 
     // The last members that lanes test with, and Vi given the prefix and each of them.
     struct Candidates {
         int count;
         int shift;  // 2^shift lanes, one for each candidate, share a partner.
         PerLane<int> position, variable;
-        PerLane<double> projected[K];  // the projections of the candidate on the members of the prefix
+        PerLane<double> projected[Members::MOST];  // the projections of the candidate on the members of the prefix
         PerLane<double> scale, projection_i, residual_i;
         unsigned near_singular;  // the lanes whose set has a near-singular M2
     };
@@ -98,33 +103,36 @@ struct RunScan {
     const PairScan& search;
     ScanCounts& counts;
     const double critical_r_squared;
+    const Size L;     // the members of a set,
+    const Members K;  // and of its prefix
     unsigned *const start, *const left;  // the graph that is tested, and the graph that loses separated edges
     const int side, i;
     int* const partners;             // the positions in the row of the variables to be tested, `partner_count` of them
     const int n;                     // the number of neighbours in the row
     const int* const row;            // the neighbours
     unsigned long long* const best;  // for each neighbour the smallest rank of a separating set
-    Prefix<K> prefix;
+    Prefix<Members> prefix;
     int partner_count;
     unsigned long long first_rank;  // the rank of the first set with the present prefix
 
     // `cells` are the warp's memory for rows of up to `longest`.
-    __device__ __forceinline__ RunScan(const PairScan& search, ScanCounts& counts, double critical_r_squared,
-                                       unsigned* start, unsigned* left, int side, int i, double* cells, int longest)
+    __device__ __forceinline__ RunScan(const PairScan& search, ScanCounts& counts, Size level,
+                                       double critical_r_squared, unsigned* start, unsigned* left, int side, int i,
+                                       double* cells, int longest)
         : search(search),
           counts(counts),
           critical_r_squared(critical_r_squared),
+          L(level),
+          K(level - 1),
           start(start),
           left(left),
           side(side),
           i(i),
-          partners(reinterpret_cast<int*>(cells + Prefix<K>::cells_needed(longest))),
+          partners(reinterpret_cast<int*>(cells + Prefix<Members>::cells_needed(K, longest))),
           n(static_cast<int>(search.starts[i + 1] - search.starts[i])),
           row(search.neighbours + search.starts[i]),
-          best(search.best + search.starts[i]) {
-        prefix.cells = cells;
-        prefix.n = n;
-    }
+          best(search.best + search.starts[i]),
+          prefix(K, cells, n) {}
 
     // Makes the tests of the run of this number in the row, `run` prefixes.
     __device__ __forceinline__ void scan(unsigned long long number, int run, const Binomials& binomial) {
@@ -133,11 +141,11 @@ struct RunScan {
         const int from = side == 0 ? split : 0, to = side == 0 ? n : split;  // the partners of this side
         if (from == to) return;
         unrank_combination(binomial, n - 1, K, number * run, prefix.positions);
-        int chosen[L];
+        int chosen[Size::MOST];
 #pragma unroll
         for (int a = 0; a < K; ++a) chosen[a] = prefix.positions[a];
         chosen[K] = chosen[K - 1] + 1;
-        first_rank = rank_combination<L>(binomial, n, chosen);
+        first_rank = rank_combination(binomial, n, L, chosen);
         int changed = 0;
         partner_count = -1;  // The prefix is not listed yet.
         for (int step = 0; step < run && changed >= 0; ++step) {
@@ -272,10 +280,10 @@ struct RunScan {
     // One lane's test of a set with a near-singular M2, whose last member is Vk.
     __device__ __forceinline__ void test_carefully(int k, int q, unsigned long long rank) {
         const int j = row[q];
-        int members[L];
+        int members[Size::MOST];
         for (int a = 0; a < K; ++a) members[a] = row[prefix.positions[a]];
         members[K] = k;
-        const Residuals h = near_singular_test<L>(search.C, search.graphs.p, members, i, j);
+        const Residuals h = near_singular_test<Size::MOST>(search.C, search.graphs.p, L, members, i, j);
         if (h.undefined(search.residual_tolerance)) {
             atomicAdd(&search.graphs.counters_of(L)[UNDEFINED], 1ull);
             return;
@@ -303,12 +311,12 @@ struct RunScan {
 // Makes the tests of one side. Separated edges are removed from graph `left`, on side 0 from `start` as well;
 // search.best receives the smallest rank found for each neighbour in each row. `cells` are the warp's memory for rows
 // of up to `longest`.
-template <int L, bool WITH_SMALLEST>
-__device__ __forceinline__ void scan_side(const PairScan& search, double critical_r_squared, int start, int left,
-                                          int side, int requested_run, int longest, double* cells) {
-    const int run = run_of(L, requested_run), p = search.graphs.p;
+template <bool WITH_SMALLEST, class Size>
+__device__ __forceinline__ void scan_side(const PairScan& search, Size level, double critical_r_squared, int start,
+                                          int left, int side, int requested_run, int longest, double* cells) {
+    const int run = run_of(level, requested_run), p = search.graphs.p;
     const Binomials binomial{search.binomials, search.widest};
-    unsigned long long* const counters = search.graphs.counters_of(L);
+    unsigned long long* const counters = search.graphs.counters_of(level);
     ScanCounts counts;
     const unsigned long long heads = static_cast<unsigned long long>(HEADS) * p;
     const unsigned long long turns = heads + search.run_starts[p];
@@ -322,8 +330,8 @@ __device__ __forceinline__ void scan_side(const PairScan& search, double critica
             i = row_of_run(search.run_starts, p, turn - heads);
             number = HEADS + (turn - heads - search.run_starts[i]);
         }
-        RunScan<L, WITH_SMALLEST> scan(search, counts, critical_r_squared, search.graphs.graph(start),
-                                       search.graphs.graph(left), side, i, cells, longest);
+        RunScan<Size, WITH_SMALLEST> scan(search, counts, level, critical_r_squared, search.graphs.graph(start),
+                                          search.graphs.graph(left), side, i, cells, longest);
         scan.scan(number, run, binomial);
     }
     if (warp_leader() && counts.tests != 0) {

@@ -20,10 +20,11 @@ struct Batch {
 };
 
 // Grid (rows, delta), block (theta).
-template <int L>
+template <class Size>
 __global__ void __launch_bounds__(512)
     gathered(const __grid_constant__ Batch batch, const __grid_constant__ RowSearch search, bool use_shared) {
     GPUPC_DYNAMIC_SHARED(int, shared);
+    const Size L(search.level);
     const int r = blockIdx.x;
     const long long slots = batch.first_slot[r];
     const int n = static_cast<int>(batch.first_slot[r + 1] - slots);
@@ -39,9 +40,9 @@ __global__ void __launch_bounds__(512)
     Tally tally;
     for (unsigned long long t = first + threadIdx.x; t < sets;
          t += static_cast<unsigned long long>(gridDim.y) * blockDim.x) {
-        int positions[L];
+        int positions[Size::MOST];
         unrank_combination(search.binomial, n, L, t, positions);
-        ConditioningSet<L> S;
+        ConditioningSet<Size> S(L);
 #pragma unroll
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[positions[a]];
         S.factorise(C, p, i, search.pivot_tolerance);

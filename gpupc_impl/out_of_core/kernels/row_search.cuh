@@ -10,6 +10,7 @@ struct RowSearch {
     unsigned long long* counters;       // see Tally
     Binomials binomial;
     double critical_r_squared, residual_tolerance, pivot_tolerance;
+    int level;  // the members of a set
     bool first_come;
 
     __device__ __forceinline__ unsigned long long best_key(long long slot) const { return load_relaxed(&keys[slot]); }

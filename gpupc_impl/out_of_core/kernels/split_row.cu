@@ -27,14 +27,15 @@ struct SplitRow {
     int size, i, before, n, n_pieces;
 };
 
-template <int L>
+template <class Size>
 __global__ void __launch_bounds__(512)
     split_row(const __grid_constant__ SplitRow row, const __grid_constant__ RowSearch search) {
+    const Size L(search.level);
     const Binomials binomial = search.binomial;
     const double* C = row.C;
     const int size = row.size, i = row.i, before = row.before, n = row.n, n_pieces = row.n_pieces;
     const int* pieces = row.pieces;
-    PositionBlock from[L];
+    PositionBlock from[Size::MOST];
     unsigned long long sets = 1;
     for (int q = 0; q < n_pieces; ++q) {
         from[q] = {pieces[4 * q], pieces[4 * q + 1], pieces[4 * q + 2], pieces[4 * q + 3]};
@@ -47,8 +48,8 @@ __global__ void __launch_bounds__(512)
     Tally tally;
     for (unsigned long long t = static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x; t < sets;
          t += static_cast<unsigned long long>(gridDim.x) * blockDim.x) {
-        int positions[L];
-        ConditioningSet<L> S;
+        int positions[Size::MOST];
+        ConditioningSet<Size> S(L);
         unsigned long long remaining = t;
         for (int q = 0, a = 0; q < n_pieces; ++q) {
             const unsigned long long choices = binomial(from[q].length, from[q].members);

@@ -72,8 +72,9 @@ def test_kernels_have_its_bits(kind, size, tolerance):
         by_prefix,
         by_set,
         singular,
+        np.int32(size),
     ]
-    backend.kernel(ELIMINATE, f"eliminate<{size}>")((1,), (1,), [backend.upload(correlation), *arguments])
+    backend.kernel(ELIMINATE, f"eliminate<Exactly<{size}>>")((1,), (1,), [backend.upload(correlation), *arguments])
     found = backend.download(by_set)
     for t, members in enumerate(itertools.combinations(ROW[:-1], size)):
         for q, j in enumerate(ROW):

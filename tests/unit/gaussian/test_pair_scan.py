@@ -149,7 +149,8 @@ def matrices(p: int) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("level", range(1, 7))
 @pytest.mark.parametrize("kind", matrices(2))
 def test_prefixes_and_sets_give_the_same_bits(backend, level, kind, tolerance):
-    """Both find the same M2 near singular; for those the kernels share the functions that make the test."""
+    """Both find the same M2 near singular; for those the kernels share the functions that make the test. Nothing
+    depends on whether the level is known when the kernel is compiled."""
     p, i, n = 9, 4, 8
     correlation = GaussianProblem.from_correlation(matrices(p)[kind], n_samples=100).correlation
     row = np.delete(np.arange(p), i).astype(np.int32)
@@ -158,8 +159,13 @@ def test_prefixes_and_sets_give_the_same_bits(backend, level, kind, tolerance):
     singular = backend.full((sets, 2), 0, np.int32)
     cells = backend.empty((3 * level + 2) * n, np.float64)
     arguments = [np.int32(p), np.int32(i), backend.upload(row), np.int32(n), np.float64(tolerance)]
-    arguments += [cells, by_prefix, by_set, singular]
-    backend.kernel(ELIMINATE, f"eliminate<{level}>")((1,), (1,), [backend.upload(correlation), *arguments])
+    arguments += [cells, by_prefix, by_set, singular, np.int32(level)]
+    results = []
+    for size in (f"Exactly<{level}>", "UpTo<8>"):
+        backend.kernel(ELIMINATE, f"eliminate<{size}>")((1,), (1,), [backend.upload(correlation), *arguments])
+        results.append([each.copy().view(np.uint8) for each in (by_prefix, by_set, singular)])
+    for own, general in zip(*results, strict=True):
+        np.testing.assert_array_equal(own, general)
     np.testing.assert_array_equal(singular[:, 0], singular[:, 1])
     tested = np.ones((sets, n), bool)
     for t, positions in enumerate(itertools.combinations(range(n - 1), level)):

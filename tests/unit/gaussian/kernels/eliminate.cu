@@ -3,18 +3,17 @@
 
 // Writes {ii, jj, ij} of the test of Vi and row[q] given S, for every set S of L among the first n - 1 neighbours, in
 // order, and every neighbour q; and for each set whether either way calls M2 near singular. One warp.
-template <int L>
+template <class Size>
 __global__ void eliminate(const double* C, int p, int i, const int* row, int n, double residual_tolerance,
-                          double* cells, double* by_prefix, double* by_set, int* singular) {
-    Prefix<L> P;
-    P.cells = cells;
-    P.n = n;
+                          double* cells, double* by_prefix, double* by_set, int* singular, int level) {
+    const Size L(level);
+    Prefix<Size> P(L, cells, n);
     for (int a = 0; a < L; ++a) P.positions[a] = a;
     P.begin(C + static_cast<long long>(i) * p, row);
     long long t = 0;
     for (int changed = 0; changed >= 0; changed = P.advance(), ++t) {
         P.add(C, p, row, changed, residual_tolerance);
-        ConditioningSet<L> S;
+        ConditioningSet<Size> S(L);
         for (int a = 0; a < L; ++a) S.members[a] = row[P.positions[a]];
         S.factorise(C, p, i, residual_tolerance);
         singular[2 * t] = P.singular < L;

@@ -1,0 +1,92 @@
+"""Which kernels make the tests of a level: one of the level's own, or a general one for several levels.
+
+A kernel of its own has unrolled loops and keeps its numbers in registers, but compilers take seconds for each level's.
+A general kernel takes the level as an argument. Both make the same tests and give the same bits (`Exactly` and `UpTo`
+in kernels/fisher_z.cuh). A search therefore waits for the kernels of the first levels and for general kernels; the own
+kernels of the next levels are compiled meanwhile, and replace general ones once they are there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable
+
+from gpupc_impl.backends import Backend, KernelSource
+from gpupc_impl.integers import round_up
+
+FIRST_LEVELS = 3
+"""The levels up to this one have only kernels of their own, which are compiled before a search begins."""
+
+OWN_LEVELS = 8
+"""The levels beyond this one have only general kernels. In these, no kernel keeps its numbers in registers."""
+
+GENERAL_LEVELS = 8
+"""The number of levels of a general kernel. The local memory of a thread grows with the square of the last level."""
+
+LEVELS_AHEAD = 3
+"""The number of levels whose kernels are compiled while the level before them runs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LevelKernels:
+    """The kernels that make the tests of all levels.
+
+    Attributes:
+        source: returns the kernel for a number of members, which is ``Exactly<level>`` or ``UpTo<most>`` in C++.
+        lowest: the lowest level that has such a kernel.
+        own_levels: the levels beyond this one have only general kernels.
+    """
+
+    source: Callable[[str], KernelSource]
+    lowest: int = 1
+    own_levels: int = OWN_LEVELS
+
+    def of_level(self, level: int) -> tuple[KernelSource, ...]:
+        """Return the kernels that can run a level, the fastest first; a search waits only for the last of them."""
+        own, general = f"Exactly<{level}>", f"UpTo<{round_up(level, GENERAL_LEVELS)}>"
+        sizes = (own,) if level <= FIRST_LEVELS else (own, general) if level <= self.own_levels else (general,)
+        return tuple(map(self.source, sizes))
+
+    def choose(self, backend: Backend, level: int) -> KernelSource:
+        """Return the fastest kernel for a level that is ready, or the one for which the search waits."""
+        *faster, general = self.of_level(level)
+        return next(filter(backend.is_ready, faster), general)
+
+    def needed(self, last: int) -> tuple[KernelSource, ...]:
+        """Return the kernels for which a search up to a level waits."""
+        return _needed(self, self.lowest, last)
+
+    def up_to(self, last: int) -> tuple[KernelSource, ...]:
+        """Return all kernels for the levels up to this one, first those for which a search waits."""
+        return _every(self, self.lowest, last)
+
+    def ahead(self, level: int, max_level: int | None) -> tuple[KernelSource, ...]:
+        """Return all kernels for a level and the next `LEVELS_AHEAD`, first those for which a search waits."""
+        last = level + LEVELS_AHEAD
+        return _every(self, level, last if max_level is None else min(last, max_level))
+
+
+def levels_at_first(backend: Backend, max_level: int | None) -> int:
+    """Return the level up to which a search requests kernels before it begins.
+
+    On a GPU it requests the first general kernel as well. Cores compile that one only for a search that goes so far.
+    """
+    last = FIRST_LEVELS + (backend.warp_threads > 1)
+    return last if max_level is None else min(max_level, last)
+
+
+@functools.cache
+def _needed(kernels: LevelKernels, first: int, last: int) -> tuple[KernelSource, ...]:
+    return _distinct(kernels.of_level(level)[-1] for level in range(first, last + 1))
+
+
+@functools.cache
+def _every(kernels: LevelKernels, first: int, last: int) -> tuple[KernelSource, ...]:
+    others = (kernel for level in range(first, last + 1) for kernel in kernels.of_level(level))
+    return _distinct((*_needed(kernels, first, last), *others))
+
+
+def _distinct(kernels: Iterable[KernelSource]) -> tuple[KernelSource, ...]:
+    """Return kernels without repetition, in their order."""
+    return tuple({(kernel.source, kernel.expression): kernel for kernel in kernels}.values())
