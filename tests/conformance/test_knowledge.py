@@ -13,7 +13,7 @@ from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 from gpupc_impl.measurement.answers import check_answer
 
-P = {"gaussian": 12, "discrete": 9, "nonlinear": 5, "mixed": 5, "kernel": 6, "regression": 7}
+P = {"gaussian": 12, "discrete": 9, "nonlinear": 5, "mixed": 5, "kernel": 6, "regression": 6}
 SAMPLES = {"gaussian": 150, "discrete": 400, "nonlinear": 60, "mixed": 60, "kernel": 80, "regression": 150}
 OPTIONS = {
     "discrete": {"df_rule": "adjusted"},  # causal-learn's
