@@ -40,8 +40,9 @@ def skeleton(
 
     Args:
         data: samples in rows and variables in columns, as an array, a DataFrame (whose column names are kept), an
-            AnnData object or the path of a file (docs/input.md); a correlation matrix if ``n_samples`` is given; or a
-            ready `Problem`, which has its own alpha, n_samples, names, max_level and test.
+            AnnData object or the path of a file, of which a large one is read some rows at a time (docs/input.md); a
+            correlation matrix if ``n_samples`` is given; or a ready `Problem`, which has its own alpha, n_samples,
+            names, max_level and test.
         alpha: significance level of each test; an edge is removed when the p-value of one of its tests is >= alpha.
         family: the kind of data and test: ``"gaussian"`` (Fisher's z), ``"discrete"`` (Pearson's chi-square),
             ``"nonlinear"`` (CMIknn), ``"kernel"`` (RCIT, RCoT or KCI), or for numbers and categories

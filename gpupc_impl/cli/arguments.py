@@ -77,7 +77,7 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
         type=Path,
         nargs="+",
         help="samples in rows, variables in columns: a text table (.csv, .tsv, ..., also .gz), .npy, .npz, .parquet, "
-        ".xlsx or .h5ad; several tables with --missing imputed",
+        ".xlsx, .h5ad or PLINK's .bed; several tables with --missing imputed",
     )
     group.add_argument(
         "--header",

@@ -44,9 +44,9 @@ class RowStream:
     """A table that is read some rows at a time. Converted to an array, it is read as a whole.
 
     Attributes:
-        shape: the numbers of rows, including those that `complete_only` leaves out, and of columns.
+        shape: the numbers of rows and of columns.
         read: returns an iterator over consecutive rows, (k, p) float64 with NaN for missing values.
-        complete_only: whether rows with missing values are left out.
+        complete_only: whether rows with missing values, which `shape` does not count, are left out.
     """
 
     shape: tuple[int, int]
@@ -89,36 +89,39 @@ class RowStream:
         first_infinite = first_missing = None
         missing, sums, largest = np.zeros(p, np.int64), np.zeros(p), np.zeros(p)
         first, constant = np.full(p, np.nan), np.ones(p, bool)  # the first value of each column
-        for chunk in self.chunks():
-            absent, endless = np.isnan(chunk), np.isinf(chunk)
-            if first_missing is None and absent.any():
-                first_missing = _first(absent, rows)
-            if first_infinite is None and endless.any():
-                first_infinite = _first(endless, rows)
-            infinite += int(endless.sum())
-            incomplete += int(absent.any(axis=1).sum())
-            missing += absent.sum(axis=0)
-            rows += len(chunk)
-            filled = np.where(absent, 0.0, chunk)
+        for chunk in filter(len, self.chunks()):
+            absent = np.isnan(chunk)
+            has_missing = bool(absent.any())
+            filled = np.where(absent, 0.0, chunk) if has_missing else chunk
+            highest = np.maximum(filled.max(axis=0), -filled.min(axis=0))
+            if has_missing:
+                missing += absent.sum(axis=0)
+                incomplete += int(absent.any(axis=1).sum())
+                first_missing = first_missing or _first(absent, rows)
+            if np.isinf(highest).any():
+                infinite += int(np.isinf(chunk).sum())
+                first_infinite = first_infinite or _first(np.isinf(chunk), rows)
+            largest = np.maximum(largest, highest)
             with np.errstate(invalid="ignore"):
-                sums += (filled / m).sum(axis=0)  # Unlike the values, their quotients cannot overflow.
-            largest = np.maximum(largest, np.abs(filled).max(axis=0, initial=0.0))
+                sums += (filled * (1 / m)).sum(axis=0)  # Unlike the values, these products cannot overflow.
             for k in np.flatnonzero(np.isnan(first) & ~absent.all(axis=0)):
                 first[k] = chunk[absent[:, k].argmin(), k]
-            constant &= ((chunk == first) | absent).all(axis=0)
+            left = np.flatnonzero(constant)
+            constant[left] = ((chunk[:, left] == first[left]) | absent[:, left]).all(axis=0)
+            rows += len(chunk)
         means = sums * (m / np.maximum(rows - missing, 1))
         return RowStatistics(
             rows, means, largest, constant, missing, incomplete, first_missing, infinite, first_infinite
         )
 
     def scaled(self, rows: np.ndarray, xp: Any = np) -> Any:
-        """Return rows scaled by a power of two for each column, to at most one, without the columns' means.
+        """Return rows scaled by a power of two for each column, to about one at most, without the columns' means.
 
         Both are exact but for the rounding of a difference, since a power of two only changes the exponent.
         """
         _, exponents = np.frexp(self.statistics.largest)
-        shift = np.ldexp(self.statistics.means, -exponents)
-        return xp.ldexp(xp.asarray(rows), xp.asarray(-exponents)) - xp.asarray(shift)
+        scale = np.ldexp(1.0, -np.clip(exponents, -1000, 1000))
+        return xp.asarray(rows) * xp.asarray(scale) - xp.asarray(self.statistics.means * scale)
 
 
 def _first(marks: np.ndarray, before: int) -> tuple[int, int]:

@@ -13,6 +13,7 @@ import numpy as np
 from gpupc_impl.core import mapped, placing
 from gpupc_impl.core.files import load_array
 from gpupc_impl.core.problem import InvalidProblem, as_matrix
+from gpupc_impl.core.rows import RowStream
 
 PANEL = 1024
 """The number of variables whose correlations are computed in one product. A single product of all variables has two
@@ -42,6 +43,35 @@ def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         np.matmul(panel.T, panel, out=correlation[columns, columns])
         np.matmul(panel.T, centred[:, rest], out=correlation[columns, rest])
         correlation[rest, columns] = correlation[columns, rest].T
+    np.fill_diagonal(correlation, 1.0)
+    return np.clip(correlation, -1.0, 1.0, out=correlation), constant
+
+
+def streamed_correlations(stream: RowStream) -> tuple[np.ndarray, np.ndarray]:
+    """Return the correlations of `correlation_matrix`, up to rounding, in one pass over the rows beside that for their
+    statistics. The sums are those of the columns without their means, so that none cancels.
+
+    Memory: 8 p^2 bytes, and a few pieces of the rows (`mapped.PIECE_BYTES`).
+    """
+    p, statistics = stream.shape[1], stream.statistics
+    correlation, sums = placing.new_array((p, p)), np.zeros(p)
+    correlation[...] = 0.0
+    panels = [(columns, slice(columns.start, p)) for columns in mapped.pieces(p, PANEL)]
+    for rows in stream.chunks():
+        centred = stream.scaled(rows)
+        sums += centred.sum(axis=0)
+        for columns, rest in panels:
+            correlation[columns, rest] += centred[:, columns].T @ centred[:, rest]
+    variances = np.diagonal(correlation) - sums * sums / statistics.rows
+    constant = statistics.constant | (variances <= 0)
+    lengths = np.sqrt(np.where(constant, np.inf, variances))
+    for columns, rest in panels:
+        panel = correlation[columns, rest]
+        panel -= np.outer(sums[columns], sums[rest]) / statistics.rows
+        panel /= np.outer(lengths[columns], lengths[rest])
+        own = np.triu(panel[:, : len(panel)])
+        panel[:, : len(panel)] = own + np.triu(own, 1).T
+        correlation[rest, columns] = panel.T
     np.fill_diagonal(correlation, 1.0)
     return np.clip(correlation, -1.0, 1.0, out=correlation), constant
 

@@ -20,7 +20,7 @@ import scipy
 
 from gpupc_impl.backends import Backend
 from gpupc_impl.core import mapped, placing
-from gpupc_impl.core.problem import InvalidProblem, as_matrix, check_choice, name_constants
+from gpupc_impl.core.problem import InvalidProblem, as_matrix, check_choice, name_constants, variable_names
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.gaussian.array_search import ArrayProblem, Outcome, array_method, residuals, to_host
 from gpupc_impl.gaussian.problem import GaussianProblem, gaussian_parameters
@@ -82,7 +82,7 @@ class PairwiseProblem(ArrayProblem):
                 samples in common, or a parameter is invalid.
         """
         if isinstance(data, RowStream):
-            stream = data
+            stream, names = data, variable_names(names, data.shape[1])
         else:
             values, names = as_matrix(data, names)
             stream = RowStream.of(values)

@@ -21,7 +21,9 @@ from gpupc_impl.core.problem import (
     finite_matrix,
     name_constants,
     search_parameters,
+    variable_names,
 )
+from gpupc_impl.core.rows import RowStream
 from gpupc_impl.gaussian.matrix import (
     correlation_fault,
     correlation_in_memory,
@@ -29,6 +31,7 @@ from gpupc_impl.gaussian.matrix import (
     mapped_correlation,
     spot,
     stored_correlation,
+    streamed_correlations,
 )
 
 DF_CONVENTIONS = ("pcalg", "cupc")
@@ -121,21 +124,25 @@ class GaussianProblem(Problem):
         correlations: str = "host",
         names: Sequence[str] | None = None,
     ) -> Self:
-        """Make a problem from an array or a DataFrame of finite numbers, with samples in rows and variables in columns.
+        """Make a problem from finite numbers, with samples in rows and variables in columns.
+
+        The data are an array, a DataFrame or a `RowStream`, which is not read as a whole if correlations are computed
+        on the host.
 
         A constant variable counts as independent of every other: its correlations are zero, and a warning names it.
 
         Raises:
             InvalidProblem: the shape is wrong, a value is missing or infinite, or a parameter is invalid.
         """
-        values, names = finite_samples(data, names)
+        streamed = isinstance(data, RowStream) and correlations == "host"
+        values, names = (checked_stream if streamed else finite_samples)(data, names)
         parameters = gaussian_parameters(
             len(values), alpha, max_level, df_convention, residual_tolerance, pseudo_inverse
         )
         check_choice("correlations", correlations, CORRELATIONS)
         correlation = samples = None
         if correlations == "host":
-            correlation, constant = correlation_matrix(values)
+            correlation, constant = (streamed_correlations if streamed else correlation_matrix)(values)
             correlation.setflags(write=False)
         else:
             samples, constant = placing.placed(values, np.float64), values[0] == values[-1]
@@ -306,6 +313,19 @@ def finite_samples(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, 
     if len(values) < 2:
         raise InvalidProblem(f"data has {len(values)} sample(s); a correlation needs at least 2")
     return values, names
+
+
+def checked_stream(stream: RowStream, names: Sequence[str] | None) -> tuple[RowStream, tuple[str, ...]]:
+    """`finite_samples` of a table that is read some rows at a time."""
+    names, found = variable_names(names, stream.shape[1]), stream.statistics
+    if first := min(filter(None, (found.first_missing, found.first_infinite)), default=None):
+        raise InvalidProblem(
+            f"data has {found.missing.sum() + found.infinite} missing or infinite value(s), the first in row "
+            f"{first[0]}, column {names[first[1]]!r}; drop those rows or impute them first"
+        )
+    if found.rows < 2:
+        raise InvalidProblem(f"data has {found.rows} sample(s); a correlation needs at least 2")
+    return stream, names
 
 
 @functools.lru_cache(maxsize=64)

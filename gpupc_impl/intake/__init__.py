@@ -13,13 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from gpupc_impl.core import mapped
 from gpupc_impl.core.family import families
 from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.rows import RowStream
 from gpupc_impl.intake.messages import column_names, is_frame, shown, warn
 from gpupc_impl.intake.missing import MISSING, without_missing
 from gpupc_impl.tables import Table, read_table
 from gpupc_impl.tables import TableFormat as TableFormat
 from gpupc_impl.tables.columns import FEW_VALUES, REPEATS, typed
+from gpupc_impl.tables.streams import is_streamed
 
 MANY_VARIABLES = 5
 """The ratio of columns to rows from which a table may have its variables in rows."""
@@ -36,11 +39,12 @@ class InputTable:
     """The user's data: samples in rows and variables in columns, or a correlation matrix.
 
     Attributes:
-        values: an array or a DataFrame.
+        values: an array, a DataFrame, a `RowStream` of a large table of numbers, or a list of completed tables.
         names: the variables' names; None if `values` contains them or there are none.
         kind: ``"numbers"``; ``"labels"`` of categories; ``"both"``, some columns of each; or ``"correlation"``.
         label_columns: names of the columns of a DataFrame that hold labels.
         summary: a description of the data in one line.
+        counts: whether the numbers are known to be counts, and not codes of categories.
     """
 
     values: Any
@@ -48,6 +52,7 @@ class InputTable:
     kind: str
     label_columns: tuple[str, ...] = ()
     summary: str = ""
+    counts: bool = False
 
 
 def read_input(
@@ -85,7 +90,7 @@ def read_input(
         return _imputed(data, names=names, kind=kind, transpose=transpose, form=form)
     form = form or TableFormat()
     if isinstance(data, (str, os.PathLike)):
-        table = read_table(Path(data), form, kind, bool(transpose))
+        table = read_table(Path(data), form, kind, bool(transpose), not correlation and kind in (None, "numbers"))
         names = table.names if names is None else names
     else:
         table, names = _in_memory(data, names, kind, form, bool(transpose))
@@ -104,12 +109,12 @@ def read_input(
             _refuse_correlations(data)
         if transpose is None:
             _warn_of_orientation(data)
-        _warn_of_identifiers(data, names, label_columns)
+        _warn_of_identifiers(data.head if isinstance(data, RowStream) else data, names, label_columns)
         if inferred == "numbers" and kind != "labels" and 0 < len(data) < FEWEST_SAMPLES:
             warn(f"{len(data)} sample(s) are too few to test anything with: every variable stays beside every other")
     only_labels = "labels" in (kind, inferred)
     summary = _summary(data, rows, None if only_labels else len(label_columns), table.remark)
-    return InputTable(data, names, inferred, label_columns, summary)
+    return InputTable(data, names, inferred, label_columns, summary, table.counts)
 
 
 def _imputed(tables: Any, **options: Any) -> InputTable:
@@ -149,6 +154,8 @@ def _in_memory(
     remark = ""
     if is_frame(data):
         data, remark = typed(data, kind, place, form.decimal, form.missing_values)
+    elif kind in (None, "numbers") and mapped.base_memmap(data) is not None and is_streamed(data.shape):
+        data = RowStream.of(data)
     elif kind in (None, "numbers") and isinstance(data, np.ndarray) and data.dtype.kind in "OU" and data.ndim == 2:
         data, remark = _typed_array(data, place, form)
     return Table(data, None, place, remark), names
@@ -169,6 +176,7 @@ def _summary(data: Any, rows: int, n_labels: int | None, remark: str) -> str:
     n_labels = p if n_labels is None else n_labels
     parts = [f"{rows:,} rows", f"{p:,} columns ({p - n_labels:,} of numbers, {n_labels:,} of categories)"]
     parts += [f"{rows - n:,} rows dropped"] * (n != rows) + [f"numbers with {remark}"] * bool(remark)
+    parts += ["read some rows at a time"] * isinstance(data, RowStream)
     return ", ".join(parts)
 
 
@@ -188,7 +196,8 @@ def choose_family(table: InputTable, requested: str | None) -> str:
         return family
     if kind != "numbers":
         raise InvalidProblem(_labels_refused(table, family))
-    _warn_of_categories(table, family)
+    if not table.counts:
+        _warn_of_categories(table, family)
     return family
 
 
@@ -286,9 +295,8 @@ def _warn_of_identifiers(data: Any, names: Sequence[str] | None, label_columns: 
         return
     if np.shape(data)[1] > 1 and float(first[0]).is_integer() and (np.diff(first) == 1).all():
         warn(
-            f"the first column ({str(column_names(data, names)[0])!r}) counts the rows from {first[0]:g} to "
-            f"{first[-1]:g} and is taken for a variable; if it names the rows, leave it out (--row-names, "
-            "row_names=True)"
+            f"the first column ({str(column_names(data, names)[0])!r}) counts the rows from {first[0]:g} on and is "
+            "taken for a variable; if it names the rows, leave it out (--row-names, row_names=True)"
         )
 
 
@@ -366,7 +374,7 @@ def few_values(values: Any) -> np.ndarray:
     """Return whether columns hold integers with few distinct values (see `FEW_VALUES` and `REPEATS`): (p,)
     bool."""
     try:
-        values = np.asarray(values, np.float64)
+        values = np.asarray(values.head if isinstance(values, RowStream) else values, np.float64)
     except (TypeError, ValueError):  # The problem reports the fault.
         return np.zeros(0, bool)
     if values.ndim != 2 or len(values) < 2 * REPEATS:

@@ -1,6 +1,7 @@
 """The treatment of missing values in a user's table, which are refused, dropped with their samples, or left to a test
 that supports them."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from gpupc_impl.core import mapped
 from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.rows import RowStream
 from gpupc_impl.intake.messages import SHOWN, column_names, is_frame, shown, warn
 from gpupc_impl.tables import Table
 
@@ -25,38 +27,49 @@ def without_missing(data: Any, names: Sequence[str] | None, kind: str, missing: 
     Raises:
         InvalidProblem: a value is missing and `missing` is ``"error"``, or no sample is complete.
     """
-    absent = _absent(data, kind)
-    if absent is None:
-        return data
-    columns = np.flatnonzero(absent.any(axis=0))
-    rows = absent.any(axis=1)
-    labels = column_names(data, names)
-    first = table.place(int(rows.argmax()), int(absent[rows.argmax()].argmax()))
+    if isinstance(data, RowStream):
+        counts, first, incomplete = (
+            data.statistics.missing,
+            data.statistics.first_missing,
+            data.statistics.incomplete_rows,
+        )
+        if first is None:
+            return data
+    else:
+        absent = _absent(data, kind)
+        if absent is None:
+            return data
+        rows = absent.any(axis=1)
+        counts, incomplete = absent.sum(axis=0), int(rows.sum())
+        first = int(rows.argmax()), int(absent[rows.argmax()].argmax())
+    columns, labels, complete = np.flatnonzero(counts), column_names(data, names), len(data) - incomplete
     summary = (
-        f"{int(absent.sum()):,} value(s) missing in {len(columns):,} column(s) "
-        f"({shown([labels[k] for k in columns])}), the first in {first}"
+        f"{int(counts.sum()):,} value(s) missing in {len(columns):,} column(s) "
+        f"({shown([labels[k] for k in columns])}), the first in {table.place(*first)}"
     )
-    complete = int((~rows).sum())
     if missing == "error":
         pairs = "; missing='pairwise' (Gaussian test only) takes for each pair of variables the samples that hold both"
         raise InvalidProblem(
             f"data has {summary}; impute them, or say missing='drop-rows' (--missing drop-rows), which leaves "
-            f"{complete:,} of {len(rows):,} samples{pairs if kind == 'numbers' else ''}"
+            f"{complete:,} of {len(data):,} samples{pairs if kind == 'numbers' else ''}"
             f"{_categories_hint(data, columns)}"
         )
     if missing == "pairwise":
+        if isinstance(data, RowStream):
+            return data
         if is_frame(data):  # Nullable types have several missing values.
             return data.where(~absent, np.nan).astype(np.float64)
         return np.ma.filled(np.ma.asarray(data, np.float64), np.nan)
     if not complete:
-        worst = [k for k in np.argsort(-absent.sum(axis=0), kind="stable")[:SHOWN] if absent[:, k].any()]
-        counts = ", ".join(f"{labels[k]!r}: {int(absent[:, k].sum()):,}" for k in worst)
+        worst = [k for k in np.argsort(-counts, kind="stable")[:SHOWN] if counts[k]]
+        most = ", ".join(f"{labels[k]!r}: {int(counts[k]):,}" for k in worst)
         raise InvalidProblem(
             f"data has {summary}: no sample is complete, so missing='drop-rows' leaves none; leave out the columns "
-            f"with the most ({counts}), or impute them"
+            f"with the most ({most}), or impute them"
         )
-    dropped = len(rows) - complete
-    warn(f"{dropped:,} of {len(rows):,} samples have missing values and are dropped; {complete:,} are left")
+    warn(f"{incomplete:,} of {len(data):,} samples have missing values and are dropped; {complete:,} are left")
+    if isinstance(data, RowStream):
+        return dataclasses.replace(data, shape=(complete, data.shape[1]), complete_only=True)
     return data[~rows] if is_frame(data) else np.asanyarray(data)[~rows]
 
 

@@ -18,6 +18,7 @@ from gpupc_impl.api import pc
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.core.rows import RowStream
 from gpupc_impl.intake import TableFormat, read_input
 from gpupc_impl.studies.resample_folder import DIRECTED, UNDIRECTED, claim, load, path, save
 from gpupc_impl.views.progress import bar
@@ -263,7 +264,8 @@ def _samples(data: Any, family: str, options: Mapping[str, Any]) -> tuple[Any, d
         )
     options = {name: value for name, value in options.items() if name not in FORMAT_OPTIONS}
     changed = {"names": table.names, "transpose": False, "missing": "pairwise" if missing == "pairwise" else "error"}
-    return table.values, {**options, **changed, "family": family}
+    values = np.asarray(table.values) if isinstance(table.values, RowStream) else table.values
+    return values, {**options, **changed, "family": family}
 
 
 # --- searches --------------------------------------------------------------------------------------------------------

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpupc_impl.core.rows import RowStream
 from gpupc_impl.tables.binary import FRAMES, read_frame, read_numpy
 from gpupc_impl.tables.checks import DataError
 from gpupc_impl.tables.columns import Place, typed
+from gpupc_impl.tables.streams import open_stream
 from gpupc_impl.tables.text import read_text
 
 if TYPE_CHECKING:
@@ -58,44 +60,55 @@ class Table:
     """The content of a file.
 
     Attributes:
-        values: (samples, variables) float64, or a DataFrame with a type for each column.
+        values: (samples, variables) float64, a DataFrame with a type for each column, or a `RowStream` of numbers.
         names: the variables' names; None if the file has none.
         remark: the unusual ways in which numbers are written, such as decimal commas; empty if there is none.
+        counts: whether the numbers are known to be counts, such as genotypes, and not codes of categories.
         place: the function that names a cell of `values` in an error.
     """
 
-    values: np.ndarray | pandas.DataFrame
+    values: np.ndarray | pandas.DataFrame | RowStream
     names: list[str] | None
     place: Place
     remark: str = ""
+    counts: bool = False
 
 
-def read_table(path: Path, form: TableFormat | None = None, kind: str | None = None, transpose: bool = False) -> Table:
+def read_table(
+    path: Path,
+    form: TableFormat | None = None,
+    kind: str | None = None,
+    transpose: bool = False,
+    streamed: bool = False,
+) -> Table:
     """Read a file of numbers, of labels or of both; a missing value becomes NaN, or None in a column of text.
 
     Args:
-        path: ``.npy`` or ``.npz`` (see `read_numpy`), ``.parquet``, ``.xlsx`` or ``.h5ad`` (see `read_frame`); any
-            other file is a text table.
+        path: ``.npy`` or ``.npz`` (see `read_numpy`), ``.parquet``, ``.xlsx``, ``.h5ad`` or ``.bed`` (see
+            `read_frame`); any other file is a text table.
         kind: the kind of the columns, if it is known: ``"numbers"``, ``"labels"`` or ``"both"``.
         transpose: whether samples are in columns and variables in rows.
+        streamed: whether a large table of numbers may become a `RowStream` (`gpupc_impl.tables.streams`).
 
     Raises:
         DataError, OSError: `read_text` or `typed` raises the error.
     """
     form = form or TableFormat()
     suffix = path.suffix.lower()
+
+    if streamed and not transpose and (stream := open_stream(path)) is not None:
+        rows, names = stream
+        return Table(rows, names, _place(path, names), counts=suffix == ".bed")
     if suffix in (".npy", ".npz"):
         values, names = read_numpy(path, missing=True)
         if transpose:
             values, names = np.ascontiguousarray(values.T), None
-        return Table(values, names, lambda row, column: f"{path}, row {row + 1}, column {column + 1}")
+        return Table(values, names, _place(path, None))
     if suffix in FRAMES:
         frame = read_frame(path, form.header, form.row_names, transpose)
-
-        def place(row: int, column: int) -> str:
-            return f"{path}, row {row + 1} of column {str(frame.columns[column])!r}"
-
-        return _typed(frame, list(frame.columns), place, kind, form)
+        names = list(frame.columns)
+        table = _typed(frame, names, _place(path, names), kind, form)
+        return dataclasses.replace(table, counts=suffix == ".bed")
     arguments = {
         "header": form.header,
         "row_names": form.row_names,
@@ -124,6 +137,15 @@ def read_table(path: Path, form: TableFormat | None = None, kind: str | None = N
     if refused and names_rows and kind != "both":
         raise refused  # The message explains how to declare names of rows.
     return result
+
+
+def _place(path: Path, names: Sequence[str] | None) -> Place:
+    """Return the function that names a cell of a binary file."""
+    return lambda row, column: (
+        f"{path}, row {row + 1}, column {column + 1}"
+        if names is None
+        else f"{path}, row {row + 1} of column {str(names[column])!r}"
+    )
 
 
 def _typed(

@@ -1,4 +1,5 @@
-"""Readers of tables in binary files: NumPy files, and Parquet, Excel and AnnData files, which need further packages."""
+"""Readers of tables in binary files: NumPy files, and Parquet, Excel, AnnData and PLINK files, which need further
+packages."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ FRAMES: Mapping[str, tuple[str, str]] = {
     ".xlsx": ("openpyxl", "excel"),
     ".xlsm": ("openpyxl", "excel"),
     ".h5ad": ("anndata", "anndata"),
+    ".bed": ("bed_reader", "plink"),
 }
 """The module that reads a file and the extra of this project that installs the module, by the file's suffix."""
 
@@ -61,9 +63,11 @@ def read_numpy(path: Path, array: str | None = None, missing: bool = False) -> t
 def read_frame(
     path: Path, header: bool | None = None, row_names: bool = False, transpose: bool = False
 ) -> pandas.DataFrame:
-    """Read a Parquet file, the first sheet of an Excel file, or the matrix ``X`` of an AnnData file.
+    """Read a Parquet file, the first sheet of an Excel file, the matrix ``X`` of an AnnData file, or the genotypes of a
+    PLINK file.
 
-    The observations of an AnnData file are the samples.
+    The observations of an AnnData file are the samples. The genotypes in a PLINK ``.bed``, beside which lie a ``.bim``
+    and a ``.fam``, are counts of allele 1; the identifiers of the variants name the variables.
 
     Args:
         header: whether the first line of a sheet holds names; None means that it does.
@@ -100,6 +104,9 @@ def read_frame(
                 dtype=object,  # `typed` determines types and missing values.
                 keep_default_na=False,
             )
+        elif module == "bed_reader":
+            with importlib.import_module(module).open_bed(path) as file:
+                frame = pandas.DataFrame(file.read(dtype="float64"), columns=file.sid)
         else:
             frame = importlib.import_module(module).read_h5ad(path).to_df()
     except Exception as error:  # Damaged files raise many types of exceptions.
