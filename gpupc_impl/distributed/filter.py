@@ -19,8 +19,14 @@ from gpupc_impl.backends import Backend, DeviceMemoryError, KernelSource, Pointe
 from gpupc_impl.core import mapped
 from gpupc_impl.distributed import filter_plan
 from gpupc_impl.distributed.correlations import standardised_rows
-from gpupc_impl.distributed.filter_bounds import SINGLE_ROUNDOFF, UNIT_ROUNDOFF, excess_bound, product_bound
-from gpupc_impl.distributed.filter_plan import COLUMNS_A_WARP, EDGE_BYTES, MOST_CANDIDATES, STEP, TILE_ROWS
+from gpupc_impl.distributed.filter_bounds import (
+    SINGLE_ROUNDOFF,
+    UNIT_ROUNDOFF,
+    excess_bound,
+    needed_product,
+    product_bound,
+)
+from gpupc_impl.distributed.filter_plan import COLUMNS_A_WARP, EDGE_BYTES, LISTS, MOST_CANDIDATES, STEP, TILE_ROWS
 from gpupc_impl.distributed.supervision import MESSAGE_INTERVAL
 from gpupc_impl.engine.graph import COUNTER_SHAPE
 from gpupc_impl.gaussian.problem import GaussianProblem
@@ -36,6 +42,7 @@ FILTER = Struct(
     m=np.int32,
     **dict.fromkeys(("low", "high", "critical_zero", "critical_one", "residual_tolerance"), np.float64),
     **dict.fromkeys(("critical", "slack", "defined"), np.float32),
+    **dict.fromkeys(("low_single", "high_single", "needed_scale", "needed_offset"), np.float32),
 )
 PRODUCTS = Struct("Products", products=Pointer(np.float64), **dict.fromkeys(("first", "count", "columns"), np.int32))
 EDGE_ROWS = Struct("EdgeRows", starts=Pointer(np.int64), **dict.fromkeys(("partners", "values"), Pointer(np.uint32)))
@@ -45,7 +52,7 @@ CANDIDATES = Struct(
     numbers=Pointer(np.uint16),
     correlations=Pointer(np.float32),
     starts=Pointer(np.int64),
-    counts=Pointer(np.int32),
+    ends=Pointer(np.int32),
     end=Pointer(np.uint64),
     capacity=np.int64,
     **dict.fromkeys(("first", "count", "pitch"), np.int32),
@@ -63,6 +70,7 @@ CONSTANTS = {
     "SEPARATED": SEPARATED,
     "NO_MEMBER": NO_MEMBER,
     "OPEN": OPEN,
+    "LISTS": LISTS,
 }
 
 
@@ -156,7 +164,7 @@ class FilteredLevels:
                     numbers=(plan.neighbours, np.uint16),
                     correlations=(plan.neighbours, np.float32),
                     starts=(p, np.int64),
-                    counts=(p, np.int32),
+                    ends=((p, LISTS), np.int32),
                     end=(1, np.uint64),
                 ),
                 "capacity": plan.neighbours,
@@ -177,6 +185,7 @@ class FilteredLevels:
         # The last term bounds the rounding of the root, and of the square in the canonical test.
         root, bound = math.sqrt(zero), product_bound(self.m) + 8 * UNIT_ROUNDOFF
         entry = SINGLE_ROUNDOFF + product_bound(self.m)
+        scale, offset = needed_product(one)
         return FILTER(
             samples=self.samples,
             m=self.m,
@@ -188,6 +197,10 @@ class FilteredLevels:
             critical=np.float32(one),
             slack=np.float32(excess_bound(self.m, one)),
             defined=np.float32(problem.residual_tolerance * (1 + 2.0**-20) + 4 * entry),
+            low_single=np.float32(root - bound - 2 * entry),
+            high_single=np.float32(root + bound + 2 * entry),
+            needed_scale=np.float32(scale),
+            needed_offset=np.float32(offset),
         )
 
     @contextlib.contextmanager

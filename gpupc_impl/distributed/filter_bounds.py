@@ -42,3 +42,27 @@ def excess_bound(m: int, critical: float) -> float:
     entry = product_bound(m) + u / 2
     bound = 2 * 1.52 * math.sqrt(critical) * entry + critical * (2 * entry + 6 * u) + (3 * entry + u) ** 2
     return bound * (1 + 2.0**-10) + 2.0**-50  # covers terms of higher order and rounding in the canonical test
+
+
+NEEDED_SLACK = 2.0**-15
+"""Slack of `needed_product`, which is larger than what rounding adds to it."""
+
+MOST_CRITICAL = 0.25
+"""The critical r^2 from which on there is no `needed_product`, since rounding would add more to it."""
+
+
+def needed_product(critical: float) -> tuple[float, float]:
+    """Numbers s and o for which |r_ik r_jk| >= s |r_ij| - o if k separates i and j, for a critical r^2.
+
+    Write a = |r_ik|, b = |r_jk|, and c for the critical value. A set {k} separates if |r_ij - r_ik r_jk| is at most
+    (c (1 - a^2) (1 - b^2))^(1/2). This root is at most c^(1/2) (1 - a b), since (1 - a^2) (1 - b^2) = (1 - a b)^2 -
+    (a - b)^2, and the left side is at least |r_ij| - a b. Hence a b (1 - c^(1/2)) >= |r_ij| - c^(1/2).
+
+    The larger of a and b is then at least the root of s |r_ij| - o. The slack in o is that large that this holds for
+    correlations in single precision, too, each of which is off by less than 2^-24: it raises the root by at least
+    2^-17 while the root is at most one, and rounding s |r_ij| - o adds less than 2^-22 to it.
+    """
+    if critical >= MOST_CRITICAL:
+        return 0.0, 1.0
+    scale = 1 / (1 - math.sqrt(critical))
+    return scale, scale * math.sqrt(critical) + NEEDED_SLACK

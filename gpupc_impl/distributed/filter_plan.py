@@ -26,6 +26,9 @@ once."""
 MOST_UPLOAD_BYTES = 1 << 30
 """Upper bound on the bytes of samples that are standardised at a time."""
 
+LISTS = 8
+"""Lists of each variable's neighbours in a block of candidates (kernels/filter.cu)."""
+
 EDGE_BYTES = 8
 """Bytes of an edge: its partner, and its correlation or member."""
 
@@ -81,15 +84,18 @@ def fixed_bytes(m: int, p: int, tile_bytes: int) -> int:
 
 
 def candidate_bytes(p: int, candidates: int, neighbours: int) -> int:
-    """Bytes of a block of candidates: its panel, and the entries, starts and lengths of the lists of neighbours."""
-    return CANDIDATE_BYTES * p * round_up(candidates, STEP) + NEIGHBOUR_BYTES * neighbours + 12 * p + 8 * 512
+    """Bytes of a block of candidates: its panel, and the entries, starts and ends of the lists of neighbours."""
+    places = (8 + 4 * LISTS) * p
+    return CANDIDATE_BYTES * p * round_up(candidates, STEP) + NEIGHBOUR_BYTES * neighbours + places + 8 * 512
 
 
 def least_device_bytes(m: int, p: int) -> int:
     """The least device memory: two copies of the samples for levels from 2 on, or, if larger, the samples with the
     smallest tile and block of candidates and the edges of one row."""
     smallest = (
-        fixed_bytes(m, p, 8 * p) + candidate_bytes(p, STEP, STEP * p) + (EDGE_BYTES + OPEN_BYTES + RESULT_BYTES) * p
+        fixed_bytes(m, p, 8 * p)
+        + candidate_bytes(p, STEP, LISTS * STEP * p)
+        + (EDGE_BYTES + OPEN_BYTES + RESULT_BYTES) * p
     )
     return max(2 * allocated_bytes(8 * m * p), smallest)
 
@@ -100,7 +106,8 @@ def choose(m: int, p: int, budget: int) -> FilterPlan:
     spare = budget - least  # divided among larger tiles, blocks and lists, and edges
     tile_bytes = least_tile + min(max(0, MOST_TILE_BYTES - least_tile), spare // 16) // 8 * 8
     candidates = STEP + min(MOST_CANDIDATES - STEP, spare // 4 // (CANDIDATE_BYTES * p) // STEP * STEP)
-    neighbours = min(p * candidates, max(STEP * p, p * candidates // 16, spare // 16 // NEIGHBOUR_BYTES))
+    entries = LISTS * p * STEP, p * candidates // 16, spare // 16 // NEIGHBOUR_BYTES
+    neighbours = min(LISTS * p * candidates, max(entries))
     open_edges = p + spare // 16 // OPEN_BYTES
     read = p + min(MOST_READ, spare // 32 // RESULT_BYTES)
     candidates = min(candidates, p)

@@ -28,6 +28,9 @@ MOST_THREADS = 16
 EDGE_BYTES = 8
 """Bytes of an edge in a shard."""
 
+SHORT = 1 << 16
+"""Upper bound on the number of variables for shards in memory with 16 bits a number."""
+
 MEMORY_SHARE = 0.5
 """Upper bound on the part of the machine's free memory that the shards of a group of rows take. Larger shards are
 written to files."""
@@ -38,7 +41,8 @@ class RowShards(FirstShards):
 
     A shard has three arrays: ``starts`` by row, and for each edge ``partners`` and ``members``. The partner is i, with
     the bit `SEPARATED` if level 1 removed the edge; the member is the variable of the separating set, or 0 without one.
-    Shards of a temporary folder stay in memory if there is room.
+    Shards of a temporary folder stay in memory if there is room, with 16 bits a number if
+    there are at most `SHORT` variables.
 
     Args:
         folder: the folder of the shards.
@@ -113,7 +117,10 @@ class RowShards(FirstShards):
                     is_separated = partners >> 31
                     members *= is_separated
                     left = library.flatnonzero(is_separated == 0)
-                    arrays = backend.download_all([partners, members, left, partners[left]])
+                    left_partners = partners[left]
+                    if in_memory and self._p <= SHORT:
+                        partners, members = partners.astype(np.uint16), members.astype(np.uint16)
+                    arrays = backend.download_all([partners, members, left, left_partners])
                 starts = group.starts[part.start : part.stop + 1] - edges.start
                 if len(pending) > threads:  # bounds the number of parts in memory
                     pending.popleft().result()
@@ -134,14 +141,13 @@ class RowShards(FirstShards):
         left: np.ndarray,
         left_partners: np.ndarray,
     ) -> None:
-        members = members.view(np.int32)
         if in_memory:  # copies, since page-locked memory is scarce
-            kept = (starts, partners.copy(), members.copy())
+            kept = (starts, partners.copy(), members.copy(), left.copy())
             with self._lock:
                 self._kept[rows.start] = kept
                 self.bytes_kept += sum(array.nbytes for array in kept)
         else:
-            arrays = {"starts": starts, "partners": partners, "members": members}
+            arrays = {"starts": starts, "partners": partners, "members": members.view(np.int32)}
             size = shards.write(self.path(rows), self._identity, outcome, arrays)
             with self._lock:
                 self.bytes_written += size
@@ -163,7 +169,12 @@ class RowShards(FirstShards):
 
     def _read(self, rows: slice) -> tuple[np.ndarray, ...]:
         if (kept := self._kept.get(rows.start)) is not None:
-            return kept
+            starts, partners, members, left = kept
+            if partners.dtype == np.uint16:
+                partners = partners | np.uint32(SEPARATED)
+                partners[left] &= SEPARATED - 1
+                members = members.astype(np.uint32)
+            return starts, partners, members.view(np.int32)
         return tuple(shards.read_array(self.path(rows), name) for name in ("starts", "partners", "members"))
 
     def removed(self) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpupc_impl.distributed import panel_plan
-from workflow.pages import scale
+from workflow.pages import million, scale
 from workflow.pages.scale import Shape, busy_seconds, panels_made, plan_of, predictions, seconds
 
 ROOT = Path(__file__).parents[2]
@@ -84,3 +84,14 @@ def test_a_file_of_something_else_is_named(tmp_path, capsys, content):
     with pytest.raises(SystemExit):
         scale.main(["--measured", str(path)])
     assert f"{path}: " in capsys.readouterr().err
+
+
+def test_a_case_over_its_limit_is_noted_and_measured_again(tmp_path):
+    out = tmp_path / "million.json"
+    call = ["--backend", "host", "--cases", "small", "--out", str(out)]
+    assert million.main([*call, "--seconds", "1"]) == 1
+    assert json.loads(out.read_text())["failed"]["small"]["why"] == "not enough time was left"
+    assert million.main([*call, "--limit", "0.2"]) == 1
+    noted = json.loads(out.read_text())
+    assert noted["cases"] == {}
+    assert noted["failed"]["small"]["why"] == "ended after its limit of 0 s"

@@ -112,6 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
         if CASES[name].seconds > left:
             print(f"{name}: not enough time is left", file=sys.stderr, flush=True)
             results["failed"].setdefault(name, {"why": "not enough time was left"})
+            save_json(results, options.out)
             continue
         result, failure = run_apart(name, options, min(left, options.limit or 4 * CASES[name].seconds))
         if result is None:

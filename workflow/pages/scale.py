@@ -38,9 +38,6 @@ DEVICE = ROOT / RECORDED / "nvidia-h200"
 
 ONE_GPU = ROOT / RECORDED / "nvidia-h100/distributed/one-gpu.json"
 
-FIRST_SEARCHES = ("100k",)
-"""Cases whose kernels no earlier search had compiled."""
-
 GPUS = (1, 16, 128, 1024)
 """The numbers of workers in the tables."""
 
@@ -272,12 +269,11 @@ def bottleneck_table() -> str:
 def one_gpu_table() -> str:
     """Return the table of measured searches on one GPU (workflow/pages/million.py)."""
     rows = []
-    for name, case in json.loads(ONE_GPU.read_text(encoding="utf-8"))["cases"].items():
+    for case in json.loads(ONE_GPU.read_text(encoding="utf-8"))["cases"].values():
         if "runs" in case:  # searches on clusters
             continue
         problem, level_s, edges = case["problem"], case["level_s"], case["edges_per_level"]
-        first = name in FIRST_SEARCHES
-        rows.append([f"{problem['p']:,} x {problem['n']:,}{' (1)' if first else ''}", f"{problem['alpha']:g}"])
+        rows.append([f"{problem['p']:,} x {problem['n']:,}", f"{problem['alpha']:g}"])
         rows[-1] += [f"{case['total_s']:.1f}", f"{level_s[0]:.1f}", f"{level_s[1]:.1f}"]
         rows[-1] += [f"{sum(level_s[2:]):.1f} ({len(level_s)})" if len(level_s) > 2 else ""]
         rows[-1] += [f"{edges[0]:.2e}", f"{edges[1]:,}", f"{edges[-1]:,}" if len(edges) > 2 else ""]

@@ -7,8 +7,13 @@
 // Edges are kept by rows: row j has its partners i < j, ascending. Level 1 goes through the variables in blocks of
 // candidates k. A block has a panel, the correlations of all variables with the candidates in single precision, and for
 // each variable the list of the candidates that are its neighbours. A first pass through all blocks tests sets from
-// adj(i); a second pass tests sets from adj(j), for the edges that no set from adj(i) separates. Each pass tests
-// candidates in ascending order until a set separates the edge, so this set is the canonical one.
+// adj(i); a second pass tests sets from adj(j), for the edges that no set from adj(i) separates. Each pass finds the
+// first candidate that separates the edge, so this set is the canonical one.
+//
+// Most candidates need no test. A set {k} that separates i and j has |r_ik r_jk| >= `needed`(r_ij), so that one of both
+// factors is at least the root of this bound. Beside the list of all neighbours, each variable therefore has lists of
+// those with which its correlation is at least strength(1), strength(2), and so on. The tests of an edge need the list
+// for the root of its bound only, once that of either end.
 #include "engine/kernels/tally.cuh"
 #include "gaussian/kernels/level_one.cuh"
 
@@ -16,7 +21,14 @@ constexpr int COLUMNS_A_WARP = 4096;   // columns of level 0 that a warp takes
 constexpr int MOST_CANDIDATES = 4096;  // the most candidates of a block
 constexpr unsigned SEPARATED = 1u << 31;
 constexpr unsigned NO_MEMBER = ~0u;
-constexpr int OPEN = 3;  // the counter of edges that stay open
+constexpr int OPEN = 3;   // the counter of edges that stay open
+constexpr int LISTS = 8;  // lists of a variable's neighbours
+
+// The least |r| in a list; list 0 has all neighbours.
+__device__ __forceinline__ float strength(int list) {
+    constexpr float least[LISTS] = {0.0f, 0.1f, 0.14f, 0.2f, 0.25f, 0.3f, 0.35f, 0.4f};
+    return least[list];
+}
 
 // The samples and thresholds that decide tests.
 struct Filter {
@@ -25,6 +37,8 @@ struct Filter {
     double low, high;  // at level 0, |product| <= low is no edge, and |product| >= high is an edge
     double critical_zero, critical_one, residual_tolerance;  // of the canonical tests
     float critical, slack, defined;                          // see `may_separate` and `separates`
+    float low_single, high_single;                           // see `edge` of a correlation in single precision
+    float needed_scale, needed_offset;                       // see `needed`
 
     // The canonical correlation of two different variables.
     __device__ __noinline__ double correlation(int i, int j) const {
@@ -42,6 +56,29 @@ struct Filter {
         if (size <= low) return false;
         const double r = correlation(i, j);
         return r * r > critical_zero;
+    }
+
+    // Whether two different variables have an edge after level 0, from their correlation in single precision.
+    __device__ __forceinline__ bool edge(float r, int i, int j) const {
+        const float size = fabsf(r);
+        if (size >= high_single) return true;
+        if (size <= low_single) return false;
+        const double exact = correlation(i, j);
+        return exact * exact > critical_zero;
+    }
+
+    // A lower bound on |r_ik r_jk| for all sets {k} that separate i and j.
+    __device__ __forceinline__ float needed(float r_ij) const {
+        return fmaf(fabsf(r_ij), needed_scale, -needed_offset);
+    }
+
+    // The list that has, of one end or the other, every k that separates i and j.
+    __device__ __forceinline__ int list_for(float r_ij) const {
+        const float least = needed(r_ij);
+        int list = 0;
+#pragma unroll
+        for (int l = 1; l < LISTS; ++l) list += least >= strength(l) * strength(l);
+        return list;
     }
 
     // The excess of the squared residual covariance over its critical value, from correlations in single precision. The
@@ -142,8 +179,8 @@ struct Candidates {
     float* panel;             // (p, pitch) correlations with the candidates
     unsigned short* numbers;  // the neighbours in the lists, as k - first
     float* correlations;      // the correlation with each neighbour in the lists
-    long long* starts;        // (p) the index at which each variable's list begins
-    int* counts;              // (p) the length of each variable's list
+    long long* starts;        // (p) the index at which each variable's lists begin, one after the other
+    int* ends;                // (p, LISTS) the end of each list, relative to `starts`
     unsigned long long* end;  // the end of all lists
     long long capacity;       // the room for entries; lists that do not fit are counted and not written
     int first, count, pitch;
@@ -164,29 +201,49 @@ __global__ void keep_panel(const __grid_constant__ Filter filter, const __grid_c
                 return candidate != v && filter.edge(products[k + lane], v, candidate);
             });
         };
-        int count = 0;
+        const auto strong = [&](int k, int list) {
+            return ballot(min(columns - k, LANES),
+                          [&](int lane) { return fabsf(static_cast<float>(products[k + lane])) >= strength(list); });
+        };
+        int counts[LISTS] = {};
         for (int k = 0; k < columns; k += LANES) {
             float* const panel = to.panel + static_cast<long long>(v) * to.pitch + k;
             each_lane(min(columns - k, LANES), [&](int lane) { panel[lane] = static_cast<float>(products[k + lane]); });
-            count += __popc(near(k));
+            unsigned neighbours = near(k);
+#pragma unroll
+            for (int list = 0; list < LISTS && neighbours != 0; ++list) {
+                if (list > 0) neighbours &= strong(k, list);
+                counts[list] += __popc(neighbours);
+            }
+        }
+        int total = 0;
+        long long slots[LISTS];
+#pragma unroll
+        for (int list = 0; list < LISTS; ++list) {
+            slots[list] = total;
+            total += counts[list];
+            if (warp_leader()) to.ends[static_cast<long long>(v) * LISTS + list] = total;
         }
         PerLane<long long> reserved;
         each_lane(1, [&](int lane) {
-            reserved[lane] = static_cast<long long>(atomicAdd(to.end, static_cast<unsigned long long>(count)));
+            reserved[lane] = static_cast<long long>(atomicAdd(to.end, static_cast<unsigned long long>(total)));
             to.starts[v] = reserved[lane];
-            to.counts[v] = count;
         });
-        long long slot = of_lane(reserved, 0);
-        if (slot + count > to.capacity) continue;
+        const long long start = of_lane(reserved, 0);
+        if (start + total > to.capacity) continue;
         for (int k = 0; k < columns; k += LANES) {
-            const unsigned neighbours = near(k);
-            each_lane(min(columns - k, LANES), [&](int lane) {
-                if (!(neighbours >> lane & 1)) return;
-                const long long at = slot + __popc(neighbours & ~(~0u << lane));
-                to.numbers[at] = static_cast<unsigned short>(k + lane);
-                to.correlations[at] = static_cast<float>(products[k + lane]);
-            });
-            slot += __popc(neighbours);
+            unsigned neighbours = near(k);
+#pragma unroll
+            for (int list = 0; list < LISTS && neighbours != 0; ++list) {
+                if (list > 0) neighbours &= strong(k, list);
+                each_lane(min(columns - k, LANES), [&](int lane) {
+                    if (!(neighbours >> lane & 1)) return;
+                    const long long at = start + slots[list] + __popc(neighbours & ~(~0u << lane));
+                    to.numbers[at] = static_cast<unsigned short>(k + lane);
+                    to.correlations[at] = static_cast<float>(products[k + lane]);
+                });
+                slots[list] += __popc(neighbours);
+            }
         }
     }
 }
@@ -203,14 +260,25 @@ __device__ __noinline__ Verdict canonical_test(const Filter& filter, int i, int 
     return h.independent(filter.critical_one, filter.residual_tolerance) ? INDEPENDENT : DEPENDENT;
 }
 
-// A variable's list of neighbours among the candidates.
+// A list of a variable's neighbours among the candidates.
 struct Neighbours {
     long long start;
     int count;
 
-    __device__ __forceinline__ Neighbours(const Candidates& candidates, int v)
-        : start(candidates.starts[v]), count(candidates.counts[v]) {}
+    __device__ __forceinline__ Neighbours(const Candidates& candidates, int v, int list) {
+        const int* ends = candidates.ends + static_cast<long long>(v) * LISTS;
+        const int before = list == 0 ? 0 : ends[list - 1];
+        start = candidates.starts[v] + before;
+        count = ends[list] - before;
+    }
     __device__ __forceinline__ Neighbours(long long start, int count) : start(start), count(count) {}
+};
+
+// An end of an edge: the variable, its list, and its correlations with the candidates.
+struct End {
+    int v;
+    Neighbours list;
+    const float* row;
 };
 
 // Tests edges with the candidates of a block.
@@ -219,31 +287,47 @@ struct BlockScanner {
     const Candidates& candidates;
     unsigned long long tests = 0, undefined = 0, rechecked = 0;
 
-    // Returns the first member of a list of neighbours that separates `owner`, whose neighbours they are, and `other`,
-    // or -1. The correlation of both is r, and `row` has the correlations of `other` with the candidates.
-    __device__ __forceinline__ int scan(const Neighbours& list, int owner, int other, float r, const float* row) {
-        const unsigned short* numbers = candidates.numbers + list.start;
-        const float* correlations = candidates.correlations + list.start;
-        const int count = list.count, own = other - candidates.first;
+    // Returns the first neighbour of `owner` that separates both ends, or -1. The correlation of both is r, and their
+    // lists are those for r.
+    __device__ __forceinline__ int find(const End& owner, const End& other, float r) {
+        const int first = scan<true>(owner, other, r, candidates.count);
+        if (filter.needed(r) < strength(1) * strength(1)) return first < 0 ? -1 : candidates.first + first;
+        const int earlier = scan<false>(other, owner, r, first < 0 ? candidates.count : first);
+        const int k = earlier < 0 ? first : earlier;
+        return k < 0 ? -1 : candidates.first + k;
+    }
+
+    // Returns the number of the first candidate below `limit` in the list of `from` that separates both ends, or -1.
+    // OWN: the sets are drawn from the neighbours of `from`; else from those of the other end.
+    template <bool OWN>
+    __device__ __forceinline__ int scan(const End& from, const End& other, float r, int limit) {
+        const unsigned short* numbers = candidates.numbers + from.list.start;
+        const float* correlations = candidates.correlations + from.list.start;
+        const int count = from.list.count, own = other.v - candidates.first;
         const bool with_own = own >= 0 && own < candidates.count;
         for (int a = 0; a < count; a += LANES) {
             const int width = min(count - a, LANES);
             unsigned may = ballot(width, [&](int lane) {
-                return filter.may_separate(r, correlations[a + lane], row[numbers[a + lane]]);
+                return filter.may_separate(r, correlations[a + lane], other.row[numbers[a + lane]]);
             });
             unsigned tested = lanes_through(width - 1);
-            if (with_own) {
+            if (!OWN) {
+                tested = ballot(width, [&](int lane) {
+                    const int k = numbers[a + lane];
+                    return k < limit && k != own && filter.edge(other.row[k], other.v, candidates.first + k);
+                });
+            } else if (with_own) {
                 tested &= ~ballot(width, [&](int lane) { return numbers[a + lane] == own; });
-                may &= tested;
             }
+            may &= tested;
             if (may != 0) {
                 const unsigned sure = ballot(width, [&](int lane) {
-                    return filter.separates(r, correlations[a + lane], row[numbers[a + lane]]);
+                    return filter.separates(r, correlations[a + lane], other.row[numbers[a + lane]]);
                 });
                 for (; may != 0; may &= may - 1) {
-                    const int hit = __ffs(static_cast<int>(may)) - 1, k = candidates.first + numbers[a + hit];
+                    const int hit = __ffs(static_cast<int>(may)) - 1, k = numbers[a + hit];
                     if (!(sure >> hit & 1)) {
-                        const Verdict verdict = canonical_test(filter, owner, other, k);
+                        const Verdict verdict = canonical_test(filter, from.v, other.v, candidates.first + k);
                         ++rechecked;
                         undefined += verdict == UNDECIDABLE;
                         if (verdict != INDEPENDENT) continue;
@@ -253,6 +337,7 @@ struct BlockScanner {
                 }
             }
             tests += __popc(tested);
+            if (!OWN && numbers[a + width - 1] >= limit) return -1;
         }
         return -1;
     }
@@ -273,16 +358,19 @@ __device__ __forceinline__ const float* staged_row(const Candidates& candidates,
     return row;
 }
 
-// Calls f(e, i, r_ij, the neighbours of i) for the edges of a row from `begin` to `end` - 1 that are not separated, one
-// after the other in a warp. Lanes read the places of the lists side by side, which takes as long as reading one.
+// Calls f(e, r_ij, the end i, the end j) for the edges of a row from `begin` to `end` - 1 that are not separated, one
+// after the other in a warp. Lanes read the places of the lists side by side, which takes as long as reading one. Edges
+// both of whose lists are empty are left out; returns their number.
 template <class F>
-__device__ __forceinline__ void each_open(const Candidates& candidates, const EdgeRows& rows, long long begin,
-                                          long long end, F f) {
+__device__ __forceinline__ unsigned long long each_open(const Filter& filter, const Candidates& candidates,
+                                                        const EdgeRows& rows, int j, const float* row_j,
+                                                        long long begin, long long end, F f) {
+    unsigned long long untested = 0;
     for (long long e = begin + LANES * warp_index(); e < end; e += LANES * warp_count()) {
         PerLane<unsigned> i;
         PerLane<float> r;
-        PerLane<long long> start;
-        PerLane<int> count;
+        PerLane<long long> start, start_j;
+        PerLane<int> count, count_j;
         unsigned open = ballot(static_cast<int>(min(end - e, static_cast<long long>(LANES))), [&](int lane) {
             i[lane] = rows.partners[e + lane];
             r[lane] = __uint_as_float(rows.values[e + lane]);
@@ -290,15 +378,25 @@ __device__ __forceinline__ void each_open(const Candidates& candidates, const Ed
         });
         each_lane(LANES, [&](int lane) {
             if (!(open >> lane & 1)) return;
-            start[lane] = candidates.starts[i[lane]];
-            count[lane] = candidates.counts[i[lane]];
+            const int list = filter.list_for(r[lane]);
+            const Neighbours of_i(candidates, static_cast<int>(i[lane]), list), of_j(candidates, j, list);
+            start[lane] = of_i.start;
+            count[lane] = of_i.count;
+            start_j[lane] = of_j.start;
+            count_j[lane] = of_j.count;
         });
-        for (; open != 0; open &= open - 1) {
-            const int lane = __ffs(static_cast<int>(open)) - 1;
-            const Neighbours list(of_lane(start, lane), of_lane(count, lane));
-            f(e + lane, static_cast<int>(of_lane(i, lane)), of_lane(r, lane), list);
+        const unsigned busy = open & ballot(LANES, [&](int lane) {
+                                  return (open >> lane & 1) != 0 && (count[lane] | count_j[lane]) != 0;
+                              });
+        untested += __popc(open & ~busy);
+        for (open = busy; open != 0; open &= open - 1) {
+            const int lane = __ffs(static_cast<int>(open)) - 1, v = static_cast<int>(of_lane(i, lane));
+            const End of_i{v, Neighbours(of_lane(start, lane), of_lane(count, lane)), candidates.row(v)};
+            const End of_j{j, Neighbours(of_lane(start_j, lane), of_lane(count_j, lane)), row_j};
+            f(e + lane, of_lane(r, lane), of_i, of_j);
         }
     }
+    return untested;
 }
 
 // Adds the numbers of tests, undefined tests, canonical tests and open edges to the counters of a stripe (tally.cuh).
@@ -314,25 +412,25 @@ __device__ __forceinline__ void add_to(unsigned long long* counters, const Block
 // Tests the edges of rows from `first` on given each candidate of a block: the candidates in adj(j), where j is the
 // row's variable, if FROM_ROW holds, else the candidates in adj(i). A thread block takes a row.
 template <bool FROM_ROW>
-__global__ void __launch_bounds__(256, 5)
+__global__ void __launch_bounds__(256, 4)
     scan_block(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows,
                const __grid_constant__ Candidates candidates, int first, unsigned long long* counters) {
     const int j = first + static_cast<int>(blockIdx.x);
     const long long begin = rows.starts[j], end = rows.starts[j + 1];
     if (begin == end) return;
-    const float* row = FROM_ROW ? nullptr : staged_row(candidates, j);
+    const float* row = staged_row(candidates, j);
     BlockScanner scanner{filter, candidates};
     unsigned long long open = 0;
-    const Neighbours of_row(candidates, j);
-    each_open(candidates, rows, begin, end, [&](long long e, int i, float r, const Neighbours& of_i) {
-        const int k = FROM_ROW ? scanner.scan(of_row, j, i, r, candidates.row(i)) : scanner.scan(of_i, i, j, r, row);
-        if (k < 0) {
-            ++open;
-        } else if (warp_leader()) {
-            separate(rows, e, k);
-        }
-    });
-    add_to(counters, scanner, open);
+    const unsigned long long untested = each_open(
+        filter, candidates, rows, j, row, begin, end, [&](long long e, float r, const End& of_i, const End& of_j) {
+            const int k = FROM_ROW ? scanner.find(of_j, of_i, r) : scanner.find(of_i, of_j, r);
+            if (k < 0) {
+                ++open;
+            } else if (warp_leader()) {
+                separate(rows, e, k);
+            }
+        });
+    add_to(counters, scanner, open + untested);
 }
 
 // Copies of the open edges, which are made when few are left: `slots` is the index of each among all edges, and
@@ -385,33 +483,34 @@ __global__ void list_open(const __grid_constant__ EdgeRows rows, int first, int 
 // Tests the copied edges with a block of candidates. If BOTH holds, sets from adj(i) separate, and the first separating
 // set from adj(j) is kept in `seconds`; else sets from adj(j) separate. A thread block takes a row.
 template <bool BOTH>
-__global__ void __launch_bounds__(256, 5)
+__global__ void __launch_bounds__(256, 4)
     scan_open(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows,
               const __grid_constant__ OpenEdges copies, const __grid_constant__ Candidates candidates, int first,
               unsigned long long* counters) {
     const int j = first + static_cast<int>(blockIdx.x);
     const long long begin = copies.rows.starts[j], end = copies.rows.starts[j + 1];
     if (begin == end) return;
-    const float* row = BOTH ? staged_row(candidates, j) : nullptr;
+    const float* row = staged_row(candidates, j);
     BlockScanner scanner{filter, candidates};
     unsigned long long open = 0;
-    const Neighbours of_row(candidates, j);
-    each_open(candidates, copies.rows, begin, end, [&](long long e, int i, float r, const Neighbours& of_i) {
-        int k = BOTH ? scanner.scan(of_i, i, j, r, row) : scanner.scan(of_row, j, i, r, candidates.row(i));
-        if (k >= 0) {
-            if (warp_leader()) {
-                separate(rows, copies.slots[e], k);
-                copies.rows.partners[e] |= SEPARATED;
+    const EdgeRows& own = copies.rows;
+    const unsigned long long untested = each_open(
+        filter, candidates, own, j, row, begin, end, [&](long long e, float r, const End& of_i, const End& of_j) {
+            int k = BOTH ? scanner.find(of_i, of_j, r) : scanner.find(of_j, of_i, r);
+            if (k >= 0) {
+                if (warp_leader()) {
+                    separate(rows, copies.slots[e], k);
+                    copies.rows.partners[e] |= SEPARATED;
+                }
+                return;
             }
-            return;
-        }
-        ++open;
-        if (BOTH && copies.seconds[e] == NO_MEMBER) {
-            k = scanner.scan(of_row, j, i, r, candidates.row(i));
-            if (k >= 0 && warp_leader()) copies.seconds[e] = static_cast<unsigned>(k);
-        }
-    });
-    add_to(counters, scanner, open);
+            ++open;
+            if (BOTH && copies.seconds[e] == NO_MEMBER) {
+                k = scanner.find(of_j, of_i, r);
+                if (k >= 0 && warp_leader()) copies.seconds[e] = static_cast<unsigned>(k);
+            }
+        });
+    add_to(counters, scanner, open + untested);
 }
 
 // Separates the copied edges that are still open by their members in `seconds`. Grid (ceil(edges / threads)).

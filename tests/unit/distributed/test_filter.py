@@ -1,6 +1,7 @@
 """Levels 0 and 1 by products of a library: bounds that hold and are needed, canonical answers, shards and memory."""
 
 import contextlib
+import dataclasses
 import types
 
 import numpy as np
@@ -16,6 +17,8 @@ from gpupc_impl.core.solve import unavailable
 from gpupc_impl.distributed import filter as filtered
 from gpupc_impl.distributed import filter_plan, row_shards
 from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
+from gpupc_impl.distributed.filter_bounds import NEEDED_SLACK, needed_product
+from gpupc_impl.distributed.filter_plan import LISTS
 
 REASON = unavailable(methods()["distributed"], "host")
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -88,6 +91,7 @@ def test_equals_in_core(seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(filtered, "SPARSENESS", rng.choice([0, 32, 1e9]))
         patch.setattr(row_shards, "MEMORY_SHARE", rng.choice([0, 0.5]))  # shards in files or in memory
+        patch.setattr(row_shards, "SHORT", rng.choice([0, 1 << 16]))
         result = search(x, alpha, max_level=max_level, device_memory_limit=limit)
     expected = in_core(x, alpha, max_level=max_level)
     report = result.facts["distributed"]
@@ -166,6 +170,35 @@ def test_the_bound_of_the_excess_holds_and_half_of_it_does_not(critical):
     assert 0.5 < error / filtered.excess_bound(1000, critical) < 1
 
 
+@pytest.mark.parametrize("critical", [1e-6, 1e-4, 0.0066, 0.1, 0.24])
+def test_a_separating_candidate_is_in_a_list_of_either_end(critical):
+    """The bound on r_ik r_jk in single precision, at its limit: two equal correlations, and an excess of zero."""
+    rng, single = np.random.default_rng(1), np.float32
+    x = rng.uniform(0, 1, 200_000)
+    y = np.where(rng.random(x.shape) < 0.7, x, rng.uniform(0, 1, x.shape))
+    r = x * y + np.sqrt(critical * (1 - x * x) * (1 - y * y))
+    stored = np.maximum(x, y).astype(single)
+    scale, offset = map(single, needed_product(critical))
+
+    def needed(offset):
+        return (np.abs(r).astype(single).astype(float) * scale - offset).astype(single)
+
+    assert (needed(offset) < stored * stored).all()
+    assert (needed(offset - single(NEEDED_SLACK)) > stored * stored).any(), "no slack would do as well"
+    assert needed(offset).max() > 0.9, "the bound is of use"
+
+
+def test_strong_correlations_need_few_tests():
+    """Regulators with many genes: few candidates can separate genes of two regulators."""
+    rng = np.random.default_rng(3)
+    regulators = rng.standard_normal((400, 4)) + 0.8 * rng.standard_normal((400, 1))
+    x = regulators.repeat(30, axis=1) + 0.5 * rng.standard_normal((400, 120))
+    x[:, ::30] = regulators
+    result, expected = search(x, 0.01, max_level=1), in_core(x, 0.01, max_level=1)
+    assert_same(result, expected)
+    assert result.tests_per_level[1] < expected.tests_per_level[1] / 2
+
+
 def test_undecided_tests_are_decided_by_canonical_ones(monkeypatch):
     """With a bound beyond all values every test is, and the answer is the same."""
     x = sample(np.random.default_rng(8), 30, 50, 3)
@@ -184,7 +217,7 @@ def test_a_list_that_is_too_long_makes_blocks_smaller(monkeypatch):
 
     def planned(m, p, budget):
         plan = choose(m, p, budget)
-        return filter_plan.FilterPlan(**{**vars(plan), "candidates": 96, "neighbours": 32 * p, "open_edges": 10})
+        return dataclasses.replace(plan, candidates=96, neighbours=LISTS * 32 * p, open_edges=10)
 
     monkeypatch.setattr(filter_plan, "choose", planned)
     result = search(x, 0.05, max_level=1)
