@@ -199,7 +199,7 @@ class DiscreteSearch(LevelSearch):
     def run_part(self, level: int, edges: np.ndarray, fixed: FixedPairs) -> LevelOutcome:
         """See `engine.tier_parts.PartSearch`."""
         self.problem, self._removed = dataclasses.replace(self.problem, fixed=fixed), []
-        self.graphs.write(0, bit_graph.pack_rows(edges))
+        self.graphs.replace(bit_graph.pack_rows(edges))
         self.graphs.reset_counters()
         self._finish(level - 1, 0, 1)  # No edge has a key, so graph 1 has all edges, and its rows are counted.
         self._graph = 1

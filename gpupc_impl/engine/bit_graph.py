@@ -165,10 +165,12 @@ class BitGraphs:
         self.launch(KERNELS["expand"], self.struct, np.int32(graph), entries)
         return entries
 
-    def write(self, graph: int, bits: Any) -> None:
-        """Queue the writing of a graph, (p, words) uint32 in host memory or on the device."""
-        with self.backend.array_library() as library:
-            self._bits[graph] = library.asarray(bits)
+    def replace(self, *bits: np.ndarray) -> None:
+        """Put other graphs, (p, words) uint32 in host memory, in place of the first ones; `struct` is then another."""
+        graphs = np.zeros(self._bits.shape, np.uint32)
+        graphs[: len(bits)] = bits
+        self._bits = self.backend.upload(graphs)
+        self.struct = GRAPHS(**{**self.struct.values, "bits": self._bits})
 
     def bits(self, graph: int) -> Any:
         """Return the graph's bits, (p, words) uint32 on the device."""

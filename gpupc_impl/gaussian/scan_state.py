@@ -110,11 +110,11 @@ class ScanState:
         As after level 0, graph 1 has the required edges alone.
         """
         self.problem, self.removed, self.entries, self.graph = problem, [], None, 0
-        self.fields |= self._fixed_graphs()
+        assert problem.fixed is not None
+        self.graphs.replace(bit_graph.pack_rows(edges), bit_graph.pack_pairs(problem.fixed.required, self.p))
+        self.fields |= self._fixed_graphs() | {"graphs": self.graphs.struct}
         self.levels_prepared = 0  # The graph may have longer rows than the graph before.
         self.search = SEARCH(**self.fields)
-        self.graphs.write(0, bit_graph.pack_rows(edges))
-        self.graphs.write(1, self.fields["required"])
         self.graphs.reset_counters()
         self.graphs.count(0, 0, 0)
         self.graphs.read(0)

@@ -133,7 +133,12 @@ def assert_by_hand(found, problem, method):
         assert dict(found.sepsets) == sets
 
 
-TIERS = {9: ((3, 7, 8), (0, 5), (1, 4)), 6: ((2, 4, 5), (0,), (1,)), 5: ((1, 3), (0, 2))}
+TIERS = {
+    9: ((3, 7, 8), (0, 5), (1, 4)),
+    7: ((0, 1, 2, 6), (3,), (4,)),
+    6: ((2, 4, 5), (0,), (1,)),
+    5: ((1, 3), (0, 2)),
+}
 """Of each number of variables: tiers that keep some separating set out; some variables are in none."""
 REFERENCE = {"gaussian": "stable-serial", "discrete": "discrete-serial"}
 
@@ -166,6 +171,17 @@ def test_tiers_with_fixed_edges_and_p_values(any_setting):
     found = run(problem, any_setting, pmax=True)
     assert found == expected
     assert np.allclose(found.pmax, expected.pmax, rtol=1e-9, equal_nan=True)
+
+
+def test_tiers_with_missing_values():
+    data = np.random.default_rng(2).standard_normal((150, 9)) @ np.triu(np.full((9, 9), 0.6))
+    data[::7, 4] = np.nan
+    known = BackgroundKnowledge(tiers=TIERS[9], tiers_in_search=True)
+    found = skeleton(data, missing="pairwise", knowledge=known, max_level=2)
+    graph, sets, _ = by_hand(found.problem)
+    assert set(map(tuple, found.edges.tolist())) == graph
+    assert dict(found.sepsets) == sets
+    assert sets != dict(skeleton(data, missing="pairwise", max_level=2).sepsets)
 
 
 def test_p_values_of_fixed_edges_are_not_recorded(any_setting):

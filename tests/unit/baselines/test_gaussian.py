@@ -77,7 +77,7 @@ def test_partial_correlation(seed, size, extra):
         starts[i + 1 :] = 1  # row i has one neighbour, which is the set
         smallest = np.array([np.inf])
         *_, tests, undefined, _ = _fisher_z.separate_edges_level_one(
-            correlation, starts, members.astype(np.int32), edges, NEVER, smallest
+            correlation, starts, members.astype(np.int32), edges, np.empty(0, np.int32), NEVER, smallest
         )
         found = smallest[0]
     else:

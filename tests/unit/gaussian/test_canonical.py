@@ -103,7 +103,8 @@ def test_references_have_its_bits(kind, size, tolerance):
             starts, smallest = np.zeros(P + 1, np.int64), np.array([np.inf])
             starts[i + 1 :] = 1
             edges = np.array([[i, j]], np.int32)
-            *_, undefined, near = _fisher_z.separate_edges_level_one(correlation, starts, set_, edges, never, smallest)
+            data = correlation, starts, set_, edges, np.empty(0, np.int32)
+            *_, undefined, near = _fisher_z.separate_edges_level_one(*data, never, smallest)
             square = smallest[0]
         else:
             _, square, (_, undefined, near) = _fisher_z.first_separating_set(

@@ -405,3 +405,16 @@ def test_fixed_edges_are_verified(problem, right):
     assert "background knowledge requires or forbids it" in without["detail"]
     with pytest.raises(ValueError, match="another problem"):
         compared(fixed, found, found, made_from=problem)
+
+
+def test_sets_are_verified_against_tiers(problem, right):
+    """The answer of the problem without tiers, in which one set has members that are later than both ends."""
+    pair = tuple(map(int, right.sepsets.pairs[0]))
+    tiers = [pair, list(right.sepsets[pair])]
+    limited = with_knowledge(problem, BackgroundKnowledge(tiers=tiers, tiers_in_search=True))
+    found = skeleton(limited, method="stable-serial")
+    assert compared(limited, found, skeleton(limited, method="cupc-s"))["status"] == "equal"
+    row = compared(limited, found, right)
+    assert row["status"] == "unexplained"
+    assert row["certificates_failed"] == 1
+    assert "has a member that is later than both ends" in row["detail"]
