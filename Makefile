@@ -31,6 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest -n $$(($(CORES) + 1)) --dist loadgroup
 # The quick tests spend more time in compiling kernels than in running them.
 QUICKLY := $(if $(shell command -v c++),CXX="$${CXX:-'$(CURDIR)/tests/quick-c++' c++}")
+HEADERS := $(if $(QUICKLY),build/quick/system.hpp)
 
 .PHONY: help venv reproduce report images record fuzz soak test test-slow test-slurm test-ssh coverage lint benchmark docs tutorials wheel clean
 
@@ -76,7 +77,10 @@ fuzz: venv ## Damage files for MINUTES and read them; build/fuzz has what was fo
 soak: venv ## Solve random problems by every method for MINUTES, watching memory; build/soak has log and summary
 	nice -n 19 $(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),1)
 
-test: venv ## Run all tests
+build/quick/system.hpp: tests/headers.py | venv
+	$(BIN)/python -m tests.headers $@
+
+test: venv $(HEADERS) ## Run all tests but the slow ones
 	$(QUICKLY) $(PYTEST)
 
 test-slow: venv ## Run the tests that take minutes each
@@ -90,7 +94,7 @@ test-ssh: venv ## Search on workers that SSH starts, by an sshd that the tests s
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[ssh]'
 	$(BIN)/python -m pytest -m ssh
 
-coverage: venv ## Run all tests but the slow ones, and show which lines they reach; build/coverage has pages
+coverage: venv $(HEADERS) ## Run all tests but the slow ones, and show which lines they reach; build/coverage has pages
 	$(QUICKLY) $(PYTEST) --cov --cov-report=term:skip-covered --cov-report=html
 
 lint: venv ## Check style and types: ruff, mypy, snakefmt, snakemake --lint, clang-format, clang-tidy

@@ -8,7 +8,7 @@ import os
 
 import hypothesis
 
-hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True, max_examples=40)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=500)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

@@ -1,12 +1,14 @@
 """What kernels include of the system's headers, read by the compiler once for all kernels with the same sanitizers.
 
-To read them takes as long as to compile most kernels.
+To read them takes as long as to compile most kernels. ``python -m tests.headers build/quick/system.hpp`` reads them for
+`quick-c++`, with which `make test` compiles.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -40,11 +42,16 @@ def command(*sanitizers: str) -> list[str]:
     write(header, HEADERS.encode())
     read = known / ",".join(sanitizers)
     if not read.exists():
-        flags = (*build.BASE_FLAGS, *build._optimisation(sanitizers), build._NATIVE)
-        with tempfile.TemporaryDirectory(dir=known.parent) as folder:
-            build.run_compiler((*flags, "-x", "c++-header", str(header), "-o", f"{folder}/read"))
-            os.replace(f"{folder}/read", read)
+        read_once(header, read, build._optimisation(sanitizers))
     return [*compiler.command, "-include", str(header)]
+
+
+def read_once(header: Path, read: Path, optimisation: tuple[str, ...]) -> None:
+    """Have GCC read a header, as it does for kernels, and write what it has read."""
+    flags = (*build.BASE_FLAGS, *optimisation, build._NATIVE)
+    with tempfile.TemporaryDirectory(dir=header.parent) as folder:
+        build.run_compiler((*flags, "-x", "c++-header", str(header), "-o", f"{folder}/read"))
+        os.replace(f"{folder}/read", read)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -53,3 +60,11 @@ def write(path: Path, content: bytes) -> None:
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(content)
         os.replace(file.name, path)
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write(target, HEADERS.encode())
+    if "clang" not in build.find_compiler().version:
+        read_once(target, Path(f"{target}.gch"), ("-O1",))

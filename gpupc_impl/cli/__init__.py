@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
 
 from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError, KernelCompilationError
 from gpupc_impl.cli import commands, output
@@ -35,14 +37,38 @@ EXPECTED = (
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
 
+REPEAT_SECONDS = 2
+"""The time in seconds after which Ctrl-C is repeated."""
+
 
 def run() -> NoReturn:
     """Run a command and end the process; after Ctrl-C at once, without waiting for a thread that compiles."""
-    status = main()
+    with _repeated_interrupts():
+        status = main()
     if status == INTERRUPTED:
         sys.stderr.flush()
         os._exit(status)
     sys.exit(status)
+
+
+@contextlib.contextmanager
+def _repeated_interrupts() -> Iterator[None]:
+    """Repeat Ctrl-C until the block ends: an import that asks whether something exists, and Python in a callback, drop
+    every exception, and a KeyboardInterrupt with them."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # as in the background jobs of a shell
+        yield
+        return
+
+    def interrupt(number: int, frame: Any) -> NoReturn:
+        signal.setitimer(signal.ITIMER_REAL, REPEAT_SECONDS)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGALRM):
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,9 +1,13 @@
-"""Reads YAML after a check that a few aliases do not expand to gigabytes."""
+"""Reads YAML with upper bounds on its nesting and on what its aliases expand to."""
 
 from typing import Any
 
 MAX_EXPANDED = 1 << 22
 """The upper bound on the characters and nodes of a text after its aliases are expanded."""
+
+MAX_NESTED = 100
+"""The upper bound on brackets and braces inside each other; PyYAML takes time that grows with the square of this
+depth."""
 
 
 def parse_yaml(text: str, loader: Any = None) -> Any:
@@ -13,14 +17,22 @@ def parse_yaml(text: str, loader: Any = None) -> Any:
         loader: a loader class of PyYAML; by default its safe loader.
 
     Raises:
-        yaml.YAMLError: the text is not YAML, or is longer than `MAX_EXPANDED` once its aliases are expanded.
+        yaml.YAMLError: the text is not YAML, has more than `MAX_NESTED` brackets inside each other, or is longer than
+            `MAX_EXPANDED` once its aliases are expanded.
         RecursionError: the text is nested too deeply.
         ValueError: a value is invalid, such as a day 32.
         ImportError: PyYAML is not installed.
     """
     import yaml  # type: ignore[import-untyped]
 
-    stream = (loader or yaml.SafeLoader)(text)
+    class Loader(loader or yaml.SafeLoader):  # type: ignore[misc]
+        def fetch_flow_collection_start(self, token: type) -> None:
+            if self.flow_level >= MAX_NESTED:
+                line = self.get_mark().line + 1
+                raise yaml.YAMLError(f"line {line}: more than {MAX_NESTED} brackets and braces are inside each other")
+            super().fetch_flow_collection_start(token)
+
+    stream = Loader(text)
     try:
         node = stream.get_single_node()
         if node is None:

@@ -1,4 +1,4 @@
-"""Speed of the nonlinear methods beside tigramite: `make benchmark`. Under `make test` small cases run once.
+"""Speed of the nonlinear methods beside tigramite: `make benchmark`. Under `make test` the smallest cases run once.
 
 Two measurements, at k_cmi = 7, 20 and 200 (0.2 n, if that is less): one CI test given one variable, and a whole search.
 Each prints its median time and how many times faster than tigramite with one worker it is. A tigramite of several
@@ -17,7 +17,7 @@ from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
-NEIGHBOURS = (7, 20, 200)
+NEIGHBOURS = (7, *(pytest.param(k, marks=pytest.mark.slow) for k in (20, 200)))
 ROUNDS = 3
 SINGLE_TESTS = [pytest.param(100, 20, id="n100"), pytest.param(1000, 100, id="n1000", marks=pytest.mark.slow)]
 SEARCHES = [pytest.param(5, 60, 10, id="p5-n60"), pytest.param(8, 1000, 100, id="p8-n1000", marks=pytest.mark.slow)]

@@ -15,7 +15,8 @@ from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 from gpupc_impl.discrete.problem import DiscreteProblem
 
 SETS = [
-    "alarm-5000",
+    "asia-5000",
+    pytest.param("alarm-5000", marks=pytest.mark.slow),
     pytest.param("alarm-200000", marks=pytest.mark.slow),
     pytest.param("link-20000", marks=pytest.mark.slow),
 ]

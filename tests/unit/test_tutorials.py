@@ -11,7 +11,10 @@ from workflow.pages import tutorials
 SCRIPTS = sorted(tutorials.FOLDER.glob("*.py"))
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+@pytest.mark.parametrize(  # the one that makes its own data searches 20,000 samples again and again
+    "script",
+    [pytest.param(path, marks=[pytest.mark.slow] * (path.stem == "alarm"), id=path.stem) for path in SCRIPTS],
+)
 def test_a_tutorial_makes_its_page(script, tmp_path):
     try:
         made = tutorials.page(script, tmp_path)

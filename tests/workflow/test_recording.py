@@ -226,7 +226,7 @@ def test_a_job_alone_keeps_all_gpus_and_cores(tmp_path, monkeypatch):
         assert os.sched_getaffinity(0) == cores
 
 
-# --- for real --------------------------------------------------------------------------------------------------------
+# --- for real: slow tests, but for the last ---------------------------------------------------------------------------
 
 
 def small(config):
@@ -251,6 +251,7 @@ def recording(tmp_path_factory):
 CALL = ("--keep-incomplete", "record")
 
 
+@pytest.mark.slow
 def test_a_recording_ends_in_time_and_goes_on(recording):
     folder, config, printed = recording
     assert "no time is left for slow on tiny; the next call goes on with it" in printed
@@ -271,6 +272,7 @@ def test_a_recording_ends_in_time_and_goes_on(recording):
     assert "Nothing to be done" in snakemake(folder, config, *CALL, "--dry-run")
 
 
+@pytest.mark.slow
 def test_a_recording_is_published(recording, tmp_path):
     """Of the first call, where the second one did not go on."""
     device = tmp_path / "device"
@@ -283,7 +285,7 @@ def test_a_recording_is_published(recording, tmp_path):
     assert plan.recorded_source(entries()["cupc_fig10"]).runs == [("graph-p8", "stable-serial")]
 
 
-def test_nothing_is_started_when_the_time_is_up(recording, tmp_path):
-    printed = snakemake(tmp_path, recording[1], *CALL, fails=True, GPUPC_DEADLINE="1")
+def test_nothing_is_started_when_the_time_is_up(tmp_path):
+    printed = snakemake(tmp_path, variant(tmp_path / "config.yaml", small), *CALL, fails=True, GPUPC_DEADLINE="1")
     assert "Measuring" not in printed
     assert not list(tmp_path.glob("results/records/*/*.json"))

@@ -426,6 +426,24 @@ def test_ctrl_c(tmp_path):
     assert (process.returncode, out, err) == (130, "", "interrupted\n")
 
 
+def test_ctrl_c_that_an_import_drops_is_repeated(tmp_path):
+    """As imports in C do, which ask for an attribute and drop whatever comes instead of it."""
+    (tmp_path / "drops.py").write_text(
+        "import os, signal, time\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(1)\n"
+        "except KeyboardInterrupt:\n    time.sleep(60)\n"
+    )
+    done = subprocess.run(
+        [*COMMAND, "methods"],
+        cwd=ROOT,
+        env={**os.environ, "GPUPC_PLUGINS": "drops", "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
 def test_a_reader_that_goes_away_is_no_error():
     pipeline = f"{sys.executable} -m gpupc_impl methods | true"
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {pipeline}"], cwd=ROOT, capture_output=True, text=True)

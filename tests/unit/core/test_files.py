@@ -13,7 +13,7 @@ from gpupc_impl import GaussianProblem, InvalidProblem, Skeleton, orient, skelet
 from gpupc_impl.core import files
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.knowledge import BackgroundKnowledge
-from gpupc_impl.core.yaml_text import MAX_EXPANDED, parse_yaml
+from gpupc_impl.core.yaml_text import MAX_EXPANDED, MAX_NESTED, parse_yaml
 from gpupc_impl.measurement.record import InvalidRecord, Record
 from gpupc_impl.tables import read_table
 
@@ -180,6 +180,15 @@ def test_aliases_cannot_stand_for_gigabytes():
         parse_yaml("\n".join(lines))
     assert time.monotonic() - started < 1
     assert parse_yaml("a: &a [1, 2]\nb: *a\nc: {<<: {d: 1}}") == {"a": [1, 2], "b": [1, 2], "c": {"d": 1}}
+
+
+def test_brackets_inside_each_other_are_bounded():
+    """PyYAML takes two seconds for 3,000."""
+    for text in ("{" * 3000, "a:\n  " + "[" * 3000):
+        with pytest.raises(yaml.YAMLError, match=f"line {1 + text.count(chr(10))}: more than {MAX_NESTED} brackets"):
+            parse_yaml(text)
+    assert parse_yaml("'" + "{" * 3000 + "'") == "{" * 3000
+    assert parse_yaml("[" * MAX_NESTED + "]" * MAX_NESTED)
 
 
 def test_a_problem_beside_a_matrix_that_is_no_file(tmp_path):

@@ -238,7 +238,7 @@ def test_retest_is_scipys(problem, S, test, rule):
     statistic, df = 0.0, 0
     for stratum in np.unique(problem.codes[list(S)], axis=1).T if S else [()]:
         rows = np.all(problem.codes[list(S)] == np.reshape(stratum, (-1, 1)), axis=0)
-        table = pd.crosstab(problem.codes[i, rows], problem.codes[j, rows])
+        table = stats.contingency.crosstab(problem.codes[i, rows], problem.codes[j, rows]).count
         lambda_ = "pearson" if test == "chi-square" else "log-likelihood"
         found = stats.chi2_contingency(table, correction=False, lambda_=lambda_)
         statistic, df = statistic + found.statistic, df + found.dof
