@@ -15,8 +15,9 @@ from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 
-LARGEST_TASK = 4096
-"""The upper bound on the edges in a task, which bounds the memory for their separating sets."""
+LEAST_TASK, LARGEST_TASK = 16, 4096
+"""Bounds on the edges in a task: handing a task to a thread takes as long as testing a few edges, and the memory for
+the separating sets of a task grows with its edges."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +97,7 @@ class _Levels(GraphSearch):
         starts, neighbours, all_edges = neighbour_lists(self.adjacent)
         edges = self.problem.edges_to_test(all_edges)
         graph = Graph(starts, neighbours, edges)
-        size = min(max(len(edges) // (32 * self._threads), 1), LARGEST_TASK)
+        size = min(max(len(edges) // (32 * self._threads), LEAST_TASK), LARGEST_TASK)
         tasks = [slice(first, min(first + size, len(edges))) for first in range(0, len(edges), size)]
         results = []
         for result in self._map_tasks(lambda task: self._tests.separate_edges(graph, task, level), tasks):
