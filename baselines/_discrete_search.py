@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from baselines import _discrete, _discrete_counts
-from baselines._levels import LARGEST_TASK, Graph, Tested, Tests, search
+from baselines._levels import LARGEST_TASK, LEAST_TASK, Graph, Tested, Tests, search
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.discrete.problem import DiscreteProblem
@@ -16,6 +16,10 @@ from gpupc_impl.integers import ceil_div
 TABULATED = 8192
 """The upper bound on the degrees of freedom whose critical values are tabulated; others are computed when a test needs
 them."""
+
+
+COUNTED = 1 << 17
+"""The samples, of one or several variables, that a task counts, which takes a tenth of a millisecond."""
 
 
 def discrete_skeleton(problem: DiscreteProblem, run: Run, threads: int) -> Skeleton:
@@ -52,7 +56,7 @@ class _DiscreteTests(Tests):
                 pmax[first:last][later] = problem.p_value(statistics, degrees)
 
         self._data = prepared(problem, map_tasks)
-        rows = max(min(LARGEST_TASK // p, p // 32), 1)
+        rows = max(min(LARGEST_TASK // p, p // 32), ceil_div(2 * LEAST_TASK, p))
         list(map_tasks(test, [(first, min(first + rows, p)) for first in range(0, p, rows)]))
         if not problem.decided_by_tests:
             adjacent[:] = True
@@ -138,9 +142,11 @@ def prepared(problem: DiscreteProblem, map_tasks: Callable = map) -> _discrete_c
         adjusted=problem.df_rule == "adjusted",
     )
 
-    def count(v: int) -> None:
-        totals = data.totals[data.places[v] : data.places[v + 1]]
-        _discrete_counts.count_categories(data.codes[v], data.bit_rows[v], data.bits, totals)
+    def count(first: int) -> None:
+        for v in range(first, min(first + together, problem.n_variables)):
+            totals = data.totals[data.places[v] : data.places[v + 1]]
+            _discrete_counts.count_categories(data.codes[v], data.bit_rows[v], data.bits, totals)
 
-    list(map_tasks(count, range(problem.n_variables)))
+    together = max(COUNTED // n, 1)
+    list(map_tasks(count, range(0, problem.n_variables, together)))
     return data

@@ -15,8 +15,9 @@ from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 
-LARGEST_TASK = 4096
-"""The upper bound on the edges in a task, which bounds the memory for their separating sets."""
+LEAST_TASK, LARGEST_TASK = 16, 4096
+"""Bounds on the edges in a task: handing a task to a thread takes as long as testing a few edges, and the memory for
+the separating sets of a task grows with its edges."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +100,7 @@ class _Levels(GraphSearch):
         edges = self.problem.edges_to_test(all_edges)
         tiers = np.empty(0, np.int32) if self.problem.tiers is None else self.problem.tiers
         graph = Graph(starts, neighbours, edges, tiers)
-        size = min(max(len(edges) // (32 * self._threads), 1), LARGEST_TASK)
+        size = min(max(len(edges) // (32 * self._threads), LEAST_TASK), LARGEST_TASK)
         tasks = [slice(first, min(first + size, len(edges))) for first in range(0, len(edges), size)]
         results = []
         for result in self._map_tasks(lambda task: self._tests.separate_edges(graph, task, level), tasks):

@@ -14,7 +14,7 @@ import dataclasses
 import importlib
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +43,14 @@ class Case:
         tests: the tests, in order.
         facts: facts about the case for tables.
         why_not: why there is no problem, as a sentence.
+        left_out: the implementations that are not timed on it.
     """
 
     problem_path: Path | None
     tests: Sequence[Test]
     facts: Mapping[str, Any]
     why_not: str | None = None
+    left_out: Collection[str] = ()
 
 
 def draw_tests(n_variables: int, set_size: int, count: int, seed: int) -> list[Test]:
@@ -169,6 +171,8 @@ def _begin(
     """Return the job of a cell, or the content of a cell that cannot be measured."""
     if problem is None:
         return _content(case, runner, Outcome("skipped", case.why_not), [])
+    if runner.setting.name in case.left_out:
+        return _content(case, runner, Outcome("skipped", "the config times this implementation on other cells"), [])
     if runner.place.obstacle is not None:
         return _content(case, runner, runner.place.obstacle, [])
     return Cell(case, runner, problem, store, progress)

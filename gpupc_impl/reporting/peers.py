@@ -30,6 +30,8 @@ LIKE: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "gpucsl": ("cupc-s", {"theta": 64, "delta": 2}),
     "gpucsl-discrete": ("gpupc", {}),
     "gpucmiknn-authors": ("gpucmiknn-parallel", {"selection": "insertion"}),
+    "pcalg": ("stable-serial", {}),
+    "bnlearn": ("discrete-serial", {}),
 }
 """For each authors' program, our method that implements the same algorithm, with its parameters."""
 

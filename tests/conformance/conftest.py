@@ -23,7 +23,7 @@ FIXTURES = {"setting": "gaussian", "discrete": "discrete"}
 def _parameter(name: str, method: Method, backend: str):
     reason = unavailable(method, backend)
     if method.module.startswith("baselines.peers."):
-        reason = "a program of other people, which need not keep our contract; tests/gpu/test_cuda_peers.py compares it"
+        reason = "a program of other people, which need not keep our contract; tests of its own compare it"
     marks = [pytest.mark.gpu] if backend == "cuda" else []
     marks += [pytest.mark.skip(reason=f"{name}: {reason}")] if reason else []
     return pytest.param((method, backend), marks=marks, id=name)

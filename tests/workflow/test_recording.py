@@ -23,7 +23,7 @@ from workflow.lib.deadline import TimeLeft, deadline
 from workflow.lib.durations import START_S, Durations, Estimate
 from workflow.lib.gpu_slots import own_gpu
 from workflow.lib.plan import Plan, recorded_plans
-from workflow.lib.single_tests import cases, joined
+from workflow.lib.single_tests import cases, is_timed, joined
 
 ROOT = Path(__file__).parents[2]
 TINY = Path(__file__).with_name("tiny.yaml")
@@ -124,6 +124,17 @@ def test_the_gpu_config_asks_for_every_table_and_figure():
     config = yaml.safe_load((ROOT / "config" / "gpu.yaml").read_text(encoding="utf-8"))
     complete(config)
     assert set(Plan(config).outputs()) == set(entries())
+
+
+def test_the_gpu_config_times_tigramite_on_six_cells():
+    config = yaml.safe_load((ROOT / "config" / "gpu.yaml").read_text(encoding="utf-8"))
+    complete(config)
+    ci_tests = config["ci_tests"]
+    tigramite = ci_tests["implementations"]["tigramite"]
+    chosen = [case for table in ci_tests["tables"].values() for case in cases(table) if is_timed(tigramite, case)]
+    distinct = {tuple(case.values()) for case in chosen}
+    assert len(distinct) == 6
+    assert {case["samples"] for case in chosen} == {1000, 10_000}
 
 
 def test_the_plan_is_printed(capsys):

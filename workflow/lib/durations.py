@@ -30,7 +30,7 @@ from gpupc_impl.reporting.tables import markdown
 from workflow.lib.config import InvalidConfig, complete, read_config
 from workflow.lib.plan import CONFIG, RECORDED, ROOT, Measurement, Plan
 from workflow.lib.searches import setting_of
-from workflow.lib.single_tests import DIMENSIONS, cases
+from workflow.lib.single_tests import DIMENSIONS, cases, is_timed
 
 POWERS = {
     "gaussian": {"p": 3},
@@ -137,11 +137,12 @@ class Durations:
         """Return the duration of all cells of an implementation in a table of single tests."""
         choice, config = self.plan.config["ci_tests"]["implementations"][name], self.plan.config
         setting = setting_of(name, choice, config["timing"], config["limits"])
-        return sum((self._cell(setting, case) for case in cases(table)), Estimate(START_S))
+        limit = choice.get("time_limit_s", config["ci_tests"]["time_limit_s"])
+        timed = (case for case in cases(table) if is_timed(choice, case))
+        return sum((self._cell(setting, case, limit) for case in timed), Estimate(START_S))
 
-    def _cell(self, setting: Setting, case: Mapping[str, Any]) -> Estimate:
+    def _cell(self, setting: Setting, case: Mapping[str, Any], limit: float) -> Estimate:
         ci_tests = self.plan.config["ci_tests"]
-        limit = ci_tests["time_limit_s"]
         sizes_of_case = {**case, "k_cmi": case["k_cmi"] if case["k_cmi"] >= 1 else case["k_cmi"] * case["samples"]}
         cells = [cell for cell in self.cells if _is_of(cell["method"], cell["params"], setting)]
         if not cells:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -46,13 +47,17 @@ def time_table(
     Returns:
         the content of a file that `gpupc_impl.measurement.record.save_tests` writes.
     """
-    bounds = Limits(tests["time_limit_s"], in_bytes(limits["memory_mb"]))
     settings = [
-        Setting(name, choice.get("method", name), choice.get("params", {}), limits=bounds)
+        Setting(
+            name,
+            choice.get("method", name),
+            choice.get("params", {}),
+            limits=Limits(choice.get("time_limit_s", tests["time_limit_s"]), in_bytes(limits["memory_mb"])),
+        )
         for name, choice in implementations.items()
     ]
     with tempfile.TemporaryDirectory() as folder:
-        groups, sources = table_cases(table, tests["spec"], tests["tests"], parameters, Path(folder))
+        groups, sources = table_cases(table, tests["spec"], tests["tests"], parameters, Path(folder), implementations)
         return measure_tests(groups, settings, bench, store=store, progress=progress) | {"source": sources}
 
 
@@ -71,8 +76,18 @@ def cases(table: Mapping[str, Any]) -> list[dict[str, Any]]:
     return list(combinations({name: table[name] for name in DIMENSIONS}))
 
 
+def is_timed(implementation: Mapping[str, Any], case: Mapping[str, Any]) -> bool:
+    """Return whether an implementation is timed on a case: on all cases, or on those that its `only` describes."""
+    return any(chosen.items() <= case.items() for chosen in implementation.get("only", [{}]))
+
+
 def table_cases(
-    table: Mapping[str, Any], spec: Mapping[str, Any], tests: int, parameters: Mapping[str, Any], folder: Path
+    table: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    tests: int,
+    parameters: Mapping[str, Any],
+    folder: Path,
+    implementations: Mapping[str, Mapping[str, Any]],
 ) -> tuple[list[list[Case]], dict[str, str]]:
     """Return groups of cases with equal values of the varied dimension, and the data's source by samples.
 
@@ -82,6 +97,7 @@ def table_cases(
         tests: the number of tests in a case.
         parameters: the parameters of the problem other than the dimensions of the table.
         folder: the folder in which problems are saved.
+        implementations: the implementations that are timed, some on chosen cases only.
     """
     values = {name: table[name] for name in DIMENSIONS}
     varied = table["varies"]
@@ -93,7 +109,10 @@ def table_cases(
     fixed = {name: value for name, value in values.items() if name != varied}
     groups = [
         [
-            _case(drawn[facts["samples"]], facts, tests, parameters, folder)
+            dataclasses.replace(
+                _case(drawn[facts["samples"]], facts, tests, parameters, folder),
+                left_out=[name for name, choice in implementations.items() if not is_timed(choice, facts)],
+            )
             for facts in combinations(fixed | {varied: value})
         ]
         for value in values[varied]

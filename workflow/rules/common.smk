@@ -132,9 +132,10 @@ def records_of_dataset(dataset):
 
 def limits_of_tests(table):
     """Return the resources of a cluster's node for a job that times a table of single tests."""
-    implementations = len(CI_TESTS["implementations"])
-    cells = implementations * len(cases(CI_TESTS["tables"][table]))
-    return job_limits.for_single_tests(cells, implementations, CI_TESTS["time_limit_s"], *LIMITS[1:])
+    implementations = CI_TESTS["implementations"].values()
+    cells = len(implementations) * len(cases(CI_TESTS["tables"][table]))
+    longest = max(choice.get("time_limit_s", CI_TESTS["time_limit_s"]) for choice in implementations)
+    return job_limits.for_single_tests(cells, len(implementations), longest, *LIMITS[1:])
 
 
 def limits_of_timeline(dataset):

@@ -98,6 +98,14 @@ def test_cells_take_turns_after_a_cold_run_each(tmp_path, plugin):
     assert {row["status"] for row in verify_tests(timed["cells"])} == {"equal"}
 
 
+def test_an_implementation_is_not_timed_where_it_is_left_out(tmp_path, plugin):
+    cases = [dataclasses.replace(case(tmp_path, 3, [(0, 1, ())], n=3), left_out=["b"])]
+    timed, _ = measure(tmp_path, [cases], [Setting("a", "made-up"), Setting("b", "made-up-too")])
+    assert [(cell["implementation"], cell["status"]) for cell in timed["cells"]] == [("a", "ok"), ("b", "skipped")]
+    assert timed["cells"][1]["why"] == "the config times this implementation on other cells"
+    assert len(plugin.read_text().splitlines()) == 2  # a cold and a warm run of one implementation
+
+
 def test_samples_are_kept_and_what_is_missing_is_measured(tmp_path, plugin):
     tests = [(0, 1, ()), (1, 2, ()), (0, 2, ())]
     cases = [[case(tmp_path, 3, tests)]]
