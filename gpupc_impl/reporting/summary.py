@@ -98,7 +98,7 @@ def methods_by_dataset(runs: Runs) -> Table:
         speed = "–" if rate is None else f"{number(rate / 1e6)} M" if rate >= 1e5 else number(rate)
         counts = map(count, (run.edges, run.levels, run.tests))
         times = (time_cell(run), cold, str(run.repeats or "–"))
-        rows.append([run.dataset, run.setting, run.backend, *times, *counts, speed, run.verification])
+        rows.append([run.dataset, label(run.setting), run.backend, *times, *counts, speed, run.verification])
     header = ["data set", "setting", "backend", "seconds (20–80 %)", "cold s", "runs", "edges", "levels"]
     header += ["tests", "tests/s", "verification"]
     notes = [

@@ -209,7 +209,7 @@ def test_what_was_not_run_says_why(load, records):
     table = summary.methods_by_dataset(load(records))
     assert row_of(table, "nci-60", "causal-learn")[3] == "not run"
     assert "nci-60 not run: causal-learn: the config says so" in table.notes
-    assert any("wide oom: cupc-e: device memory exhausted" in note for note in table.notes)
+    assert any("wide oom: cuPC-E: device memory exhausted" in note for note in table.notes)
     assert len(table.rows) == len(records)
     assert next(r for r in table.plain if r["setting"] == "cupc-s")["tests_per_s"] == 1000
 
