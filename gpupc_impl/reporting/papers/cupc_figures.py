@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -151,6 +152,8 @@ def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
             shares = run and level_shares(run)
             if not shares:
                 word = status_word(run.status) if run else "not measured"
+                if run and run.status == "skipped" and run.why:
+                    word = textwrap.shorten(run.why, 40, placeholder=" ...")
                 axes.annotate(word, (x, 2), rotation=90, ha="center", va="bottom", fontsize=6)
             else:
                 _stack(axes, x, _grouped(shares), colours)

@@ -79,8 +79,10 @@ def _log_axis(axes: Axes) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
     axes.set_yscale("log")
+    if math.isinf(axes.dataLim.minposy):  # there is no number
+        axes.set_ylim(0.1, 10)
     low, high = axes.get_ylim()
-    if 0 < axes.dataLim.minposy < math.inf and high < 100 * low:
+    if high < 100 * low:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(tick_number)
     axes.yaxis.set_minor_formatter(NullFormatter())
