@@ -90,8 +90,9 @@ def footer(figure: Figure, runs: Runs) -> None:
 
 
 def name_datasets(axes: Axes, names: Sequence[str]) -> None:
-    """Name the data sets below an axis; the names of generated ones take two lines."""
-    names = ["\n".join(textwrap.wrap(name, 18)) for name in names]
+    """Name the data sets below an axis; in a wide figure long names take two lines."""
+    if axes.figure.get_figwidth() > style.COLUMN_WIDTH:
+        names = ["\n".join(textwrap.wrap(name, 18)) for name in names]
     axes.set_xticks(range(len(names)), names, rotation=30, ha="right", rotation_mode="anchor")
     axes.tick_params(axis="x", length=0)
     axes.set_xlim(-0.6, len(names) - 0.4)
