@@ -99,10 +99,13 @@ class Entry:
         return inspect.getdoc(self.make) or ""
 
     def outputs(self) -> dict[str, str]:
-        """Return the files to which it is written, by kind; the first of them is part of the report."""
+        """Return the files to which it is written, by kind; the first of them is part of the report.
+
+        The PDF of a figure is for papers: without headings and small print, with a page for each machine.
+        """
         if not self.figure:
             return {kind: f"results/tables/{self.name}.{kind}" for kind in ("html", "csv", "md")}
-        files = {kind: f"figures/{self.name}.{kind}" for kind in ("svg", "png")}
+        files = {kind: f"figures/{self.name}.{kind}" for kind in ("svg", "png", "pdf")}
         return files | ({"csv": f"results/tables/{self.name}.csv"} if self.numbers else {})
 
     def write(self, sources: Sequence[Source], outputs: Mapping[str, str]) -> None:

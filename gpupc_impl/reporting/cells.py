@@ -24,8 +24,17 @@ METHOD_LABELS = {
     "gpucmiknn-single": "GPU-CMIknn-Single",
     "gpucmiknn-single-racing": "GPU-CMIknn-Single, racing",
     "gpucmiknn-parallel": "GPU-CMIknn-Parallel",
+    "cupc-authors": "cuPC-S, authors' program",
+    "gpucmiknn-authors": "GPU-CMIknn, authors' program",
+    "gpucsl": "GPUCSL",
+    "gpucsl-discrete": "GPUCSL",
+    "paper-blocks": "block-based, as published",
 }
-"""The names in tables and figures of methods to which a paper gives another name."""
+"""The names in tables and figures of methods to which a paper gives another name, and of a setting that is named after
+no method."""
+
+QUALIFIERS = {"paper": "as published", "pseudo": "Algorithm 7"}
+"""The words for what the name of a setting adds to that of its method, where it is not said as it stands."""
 
 VERIFICATION_MARKS = {
     **{"alone": " °", "random": " ~", "near-threshold": " ≈", "convention": " ≈"},
@@ -46,8 +55,18 @@ _MARKS = ["", *VERIFICATION_MARKS.values()]
 
 
 def label(method: str, backend: str = "cpu") -> str:
-    """Return the name of a method or setting in tables, followed by the backend if kernels ran."""
-    return METHOD_LABELS.get(method, method) + (f" ({backend})" if backend != "cpu" else "")
+    """Return the name of a method or setting in tables and figures, followed by the backend if kernels ran.
+
+    A setting has the name of its method and what its own name adds: ``cupc-e-first-come`` is "cuPC-E, first-come", and
+    ``cupc-e-2-32`` is "cuPC-E-2-32", as in the paper. Other names stay as they are.
+    """
+    where = f" ({backend})" if backend != "cpu" else ""
+    known = max((name for name in METHOD_LABELS if f"{method}-".startswith(f"{name}-")), key=len, default=None)
+    if known is None or method == known:
+        return METHOD_LABELS.get(method, method) + where
+    added = method.removeprefix(f"{known}-")
+    numbers = added.replace("-", "").isdigit()
+    return METHOD_LABELS[known] + (f"-{added}" if numbers else f", {QUALIFIERS.get(added, added)}") + where
 
 
 # --- cells -----------------------------------------------------------------------------------------------------------
@@ -157,7 +176,7 @@ def places(runs: Runs) -> list[str]:
     notes = []
     for backend in [*device_backends(runs), "cpu"]:
         settings = grouped(
-            (run.machine, run.setting) for run in runs if run.backend == backend and run.median is not None
+            (run.machine, label(run.setting)) for run in runs if run.backend == backend and run.median is not None
         )
         if settings:
             where = "; ".join(f"{place} ({', '.join(names)})" for place, names in settings.items())
@@ -174,7 +193,7 @@ def remarks(runs: Iterable[VerifiedRecord]) -> list[str]:
         notes.append("† A time limit was reached: the number is a bound, which no mean includes.")
     notes += [f"{mark.strip()} {note}" for mark, note in MARK_NOTES.items() if mark in used]
     explained = [run for run in runs if run.median is not None and run.verification == "explained"]
-    differing = grouped((run.known_difference, f"{run.dataset}: {run.setting}") for run in explained)
+    differing = grouped((run.known_difference, f"{run.dataset}: {label(run.setting)}") for run in explained)
     for why, where in differing.items():
         notes.append(
             f"≠ {'; '.join(where)}: the skeleton differs from the reference's, and no mean includes it: {why}."
@@ -182,7 +201,7 @@ def remarks(runs: Iterable[VerifiedRecord]) -> list[str]:
     if any(run.stale for run in runs if run.median is not None):
         notes.append(STALE_NOTE)
     reasons = grouped(
-        ((f"{run.dataset} {status_word(run.status)}", run.why), run.setting)
+        ((f"{run.dataset} {status_word(run.status)}", run.why), label(run.setting))
         for run in runs
         if run.median is None and run.why
     )

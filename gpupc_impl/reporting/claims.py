@@ -27,6 +27,9 @@ from gpupc_impl.reporting.tables import Table
 ABOUT = 0.25
 """The tolerance for a number that the paper states as a single value, relative to that value."""
 
+NAMED = 3
+"""The upper bound on the data sets that a cell names for one reason of missing numbers; the CSV has all of them."""
+
 UNITS = {"x": "×", "%": " %", "s": " s", "GB": " GB", "edges": " edges", "tests": " tests", "faults": "", "": ""}
 
 
@@ -88,11 +91,13 @@ def table_of(
             judged = "modelled" if found.modelled else verdict(claim, found.all)
             verdicts[backend][judged] += 1
             on, lacking = "; ".join(found.values), _listed(found.missing)
+            short = _listed(found.missing, most=NAMED)
             for stand_in, name in stand_ins.items():
-                on, lacking = (text.replace(stand_in, f"{stand_in} (stand-in for {name})") for text in (on, lacking))
+                said = f"{stand_in} (stand-in for {name})"
+                on, lacking, short = (text.replace(stand_in, said) for text in (on, lacking, short))
             cells = [claim[name] for name in ("section", "quote", "quantity")]
             cells += [reported_value(claim), our_value(found.all, claim["unit"]), backend, judged]
-            rows.append([*cells, "; ".join(filter(None, [on, lacking and f"missing: {lacking}"]))])
+            rows.append([*cells, "; ".join(filter(None, [on, short and f"missing: {short}"]))])
             plain.append(
                 {name: claim[name] for name in ("id", "section", "quote", "quantity", "datasets", "check")}
                 | {"reported_low": claim["low"], "reported_high": claim["high"], "unit": claim["unit"]}
@@ -120,7 +125,11 @@ RULES = (
 )
 
 
-def _listed(missing: Mapping[str, str]) -> str:
-    """Format the missing numbers, grouped by reason."""
+def _listed(missing: Mapping[str, str], most: int | None = None) -> str:
+    """Format the missing numbers, grouped by reason, with at most so many names for each."""
     reasons = grouped((why, what) for what, why in missing.items())
-    return "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
+    named = {why: names if most is None else names[:most] for why, names in reasons.items()}
+    more = {why: len(reasons[why]) - len(names) for why, names in named.items()}
+    return "; ".join(
+        f"{', '.join(names)}{f' and {more[why]} more' * bool(more[why])} ({why})" for why, names in named.items()
+    )

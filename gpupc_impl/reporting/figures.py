@@ -6,6 +6,7 @@ Only functions that draw import matplotlib, since most processes of the workflow
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,9 +38,15 @@ class Drawing:
     rows: Sequence[Mapping[str, Any]] = ()
     columns: Sequence[str] = ()
 
-    def write(self, svg_path: str | Path, png_path: str | Path, csv_path: str | Path | None = None) -> None:
+    def write(
+        self,
+        svg_path: str | Path,
+        png_path: str | Path,
+        csv_path: str | Path | None = None,
+        pdf_path: str | Path | None = None,
+    ) -> None:
         """Write the figure alone, without a heading."""
-        write_drawings([(None, self)], svg_path, png_path, csv_path)
+        write_drawings([(None, self)], svg_path, png_path, csv_path, pdf_path)
 
 
 Panel = tuple[Heading | None, Drawing]
@@ -47,9 +54,16 @@ Panel = tuple[Heading | None, Drawing]
 
 
 def write_drawings(
-    panels: Sequence[Panel], svg_path: str | Path, png_path: str | Path, csv_path: str | Path | None = None
+    panels: Sequence[Panel],
+    svg_path: str | Path,
+    png_path: str | Path,
+    csv_path: str | Path | None = None,
+    pdf_path: str | Path | None = None,
 ) -> None:
-    """Write the figures of several machines, each under its heading, and one CSV of all their numbers."""
+    """Write the figures of several machines, each under its heading, one CSV of all their numbers, and a PDF for papers
+    with a page for each machine."""
+    if pdf_path is not None:
+        style.save_plain([drawing.figure for _, drawing in panels], pdf_path)
     if all(heading is None for heading, _ in panels):
         style.save(panels[0][1].figure, svg_path, png_path)
     else:
@@ -76,6 +90,9 @@ def footer(figure: Figure, runs: Runs) -> None:
 
 
 def name_datasets(axes: Axes, names: Sequence[str]) -> None:
+    """Name the data sets below an axis; in a wide figure long names take two lines."""
+    if axes.figure.get_figwidth() > style.COLUMN_WIDTH:
+        names = ["\n".join(textwrap.wrap(name, 18)) for name in names]
     axes.set_xticks(range(len(names)), names, rotation=30, ha="right", rotation_mode="anchor")
     axes.tick_params(axis="x", length=0)
     axes.set_xlim(-0.6, len(names) - 0.4)

@@ -117,13 +117,13 @@ def peers(runs: Runs) -> Table:
     for (setting, kind), of_program in itertools.groupby(compared, lambda each: (each.theirs.setting, each.kind)):
         its = list(of_program)
         for each in its:
-            rows.append([setting, each.theirs.dataset, *_times(each.theirs), kind, *_beside(each)])
+            rows.append([label(setting), each.theirs.dataset, *_times(each.theirs), kind, *_beside(each)])
             plain.append(_plain(each))
         means = {"whole": [each.whole.value for each in its if each.verified and each.whole.value is not None]}
         means["levels"] = [each.levels for each in its if each.verified and each.levels is not None]
         shown = [f"{number(mean)}×" if (mean := geometric_mean(means[part])) else "–" for part in means]
         used = len(means["whole"])
-        rows.append([setting, f"geometric mean of {used}", "", "", kind, "", "", "", *shown, "", "", ""])
+        rows.append([label(setting), f"geometric mean of {used}", "", "", kind, "", "", "", *shown, "", "", ""])
         plain.append(
             {"program": setting, "dataset": "geometric mean", "kind": kind, "datasets": used}
             | {f"{part}_speedup": geometric_mean(values) for part, values in means.items()}

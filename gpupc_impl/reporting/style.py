@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,6 +62,26 @@ def save(figure: Figure, *paths: str | Path) -> None:
         metadata = {"Date": None} if str(path).endswith(".svg") else {}
         figure.savefig(path, metadata=metadata, bbox_inches=edge)
     plt.close(figure)
+
+
+def save_plain(figures: Sequence[Figure], path: str | Path) -> None:
+    """Write figures for papers as the pages of a PDF: without the heading and the small print, of which a caption says
+    what it wants. The figures stay as they were. Equal figures give equal bytes."""
+    from matplotlib.backends.backend_pdf import PdfPages
+
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with PdfPages(path, metadata={"CreationDate": None}) as pages:
+        for figure in figures:
+            engine = figure.get_layout_engine()
+            around = [text for text in (figure._suptitle, figure._supxlabel) if text is not None]  # type: ignore[attr-defined]
+            for text in around:
+                text.set_visible(False)
+                text.set_in_layout(False)
+            pages.savefig(figure, bbox_inches=settle(figure))
+            for text in around:
+                text.set_visible(True)
+                text.set_in_layout(True)
+            figure.set_layout_engine(engine)
 
 
 def settle(figure: Figure) -> Bbox:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +11,7 @@ from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import EVERY, figure, table
 from gpupc_impl.reporting.cells import count, csv_row, label, number, places, remarks, time_cell
 from gpupc_impl.reporting.figures import Drawing, footer, name_datasets, tick_number
-from gpupc_impl.reporting.runs import Runs, datasets_of, device_backends, on_backend
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, device_backends, on_backend
 from gpupc_impl.reporting.tables import Table
 
 if TYPE_CHECKING:
@@ -19,14 +21,15 @@ if TYPE_CHECKING:
 @figure("overview", "Runtimes of all methods", paper="Runtimes", family=EVERY, numbers=False)
 def overview(runs: Runs) -> Drawing:
     """The figure shows the runtime of every method on every data set, with a panel for each family of tests: the median
-    of the warm runs with the 20–80 % band, on a logarithmic axis. Hollow triangles mark an exceeded time limit.
+    of the warm runs of the method's fastest setting, on a logarithmic axis. Hollow triangles mark an exceeded time
+    limit. The table of every setting has all of them.
     """
     import matplotlib.pyplot as plt
 
     style.use()
     groups = {family: [run for run in runs if run.family == family] for family in dict.fromkeys(r.family for r in runs)}
     shown = [(family, backend) for family in groups for backend in device_backends(groups[family]) or ["cpu"]]
-    figure, panels = plt.subplots(len(shown), figsize=(style.PAGE_WIDTH, 2.7 * len(shown)), squeeze=False)
+    figure, panels = plt.subplots(len(shown), figsize=(style.PAGE_WIDTH, 1.75 * len(shown) + 0.2), squeeze=False)
     for axes, (family, backend) in zip(panels[:, 0], shown, strict=True):
         _overview_panel(axes, on_backend(groups[family], backend))
         axes.set_title(f"{family.capitalize()}: backend {backend}, CPU references on the same machine", loc="left")
@@ -38,33 +41,31 @@ def _overview_panel(axes: Axes, group: Runs) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    datasets = datasets_of(group)
-    settings = {run.setting: run.method for run in group}
-    first = {method: setting for setting, method in reversed(settings.items())}
-    width = 0.8 / len(settings)
+    datasets, methods = datasets_of(group), list(dict.fromkeys(run.method for run in group))
+    width = 0.8 / len(methods)
+    lacking = {dataset: why for dataset in datasets if (why := _unavailable(group, dataset))}
     absent = False
-    for position, (setting, method) in enumerate(settings.items()):
-        shown = [run for run in group if run.setting == setting]
-        colour, marker = style.colour(method), style.MARKERS[shown[0].backend]
-        # Further settings of the same method have half-filled markers.
-        half = {"fillstyle": "full" if first[method] == setting else "left"}
-        axes.plot([], [], marker, color=colour, label=label(setting), **half)
-        for run in shown:
-            x = datasets.index(run.dataset) + (position - (len(settings) - 1) / 2) * width
-            if run.median is not None:
-                error = [[run.median - run.low], [run.high - run.median]]
-                fill = colour if run.counts else "white"
-                axes.errorbar(
-                    x, run.median, error, fmt=marker, color=colour, markerfacecolor=fill, elinewidth=1, **half
-                )
-            elif run.status == "timeout":
+    for position, method in enumerate(methods):
+        mine = [run for run in group if run.method == method]
+        colour, marker = style.colour(method), style.MARKERS[mine[0].backend]
+        axes.plot([], [], marker, color=colour, label=label(method))
+        for dataset in (dataset for dataset in datasets if dataset not in lacking):
+            x = datasets.index(dataset) + (position - (len(methods) - 1) / 2) * width
+            run = _best([run for run in mine if run.dataset == dataset])
+            if run is not None and run.median is not None:
+                axes.plot(x, run.median, marker, color=colour, markerfacecolor=colour if run.counts else "white")
+            elif run is not None and run.status == "timeout":
                 axes.plot(x, run.limits.time_s, "^", color=colour, markerfacecolor="none")
-            else:
+            elif run is not None:
                 absent = True
-                axes.plot(x, 0.02, "x", color=colour, markersize=3, transform=axes.get_xaxis_transform())
+                axes.plot(x, 0.04, "x", color=colour, markersize=3, transform=axes.get_xaxis_transform())
+    for dataset, why in lacking.items():
+        spot = {"xycoords": axes.get_xaxis_transform(), "rotation": 90, "ha": "center", "va": "bottom"}
+        axes.annotate(textwrap.fill(why, 40), (datasets.index(dataset), 0.03), fontsize=5, color="#666666", **spot)
     for boundary in range(1, len(datasets)):
         axes.axvline(boundary - 0.5, color="#DDDDDD", linewidth=0.4)
     axes.set_yscale("log")
+    axes.margins(y=0.1)
     axes.yaxis.set_major_formatter(tick_number)
     axes.yaxis.set_minor_formatter(NullFormatter())
     low, high = axes.get_ylim()
@@ -80,7 +81,20 @@ def _overview_panel(axes: Axes, group: Runs) -> None:
         handles.append(Line2D([], [], marker="o", markerfacecolor="white", label="not verified", **grey))
     if absent:
         handles.append(Line2D([], [], marker="x", markersize=3, label="no time (not run, or failed)", **grey))
-    axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=6, labelspacing=0.3)
+
+
+def _best(runs: Runs) -> VerifiedRecord | None:
+    """Return the fastest run, preferably one that counts, else one that reached its time limit, else any."""
+    return min(runs, key=lambda run: (not run.counts, run.median or math.inf, run.status != "timeout"), default=None)
+
+
+def _unavailable(runs: Runs, dataset: str) -> str | None:
+    """Return why no run of a data set was made, in few words; None if one was, or if the reasons differ."""
+    reasons = {(run.status, run.why) for run in runs if run.dataset == dataset}
+    if len(reasons) > 1 or next(iter(reasons))[0] != "skipped":
+        return None
+    return textwrap.shorten(next(iter(reasons))[1] or "not run", 110, placeholder=" ...")
 
 
 @table("methods_by_dataset", "Every setting on every data set", paper="Runtimes", family=EVERY)
@@ -98,7 +112,7 @@ def methods_by_dataset(runs: Runs) -> Table:
         speed = "–" if rate is None else f"{number(rate / 1e6)} M" if rate >= 1e5 else number(rate)
         counts = map(count, (run.edges, run.levels, run.tests))
         times = (time_cell(run), cold, str(run.repeats or "–"))
-        rows.append([run.dataset, run.setting, run.backend, *times, *counts, speed, run.verification])
+        rows.append([run.dataset, label(run.setting), run.backend, *times, *counts, speed, run.verification])
     header = ["data set", "setting", "backend", "seconds (20–80 %)", "cold s", "runs", "edges", "levels"]
     header += ["tests", "tests/s", "verification"]
     notes = [

@@ -25,6 +25,10 @@ VERDICT_COLOURS = {
 """The background of a verdict in HTML."""
 
 
+FOLDED_BELOW = 0.5
+"""A machine's table of verdicts is folded away if a smaller share of its rows has one."""
+
+
 def plain(text: str) -> str:
     """A text as Markdown shows it: what would be HTML, a link or a new line in it stays text of the same line."""
     return _MARKUP.sub(lambda markup: html.escape(markup.group()).replace("(", "\\("), " ".join(text.splitlines()))
@@ -70,6 +74,13 @@ class Table:
     def write(self, csv_path: str | Path, md_path: str | Path, html_path: str | Path) -> None:
         """Write the table alone, without a heading."""
         write_tables([(None, self)], csv_path, md_path, html_path)
+
+    @property
+    def judged_share(self) -> float:
+        """The share of the rows that have a verdict other than "not run"; 1 for a table without verdicts."""
+        if self.verdict is None or not self.rows:
+            return 1.0
+        return sum(row[self.verdict] != "not run" for row in self.rows) / len(self.rows)
 
     def markdown(self) -> str:
         return markdown(self.header, self.rows)
@@ -152,10 +163,14 @@ def _html_page(blocks: Sequence[Block]) -> str:
     own, shared = _notes(blocks)
     parts = []
     for (heading, table), notes in zip(blocks, own, strict=True):
+        title = ""
         if heading:
             look, text = "gpu" if heading.gpu else "cpu", html.escape(heading.text)
-            parts.append(f'<h2 class="{look}"><span>{heading.kind}</span> {text}</h2>')
-        parts += [table.html(), _html_list(notes)]
+            title = f'<h2 class="{look}"><span>{heading.kind}</span> {text}</h2>'
+        content = f"{table.html()}\n{_html_list(notes)}"
+        if len(blocks) > 1 and table.judged_share < FOLDED_BELOW:
+            content = f"<details><summary>{_count_of_verdicts(table)}</summary>\n{content}\n</details>"
+        parts += [*filter(None, [title]), content]
     return html_page(blocks[0][1].title, "\n".join([*parts, *([_html_list(shared)] if shared else [])]))
 
 
@@ -167,6 +182,11 @@ def html_page(title: str, body: str) -> str:
 def html_body(page: str) -> str:
     """Return the tables of a page that `html_page` made, without its title."""
     return page.partition("</h1>\n")[2].partition("\n<script>")[0]
+
+
+def _count_of_verdicts(table: Table) -> str:
+    judged = round(len(table.rows) * table.judged_share)
+    return f"{judged} of {len(table.rows)} sentences have a number of this machine: show them"
 
 
 def _html_list(notes: Sequence[str]) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +30,9 @@ from gpupc_impl.reporting.figures import Drawing, footer, tick_number
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, of_method
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges, structural_hamming_distance
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 PAPER = "GPU-CMIknn"
 CITED = "Paper: GPU-CMIknn (PMLR 185:30-60, 2022)"
@@ -202,6 +208,7 @@ def cmiknn_fig1(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: Csv
         axes.plot(ks, highs, "_", color=colour)
         axes.plot(ks, middles, "o-", color=colour, markersize=3)
     axes.axhline(0, color="black", linewidth=0.6)
+    _printed_trends(axes, reported)
     axes.set_xscale("log")
     axes.set_xticks(ks, [str(k) for k in ks])
     axes.minorticks_off()
@@ -215,11 +222,22 @@ def cmiknn_fig1(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: Csv
     ]
     figure.legend(handles=handles, loc="outside lower right")
     count = f"{graphs[0]} to {graphs[-1]}" if len(graphs) > 1 else str(graphs[0]) if graphs else "no"
-    heading = [f"Below 0: closer to the truth. Ours: {count} graphs ({_search(runs)})", f"ours: {_trend(changes)}"]
-    heading += [f"paper, {row['graphs']} graphs: {row['statement']}" for row in reported]
+    heading = [f"Below 0: closer to the truth. Ours: {count} graphs ({_search(runs)})", _trend(changes)]
+    heading = [textwrap.fill(line, 68) for line in heading]
+    heading += [f"Above: the paper's median of {row['graphs']} graphs, as its text states it" for row in reported[:1]]
     figure.suptitle("\n".join(heading), fontsize=5.5, x=0.01, ha="left")
     footer(figure, runs)
     return Drawing(figure, rows)
+
+
+def _printed_trends(axes: Axes, reported: CsvRows) -> None:
+    """Write what the paper states of its median above the k_CMI of which it states it."""
+    for position, row in enumerate(reported):
+        low, high = float(row["k_low"]), float(row["k_high"])
+        axes.axvspan(low, high, color="#666666", alpha=0.16 if position % 2 else 0.08, linewidth=0)
+        words = re.sub(r"^the median | (?:up to|from) k_CMI.*$", "", row["statement"]).replace(" ", "\n")
+        spot = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "bottom", "annotation_clip": False}
+        axes.annotate(words, (math.sqrt(low * high), 1.01), fontsize=6, color="#444444", **spot)
 
 
 def _trend(changes: Mapping[int, Sequence[int]]) -> str:

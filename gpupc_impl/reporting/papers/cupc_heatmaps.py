@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GREEK = {"beta": "β", "gamma": "γ", "theta": "θ", "delta": "δ"}
-ACROSS = 3
-"""The upper bound on the panels in a row."""
+ACROSS = {1: 1, 2: 2, 4: 2}
+"""The panels in a row for a number of panels; three for other numbers."""
 
 HATCH = {"facecolor": "white", "edgecolor": "#888888", "hatch": "//////", "linewidth": 0}
 
@@ -30,10 +30,10 @@ def cupc_fig7(runs: Runs, reported: CsvRows) -> Drawing:
     """The figure shows how many times faster 30 configurations of cuPC-E are than the selected configuration (framed:
     beta = 2, gamma = 32), as cuPC's Fig. 7: ratios of median runtimes on one machine and backend. The Y axis is beta,
     the edges of a block; the X axis is gamma, the threads of an edge. Hatched configurations failed or exceeded the
-    time limit; grey ones were not run. The paper (GTX 1080) has ratios from 0.3 to 1.3; larger gamma is better on dense
-    graphs, smaller gamma on sparse ones. The heading shows our range. {% if config["backend"] == "host" %}On the host
-    backend every thread of a block costs time, whether it has work or not, so small gamma is fastest.{% endif %}
-    ``results/tables/cupc_fig7.csv`` has the numbers.
+    time limit; grey ones were not run. The lines beside the scale are our range and that of the paper (GTX 1080), whose
+    text states no single ratio; larger gamma is better on dense graphs, smaller gamma on sparse ones. {% if
+    config["backend"] == "host" %}On the host backend every thread of a block costs time, whether it has work or not, so
+    small gamma is fastest.{% endif %} ``results/tables/cupc_fig7.csv`` has the numbers.
     """
     return heatmaps(runs, reported[0], panel=(2.35, 2.3))
 
@@ -43,8 +43,8 @@ def cupc_fig8(runs: Runs, reported: CsvRows) -> Drawing:
     """The figure shows how many times faster 16 configurations of cuPC-S are than the selected configuration (framed:
     theta = 64, delta = 2), as cuPC's Fig. 8: ratios of median runtimes on one machine and backend. The Y axis is theta,
     the threads of a block; the X axis is delta, the blocks of a row. Hatched configurations failed or exceeded the time
-    limit; grey ones were not run. The paper (GTX 1080) has ratios from 0.7 to 1.2, which vary less than those of
-    cuPC-E. The heading shows our range. ``results/tables/cupc_fig8.csv`` has the numbers.
+    limit; grey ones were not run. The lines beside the scale are our range and that of the paper (GTX 1080), whose
+    ratios vary less than those of cuPC-E. ``results/tables/cupc_fig8.csv`` has the numbers.
     """
     return heatmaps(runs, reported[0], panel=(1.1, 1.35))
 
@@ -67,9 +67,9 @@ def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]
     y_name, x_name, *_ = runs[0].params
     ys, xs = (sorted({run.params[name] for run in runs}) for name in (y_name, x_name))
     panels = panels_of(runs)
-    columns = min(ACROSS, len(panels))
+    columns = ACROSS.get(len(panels), 3)
     # A single small panel stands beside the colour scale and under a heading, which need the width of a column.
-    size = (max(panel[0] * columns, style.COLUMN_WIDTH), panel[1] * math.ceil(len(panels) / columns) + 0.9)
+    size = (max(panel[0] * columns + 0.6, style.COLUMN_WIDTH), panel[1] * math.ceil(len(panels) / columns) + 0.9)
     figure, grid = plt.subplots(
         math.ceil(len(panels) / columns), columns, figsize=size, sharex=True, sharey=True, squeeze=False
     )
@@ -89,7 +89,8 @@ def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]
             for (y, x), ratio in ratios.items()
         ]
     values = [row["ratio"] for row in rows if row["ratio"] is not None and not row["bound"]]
-    reach = max([1.0, *(abs(math.log2(value)) for value in values)])
+    stated = [float(reported[end]) for end in ("low", "high")]
+    reach = max([1.0, *(abs(math.log2(value)) for value in (*values, *stated))])
     colours = plt.cm.ScalarMappable(Normalize(-reach, reach), "RdBu")
     for axes, title, (shown, ratios) in zip(grid.flat, panels.values(), cells, strict=False):
         _panel(axes, xs, ys, shown, ratios, colours)
@@ -109,6 +110,9 @@ def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]
     bar.ax.yaxis.set_major_formatter(lambda power, _: f"{2**power:g}×")
     bar.outline.set_linewidth(0.4)
     bar.ax.tick_params(labelsize=6)
+    _extent(bar.ax, -0.7, stated, "paper", "#666666")
+    if values:
+        _extent(bar.ax, -2.2, values, "ours", "black")
     method = label(reported["method"])
     ours = f"{_short(min(values))} to {_short(max(values))}×" if values else "nothing measured"
     heading = f"{method} against {method}-{reported['selected']} (> 1: faster)\n"
@@ -117,6 +121,15 @@ def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]
     _heatmap_legend(figure, runs)
     footer(figure, runs)
     return Drawing(figure, rows)
+
+
+def _extent(scale: Axes, x: float, values: Sequence[float], text: str, colour: str) -> None:
+    """Draw the range of some ratios beside the colour scale, `x` of its widths from its left side."""
+    ends = [math.log2(min(values)), math.log2(max(values))]
+    spot = {"transform": scale.get_yaxis_transform(), "clip_on": False}
+    scale.plot([x, x], ends, "_-", color=colour, markersize=4, linewidth=0.8, **spot)
+    middle = {"rotation": 90, "ha": "right", "va": "center", "fontsize": 6, "color": colour}
+    scale.text(x - 0.15, sum(ends) / 2, text, **middle, **spot)
 
 
 def _panel(

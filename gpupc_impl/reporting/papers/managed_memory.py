@@ -10,11 +10,11 @@ as everything fits, the model was compared with runs (docs/out-of-core.md).
 
 from __future__ import annotations
 
+import argparse
 import collections
 import ctypes
 import dataclasses
 import functools
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -209,5 +209,7 @@ def measure_rates(gigabytes: float = 4) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    rates = measure_rates(*map(float, sys.argv[1:]))
+    parser = argparse.ArgumentParser(description="Measures the rates of managed memory for the config's key.")
+    parser.add_argument("--gigabytes", type=float, default=4, help="of managed memory (default: 4)")
+    rates = measure_rates(parser.parse_args().gigabytes)
     print("managed_memory: {" + ", ".join(f"{name}: {value}" for name, value in rates.items()) + "}")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, figure, table
+from gpupc_impl.reporting.catalogue import CsvRows, figure, table
 from gpupc_impl.reporting.cells import csv_row, label, mark, number, places, remarks, speedup, time_cell
-from gpupc_impl.reporting.figures import HEADING, Drawing, footer, tick_number
-from gpupc_impl.reporting.papers.managed_memory import BLOCK, LEVELS, UM
+from gpupc_impl.reporting.figures import HEADING, Drawing
+from gpupc_impl.reporting.papers.managed_memory import BLOCK, UM
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, of_method
 from gpupc_impl.reporting.tables import Table
 
@@ -25,144 +24,6 @@ PAPER_NAMES = {"GPU UM": UM, "GPU Block-Based": BLOCK}
 def compared(runs: Runs) -> set[str]:
     """Return the paper's two settings: square blocks, and unified memory with the same kernels."""
     return {run.setting for method, params in AS_PUBLISHED.items() for run in of_method(runs, method, **params)}
-
-
-@figure("ooc_fig2", "Fig. 2: unified memory and blocks", paper=PAPER, experiments=("ooc_fig2",))
-def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Drawing:
-    """The figure shows the runtime of level 0 (left) and level 1 (right) over the number of variables, as the
-    Out-of-Core paper's Fig. 2: medians with the 20–80 % band, on a logarithmic axis. All possible CI tests are made,
-    because alpha is so close to one that no edge is removed. The vertical line marks the number of variables at which
-    the in-core data structures fill the device memory, or the budget that the config sets instead. The paper (V100, 32
-    GB) states that unified memory is 15 to 4.4 times faster in level 0, and that beyond the limit block-based is 12.4
-    times (40,000 variables) to 34 times (55,000) faster in level 1. {% if config["backend"] == "host" %}On the host
-    backend managed memory is plain memory, so nothing is migrated and the runtime does not jump at the limit.{% endif
-    %} Block-based uses the paper's square blocks, and unified memory uses the same kernels, so the ratio measures only
-    memory management. Dashed lines are other settings, such as block-based with the layout that moves less data.
-    ``results/tables/ooc_fig2.csv`` has the numbers.
-    """
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
-    from matplotlib.ticker import NullFormatter
-
-    style.use()
-    sizes = {graph: int(value) for sweep in sweeps.values() for graph, value in sweep.items()}
-    runs = [run for run in runs if run.dataset in sizes and run.method in (UM, BLOCK)]
-    backends, main = sorted({run.backend for run in runs}), compared(runs)
-    shape = (style.PAGE_WIDTH, 2.4 * len(backends) + 0.5)
-    figure, grid = plt.subplots(len(backends), len(LEVELS), figsize=shape, squeeze=False)
-    rows, limits = [], {}
-    for line, backend in zip(grid, backends, strict=True):
-        here = [run for run in runs if run.backend == backend]
-        limits[backend] = memory_limit(here, sizes)
-        for axes, level in zip(line, LEVELS, strict=True):
-            for setting in _settings(here):
-                mine = [run for run in here if run.setting == setting]
-                rows += _line(axes, sorted(mine, key=lambda run: sizes[run.dataset]), level, sizes, setting in main)
-            if limits[backend] is not None:
-                axes.axvline(limits[backend], color="#0072B2", linewidth=1)
-            axes.set_yscale("log")
-            low, high = axes.get_ylim()
-            axes.yaxis.set_major_formatter(tick_number)
-            axes.yaxis.set_minor_formatter(tick_number if high < 10 * low else NullFormatter())
-            axes.set_xlabel("number of variables")
-            axes.set_title(f"level {level}" + (f", {backend}" if len(backends) > 1 else ""), loc="left")
-        line[0].set_ylabel("seconds")
-    handles = [
-        Line2D([], [], **_look(method, setting in main), label=label(method) if setting in main else setting)
-        for setting, method in _settings(runs).items()
-    ]
-    if any(limits.values()):
-        handles.append(Line2D([], [], color="#0072B2", linewidth=1, label="device memory limit"))
-    figure.legend(handles=handles, loc="outside lower right", ncols=3)
-    figure.suptitle("\n".join(_statements(rows, main, reported)), **HEADING)
-    footer(figure, runs)
-    return Drawing(figure, rows)
-
-
-def _settings(runs: Iterable[VerifiedRecord]) -> dict[str, str]:
-    """Return the method of each setting."""
-    return {run.setting: run.method for run in runs}
-
-
-def _look(method: str, is_main: bool) -> dict[str, Any]:
-    """Return the style of a setting; a setting that does not stand for its method is dashed."""
-    marker = {UM: "o", BLOCK: "s"}[method]
-    look = {"color": style.colour(method), "marker": marker, "markersize": 3}
-    return look if is_main else look | {"linestyle": "--", "markerfacecolor": "none"}
-
-
-def memory_limit(runs: Iterable[VerifiedRecord], sizes: Mapping[str, int]) -> float | None:
-    """Return the number of variables at which the in-core data structures fill the device memory, if known.
-
-    The memory that they need is extrapolated from the unified-memory run on the largest problem that finished: its peak
-    is scaled with the square of the variables, because the data structures are matrices.
-    """
-    finished = [run for run in runs if run.method == UM and run.peak_bytes.device]
-    if not finished:
-        return None
-    largest = max(finished, key=lambda run: sizes[run.dataset])
-    apparent = 1_000_000 * largest.params.get("device_mb", 0)  # the memory that the device appears to have
-    of_device = (largest.environment["device"] or {}).get("memory_bytes")
-    limit = apparent or largest.limits.device_memory_bytes or of_device
-    return limit and sizes[largest.dataset] * math.sqrt(limit / largest.peak_bytes.device)
-
-
-def _line(axes: Axes, runs: Runs, level: int, sizes: Mapping[str, int], is_main: bool) -> list[dict[str, Any]]:
-    """Draw a setting's medians with bands, triangles at an exceeded time limit, crosses for other failures."""
-    rows, points = [], []
-    for run in runs:
-        size, colour = sizes[run.dataset], style.colour(run.method)
-        low, median, high = run.level_band(level)
-        if median is not None:
-            points.append((size, low, median, high))
-        elif run.status == "timeout":
-            axes.plot(size, run.limits.time_s, "^", color=colour, markerfacecolor="none")
-        else:
-            axes.plot(size, 0.02, "x", color=colour, transform=axes.get_xaxis_transform(), clip_on=False)
-        tests, edges = (run.result.tests_per_level, run.result.edges_per_level) if run.result else ((), ())
-        rows.append(
-            {"level": level, "variables": size}
-            | csv_row(run, "dataset setting method backend")
-            | {"median_s": median, "low_s": low, "high_s": high}
-            | {"tests": tests[level] if len(tests) > level else None}
-            | {"edges_left": edges[level] if len(edges) > level else None}
-            | csv_row(run, "device_bytes device_limit_bytes status verification")
-        )
-    if points:
-        x, low, median, high = zip(*points, strict=True)
-        look = _look(runs[0].method, is_main)
-        axes.fill_between(x, low, high, color=look["color"], alpha=0.25, linewidth=0)
-        axes.plot(x, median, **look)
-    return rows
-
-
-def _statements(rows: Sequence[Mapping[str, Any]], main: Collection[str], reported: CsvRows) -> list[str]:
-    """Return the speedups of the paper's faster method in each level: ours at both ends, and the paper's."""
-    seconds: dict[tuple[int, str, int], dict[str, float]] = {}
-    for row in rows:
-        if row["median_s"] and row["setting"] in main:
-            place = row["level"], row["backend"], row["variables"]
-            seconds.setdefault(place, {})[row["method"]] = row["median_s"]
-    lines = []
-    for level in LEVELS:
-        theirs = [row for row in reported if (row["level"], row["quantity"]) == (str(level), "runtime")]
-        fast, slow = PAPER_NAMES[theirs[0]["method"]], PAPER_NAMES[theirs[0]["over"]]
-        both = ((place, times) for place, times in seconds.items() if place[0] == level and len(times) == 2)
-        ratios = {place[1:]: times[slow] / times[fast] for place, times in both}
-        ends = [choose(ratios, key=lambda place: place[1]) for choose in (min, max)] if ratios else []
-        ours = ", ".join(f"{number(ratios[place])}× at {place[1]:,}" for place in dict.fromkeys(ends))
-        paper = ", ".join(f"{_reported(row)}× at {int(row['variables']):,}" for row in theirs)
-        lines.append(f"Level {level}, {label(fast)} over {label(slow)}: ours {ours or 'not measured'}; paper {paper}")
-    if removed := {r["dataset"] for r in rows if r["edges_left"] not in (None, math.comb(r["variables"], 2))}:
-        lines.append(f"Not fully connected, edges were removed: {', '.join(sorted(removed))}")
-    return lines
-
-
-def _reported(row: Mapping[str, str]) -> str:
-    """Format a value, or the bound that the paper states instead."""
-    if not row["low"]:
-        return f"up to {row['high']}"
-    return row["low"] if row["low"] == row["high"] else f"{row['low']} to {row['high']}"
 
 
 @table("ooc_table1", "Table 1: wide data", paper=PAPER, experiments=("ooc_table1",))
@@ -184,7 +45,7 @@ def ooc_table1(runs: Runs, reported: CsvRows) -> Table:
             facts = here[0].problem or {}
             shape = [f"{facts[key]:,}" if key in facts else "–" for key in ("n_variables", "n_samples")]
             for block in blocks or [None]:
-                who = f"ours: {backend}" + (f", {block.setting}" if len(blocks) > 1 else "")
+                who = f"ours: {backend}" + (f", {label(block.setting)}" if len(blocks) > 1 else "")
                 times = map(time_cell, (reference, um, block))
                 ratios = _ratio(um, block), _ratio(reference, block)
                 rows.append([dataset, who, *shape, _left_after(block or um), *times, *ratios, _device_memory(block)])

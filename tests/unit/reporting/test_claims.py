@@ -79,6 +79,7 @@ def test_missing_numbers_are_listed_by_reason():
     )
     assert found.values == {"a": [1], "ccc": [3]}
     assert claims._listed(found.missing) == "all (none of it); bb, dddd (even)"
+    assert claims._listed(found.missing, most=1) == "all (none of it); bb and 1 more (even)"
 
 
 def _odd(_, dataset):

@@ -281,7 +281,8 @@ def test_fig1_is_the_change_of_the_distance_of_cpdags(load):
     lines = {line.get_marker(): list(line.get_ydata()) for line in drawing.figure.axes[0].lines}
     assert lines["o"] == [0, 0, 0]
     assert "median +0 at 20, +0 at 50" in drawing.figure.get_suptitle()
-    assert "50 graphs: the median improves up to k_CMI = 30" in drawing.figure.get_suptitle()
+    stated = {text.get_text(): text.xy[0] for text in drawing.figure.axes[0].texts}
+    assert stated == pytest.approx({"improves": 210**0.5, "remains\nsimilar": 2250**0.5, "deteriorates": 20_000**0.5})
     plt.close(drawing.figure)
 
 

@@ -70,7 +70,7 @@ def test_a_bar_of_fig6_is_the_median_share_of_each_level(levels, load):
     upper, lower = drawing.figure.axes
     assert texts(upper) == ["11", "33", "56", "90", "timeout"]
     assert "29" in texts(lower)  # levels 5 and 6 in one piece
-    assert {"not run", "70"} < set(texts(lower))
+    assert {"a reason", "70"} < set(texts(lower))
     assert "paper 49 to 83 %; ours 14 to 56 % in 1 of 5" in drawing.figure.get_suptitle()
     assert {row["method"] for row in drawing.rows} == {"cupc-e", "cupc-s"}
     plt.close(drawing.figure)
@@ -189,7 +189,8 @@ def test_fig10_has_a_box_a_method_and_value(load):
     records[-1] = record("n100-4", "cupc-s", [], status="timeout")
     records[-2] = record("n100-4", "cupc-e", [], status="oom")
     sweeps = {"n": graphs, "d": {"n50-0": 0.1}}
-    drawing = cupc_figures.cupc_fig10(load(records), sweeps)
+    printed = [{"method": "cupc-e", "n": "100", "m": "7", "d": "0.5", "value": "20.5"}]
+    drawing = cupc_figures.cupc_fig10(load(records), sweeps, printed)
     by_n, by_d = drawing.figure.axes
     assert len(by_n.patches) == 4
     squares = [(line.get_color(), list(line.get_ydata())) for line in by_d.lines if line.get_marker() == "s"]
@@ -201,6 +202,10 @@ def test_fig10_has_a_box_a_method_and_value(load):
     assert [list(line.get_ydata()) for line in by_n.lines if line.get_marker() == "^" and len(line.get_ydata())] == [
         [60]
     ]
+    diamonds = [
+        [line.get_xydata().tolist() for line in each.lines if line.get_marker() == "D"] for each in (by_n, by_d)
+    ]
+    assert diamonds == [[[[0.8, 20.5]]], []]  # the second value's cuPC-E; the paper has no number for the other panel
     assert texts(by_n) == ["1 of 5 without a time"]
     assert drawing.figure.get_suptitle().startswith("cuPC-S faster than cuPC-E: ours on 9 of 9 graphs")
     assert len(drawing.rows) == 22

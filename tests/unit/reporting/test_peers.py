@@ -79,7 +79,7 @@ def test_means_are_of_what_is_verified(table):
     mean = rows["cupc-authors", "geometric mean", "like for like"]
     assert (mean["datasets"], mean["whole_speedup"]) == (2, pytest.approx((2 * 9) ** 0.5))
     assert mean["levels_speedup"] is None
-    assert ["cupc-authors", "geometric mean of 2"] in [row[:2] for row in shown.rows]
+    assert ["cuPC-S, authors' program", "geometric mean of 2"] in [row[:2] for row in shown.rows]
     _, rows = table(GENES, {("mcc", "cupc-authors"): "unexplained"})
     mean = rows["cupc-authors", "geometric mean", "like for like"]
     assert (mean["datasets"], mean["whole_speedup"]) == (1, pytest.approx(2))
@@ -112,7 +112,7 @@ def test_a_program_that_is_missing_says_why(table):
     shown, rows = table(records)
     assert rows["gpucsl-discrete", "alarm", "like for like"]["why"] == "no library"
     assert [row[2] for row in shown.rows if row[1] == "alarm"] == ["not run", "not run"]
-    assert "alarm not run: gpucsl-discrete: no library" in shown.notes
+    assert "alarm not run: GPUCSL: no library" in shown.notes
 
 
 def test_without_programs_the_table_says_so(table):

@@ -29,6 +29,7 @@ RUNS = {
     "cupc_table2": lambda rows: [run(name, "cupc-s") for name in dict.fromkeys(row["dataset"] for row in rows)],
     "cupc_fig7": lambda rows: [run("toys", "cupc-e", {"beta": 2, "gamma": 32})],
     "cupc_fig8": lambda rows: [run("toys", "cupc-s", {"theta": 64, "delta": 2})],
+    "cupc_fig10": lambda rows: [run("toys", "cupc-e")],
     "ooc_fig2": lambda rows: [run("toys", method) for method in ("out-of-core-um", "out-of-core-block")],
 }
 """Made-up records for those that show nothing of the paper without any."""
@@ -36,6 +37,7 @@ RUNS = {
 SWEEPS = {
     "gpupc_table2": {parameter: {} for parameter in ("p", "categories", "n", "tests_per_edge", "decay")},
     "ooc_fig2": {"p": {"toys": 5}},
+    "cupc_fig10": {"n": {"toys": 1000}},
 }
 SHARED = {"dataset": "toys", "kind": "file", "setting": "cupc-s", "rows": "2", "sets": "7"}
 
@@ -55,6 +57,7 @@ def look(load):
             "sharing": lambda: [SHARED],
             "tests": lambda: {"cells": [], "environments": {}},
             "every_test": list,
+            "rates": lambda: None,
             "sweeps": lambda: SWEEPS[entry.name],
             "varies": lambda: ["k_cmi", "permutations", "set_size", "samples"][(int(entry.name[-1]) - 1) % 5],
         }

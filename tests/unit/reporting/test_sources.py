@@ -165,7 +165,7 @@ def test_a_known_difference_of_another_program_has_a_reason_and_no_other_has(tmp
     assert [run.verification for run in found] == ["explained", *["unexplained"] * 3]
     assert cells.time_cell(found[0]).startswith("1.50 (1.20–1.80) ≠")
     (note,) = (note for note in cells.remarks(found) if note.startswith("≠ "))
-    assert note.startswith("≠ mcc: cupc-authors: the skeleton differs")
+    assert note.startswith("≠ mcc: cuPC-S, authors' program: the skeleton differs")
     assert note.endswith("(docs/numerics.md).")
     assert not found[0].counts  # its time is of another skeleton
 

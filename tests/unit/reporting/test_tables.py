@@ -10,6 +10,7 @@ from gpupc_impl.core.family import families
 from gpupc_impl.core.registry import methods
 from gpupc_impl.reporting import cells, style, summary, tables
 from gpupc_impl.reporting.papers import cupc, cupc_figures
+from gpupc_impl.reporting.sources import Heading
 
 ENVIRONMENT = {
     "git_commit": "0123456789abcdef",
@@ -209,7 +210,7 @@ def test_what_was_not_run_says_why(load, records):
     table = summary.methods_by_dataset(load(records))
     assert row_of(table, "nci-60", "causal-learn")[3] == "not run"
     assert "nci-60 not run: causal-learn: the config says so" in table.notes
-    assert any("wide oom: cupc-e: device memory exhausted" in note for note in table.notes)
+    assert any("wide oom: cuPC-E: device memory exhausted" in note for note in table.notes)
     assert len(table.rows) == len(records)
     assert next(r for r in table.plain if r["setting"] == "cupc-s")["tests_per_s"] == 1000
 
@@ -279,6 +280,41 @@ def test_tables_are_written_three_times(tmp_path):
     assert '<td class="text">&lt;z&gt;</td>' in (tmp_path / "t.html").read_text()
 
 
+def test_a_machine_without_verdicts_is_folded_away_beside_another(tmp_path):
+    paths = [tmp_path / f"t.{suffix}" for suffix in ("csv", "md", "html")]
+
+    def claims(*verdicts):
+        return tables.Table("Claims", ["claim", "verdict"], [["x", word] for word in verdicts], [], [{}], verdict=1)
+
+    few, many = claims("holds", "not run", "not run"), claims("holds", "less", "not run")
+    tables.write_tables([(Heading("gpu", True, "a GPU"), many), (Heading("here", False, "my laptop"), few)], *paths)
+    before, after = paths[-1].read_text().split("my laptop")
+    assert "<details>" not in before
+    assert "<details><summary>1 of 3 sentences" in after
+    few.write(*paths)
+    assert "<details>" not in paths[-1].read_text()  # alone it is what there is
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [
+        ("cupc-e", "cuPC-E"),
+        ("cupc-e-first-come", "cuPC-E, first-come"),
+        ("cupc-s-pseudo", "cuPC-S, Algorithm 7"),
+        ("cupc-e-2-32", "cuPC-E-2-32"),
+        ("gpupc-paper", "gpuPC, as published"),
+        ("gpucmiknn-parallel-insertion", "GPU-CMIknn-Parallel, insertion"),
+        ("gpucmiknn-authors-single", "GPU-CMIknn, authors' program, single"),
+        ("gpucsl-discrete", "GPUCSL"),
+        ("stable-serial", "stable-serial"),
+        ("cupc-extra", "cupc-extra"),
+    ],
+)
+def test_a_setting_has_its_method_s_name_and_what_its_own_adds(setting, name):
+    assert cells.label(setting) == name
+    assert cells.label(setting, "cuda") == f"{name} (cuda)"
+
+
 # --- figures ---------------------------------------------------------------------------------------------------------
 
 
@@ -316,6 +352,31 @@ def test_overview_shows_every_data_set_and_setting(load, records):
     assert legend[:7] == [cells.label(r["setting"]) for r in records[:7]]
     assert legend[7:] == ["over the time limit", "not verified", "no time (not run, or failed)"]
     plt.close(figure)
+
+
+def test_overview_says_why_a_data_set_is_not_there_and_shows_each_method_at_its_fastest(load, records):
+    why = "data set 'lost' is not available: no address answers"
+    gone = [record("lost", name, [], status="skipped", why=why) for name in ("stable-serial", "cupc-s")]
+    faster = record("nci-60", "cupc-s", [0.25]) | {"setting": "cupc-s-first-come", "separating_sets": "first-come"}
+    (axes,) = summary.overview(load([*records, faster, *gone])).figure.axes
+    assert [text.get_text().replace("\n", " ") for text in axes.texts] == [why]
+    drawn = [line.get_ydata()[0] for line in axes.lines if len(line.get_xdata()) == 1]
+    assert 0.25 in drawn  # and not the other setting's second on nci-60; two methods take one on mcc
+    assert drawn.count(1.0) == 2
+    plt.close(axes.figure)
+
+
+def test_a_figure_for_papers_has_neither_heading_nor_small_print(tmp_path, load, records):
+    drawing = cupc_figures.cupc_fig6(load(records), [])
+    for name in ("a.pdf", "b.pdf"):
+        style.save_plain([drawing.figure, drawing.figure], tmp_path / name)
+    assert (tmp_path / "a.pdf").read_bytes() == (tmp_path / "b.pdf").read_bytes()
+    content = (tmp_path / "a.pdf").read_bytes()
+    assert content.count(b"/Type /Page\n") + content.count(b"/Type /Page ") == 2
+    assert drawing.figure._suptitle.get_visible()
+    drawing.write(tmp_path / "f.svg", tmp_path / "f.png", tmp_path / "f.csv", tmp_path / "f.pdf")
+    assert (tmp_path / "f.pdf").stat().st_size
+    plt.close(drawing.figure)
 
 
 def test_figures_are_reproducible_and_say_where_they_are_from(tmp_path, load, records):
