@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 
-from gpupc_impl.backends import Filled
+from gpupc_impl.backends import Filled, KernelSource
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Run
 from gpupc_impl.discrete.declarations import BATCHES, MAX_BATCH_COLUMNS, MAX_BATCH_STRATA, batches_kernel
 from gpupc_impl.discrete.device import NO_TESTS, Level, LevelTests
+from gpupc_impl.discrete.kernel_choice import is_worth_waiting_for
 from gpupc_impl.discrete.planes import Planes
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.integers import ceil_div
@@ -39,6 +40,8 @@ made: with fewer sets, starting a batch takes longer than the batch saves."""
 MAX_PLANE_WORDS = 1 << 33
 """Upper bound on the words of all planes that the kernel can index."""
 
+_NO_BATCHES = BATCHES(cells=0, words=0, parts=0, splits=1)
+
 
 class BatchedTests:
     """The tests that are made in batches: tests with small tables, all of whose variables have planes.
@@ -60,7 +63,13 @@ class BatchedTests:
         long = level.busy_ends - level.busy >= BATCH_RUN * level.level * level.busy
         wanted = self.wanted and (long or self._params["batches"] == "yes")
         if not wanted or planes.bits is None or planes.bits.size >= MAX_PLANE_WORDS:
-            return BATCHES(cells=0, words=0, parts=0, splits=1), NO_TESTS
+            return _NO_BATCHES, NO_TESTS
+        splits = self._blocks_an_edge(level)
+        block_an_edge = self._is_block_an_edge(level, splits)
+        kernel = batches_kernel(self._problem.codes.dtype.name, block_an_edge)
+        may_omit = self._params["batches"] == "auto"
+        if may_omit and not is_worth_waiting_for(kernel, self._backend, self._problem, level):
+            return _NO_BATCHES, NO_TESTS
         first, second, *_ = descending = [*self._problem.descending, 1]
         strata, stride = math.prod(descending[: level.level]), first * second + first | 1
         words = min(2 * MAX_BATCH_COLUMNS * stride, BATCH_WORDS)
@@ -73,9 +82,9 @@ class BatchedTests:
             covered.append(2 * parts)
         if stride * first > words:
             covered.append(2 * words // 3)
-        batches = BATCHES(cells=cells, words=words, parts=parts, splits=self._blocks_an_edge(level))
+        batches = BATCHES(cells=cells, words=words, parts=parts, splits=splits)
         all_have_planes = (planes.counts > 0).all()
-        return batches, self._launch(level, batches, min(covered) if all_have_planes else 0)
+        return batches, self._launch(level, batches, kernel, block_an_edge, min(covered) if all_have_planes else 0)
 
     def _blocks_an_edge(self, level: Level) -> int:
         """Blocks that share the sets of each edge, since an edge that stays may have hundreds of sets and others
@@ -89,17 +98,22 @@ class BatchedTests:
         sets = math.comb(level.max_degree - 1, level.level)
         return max(1, min(MAX_BATCH_BLOCKS // blocks, ceil_div(sets, BATCH_SETS), most))
 
-    def _launch(self, level: Level, batches: Filled, covered: int) -> LevelTests:
-        """The launch of batches: a warp an edge or, where there are too few edges for that, a block an edge."""
+    def _is_block_an_edge(self, level: Level, splits: int) -> bool:
+        """Whether all warps of a block make the tests of an edge, since there are too few edges for all warps."""
+        warps_at_once = WARPS_A_MULTIPROCESSOR * self._backend.multiprocessors
+        return level.edges_with_tests * splits * BATCH_WARPS <= warps_at_once
+
+    def _launch(
+        self, level: Level, batches: Filled, source: KernelSource, block_an_edge: bool, covered: int
+    ) -> LevelTests:
+        """The launch of batches: a warp an edge or a block an edge."""
         backend, splits = self._backend, batches.values["splits"]
         doubles = batch_doubles(level.level, batches.values["words"], batches.values["parts"])
-        warps_at_once = WARPS_A_MULTIPROCESSOR * backend.multiprocessors
-        block_an_edge = level.edges_with_tests * splits * BATCH_WARPS <= warps_at_once
         edges = 1 if block_an_edge else min(BATCH_WARPS, max(1, backend.max_shared_bytes // (8 * doubles)))
         grid = max(level.busy, 1), min(ceil_div(level.max_degree, edges) * splits, MAX_GRID_Y)
         block = ((BATCH_WARPS if block_an_edge else edges) * backend.warp_threads,)
         after = [batches, level.busy_rows, np.int32(level.busy), np.int32(doubles)]
-        kernel = backend.kernel(*batches_kernel(self._problem.codes.dtype.name, block_an_edge))
+        kernel = backend.kernel(*source)
 
         def launch(arguments: list) -> None:
             kernel(grid, block, [*arguments, *after], shared_bytes=8 * edges * doubles)

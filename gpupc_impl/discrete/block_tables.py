@@ -9,8 +9,18 @@ import numpy as np
 from gpupc_impl.backends import Filled
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Run
-from gpupc_impl.discrete.declarations import CELL_BYTES, DIGITS, MAX_THREADS, PAIR_TABLES, PLACES, tests_kernel
+from gpupc_impl.discrete.declarations import (
+    ALL_WAYS,
+    CELL_BYTES,
+    DIGITS,
+    FEW_WAYS,
+    MAX_THREADS,
+    PAIR_TABLES,
+    PLACES,
+    tests_kernel,
+)
 from gpupc_impl.discrete.device import Level, LevelTests, largest_pair_table, logger
+from gpupc_impl.discrete.kernel_choice import is_worth_waiting_for
 from gpupc_impl.discrete.memory_plan import (
     SHARED_TABLE_CELLS,
     MemoryPlan,
@@ -133,7 +143,7 @@ class BlockTables:
         delta = self.threads_a_table(p * (p - 1) // 2, PAIR_DELTA)
         plan = self._plan(0, largest_pair_table(self._problem), grid, delta, tables=1, row_bytes=0)
         blocks = dict.fromkeys(SAMPLES_A_THREAD, (delta,))
-        return self._tests("level_zero", plan, grid, blocks, [np.uint32(product_cells)], splits=1, above=0)
+        return self._tests("level_zero", ("SHARED",), plan, grid, blocks, [np.uint32(product_cells)], splits=1, above=0)
 
     def level(self, level: Level, pair_tables: Filled | None, batches: Filled, above: int) -> LevelTests:
         """The tests of a level from 1 on.
@@ -169,7 +179,9 @@ class BlockTables:
             fewer, more = SMALL_DELTAS
             delta = fewer if level.level == 1 or n < more * SAMPLES_A_THREAD["shared"] else more
             blocks["small"] = (delta, SMALL_GAMMA, beta)
-        return self._tests("level", plan, grid, blocks, after, splits, above)
+        best = tests_kernel("gpupc", "level", self._problem.codes.dtype.name, *ALL_WAYS)
+        in_shared = ALL_WAYS if is_worth_waiting_for(best, backend, self._problem, level) else FEW_WAYS
+        return self._tests("level", in_shared, plan, grid, blocks, after, splits, above)
 
     def threads_a_table(self, tables: int, fewest: int, most: int = MAX_DELTA) -> int:
         """The requested delta; without a request on a GPU, the threads of a table with which this number of tables
@@ -199,6 +211,7 @@ class BlockTables:
     def _tests(
         self,
         part: str,
+        in_shared: tuple[str, ...],
         plan: MemoryPlan,
         grid: tuple[int, int],
         blocks: Mapping[str, tuple[int, ...]],
@@ -209,7 +222,7 @@ class BlockTables:
         """The launches of a plan: for tables in shared memory, tables in scratch space, and sorted samples.
 
         Args:
-            part: the kernel, as `tests_kernel` takes it.
+            part: the kernel, as `tests_kernel` takes it, and `in_shared`: its options for tables in shared memory.
             plan: where tables lie.
             grid: blocks in x and y without splits.
             blocks: the shape of a block, by where its tables lie; ``"small"`` is for small tables in shared memory.
@@ -228,9 +241,10 @@ class BlockTables:
                 shared_bytes = row_bytes + block_tables * unit_bytes(plan.level, upper)
                 terms = self._terms(max(lower, smallest), upper, block_tables, shared_bytes) if plan.level else 0
                 shared_bytes += block_tables * TERM_BYTES * terms
-                launches.append((places, (grid[0], grid[1] * splits), blocks[where], shared_bytes, "SHARED", terms))
+                launches.append((places, (grid[0], grid[1] * splits), blocks[where], shared_bytes, in_shared, terms))
         scratch = self._backend.empty(plan.scratch_bytes // CELL_BYTES, np.uint32) if plan.scratch_bytes else None
         shared_bytes = row_bytes + tables * unit_bytes(plan.level, 0)
+        ways = in_shared[1:] and ALL_WAYS[1:]  # Tables in scratch space have one kernel.
         for lower, upper, where in ((cells, dense, "SCRATCH"), (dense, EVERY_SIZE, "SORTED")):
             if min(upper, largest) > lower:
                 places = PLACES(
@@ -241,16 +255,16 @@ class BlockTables:
                     bits=(largest - 1).bit_length(),
                     splits=1,
                 )
-                launches.append((places, plan.scratch_grid, blocks["scratch"], shared_bytes, where, 0))
+                launches.append((places, plan.scratch_grid, blocks["scratch"], shared_bytes, (where, *ways), 0))
 
         code = self._problem.codes.dtype.name
 
         def launch(arguments: list) -> None:
-            for places, launch_grid, block, block_bytes, where, terms in launches:
+            for places, launch_grid, block, block_bytes, options, terms in launches:
                 if places.values["up_to"] < smallest:
                     continue
                 last = [np.int32(terms)] if plan.level else []
-                kernel = self._backend.kernel(*tests_kernel("gpupc", part, code, where))
+                kernel = self._backend.kernel(*tests_kernel("gpupc", part, code, *options))
                 kernel(launch_grid, block, [*arguments, places, *after, *last], shared_bytes=block_bytes)
 
         return LevelTests(EVERY_SIZE, launch)

@@ -17,6 +17,9 @@ from gpupc_impl.engine.bit_graph import GRAPHS
 CODE_TYPES = {"uint8": "unsigned char", "uint16": "unsigned short"}
 """The C++ types of codes, by the name of their NumPy type."""
 
+REQUESTED_CODE = "uint8"
+"""The type of codes whose kernels are requested before a search begins: that of nearly all data."""
+
 MAX_THREADS = 512
 """Threads of a block: the kernels' launch bounds leave each thread 128 registers for the counts of a tile."""
 
@@ -147,9 +150,15 @@ _TEST_CONSTANTS = {
 }
 _BATCH_CONSTANTS = {"MAX_COLUMNS": MAX_BATCH_COLUMNS, "MAX_STRATA": MAX_BATCH_STRATA}
 _WHERE_TABLES_LIE = {"gpupc": PLACES, "disc_cupc": TABLES}
-_TEMPLATE_OPTIONS: dict[str, list[tuple[str, ...]]] = {
-    "gpupc": [("SHARED",), ("SCRATCH",), ("SORTED",)],
-    "disc_cupc": [()],
+ALL_WAYS, FEW_WAYS = (("SHARED", ways) for ways in ("ALL_WAYS", "FEW_WAYS"))
+"""The template arguments, after the type of codes, of gpuPC's kernel for tables in shared memory from level 1 on, and
+of the same kernel with fewer ways to make a test: slower, but compiled in a fifth of the time."""
+
+_TEMPLATE_OPTIONS: dict[tuple[str, str], list[tuple[str, ...]]] = {
+    ("gpupc", "level_zero"): [("SHARED",), ("SCRATCH",), ("SORTED",)],
+    ("gpupc", "level"): [ALL_WAYS, FEW_WAYS, ("SCRATCH", "ALL_WAYS"), ("SORTED", "ALL_WAYS")],
+    ("disc_cupc", "level_zero"): [()],
+    ("disc_cupc", "level"): [()],
 }
 """The template arguments of a method's kernels, after the type of codes."""
 
@@ -185,30 +194,35 @@ def search_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
     """The kernels of a search by gpuPC on data with at most 256 categories a variable (`Method.kernels`)."""
-    where = "SHARED" if params["tables"] == "shared" else "SCRATCH"
-    may_batch = backend.warp_threads > 1 and params["batches"] != "no"
-    return _search_kernels("gpupc", (where,), params["batches"] == "yes" or may_batch)
+    on_gpu = backend.warp_threads > 1
+    may_batch = on_gpu and params["batches"] != "no"
+    if params["tables"] == "global":
+        options: tuple[tuple[str, ...], ...] = (("SCRATCH", "ALL_WAYS"),)
+    else:
+        options = (FEW_WAYS, ALL_WAYS) if on_gpu else (ALL_WAYS,)
+    return _search_kernels("gpupc", options, params["batches"] == "yes" or may_batch)
 
 
 def disc_cupc_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
     """The kernels of a search by disc-cupc on data with at most 256 categories a variable (`Method.kernels`)."""
-    return _search_kernels("disc_cupc", (), False)
+    return _search_kernels("disc_cupc", ((),), False)
 
 
 @functools.cache
-def _search_kernels(name: str, options: tuple[str, ...], may_batch: bool) -> tuple[KernelSource, ...]:
-    code = "uint8"
+def _search_kernels(name: str, options: tuple[tuple[str, ...], ...], may_batch: bool) -> tuple[KernelSource, ...]:
+    code = REQUESTED_CODE
     first = [PLANE_PRODUCTS, DECIDE_PAIRS] if name == "gpupc" else [tests_kernel(name, "level_zero", code)]
     return (
-        tests_kernel(name, "level", code, *options),
-        *(batches_kernel(code, block_an_edge) for block_an_edge in (False, True) if may_batch),
+        tests_kernel(name, "level", code, *options[0]),
         PACK_PLANES[code],
         *first,
         *(BETWEEN_LEVELS[between] for between in ("finish_level", "begin_level", "list_removed")),
         *separating_sets.KERNELS.values(),
         bit_graph.KERNELS["expand"],
+        *(tests_kernel(name, "level", code, *each) for each in options[1:]),
+        *(batches_kernel(code, block_an_edge) for block_an_edge in (False, True) if may_batch),
     )
 
 
@@ -216,8 +230,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     """Every kernel that this family launches; none depends on the level."""
     tests = [
         tests_kernel(name, part, code, *options)
-        for name, all_options in _TEMPLATE_OPTIONS.items()
-        for part in ("level_zero", "level")
+        for (name, part), all_options in _TEMPLATE_OPTIONS.items()
         for code in CODE_TYPES
         for options in all_options
     ]

@@ -18,6 +18,7 @@ from gpupc_impl.integers import ceil_div
 SOURCE = "distributed/kernels/correlate.cu"
 CORRELATE = KernelSource(SOURCE, "correlate")
 SQUARES = KernelSource(SOURCE, "correlate_squares")
+STANDARDISE = KernelSource(STANDARDISE_SOURCE, "standardise")
 MIRROR = KernelSource(SOURCE, "mirror")
 
 TILES = {"cuda": (128, 64), "host": (64, 64)}
@@ -63,7 +64,7 @@ def _standardised_parts(backend: Backend, samples: np.ndarray, at_once: int) -> 
     """The standardised columns, `at_once` at a time, each as (m, width) float64 on the device."""
     m, p = samples.shape
     threads = 128 if backend.warp_threads > 1 else 1
-    kernel = backend.kernel(STANDARDISE_SOURCE, "standardise")
+    kernel = backend.kernel(*STANDARDISE)
     memory = np.empty(m * min(at_once, p))  # reused, since new pages take longer than copies
     for columns in mapped.pieces(p, at_once):
         width = min(columns.stop, p) - columns.start

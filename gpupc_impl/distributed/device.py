@@ -1,4 +1,4 @@
-"""The kernels of method `distributed`, for tests that compile or check all of them."""
+"""The kernels of method `distributed`: those that are compiled ahead, and all of them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import functools
 
 from gpupc_impl.backends import Backend, KernelSource
 from gpupc_impl.distributed import filter as filtered
-from gpupc_impl.distributed.correlations import CORRELATE, MIRROR, SQUARES, TILE_CONSTANTS
+from gpupc_impl.distributed.correlations import CORRELATE, MIRROR, SQUARES, STANDARDISE, TILE_CONSTANTS
 from gpupc_impl.distributed.worker_search import KEEP, LIST
 from gpupc_impl.distributed.worker_state import DECIDE
 from gpupc_impl.out_of_core.panel_scan import SCANS
 from gpupc_impl.out_of_core.row_tests import GATHERED
+
+MOST_PREFETCHED = 24
+"""The highest level whose kernels a search on one device requests before level 0."""
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
@@ -21,6 +24,17 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 def prefetch(backend: Backend, level: int) -> None:
     """Have threads compile the kernels for tasks of a level and of the next levels; 1 stands for levels 0 and 1."""
     backend.prefetch(_task_kernels(backend.name, level))
+
+
+def prefetch_all(backend: Backend) -> None:
+    """Have threads compile the kernels for all levels of a search on one device (filtered_search.py)."""
+    backend.prefetch(_all_of_one_device(backend.name))
+
+
+@functools.cache
+def _all_of_one_device(backend: str) -> tuple[KernelSource, ...]:
+    squares = SQUARES._replace(constants=TILE_CONSTANTS[backend])
+    return STANDARDISE, *filtered.ALL_KERNELS, squares, *GATHERED.up_to(MOST_PREFETCHED)
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from gpupc_impl.core.registry import Run
 from gpupc_impl.distributed import filter_plan
 from gpupc_impl.distributed.address_space import empty_graph
 from gpupc_impl.distributed.correlations import correlate_squares
+from gpupc_impl.distributed.device import prefetch_all
 from gpupc_impl.distributed.filter import COUNTS, FilteredLevels
 from gpupc_impl.distributed.row_search import RowDevice, search_rows
 from gpupc_impl.distributed.row_shards import RowShards
@@ -28,12 +29,8 @@ from gpupc_impl.distributed.spec import RowGroup
 from gpupc_impl.engine.graph import NO_KEY, binomial_table
 from gpupc_impl.engine.row_graph import RowGraph
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.out_of_core.row_tests import GATHERED
 
 logger = logging.getLogger("gpupc_impl.distributed")
-
-MOST_PREFETCHED = 24
-"""The highest level whose kernels are compiled during levels 0 and 1."""
 
 STEPS_OF_LEVEL_ZERO = ("samples", "memory", "level 0: products", "level 0: counts", "level 0: edges")
 
@@ -106,7 +103,7 @@ class FilteredSearch(SparseSearch):
         self._adjacency = empty_graph(self.p)  # allocated before any work, so that a failure costs nothing
         with_level_one = stop_reason(problem, 1, max(self.p - 1, 2)) is None
         if with_level_one and backend.warp_threads > 1:
-            backend.prefetch(GATHERED.up_to(MOST_PREFETCHED))
+            prefetch_all(backend)
         results = self._open_shards()
         first = results.resume()
         levels = FilteredLevels(problem, backend, with_level_one, show=self.run.progress is not None)

@@ -30,6 +30,10 @@ struct Places {
     }
 };
 
+// How a launch makes its tests. A search waits less for a compiler if it begins with the kernel of few ways: tables are
+// counted by samples alone, and their terms are added up by strata. Counts and sums are the same.
+enum Ways { ALL_WAYS, FEW_WAYS };
+
 // Optional data that reduce the work of a test with a table in shared memory; zeros if there are none.
 struct Shortcuts {
     const PairTables* pairs;
@@ -40,26 +44,29 @@ struct Shortcuts {
 
 // Makes the test that `unit` describes (Algorithm 3, lines 8-34), or none. All threads of the block call it, with a
 // barrier between writing the unit and the call, and between the call and the next change of the unit or the table.
-template <Where WHERE, class Code>
+template <Where WHERE, Ways WAYS, class Code>
 __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Data<Code>& data,
                                           const Shortcuts& shortcuts, Unit& unit, const int* members, int level,
                                           const Team& team, unsigned* table) {
     const bool testing = unit.testing != 0;
     const Shape shape = unit.shape;
     const unsigned long long cells = shape.cells(), block = shape.block(), strata = shape.strata;
-    const bool any_completed = WHERE == SHARED && shortcuts.any_completed;
+    constexpr bool MAY_SHORTEN = WHERE == SHARED && WAYS == ALL_WAYS;
+    const bool any_completed = MAY_SHORTEN && shortcuts.any_completed;
     const bool completed = testing && any_completed && unit.completed != 0;
     double* const terms = shortcuts.terms;
     // The terms are computed in parallel only if there is one chunk: with more strata every thread has a stratum
     // anyway.
-    const bool by_terms = WHERE == SHARED && strata <= CHUNK &&
+    const bool by_terms = MAY_SHORTEN && strata <= CHUNK &&
                           strata * shape.rows * shape.columns <= static_cast<unsigned>(shortcuts.most_terms);
     if (testing) {
         for (unsigned long long c = team.rank; c < cells; c += team.size) table[c] = 0;
     }
     sync_block();
     if (testing) {
-        if (completed || has_planes(data, shape, members, level)) {
+        if constexpr (WAYS == FEW_WAYS) {
+            count_packed(data, shape, members, level, team, table);
+        } else if (completed || has_planes(data, shape, members, level)) {
             count_planes(data, shape, members, level, team, table, completed);
         } else if (WHERE == SHARED && team.size > 1) {
             count_packed(data, shape, members, level, team, table);
@@ -71,7 +78,7 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
     }
     sync_block();
     if (any_completed) complete(*shortcuts.pairs, shape, members, completed, team, table, [] { sync_block(); });
-    if (WHERE == SHARED && shortcuts.most_terms != 0) {
+    if (MAY_SHORTEN && shortcuts.most_terms != 0) {
         if (testing && by_terms) sum_columns(shape, team, table);
         sync_block();
     }
@@ -110,14 +117,14 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
 }
 
 // Makes a test with its table, or with sorted samples.
-template <Where WHERE, class Code>
+template <Where WHERE, Ways WAYS, class Code>
 __device__ __forceinline__ void make_test_by(const DiscreteSearch& search, const Data<Code>& data,
                                              const Shortcuts& shortcuts, Unit& unit, const int* members, int level,
                                              const Team& team, unsigned* table, int bits) {
     if constexpr (WHERE == SORTED) {
         make_sorted_test(search, data, unit, members, level, team, table, bits);
     } else {
-        make_test<WHERE>(search, data, shortcuts, unit, members, level, team, table);
+        make_test<WHERE, WAYS>(search, data, shortcuts, unit, members, level, team, table);
     }
 }
 
@@ -144,7 +151,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
             if (!places.take(shape) || (small && all_have_planes(data, shape, nullptr, 0))) continue;
             if (team.rank == 0) *unit = Unit{shape, 0, 0, 1, 0};
             sync_block();
-            make_test_by<WHERE>(search, data, Shortcuts{}, *unit, nullptr, 0, team, table, places.bits);
+            make_test_by<WHERE, ALL_WAYS>(search, data, Shortcuts{}, *unit, nullptr, 0, team, table, places.bits);
             sync_block();
         }
     }
@@ -154,7 +161,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
 // tests of each at a time and delta threads a table; its threads choose the next tests together. Blocks start in the
 // order of their numbers, so those with the first sets of all edges come first, and later ones find edges settled. Grid
 // (ceil(busy / z), ceil(n' / beta) * splits), block (delta, gamma, beta).
-template <class Code, Where WHERE>
+template <class Code, Where WHERE, Ways WAYS>
 __global__ void __launch_bounds__(MAX_THREADS, 1)
     gpupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                 const __grid_constant__ Level level, const __grid_constant__ Places places,
@@ -168,7 +175,8 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
     Unit& unit = units[number];
     double* const all_terms = reinterpret_cast<double*>(units + here);
     Shortcuts shortcuts{&pairs, false, all_terms + number * most_terms, most_terms};
-    const bool from_pairs = WHERE == SHARED && size == 1 && pairs.counts != nullptr;
+    static_assert(WAYS == ALL_WAYS || WHERE == SHARED, "tables are counted in pairs of 16 bits");
+    const bool from_pairs = WHERE == SHARED && WAYS == ALL_WAYS && size == 1 && pairs.counts != nullptr;
     int* const all_members = reinterpret_cast<int*>(all_terms + here * most_terms);
     int* const members = all_members + number * size;
     int* const shared_row = all_members + here * size;
@@ -229,7 +237,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
                     shortcuts.any_completed =
                         shortcuts.any_completed || (units[u].testing != 0 && units[u].completed != 0);
                 }
-                make_test_by<WHERE>(search, data, shortcuts, unit, members, size, team, table, places.bits);
+                make_test_by<WHERE, WAYS>(search, data, shortcuts, unit, members, size, team, table, places.bits);
                 sync_block();
             }
         }

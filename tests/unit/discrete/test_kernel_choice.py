@@ -1,0 +1,45 @@
+"""A first search on a GPU begins with kernels that compile fast: the same answers as with the fastest kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.core.solve import solve
+from gpupc_impl.discrete.problem import DiscreteProblem
+
+RNG = np.random.default_rng(0)
+MIXED = RNG.standard_normal((500, 10)) @ (np.eye(10) + 0.6 * RNG.standard_normal((10, 10)))
+
+
+class LikeGpu(HostBackend):
+    """Chooses blocks as on a GPU; the kernels that replace slower ones are ready from the start, or never."""
+
+    def __init__(self, ready: bool):
+        super().__init__()
+        self.multiprocessors, self.ready, self.taken = 2, ready, set()
+
+    def prefetch(self, kernels) -> None:
+        pass
+
+    def is_ready(self, kernel) -> bool:
+        return self.ready
+
+    def kernel(self, source, expression, *more):
+        self.taken.add(expression)
+        return super().kernel(source, expression, *more)
+
+
+@pytest.mark.parametrize("cuts", [[0.0], [-1.0, 0.5]])
+def test_few_ways_find_what_all_ways_find(cuts):
+    problem = DiscreteProblem.from_data(np.digitize(MIXED, cuts).astype(np.uint8), max_level=2)
+    slow, fast = LikeGpu(ready=False), LikeGpu(ready=True)
+    few, all_ways = (solve(problem, get_method("gpupc"), backend, pmax=True) for backend in (slow, fast))
+    assert {name for name in slow.taken if "gpupc" in name} == {"gpupc_level<unsigned char, SHARED, FEW_WAYS>"}
+    assert fast.taken & {"gpupc_level<unsigned char, SHARED, ALL_WAYS>", "gpupc_batches<unsigned char, false>"}
+    assert few.levels_run == 3
+    assert few.sha256 == all_ways.sha256
+    np.testing.assert_array_equal(few.sepsets.members, all_ways.sepsets.members)
+    np.testing.assert_array_equal(few.pmax, all_ways.pmax)
