@@ -107,9 +107,9 @@ class BatchedSearch(GraphSearch):
             pairs = np.stack([other, np.array(owners)[owner]], axis=1)
             pairs = pairs[~self.adjacent[pairs[:, :1], list(members)].all(axis=1)]  # the first round tested the others
         pairs = pairs[~np.isin(pairs, members).any(axis=1)]
-        sets = np.broadcast_to(members, (len(pairs), len(members)))
-        allowed: np.ndarray = pairs[allowed_sets(self.problem.tiers, pairs, sets)]
-        return allowed
+        allowed = allowed_sets(self.problem.tiers, pairs, np.broadcast_to(members, (len(pairs), len(members))))
+        tested: np.ndarray = pairs[allowed]
+        return tested
 
 
 def single_test(tests: BatchedTests, i: int, j: int, members: Iterable[int]) -> tuple[float, float]:

@@ -28,6 +28,9 @@ def certificates(answer: Answer) -> tuple[int, list[str]]:
     removed -= len(answer.gaps)
     stride = 1 if answer.retest.affordable is None else ceil_div(removed, max(answer.retest.affordable, 1)) or 1
     checked, failures, offset = 0, _broken(answer), 0
+    misplacement = "the set is not of one end's neighbours"
+    if answer.problem.tiers is not None:
+        misplacement += ", or has a member that is later than both ends"
     for pairs, members in _removed(answer):
         some = np.arange(-offset % stride, len(pairs), stride)
         offset += len(pairs)
@@ -37,7 +40,7 @@ def certificates(answer: Answer) -> tuple[int, list[str]]:
         for k in np.flatnonzero(misplaced | ~(ratios <= 1 + tolerances)):
             given = ", ".join(names[s] for s in members[k])
             fault = (
-                "the set is not of one end's neighbours, or has a member that is later than both ends"
+                misplacement
                 if misplaced[k]
                 else f"it does not separate: the statistic is {ratios[k]:.12g} times its critical value"
             )
