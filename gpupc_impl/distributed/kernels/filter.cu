@@ -72,6 +72,15 @@ struct Filter {
         return fmaf(fabsf(r_ij), needed_scale, -needed_offset);
     }
 
+    // The least |r| in the list for an edge, which is 0 for list 0.
+    __device__ __forceinline__ float strength_for(float r_ij) const {
+        const float least = needed(r_ij);
+        float found = 0.0f;
+#pragma unroll
+        for (int l = 1; l < LISTS; ++l) found = least >= strength(l) * strength(l) ? strength(l) : found;
+        return found;
+    }
+
     // The list that has, of one end or the other, every k that separates i and j.
     __device__ __forceinline__ int list_for(float r_ij) const {
         const float least = needed(r_ij);
@@ -290,17 +299,19 @@ struct BlockScanner {
     // Returns the first neighbour of `owner` that separates both ends, or -1. The correlation of both is r, and their
     // lists are those for r.
     __device__ __forceinline__ int find(const End& owner, const End& other, float r) {
-        const int first = scan<true>(owner, other, r, candidates.count);
-        if (filter.needed(r) < strength(1) * strength(1)) return first < 0 ? -1 : candidates.first + first;
-        const int earlier = scan<false>(other, owner, r, first < 0 ? candidates.count : first);
+        const int first = scan<true>(owner, other, r, 0.0f, candidates.count);
+        const float strength = filter.strength_for(r);
+        if (strength == 0.0f) return first < 0 ? -1 : candidates.first + first;
+        const int earlier = scan<false>(other, owner, r, strength, first < 0 ? candidates.count : first);
         const int k = earlier < 0 ? first : earlier;
         return k < 0 ? -1 : candidates.first + k;
     }
 
-    // Returns the number of the first candidate below `limit` in the list of `from` that separates both ends, or -1.
-    // OWN: the sets are drawn from the neighbours of `from`; else from those of the other end.
+    // Returns the number of the first candidate in the list of `from` that separates both ends, or -1. OWN: the sets
+    // are drawn from the neighbours of `from`; else from those of the other end, and only candidates below `limit` are
+    // tested that the other end's list does not have, since their correlations with the other end are below `strength`.
     template <bool OWN>
-    __device__ __forceinline__ int scan(const End& from, const End& other, float r, int limit) {
+    __device__ __forceinline__ int scan(const End& from, const End& other, float r, float strength, int limit) {
         const unsigned short* numbers = candidates.numbers + from.list.start;
         const float* correlations = candidates.correlations + from.list.start;
         const int count = from.list.count, own = other.v - candidates.first;
@@ -314,7 +325,8 @@ struct BlockScanner {
             if (!OWN) {
                 tested = ballot(width, [&](int lane) {
                     const int k = numbers[a + lane];
-                    return k < limit && k != own && filter.edge(other.row[k], other.v, candidates.first + k);
+                    return k < limit && k != own && fabsf(other.row[k]) < strength &&
+                           filter.edge(other.row[k], other.v, candidates.first + k);
                 });
             } else if (with_own) {
                 tested &= ~ballot(width, [&](int lane) { return numbers[a + lane] == own; });
