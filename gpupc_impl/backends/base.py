@@ -60,6 +60,7 @@ class Backend(abc.ABC):
         array_threads: the number of threads that may call the library of `array_library` concurrently.
         compile_seconds: the time that this object has waited for kernels to be compiled or read from the cache.
         max_shared_bytes: the upper bound on the dynamic shared memory of a block.
+        waits_for_best: whether searches wait for their fastest kernels to be compiled, as measured ones do.
     """
 
     name: ClassVar[str]
@@ -70,6 +71,7 @@ class Backend(abc.ABC):
     array_threads: int = 1
     compile_seconds: float
     max_shared_bytes: int
+    waits_for_best: bool = False
 
     @abc.abstractmethod
     def __init__(self, device_memory_limit: int | None = None): ...
@@ -245,8 +247,13 @@ class Backend(abc.ABC):
         """A clock in seconds that stops while `kernel` waits for a compiler."""
         return time.perf_counter() - self.compile_seconds
 
-    @abc.abstractmethod
     def is_ready(self, kernel: KernelSource) -> bool:
+        """Whether a search that can do without a prefetched kernel is to use it: it is compiled, or always waited
+        for."""
+        return self.waits_for_best or self._is_compiled(kernel)
+
+    @abc.abstractmethod
+    def _is_compiled(self, kernel: KernelSource) -> bool:
         """Whether a prefetched kernel is compiled, so that `kernel` does not wait for a compiler."""
 
     @abc.abstractmethod

@@ -19,7 +19,10 @@ from typing import Any, NamedTuple
 from gpupc_impl.backends.machine import available_cores
 
 QUIET_SECONDS = 0.3
-"""The time after which a wait for a compilation is reported, in seconds; reading a kernel from the cache takes less."""
+"""The time after which a wait for a compilation is reported, in seconds."""
+
+READING_SECONDS = 0.1
+"""The time in seconds for which a search that can do without a kernel waits for it to be read from the cache."""
 
 Report = Callable[[int, int], None]
 """A function that is called during a wait with the number of requested kernels that are compiled and of all requested
@@ -71,7 +74,7 @@ class Compilations:
             request = self._requests.get((os.getpid(), key))
         if request is None:
             return False
-        patience = max(0.0, request.since + QUIET_SECONDS - time.monotonic())
+        patience = max(0.0, request.since + READING_SECONDS - time.monotonic())
         if not wait([request.future], patience).done:
             return False
         return not request.future.cancelled()

@@ -63,7 +63,7 @@ class CudaBackend(CudaCopies):
             self._kernels[key] = CudaKernel(self, expression, function)
         return self._kernels[key]
 
-    def is_ready(self, kernel: KernelSource) -> bool:
+    def _is_compiled(self, kernel: KernelSource) -> bool:
         key, sources, _ = self._compilation(kernel)
         return _functions.is_ready(key, sources)
 

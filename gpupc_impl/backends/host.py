@@ -258,7 +258,7 @@ class HostBackend(Backend):
             self._kernels[key] = HostKernel(expression, loaded, self.address, self._launch_threads, self._recorder)
         return self._kernels[key]
 
-    def is_ready(self, kernel: KernelSource) -> bool:
+    def _is_compiled(self, kernel: KernelSource) -> bool:
         key, sources, _ = self._compilation(kernel)
         return _loaded.is_ready(key, sources)
 

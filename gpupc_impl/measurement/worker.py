@@ -122,6 +122,8 @@ class Session:
         if setting not in self.settings:
             registered = get_method(method)
             opened = open_method_backend(registered, backend, device_memory_limit)
+            if opened is not None:
+                opened.waits_for_best = True
             with _compilation(opened):  # The import of numba is not to count against the first run's limit.
                 pass
             self.settings[setting] = OpenSetting(registered, params, separating_sets, opened)

@@ -15,6 +15,7 @@ from gpupc_impl.backends.nvrtc_library import NvrtcLibrary, find_library
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import prefetched, solve
+from gpupc_impl.gaussian.cupc_s import KERNEL
 
 RNG = np.random.default_rng(0)
 
@@ -122,3 +123,10 @@ def test_prefetched_kernels_are_compiled_without_being_waited_for(monkeypatch, t
     backend.kernel(*right)([1], [1], [])
     with pytest.raises(KernelCompilationError, match="none"):
         backend.kernel(*wrong)
+
+
+def test_measured_searches_wait_for_their_fastest_kernels():
+    backend, (own, general) = open_backend("host"), KERNEL.of_levels.of_level(8)
+    assert KERNEL.of_levels.choose(backend, 8) == general
+    backend.waits_for_best = True
+    assert KERNEL.of_levels.choose(backend, 8) == own

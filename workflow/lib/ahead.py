@@ -104,7 +104,10 @@ def run_all(group: list[Search], backend: str) -> None:
 
 def _open(search: Search, backend: str) -> tuple[Method, Backend | None]:
     method = get_method(search.method)
-    return method, open_method_backend(method, backend if len(method.backends) > 1 else "cpu")
+    own = open_method_backend(method, backend if len(method.backends) > 1 else "cpu")
+    if own is not None:
+        own.waits_for_best = True
+    return method, own
 
 
 def _run(search: Search, method: Method, backend: Backend | None) -> None:

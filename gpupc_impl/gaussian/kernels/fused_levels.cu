@@ -57,7 +57,7 @@ struct LevelCursor {
 };
 
 // Runs level L; returns whether there was work and memory for it.
-template <int L, int LAST>
+template <int L>
 __device__ __forceinline__ bool run_level(const PairScan& s, LevelCursor& at, double critical_r_squared,
                                           int requested_run, long long shared_cells) {
     GPUPC_DYNAMIC_SHARED(double, shared);
@@ -78,7 +78,7 @@ __device__ __forceinline__ bool run_level(const PairScan& s, LevelCursor& at, do
     for (int side = 0; side < 2; ++side) {
         if ((warp_index() + 1) * of_warp <= shared_cells) {
             double* const cells = shared + warp_index() * of_warp;
-            scan_side<false, LAST>(s, Exactly<L>(L), critical_r_squared, middle, left, side, run, longest, cells);
+            scan_side<false>(s, Exactly<L>(L), critical_r_squared, middle, left, side, run, longest, cells);
         }
         at.barrier.wait();
     }
@@ -93,7 +93,7 @@ __device__ __forceinline__ void run_levels(const PairScan& s, LevelCursor& at, i
                                            const double* critical, int requested_run, long long shared_cells) {
     if constexpr (L <= LAST) {
         if (L > last) return;
-        if (L < first || run_level<L, LAST>(s, at, critical[L - 2], requested_run, shared_cells)) {
+        if (L < first || run_level<L>(s, at, critical[L - 2], requested_run, shared_cells)) {
             run_levels<L + 1, LAST>(s, at, first, last, critical, requested_run, shared_cells);
         }
     }

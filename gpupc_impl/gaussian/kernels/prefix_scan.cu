@@ -13,5 +13,5 @@ __global__ void __launch_bounds__(128, 5)
     const long long of_warp = cells_of_warp(size, longest);
     double* const cells =
         (IN_SHARED ? shared : s.scratch + blockIdx.x * warp_count() * of_warp) + warp_index() * of_warp;
-    scan_side<WITH_SMALLEST, Size::MOST>(s, size, critical_r_squared, start, left, side, requested_run, longest, cells);
+    scan_side<WITH_SMALLEST>(s, size, critical_r_squared, start, left, side, requested_run, longest, cells);
 }

@@ -86,7 +86,7 @@ struct ScanCounts {
 
 // A warp that processes a run of row i. Side 0 takes sets from adj(i) for the edges to larger variables j; side 1 takes
 // them for the edges to smaller ones that side 0 left in `start`.
-template <class Size, bool WITH_SMALLEST, int MOST>
+template <class Size, bool WITH_SMALLEST>
 struct RunScan {
     using Members = typename Size::OneLess;
 
@@ -283,7 +283,7 @@ struct RunScan {
         int members[Size::MOST];
         for (int a = 0; a < K; ++a) members[a] = row[prefix.positions[a]];
         members[K] = k;
-        const Residuals h = near_singular_test<MOST>(search.C, search.graphs.p, L, members, i, j);
+        const Residuals h = near_singular_test<Size::MOST>(search.C, search.graphs.p, L, members, i, j);
         if (h.undefined(search.residual_tolerance)) {
             atomicAdd(&search.graphs.counters_of(L)[UNDEFINED], 1ull);
             return;
@@ -311,7 +311,7 @@ struct RunScan {
 // Makes the tests of one side. Separated edges are removed from graph `left`, on side 0 from `start` as well;
 // search.best receives the smallest rank found for each neighbour in each row. `cells` are the warp's memory for rows
 // of up to `longest`.
-template <bool WITH_SMALLEST, int MOST, class Size>
+template <bool WITH_SMALLEST, class Size>
 __device__ __forceinline__ void scan_side(const PairScan& search, Size level, double critical_r_squared, int start,
                                           int left, int side, int requested_run, int longest, double* cells) {
     const int run = run_of(level, requested_run), p = search.graphs.p;
@@ -330,7 +330,7 @@ __device__ __forceinline__ void scan_side(const PairScan& search, Size level, do
             i = row_of_run(search.run_starts, p, turn - heads);
             number = HEADS + (turn - heads - search.run_starts[i]);
         }
-        RunScan<Size, WITH_SMALLEST, MOST> scan(search, counts, level, critical_r_squared, search.graphs.graph(start),
+        RunScan<Size, WITH_SMALLEST> scan(search, counts, level, critical_r_squared, search.graphs.graph(start),
                                           search.graphs.graph(left), side, i, cells, longest);
         scan.scan(number, run, binomial);
     }

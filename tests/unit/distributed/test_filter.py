@@ -17,6 +17,7 @@ from gpupc_impl.core.solve import unavailable
 from gpupc_impl.distributed import filter as filtered
 from gpupc_impl.distributed import filter_plan, row_shards
 from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
+from gpupc_impl.distributed.device import prefetch_all
 from gpupc_impl.distributed.filter_bounds import NEEDED_SLACK, needed_product
 from gpupc_impl.distributed.filter_plan import LISTS
 
@@ -51,6 +52,26 @@ def sample(rng, p, m, degree, copies=0):
         original, copy = rng.integers(p, size=2)
         data[:, copy] = data[:, original] + noise * rng.standard_normal(m)
     return data[:, rng.permutation(p)]
+
+
+def test_kernels_are_requested_before_level_zero(monkeypatch):
+    requested, taken = set(), set()
+    kernel = HostBackend.kernel
+
+    def take(self, source, expression, *more):
+        taken.add((str(source), expression))
+        return kernel(self, source, expression, *more)
+
+    def request(self, kernels):
+        assert not taken
+        requested.update(each[:2] for each in kernels)
+
+    monkeypatch.setattr(HostBackend, "prefetch", request)
+    prefetch_all(HostBackend())
+    monkeypatch.setattr(HostBackend, "kernel", take)
+    search(sample(np.random.default_rng(0), 40, 300, 4.0), 0.05, max_level=3)
+    assert taken
+    assert taken <= requested
 
 
 def alpha_at(r, samples, level):
