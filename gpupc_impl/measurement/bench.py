@@ -11,7 +11,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -226,7 +226,7 @@ class Bench:
         places = {}
         with self.open():
             outcomes = self._probe(
-                {kind: {each.method for each in group} - refused.keys() for kind, group in groups.items()}
+                {kind: [each for each in group if each.method not in refused] for kind, group in groups.items()}
             )
         for (kernels, shared), group in groups.items():
             outcome = outcomes[kernels, shared]
@@ -245,16 +245,23 @@ class Bench:
                 places[setting.name] = Place(backend, answer["environment"], obstacle)
         return places
 
-    def _probe(self, methods: Mapping[tuple[bool, bool], Set[str]]) -> dict[tuple[bool, bool], Outcome]:
-        """Return the outcomes of `worker.probe`, all of which run concurrently, for methods by whether they have
-        kernels and whether they share a process, which then is the one that runs the probe."""
-        probes = {kind: (kind[0], tuple(sorted(names))) for kind, names in methods.items()}
+    def _probe(self, groups: Mapping[tuple[bool, bool], Sequence[Setting]]) -> dict[tuple[bool, bool], Outcome]:
+        """Return the outcomes of `worker.probe`, all of which run concurrently, for settings by whether they have
+        kernels and whether they share a process.
+
+        The shared process or that of the first reference runs the probe. Other authors' programs have a process for it
+        that is used for nothing else, because it opens the backend.
+        """
+        probes = {kind: (kind[0], tuple(sorted({each.method for each in group}))) for kind, group in groups.items()}
         with contextlib.ExitStack() as stack:
             waiting = {}
-            for (_, shared), probe in probes.items():
+            for kind, probe in probes.items():
                 if probe not in self._probes:
                     kernels, names = probe
-                    worker = self._worker(SHARED) if shared else stack.enter_context(self.start_worker("probe"))
+                    alone = not groups[kind] or kind == (True, False)
+                    worker = (
+                        stack.enter_context(self.start_worker("probe")) if alone else self.worker_of(groups[kind][0])
+                    )
                     message = {
                         "do": "probe",
                         "backend": self.backend if kernels else None,
