@@ -43,6 +43,7 @@ rule all:
         rules.collect_records.output,
         every_output,
         rules.report_page.output,
+        ancient(expand("results/compiled/{part}.ok", part=PARTS)) if REFERENCES_BESIDE else [],
 
 
 # What `gpupc records publish` takes; no table or figure is made.

@@ -1,8 +1,8 @@
 """The bench: it determines what can run on this machine, and starts the processes in which methods run.
 
 Settings with kernels of ours share a worker process (`isolate`, `worker`), so that the device's context and the kernels
-are ready before a setting's first run. Every other setting has a process of its own. A process is started again after
-it was killed, and after any fault in it.
+are ready before a setting's first run. Every other setting has a process of its own. A process serves one problem after
+another; it is started again after it was killed, and after any fault in it.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,6 +26,9 @@ from gpupc_impl.measurement.record import Limits
 START_LIMIT_S = 600
 """The upper bound in seconds on starting a worker, loading a problem or saving a skeleton, none of which is part of a
 sample."""
+
+SHARED = "our kernels"
+"""The name of the process that settings with kernels of ours share; no setting has a name with a space."""
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -146,13 +149,13 @@ class Bench:
         if not 1 <= self.threads <= self.cores:
             raise ValueError(f"threads is {self.threads}; this machine has 1 to {self.cores} to give")
         self._probes: dict[tuple[bool, tuple[str, ...]], Outcome] = {}
-        self._shared: Worker | None = None
+        self._workers: dict[str, Worker] = {}
         self._starting: str | None = None  # the token of the request with which the shared process was started early
         self._users = 0
 
     @contextlib.contextmanager
     def open(self) -> Iterator[None]:
-        """Keep the shared process until the outermost such block ends."""
+        """Keep processes until the outermost such block ends."""
         self._users += 1
         try:
             yield
@@ -162,37 +165,39 @@ class Bench:
                 self.close()
 
     def close(self) -> None:
-        """End the shared process if there is one."""
-        if self._shared is not None:
-            self._shared.close()
-            self._shared = None
+        """End all processes."""
+        for worker in self._workers.values():
+            worker.close()
+        self._workers.clear()
 
     def start_early(self, settings: Iterable[Setting]) -> None:
         """Start the shared process before the device is free for it; `move` must follow."""
         if methods := [setting.method for setting in settings if setting.shares_worker]:
             message = {"do": "prepare", "backend": self.backend, "methods": methods}
-            self._starting = self._shared_worker().send(message)
+            self._starting = self._worker(SHARED).send(message)
 
     def move(self, cores: Sequence[int]) -> None:
         """Move the shared process to these cores, on which this thread is already."""
         self.cores = len(cores)
-        if self._starting is None or self._shared is None:
+        if self._starting is None:
             return
-        outcome = self._shared.wait(self._starting, START_LIMIT_S)
+        worker = self._workers[SHARED]
+        outcome = worker.wait(self._starting, START_LIMIT_S)
         if outcome.ok:
-            outcome = self._shared.request({"do": "move", "cores": list(cores)}, START_LIMIT_S)
+            outcome = worker.request({"do": "move", "cores": list(cores)}, START_LIMIT_S)
         if not outcome.ok:
-            self._shared.close()  # The next request starts another one here.
+            worker.close()  # The next request starts another one here.
         self._starting = None
 
     def worker_of(self, setting: Setting) -> Worker:
-        """Return the process for a setting: the shared one, or a new one; the caller closes a new one."""
-        return self._shared_worker() if setting.shares_worker else self.start_worker(setting.name)
+        """Return the process for a setting, which is the shared one or its own."""
+        return self._worker(SHARED if setting.shares_worker else setting.name)
 
-    def _shared_worker(self) -> Worker:
-        if self._shared is None or not self._shared.alive:
-            self._shared = self.start_worker("kernels")
-        return self._shared
+    def _worker(self, name: str) -> Worker:
+        worker = self._workers.get(name)
+        if worker is None or not worker.alive:
+            worker = self._workers[name] = self.start_worker(name)
+        return worker
 
     def start_worker(self, name: str) -> Worker:
         """Return a worker that imports from the same folders as this process and is pinned to this process's cores."""
@@ -221,7 +226,7 @@ class Bench:
         places = {}
         with self.open():
             outcomes = self._probe(
-                {kind: {each.method for each in group} - refused.keys() for kind, group in groups.items()}
+                {kind: [each for each in group if each.method not in refused] for kind, group in groups.items()}
             )
         for (kernels, shared), group in groups.items():
             outcome = outcomes[kernels, shared]
@@ -240,16 +245,23 @@ class Bench:
                 places[setting.name] = Place(backend, answer["environment"], obstacle)
         return places
 
-    def _probe(self, methods: Mapping[tuple[bool, bool], Set[str]]) -> dict[tuple[bool, bool], Outcome]:
-        """Return the outcomes of `worker.probe`, all of which run concurrently, for methods by whether they have
-        kernels and whether they share a process, which then is the one that runs the probe."""
-        probes = {kind: (kind[0], tuple(sorted(names))) for kind, names in methods.items()}
+    def _probe(self, groups: Mapping[tuple[bool, bool], Sequence[Setting]]) -> dict[tuple[bool, bool], Outcome]:
+        """Return the outcomes of `worker.probe`, all of which run concurrently, for settings by whether they have
+        kernels and whether they share a process.
+
+        The shared process or that of the first reference runs the probe. Other authors' programs have a process for it
+        that is used for nothing else, because it opens the backend.
+        """
+        probes = {kind: (kind[0], tuple(sorted({each.method for each in group}))) for kind, group in groups.items()}
         with contextlib.ExitStack() as stack:
             waiting = {}
-            for (_, shared), probe in probes.items():
+            for kind, probe in probes.items():
                 if probe not in self._probes:
                     kernels, names = probe
-                    worker = self._shared_worker() if shared else stack.enter_context(self.start_worker("probe"))
+                    alone = not groups[kind] or kind == (True, False)
+                    worker = (
+                        stack.enter_context(self.start_worker("probe")) if alone else self.worker_of(groups[kind][0])
+                    )
                     message = {
                         "do": "probe",
                         "backend": self.backend if kernels else None,
@@ -353,11 +365,11 @@ class Runner:
         self._open.clear()
 
     def close(self) -> None:
-        """Leave the process: it ends if it is the setting's own."""
-        if self.setting.shares_worker:
-            self.forget()
-        elif self._worker is not None:
+        """Leave the process, which frees the memory of its problems; it ends if it is another author's program on the
+        device, whose memory there is unknown."""
+        if self._worker is not None and self.setting.registered.backends == ("cuda",):
             self._worker.close()
+        self.forget()
         self._worker, self._opening = None, None
         self._open.clear()
 

@@ -25,6 +25,10 @@ from gpupc_impl.measurement.single_tests import has_single_test
 from workflow.lib.orphans import end_with_parent
 from workflow.lib.plan import Plan
 
+KERNELS = "kernels"
+PARTS = KERNELS, "references"
+"""What is compiled ahead separately, since measurements on a GPU need not wait for references."""
+
 SAMPLES, VARIABLES = 60, 6
 """The size of the tiny problems."""
 
@@ -53,12 +57,16 @@ def write_searches(plan: Plan, jobs: Iterable[Any], path: Path) -> None:
     save_json([search for number, search in enumerate(found) if search not in found[:number]], path)
 
 
-def compile_ahead(path: Path, backend: str) -> None:
-    """Compile what the searches in a file run: kernels in one process, and the references of each family in another.
+def compile_ahead(path: Path, backend: str, part: str) -> None:
+    """Compile what the searches in a file run.
 
     A method that cannot run here, is not ours, or fails is left to its measurement, whose record says why.
+
+    Args:
+        part: one of `PARTS`: kernels, in one process, or references, those of each family in a process.
     """
-    groups = dict.fromkeys(filter(None, (group_of(search, backend) for search in read_searches(path))))
+    found = dict.fromkeys(filter(None, (group_of(search, backend) for search in read_searches(path))))
+    groups = [group for group in found if (group == KERNELS) == (part == KERNELS)]
     processes = [
         subprocess.Popen([sys.executable, "-m", "workflow.lib.ahead", str(path), backend, group]) for group in groups
     ]
@@ -77,7 +85,7 @@ def group_of(search: Search, backend: str) -> str | None:
     method = get_method(search.method)
     if not is_ours(method) or unavailable(method, backend) is not None:
         return None
-    return "kernels" if len(method.backends) > 1 else search.family
+    return KERNELS if len(method.backends) > 1 else search.family
 
 
 def is_ours(method: Method) -> bool:

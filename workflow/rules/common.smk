@@ -21,7 +21,7 @@ from gpupc_impl.backends import resolve_backend
 from gpupc_impl.measurement.digest import digest
 from gpupc_impl.reporting.catalogue import entries
 from workflow.lib import job_limits
-from workflow.lib.ahead import write_searches
+from workflow.lib.ahead import KERNELS, PARTS, write_searches
 from workflow.lib.config import complete
 from workflow.lib.core_sets import LEAST_CORES, use_core_sets
 from workflow.lib.deadline import ESTIMATES, deadline, stop_at
@@ -69,6 +69,8 @@ REFERENCES_BESIDE = (
 if REFERENCES_BESIDE:
     MEASURING_CORES = max(1, CORES // 8)
 MEASURING = {"timing_slot": int(not REFERENCES_BESIDE), "gpu": int(BACKEND == "cuda" and not REFERENCES_BESIDE)}
+# What a measurement waits for. Beside a GPU, the first references compile what is not ready.
+COMPILED = expand("results/compiled/{part}.ok", part=[KERNELS] if REFERENCES_BESIDE else PARTS)
 # The searches of the jobs that measure, which are written when a run begins.
 SEARCHES = Path("results/searches.json")
 PREPARING_CORES = 1 if DEADLINE is None else MEASURING_CORES

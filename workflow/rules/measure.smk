@@ -3,23 +3,25 @@ takes all cores, so nothing runs beside it. Measurements have the highest `prior
 two of them would leave cores idle."""
 
 
-# It uses all cores, beside the jobs that prepare problems: nothing is measured before it has ended. What it compiles are
-# caches, so nothing is measured again after it. Later runs compile what they need when they need it.
+# Kernels are compiled on all cores, beside the jobs that prepare problems: nothing is measured before that has ended. What
+# is compiled are caches, so nothing is measured again after it. Later runs compile what they need when they need it.
 rule compile_ahead:
     output:
-        "results/compiled.ok",
+        "results/compiled/{part}.ok",
     log:
-        "logs/compile_ahead.log",
+        "logs/compile_ahead/{part}.log",
+    wildcard_constraints:
+        part=one_of(PARTS),
     priority: FIRST + 1
     conda:
         ENVIRONMENT
     resources:
-        gpu=int(BACKEND == "cuda"),
+        gpu=lambda wildcards: int(BACKEND == "cuda" and wildcards.part == KERNELS),
     params:
         searches=str(SEARCHES),
         backend=BACKEND,
     message:
-        "Compiling kernels and references"
+        "Compiling the {wildcards.part} of this run"
     script:
         "../scripts/compile_ahead.py"
 
@@ -37,7 +39,7 @@ for name, measurement in PLAN.measurements().items():
             problems=expand("results/problems/{dataset}.npz", dataset=measurement.targets),
             matrices=matrices_of(name, measurement.targets),
             facts=expand("results/problems/{dataset}.json", dataset=measurement.targets),
-            compiled=ancient(rules.compile_ahead.output),
+            compiled=ancient(COMPILED),
         output:
             records=records(measurement.targets, measurement.settings),
         log:
@@ -76,7 +78,7 @@ for name, measurement in PLAN.measurements().items():
 
 rule time_tests:
     input:
-        compiled=ancient(rules.compile_ahead.output),
+        compiled=ancient(COMPILED),
     output:
         "results/tests/{table}.json",
     log:
@@ -115,7 +117,7 @@ rule record_timeline:
         problem="results/problems/{dataset}.npz",
         matrices=lambda wildcards: matrices_of(LARGE.get(wildcards.dataset), [wildcards.dataset]),
         facts="results/problems/{dataset}.json",
-        compiled=ancient(rules.compile_ahead.output),
+        compiled=ancient(COMPILED),
     output:
         "results/timelines/{dataset}.csv",
     log:

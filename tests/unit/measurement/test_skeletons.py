@@ -413,18 +413,22 @@ def test_what_can_run_here_is_asked_once_and_workers_start_together(problem, out
             problem_path=problem, dataset={"name": "tiny"}, settings=settings, out_dir=out / str(number)
         )
         measure_side_by_side(plan, bench, progress=lambda event: started.append(event.stage))
-    assert started[:4] == ["probe", "good", "other", "cold"]
-    assert started.count("probe") == 1
+    assert started[:3] == ["good", "other", "cold"]
     assert started.count("good") == 2
+    with bench.open():  # as for the data sets of a job
+        for number in range(2, 4):
+            plan = dataclasses.replace(plan, out_dir=out / str(number))
+            measure_side_by_side(plan, bench, progress=lambda event: None)
+    assert started.count("good") == 3
 
 
 def test_kernels_share_a_process_until_one_of_them_crashes(run, monkeypatch):
     started, start = [], Bench.start_worker
-    monkeypatch.setattr(Bench, "start_worker", lambda bench, name: [started.append(name), start(bench, name)][1])
+    monkeypatch.setattr(Bench, "start_worker", lambda *given: [started.append(given[1]), start(*given)][1])
     first, last = (Setting(name, "planted-kernels", limits=LIMITS) for name in ("first", "last"))
     found = run([first, setting("kernels-that-crash"), last], repeats=1, bench=Bench("host"))
     assert [record.status for record in found.values()] == ["ok", "killed", "ok"]
-    assert started == ["kernels", "kernels"]
+    assert started == [bench.SHARED, bench.SHARED]
     stages = [(event.setting, event.stage) for event in run.events if event.stage not in ("cold", "done")]
     assert stages == [("first", "warm-up"), ("first", "repeat 1 of 1"), ("last", "repeat 1 of 1")]
     assert all(found[name].peak_bytes.process > 1_000_000 for name in ("first", "last"))
