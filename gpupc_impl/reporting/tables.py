@@ -17,7 +17,7 @@ OF_PAPERS = ("paper", "reported")
 
 
 VERDICT_COLOURS = {
-    **{"holds": "#cdeedd", "more": "#d3e6fa", "stronger": "#d3e6fa"},
+    **{"holds": "#cdeedd", "more": "#d3e6fa", "stronger": "#d3e6fa", "chained": "#e6dcf5"},
     **dict.fromkeys(("less", "weaker", "less and more", "mixed"), "#ffe2c4"),
     "modelled": "#e6dcf5",
     **dict.fromkeys(("not run", "not comparable"), "#eeeeee"),
