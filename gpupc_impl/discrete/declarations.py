@@ -14,8 +14,10 @@ from gpupc_impl.discrete.labels import MAX_SAMPLES
 from gpupc_impl.engine import bit_graph, graph, separating_sets
 from gpupc_impl.engine.bit_graph import GRAPHS
 
-CODE_TYPES = {"uint8": "unsigned char", "uint16": "unsigned short"}
-"""The C++ types of codes, by the name of their NumPy type."""
+CODE_TYPES = {"uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int"}
+"""The C++ types of codes, by the name of their NumPy type. Problems have the first two; disc-cupc can widen them."""
+
+NARROW_CODES = ("uint8", "uint16")
 
 REQUESTED_CODE = "uint8"
 """The type of codes whose kernels are requested before a search begins: that of nearly all data."""
@@ -207,12 +209,13 @@ def disc_cupc_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
     """The kernels of a search by disc-cupc on data with at most 256 categories a variable (`Method.kernels`)."""
-    return _search_kernels("disc_cupc", ((),), False)
+    return _search_kernels("disc_cupc", ((),), False, "uint32" if params["codes"] == "wide" else REQUESTED_CODE)
 
 
 @functools.cache
-def _search_kernels(name: str, options: tuple[tuple[str, ...], ...], may_batch: bool) -> tuple[KernelSource, ...]:
-    code = REQUESTED_CODE
+def _search_kernels(
+    name: str, options: tuple[tuple[str, ...], ...], may_batch: bool, code: str = REQUESTED_CODE
+) -> tuple[KernelSource, ...]:
     first = [PLANE_PRODUCTS, DECIDE_PAIRS] if name == "gpupc" else [tests_kernel(name, "level_zero", code)]
     return (
         tests_kernel(name, "level", code, *options[0]),
@@ -231,10 +234,10 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     tests = [
         tests_kernel(name, part, code, *options)
         for (name, part), all_options in _TEMPLATE_OPTIONS.items()
-        for code in CODE_TYPES
+        for code in (CODE_TYPES if name == "disc_cupc" else NARROW_CODES)
         for options in all_options
     ]
-    tests += [batches_kernel(code, block_an_edge) for code in CODE_TYPES for block_an_edge in (False, True)]
+    tests += [batches_kernel(code, block_an_edge) for code in NARROW_CODES for block_an_edge in (False, True)]
     shared = [
         bit_graph.KERNELS["expand"],
         graph.KERNELS["mark_pairs<unsigned long long>"],

@@ -108,15 +108,16 @@ class DiscreteSearch(LevelSearch):
         self.backend: Backend = run.backend
         backend = self.backend
         p, n = self.p, self.n = problem.codes.shape
-        self.code = problem.codes.dtype.name
+        coded = self.codes()
+        self.code = coded.dtype.name
         self.last_level = forecast.last_level(problem)
-        self.planes = Planes(problem, backend, run.params["counting"])
+        self.planes = Planes(problem, backend, run.params["counting"], self.code)
         tables = self.tables()
         self.forecast = self._forecast(uploaded_bytes(tables))
         method = run.facts.get("method", self.name)
         logger.info("%s, %s variables x %s samples: %s", method, f"{p:,}", f"{n:,}", self.forecast)
         stride = padded_length(n)
-        codes = backend.upload_rows(problem.codes, stride)
+        codes = backend.upload_rows(coded, stride)
         self.device_tables = upload_all(backend, tables)
         self._counters = self.device_tables["counters"]  # zeros, to which finish_level resets them
         self._binomials = self.device_tables["binomials"], p - 1, self._last_with_binomials
@@ -367,6 +368,10 @@ class DiscreteSearch(LevelSearch):
         """The last level for which the table of binomials that is made at the start has entries."""
         return min(1 + forecast.LEVELS_AHEAD, self.last_level)
 
+    def codes(self) -> np.ndarray:
+        """Return the (p, n) codes in the type in which kernels read them."""
+        return self.problem.codes
+
     @functools.cached_property
     def _listed(self) -> int:
         """Entries of the list of neighbours that is allocated at the start; 0 where each level allocates its own
@@ -377,7 +382,7 @@ class DiscreteSearch(LevelSearch):
     def _forecast(self, uploaded_bytes: int) -> forecast.Forecast:
         problem, backend, p, n = self.problem, self.backend, self.p, self.n
         limit = backend.memory_limit - backend.memory_used
-        resident = p * padded_length(n) * problem.codes.itemsize + (16 if self.run.pmax else 8) * p * p
+        resident = p * padded_length(n) * np.dtype(self.code).itemsize + (16 if self.run.pmax else 8) * p * p
         resident += GRAPHS_KEPT * 4 * p * bit_graph.row_words(p) + 40 * p + 32 * UNDECIDED_AT_FIRST
         resident += 8 * MOST_LEVELS * len(bit_graph.COUNTERS) + uploaded_bytes + 4 * LISTS_KEPT * self._listed
         resident += 8 * (n + 1) if problem.test == "g-square" else 0

@@ -44,6 +44,9 @@ class DiscCuPC(DiscreteSearch):
         self.running = self.resident if on_gpu else HOST_BLOCKS * MAX_THREADS * run.backend.threads
         super().__init__(problem, run)
 
+    def codes(self) -> np.ndarray:
+        return _widened(self.problem) if self.run.params["codes"] == "wide" else self.problem.codes
+
     def launch_level_zero(self, arguments: list) -> None:
         p, cells = self.p, largest_pair_table(self.problem)
         width = ceil_div(p, LEVEL_ZERO_THREADS)
@@ -105,6 +108,18 @@ class DiscCuPC(DiscreteSearch):
         return TABLES(first=first, cells=cells, shared_cells=shared_cells), resident
 
 
+_wide: dict[str, np.ndarray] = {}
+"""The 32-bit codes of the last problem that was solved with them, by its fingerprint."""
+
+
+def _widened(problem: DiscreteProblem) -> np.ndarray:
+    """Return 32-bit codes, which are kept so that the first call alone takes the time to make them."""
+    if problem.fingerprint not in _wide:
+        _wide.clear()
+        _wide[problem.fingerprint] = problem.codes.astype(np.uint32)
+    return _wide[problem.fingerprint]
+
+
 @method(
     "disc-cupc",
     family="discrete",
@@ -114,6 +129,7 @@ class DiscCuPC(DiscreteSearch):
         "beta": Parameter(2, "edges a block (beta)", minimum=1, maximum=MAX_THREADS),
         "gamma": Parameter(32, "threads an edge (gamma)", minimum=1, maximum=MAX_THREADS),
         "counting": COUNTING,
+        "codes": Parameter("narrow", "narrow: 8 bits, or 16, as fit; wide: 32 bits", choices=("narrow", "wide")),
         "tables": Parameter(
             "shared",
             "where tables lie: global (the paper's), or shared memory, small ones",

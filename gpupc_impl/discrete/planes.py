@@ -50,14 +50,14 @@ class Planes:
         bits: (planes, words) uint64 on the device; None before `pack`, and where there is no memory for planes.
     """
 
-    def __init__(self, problem: DiscreteProblem, backend: Backend, counting: str):
+    def __init__(self, problem: DiscreteProblem, backend: Backend, counting: str, code: str):
         self.cells = PLANE_CELLS[backend.name] if counting == "bit-planes" else 0
         categories = problem.categories.astype(np.int64)
         self.counts = np.where((categories <= MAX_PLANES) & (self.cells > 0), categories, 0)
         self.first = np.where(self.counts > 0, np.cumsum(self.counts) - self.counts, -1).astype(np.int32)
         self.words = padded_length(problem.n_samples) // 64
         self.bits: Any = None
-        self._backend, self._code, self._p = backend, problem.codes.dtype.name, problem.n_variables
+        self._backend, self._code, self._p = backend, code, problem.n_variables
 
     def bytes_within(self, free: int) -> int:
         """Device memory for all planes in bytes; 0, for no planes, where that is more than half of the `free` bytes."""

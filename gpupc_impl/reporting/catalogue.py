@@ -42,6 +42,7 @@ READERS: Mapping[str, Callable[[Source], Any]] = {
     "tests": lambda source: load_single_tests(source.files["tests"][0], source.recorded),
     "every_test": lambda source: [load_single_tests(path, source.recorded) for path in source.files["every_test"]],
     "timeline": lambda source: read_csv(source.files["timeline"][0]),
+    "factors": lambda source: [row for path in source.files["factors"] for row in read_csv(path)],
     "reported": lambda source: read_csv(source.files["reported"][0]),
 }
 """The parameters that a function may have in addition to `GIVEN`, each with the function that reads it from a source:
@@ -51,6 +52,7 @@ READERS: Mapping[str, Callable[[Source], Any]] = {
 - sharing: the lines of results/sharing.csv.
 - tests: the times of an entry's table of single tests; every_test: the times of all tables.
 - timeline: when each step of each block of an out-of-core run began and ended.
+- factors: how many times longer other programs take on one core than our references (see `reporting.chains`).
 - reported: the paper's own numbers.
 """
 

@@ -12,6 +12,7 @@ The function `verdict` judges all our numbers for a claim, rounded to the claim'
 - not comparable: the claim states seconds on other hardware (`none`).
 - modelled: our number is that of a model, since a run could harm the machine.
 - not run: we have no number; the last column gives the reason.
+- chained: our number is a product of two factors from two machines, which the last column states (`reporting.chains`).
 """
 
 from __future__ import annotations
@@ -88,10 +89,12 @@ def table_of(
             asked = claim["datasets"].split()
             stand_ins = {known.measured(name): name for name in asked if known.measured(name) != name}
             found = quantities[claim["id"]](known, [known.measured(name) for name in asked])
-            judged = "modelled" if found.modelled else verdict(claim, found.all)
+            judged = "modelled" if found.modelled else "chained" if found.chained else verdict(claim, found.all)
             verdicts[backend][judged] += 1
             on, lacking = "; ".join(found.values), _listed(found.missing)
             short = _listed(found.missing, most=NAMED)
+            if found.chained:
+                on += f"; a number measured at once would be judged as: {verdict(claim, found.all)}"
             for stand_in, name in stand_ins.items():
                 said = f"{stand_in} (stand-in for {name})"
                 on, lacking, short = (text.replace(stand_in, said) for text in (on, lacking, short))
@@ -118,7 +121,9 @@ RULES = (
     f"largest number counts), or are within {100 * ABOUT:g} % of a single stated number. Less, more: a number of ours "
     "is below or above; a larger speedup refutes nothing. Not comparable: the paper states seconds on other hardware. "
     "Modelled: a run could harm the machine, so our number is that of a model, and is not judged. "
-    "If the paper uses words instead of a number, we chose the bound; the column `basis` of the CSV explains it.",
+    "Chained: how many times longer the paper's CPU program takes than our reference, on one core of one machine, "
+    "times the speedup over our reference on the GPU's machine. If the paper uses words instead of a number, we chose "
+    "the bound; the column `basis` of the CSV explains it.",
     "A verdict is based on the data that the last column names as measured. If the slower method hit its time limit, "
     "the resulting bound is used if it exceeds the claim. The backend host runs the kernels on CPU cores, so a ratio "
     "of its times that differs from the paper's does not refute the paper.",

@@ -18,7 +18,10 @@ CLAIMS = ("cupc", "ooc", "gpupc", "cmiknn")
 WORDS = {"less": "weaker", "more": "stronger", "less and more": "mixed"}
 """The names of the verdicts of claims in headlines; the other verdicts keep their names."""
 
-MARKS = {"holds": "🟢", "stronger": "🔵", "weaker": "🟠", "mixed": "🟠", "modelled": "🟣", "not run": "⚪"}
+MARKS = {
+    **{"holds": "🟢", "stronger": "🔵", "weaker": "🟠", "mixed": "🟠"},
+    **{"modelled": "🟣", "chained": "🟣", "not run": "⚪"},
+}
 """The coloured marks of verdicts on pages without a style sheet."""
 
 HEADER = ("paper", "headline", "reported", "measured", "verdict", "why it differs")
@@ -53,10 +56,12 @@ def headlines(claims: Mapping[str, Iterable[Mapping[str, str]]], reported: Seque
         ends = [float(claim[end]) for end in ("ours_low", "ours_high") if claim[end]]
         measured = our_value(ends, claim["unit"])
         verdict = WORDS.get(claim["verdict"], claim["verdict"])
-        why = "" if verdict == "holds" else headline["why"]
+        reasons = {"holds": "", "chained": claim.get("measured_on", "")}
+        why = reasons.get(verdict, headline["why"])
         rows.append([headline["paper"], headline["sentence"], stated, measured, verdict, why])
     notes = [
-        "Holds: our numbers bear the paper's out. Weaker, stronger: they lie below or above the paper's. Of all "
+        "Holds: our numbers bear the paper's out. Weaker, stronger: they lie below or above the paper's. Chained: the "
+        "product of two factors from two machines. Of all "
         f"{len(by_name)} sentences with numbers in the four papers, {number} have a number of {device or 'this GPU'}; "
         "the papers' tables of claims judge each. The papers ran on older hardware: ratios and counts are compared, "
         "never seconds."

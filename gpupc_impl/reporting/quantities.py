@@ -9,6 +9,7 @@ import copy
 import dataclasses
 import itertools
 import math
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -58,9 +59,17 @@ class Evidence:
 
     Args:
         selected: for each method, the parameters that stand for the paper's, the preferred ones first.
+        factors: how many times longer other programs take than our references (see `reporting.chains`).
     """
 
-    def __init__(self, runs: Iterable[VerifiedRecord], backend: str, selected: Mapping[str, Sequence[Params]]):
+    def __init__(
+        self,
+        runs: Iterable[VerifiedRecord],
+        backend: str,
+        selected: Mapping[str, Sequence[Params]],
+        factors: Mapping[tuple[str, str], Any] = types.MappingProxyType({}),
+    ):
+        self.factors = factors
         here = on_backend(runs, backend)
         published = [_configuration(run) for run in here if run.separating_sets == "first-come"]
         self.runs = [run for run in here if run.separating_sets == "first-come" or _configuration(run) not in published]
@@ -107,11 +116,13 @@ class Numbers:
 
     Attributes:
         modelled: whether the numbers are those of a model instead of runs; the verdict then says so.
+        chained: whether they are products of factors that two machines measured (see `reporting.chains`).
     """
 
     values: Mapping[str, Sequence[float]]
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
     modelled: bool = False
+    chained: bool = False
 
     @property
     def all(self) -> list[float]:

@@ -19,7 +19,7 @@ OF_PAPERS = ("paper", "reported")
 VERDICT_COLOURS = {
     **{"holds": "#cdeedd", "more": "#d3e6fa", "stronger": "#d3e6fa"},
     **dict.fromkeys(("less", "weaker", "less and more", "mixed"), "#ffe2c4"),
-    "modelled": "#e6dcf5",
+    **dict.fromkeys(("modelled", "chained"), "#e6dcf5"),
     **dict.fromkeys(("not run", "not comparable"), "#eeeeee"),
 }
 """The background of a verdict in HTML."""

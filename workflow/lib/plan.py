@@ -251,6 +251,7 @@ class Plan:
                 "every_test": [f"{self.folder}/tests/{name}.json" for name in self.config["ci_tests"]["tables"]]
             },
             "timeline": {"timeline": timelines[:1]},
+            "factors": {"factors": [str(ROOT / "results/recorded/cpu_factors.csv")]},
             "reported": {"reported": [str(ROOT / "results/reported" / entry.reported)]},
         }
         return {kind: paths for name in entry.reads for kind, paths in files.get(name, {}).items()}

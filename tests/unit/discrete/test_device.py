@@ -597,6 +597,16 @@ def launches(backend, monkeypatch):
     return found
 
 
+def test_wide_codes_take_four_times_the_memory_and_change_nothing(backend):
+    problem = sampled(3, p=7)
+    narrow = run(problem, "disc-cupc", backend)
+    for counting in ("samples", "bit-planes"):
+        wide = run(problem, "disc-cupc", backend, {"codes": "wide", "counting": counting})
+        assert (wide.sha256, wide.sepsets.sha256) == (narrow.sha256, narrow.sepsets.sha256)
+    bytes_more = wide.facts["forecast"]["resident_bytes"] - narrow.facts["forecast"]["resident_bytes"]
+    assert bytes_more == 3 * 7 * planes.padded_length(400)
+
+
 @pytest.mark.parametrize("threads", [2, 128])
 def test_disc_cupc_has_no_more_blocks_than_tables(backend, monkeypatch, launches, threads):
     """Also on a machine whose cores run more threads than the paper's device has tables for."""

@@ -46,8 +46,8 @@ def generated(n, m, d, seed, e, s, tolerance=0):
 def table(load):
     """The CSV rows of the table of some records, by claim."""
 
-    def make(records, shared=()):
-        found = cupc_claims(load(records), shared, REPORTED)
+    def make(records, shared=(), factors=()):
+        found = cupc_claims(load(records), shared, factors, REPORTED)
         return {row["id"]: row for row in found.plain}
 
     return make
@@ -126,7 +126,7 @@ def test_cupc_s_and_cupc_e_are_compared_with_algorithm_7_for_every_set_where_tha
 
 def test_a_skeleton_that_is_not_verified_counts_for_nothing(load):
     found = load([record("nci-60", "cupc-e", [1.0])], {("nci-60", "cupc-e"): "unexplained"})
-    found = cupc_claims(found, [], REPORTED)
+    found = cupc_claims(found, [], [], REPORTED)
     row = next(row for row in found.plain if row["id"] == "cupc-e-seconds")
     assert (row["verdict"], row["missing"].split("; ")[0]) == ("not run", "nci-60 (cupc-e not verified)")
 
@@ -204,3 +204,29 @@ def test_the_stand_in_is_judged_where_the_real_set_did_not_run(table):
     real = [record("dream5-insilico", "stable-serial", [3.0]), record("dream5-insilico", "cupc-s", [1.0])]
     row = table(stand_in + real)["cupc-s-dream5"]
     assert (row["ours_low"], row["measured_on"]) == (3, "dream5-insilico")
+
+
+def factor(dataset, peer_s, reference_s, differing=0, peer="pcalg", reference="stable-serial"):
+    """A line of cpu_factors.csv."""
+    return {
+        **{"peer": peer, "reference": reference, "dataset": dataset, "machine": "CPU"},
+        **{"peer_cpu_s": str(peer_s), "reference_cpu_s": str(reference_s), "differing_edges": str(differing)},
+    }
+
+
+def test_a_claim_over_pcalg_is_a_chain_of_two_factors(table):
+    records = [record("nci-60", "stable-serial", [9.0]), record("nci-60", "cupc-e", [3.0])]
+    records += [record("mcc", "stable-serial", [8.0]), record("mcc", "cupc-e", [2.0])]
+    row = table(records, factors=[factor("nci-60", 40.0, 0.2), factor("mcc", 5.0, 1.0, differing=1)])["cupc-e-mean"]
+    assert (row["verdict"], row["ours_low"]) == ("chained", pytest.approx(200 * 3))
+    assert row["measured_on"] == (
+        "nci-60: 200 (pcalg over stable-serial, one core of CPU) × 3.00 (cupc-e over stable-serial); "
+        "a number measured at once would be judged as: holds"
+    )
+    assert row["missing"].startswith("mcc, ")  # where its edges differ, its work does too
+    assert row["missing"].endswith("(pcalg not measured)")
+    both = [factor("nci-60", 40.0, 0.2), factor("mcc", 50.0, 1.0)]
+    assert table(records, factors=both)["cupc-e-mean"]["ours_low"] == pytest.approx((600 * 200) ** 0.5)
+    unchained = table(records)["cupc-e-mean"]
+    assert (unchained["verdict"], unchained["ours_low"]) == ("less", pytest.approx(12**0.5))
+    assert table(records, factors=both)["cupc-s-mean"]["verdict"] == "not run"

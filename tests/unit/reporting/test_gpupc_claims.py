@@ -32,7 +32,7 @@ def workload(slow, fast, *, p=1000, categories=4, n=10_000, tests=32, decay=0.9)
 @pytest.fixture
 def table(load):
     """The CSV rows of the table of some records, by claim."""
-    return lambda records: {row["id"]: row for row in gpupc_claims(load(records), REPORTED).plain}
+    return lambda records, factors=(): {row["id"]: row for row in gpupc_claims(load(records), factors, REPORTED).plain}
 
 
 def judged(row):
@@ -87,3 +87,10 @@ def test_networks_over_the_parallel_reference(table):
     assert judged(rows["up-to-62.1"]) == (30, 30, "less")
     assert rows["gpupc-over-cpu"]["missing"] == "andes-20000, munin-20000 (not in this run)"
     assert rows["bnlearn-over-parallelpc"]["verdict"] == "not run"
+    factor = {"peer": "bnlearn", "reference": "discrete-serial", "dataset": "link-20000", "machine": "CPU"}
+    chained = table(records, [{**factor, "peer_cpu_s": "6", "reference_cpu_s": "4", "differing_edges": "0"}])
+    assert judged(chained["gpupc-over-cpu"]) == (45, 45, "chained")
+    assert chained["gpupc-over-cpu"]["measured_on"].startswith(
+        "link-20000: 1.50 (bnlearn over discrete-serial, one core of CPU) × 30.0 (gpupc over discrete-parallel)"
+    )
+    assert judged(chained["up-to-6.5"]) == (10, 10, "holds")

@@ -40,6 +40,12 @@ def test_a_reason_stands_where_a_headline_does_not_hold():
     assert table.html().count("background: #cdeedd") == 1
 
 
+def test_a_chain_shows_both_factors():
+    row = headlines({"cupc": [claim("a", "chained", "600", "600") | {"measured_on": "x: 200 × 3.00"}]}, [headline("a")])
+    assert row.rows[0][3:] == ["600×", "chained", "x: 200 × 3.00"]
+    assert "🟣 chained" in in_markdown(row)
+
+
 def test_the_gpu_with_most_judged_claims_is_shown_and_no_cores():
     claims = [
         claim("a", "holds", "3", "3", device="few"),

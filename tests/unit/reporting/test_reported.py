@@ -55,6 +55,7 @@ def look(load):
                 if "dataset" in row
             ],
             "sharing": lambda: [SHARED],
+            "factors": list,
             "tests": lambda: {"cells": [], "environments": {}},
             "every_test": list,
             "rates": lambda: None,
