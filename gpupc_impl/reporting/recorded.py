@@ -16,7 +16,7 @@ from gpupc_impl.core.files import read_json
 from gpupc_impl.measurement.published import open_published
 from gpupc_impl.measurement.record import Record
 from gpupc_impl.reporting import tables
-from gpupc_impl.reporting.cells import grouped, number, status_word
+from gpupc_impl.reporting.cells import grouped, label, number, status_word
 
 SEED = re.compile(r"-seed\d+")
 """The part of a data set's name that contains its seed."""
@@ -55,7 +55,7 @@ def markdown(records: Iterable[Record]) -> str:
             by_setting = [[settings[dataset][position] for dataset in datasets] for position in range(len(columns))]
             who = datasets[0] if len(datasets) == 1 else f"{name}, median of {len(datasets)} seeds"
             rows.append([who, *map(_cell, by_setting)])
-        parts.append(tables.markdown(["ms", *columns], rows, numeric=range(1, len(columns) + 1)))
+        parts.append(tables.markdown(["ms", *map(label, columns)], rows, numeric=range(1, len(columns) + 1)))
     if grids:
         parts.append(_extremes(grids))
     return "\n\n".join([*parts, "\n".join(f"- {line}" for line in _provenance(records))]) + "\n"
@@ -71,7 +71,7 @@ def _extremes(grids: Mapping[tuple[str, str], Sequence[Record]]) -> str:
         ends = [
             f"{record.setting.removeprefix(method + '-')}: {_cell([record])}" for record in (finished[0], finished[-1])
         ]
-        rows.append([dataset, method, str(len(grid)), *ends])
+        rows.append([dataset, label(method), str(len(grid)), *ends])
     header = ["ms", "method", "configurations", "fastest levels", "slowest levels"]
     return tables.markdown(header, rows, numeric=(2, 3, 4))
 

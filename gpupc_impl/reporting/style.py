@@ -73,7 +73,7 @@ def save_plain(figures: Sequence[Figure], path: str | Path) -> None:
     with PdfPages(path, metadata={"CreationDate": None}) as pages:
         for figure in figures:
             engine = figure.get_layout_engine()
-            around = [text for text in (figure._suptitle, figure._supxlabel) if text is not None]  # type: ignore[attr-defined]
+            around = [text for text in (figure._suptitle, figure._supxlabel) if text is not None]
             for text in around:
                 text.set_visible(False)
                 text.set_in_layout(False)
