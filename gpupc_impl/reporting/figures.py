@@ -6,6 +6,7 @@ Only functions that draw import matplotlib, since most processes of the workflow
 from __future__ import annotations
 
 import dataclasses
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -103,3 +104,13 @@ def panels_of(runs: Runs) -> dict[tuple[str, str], str]:
     places = dict.fromkeys((run.dataset, run.backend) for run in runs)
     several = len({backend for _, backend in places}) > 1
     return {(dataset, backend): f"{dataset}, {backend}" if several else dataset for dataset, backend in places}
+
+
+def unavailable(runs: Runs) -> str | None:
+    """Return why no run of a data set was made, such as that it could not be had, in few words; None if one was made or
+    the reasons differ."""
+    reasons = {(run.status, run.why) for run in runs}
+    if len(reasons) != 1 or next(iter(reasons))[0] != "skipped":
+        return None
+    why = re.sub(r"^data set '[^']*' is ", "", next(iter(reasons))[1] or "not run")
+    return textwrap.shorten(why, 90, placeholder=" ...")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import EVERY, figure, table
 from gpupc_impl.reporting.cells import count, csv_row, label, number, places, remarks, time_cell
-from gpupc_impl.reporting.figures import Drawing, footer, name_datasets, tick_number
+from gpupc_impl.reporting.figures import Drawing, footer, name_datasets, tick_number, unavailable
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, device_backends, on_backend
 from gpupc_impl.reporting.tables import Table
 
@@ -43,7 +43,8 @@ def _overview_panel(axes: Axes, group: Runs) -> None:
 
     datasets, methods = datasets_of(group), list(dict.fromkeys(run.method for run in group))
     width = 0.8 / len(methods)
-    lacking = {dataset: why for dataset in datasets if (why := _unavailable(group, dataset))}
+    reasons = {dataset: unavailable([run for run in group if run.dataset == dataset]) for dataset in datasets}
+    lacking = {dataset: why for dataset, why in reasons.items() if why}
     absent = False
     for position, method in enumerate(methods):
         mine = [run for run in group if run.method == method]
@@ -61,7 +62,7 @@ def _overview_panel(axes: Axes, group: Runs) -> None:
                 axes.plot(x, 0.04, "x", color=colour, markersize=3, transform=axes.get_xaxis_transform())
     for dataset, why in lacking.items():
         spot = {"xycoords": axes.get_xaxis_transform(), "rotation": 90, "ha": "center", "va": "bottom"}
-        axes.annotate(textwrap.fill(why, 40), (datasets.index(dataset), 0.03), fontsize=5, color="#666666", **spot)
+        axes.annotate(textwrap.fill(why, 26), (datasets.index(dataset), 0.03), fontsize=5, color="#666666", **spot)
     for boundary in range(1, len(datasets)):
         axes.axvline(boundary - 0.5, color="#DDDDDD", linewidth=0.4)
     axes.set_yscale("log")
@@ -87,14 +88,6 @@ def _overview_panel(axes: Axes, group: Runs) -> None:
 def _best(runs: Runs) -> VerifiedRecord | None:
     """Return the fastest run, preferably one that counts, else one that reached its time limit, else any."""
     return min(runs, key=lambda run: (not run.counts, run.median or math.inf, run.status != "timeout"), default=None)
-
-
-def _unavailable(runs: Runs, dataset: str) -> str | None:
-    """Return why no run of a data set was made, in few words; None if one was, or if the reasons differ."""
-    reasons = {(run.status, run.why) for run in runs if run.dataset == dataset}
-    if len(reasons) > 1 or next(iter(reasons))[0] != "skipped":
-        return None
-    return textwrap.shorten(next(iter(reasons))[1] or "not run", 110, placeholder=" ...")
 
 
 @table("methods_by_dataset", "Every setting on every data set", paper="Runtimes", family=EVERY)

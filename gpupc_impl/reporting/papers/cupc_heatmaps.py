@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import CsvRows, figure
 from gpupc_impl.reporting.cells import Speedup, csv_row, label, speedup
-from gpupc_impl.reporting.figures import Drawing, footer, panels_of
+from gpupc_impl.reporting.figures import Drawing, footer, panels_of, unavailable
 from gpupc_impl.reporting.papers.cupc import PAPER
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord
 
@@ -94,7 +94,7 @@ def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]
     colours = plt.cm.ScalarMappable(Normalize(-reach, reach), "RdBu")
     for axes, title, (shown, ratios) in zip(grid.flat, panels.values(), cells, strict=False):
         _panel(axes, xs, ys, shown, ratios, colours)
-        if selected in shown:
+        if selected in shown and shown[selected].status != "skipped":
             corner = (xs.index(selected[1]) - 0.5, ys.index(selected[0]) - 0.5)
             axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="black", linewidth=1, zorder=3))
         axes.set_title(textwrap.fill(title, int(14 * size[0] / columns)), fontsize=6)
@@ -140,7 +140,10 @@ def _panel(
     ratios: Mapping[tuple[int, int], Speedup],
     colours: Any,
 ) -> None:
-    """Draw the configurations of one data set."""
+    """Draw the configurations of one data set, or why it is not there."""
+    if why := unavailable(list(shown.values())):
+        middle = {"xycoords": "axes fraction", "ha": "center", "va": "center", "fontsize": 5, "zorder": 4}
+        axes.annotate(textwrap.fill(why, 5 * max(4, len(xs) // 2)), (0.5, 0.5), **middle)
     for (y, x), ratio in ratios.items():
         _cell(axes, (xs.index(x), ys.index(y)), shown[y, x], ratio, colours)
     axes.set(xlim=(-0.5, len(xs) - 0.5), ylim=(-0.5, len(ys) - 0.5), aspect="equal")

@@ -143,9 +143,12 @@ def test_what_failed_is_hatched_and_what_was_not_run_is_grey(load):
 
 
 def test_a_data_set_that_is_missing_has_a_grey_panel(load):
-    absent = [content | {"status": "skipped", "time_s": {"cold": None, "warm": []}} for content in grid("b", {})]
+    why = {"why": "data set 'b' is not available: no address answers"}
+    absent = [content | {"status": "skipped", "time_s": {"cold": None, "warm": []}} | why for content in grid("b", {})]
     drawing = cupc_heatmaps.cupc_fig7(load([*grid("a", {}), *absent]), REPORTED["cupc_fig7"])
-    assert {to_hex(cell.get_facecolor()) for cell in drawing.figure.axes[1].patches[:-1]} == {"#bbbbbb"}
+    missing = drawing.figure.axes[1]
+    assert {to_hex(cell.get_facecolor()) for cell in missing.patches} == {"#bbbbbb"}  # no configuration is framed
+    assert texts(missing) == ["not available: no\naddress answers"]
     assert len(drawing.rows) == 60
     plt.close(drawing.figure)
 

@@ -359,7 +359,7 @@ def test_overview_says_why_a_data_set_is_not_there_and_shows_each_method_at_its_
     gone = [record("lost", name, [], status="skipped", why=why) for name in ("stable-serial", "cupc-s")]
     faster = record("nci-60", "cupc-s", [0.25]) | {"setting": "cupc-s-first-come", "separating_sets": "first-come"}
     (axes,) = summary.overview(load([*records, faster, *gone])).figure.axes
-    assert [text.get_text().replace("\n", " ") for text in axes.texts] == [why]
+    assert [text.get_text().replace("\n", " ") for text in axes.texts] == ["not available: no address answers"]
     drawn = [line.get_ydata()[0] for line in axes.lines if len(line.get_xdata()) == 1]
     assert 0.25 in drawn  # and not the other setting's second on nci-60; two methods take one on mcc
     assert drawn.count(1.0) == 2
