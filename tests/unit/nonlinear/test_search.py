@@ -112,9 +112,11 @@ def test_little_memory_means_smaller_batches(backend):
 
 @pytest.mark.parametrize("name", ["gpucmiknn-single", "gpucmiknn-parallel"])
 @pytest.mark.parametrize("selection", ["registers", "buckets", "counting", "insertion"])
-@pytest.mark.parametrize(("permutations", "alpha"), [(31, 0.05), (32, 0.05), (100, 0.011), (150, 0.3), (40, 0.99)])
-def test_early_stopping_keeps_the_answer(backend, name, selection, permutations, alpha):
-    problem = graph_problem(5, p=5, n=40, permutations=permutations, alpha=alpha)
+@pytest.mark.parametrize(
+    ("permutations", "alpha", "p"), [(31, 0.05, 5), (32, 0.05, 5), (100, 0.011, 5), (150, 0.3, 5), (40, 0.99, 4)]
+)
+def test_early_stopping_keeps_the_answer(backend, name, selection, permutations, alpha, p):
+    problem = graph_problem(5, p=p, n=40, permutations=permutations, alpha=alpha)
     params = {"selection": selection}
     expected = solve(problem, get_method(name), backend, params)
     found = solve(problem, get_method(name), backend, params | {"stopping": "early"})
