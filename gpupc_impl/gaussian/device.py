@@ -33,6 +33,9 @@ INVERSE = {
     )
 }
 
+OWN_LEVELS = 16
+"""The levels beyond this one have only general kernels, by which deep searches take a sixth longer."""
+
 MOST_THREADS = 512
 """The upper bound on the threads in a block of a level's kernel."""
 
@@ -79,7 +82,8 @@ class LevelKernel:
     def of_levels(self) -> LevelKernels:
         """The kernels of all levels."""
         return LevelKernels(
-            lambda size: KernelSource(self.source, f"{self.name}<{size}>", (graph.ROWS, SEARCH), CONSTANTS)
+            lambda size: KernelSource(self.source, f"{self.name}<{size}>", (graph.ROWS, SEARCH), CONSTANTS),
+            own_levels=OWN_LEVELS,
         )
 
     def kernels(

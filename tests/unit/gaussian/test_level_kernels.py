@@ -68,6 +68,6 @@ def test_the_kernel_of_a_level_replaces_the_general_one():
         return KERNEL.of_levels.choose(backend, level).expression
 
     assert [chosen(level) for level in (3, 4, 8, 9)] == [f"cupc_s<{size}>" for size in ("Exactly<3>", *GENERAL)]
-    ready.update(f"cupc_s<Exactly<{level}>>" for level in range(1, 10))
+    ready.update(f"cupc_s<Exactly<{level}>>" for level in range(1, 18))
     assert [chosen(level) for level in (3, 4, 8)] == [f"cupc_s<Exactly<{level}>>" for level in (3, 4, 8)]
-    assert chosen(9) == "cupc_s<UpTo<16>>"
+    assert chosen(17) == "cupc_s<UpTo<24>>"
