@@ -47,8 +47,7 @@ def skeleton(
         family: the kind of data and test: ``"gaussian"`` (Fisher's z), ``"discrete"`` (Pearson's chi-square),
             ``"nonlinear"`` (CMIknn), ``"kernel"`` (RCIT, RCoT or KCI), or for numbers and categories
             ``"mixed"`` (CMIknn) or ``"regression"`` (likelihood ratios). ``"auto"`` selects the family of the method if
-            one is named, else ``"discrete"`` for a DataFrame of categorical, text and Boolean columns and
-            ``"gaussian"`` for numbers.
+            one is named, else ``"discrete"`` for a DataFrame of text, and ``"gaussian"`` for numbers.
         method: a name from ``methods()``; ``"auto"`` selects the family's fastest method on this machine. All methods
             of a family find the same edges.
         backend: where kernels run: ``"auto"`` (a GPU if one is visible, else this machine's cores), ``"cuda"`` or
@@ -59,11 +58,9 @@ def skeleton(
         knowledge: a `BackgroundKnowledge` of this package or of causal-learn. Required edges are kept, forbidden edges
             are removed before the first test, and neither are tested. Its tiers limit separating sets if it says so
             (`BackgroundKnowledge.tiers_in_search`).
-        missing: how missing values are treated. ``"error"`` refuses them; ``"drop-rows"`` drops each sample that has a
-            missing value; ``"pairwise"`` computes each correlation from the samples that hold both variables, and gives
-            a test the smallest sample size among its pairs, or their mean with ``sample_size="harmonic-mean"``;
-            ``"imputed"`` takes a list of tables, in each of which the missing values are imputed, as ``data``, and
-            pools their tests by Rubin's rules (the last two for the Gaussian test only).
+        missing: ``"error"`` refuses missing values; ``"drop-rows"`` drops each sample that has one; and, for Gaussian
+            tests, ``"pairwise"`` computes each correlation from the samples that hold both variables, and ``"imputed"``
+            takes a list of completed tables as ``data`` and pools their tests (docs/input.md).
         transpose: whether variables are in rows; None means that they are not, with a warning if the shape suggests
             otherwise.
         separating_sets: the rule that chooses among several separating sets. ``"canonical"`` gives the same sets on
@@ -71,18 +68,17 @@ def skeleton(
             run.
         pmax: whether to record the largest p-value of every pair.
         device_memory_limit: upper bound on the device memory to use, in bytes.
-        progress: a function that is called with a `Progress` after each level, or True for a progress bar on the
-            terminal or in the notebook (extra ``progress``).
+        progress: a function that is called with a `Progress` after each level, or True for a progress bar (extra
+            ``progress``).
         header: whether a file's first line names the variables; None infers it.
-        row_names: whether a file's first column names the rows; this column is then left out.
+        row_names: whether a file's first column names the rows, and is left out.
         decimal: the decimal mark of numbers that are text, ``"."`` or ``","``; None infers it from the whole table.
         delimiter: the character between the cells of a text file; None infers it.
         encoding: a text file's encoding, such as ``"latin-1"``; None means UTF-8, or UTF-16 with a byte order mark.
         missing_values: the cells of text, beside empty ones, that stand for missing values; None means the usual words
             (those of `pandas.read_csv`, ``?`` and ``.``).
-        options: parameters of the family's test (such as ``df_convention`` for Gaussian data; see ``from_data`` of
-            `GaussianProblem`, `DiscreteProblem`, `NonlinearProblem`, `KernelProblem` and `MixedProblem`) and of the
-            method (such as ``theta=64``).
+        options: parameters of the family's test (see ``from_data`` of `GaussianProblem` and the other problems) and of
+            the method (such as ``theta=64``).
 
     Raises:
         InvalidProblem: the data, alpha, max_level, a parameter of the test or the knowledge cannot be used, or the

@@ -24,6 +24,7 @@ from gpupc_impl.core.result import SeparatingSets
 from gpupc_impl.discrete import forecast
 from gpupc_impl.discrete.decisions import UNDECIDED_AT_FIRST, Decisions, undecided_arrays
 from gpupc_impl.discrete.declarations import BETWEEN_LEVELS, COUNTER_PLACES, DATA, LEVEL, all_kernels, tests_kernel
+from gpupc_impl.discrete.level import Level
 from gpupc_impl.discrete.planes import Planes, padded_length
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.statistic import p_values
@@ -32,7 +33,6 @@ from gpupc_impl.engine import bit_graph, graph
 from gpupc_impl.engine.bit_graph import MOST_LEVELS, BitGraphs
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.engine.tier_parts import TierSearch
-from gpupc_impl.integers import ceil_div
 
 __all__ = ["DiscreteSearch", "Level", "LevelTests", "all_kernels", "largest_pair_table", "logger"]
 
@@ -44,39 +44,6 @@ GRAPHS_KEPT = LISTS_KEPT = 2
 
 LISTED_BYTES = 16 << 20
 """Upper bound on a list of neighbours that is allocated once for all levels, since each allocation takes time."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Level:
-    """One level's graph on the device, as the kernels of a level take it.
-
-    Attributes:
-        level: the size of conditioning sets, at least 1.
-        max_degree: largest number of neighbours.
-        edges: number of edges.
-        busy_ends: number of ends of edges that have tests, because their row has more neighbours than a set has
-            members.
-        busy: number of rows that have tests.
-        rows: the neighbours of each variable.
-        busy_rows: (p,) int32: the rows that have tests, in its first places.
-        row_cells: (p,) uint64: upper bounds on the cells of each row's tables.
-        largest_table: cells of the largest table possible.
-    """
-
-    level: int
-    max_degree: int
-    edges: int
-    busy_ends: int
-    busy: int
-    rows: graph.Rows
-    busy_rows: Any
-    row_cells: Any
-    largest_table: int
-
-    @property
-    def edges_with_tests(self) -> int:
-        """How many edges have tests on one side; at least 1."""
-        return max(1, ceil_div(self.busy_ends, 2))
 
 
 class LevelTests(NamedTuple):

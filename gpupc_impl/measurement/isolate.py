@@ -18,10 +18,8 @@ resident memory of the worker and its descendants, which is polled every `POLL_S
 child of a guard (`guard`), which kills all descendants when the worker ends, or when the owner dies, even by SIGKILL.
 POSIX only.
 
-The code that a worker runs shares a process with the worker's ends of the pipes. To tell its mistakes from answers, the
-pipes are moved to descriptors that no child inherits, every request has a random token that its answer must repeat, and
-anything else in the pipe ends the worker with status ``error``. This protects against faults and not against malicious
-code, which runs with the caller's rights.
+The code that a worker runs could write to the worker's pipes. They are therefore moved to descriptors that no child
+inherits, an answer must repeat its request's random token, and anything else ends the worker with status ``error``.
 """
 
 import contextlib
