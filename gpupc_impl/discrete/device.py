@@ -172,14 +172,13 @@ class DiscreteSearch(LevelSearch):
         self._finish(level - 1, 0, 1)  # No edge has a key, so graph 1 has all edges, and its rows are counted.
         self._graph = 1
         self.graphs.reset_counters()
-        binomials, widest, _ = self._binomials
-        if widest < self.graphs.most_degree:  # The graph has longer rows than the graph before.
-            self._binomials = binomials, widest, -1
+        if self._binomials[1] < self.graphs.most_degree:  # The graph has longer rows than the graph before.
+            self._binomials = *self._binomials[:2], -1
         outcome = self._level(level)
         self._list_removed()
-        pairs, sets = np.empty((0, 2), np.int32), np.empty((0, level), np.int32)
-        if self._removed:
-            pairs, sets = self._removed[0].download(self.backend)
+        if not self._removed:
+            return outcome
+        pairs, sets = self._removed[0].download(self.backend)
         return dataclasses.replace(outcome, pairs=pairs, sets=sets)
 
     def adjacency_now(self) -> np.ndarray:
