@@ -322,6 +322,7 @@ def a_cluster(folder: Path):
             process.wait()
 
 
+@pytest.mark.slow  # test_workers_are_killed loses workers, and a folder of shards is read again in others as well
 def test_the_scheduler_is_killed_and_started_again(search, tmp_path):
     """Only the missing shards are made again, with the same bytes."""
     x = sample(np.random.default_rng(5), 450, 60, 5)

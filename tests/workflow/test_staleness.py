@@ -180,7 +180,7 @@ def test_an_edit_changes_the_version_of_what_it_can_act_on(changed, edit):
 CHAIN = ["simulate_dataset", "prepare_problem", "measure_gaussian", "verify_skeletons"]
 
 
-@pytest.mark.slow  # test_workflow.py edits a table, and the tests above look at the digests that rules have
+@pytest.mark.slow  # the tests above look at the digests, which rules have among their parameters
 def test_the_workflow_makes_again_what_an_edit_made_stale(project, tmp_path):
     spec = {"kind": "generated", "family": "gaussian", "generator": "generate.random_dag_gaussian"}
     spec |= {"parameters": {"p": 6, "m": 50, "density": 0.3, "seed": 1}, "licence": "MIT", "citation": "a test"}

@@ -523,16 +523,6 @@ def test_a_wrong_edge_fails_the_run_and_is_named(finished, tmp_path):
     assert not (finished / "results/verification.ok").exists()
 
 
-def test_a_table_that_was_edited_is_made_again(finished, tmp_path):
-    plugins = shutil.copytree(PLUGINS, tmp_path / "plugins", ignore=shutil.ignore_patterns("__pycache__"))
-    with open(plugins / "toys.py", "a") as file:
-        file.write("EDITED = True\n")
-    printed = snakemake(finished, TINY, "--dry-run", *LOOKED_AT, plugins=plugins)
-    assert "Making toy_table" in printed
-    assert "Making cupc_table2" not in printed
-    assert "Measuring" not in printed
-
-
 @pytest.mark.slow  # tests/unit/measurement/test_skeletons.py kills a measurement without a workflow
 def test_a_killed_run_goes_on_where_it_was_and_an_edited_method_is_measured_again(tmp_path):
     def slow(config):
