@@ -166,11 +166,10 @@ class DiscreteSearch(LevelSearch):
 
     def run_part(self, level: int, edges: np.ndarray, fixed: FixedPairs) -> LevelOutcome:
         """See `engine.tier_parts.PartSearch`."""
-        self.problem, self._removed = dataclasses.replace(self.problem, fixed=fixed), []
+        self.problem, self._removed, self._graph = dataclasses.replace(self.problem, fixed=fixed), [], 1
         self.graphs.replace(bit_graph.pack_rows(edges))
         self.graphs.reset_counters()
         self._finish(level - 1, 0, 1)  # No edge has a key, so graph 1 has all edges, and its rows are counted.
-        self._graph = 1
         self.graphs.reset_counters()
         if self._binomials[1] < self.graphs.most_degree:  # The graph has longer rows than the graph before.
             self._binomials = *self._binomials[:2], -1
