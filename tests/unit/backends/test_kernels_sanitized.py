@@ -213,11 +213,17 @@ def test_every_kernel_file_goes_through_them():
     assert files - checked == {"backends/kernels/mirror.cu"}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("every_variant", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(  # the kernels of mixed data are those of the nonlinear family with other rules for counts
+    ("family", "every_variant"),
+    [
+        pytest.param(family, every, marks=[pytest.mark.slow] * (every or family == "mixed"))
+        for every in (False, True)
+        for family in FAMILIES
+    ],
+)
 @sanitized.NEEDS_ONE
 def test_every_kernel_is_clean(family, every_variant, tmp_path):
-    """Of kernels that differ only in types and levels, slow tests look for races in every one, and else in one."""
+    """Of kernels that differ only in types and levels, slow tests look for races in every launch of every one."""
     kernels = importlib.import_module(FAMILIES[family][0]).all_kernels(3)
     if not every_variant:
         kernels = [kernel for kernel in kernels if not SLOW.match(kernel.expression)]
