@@ -17,7 +17,6 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 import numpy as np
 
 from gpupc_impl.core import watching
-from gpupc_impl.core.family import Retest as RetestProtocol
 from gpupc_impl.core.pc_stable import MAX_SETS, GraphSearch, LevelOutcome, pc_stable
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Method, Run
@@ -25,7 +24,7 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.tiers import allowed_sets
 from gpupc_impl.gaussian.partial_correlation import eliminate
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.gaussian.retest import Retest, pseudo_inverse_products
+from gpupc_impl.gaussian.retest import pseudo_inverse_products
 
 TESTS_AT_ONCE = {"cpu": 1 << 16, "cuda": 1 << 20}
 """Upper bound on the tests in a batch: a GPU needs large launches, and a core's batch should stay near its cache."""
@@ -120,26 +119,6 @@ def array_method(problem_class: type[ArrayProblem], source: str, summary: str) -
         solve=solve,
         module=problem_class.__module__,
     )
-
-
-def open_retest(problem: GaussianProblem) -> RetestProtocol:
-    """Return the retest of a problem; for an `ArrayProblem`, which no record holds, its own tests."""
-    return ArrayRetest(problem) if isinstance(problem, ArrayProblem) else Retest(problem)
-
-
-class ArrayRetest:
-    """Implements `core.family.Retest` by the problem's own tests, for votes about v-structures. A ratio is alpha
-    divided by the p-value."""
-
-    affordable = None
-
-    def __init__(self, problem: ArrayProblem):
-        self._tests, self._alpha = problem.tests(), problem.alpha
-
-    def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        p_values = self._tests(pairs, sets, True).p_values
-        with np.errstate(divide="ignore"):
-            return self._alpha / p_values, np.zeros(len(pairs))
 
 
 def residuals(
