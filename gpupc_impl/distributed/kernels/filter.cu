@@ -23,6 +23,7 @@ constexpr unsigned SEPARATED = 1u << 31;
 constexpr unsigned NO_MEMBER = ~0u;
 constexpr int OPEN = 3;   // the counter of edges that stay open
 constexpr int LISTS = 8;  // lists of a variable's neighbours
+constexpr int WORTH = 4;  // how many times as long as the lists by strength those of all neighbours must be at least
 
 // The least |r| in a list; list 0 has all neighbours.
 __device__ __forceinline__ float strength(int list) {
@@ -297,10 +298,9 @@ struct BlockScanner {
     unsigned long long tests = 0, undefined = 0, rechecked = 0;
 
     // Returns the first neighbour of `owner` that separates both ends, or -1. The correlation of both is r, and their
-    // lists are those for r.
-    __device__ __forceinline__ int find(const End& owner, const End& other, float r) {
+    // lists have neighbours of at least this strength, or all of them if it is zero.
+    __device__ __forceinline__ int find(const End& owner, const End& other, float r, float strength) {
         const int first = scan<true>(owner, other, r, 0.0f, candidates.count);
-        const float strength = filter.strength_for(r);
         if (strength == 0.0f) return first < 0 ? -1 : candidates.first + first;
         const int earlier = scan<false>(other, owner, r, strength, first < 0 ? candidates.count : first);
         const int k = earlier < 0 ? first : earlier;
@@ -370,9 +370,9 @@ __device__ __forceinline__ const float* staged_row(const Candidates& candidates,
     return row;
 }
 
-// Calls f(e, r_ij, the end i, the end j) for the edges of a row from `begin` to `end` - 1 that are not separated, one
-// after the other in a warp. Lanes read the places of the lists side by side, which takes as long as reading one. Edges
-// both of whose lists are empty are left out; returns their number.
+// Calls f(e, r_ij, the strength, the end i, the end j) for the edges of a row from `begin` to `end` - 1 that are not
+// separated, one after the other in a warp. Lanes read the places of the lists side by side, which takes as long as
+// reading one. Edges both of whose lists are empty are left out; returns their number.
 template <class F>
 __device__ __forceinline__ unsigned long long each_open(const Filter& filter, const Candidates& candidates,
                                                         const EdgeRows& rows, int j, const float* row_j,
@@ -380,7 +380,7 @@ __device__ __forceinline__ unsigned long long each_open(const Filter& filter, co
     unsigned long long untested = 0;
     for (long long e = begin + LANES * warp_index(); e < end; e += LANES * warp_count()) {
         PerLane<unsigned> i;
-        PerLane<float> r;
+        PerLane<float> r, strength;
         PerLane<long long> start, start_j;
         PerLane<int> count, count_j;
         unsigned open = ballot(static_cast<int>(min(end - e, static_cast<long long>(LANES))), [&](int lane) {
@@ -390,8 +390,17 @@ __device__ __forceinline__ unsigned long long each_open(const Filter& filter, co
         });
         each_lane(LANES, [&](int lane) {
             if (!(open >> lane & 1)) return;
-            const int list = filter.list_for(r[lane]);
-            const Neighbours of_i(candidates, static_cast<int>(i[lane]), list), of_j(candidates, j, list);
+            strength[lane] = filter.strength_for(r[lane]);
+            const int own = static_cast<int>(i[lane]), list = filter.list_for(r[lane]);
+            Neighbours of_i(candidates, own, list), of_j(candidates, j, list);
+            if (list > 0) {
+                const Neighbours all_i(candidates, own, 0), all_j(candidates, j, 0);
+                if (WORTH * (of_i.count + of_j.count) >= all_i.count + all_j.count) {
+                    strength[lane] = 0.0f;
+                    of_i = all_i;
+                    of_j = all_j;
+                }
+            }
             start[lane] = of_i.start;
             count[lane] = of_i.count;
             start_j[lane] = of_j.start;
@@ -405,7 +414,7 @@ __device__ __forceinline__ unsigned long long each_open(const Filter& filter, co
             const int lane = __ffs(static_cast<int>(open)) - 1, v = static_cast<int>(of_lane(i, lane));
             const End of_i{v, Neighbours(of_lane(start, lane), of_lane(count, lane)), candidates.row(v)};
             const End of_j{j, Neighbours(of_lane(start_j, lane), of_lane(count_j, lane)), row_j};
-            f(e + lane, of_lane(r, lane), of_i, of_j);
+            f(e + lane, of_lane(r, lane), of_lane(strength, lane), of_i, of_j);
         }
     }
     return untested;
@@ -434,8 +443,9 @@ __global__ void __launch_bounds__(256, 4)
     BlockScanner scanner{filter, candidates};
     unsigned long long open = 0;
     const unsigned long long untested = each_open(
-        filter, candidates, rows, j, row, begin, end, [&](long long e, float r, const End& of_i, const End& of_j) {
-            const int k = FROM_ROW ? scanner.find(of_j, of_i, r) : scanner.find(of_i, of_j, r);
+        filter, candidates, rows, j, row, begin, end,
+        [&](long long e, float r, float strength, const End& of_i, const End& of_j) {
+            const int k = FROM_ROW ? scanner.find(of_j, of_i, r, strength) : scanner.find(of_i, of_j, r, strength);
             if (k < 0) {
                 ++open;
             } else if (warp_leader()) {
@@ -506,22 +516,23 @@ __global__ void __launch_bounds__(256, 4)
     BlockScanner scanner{filter, candidates};
     unsigned long long open = 0;
     const EdgeRows& own = copies.rows;
-    const unsigned long long untested = each_open(
-        filter, candidates, own, j, row, begin, end, [&](long long e, float r, const End& of_i, const End& of_j) {
-            int k = BOTH ? scanner.find(of_i, of_j, r) : scanner.find(of_j, of_i, r);
-            if (k >= 0) {
-                if (warp_leader()) {
-                    separate(rows, copies.slots[e], k);
-                    copies.rows.partners[e] |= SEPARATED;
-                }
-                return;
-            }
-            ++open;
-            if (BOTH && copies.seconds[e] == NO_MEMBER) {
-                k = scanner.find(of_j, of_i, r);
-                if (k >= 0 && warp_leader()) copies.seconds[e] = static_cast<unsigned>(k);
-            }
-        });
+    const unsigned long long untested =
+        each_open(filter, candidates, own, j, row, begin, end,
+                  [&](long long e, float r, float strength, const End& of_i, const End& of_j) {
+                      int k = BOTH ? scanner.find(of_i, of_j, r, strength) : scanner.find(of_j, of_i, r, strength);
+                      if (k >= 0) {
+                          if (warp_leader()) {
+                              separate(rows, copies.slots[e], k);
+                              copies.rows.partners[e] |= SEPARATED;
+                          }
+                          return;
+                      }
+                      ++open;
+                      if (BOTH && copies.seconds[e] == NO_MEMBER) {
+                          k = scanner.find(of_j, of_i, r, strength);
+                          if (k >= 0 && warp_leader()) copies.seconds[e] = static_cast<unsigned>(k);
+                      }
+                  });
     add_to(counters, scanner, open + untested);
 }
 

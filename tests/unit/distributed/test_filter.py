@@ -212,9 +212,9 @@ def test_a_separating_candidate_is_in_a_list_of_either_end(critical):
 def test_strong_correlations_need_few_tests():
     """Regulators with many genes: few candidates can separate genes of two regulators."""
     rng = np.random.default_rng(3)
-    regulators = rng.standard_normal((400, 4)) + 0.8 * rng.standard_normal((400, 1))
-    x = regulators.repeat(30, axis=1) + 0.5 * rng.standard_normal((400, 120))
-    x[:, ::30] = regulators
+    regulators = rng.standard_normal((1000, 20)) + 0.8 * rng.standard_normal((1000, 1))
+    x = 0.6 * regulators.repeat(15, axis=1) + 0.8 * rng.standard_normal((1000, 300))
+    x[:, ::15] = regulators
     result, expected = search(x, 0.01, max_level=1), in_core(x, 0.01, max_level=1)
     assert_same(result, expected)
     assert result.tests_per_level[1] < expected.tests_per_level[1] / 2
