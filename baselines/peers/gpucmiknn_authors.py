@@ -112,7 +112,7 @@ def _check(problem: NonlinearProblem) -> None:
 
 
 class _Program:
-    """The functions of the library for one problem."""
+    """Calls the library's functions for one problem."""
 
     def __init__(self, problem: NonlinearProblem):
         self._library = _library(os.environ[LIBRARY])

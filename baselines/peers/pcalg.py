@@ -37,8 +37,8 @@ store("sets", unlist(sets), "integer")
 def pcalg(problem: GaussianProblem, run: Run) -> Skeleton:
     """Run pcalg's ``skeleton`` with its ``gaussCItest`` on one core.
 
-    pcalg's test has n - |S| - 3 degrees of freedom; with ``df_convention="cupc"`` it is told one sample less. It cuts
-    correlations off at 0.9999999 and knows no residual tolerance, so near-singular sets may be decided differently.
+    pcalg's test has n - |S| - 3 degrees of freedom; with ``df_convention="cupc"`` it is given one sample less. It cuts
+    correlations off at 0.9999999 and has no residual tolerance, so near-singular sets may be decided differently.
 
     Raises:
         InvalidParameter: largest p-values are requested.

@@ -248,8 +248,8 @@ class Backend(abc.ABC):
         return time.perf_counter() - self.compile_seconds
 
     def is_ready(self, kernel: KernelSource) -> bool:
-        """Whether a search that can do without a prefetched kernel is to use it: it is compiled, or always waited
-        for."""
+        """Return whether a search that can run without this prefetched kernel is to use it, because it is compiled or
+        because searches always wait for it."""
         return self.waits_for_best or self._is_compiled(kernel)
 
     @abc.abstractmethod

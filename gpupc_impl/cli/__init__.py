@@ -53,8 +53,8 @@ def run() -> NoReturn:
 
 @contextlib.contextmanager
 def _repeated_interrupts() -> Iterator[None]:
-    """Repeat Ctrl-C until the block ends: an import that asks whether something exists, and Python in a callback, drop
-    every exception, and a KeyboardInterrupt with them."""
+    """Repeat Ctrl-C until the block ends, because an import that probes for a module, and Python code in a callback,
+    may drop every exception, KeyboardInterrupt included."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # as in the background jobs of a shell
         yield
         return

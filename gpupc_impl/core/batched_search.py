@@ -113,14 +113,14 @@ class BatchedSearch(GraphSearch):
 
 
 def single_test(tests: BatchedTests, i: int, j: int, members: Iterable[int]) -> tuple[float, float]:
-    """The p-value and the statistic of one test of variables i and j given the members."""
+    """Return the p-value and the statistic of one test of variables i and j given the members."""
     sets = np.array(sorted(members), np.int64).reshape(1, -1)
     p_values, statistics = tests.p_values(sets, np.array([[0, min(i, j), max(i, j)]]))
     return float(p_values[0]), float(statistics[0])
 
 
 def strengths(tests: BatchedTests, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """P-values and statistics of (k, 2) pairs given (k, l) sets, (k,) each, as `core.family.Strength` returns them."""
+    """Return p-values and statistics of (k, 2) pairs given (k, l) sets, (k,) each, as `core.family.Strength` does."""
     different, numbers = np.unique(np.sort(sets, axis=1), axis=0, return_inverse=True)
     rows = np.column_stack([numbers.reshape(-1), np.sort(pairs, axis=1)])
     order = np.argsort(rows[:, 0], kind="stable")

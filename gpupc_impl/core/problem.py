@@ -44,8 +44,8 @@ class Problem:
         max_level: largest conditioning-set size to test, or None for no limit.
         fixed: the edges that background knowledge requires or forbids, which are never tested; None without background
             knowledge. `gpupc_impl.core.knowledge.with_knowledge` sets this field and the next.
-        tiers: (p,) int32, the tier of each variable, -1 for none, if no separating set may have a member of a later
-            tier than both ends of its pair (`gpupc_impl.core.tiers`); None if sets are not limited.
+        tiers: (p,) int32, the tier of each variable, -1 for a variable in no tier; no separating set has a member that
+            is later than both ends of its pair (`gpupc_impl.core.tiers`). None if tiers do not limit separating sets.
     """
 
     family: ClassVar[str]
@@ -82,8 +82,8 @@ class Problem:
 
     @property
     def decided_by_tests(self) -> bool:
-        """Whether the outcome of tests decides which edges are removed. In a workload, which only imitates a search,
-        this is not so."""
+        """Whether the outcome of tests decides which edges are removed; False for a workload, which only imitates a
+        search."""
         return True
 
     def obstacle(self, level: int) -> str | None:

@@ -14,7 +14,7 @@ from gpupc_impl.core import mapped
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RowStatistics:
-    """What one pass over all rows of p columns finds; without missing values unless stated otherwise.
+    """Statistics of p columns from one pass over all rows; they leave out missing values unless stated otherwise.
 
     Attributes:
         rows: the number of rows.
@@ -41,7 +41,7 @@ class RowStatistics:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RowStream:
-    """A table that is read some rows at a time. Converted to an array, it is read as a whole.
+    """A table that is read some rows at a time. Conversion to an array reads it as a whole.
 
     Attributes:
         shape: the numbers of rows and of columns.
@@ -125,6 +125,6 @@ class RowStream:
 
 
 def _first(marks: np.ndarray, before: int) -> tuple[int, int]:
-    """Return the row and the column of the first mark, with so many rows before these."""
+    """Return the row and the column of the first mark; `before` rows precede those of `marks`."""
     row, column = np.argwhere(marks)[0].tolist()
     return before + row, column

@@ -13,7 +13,7 @@ a second, and the fastest ones take a compiler several seconds."""
 
 
 def is_worth_waiting_for(kernel: KernelSource, backend: Backend, problem: DiscreteProblem, level: Level) -> bool:
-    """Return whether a level is to run with its fastest kernel, which is ready, or else worth the wait.
+    """Return whether a level runs with its fastest kernel, because it is ready or because the tests are worth the wait.
 
     Cores always wait, because on them slower kernels are missing or take as long to compile.
     """

@@ -15,13 +15,13 @@ class Level:
         level: the size of conditioning sets, at least 1.
         max_degree: largest number of neighbours.
         edges: number of edges.
-        busy_ends: number of ends of edges that have tests, because their row has more neighbours than a set has
-            members.
+        busy_ends: number of ends of edges whose row has more neighbours than a set has members, so that sets are drawn
+            from it.
         busy: number of rows that have tests.
         rows: the neighbours of each variable.
-        busy_rows: (p,) int32: the rows that have tests, in its first places.
+        busy_rows: (p,) int32: the first `busy` entries are the rows that have tests.
         row_cells: (p,) uint64: upper bounds on the cells of each row's tables.
-        largest_table: cells of the largest table possible.
+        largest_table: upper bound on the cells of a table.
     """
 
     level: int
@@ -36,5 +36,5 @@ class Level:
 
     @property
     def edges_with_tests(self) -> int:
-        """How many edges have tests on one side; at least 1."""
+        """A lower bound on the number of edges that have tests; at least 1."""
         return max(1, ceil_div(self.busy_ends, 2))

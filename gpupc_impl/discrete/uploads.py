@@ -27,10 +27,10 @@ def upload_all(backend: Backend, arrays: Mapping[str, np.ndarray]) -> dict[str, 
 
 
 def _words(array: np.ndarray) -> int:
-    """64-bit words that `upload_all` takes for an array."""
+    """Return the number of 64-bit words that `upload_all` takes for an array."""
     return ceil_div(array.nbytes, ALIGNMENT) * (ALIGNMENT // 8)
 
 
 def uploaded_bytes(arrays: Mapping[str, np.ndarray]) -> int:
-    """Device memory in bytes that `upload_all` takes for arrays."""
+    """Return the device memory in bytes that `upload_all` takes for arrays."""
     return 8 * sum(map(_words, arrays.values()))

@@ -58,7 +58,7 @@ def needed_product(critical: float) -> tuple[float, float]:
     (c (1 - a^2) (1 - b^2))^(1/2). This root is at most c^(1/2) (1 - a b), since (1 - a^2) (1 - b^2) = (1 - a b)^2 -
     (a - b)^2, and the left side is at least |r_ij| - a b. Hence a b (1 - c^(1/2)) >= |r_ij| - c^(1/2).
 
-    The larger of a and b is then at least the root of s |r_ij| - o. The slack in o is that large that this holds for
+    The larger of a and b is then at least the root of s |r_ij| - o. The slack in o is so large that this holds for
     correlations in single precision, too, each of which is off by less than 2^-24: it raises the root by at least
     2^-17 while the root is at most one, and rounding s |r_ij| - o adds less than 2^-22 to it.
     """

@@ -46,7 +46,7 @@ class SparseSearch(LevelSearch):
         if self._edges is None or self._adjacency is None:  # no level was run
             return complete_graph(self.p)
         adjacency = self._adjacency
-        # Nearly each entry is the first of its page, and threads share the system's work for new pages.
+        # Nearly every entry is the first in its page, so threads share the work of allocating pages.
         edges = np.concatenate([self._edges, *self._settled])
         ends = np.concatenate([edges, edges[:, ::-1]])
 

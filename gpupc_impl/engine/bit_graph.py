@@ -166,7 +166,7 @@ class BitGraphs:
         return entries
 
     def replace(self, *bits: np.ndarray) -> None:
-        """Put other graphs, (p, words) uint32 in host memory, in place of the first ones; `struct` is then another."""
+        """Put other graphs, (p, words) uint32 in host memory, in place of the first ones; `struct` is replaced."""
         graphs = np.zeros(self._bits.shape, np.uint32)
         graphs[: len(bits)] = bits
         self._bits = self.backend.upload(graphs)

@@ -1,7 +1,8 @@
 """PC-stable for Gaussian tests that no kernel makes, in batches, by the same code for NumPy and CuPy.
 
-The kernels have one critical value for each level. A problem whose tests have their own (missing values, pairwise.py;
-multiple imputation, imputed.py) is an `ArrayProblem`, whose `tests` decide, and `ArraySearch` searches it.
+The kernels have one critical value for each level. A problem whose tests have critical values of their own (missing
+values, pairwise.py; multiple imputation, imputed.py) is an `ArrayProblem`: `ArraySearch` searches it, and its `tests`
+decide.
 
 Up to the partial correlations every operation on an array is one operation of IEEE 754, in an order that does not
 depend on the library. NumPy and CuPy therefore compute the same bits from the same correlation matrices, whatever the
@@ -59,7 +60,7 @@ class Tests(Protocol):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ArrayProblem(GaussianProblem):
-    """A Gaussian problem that only the method `METHOD` of its module solves; it cannot be saved."""
+    """A Gaussian problem whose module defines the only method that solves it, `METHOD`; it cannot be saved."""
 
     treatment: ClassVar[str]
     """The value of ``missing`` that makes such a problem, which is also the name of the method."""

@@ -13,7 +13,7 @@ from gpupc_impl.gaussian.strength import Strength
 
 
 def open_retest(problem: GaussianProblem) -> family.Retest:
-    """Return the retest of a problem; for an `ArrayProblem`, which no record holds, its own tests."""
+    """Return the retest of a problem; an `ArrayProblem`, which is never recorded, has its own tests."""
     return ArrayRetest(problem) if isinstance(problem, ArrayProblem) else Retest(problem)
 
 

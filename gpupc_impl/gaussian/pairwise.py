@@ -202,7 +202,7 @@ class PairwiseTests:
         for sizes in of_pairs:
             reciprocals = reciprocals + 1.0 / sizes
         mean = count * (count - 1) // 2 / reciprocals
-        return xp.floor(mean * (1 + 1e-12)).astype(np.int64)  # Rounding must not make 60 of three times 60 a 59.
+        return xp.floor(mean * (1 + 1e-12)).astype(np.int64)  # so that rounding leaves 60 of 60, 60 and 60
 
 
 def pairwise_correlations(stream: RowStream, backend: Backend | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -316,7 +316,7 @@ def finite_samples(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, 
 
 
 def checked_stream(stream: RowStream, names: Sequence[str] | None) -> tuple[RowStream, tuple[str, ...]]:
-    """`finite_samples` of a table that is read some rows at a time."""
+    """Check a table that is read some rows at a time, as `finite_samples` checks others."""
     names, found = variable_names(names, stream.shape[1]), stream.statistics
     if first := min(filter(None, (found.first_missing, found.first_infinite)), default=None):
         raise InvalidProblem(

@@ -249,8 +249,8 @@ class Bench:
         """Return the outcomes of `worker.probe`, all of which run concurrently, for settings by whether they have
         kernels and whether they share a process.
 
-        The shared process or that of the first reference runs the probe. Other authors' programs have a process for it
-        that is used for nothing else, because it opens the backend.
+        The probe runs in the shared process, or in the process of the first reference. Other authors' programs are
+        probed in a process that is used for nothing else, because the probe opens the backend.
         """
         probes = {kind: (kind[0], tuple(sorted({each.method for each in group}))) for kind, group in groups.items()}
         with contextlib.ExitStack() as stack:

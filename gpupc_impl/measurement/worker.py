@@ -237,7 +237,7 @@ def _synchronize(backend: Backend | None) -> None:
 
 
 def reset_peak() -> None:
-    """Let `peak_process_bytes` begin anew, where the system supports that."""
+    """Reset the peak that `peak_process_bytes` returns, where the system supports that."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 

@@ -11,7 +11,7 @@ from gpupc_impl.nonlinear.tuning import TUNING, WARP, Tuning, whole_warps
 
 
 class BucketSelection(ListedNeighbours):
-    """The selection in which each thread has a sample in a replicate, and a counter in shared memory for each
+    """The selection in which a thread works on one sample in one replicate and has a counter in shared memory for each
     bucket."""
 
     name, fallback = "buckets", CountingSelection

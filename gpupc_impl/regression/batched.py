@@ -72,7 +72,7 @@ class RegressionTests:
         return p_values, statistics
 
     def _columns(self, members: np.ndarray) -> list[int]:
-        """The numbers of the terms of a conditioning set, without constant variables."""
+        """Return the numbers of the terms of a conditioning set, without those of constant variables."""
         return [
             column
             for v in members.tolist()
@@ -83,7 +83,8 @@ class RegressionTests:
     # --- Linear models ---------------------------------------------------------------------------------------------
 
     def _linear(self, response: np.ndarray, given: np.ndarray, added: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(t,) p-values and F statistics of (t,) responses, (t, a) terms of the sets and (t, b) further terms."""
+        """Return (t,) p-values and F statistics for (t,) responses, (t, a) terms of the sets and (t, b) further
+        terms."""
         n, a, b = self._problem.n_samples, given.shape[1], added.shape[1]
         rest = n - 1 - a - b
         if rest < 1:
@@ -103,8 +104,8 @@ class RegressionTests:
         return special.fdtrc(b, rest, statistics), statistics
 
     def _residuals(self, xp: Any, index: Any, a: int) -> Any:
-        """(t, 2) variances of a response that the smaller and the larger model leave, given (t, a + b + 1) terms: of
-        the set, of the other variable, and the response."""
+        """Return the (t, 2) residual variances of the smaller and the larger model, given (t, a + b + 1) terms: those
+        of the set, those of the other variable, and the response."""
         joint = self._covariances[index[:, :, None], index[:, None, :]]
         if a:
             joint = _complement(xp, joint, a)
@@ -115,7 +116,7 @@ class RegressionTests:
     # --- Logistic models -------------------------------------------------------------------------------------------
 
     def _logistic(self, response: np.ndarray, given: np.ndarray, added: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """p-values and statistics as `_linear` returns them, of responses with one number of categories."""
+        """Return p-values and statistics as `_linear` does, for responses that have the same number of categories."""
         models, of_test = np.unique(np.column_stack([response, given]), axis=0, return_inverse=True)
         before = self._deviances(models[:, 0], models[:, 1:])[of_test.reshape(-1)]
         after = self._deviances(response, np.hstack([given, added]))
@@ -124,7 +125,7 @@ class RegressionTests:
         return special.chdtrc(degrees, statistics), statistics
 
     def _deviances(self, response: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """(t,) minus twice the largest penalized log-likelihoods of (t,) responses given (t, d) terms."""
+        """Return minus twice the largest penalized log-likelihood of each of (t,) responses given (t, d) terms."""
         others = int(self._problem.categories[response[0]]) - 1
         d, deviances = columns.shape[1] + 1, np.empty(len(response))
         of_model = 8 * (self._problem.n_samples * 2 * (d + 2 * others) + 3 * (d * others) ** 2)
@@ -145,7 +146,7 @@ class RegressionTests:
 
 
 def _groups(rows: np.ndarray, shape: np.ndarray) -> Iterator[np.ndarray]:
-    """The rows in groups that agree in all of the (k, t) numbers."""
+    """Yield the rows in groups that agree in all of the (k, t) numbers."""
     if len(rows):
         order = rows[np.lexsort(shape[:, rows])]
         different = (np.diff(shape[:, order]) != 0).any(axis=0)
@@ -153,14 +154,14 @@ def _groups(rows: np.ndarray, shape: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _complement(xp: Any, joint: Any, count: int) -> Any:
-    """The Schur complement of the first `count` rows and columns of (t, m, m) covariances."""
+    """Return the Schur complement of the first `count` rows and columns of (t, m, m) covariances."""
     own = joint[:, :count, :count] + SPARE * xp.eye(count)
     cross = joint[:, :count, count:]
     return joint[:, count:, count:] - cross.transpose(0, 2, 1) @ xp.linalg.solve(own, cross)
 
 
 def _deviances(xp: Any, terms: Any, chosen: Any) -> Any:
-    """(t,) minus twice the largest penalized log-likelihoods, by Newton's method.
+    """Return minus twice the largest penalized log-likelihood of each of t models, by Newton's method.
 
     Args:
         terms: (t, d, n): ones, then the terms whose coefficients are penalized.
@@ -173,7 +174,7 @@ def _deviances(xp: Any, terms: Any, chosen: Any) -> Any:
     coefficients, transposed = xp.zeros((t, m, d)), terms.transpose(0, 2, 1)
 
     def losses(coefficients: Any) -> tuple[Any, Any]:
-        """(t,) losses and (t, m, n) probabilities of the classes other than the first."""
+        """Return (t,) losses and (t, m, n) probabilities of the classes other than the first."""
         scores = coefficients @ terms
         top = xp.maximum(scores.max(axis=1, keepdims=True), 0)
         powers = xp.exp(scores - top)

@@ -1,4 +1,4 @@
-"""The regression tests one by one, by docs/mixed.md: the reference, which verification uses as well.
+"""The regression tests one by one, as docs/mixed.md defines them: the reference, which verification uses as well.
 
 The reference fits linear models by least squares and logistic models by SciPy's optimizer; it shares the problem's
 terms and constants with the batches, and no other code.
@@ -20,7 +20,7 @@ class PlainTest:
         self._constant = problem.is_constant()
 
     def __call__(self, i: int, j: int, members: Sequence[int]) -> tuple[float, float]:
-        """The p-value and the statistic of variables i and j given the members, in any order."""
+        """Return the p-value and the statistic of variables i and j given the members, in any order."""
         i, j = sorted((int(i), int(j)))
         if self._constant[[i, j]].any():
             return 1.0, 0.0
@@ -53,7 +53,7 @@ class PlainTest:
 
     @staticmethod
     def _deviance(classes: np.ndarray, x: np.ndarray) -> float:
-        """Minus twice the largest penalized logarithm of the likelihood of classes given (n, d) terms."""
+        """Return minus twice the largest penalized log-likelihood of classes given (n, d) terms."""
         n, d, others = len(classes), x.shape[1], int(classes.max())
         chosen = (classes[:, None] == np.arange(1, others + 1)) * 1.0
         penalty = np.full((d, 1), RIDGE)

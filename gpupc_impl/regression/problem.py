@@ -123,7 +123,7 @@ class RegressionProblem(Problem):
         return self.values.shape[1]
 
     def is_constant(self) -> np.ndarray:
-        """(p,) bool: the variables that have one value."""
+        """(p,) bool: whether a variable is constant."""
         return (self.values == self.values[:, :1]).all(axis=1)
 
     def widths(self) -> np.ndarray:

@@ -26,6 +26,6 @@ def regression_batched(problem: RegressionProblem, run: Run) -> Skeleton:
 
 
 def open_test(problem: RegressionProblem, backend: Backend, params: Mapping[str, Any]) -> Callable[..., float]:
-    """The function (i, j, S) -> p-value that makes single tests (`measurement.single_tests`)."""
+    """Return the function (i, j, S) -> p-value that makes single tests (`measurement.single_tests`)."""
     tests = RegressionTests(problem, backend)
     return lambda i, j, members: single_test(tests, i, j, members)[0]

@@ -17,7 +17,7 @@ class Retest:
         self.affordable = max(10**7 // problem.n_samples, 1)
 
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """alpha over p-values of (k, 2) pairs given (k, l) sets, and tolerances, (k,) each."""
+        """Return alpha / p-value for (k, 2) pairs given (k, l) sets, and the tolerances, (k,) each."""
         p_values = np.array([self._test(*pair, members)[0] for pair, members in zip(pairs, sets, strict=True)], float)
         with np.errstate(divide="ignore"):
             return self._alpha / p_values, np.full(len(pairs), TOLERANCE)

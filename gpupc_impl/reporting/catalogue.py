@@ -101,7 +101,7 @@ class Entry:
         return inspect.getdoc(self.make) or ""
 
     def outputs(self) -> dict[str, str]:
-        """Return the files to which it is written, by kind; the first of them is part of the report.
+        """Return the files to which the table or figure is written, by kind; the first of them is part of the report.
 
         The PDF of a figure is for papers: without headings and small print, with a page for each machine.
         """

@@ -17,7 +17,7 @@ from gpupc_impl.reporting.quantities import Missing, Numbers, Quantity, over
 
 @dataclasses.dataclass(frozen=True)
 class Factor:
-    """How many times longer a program takes than our serial reference on one core.
+    """The factor by which a program takes longer than our serial reference on one core.
 
     Attributes:
         ratio: the ratio of their CPU times.
@@ -33,7 +33,7 @@ Factors = Mapping[tuple[str, str], Factor]
 
 
 def load(rows: Iterable[Mapping[str, str]]) -> dict[tuple[str, str], Factor]:
-    """Read the lines of cpu_factors.csv; without those on which the skeletons differ, whose work is not the same."""
+    """Read the lines of cpu_factors.csv, except those whose skeletons differ, because the work was not the same."""
     factors = {}
     for row in rows:
         if row["differing_edges"] == "0":

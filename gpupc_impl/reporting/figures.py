@@ -107,8 +107,8 @@ def panels_of(runs: Runs) -> dict[tuple[str, str], str]:
 
 
 def unavailable(runs: Runs) -> str | None:
-    """Return why no run of a data set was made, such as that it could not be had, in few words; None if one was made or
-    the reasons differ."""
+    """Return in a few words why a data set has no run, such as that its file could not be downloaded; None if it has
+    one or the reasons differ."""
     reasons = {(run.status, run.why) for run in runs}
     if len(reasons) != 1 or next(iter(reasons))[0] != "skipped":
         return None

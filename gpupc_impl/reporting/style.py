@@ -65,8 +65,8 @@ def save(figure: Figure, *paths: str | Path) -> None:
 
 
 def save_plain(figures: Sequence[Figure], path: str | Path) -> None:
-    """Write figures for papers as the pages of a PDF: without the heading and the small print, of which a caption says
-    what it wants. The figures stay as they were. Equal figures give equal bytes."""
+    """Write figures for papers as the pages of a PDF: without the heading and the small print, which a caption
+    replaces. The figures stay as they were. Equal figures give equal bytes."""
     from matplotlib.backends.backend_pdf import PdfPages
 
     Path(path).parent.mkdir(parents=True, exist_ok=True)

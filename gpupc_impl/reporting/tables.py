@@ -118,7 +118,7 @@ def write_tables(blocks: Sequence[Block], csv_path: str | Path, md_path: str | P
 def csv_rows(
     blocks: Sequence[tuple[Heading | None, Sequence[Mapping[str, Any]], Sequence[str]]],
 ) -> tuple[list[Mapping[str, Any]], list[str]]:
-    """Return the rows of several machines, with the machine in the first column ``device``, and the first columns.
+    """Return the rows of several machines, with the machine in the first column ``device``, and the columns' names.
 
     The papers' own numbers appear once, without a machine.
 

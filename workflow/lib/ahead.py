@@ -106,7 +106,7 @@ def run_all(group: list[Search], backend: str) -> None:
             own.finish_prefetched()  # The end of a search drops what is not compiled yet.
         try:
             _run(search, method, own)
-        except Exception as error:  # The measurement of this method leaves a record of the failure.
+        except Exception as error:  # The record of its measurement will state why it failed.
             print(f"{search.method}: {type(error).__name__}: {error}", flush=True)
 
 

@@ -111,7 +111,7 @@ def measure_parts(
 
     Args:
         job: as of `own_cores`.
-        bench_of: returns a bench with a number of threads; None is as many as the job has.
+        bench_of: returns a bench with a number of threads; None means as many as the job has.
         measure: is called with settings and the bench on which they are measured.
 
     Returns:

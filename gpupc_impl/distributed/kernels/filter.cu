@@ -10,10 +10,10 @@
 // adj(i); a second pass tests sets from adj(j), for the edges that no set from adj(i) separates. Each pass finds the
 // first candidate that separates the edge, so this set is the canonical one.
 //
-// Most candidates need no test. A set {k} that separates i and j has |r_ik r_jk| >= `needed`(r_ij), so that one of both
-// factors is at least the root of this bound. Beside the list of all neighbours, each variable therefore has lists of
-// those with which its correlation is at least strength(1), strength(2), and so on. The tests of an edge need the list
-// for the root of its bound only, once that of either end.
+// Most candidates need no test. A set {k} that separates i and j has |r_ik r_jk| >= `needed`(r_ij), so at least one of
+// the two factors is at least the root of this bound. Beside the list of all neighbours, each variable has lists of
+// those with which its correlation is at least strength(1), strength(2), and so on. The tests of an edge therefore need
+// only the lists of its two ends for the root of its bound.
 #include "engine/kernels/tally.cuh"
 #include "gaussian/kernels/level_one.cuh"
 
@@ -23,7 +23,7 @@ constexpr unsigned SEPARATED = 1u << 31;
 constexpr unsigned NO_MEMBER = ~0u;
 constexpr int OPEN = 3;   // the counter of edges that stay open
 constexpr int LISTS = 8;  // lists of a variable's neighbours
-constexpr int WORTH = 4;  // how many times as long as the lists by strength those of all neighbours must be at least
+constexpr int WORTH = 4;  // lists by strength are used if those of all neighbours are this many times as long
 
 // The least |r| in a list; list 0 has all neighbours.
 __device__ __forceinline__ float strength(int list) {

@@ -50,7 +50,7 @@ struct Residuals {
 };
 
 // The number of members of a conditioning set. A kernel of a single level knows it when it is compiled, so that loops
-// over members are unrolled and their numbers lie in registers. A kernel of several levels is told it at run time; a
+// over members are unrolled and their numbers lie in registers. A kernel of several levels receives it at run time; a
 // search begins with such a kernel, since compilers take long for a kernel for each level. Both do the same operations
 // in the same order.
 template <int L>
@@ -82,8 +82,8 @@ struct PseudoInverse {
     int members[MOST];
     int size, rank, i;                   // `size` members
     double left_i[MOST], right_i[MOST];  // the solutions for Vi
-    double q[MOST * MOST];               // orthonormal columns and ...
-    double triangle[MOST * MOST];        // ... an upper triangle with F = q triangle
+    double q[MOST * MOST];               // Q: its columns are orthonormal
+    double triangle[MOST * MOST];        // T: upper triangular, and F = Q T
 
     // Factorises M2 and solves for Vi.
     __device__ __noinline__ void compute(const double* C, int p, int i);
@@ -267,7 +267,7 @@ struct ConditioningSet {
     }
 
  private:
-    // The place of entry (a, b), b <= a, of the factor.
+    // The index of entry (a, b), b <= a, of the factor.
     __device__ __forceinline__ static constexpr int entry(int a, int b) { return a * (a + 1) / 2 + b; }
 
     // Solves the factor against C[S, v]; returns the residual variance of v.

@@ -135,11 +135,11 @@ __device__ __forceinline__ double tests_expected(unsigned long long edges, int p
 // Runs levels `first` to `last`, which lie from FIRST to LAST; `graph` is that before the first of them, critical[L -
 // 2] is the critical r^2 of level L. The tests of level 1 have been made by pair_scan_one.
 //
-// Each level that is run writes its counters and its list (see list_sets), behind those of the levels before. ENDED of
+// Each level that is run writes its counters and its list (see list_sets) after those of the levels before. ENDED of
 // the level before `first` is the time at which the launch began, or if it begins with level 1, the time at which
-// pair_scan_one began. A level whose rows are too long for the shared memory or the table of binomials is not run, and
-// none behind it. If level 1 is among the levels, those from 2 on are run only if level 1 leaves at most `most_edges`
-// edges and `most_tests` tests are expected at most; and the launch writes `result` after its last level.
+// pair_scan_one began. A level whose rows are too long for the shared memory or the table of binomials is not run, nor
+// are the levels after it. If level 1 is among the levels, those from 2 on are run only if level 1 leaves at most
+// `most_edges` edges and `most_tests` tests are expected at most; and the launch writes `result` after its last level.
 // Cooperative launch: grid (any), block (warps), dynamic shared memory: `shared_bytes`.
 template <int FIRST, int LAST>
 __global__ void __launch_bounds__(128, 4)

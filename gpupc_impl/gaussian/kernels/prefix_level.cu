@@ -1,5 +1,5 @@
-// pair-scan, before and after the tests of a level from 2 on. The tests are in a file of their own (prefix_scan.cu), so
-// that a compiler has less to do for each kernel.
+// Kernels of pair-scan that run before and after the tests of a level from 2 on. The tests are in a file of their own
+// (prefix_scan.cu), so that a compiler has less to do for each kernel.
 #include "gaussian/kernels/prefix_level.cuh"
 
 // See prepare. Grid (any), block (warps).
