@@ -22,8 +22,8 @@ def saturating_genes(
     A gene without regulators is standard normal. Any other gene is V_j = u / (1 + |u|) + noise N_j with N_j standard
     normal and u = sum over its regulators k of w_kj V_k. The magnitude of w_kj is uniform in [weakest, strongest],
     divided by the number of targets of k, and its sign is random: a regulator of hundreds of genes moves each of them
-    little. With equal effects everywhere, the row of such a regulator would keep hundreds of edges, and the number of
-    its conditioning sets would exceed any machine from level 3 on.
+    little. With equal effects everywhere, the row of such a regulator would keep hundreds of edges, and from level 3 on
+    it would have too many conditioning sets for any machine.
 
     Only sums, products and quotients are computed, term by term, so the values have the same bits on every machine.
 

@@ -1,4 +1,4 @@
-"""Whether a first search on a GPU waits until its fastest kernels are compiled."""
+"""Decides whether a first search on a GPU waits until its fastest kernels are compiled."""
 
 import math
 

@@ -1,9 +1,9 @@
-"""Which kernels make the tests of a level: one of the level's own, or a general one for several levels.
+"""Chooses the kernels that make the tests of a level: the level's own kernel, or a general one for several levels.
 
 A kernel of its own has unrolled loops and keeps its numbers in registers, but compilers take seconds for each level's.
 A general kernel takes the level as an argument. Both make the same tests and give the same bits (`Exactly` and `UpTo`
 in kernels/fisher_z.cuh). A search therefore waits for the kernels of the first levels and for general kernels; the own
-kernels of the next levels are compiled meanwhile, and replace general ones once they are there.
+kernels of the next levels are compiled meanwhile, and replace the general ones once they are ready.
 """
 
 from __future__ import annotations

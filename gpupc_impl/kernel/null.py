@@ -116,7 +116,7 @@ def _root(moments: np.ndarray, high: np.ndarray, size: int) -> np.ndarray:
 
     The determinant is positive at 0 and negative at `high`, the s for one component less; between them all pivots but
     the last are positive. Secant steps are those of the Illinois method, which halves the function's value at an end of
-    the interval that stays.
+    the interval that is kept.
     """
 
     def determinant(spread: np.ndarray) -> np.ndarray:

@@ -89,8 +89,8 @@ def group_of(search: Search, backend: str) -> str | None:
 
 
 def is_ours(method: Method) -> bool:
-    """Return whether a method is part of this project, and no program of other authors: those of plug-ins may do
-    anything, so they run in a worker with limits only."""
+    """Return whether a method is part of this project and no program of other authors. A plug-in's method may do
+    anything, so it only runs in a worker with limits."""
     foreign = any(method.module == name or method.module.startswith(f"{name}.") for name in plugins())
     return method.canonical and not foreign
 

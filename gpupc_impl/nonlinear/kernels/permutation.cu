@@ -226,8 +226,8 @@ struct Shuffles {
 };
 
 // A sample's list of neighbours in the random order of one permutation, by a Fisher-Yates shuffle from the front that
-// goes as far as samples are taken. FEW: a list has at most FEW_NEAREST samples, and its order is kept in one number, 4
-// bits for each place; otherwise only the draws are kept, and the swaps are undone from these.
+// stops after the last sample that is taken. FEW: a list has at most FEW_NEAREST samples, and its order is kept in one
+// number, 4 bits for each place; otherwise only the draws are kept, and the swaps are undone from these.
 template <bool FEW>
 struct Shuffled {
     static constexpr int KEPT = FEW ? 1 : 24;  // the draws that are kept; later ones are computed again
