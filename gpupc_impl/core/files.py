@@ -136,7 +136,7 @@ def read_json(path: str | Path) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """The content of a text in JSON; raises ValueError if it is none, or nested too deeply."""
+    """Return the content of a JSON text; raises ValueError if the text is not JSON, or is nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError as error:

@@ -76,15 +76,15 @@ class FilterPlan:
 
 
 def fixed_bytes(m: int, p: int, tile_bytes: int) -> int:
-    """Bytes of (m, p) samples, a tile, counts and sums of its edges or of open edges, degrees, starts of rows,
-    counters."""
+    """Return the bytes of (m, p) samples, a tile, counts and sums of its edges or of open edges, degrees, starts of
+    rows, and counters."""
     tile = tile_bytes // 8
     counts = 32 * max(tile // COLUMNS_A_WARP + tile // p + 1, p)
     return allocated_bytes(8 * m * p) + tile_bytes + counts + 4 * p + 16 * (p + 1) + COUNTER_BYTES + 32 * 512
 
 
 def candidate_bytes(p: int, candidates: int, neighbours: int) -> int:
-    """Bytes of a block of candidates: its panel, and the entries, starts and ends of the lists of neighbours."""
+    """Return the bytes of a block of candidates: its panel, and the entries, starts and ends of the neighbour lists."""
     places = (8 + 4 * LISTS) * p
     return CANDIDATE_BYTES * p * round_up(candidates, STEP) + NEIGHBOUR_BYTES * neighbours + places + 8 * 512
 

@@ -128,7 +128,7 @@ class CudaCompiler:
 
 
 def _arguments(kernel: KernelSource) -> tuple[Path, str, Sequence[Any], Any]:
-    """What the functions that compile take of a kernel."""
+    """Return the arguments of the functions that compile a kernel."""
     return (PACKAGE_ROOT / kernel.source).resolve(), kernel.expression, kernel.structs, kernel.constants
 
 

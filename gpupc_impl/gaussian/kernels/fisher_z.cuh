@@ -206,8 +206,8 @@ __device__ __noinline__ Residuals PseudoInverse<MOST>::residuals(const double* C
     return h;
 }
 
-// A conditioning set S of `size` variables in ascending order. M2 of the set is factorised once for all tests that share
-// S and Vi.
+// A conditioning set S of `size` variables in ascending order. M2 of the set is factorised once for all tests that
+// share S and Vi.
 template <class Size>
 struct ConditioningSet {
     static constexpr int MOST = Size::MOST;
