@@ -1,7 +1,7 @@
 """Adds pages to the documentation site; mkdocs calls these functions (`hooks` in mkdocs.yml).
 
 Pages of the repository outside docs become part of the site, with their links adapted. Pages that the navigation omits
-are listed under `MORE`.
+are listed under `MORE`. The page of all devices gets its table and plots, and each number there the file of its record.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+from workflow.pages import devices
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,17 +44,27 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of `OUTSIDE`."""
+    """Add the pages of `OUTSIDE`, the records, and the script that sorts and filters tables."""
     for path, name in OUTSIDE.items():
         text = (ROOT / path).read_text(encoding="utf-8")
         files.append(File.generated(config, name, content=_links(text, ROOT / path)))
+    for name, content in devices.records(_recorded()):
+        files.append(File.generated(config, name, content=content))
+    files.append(File.generated(config, "devices.js", abs_src_path=str(ROOT / "gpupc_impl/views/report.js")))
     return files
+
+
+def _recorded() -> list[Path]:
+    """Return the published folders of the project."""
+    return sorted(path.parent for path in ROOT.glob("results/recorded/*/machines.json"))
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Adapt links from docs to the pages of `OUTSIDE`."""
     if page.file.generated_by:
         return markdown
+    if devices.PLACE in markdown:
+        markdown = markdown.replace(devices.PLACE, devices.content(_recorded()))
     return _links(markdown, Path(config.docs_dir) / page.file.src_uri)
 
 

@@ -16,8 +16,9 @@ from gpupc_impl import GaussianProblem, cli, skeleton
 from gpupc_impl.core.files import save_json, write_csv
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.measurement import publish as module
+from gpupc_impl.measurement.checking import check
 from gpupc_impl.measurement.environment import environment
-from gpupc_impl.measurement.publish import MergeError, check, merge, publish
+from gpupc_impl.measurement.publish import MergeError, merge, publish
 from gpupc_impl.measurement.published import PublishedRuns, open_published
 from gpupc_impl.measurement.record import Limits, Peaks, Record, Result, Times
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpupc_impl.measurement.publish import check
+from gpupc_impl.measurement.checking import check
 from gpupc_impl.measurement.published import open_published
 from gpupc_impl.reporting import recorded
 from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES
