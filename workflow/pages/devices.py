@@ -191,12 +191,13 @@ def _panel(axes: Axes, points: Sequence[Row], devices: Sequence[str], place: Any
     from matplotlib.lines import Line2D
 
     grey = {"color": "#666666", "linestyle": "none"}
-    handles = []
-    looks = {}
+    looks: dict[tuple[str, str, bool], list[Row]] = {}
     for row in points:
         looks.setdefault((row.run.method, row.device, row.division == OPEN), []).append(row)
-    for method in dict.fromkeys(row.run.method for row in points):
-        handles.append(Line2D([], [], marker="o", color=style.colour(method), linestyle="none", label=label(method)))
+    handles = [
+        Line2D([], [], marker="o", color=style.colour(method), linestyle="none", label=label(method))
+        for method in dict.fromkeys(row.run.method for row in points)
+    ]
     for (method, device, is_open), alike in looks.items():
         marker, colour = MARKERS[devices.index(device) % len(MARKERS)], style.colour(method)
         face = "none" if is_open else colour
