@@ -16,7 +16,7 @@ for (const table of document.querySelectorAll("table.listing")) {
     if (!("filter" in head.dataset)) return null;
     const values = [...new Set(all.map((row) => row.cells[column].textContent))].sort(compare);
     const list = add(tools, "select", { title: head.textContent });
-    add(list, "option", { value: "", textContent: "every " + head.textContent });
+    add(list, "option", { value: "", textContent: head.textContent + ": all" });
     values.forEach((value) => add(list, "option", { value, textContent: value }));
     list.addEventListener("change", filter);
     return list;

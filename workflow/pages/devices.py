@@ -7,12 +7,14 @@ import dataclasses
 import html
 import io
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from gpupc_impl.measurement.published import OPEN, PublishedRuns, open_published
+from gpupc_impl.measurement.published import OPEN, open_published
+from gpupc_impl.measurement.record import Record
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.accuracy import accuracy_of
 from gpupc_impl.reporting.cells import count, label, number, status_word
@@ -28,19 +30,19 @@ PLACE = "<!-- results of all devices -->"
 
 WHERE = {"cuda": "GPU", "host": "kernels on cores", "cpu": "reference on cores"}
 COLUMNS = (
-    "device",
-    "ran on",
     "data set",
-    "variables",
-    "samples",
     "method",
     "seconds",
-    "edges",
+    "device",
+    "ran on",
     "division",
     "SHD",
+    "edges",
+    "variables",
+    "samples",
     "commit",
 )
-FILTERED = ("device", "ran on", "data set", "method", "division")
+FILTERED = ("data set", "method", "device", "ran on", "division")
 """The columns that have a list of values above the table, by which rows are chosen."""
 
 NUMBERS = ("variables", "samples", "seconds", "edges", "SHD")
@@ -64,40 +66,49 @@ class Row:
     true_edges: int | None
 
     @property
+    def variables(self) -> int | None:
+        return (self.run.problem or {}).get("n_variables")
+
+    @property
     def link(self) -> str:
         """The file of the record in the site."""
         return f"records/{self.device}/{self.run.dataset}/{self.run.setting}.json"
 
 
 def rows(folders: Sequence[Path]) -> list[Row]:
-    """Return the runs of published folders, but for those that were skipped."""
-    return [row for folder in folders for row in _rows_of(folder)]
+    """Return the runs of published folders by size, data set and time, but for those that were skipped and the many
+    launch parameters of a grid (docs/recorded.md has the fastest and the slowest)."""
+    found = [row for folder in folders for row in _rows_of(folder)]
+    return sorted(
+        found, key=lambda row: (row.run.family, row.variables or 0, row.run.dataset, row.run.median or math.inf)
+    )
 
 
 def _rows_of(folder: Path) -> Iterator[Row]:
     published = open_published(folder)
     for run in load(Source(str(folder), "", {}, runs=list(published))):
-        if run.status != "skipped":
+        if run.status != "skipped" and not in_grid(run):
             truth = published.datasets[run.dataset].get("true_edges")
             found = accuracy_of(run, truth)
             division = published.division(run.dataset, run.setting)
             yield Row(folder.name, run, division, found and found.shd, truth and len(truth))
 
 
-def records(folders: Sequence[Path]) -> Iterator[tuple[str, str]]:
+def records(shown: Sequence[Row]) -> Iterator[tuple[str, str]]:
     """Yield the path in the site and the content of the file of each record."""
-    for folder in folders:
-        published = PublishedRuns(folder)
-        for dataset, setting in published:
-            record = published.record(dataset, setting)
-            content = record.to_json() | {"verification": published.verification(dataset, setting)}
-            if record.status != "skipped":
-                yield f"records/{folder.name}/{dataset}/{setting}.json", json.dumps(content, indent=1) + "\n"
+    for row in shown:
+        names = {field.name for field in dataclasses.fields(Record)}
+        record = Record(**{name: value for name, value in vars(row.run).items() if name in names})
+        verified = {
+            "status": row.run.verification,
+            "differing_edges": row.run.differing_edges,
+            "division": row.division,
+        }
+        yield row.link, json.dumps(record.to_json() | {"verification": verified}, indent=1) + "\n"
 
 
-def content(folders: Sequence[Path]) -> str:
+def content(shown: Sequence[Row]) -> str:
     """Return the table and the plots as HTML, without an empty line, so that Markdown leaves them as they are."""
-    shown = rows(folders)
     return "\n".join([*_stale(shown), _table(shown), *_plots(shown), '<script src="devices.js" defer></script>'])
 
 
@@ -121,7 +132,7 @@ def _table(shown: Sequence[Row]) -> str:
 
 
 def _line(row: Row) -> str:
-    run, problem = row.run, row.run.problem or {}
+    run = row.run
     seconds = run.median if run.ok else run.limits.time_s if run.status == "timeout" else None
     shown = {"timeout": f"> {number(seconds)}"} if run.status == "timeout" and seconds else {}
     text = (
@@ -133,8 +144,8 @@ def _line(row: Row) -> str:
         "device": (row.device, None),
         "ran on": (WHERE[run.backend], None),
         "data set": (run.dataset, None),
-        "variables": _counted(problem.get("n_variables")),
-        "samples": _counted(problem.get("n_samples")),
+        "variables": _counted(row.variables),
+        "samples": _counted((run.problem or {}).get("n_samples")),
         "method": (label(run.setting), None),
         "seconds": (text, seconds),
         "edges": _counted(run.edges),
@@ -142,7 +153,7 @@ def _line(row: Row) -> str:
         "SHD": _counted(row.distance),
         "commit": (run.commit or "–", None),
     }
-    return f"<tr>{''.join(_cell(name, *cell, row.link) for name, cell in cells.items())}</tr>"
+    return f"<tr>{''.join(_cell(name, *cells[name], row.link) for name in COLUMNS)}</tr>"
 
 
 def _counted(value: int | None) -> tuple[str, float | None]:
@@ -163,14 +174,15 @@ def _cell(column: str, text: str, value: float | None, link: str) -> str:
 
 
 def _plots(shown: Sequence[Row]) -> Iterator[str]:
-    points = [row for row in shown if row.run.median is not None and not in_grid(row.run)]
+    points = [row for row in shown if row.run.median is not None]
     near = [row for row in points if row.distance is not None and row.true_edges]
-    yield "<h2>Time against size</h2>"
-    yield _drawn(points, "variables", "seconds", lambda row: (row.run.problem["n_variables"], row.run.median))
-    yield "<h2>Time against distance to the truth</h2>"
-    yield _drawn(
-        near, "seconds", "SHD for each edge of the truth", lambda row: (row.run.median, row.distance / row.true_edges)
-    )
+    if points:
+        yield "<h2>Time against size</h2>"
+        yield _drawn(points, "variables", "seconds", lambda row: (row.variables, row.run.median))
+    if near:
+        yield "<h2>Time against distance to the truth</h2>"
+        up = "SHD for each edge of the truth"
+        yield _drawn(near, "seconds", up, lambda row: (row.run.median, row.distance / row.true_edges))
 
 
 def _drawn(points: Sequence[Row], across: str, up: str, place: Any) -> str:

@@ -6,6 +6,7 @@ are listed under `MORE`. The page of all devices gets its table and plots, and e
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,15 +49,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, name in OUTSIDE.items():
         text = (ROOT / path).read_text(encoding="utf-8")
         files.append(File.generated(config, name, content=_links(text, ROOT / path)))
-    for name, content in devices.records(_recorded()):
+    for name, content in devices.records(_runs()):
         files.append(File.generated(config, name, content=content))
     files.append(File.generated(config, "devices.js", abs_src_path=str(ROOT / "gpupc_impl/views/report.js")))
     return files
 
 
-def _recorded() -> list[Path]:
-    """Return the published folders of the project."""
-    return sorted(path.parent for path in ROOT.glob("results/recorded/*/machines.json"))
+@functools.cache
+def _runs() -> list[devices.Row]:
+    """Return the runs of the project's published folders."""
+    return devices.rows(sorted(path.parent for path in ROOT.glob("results/recorded/*/machines.json")))
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -64,7 +66,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if page.file.generated_by:
         return markdown
     if devices.PLACE in markdown:
-        markdown = markdown.replace(devices.PLACE, devices.content(_recorded()))
+        markdown = markdown.replace(devices.PLACE, devices.content(_runs()))
     return _links(markdown, Path(config.docs_dir) / page.file.src_uri)
 
 
