@@ -132,4 +132,7 @@ def _check(folders: Sequence[Path]) -> None:
         )
         print(f"{folder} is complete and valid: runs: {divisions}")
         if len(folders) > 1:
-            print(f"  of its {found.problems:,} problems, {found.shared:,} have the same answer in another folder")
+            print(
+                f"  of its {found.problems:,} problems, {found.shared:,} have the same answer in another folder, and "
+                f"{found.alike:,} more have it for the same data with other last digits"
+            )

@@ -1,6 +1,7 @@
 """Checks published folders, each alone and then against the others."""
 
 import dataclasses
+import json
 import platform
 import re
 from collections import Counter
@@ -89,11 +90,14 @@ class Agreement:
         divisions: the number of runs in each division (see `PublishedRuns.division`).
         problems: the number of its problems that some run solved.
         shared: the number of these that a run of another folder solved as well, by the fingerprint of the problem.
+        alike: the number of further ones for which a run of another folder found the same skeleton in the same data, with
+            other last digits of the correlations.
     """
 
     divisions: Mapping[str | None, int]
     problems: int
     shared: int
+    alike: int
 
 
 def compare(folders: Sequence[Path]) -> tuple[dict[Path, Agreement], list[str]]:
@@ -104,17 +108,19 @@ def compare(folders: Sequence[Path]) -> tuple[dict[Path, Agreement], list[str]]:
         different skeletons, or different canonical separating sets.
     """
     answers: dict[tuple[str, str], tuple[str, str]] = {}  # by problem and kind: the digest, and who found it
-    solved: dict[Path, set[str]] = {}
+    solved: dict[Path, dict[str, str]] = {}  # by fingerprint: the data, the parameters and the skeleton
     divisions: dict[Path, Counter[str | None]] = {}
     faults = []
     for folder in folders:
         published = PublishedRuns(folder)
-        divisions[folder], solved[folder] = Counter(published.division(*key) for key in published), set()
+        divisions[folder], solved[folder] = Counter(published.division(*key) for key in published), {}
         for record in (r for r in published.records() if published.division(r.dataset, r.setting) in (CLOSED, ALONE)):
             assert record.problem is not None
             assert record.result is not None
             problem = record.problem["fingerprint"]
-            solved[folder].add(problem)
+            facts = {name: fact for name, fact in record.problem.items() if name != "fingerprint"}
+            data = [record.dataset, record.dataset_facts.get("sha256"), facts, record.result.skeleton_sha256]
+            solved[folder][problem] = json.dumps(data, sort_keys=True)
             found = {"skeleton": record.result.skeleton_sha256}
             if record.canonical:
                 found["separating sets"] = record.result.sepsets_sha256
@@ -125,6 +131,9 @@ def compare(folders: Sequence[Path]) -> tuple[dict[Path, Agreement], list[str]]:
                     faults.append(f"{who}: the {kind} {digest[:10]} of the same problem is {first[:10]} of {other}")
     agreement = {}
     for folder, problems in solved.items():
-        others = set().union(*(its for other, its in solved.items() if other != folder))
-        agreement[folder] = Agreement(divisions[folder], len(problems), len(problems & others))
+        others = [its for other, its in solved.items() if other != folder]
+        shared = problems.keys() & set().union(*others)
+        skeletons = {skeleton for its in others for skeleton in its.values()}
+        alike = sum(problem not in shared and skeleton in skeletons for problem, skeleton in problems.items())
+        agreement[folder] = Agreement(divisions[folder], len(problems), len(shared), alike)
     return agreement, faults

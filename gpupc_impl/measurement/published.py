@@ -138,7 +138,7 @@ class PublishedRuns:
         record, verified = self.record(dataset, setting), self.verification(dataset, setting)
         if not record.ok or verified is None:
             return None
-        if verified["status"] != "equal":
+        if verified["status"] not in ("equal", "alone"):
             return OPEN
         return ALONE if self._finished[dataset] == 1 else CLOSED
 

@@ -429,6 +429,11 @@ def test_folders_have_the_same_answers_on_the_same_problem(tmp_path):
     assert faults == []
     assert agreements[tmp_path / "open"].divisions == {"closed": 1, "open": 1}
 
+    elsewhere = on(1, problem=RECORD.problem | {"fingerprint": "e" * 64})  # the last digits differ
+    agreements, faults = compare([one, published(put(tmp_path / "e", elsewhere), tmp_path / "digits")])
+    assert faults == []
+    assert [(its.problems, its.shared, its.alike) for its in agreements.values()] == [(1, 0, 1)] * 2
+
     three = published(put(tmp_path / "d", on(1, result=other)), tmp_path / "another")
     assert PublishedRuns(three).division("d", "s") == "alone"
     (fault,) = compare([one, three])[1]
