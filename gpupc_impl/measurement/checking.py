@@ -90,8 +90,8 @@ class Agreement:
         divisions: the number of runs in each division (see `PublishedRuns.division`).
         problems: the number of its problems that some run solved.
         shared: the number of these that a run of another folder solved as well, by the fingerprint of the problem.
-        alike: the number of further ones for which a run of another folder found the same skeleton in the same data, with
-            other last digits of the correlations.
+        alike: the number of further ones for which a run of another folder found the same skeleton in the same data,
+            where the last digits of correlations differ.
     """
 
     divisions: Mapping[str | None, int]

@@ -104,8 +104,8 @@ def own_folder(results: Path) -> Path:
         MergeError: files cannot be read, or the folder has runs, but none of these results.
     """
     (reader,) = read([results])
-    runs = [(name, entry) for name, entry in reader.entries.items() if name[0] == "run"]
-    ran = [entry.value.record for _, entry in runs if entry.value.record.status != "skipped"]
+    found = [entry.value.record for name, entry in reader.entries.items() if name[0] == "run"]
+    ran = [record for record in found if record.status != "skipped"]
     if not ran:
         raise MergeError(f"{results} has no run: all were skipped, or nothing was measured")
     machines = Counter(
@@ -116,14 +116,10 @@ def own_folder(results: Path) -> Path:
     into = results / "recorded" / "-".join(re.findall("[a-z0-9]+", machine.lower()))
     if into.is_dir():
         published = PublishedRuns(into)
-        same = (name[1:] for name, entry in runs if _without_node(entry).value.record == _published(published, name))
-        if next(same, None) is None:
+        mine = {(record.dataset, record.setting): record for record in ran}
+        if not any(_without_node_name(mine[key]) == published.record(*key) for key in mine.keys() & set(published)):
             raise MergeError(f"{into} has the runs of somebody else; name a folder, such as {into}-2")
     return into
-
-
-def _published(published: PublishedRuns, name: Name) -> Record | None:
-    return published.record(*name[1:]) if name[1:] in published else None
 
 
 def read(folders: Sequence[Path]) -> list[Reader]:
@@ -135,9 +131,12 @@ def read(folders: Sequence[Path]) -> list[Reader]:
 
 
 def _without_node(entry: Entry) -> Entry:
-    environment = {name: fact for name, fact in entry.value.record.environment.items() if name != "node"}
-    record = dataclasses.replace(entry.value.record, environment=environment)
-    return run_entry(entry.folder, dataclasses.replace(entry.value, record=record))
+    return run_entry(entry.folder, dataclasses.replace(entry.value, record=_without_node_name(entry.value.record)))
+
+
+def _without_node_name(record: Record) -> Record:
+    environment = {name: fact for name, fact in record.environment.items() if name != "node"}
+    return dataclasses.replace(record, environment=environment)
 
 
 # --- choosing --------------------------------------------------------------------------------------------------------
