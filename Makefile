@@ -75,7 +75,7 @@ record: venv ## Measure what results/recorded keeps, in MINUTES; a second call g
 submit: CONFIG = config/submit.yaml
 submit: venv ## Measure CONFIG in MINUTES (default: 20) for a table of all devices, publish and check it; a second call goes on (docs/submit.md)
 	GPUPC_DEADLINE=$$(($$(date +%s) + 60 * $(or $(MINUTES),20))) $(SNAKEMAKE) --keep-incomplete \
-	    --resources gpu=$(GPUS) timing_slot=$(GPUS) -- record || echo "not all was measured; the same command goes on" >&2
+	    --resources gpu=$(GPUS) timing_slot=$(GPUS) -- record || echo "not all was measured and verified (see above); the same command goes on" >&2
 	$(BIN)/python -m gpupc_impl records publish results $(RECORDED)
 	$(BIN)/python -m gpupc_impl records check
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PLACE = "<!-- results of all devices -->"
+PLACE = "The table and its plots are on the site that `make docs` builds."
 """The line of docs/devices.md that the table and the plots replace."""
 
 WHERE = {"cuda": "GPU", "host": "kernels on cores", "cpu": "reference on cores"}
