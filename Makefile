@@ -3,7 +3,8 @@
 #   CONFIG=config/paper.yaml      which experiments (default: config/config.yaml, minutes on any machine)
 #   BACKEND=auto|cuda|host        where kernels run (default: auto)
 #   ONLY="mcc and pair_scan"      which benchmarks, by name (default: all)
-#   RECORDED=results/recorded/X   whose runs `make images` draws (default: every device's)
+#   RECORDED=results/recorded/X   whose runs `make images` draws (default: every device's), or the folder that `make submit`
+#                                 writes (default: named after the device)
 #   PYTHON=python3.12             interpreter for the virtual environment (3.11 or 3.12)
 CORES ?= $(shell nproc 2>/dev/null || echo 1)
 CONFIG ?= config/config.yaml
@@ -12,7 +13,7 @@ ONLY ?=
 TARGETS ?=
 RECORDED ?=
 #   TARGETS="x86-64-v3 sm_90"     for which CPUs and GPUs `make wheel` compiles kernels (default: all)
-#   MINUTES=60                    how long `make fuzz` and `make soak` go on (default: 1), or by when `make record` ends
+#   MINUTES=60                    how long `make fuzz` and `make soak` go on (default: 1), or by when `make record` and `make submit` end
 # Further for make record, which measures config/gpu.yaml unless CONFIG names another one:
 #   ONLY="cupc_fig10 gpupc_table3"  tables and figures whose runs are measured (default: all)
 #   GPUS=2                        measure on as many GPUs side by side (default: 1)
@@ -33,7 +34,7 @@ PYTEST = $(BIN)/python -m pytest -n $$(($(CORES) + 1)) --dist loadgroup
 QUICKLY := $(if $(shell command -v c++),CXX="$${CXX:-'$(CURDIR)/tests/quick-c++' c++}")
 HEADERS := $(if $(QUICKLY),build/quick/system.hpp)
 
-.PHONY: help venv reproduce report images record fuzz soak test test-slow test-slurm test-ssh coverage lint benchmark docs tutorials wheel clean
+.PHONY: help venv reproduce report images record submit fuzz soak test test-slow test-slurm test-ssh coverage lint benchmark docs tutorials wheel clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -70,6 +71,13 @@ record: venv ## Measure what results/recorded keeps, in MINUTES; a second call g
 	$(if $(PLAN),$(BIN)/python -m workflow.lib.durations $(ONLY) --config $(CONFIG) --backend $(BACKEND),\
 	    $(if $(MINUTES),GPUPC_DEADLINE=$$(($$(date +%s) + 60 * $(MINUTES)))) $(SNAKEMAKE) --keep-incomplete \
 	    --resources gpu=$(GPUS) timing_slot=$(GPUS) -- $(or $(ONLY),record))
+
+submit: CONFIG = config/submit.yaml
+submit: venv ## Measure CONFIG in MINUTES (default: 20) for a table of all devices, publish and check it; a second call goes on (docs/submit.md)
+	GPUPC_DEADLINE=$$(($$(date +%s) + 60 * $(or $(MINUTES),20))) $(SNAKEMAKE) --keep-incomplete \
+	    --resources gpu=$(GPUS) timing_slot=$(GPUS) -- record || echo "not all was measured and verified (see above); the same command goes on" >&2
+	$(BIN)/python -m gpupc_impl records publish results $(RECORDED)
+	$(BIN)/python -m gpupc_impl records check
 
 fuzz: venv ## Damage files for MINUTES and read them; build/fuzz has what was found
 	nice -n 19 $(BIN)/python -m tests.fuzz.run --minutes $(or $(MINUTES),1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ ACTIONS = {
     "publish": (
         "bring the results of a workflow into a folder of published runs",
         "Bring the results of a workflow into a folder of published runs, such as results/recorded/nvidia-h200, which "
-        "is made where it does not exist. Tables and figures show published runs beside those of the machine that "
-        "makes them. A run replaces the published one of the same setting on the same data set; others stay. A "
-        "workflow that was cut off can be published too. Names of a cluster's nodes are left out.",
+        "is made where it does not exist; the default is RESULTS/recorded/DEVICE, with the device's own name. Tables "
+        "and figures show published runs beside those of the machine that makes them. A run replaces the published one "
+        "of the same setting on the same data set; others stay. A workflow that was cut off can be published too. "
+        "Names of a cluster's nodes are left out.",
     ),
     "merge": (
         "merge the runs of several machines into one folder",
@@ -22,12 +24,17 @@ ACTIONS = {
         "them hold differently under one name is a conflict: it is named, and nothing is written without --prefer.",
     ),
     "check": (
-        "check a folder of published runs",
-        "Check a folder of published runs before it is committed: records fit their schema, their machines and data "
-        "sets are there, no run stands twice, lines are sorted and compact, and no host name or home folder is told.",
+        "check folders of published runs",
+        "Check folders of published runs before they are committed, by default all of results/recorded: records fit "
+        "their schema, their machines and data sets are there, every run names its commit, no run stands twice, lines "
+        "are sorted and compact, and no host name, home folder or e-mail address is told. On the same problem, runs of "
+        "the closed division have the same answer in all of the folders (docs/submit.md).",
     ),
 }
 """The summary and the description of each action."""
+
+RECORDED = Path("results/recorded")
+"""The project's folder of published folders, from its root."""
 
 PREFERENCES = ("newest", "first")
 """The rules of `measurement.publish.PREFERENCES`, which is not imported to parse a command line."""
@@ -44,7 +51,13 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         for name, (summary, description) in ACTIONS.items()
     }
     parsers["publish"].add_argument("results", metavar="RESULTS", type=Path, help="the folder results of a workflow")
-    parsers["publish"].add_argument("into", metavar="INTO", type=Path, help="the folder of published runs")
+    parsers["publish"].add_argument(
+        "into",
+        metavar="INTO",
+        type=Path,
+        nargs="?",
+        help="the folder of published runs (default: RESULTS/recorded/DEVICE)",
+    )
     parsers["merge"].add_argument(
         "folders", metavar="FOLDER", type=Path, nargs="+", help="results of a workflow, or a folder of published runs"
     )
@@ -54,7 +67,13 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         choices=PREFERENCES,
         help="settle conflicts: take what was measured last, or what the folder that is named first holds",
     )
-    parsers["check"].add_argument("folder", metavar="FOLDER", type=Path, help="the folder of published runs")
+    parsers["check"].add_argument(
+        "folders",
+        metavar="FOLDER",
+        type=Path,
+        nargs="*",
+        help="a folder of published runs (default: results/recorded/*)",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -63,19 +82,23 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         UsageError: nothing was written, or the folder is not as it should be; the message says why.
     """
-    from gpupc_impl.measurement.publish import MergeError, check, merge, publish  # which other commands do not need
+    from gpupc_impl.measurement.publish import (
+        MergeError,
+        merge,
+        own_folder,
+        publish,
+    )  # which other commands do not need
 
+    if args.action == "check":
+        _check(args.folders)
+        return
     try:
-        if args.action == "check":
-            if faults := check(args.folder):
-                raise UsageError("\n".join(faults))
-            print(f"{args.folder} is complete and valid")
-            return
         if args.action == "merge":
             merged = merge(args.folders, args.into, args.prefer)
             for sentence in merged.settled:
                 print(sentence)
         else:
+            args.into = args.into or own_folder(args.results)
             merged = publish(args.results, args.into)
         for sentence in merged.ignored:
             print(f"not taken over: {sentence}")
@@ -85,3 +108,31 @@ def run(args: argparse.Namespace) -> None:
         print(f"written: {args.into}: {counts}")
     except MergeError as error:
         raise UsageError(str(error)) from error
+
+
+def _check(folders: Sequence[Path]) -> None:
+    """Check folders, each alone and then against the others, and print a line about each.
+
+    Raises:
+        UsageError: a folder has faults, or answers differ.
+    """
+    from gpupc_impl.measurement.checking import check, compare, unknown_origins
+
+    folders = folders or sorted(path.parent for path in RECORDED.glob("*/machines.json"))
+    if not folders:
+        raise UsageError(f"{RECORDED} has no folder of published runs; name one")
+    faults = [f"{folder}: {fault}" for folder in folders for fault in check(folder) or unknown_origins(folder)]
+    if not faults:
+        agreements, faults = compare(folders)
+    if faults:
+        raise UsageError("\n".join(faults))
+    for folder, found in agreements.items():
+        divisions = ", ".join(
+            f"{count:,} {division or 'without an answer'}" for division, count in found.divisions.items()
+        )
+        print(f"{folder} is complete and valid: runs: {divisions}")
+        if len(folders) > 1:
+            print(
+                f"  of its {found.problems:,} problems, {found.shared:,} have the same answer in another folder, and "
+                f"{found.alike:,} more have it for the same data with other last digits"
+            )

@@ -1,6 +1,6 @@
-"""Publishes the runs of a workflow in a device's folder, merges several folders into one, and checks a folder.
+"""Publishes the runs of a workflow in a device's folder, and merges several folders into one; see `checking` as well.
 
-All three work run by run. A run that several folders hold alike is taken once. If folders hold different content under
+Both work run by run. A run that several folders hold alike is taken once. If folders hold different content under
 one name, that is a conflict: a message names it with its keys and both values, and nothing is written unless a rule
 settles the conflict.
 """
@@ -10,13 +10,15 @@ import json
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.core.files import read_bytes, write_csv
+from gpupc_impl.core.files import write_csv
 from gpupc_impl.measurement.folders import PLAIN_FILES, SHARING, Entry, Name, Reader, run_entry
-from gpupc_impl.measurement.published import DATASETS, MACHINES, file_contents
+from gpupc_impl.measurement.published import DATASETS, MACHINES, PublishedRuns, file_contents
+from gpupc_impl.measurement.record import Record, machine_name
 
 PREFERENCES = ("newest", "first")
 """Rules that settle conflicts: take the latest measurement, or the content of the first folder that has one. Content
@@ -27,8 +29,6 @@ SHOWN_KEYS, SHOWN_CHARACTERS = 3, 60
 
 OWN_NAMES = {MACHINES, DATASETS, SHARING, "records", "skeletons", *(name.partition("/")[0] for name in PLAIN_FILES)}
 """The files and folders at the top of a published folder that are written anew; others stay unchanged."""
-
-HOME_FOLDER = re.compile(rb"/(home|Users|root)/")
 
 
 class MergeError(ValueError):
@@ -66,7 +66,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: str | None = None) -> Mer
     """
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
         raise MergeError(f"{into} is there and not empty; name a new folder")
-    readers = _read(folders)
+    readers = read(folders)
     chosen, shared, conflicts = _choose([reader.entries for reader in readers], prefer)
     refusals = [*_different_problems(chosen)]
     if conflicts and prefer is None:
@@ -89,43 +89,40 @@ def publish(results: Path, into: Path) -> Merged:
     update = into.is_dir() and any(into.iterdir())
     if update and not (into / MACHINES).is_file():
         raise MergeError(f"{into} is no folder of published runs: it has no {MACHINES}; name a new folder")
-    readers = _read([results, into] if update else [results])
+    readers = read([results, into] if update else [results])
     for name, entry in readers[0].entries.items():
         if name[0] == "run":
             readers[0].entries[name] = _without_node(entry)
     return _written(*_choose([reader.entries for reader in readers], "first"), into=into, readers=readers)
 
 
-def check(folder: Path) -> list[str]:
-    """Return the faults of a published folder, one sentence each; there are none if `publish` could have written it.
+def own_folder(results: Path) -> Path:
+    """Return the folder into which the results of a workflow are published if none is named: ``recorded/DEVICE`` in the
+    results, where DEVICE is the GPU, or the processor with its threads, on which most kernels ran.
 
-    The checks: records and tables of single tests fit their schemas, references to machines and data sets resolve, no
-    run occurs twice, lines are sorted and compact, no entry is unused, and there are no names of hosts or home folders.
+    Raises:
+        MergeError: files cannot be read, or the folder has runs, but none of these results.
     """
-    try:
-        (reader,) = _read([folder])
-    except MergeError as error:
-        return str(error).splitlines()
-    expected = _files(reader.entries)
-    present = {p.relative_to(folder).as_posix() for kind in ("records", "skeletons") for p in folder.glob(f"{kind}/*")}
-    faults = [f"{name} holds no run" for name in sorted(present - expected.keys())]
-    for name, data in expected.items():
-        path = folder / name
-        lines, sorted_lines = read_bytes(path).splitlines() if path.is_file() else [], data.splitlines()
-        if lines != sorted_lines:
-            pairs = enumerate(zip([*lines, b""], [*sorted_lines, b""], strict=False), 1)
-            number = next(number for number, (line, other) in pairs if line != other)
-            faults.append(f"{name}, line {number} is not what publishing writes: sorted, compact, and no unused entry")
-        if not name.endswith(".zip"):
-            homes = (number for number, line in enumerate(lines, 1) if HOME_FOLDER.search(line))
-            faults += [f"{name}, line {number} tells a home folder" for number in homes]
-    for key, entry in reader.entries.items():
-        if key[0] == "run" and (node := entry.value.record.environment.get("node")):
-            faults.append(f"{_label(key)} names the host {node!r}, which publishing leaves out")
-    return faults
+    (reader,) = read([results])
+    found = [entry.value.record for name, entry in reader.entries.items() if name[0] == "run"]
+    ran = [record for record in found if record.status != "skipped"]
+    if not ran:
+        raise MergeError(f"{results} has no run: all were skipped, or nothing was measured")
+    machines = Counter(
+        machine_name(record.environment, record.backend, record.environment["threads"])
+        for record in [record for record in ran if record.backend != "cpu"] or ran
+    )
+    machine = re.sub(r"\((R|TM)\)|@.*(?=,)", "", machines.most_common(1)[0][0])
+    into = results / "recorded" / "-".join(re.findall("[a-z0-9]+", machine.lower()))
+    if into.is_dir():
+        published = PublishedRuns(into)
+        mine = {(record.dataset, record.setting): record for record in ran}
+        if not any(_without_node_name(mine[key]) == published.record(*key) for key in mine.keys() & set(published)):
+            raise MergeError(f"{into} has the runs of somebody else; name a folder, such as {into}-2")
+    return into
 
 
-def _read(folders: Sequence[Path]) -> list[Reader]:
+def read(folders: Sequence[Path]) -> list[Reader]:
     """Read folders."""
     readers = [Reader(folder) for folder in folders]
     if faults := [fault for reader in readers for fault in reader.faults]:
@@ -134,9 +131,12 @@ def _read(folders: Sequence[Path]) -> list[Reader]:
 
 
 def _without_node(entry: Entry) -> Entry:
-    environment = {name: fact for name, fact in entry.value.record.environment.items() if name != "node"}
-    record = dataclasses.replace(entry.value.record, environment=environment)
-    return run_entry(entry.folder, dataclasses.replace(entry.value, record=record))
+    return run_entry(entry.folder, dataclasses.replace(entry.value, record=_without_node_name(entry.value.record)))
+
+
+def _without_node_name(record: Record) -> Record:
+    environment = {name: fact for name, fact in record.environment.items() if name != "node"}
+    return dataclasses.replace(record, environment=environment)
 
 
 # --- choosing --------------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def _choose(contents: Sequence[Mapping[Name, Entry]], prefer: str | None) -> tup
             taken = max(candidates, key=lambda entry: entry.date or newest[entry.folder])
         differing = [entry for entry in candidates if any(_differences(entry.content, taken.content))]
         choice = f"; taken: {taken.folder}" if prefer else ""
-        conflicts += [f"conflict: {_label(name)}: {_difference(taken, entry)}{choice}" for entry in differing]
+        conflicts += [f"conflict: {label(name)}: {_difference(taken, entry)}{choice}" for entry in differing]
         shared += name[0] == "run" and len(candidates) > 1 and not differing
         chosen[name] = taken
     return chosen, shared, conflicts
@@ -181,7 +181,7 @@ def _completed(candidates: Sequence[Entry]) -> list[Entry]:
     return completed
 
 
-def _label(name: Name) -> str:
+def label(name: Name) -> str:
     """Return the name of an entry in messages."""
     return f"run of {name[2]} on {name[1]}" if name[0] == "run" else name[1] if name[0] == "file" else " ".join(name)
 
@@ -239,7 +239,7 @@ def _different_problems(chosen: Mapping[Name, Entry]) -> Iterator[str]:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def _files(chosen: Mapping[Name, Entry]) -> dict[str, bytes]:
+def contents_of(chosen: Mapping[Name, Entry]) -> dict[str, bytes]:
     """Return the contents of a published folder's files by name."""
     of_kind: dict[str, dict[Any, Any]] = {"run": {}, "data set": {}, "file": {}}
     for (kind, *rest), entry in chosen.items():
@@ -261,7 +261,7 @@ def _written(
         for path in into.iterdir() if into.is_dir() else ():
             if path.name not in OWN_NAMES:
                 (shutil.copytree if path.is_dir() else shutil.copy2)(path, part / path.name)
-        for name, data in _files(chosen).items():
+        for name, data in contents_of(chosen).items():
             (part / name).parent.mkdir(parents=True, exist_ok=True)
             (part / name).write_bytes(data)
         if sharing:

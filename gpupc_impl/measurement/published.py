@@ -19,6 +19,7 @@ import hashlib
 import io
 import json
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,11 @@ RunKey = tuple[str, str]
 """The identity of a run: the names of its data set and its setting."""
 
 MACHINES, DATASETS = "machines.json", "datasets.json"
+
+
+CLOSED, OPEN, ALONE = "closed", "open", "alone"
+"""The divisions of runs that found a skeleton: it is edge for edge the reference's, it is another one, or no other run
+finished with which it could be compared."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +132,20 @@ class PublishedRuns:
         """Return the columns that verification adds to a run's record; None if the run was not verified."""
         columns: dict[str, str] | None = self._lines[dataset, setting][1].get("verification")
         return columns
+
+    def division(self, dataset: str, setting: str) -> str | None:
+        """Return the division of a run: `CLOSED`, `OPEN` or `ALONE`; None without a skeleton or its verification."""
+        record, verified = self.record(dataset, setting), self.verification(dataset, setting)
+        if not record.ok or verified is None:
+            return None
+        if verified["status"] not in ("equal", "alone"):
+            return OPEN
+        return ALONE if self._finished[dataset] == 1 else CLOSED
+
+    @functools.cached_property
+    def _finished(self) -> Counter[str]:
+        """The number of runs that found a skeleton, by data set."""
+        return Counter(dataset for dataset, setting in self if self._lines[dataset, setting][1].get("status") == "ok")
 
     def skeleton_file(self, dataset: str, setting: str) -> zipfile.Path | Path:
         """Return the path of a run's skeleton, which does not exist if no skeleton is kept.

@@ -33,7 +33,9 @@ def accuracy_table(runs: Runs, problems: Sequence[Mapping[str, Any]], sweeps: Sw
     skeletons by its own rules. ``results/tables/accuracy.csv`` has the numbers of each graph.
     """
     truths = {facts["name"]: facts.get("true_edges") for facts in problems}
-    measured = {(run.dataset, run.setting): its for run in runs if (its := _accuracy(run, truths[run.dataset]))}
+    measured = {
+        (run.dataset, run.setting): its for run in runs if run.counts and (its := accuracy_of(run, truths[run.dataset]))
+    }
     settings = {run.setting: run for run in runs}
     rows, plain, notes = [], [], []
     for parameter, value, graphs in _groups(runs, sweeps):
@@ -77,9 +79,9 @@ def _groups(runs: Runs, sweeps: Sweeps) -> Iterator[tuple[str, Any, list[str]]]:
             yield "", dataset, [dataset]
 
 
-def _accuracy(run: VerifiedRecord, true_edges: Sequence[Sequence[int]] | None) -> Accuracy | None:
+def accuracy_of(run: VerifiedRecord, true_edges: Sequence[Sequence[int]] | None) -> Accuracy | None:
     """Return the accuracy of a run; None if its skeleton or the true graph is unknown."""
-    if true_edges is None or not run.counts or (skeleton := run.skeleton) is None:
+    if true_edges is None or (skeleton := run.skeleton) is None:
         return None
     arrows = skeleton.facts.get("arrows")
     cpdag = orient(skeleton) if arrows is None else with_arrows(skeleton, arrows)

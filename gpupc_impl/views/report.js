@@ -1,4 +1,4 @@
-// Search, sort and pages for long tables; without scripts a table is shown whole.
+// Search, lists of values, sort and pages for long tables; without scripts a table is shown whole.
 const ROWS = 25;
 
 for (const table of document.querySelectorAll("table.listing")) {
@@ -12,6 +12,15 @@ for (const table of document.querySelectorAll("table.listing")) {
     parent.appendChild(Object.assign(document.createElement(tag), properties));
   const tools = Object.assign(document.createElement("div"), { className: "tools" });
   const search = add(tools, "input", { type: "search", placeholder: "Search " + all.length + " rows" });
+  const lists = heads.map((head, column) => {
+    if (!("filter" in head.dataset)) return null;
+    const values = [...new Set(all.map((row) => row.cells[column].textContent))].sort(compare);
+    const list = add(tools, "select", { title: head.textContent });
+    add(list, "option", { value: "", textContent: head.textContent + ": all" });
+    values.forEach((value) => add(list, "option", { value, textContent: value }));
+    list.addEventListener("change", filter);
+    return list;
+  });
   const pages = add(tools, "span", {});
   const back = add(pages, "button", { textContent: "‹", title: "Previous rows" });
   const place = add(pages, "span", {});
@@ -46,7 +55,9 @@ for (const table of document.querySelectorAll("table.listing")) {
 
   function filter() {
     const words = search.value.toLowerCase().split(/\s+/);
-    shown = all.filter((row) => words.every((word) => row.textContent.toLowerCase().includes(word)));
+    const chosen = (row) => lists.every((list, k) => !list?.value || row.cells[k].textContent === list.value);
+    const found = (row) => words.every((word) => row.textContent.toLowerCase().includes(word));
+    shown = all.filter((row) => chosen(row) && found(row));
     page = 0;
     draw();
   }

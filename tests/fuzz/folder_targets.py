@@ -14,7 +14,8 @@ import numpy as np
 
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.distributed import shards
-from gpupc_impl.measurement.publish import MergeError, check, merge, publish
+from gpupc_impl.measurement.checking import check
+from gpupc_impl.measurement.publish import MergeError, merge, publish
 from gpupc_impl.studies import bootstrap
 from tests.fuzz.damage import Target
 

@@ -102,6 +102,34 @@ def test_versions_agree():
     assert gpupc_impl.__version__ == PROJECT["version"] == citation["version"]
 
 
+def test_a_container_has_what_it_needs():
+    """The rules of hadolint that matter here, by reading: no builder is needed."""
+    text = (ROOT / "Dockerfile").read_text()
+    lines = re.sub(r"\\\n\s*", "", text).splitlines()
+    steps = [tuple(line.split(maxsplit=1)) for line in lines if line and not line.startswith("#")]
+    named = dict(steps)  # the last of each kind
+    assert re.fullmatch(r"nvidia/cuda:[\d.]+-runtime-ubuntu[\d.]+", named["FROM"])
+    (installing,) = (what for step, what in steps if "apt-get install" in what)
+    assert "--no-install-recommends" in installing
+    assert installing.endswith("rm -rf /var/lib/apt/lists/*")
+    (pip,) = (what for step, what in steps if "pip install" in what)
+    assert "--no-cache-dir" in pip
+    assert set(re.search(r"\.\[([\w,]+)\]", pip)[1].split(",")) <= EXTRAS.keys()
+    for sources in (what.split()[:-1] for step, what in steps if step == "COPY"):
+        assert all((ROOT / source).exists() for source in sources)
+    assert named["USER"] != "root"
+    assert named["ENTRYPOINT"] == '["gpupc"]'
+    assert any("gpupc compile" in what for step, what in steps if step == "RUN")
+
+
+def test_the_catalog_of_workflows_names_a_config_that_is_there():
+    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
+    assert (ROOT / usage["mandatory-flags"]["flags"].split()[-1]).is_file()
+    assert usage["software-stack-deployment"]["conda"] == any(
+        "conda:" in p.read_text() for p in ROOT.glob("workflow/rules/*.smk")
+    )
+
+
 def test_the_wheel_has_every_file_that_is_no_module():
     """Kernels, schemas, styles, and the mark that types are shipped."""
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]

@@ -11,8 +11,9 @@ import yaml
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.core.registry import get_method
+from gpupc_impl.measurement.checking import check
 from gpupc_impl.measurement.environment import environment
-from gpupc_impl.measurement.publish import check, publish
+from gpupc_impl.measurement.publish import publish
 from gpupc_impl.measurement.published import open_published
 from gpupc_impl.measurement.record import Limits, Record, Result, Times
 from gpupc_impl.reporting.catalogue import entries

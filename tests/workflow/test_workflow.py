@@ -16,7 +16,8 @@ import psutil
 import pytest
 import yaml
 
-from gpupc_impl.measurement.publish import check, publish
+from gpupc_impl.measurement.checking import check
+from gpupc_impl.measurement.publish import publish
 from gpupc_impl.reporting.catalogue import entries
 from tests.workflow import calls
 from workflow.lib.config import check_config

@@ -1,11 +1,12 @@
 """Adds pages to the documentation site; mkdocs calls these functions (`hooks` in mkdocs.yml).
 
 Pages of the repository outside docs become part of the site, with their links adapted. Pages that the navigation omits
-are listed under `MORE`.
+are listed under `MORE`. The page of all devices gets its table and plots, and each number there the file of its record.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+from workflow.pages import devices
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,17 +45,28 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of `OUTSIDE`."""
+    """Add the pages of `OUTSIDE`, the records, and the script that sorts and filters tables."""
     for path, name in OUTSIDE.items():
         text = (ROOT / path).read_text(encoding="utf-8")
         files.append(File.generated(config, name, content=_links(text, ROOT / path)))
+    for name, content in devices.records(_runs()):
+        files.append(File.generated(config, name, content=content))
+    files.append(File.generated(config, "devices.js", abs_src_path=str(ROOT / "gpupc_impl/views/report.js")))
     return files
+
+
+@functools.cache
+def _runs() -> list[devices.Row]:
+    """Return the runs of the project's published folders."""
+    return devices.rows(sorted(path.parent for path in ROOT.glob("results/recorded/*/machines.json")))
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Adapt links from docs to the pages of `OUTSIDE`."""
     if page.file.generated_by:
         return markdown
+    if devices.PLACE in markdown:
+        markdown = markdown.replace(devices.PLACE, devices.content(_runs()))
     return _links(markdown, Path(config.docs_dir) / page.file.src_uri)
 
 

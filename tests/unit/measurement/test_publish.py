@@ -16,8 +16,9 @@ from gpupc_impl import GaussianProblem, cli, skeleton
 from gpupc_impl.core.files import save_json, write_csv
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.measurement import publish as module
+from gpupc_impl.measurement.checking import check, compare, unknown_origins
 from gpupc_impl.measurement.environment import environment
-from gpupc_impl.measurement.publish import MergeError, check, merge, publish
+from gpupc_impl.measurement.publish import MergeError, merge, own_folder, publish
 from gpupc_impl.measurement.published import PublishedRuns, open_published
 from gpupc_impl.measurement.record import Limits, Peaks, Record, Result, Times
 
@@ -345,12 +346,18 @@ def line_of(folder, **changes):
         ),
         (lambda folder, line: line_of(folder, extra=1), r"line 1 is no run: .*'extra'"),
         (lambda folder, line: line.replace('"why":null', '"why":"/home/me"'), r"gaussian\.jsonl, line 1 tells a home"),
+        (
+            lambda folder, line: line.replace('"why":null', '"why":"me@x.org"'),
+            r"gaussian\.jsonl, line 1 tells an e-mail",
+        ),
+        (lambda folder, line: line.replace('"why":null', '"why":"on host-7a"'), r"line 1 tells this machine's name"),
         (lambda folder, line: "{", r"records/gaussian\.jsonl, line 1 is not JSON"),
         (lambda folder, line: "[]\n", r"records/gaussian\.jsonl, line 1 is no run: it names no data set"),
         (lambda folder, line: "", r"holds no runs|machines\.json, line 2 is not what publishing writes"),
     ],
 )
-def test_a_damaged_folder_is_found(tmp_path, damage, message):
+def test_a_damaged_folder_is_found(tmp_path, monkeypatch, damage, message):
+    monkeypatch.setattr("platform.node", lambda: "host-7a")
     folder = published(put(tmp_path / "a"), tmp_path / "into")
     path = folder / "records/gaussian.jsonl"
     path.write_text(damage(folder, path.read_text()))
@@ -394,11 +401,66 @@ def test_unused_entries_and_files_are_found(tmp_path):
     assert "skeletons/fig.zip holds no run" in faults
 
 
+def made_by(record, commit, dirty=False):
+    return dataclasses.replace(record, environment=record.environment | {"git_commit": commit, "git_dirty": dirty})
+
+
+def test_records_whose_code_nobody_can_look_up_are_named(tmp_path):
+    tree = put(put(tmp_path / "a", made_by(on(1), "1" * 40)), made_by(on(1, setting="t"), "2" * 40, dirty=True))
+    found = unknown_origins(published(put(tree, made_by(on(1, setting="u"), None, None)), tmp_path / "into"))
+    assert found == [
+        "t on d: files differed from commit 2222222222; commit them, and measure again",
+        "u on d: no commit is named; use a clone, and measure again",
+    ]
+
+
+def test_folders_have_the_same_answers_on_the_same_problem(tmp_path):
+    """In the closed division; what differs from the reference's is in the open one, where that is no fault."""
+    other = dataclasses.replace(RECORD.result, skeleton_sha256="0" * 64)
+    one, two = (published(put(put(tmp_path / n, on(1)), on(1, setting="t")), tmp_path / f"{n}-into") for n in "ab")
+    agreements, faults = compare([one, two])
+    assert faults == []
+    assert [(its.problems, its.shared, its.divisions) for its in agreements.values()] == [(1, 1, {"closed": 2})] * 2
+
+    tree = put(put(tmp_path / "c", on(1)), on(1, setting="t", result=other))
+    lines = rows(tree / "verification/gaussian.csv")
+    write_csv(tree / "verification/gaussian.csv", [lines[0], lines[1] | {"status": "unexplained"}])
+    agreements, faults = compare([one, published(tree, tmp_path / "open")])
+    assert faults == []
+    assert agreements[tmp_path / "open"].divisions == {"closed": 1, "open": 1}
+
+    elsewhere = on(1, problem=RECORD.problem | {"fingerprint": "e" * 64})  # the last digits differ
+    agreements, faults = compare([one, published(put(tmp_path / "e", elsewhere), tmp_path / "digits")])
+    assert faults == []
+    assert [(its.problems, its.shared, its.alike) for its in agreements.values()] == [(1, 0, 1)] * 2
+
+    three = published(put(tmp_path / "d", on(1, result=other)), tmp_path / "another")
+    assert PublishedRuns(three).division("d", "s") == "alone"
+    (fault,) = compare([one, three])[1]
+    assert fault.startswith(
+        f"s on d in {three}: the skeleton 0000000000 of the same problem is {FOUND.sha256[:10]} of s"
+    )
+
+
+def test_a_folder_is_named_after_the_device(tmp_path):
+    here = RECORD.environment | {"cpu": "A(R) C7 @ 2GHz", "threads": 1}
+    tree = put(tmp_path / "results", dataclasses.replace(on(1), environment=here))
+    into = own_folder(tree)
+    assert into == tree / "recorded/a-c7-1-thread"
+    publish(tree, into)
+    put(tree, dataclasses.replace(on(2, setting="t"), environment=here))
+    assert own_folder(tree) == into  # it goes on
+    (tree / "records/d/s.json").unlink()
+    with pytest.raises(MergeError, match=r"has the runs of somebody else; name a folder, such as .*a-c7-1-thread-2"):
+        own_folder(tree)
+
+
 # --- commands --------------------------------------------------------------------------------------------------------
 
 
-def test_the_commands(tmp_path, capsys):
-    one, two, into = put(tmp_path / "a", on(1)), put(tmp_path / "b", on(2)), tmp_path / "into"
+def test_the_commands(tmp_path, capsys, monkeypatch):
+    first, second = (made_by(on(day), "1" * 40) for day in (1, 2))
+    one, two, into = put(tmp_path / "a", first), put(tmp_path / "b", second), tmp_path / "into"
     command = ["records", "merge", str(one), str(two), str(into)]
     assert cli.main(command) == 2
     assert capsys.readouterr().err.startswith("error: conflict: run of s on d: environment.measured_at is")
@@ -409,7 +471,10 @@ def test_the_commands(tmp_path, capsys):
     assert cli.main(["records", "publish", str(one), str(into)]) == 0
     assert capsys.readouterr().out == f"written: {into}: 1 runs, 0 of them as before\n"
     assert cli.main(["records", "check", str(into)]) == 0
-    assert capsys.readouterr().out == f"{into} is complete and valid\n"
+    assert capsys.readouterr().out == f"{into} is complete and valid: runs: 1 alone\n"
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["records", "check"]) == 2
+    assert "recorded has no folder of published runs; name one" in capsys.readouterr().err
     (into / "machines.json").unlink()
     assert cli.main(["records", "check", str(into)]) == 2
     assert "machines.json has no machine" in capsys.readouterr().err
