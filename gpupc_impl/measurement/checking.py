@@ -1,6 +1,7 @@
 """Checks published folders, each alone and then against the others."""
 
 import dataclasses
+import itertools
 import json
 import platform
 import re
@@ -39,7 +40,7 @@ def check(folder: Path) -> list[str]:
         path = folder / name
         lines, sorted_lines = read_bytes(path).splitlines() if path.is_file() else [], data.splitlines()
         if lines != sorted_lines:
-            pairs = enumerate(zip([*lines, b""], [*sorted_lines, b""], strict=False), 1)
+            pairs = enumerate(itertools.zip_longest(lines, sorted_lines), 1)
             number = next(number for number, (line, other) in pairs if line != other)
             faults.append(f"{name}, line {number} is not what publishing writes: sorted, compact, and no unused entry")
         if not name.endswith(".zip"):

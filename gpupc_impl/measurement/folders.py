@@ -124,6 +124,8 @@ class Reader:
         for path in sorted(self.folder.glob("problems/*.json")):
             with self._naming(path):
                 facts = parse(read_bytes(path), path.name)
+                if facts.get("name") != path.stem:
+                    raise ValueError(f"its data set is {facts.get('name')!r}, and not that of the file's name")
                 self.entries["data set", path.stem] = Entry(self.folder, facts, facts)
         tables = {}
         for path in sorted(self.folder.glob("verification/*.csv")):

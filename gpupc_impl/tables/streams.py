@@ -52,14 +52,13 @@ def _parquet(path: Path) -> tuple[RowStream, list[str]] | None:
     try:
         from pyarrow import parquet, types
 
-        file = parquet.ParquetFile(path)
+        with parquet.ParquetFile(path) as file:
+            schema, rows = file.schema_arrow, file.metadata.num_rows
+            index = (schema.pandas_metadata or {}).get("index_columns", [])
+            places = [k for k, name in enumerate(schema.names) if name not in index]
+            numeric = all(types.is_integer(schema.types[k]) or types.is_floating(schema.types[k]) for k in places)
     except Exception:  # pyarrow is absent, or damaged files raise many types of exceptions.
         return None
-    with file:
-        schema, rows = file.schema_arrow, file.metadata.num_rows
-        index = (schema.pandas_metadata or {}).get("index_columns", [])
-        places = [k for k, name in enumerate(schema.names) if name not in index]
-        numeric = all(types.is_integer(schema.types[k]) or types.is_floating(schema.types[k]) for k in places)
     shape = rows, len(places)
     if not numeric or not is_streamed(shape):
         return None

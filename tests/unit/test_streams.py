@@ -134,7 +134,8 @@ def test_an_infinite_value(frame, tmp_path, monkeypatch):
 
 
 def test_tables_that_are_read_as_a_whole(frame, tmp_path, monkeypatch):
-    pytest.importorskip("pyarrow")
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet")
     small_pieces(monkeypatch)
     frame.assign(w="x").to_parquet(tmp_path / "words.parquet")
     frame.iloc[:3].to_parquet(tmp_path / "wide.parquet")
@@ -143,3 +144,6 @@ def test_tables_that_are_read_as_a_whole(frame, tmp_path, monkeypatch):
         assert streams.open_stream(tmp_path / name) is None
     (tmp_path / "bad.parquet").write_text("?")
     assert streams.open_stream(tmp_path / "bad.parquet") is None
+    table = pyarrow.Table.from_pandas(frame).replace_schema_metadata({b"pandas": b"["})
+    pyarrow.parquet.write_table(table, tmp_path / "notes.parquet")
+    assert streams.open_stream(tmp_path / "notes.parquet") is None
