@@ -40,8 +40,6 @@ made: with fewer sets, starting a batch takes longer than the batch saves."""
 MAX_PLANE_WORDS = 1 << 33
 """Upper bound on the words of all planes that the kernel can index."""
 
-_NO_BATCHES = BATCHES(cells=0, words=0, parts=0, splits=1)
-
 
 class BatchedTests:
     """The tests that are made in batches: tests with small tables, all of whose variables have planes.
@@ -63,13 +61,13 @@ class BatchedTests:
         long = level.busy_ends - level.busy >= BATCH_RUN * level.level * level.busy
         wanted = self.wanted and (long or self._params["batches"] == "yes")
         if not wanted or planes.bits is None or planes.bits.size >= MAX_PLANE_WORDS:
-            return _NO_BATCHES, NO_TESTS
+            return _no_batches(), NO_TESTS
         splits = self._blocks_an_edge(level)
         block_an_edge = self._is_block_an_edge(level, splits)
         kernel = batches_kernel(self._problem.codes.dtype.name, block_an_edge)
         may_omit = self._params["batches"] == "auto"
         if may_omit and not is_worth_waiting_for(kernel, self._backend, self._problem, level):
-            return _NO_BATCHES, NO_TESTS
+            return _no_batches(), NO_TESTS
         first, second, *_ = descending = [*self._problem.descending, 1]
         strata, stride = math.prod(descending[: level.level]), first * second + first | 1
         words = min(2 * MAX_BATCH_COLUMNS * stride, BATCH_WORDS)
@@ -125,3 +123,8 @@ def batch_doubles(level: int, words: int, parts: int) -> int:
     """Shared memory of a batch in units of 8 bytes (batches.cu, Room)."""
     ints = 2 * MAX_BATCH_COLUMNS + level + 1 + MAX_BATCH_STRATA * (level - 1) + words
     return parts + 32 + ceil_div(ints, 2)
+
+
+def _no_batches() -> Filled:
+    """A `BATCHES` of no batch. It is no constant, because a struct caches its bytes by backend and keeps it alive."""
+    return BATCHES(cells=0, words=0, parts=0, splits=1)

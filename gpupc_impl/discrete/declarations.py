@@ -236,6 +236,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
         for (name, part), all_options in _TEMPLATE_OPTIONS.items()
         for code in (CODE_TYPES if name == "disc_cupc" else NARROW_CODES)
         for options in all_options
+        if options != FEW_WAYS or code == REQUESTED_CODE
     ]
     tests += [batches_kernel(code, block_an_edge) for code in NARROW_CODES for block_an_edge in (False, True)]
     shared = [

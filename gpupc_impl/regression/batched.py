@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy import special
+import scipy  # SciPy loads its modules at their first use
 
 from gpupc_impl.backends import Backend, DeviceMemoryError
 from gpupc_impl.core.batches import for_each
@@ -101,7 +101,7 @@ class RegressionTests:
         with np.errstate(over="ignore"):
             statistics = (before - after) / b / np.maximum(after / rest, np.finfo(float).tiny)
         statistics = np.where(before <= EXPLAINED, 0.0, np.maximum(statistics, 0.0))
-        return special.fdtrc(b, rest, statistics), statistics
+        return scipy.special.fdtrc(b, rest, statistics), statistics
 
     def _residuals(self, xp: Any, index: Any, a: int) -> Any:
         """Return the (t, 2) residual variances of the smaller and the larger model, given (t, a + b + 1) terms: those
@@ -122,7 +122,7 @@ class RegressionTests:
         after = self._deviances(response, np.hstack([given, added]))
         statistics = np.maximum(before - after, 0.0)
         degrees = (self._problem.categories[response[0]] - 1) * added.shape[1]
-        return special.chdtrc(degrees, statistics), statistics
+        return scipy.special.chdtrc(degrees, statistics), statistics
 
     def _deviances(self, response: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Return minus twice the largest penalized log-likelihood of each of (t,) responses given (t, d) terms."""

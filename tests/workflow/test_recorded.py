@@ -49,7 +49,7 @@ def test_a_recorded_tree_has_the_files_of_results(config):
     for name in here.outputs():
         for kind, paths in here.inputs(ENTRIES[name]).items():
             moved = [path.replace("results/", "results/recorded/h200/", 1) for path in paths]
-            assert there.inputs(ENTRIES[name])[kind] == (paths if kind == "reported" else moved)
+            assert there.inputs(ENTRIES[name])[kind] == (paths if kind in ("reported", "factors") else moved)
 
 
 def test_only_what_is_there_is_shown(device):

@@ -420,7 +420,7 @@ def test_tables_have_a_block_a_machine(beside):
 
 def test_a_stale_record_is_marked_and_shown(beside):
     page = (beside[0] / "results/tables/methods_by_dataset.md").read_text()
-    line = next(line for line in page.splitlines() if line.startswith("| tiny | cupc-e |"))
+    line = next(line for line in page.splitlines() if line.startswith("| tiny | cuPC-E |"))
     assert line.count("‡") == 1
     assert page.count("‡") == 3  # the heading, the cell and the note
 

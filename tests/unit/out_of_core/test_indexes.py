@@ -111,8 +111,9 @@ def test_kernels_of_the_levels(small, source, name, grid, block, whole_row):
             best=graph.BEST_KEYS(keys=best, p=P, first_come=False),
             min_r_squared=None,
             counters=counters,
+            level=level,
         )
-        kernel = backend.kernel(source, f"{name}<{level}>", [graph.ROWS, SEARCH])
+        kernel = backend.kernel(source, f"{name}<Exactly<{level}>>", [graph.ROWS, SEARCH])
         kernel(grid, block, [rows_argument, search, np.bool_(True)], shared_bytes=4 * k)
         removed = backend.full(P, 0, np.int32)
         launch("remove_separated", [rows_argument, best, edges, removed])
