@@ -31,6 +31,15 @@ ABOUT = 0.25
 NAMED = 3
 """The upper bound on the data sets that a cell names for one reason of missing numbers; the CSV has all of them."""
 
+PRODUCTS = {
+    "holds": "agrees with the paper",
+    "less": "is below the paper's",
+    "more": "is above the paper's",
+    "less and more": "is below the paper's on some data sets and above it on others",
+    "not comparable": "is not compared",
+}
+"""What is said of the product of the factors of a chained claim, by the verdict that a single measurement would get."""
+
 UNITS = {"x": "×", "%": " %", "s": " s", "GB": " GB", "edges": " edges", "tests": " tests", "faults": "", "": ""}
 
 
@@ -94,7 +103,7 @@ def table_of(
             on, lacking = "; ".join(found.values), _listed(found.missing)
             short = _listed(found.missing, most=NAMED)
             if found.chained:
-                on += f"; a number measured at once would be judged as: {verdict(claim, found.all)}"
+                on += f"; the product {PRODUCTS[verdict(claim, found.all)]}"
             for stand_in, name in stand_ins.items():
                 said = f"{stand_in} (stand-in for {name})"
                 on, lacking, short = (text.replace(stand_in, said) for text in (on, lacking, short))

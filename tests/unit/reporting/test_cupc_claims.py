@@ -221,7 +221,7 @@ def test_a_claim_over_pcalg_is_a_chain_of_two_factors(table):
     assert (row["verdict"], row["ours_low"]) == ("chained", pytest.approx(200 * 3))
     assert row["measured_on"] == (
         "nci-60: 200 (pcalg over stable-serial, one core of CPU) × 3.00 (cupc-e over stable-serial); "
-        "a number measured at once would be judged as: holds"
+        "the product agrees with the paper"
     )
     assert row["missing"].startswith("mcc, ")  # where its edges differ, its work does too
     assert row["missing"].endswith("(pcalg not measured)")
