@@ -125,7 +125,9 @@ def test_prefetched_kernels_are_compiled_without_being_waited_for(monkeypatch, t
         backend.kernel(*wrong)
 
 
-def test_measured_searches_wait_for_their_fastest_kernels():
+def test_measured_searches_wait_for_their_fastest_kernels(monkeypatch, tmp_path):
+    (tmp_path / "cache").mkdir(mode=0o700)
+    monkeypatch.setenv("GPUPC_CACHE_DIR", str(tmp_path / "cache"))  # without kernels from other tests
     backend, (own, general) = open_backend("host"), KERNEL.of_levels.of_level(8)
     assert KERNEL.of_levels.choose(backend, 8) == general
     backend.waits_for_best = True

@@ -197,6 +197,10 @@ def test_a_compiler_that_writes_nothing_is_said(cache, source, tmp_path, monkeyp
         build.build_kernel(source, "add")
 
 
+def heed_interrupts():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 SLOW_COMPILER = '#!/bin/sh\ncase "$*" in *--version*) echo slow; exit;; esac\nexec sleep 60\n'
 
 
@@ -209,7 +213,9 @@ def compiling(cache, tmp_path):
     table.write_text("a,b,c\n" + "".join(f"{k % 7},{k % 5},{k * k % 11}\n" for k in range(30)))
     command = [sys.executable, "-m", "gpupc_impl", "skeleton", str(table), "--method", "cupc-s", "--backend", "host"]
     environment = {**os.environ, "CXX": str(compiler), "GPUPC_CACHE_DIR": str(cache.parent)}
-    with subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.DEVNULL) as process:
+    options = {"env": environment, "start_new_session": True, "stderr": subprocess.DEVNULL}
+    # A shell that runs the tests in the background has them ignore SIGINT, which their children inherit.
+    with subprocess.Popen(command, **options, preexec_fn=heed_interrupts) as process:
         try:
             while not list(cache.glob("building-*/kernel-*")):
                 assert process.poll() is None
