@@ -217,9 +217,11 @@ def compiling(cache, tmp_path):
     # A shell that runs the tests in the background has them ignore SIGINT, which their children inherit.
     with subprocess.Popen(command, **options, preexec_fn=heed_interrupts) as process:
         try:
-            while not list(cache.glob("building-*/kernel-*")):
+            begun, before = set(), None
+            while not begun or begun != before:  # until all its threads wait for compilers
                 assert process.poll() is None
-                time.sleep(0.02)
+                time.sleep(0.5)
+                begun, before = set(cache.glob("building-*/kernel-*")), begun
             yield process
         finally:
             with contextlib.suppress(ProcessLookupError):
