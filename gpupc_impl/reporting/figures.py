@@ -113,4 +113,4 @@ def unavailable(runs: Runs) -> str | None:
     if len(reasons) != 1 or next(iter(reasons))[0] != "skipped":
         return None
     why = re.sub(r"^data set '[^']*' is ", "", next(iter(reasons))[1] or "not run")
-    return textwrap.shorten(why, 90, placeholder=" ...")
+    return textwrap.shorten(re.sub(r"https?://([^/\s]+)\S*", r"\1", why), 75, placeholder=" ...")

@@ -62,7 +62,7 @@ def _overview_panel(axes: Axes, group: Runs) -> None:
                 axes.plot(x, 0.04, "x", color=colour, markersize=3, transform=axes.get_xaxis_transform())
     for dataset, why in lacking.items():
         spot = {"xycoords": axes.get_xaxis_transform(), "rotation": 90, "ha": "center", "va": "bottom"}
-        axes.annotate(textwrap.fill(why, 26), (datasets.index(dataset), 0.03), fontsize=5, color="#666666", **spot)
+        axes.annotate(textwrap.fill(why, 19), (datasets.index(dataset), 0.03), fontsize=5, color="#666666", **spot)
     for boundary in range(1, len(datasets)):
         axes.axvline(boundary - 0.5, color="#DDDDDD", linewidth=0.4)
     axes.set_yscale("log")

@@ -203,14 +203,15 @@ def _modelled_ratios(rows: Sequence[Mapping[str, Any]], fast: str) -> dict[int, 
 def _ratio_panel(
     axes: Axes, rows: Sequence[Mapping[str, Any]], main: Collection[str], level: int, reported: CsvRows
 ) -> None:
-    """Draw our ratios in a level, and the paper's as diamonds."""
+    """Draw our ratios in a level, and the paper's as diamonds where ours are not far from these sizes."""
     theirs, fast, slow = _stated(reported, level)
     axes.axhline(1, color="black", linewidth=0.6)
     look = {"color": style.colour(fast), "markersize": 3}
     for ratios, more in ((_ratios(rows, main, fast, slow), {"marker": "o"}), (_modelled_ratios(rows, fast), MODELLED)):
         if ratios:
             axes.plot(list(ratios), list(ratios.values()), **(more | look))
-    for row in theirs:
+    reach = 2 * max((row["variables"] for row in rows), default=0)
+    for row in (row for row in theirs if int(row["variables"]) <= reach):
         place = int(row["variables"]), float(row["high"])
         axes.plot(*place, **PAPER_LOOK)
         axes.annotate(_reported(row), place, (5, 0), textcoords="offset points", va="center", fontsize=5.5)
