@@ -119,11 +119,18 @@ def single_test(tests: BatchedTests, i: int, j: int, members: Iterable[int]) -> 
     return float(p_values[0]), float(statistics[0])
 
 
-def strengths(tests: BatchedTests, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return p-values and statistics of (k, 2) pairs given (k, l) sets, (k,) each, as `core.family.Strength` does."""
-    different, numbers = np.unique(np.sort(sets, axis=1), axis=0, return_inverse=True)
-    rows = np.column_stack([numbers.reshape(-1), np.sort(pairs, axis=1)])
-    order = np.argsort(rows[:, 0], kind="stable")
-    p_values, statistics = np.empty(len(pairs)), np.empty(len(pairs))
-    p_values[order], statistics[order] = tests.p_values(different, rows[order])
-    return p_values, statistics
+class BatchedStrength:
+    """Implements `core.family.Strength`. The effect is the statistic, which grows with the number of samples."""
+
+    effect = "statistic"
+
+    def __init__(self, tests: BatchedTests):
+        self._tests = tests
+
+    def __call__(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        different, numbers = np.unique(np.sort(sets, axis=1), axis=0, return_inverse=True)
+        rows = np.column_stack([numbers.reshape(-1), np.sort(pairs, axis=1)])
+        order = np.argsort(rows[:, 0], kind="stable")
+        p_values, statistics = np.empty(len(pairs)), np.empty(len(pairs))
+        p_values[order], statistics[order] = self._tests.p_values(different, rows[order])
+        return p_values, statistics

@@ -9,6 +9,7 @@ depend on the library. NumPy and CuPy therefore compute the same bits from the s
 sizes of the batches.
 """
 
+import abc
 import contextlib
 import dataclasses
 import math
@@ -59,15 +60,15 @@ class Tests(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ArrayProblem(GaussianProblem):
+class ArrayProblem(GaussianProblem, abc.ABC):
     """A Gaussian problem whose module defines the only method that solves it, `METHOD`; it cannot be saved."""
 
     treatment: ClassVar[str]
     """The value of ``missing`` that makes such a problem, which is also the name of the method."""
 
+    @abc.abstractmethod
     def tests(self, xp: Any = np) -> Tests:
         """Return the tests by NumPy or CuPy."""
-        raise NotImplementedError
 
     def spent(self, level: int) -> int:
         """Return the number that is subtracted from a sample size to get the degrees of freedom of a level."""

@@ -1,15 +1,28 @@
 """Continuous data with kernel tests: RCIT, RCoT and KCI."""
 
+from gpupc_impl.backends import open_backend
+from gpupc_impl.core.batched_search import BatchedStrength
 from gpupc_impl.core.family import Family
+from gpupc_impl.core.p_values import PValueRetest
+from gpupc_impl.kernel.plain import PlainTest
 from gpupc_impl.kernel.problem import KernelProblem
-from gpupc_impl.kernel.retest import Retest
-from gpupc_impl.kernel.strength import Strength
+from gpupc_impl.kernel.tests import open_tests
+
+AFFORDED = {"fourier": 2 * 10**7, "kci": 10**11}
+"""Upper bound on the samples (RCIT, RCoT) or their cubes (KCI), summed over all tests of one answer: about a minute."""
+
+
+def retest(problem: KernelProblem) -> PValueRetest:
+    n = problem.n_samples
+    affordable = AFFORDED["kci"] // n**3 if problem.test == "kci" else AFFORDED["fourier"] // n
+    return PValueRetest(PlainTest(problem), problem.alpha, affordable)
+
 
 FAMILY = Family(
     name="kernel",
     problem=KernelProblem,
-    retest=Retest,
-    strength=Strength,
+    retest=retest,
+    strength=lambda problem, backend: BatchedStrength(open_tests(problem, open_backend(backend))),
     auto={"cuda": "kernel-batched", "host": "kernel-batched"},
     packages=("gpupc_impl.kernel", "baselines"),
 )

@@ -5,31 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.discrete.problem import DiscreteProblem
+from tests.prepared import Prepared
 
 RNG = np.random.default_rng(0)
 MIXED = RNG.standard_normal((500, 10)) @ (np.eye(10) + 0.6 * RNG.standard_normal((10, 10)))
 
 
-class LikeGpu(HostBackend):
-    """Chooses blocks as on a GPU; the kernels that replace slower ones are ready from the start, or never."""
+class LikeGpu(Prepared):
+    """Chooses blocks as on a GPU."""
 
     def __init__(self, ready: bool):
-        super().__init__()
-        self.multiprocessors, self.ready, self.taken = 2, ready, set()
-
-    def prefetch(self, kernels) -> None:
-        pass
-
-    def is_ready(self, kernel) -> bool:
-        return self.ready
-
-    def kernel(self, source, expression, *more):
-        self.taken.add(expression)
-        return super().kernel(source, expression, *more)
+        super().__init__(ready)
+        self.multiprocessors = 2
 
 
 @pytest.mark.parametrize("cuts", [[0.0], [-1.0, 0.5]])

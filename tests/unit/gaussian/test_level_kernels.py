@@ -7,32 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian.cupc_s import KERNEL
 from gpupc_impl.gaussian.problem import GaussianProblem
+from tests.prepared import Prepared
 
 RNG = np.random.default_rng(0)
 GENERAL = "UpTo<8>", "UpTo<8>", "UpTo<16>"
-
-
-class Prepared(HostBackend):
-    """Notes the kernels that are taken; all own kernels of levels are ready from the start, or none ever is."""
-
-    def __init__(self, ready: bool):
-        super().__init__()
-        self.ready, self.taken = ready, set()
-
-    def prefetch(self, kernels) -> None:
-        pass
-
-    def is_ready(self, kernel) -> bool:
-        return self.ready
-
-    def kernel(self, source, expression, *more):
-        self.taken.add(expression)
-        return super().kernel(source, expression, *more)
 
 
 @pytest.mark.parametrize(
