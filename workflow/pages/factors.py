@@ -17,6 +17,7 @@ from typing import Any
 
 import datasets
 from gpupc_impl.api import skeleton
+from gpupc_impl.backends import BackendUnavailable
 from gpupc_impl.backends.machine import cpu_name
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.files import read_csv, write_whole
@@ -67,7 +68,11 @@ def main(argv: list[str] | None = None) -> None:
     plan = Plan(config)
     lines = {(row["peer"], row["dataset"]): row for row in read_csv(options.output)} if options.output.is_file() else {}
     for dataset in options.dataset:
-        lines[options.peer, dataset] = line = measured(options.peer, dataset, plan)
+        try:
+            line = measured(options.peer, dataset, plan)
+        except BackendUnavailable as error:
+            parser.error(str(error))
+        lines[options.peer, dataset] = line
         print(line, flush=True)
         with write_whole(options.output) as path, open(path, "w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(line), lineterminator="\n")
