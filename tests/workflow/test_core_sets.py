@@ -62,6 +62,26 @@ def test_references_run_beside_kernels_on_their_own_cores(sets):
     assert os.sched_getaffinity(0) == before
 
 
+def test_references_with_more_workers_than_a_set_has_cores_take_all_sets(sets):
+    tigramite = {"tigramite": {}, "tigramite-8": {"method": "tigramite", "params": {"workers": 8}}}
+    running, together, threads = [], [], []
+
+    def bench_of_one_core(wanted):
+        threads.append(wanted)
+        return bench_of(1)
+
+    def measure(settings, bench):
+        running.append(settings)
+        together.append(len(running))
+        time.sleep(0.2)
+        running.remove(settings)
+
+    measure_parts("job", tigramite, bench_of_one_core, measure)
+    assert sorted(threads) == [1, 4]
+    assert together == [1, 1]
+    assert {line.split(",")[0] for line in TIMES.read_text().splitlines()} == {"references 1", "all references"}
+
+
 def test_one_job_at_a_time_measures_on_the_gpu_and_several_measure_references(sets):
     running, most, lock = {"gpu": 0, "references": 0}, {"gpu": 0, "references": 0}, threading.Lock()
 

@@ -1,13 +1,15 @@
 """Lets references run on cores of their own beside the GPU's measurements.
 
 The machine's cores are divided into sets, on each of which one measurement runs at a time: one set for measurements on
-the GPU, which so remain alone there, and several for references. Snakemake itself and all other jobs have the remaining
-cores. A lock on a file says that a set is taken. Records name the number of cores and threads of their measurement.
+the GPU, which so remain alone there, and several for references. References whose parameter ``workers`` asks for more
+cores than a set has take all sets of references together. Snakemake itself and all other jobs have the remaining cores.
+A lock on a file says that a set is taken. Records name the number of cores and threads of their measurement.
 """
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import fcntl
 import json
 import os
@@ -59,9 +61,24 @@ def all_cores() -> list[int] | None:
     return cores
 
 
+class Place(enum.Enum):
+    """Where settings are measured: on the core set of the GPU, on one of references, or on all of references."""
+
+    GPU = "gpu"
+    ONE = "references"
+    ALL = "all references"
+
+
+def place_of(name: str, choice: Mapping[str, Any], cores_of_set: int) -> Place:
+    """Return where a setting is measured."""
+    if get_method(choice.get("method", name)).backends != ("cpu",):
+        return Place.GPU
+    return Place.ALL if choice.get("params", {}).get("workers", 1) > cores_of_set else Place.ONE
+
+
 @contextlib.contextmanager
-def own_cores(gpu: bool, job: str, folder: Path = Path("results")) -> Iterator[list[int]]:
-    """Wait for a core set of the GPU or of references, and move this thread to it; yields the set.
+def own_cores(place: Place, job: str, folder: Path = Path("results")) -> Iterator[list[int]]:
+    """Wait for the cores of a place, and move this thread to them; yields the cores.
 
     Processes that the thread starts run there as well.
 
@@ -73,19 +90,26 @@ def own_cores(gpu: bool, job: str, folder: Path = Path("results")) -> Iterator[l
     assert cores is not None
     sets, _ = divide(cores)
     asked = time.time()
-    chosen = range(1) if gpu else range(1, len(sets))
+    chosen = range(1) if place is Place.GPU else range(1, len(sets))
     before = os.sched_getaffinity(0)
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context((folder / f".cores-{number}.lock").open("w")) for number in chosen]
-        number = chosen[lock_one(files, LOOK_S)]
+        name = place.value
+        if place is Place.ALL:  # Jobs take the sets in the same order, so none waits for another in a circle.
+            for file in files:
+                lock_one([file], LOOK_S)
+            own = [core for number in chosen for core in sets[number]]
+        else:
+            number = chosen[lock_one(files, LOOK_S)]
+            name += "" if place is Place.GPU else f" {number}"
+            own = sets[number]
         taken = time.time()
-        os.sched_setaffinity(0, sets[number])
+        os.sched_setaffinity(0, own)
         try:
-            yield sets[number]
+            yield own
         finally:
             os.sched_setaffinity(0, before)
             with TIMES.open("a", encoding="utf-8") as times:
-                name = "gpu" if gpu else f"references {number}"
                 times.write(f"{name},{job},{asked:.2f},{taken:.2f},{time.time():.2f}\n")
 
 
@@ -105,7 +129,7 @@ def measure_parts(
     bench_of: Callable[[int | None], Bench],
     measure: Callable[[Mapping[str, Any], Bench], T],
 ) -> list[T]:
-    """Measure settings together or, if the cores are divided, those on the GPU and the references at the same time.
+    """Measure settings together or, if the cores are divided, those of each place at the same time.
 
     While a job waits for the GPU, its process on the GPU starts.
 
@@ -122,18 +146,21 @@ def measure_parts(
         bench = bench_of(None)
         with bench.open():
             return [measure(settings, bench)]
-    threads = len(divide(cores)[0][0])
-    parts: dict[bool, dict[str, Any]] = {}
+    size = len(divide(cores)[0][0])
+    parts: dict[Place, dict[str, Any]] = {}
     for name, choice in settings.items():
-        parts.setdefault(get_method(choice.get("method", name)).backends != ("cpu",), {})[name] = choice
+        parts.setdefault(place_of(name, choice, size), {})[name] = choice
 
-    def run(gpu: bool) -> T:
-        bench = bench_of(threads)
+    def run(place: Place) -> T:
+        if place is not Place.GPU:
+            with own_cores(place, job) as own, (bench := bench_of(len(own))).open():
+                return measure(parts[place], bench)
+        bench = bench_of(size)
         with bench.open():
-            bench.start_early(Setting(name, choice.get("method", name)) for name, choice in parts[gpu].items())
-            with own_cores(gpu, job) as own:
+            bench.start_early(Setting(name, choice.get("method", name)) for name, choice in parts[place].items())
+            with own_cores(place, job) as own:
                 bench.move(own)
-                result = measure(parts[gpu], bench)
+                result = measure(parts[place], bench)
                 bench.close()
         return result
 
