@@ -68,7 +68,7 @@ def _serve() -> None:
     import pandas  # noqa: F401
     import scipy.special  # noqa: F401
     import snakemake.cli
-    import snakemake.storage  # noqa: F401
+    import snakemake.storage
 
     import workflow.lib.plan  # noqa: F401, with all that the rules import
     from gpupc_impl.core import registry
