@@ -40,7 +40,8 @@ def blocks(page, language):
 
 RUN_EACH = """
 import json, os, sys
-import matplotlib.pyplot, networkx, pandas, scipy.special  # which many pages import
+import matplotlib.pyplot, networkx, pandas, scipy.stats  # which many pages import
+from gpupc_impl import skeleton
 from gpupc_impl.core import registry
 registry.methods()
 registry._discover.cache_clear()  # a page has methods of its own
