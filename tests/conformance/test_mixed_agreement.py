@@ -16,7 +16,7 @@ from gpupc_impl.core.solve import solve, unavailable
 from gpupc_impl.mixed.device import mixed_ci_test
 from gpupc_impl.mixed.retest import MixedRetest
 
-pytestmark = pytest.mark.xdist_group("mixed")  # so that only one process compiles the references
+pytestmark = pytest.mark.xdist_group("cmiknn")  # so that only one process compiles the references
 
 SETTINGS = {
     f"{method.name}-{backend}": (method, backend)

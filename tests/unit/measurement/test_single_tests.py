@@ -211,6 +211,7 @@ def test_a_method_without_a_single_test_is_refused(tmp_path):
         measure(tmp_path, [], [Setting("a", "cupc-s")])
 
 
+@pytest.mark.xdist_group("cmiknn")  # so that only one process compiles the references
 def test_every_implementation_of_cmiknn_finds_the_same_p_values(inside, tmp_path):
     path = tmp_path / "problem.npz"
     values = np.random.default_rng(0).normal(size=(60, 5))
