@@ -10,6 +10,10 @@ import os
 import hypothesis
 import pytest
 
+# Products here are small, and threads of BLAS that wait for one another use as much of the cores as the processes that
+# test side by side. It is read when NumPy is imported; measurements set their own number.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True, max_examples=40)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=500)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
