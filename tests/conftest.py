@@ -4,9 +4,15 @@ A test that needs other than the profile's number of examples takes a multiple o
 """
 
 import gc
+import itertools
 import os
 
 import hypothesis
+import pytest
+
+# Products here are small, and threads of BLAS that wait for one another use as much of the cores as the processes that
+# test side by side. It is read when NumPy is imported; measurements set their own number.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True, max_examples=40)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=500)
@@ -20,3 +26,15 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+TESTS_A_FREEZE = 50
+_tests = itertools.count(1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Leave out also what tests have imported and compiled since: some of what is tested collects all garbage often."""
+    if next(_tests) % TESTS_A_FREEZE == 0:
+        gc.collect()
+        gc.freeze()

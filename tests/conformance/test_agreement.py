@@ -29,6 +29,8 @@ MOST_SETS = 5_000_000
 """Tests that the deepest level of a drawn problem could need if no edge were removed."""
 MOST_TESTS = 200_000
 """Upper bound on the tests of a level."""
+DEEPEST = settings.default.max_examples // 8
+"""Deepest level of a drawn problem, since every level has kernels of its own; `test_deep_levels` goes to level nine."""
 CERTIFIED = 6
 """Most removed edges of a problem whose sets are tested again in 50 digits."""
 
@@ -59,13 +61,13 @@ def problems(draw) -> GaussianProblem:
     for noise in draw(st.sampled_from(COPY_NOISE).flatmap(lambda kind: st.lists(st.sampled_from(kind), max_size=3))):
         original, copy = rng.integers(p, size=2)
         data[:, copy] = data[:, original] + noise * data[:, original].std() * rng.standard_normal(m)
-    deepest = max(level for level in range(p - 1) if p * (p - 1) * math.comb(p - 2, level) <= MOST_SETS)
+    affordable_levels = [level for level in range(p - 1) if p * (p - 1) * math.comb(p - 2, level) <= MOST_SETS]
     return GaussianProblem.from_data(
         data,
         alpha=draw(st.sampled_from([0.001, 0.01, 0.05, 0.2, 0.5, 0.9])),
         df_convention=draw(st.sampled_from(["pcalg", "cupc"])),
         pseudo_inverse=draw(st.sampled_from(PSEUDO_INVERSES)),
-        max_level=deepest,
+        max_level=min(max(affordable_levels), DEEPEST),
     )
 
 

@@ -294,7 +294,7 @@ def test_search_is_the_textbooks(problem):
     np.testing.assert_allclose(found.pmax, pmax, rtol=1e-8, atol=1e-300)
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings.default.max_examples // 2, suppress_health_check=list(HealthCheck))
 @given(problem=problems(most_variables=7, most_samples=1000, most_categories=9), test=st.sampled_from(TESTS))
 def test_causal_learn_finds_the_same(problem, test):
     if reason := unavailable(methods()["causal-learn-discrete"]):
@@ -307,7 +307,7 @@ def test_causal_learn_finds_the_same(problem, test):
     np.testing.assert_allclose(found.pmax, expected.pmax, rtol=1e-8, atol=1e-300)
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings.default.max_examples // 4, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_decisions_agree_to_the_last_bit(data):
     """With alpha a hair's breadth from a test's p-value, an edge hangs on the last bit of its statistic."""
@@ -328,7 +328,7 @@ def test_decisions_agree_to_the_last_bit(data):
     event(f"answers differ: {len(answers) > 1}")
 
 
-@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings.default.max_examples // 4, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_workload_is_the_same_for_all(data):
     """The paper's proxy of section 4.1: a fixed number of tests an edge, and a decay after every level."""

@@ -17,6 +17,8 @@ from gpupc_impl.core.registry import Method
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.discrete.problem import DiscreteProblem
 
+pytestmark = pytest.mark.xdist_group("discrete")  # so that only one process compiles the references
+
 PAPER_METHODS = {"gpupc", "disc-cupc"}
 REFERENCES = {"causal-learn-discrete", "discrete-parallel", "discrete-serial"}
 COMPILED = ("discrete-parallel", "discrete-serial")

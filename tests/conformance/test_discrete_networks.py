@@ -14,6 +14,8 @@ from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve, unavailable
 from gpupc_impl.discrete.problem import DiscreteProblem
 
+pytestmark = pytest.mark.xdist_group("discrete")  # so that only one process compiles the references
+
 NETWORKS = ("asia", "sachs", "insurance", "alarm", "hailfinder", "hepar2")
 QUICK = ("asia-5000", "sachs-5000", "alarm-5000")
 

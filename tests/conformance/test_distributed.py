@@ -259,7 +259,7 @@ def test_workers_are_killed(tmp_path, monkeypatch):
     from distributed import Client, LocalCluster
 
     monkeypatch.setattr(row_tasks, "LEAST_WORK", 1.0)
-    x, caught = sample(np.random.default_rng(4), 300, 60, 6), {}
+    x, caught = sample(np.random.default_rng(4), 220, 60, 5), {}
     steps = {"blocks": "levels 0 and 1", "level-2": "level 2"}
     options = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "env": {"GPUPC_HOST_THREADS": "1"}}
     with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:

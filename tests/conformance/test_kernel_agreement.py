@@ -1,5 +1,6 @@
 """Every method of the kernel family finds what the plain reference finds, on random problems and in every form."""
 
+import functools
 import warnings
 
 import numpy as np
@@ -69,14 +70,24 @@ def reference(problem: KernelProblem, **how) -> Skeleton:
     return solve(problem, methods()["kernel-serial"], None, **how)
 
 
+@functools.cache
+def numbered(seed: int) -> KernelProblem:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # constant variables are meant
+        return draw_problem(np.random.default_rng([seed, 1]), 70)
+
+
+@functools.cache
+def answer(seed: int) -> Skeleton:
+    return reference(numbered(seed), pmax=True)
+
+
 @pytest.mark.parametrize(("method", "backend"), SETTINGS)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_problems(method, backend, seed):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # constant variables are meant
-        problem = draw_problem(np.random.default_rng([seed, 1]), 70)
-    expected = reference(problem, pmax=True)
+    problem = numbered(seed)
     found = find(problem, method, backend, pmax=True)
+    expected = answer(seed)
     assert found == expected
     assert found.edges_per_level == expected.edges_per_level
     np.testing.assert_allclose(found.pmax, expected.pmax, rtol=0, atol=1e-7)

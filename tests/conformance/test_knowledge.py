@@ -22,6 +22,9 @@ OPTIONS = {
     "regression": {"categories": ["V0"]},
 }
 
+GROUPS = {"discrete": "discrete", "nonlinear": "cmiknn", "mixed": "cmiknn"}
+"""Where one process compiles the references of a family; in one process, a problem is searched by hand once."""
+
 
 def settings():
     for name, method in methods().items():
@@ -29,7 +32,8 @@ def settings():
             if method.family not in P:
                 continue
             reason = unavailable(method, "auto" if backend == "cpu" else backend)
-            marks = [pytest.mark.gpu] if backend == "cuda" else []
+            marks = [pytest.mark.xdist_group(GROUPS.get(method.family, f"knowledge of {method.family}"))]
+            marks += [pytest.mark.gpu] if backend == "cuda" else []
             marks += [pytest.mark.skip(reason=f"{name}: {reason}")] if reason and method.knowledge else []
             yield pytest.param((method, backend), marks=marks, id=f"{name}-{backend}")
 

@@ -16,7 +16,7 @@ from gpupc_impl.core.solve import solve, unavailable
 from gpupc_impl.mixed.device import mixed_ci_test
 from gpupc_impl.mixed.retest import MixedRetest
 
-pytestmark = pytest.mark.xdist_group("mixed")  # so that only one process compiles the references
+pytestmark = pytest.mark.xdist_group("cmiknn")  # so that only one process compiles the references
 
 SETTINGS = {
     f"{method.name}-{backend}": (method, backend)
@@ -138,8 +138,16 @@ def chain(n: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame({"x": x, "group": np.array(["b", "c", "a"])[group], "y": y, "apart": rng.normal(size=n)})
 
 
-@pytest.mark.parametrize("transform", ["ranks", "standardize"])
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize(
+    ("name", "transform"),
+    [
+        pytest.param(
+            name, transform, marks=[pytest.mark.slow] * (name.startswith("tigramite") and transform != "ranks")
+        )
+        for name in EVERY
+        for transform in ("ranks", "standardize")
+    ],
+)
 def test_recovers_a_known_graph(name, transform):
     options = {"permutations": 60, "transform": transform, "seed": 1}
     found = skeleton(chain(150, 0), 0.02, family="mixed", method=name, **options)

@@ -20,6 +20,8 @@ from baselines import _cmiknn
 from baselines._cmiknn_search import CmiknnTest
 from baselines.tigramite_pc import TigramiteTest
 
+pytestmark = pytest.mark.xdist_group("cmiknn")  # so that only one process compiles the references
+
 INPUTS = 150
 KERNELS = {
     f"{backend}-{selection}": (backend, selection)

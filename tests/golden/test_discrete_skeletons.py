@@ -17,6 +17,8 @@ from gpupc_impl.core.solve import unavailable
 from gpupc_impl.discrete.problem import DiscreteProblem
 from tests.graphs import edges_to_adjacency
 
+pytestmark = pytest.mark.xdist_group("discrete")  # so that only one process compiles the references
+
 DATA = Path(__file__).parent / "data"
 
 GOLDEN = {

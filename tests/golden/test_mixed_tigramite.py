@@ -16,6 +16,8 @@ pytest.importorskip("tigramite")
 from baselines._mixed import MixedTest
 from baselines.tigramite_mixed import TigramiteMixedTest
 
+pytestmark = pytest.mark.xdist_group("cmiknn")  # so that only one process compiles the references
+
 INPUTS = 60
 
 

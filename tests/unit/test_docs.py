@@ -40,7 +40,11 @@ def blocks(page, language):
 
 RUN_EACH = """
 import json, os, sys
-import gpupc_impl, networkx, pandas  # which almost every page imports
+import matplotlib.pyplot, networkx, pandas, scipy.stats  # which many pages import
+from gpupc_impl import skeleton
+from gpupc_impl.core import registry
+registry.methods()
+registry._discover.cache_clear()  # a page has methods of its own
 for line in sys.stdin:
     page = json.loads(line)
     if (pid := os.fork()) == 0:

@@ -65,12 +65,18 @@ def _server() -> subprocess.Popen[str]:
 
 
 def _serve() -> None:
+    import pandas  # noqa: F401
+    import scipy.special  # noqa: F401
     import snakemake.cli
+    import snakemake.storage
 
     import workflow.lib.plan  # noqa: F401, with all that the rules import
+    from gpupc_impl.core import registry
     from gpupc_impl.measurement import digest
 
     snakemake.cli.get_argument_parser()  # which imports Snakemake's plug-ins
+    registry.methods()
+    registry._discover.cache_clear()  # a call has plug-in methods of its own
     ours = [path.relative_to(ROOT).as_posix() for name in digest.PACKAGES for path in (ROOT / name).rglob("*.py")]
     digest.sources(*ours)  # which remembers what is in a file by the file's content
     for line in sys.stdin:

@@ -141,7 +141,7 @@ def test_the_gpu_config_times_tigramite_on_six_cells():
 def test_the_plan_is_printed(capsys):
     assert durations.main(["--config", str(TINY), "cupc_fig7", "ooc_table1", "--backend", "host"]) == 0
     printed = capsys.readouterr().out
-    assert "| cupc_fig7 | 3 | 6 | " in printed
+    assert "| cupc_fig7 | 1 | 2 | " in printed
     assert "| gaussian |" not in printed
     with pytest.raises(SystemExit):
         durations.main(["--config", str(TINY), "cupc_fig99"])

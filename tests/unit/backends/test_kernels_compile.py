@@ -18,7 +18,7 @@ from gpupc_impl.integers import round_up
 from workflow.lib.shipped import all_kernels
 
 MAX_LEVEL = 10
-USUAL_LEVEL = 5
+USUAL_LEVEL = 3
 """Kernels of deeper levels, which differ from those of this one in a number, are compiled in slow tests."""
 HASTE = "--Ofast-compile=max"
 """NVRTC's option for machine code that is not optimised, in a twentieth of the time; slow tests compile without it."""

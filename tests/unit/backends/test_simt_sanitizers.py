@@ -43,7 +43,10 @@ def sanitized(script: str) -> subprocess.CompletedProcess:
     ("launch", "report"),
     [
         (WRITE.format(kernel="write_at", array="cells, ", index=10), "AddressSanitizer: heap-buffer-overflow"),
-        (WRITE.format(kernel="write_at", array="cells, ", index=-1), "AddressSanitizer: heap-buffer-overflow"),
+        pytest.param(
+            *(WRITE.format(kernel="write_at", array="cells, ", index=-1), "AddressSanitizer: heap-buffer-overflow"),
+            marks=pytest.mark.slow,
+        ),
         (WRITE.format(kernel="write_dynamic_at", array="", index=8), "AddressSanitizer: heap-buffer-overflow"),
         (WRITE.format(kernel="write_static_at", array="cells, ", index=8), "index 8 out of bounds for type 'int"),
         ("backend.kernel(trouble, 'double_it')((1,), (1,), [cells])", "signed integer overflow: 1073741824"),
@@ -109,9 +112,15 @@ def recorder(tmp_path, monkeypatch):
 
 
 @needs_thread
-def test_races_are_seen_and_their_cures_are_clean(recorder):
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        pytest.param(["reverse_block<{}>", "flag_race<{}>"], id="of a block and of the grid"),
+        pytest.param(["swap_in_warp<{}>", "blocks_race<{}>"], id="of a warp and of blocks", marks=pytest.mark.slow),
+    ],
+)
+def test_races_are_seen_and_their_cures_are_clean(recorder, pairs):
     backend, folder = recorder
-    pairs = ["reverse_block<{}>", "swap_in_warp<{}>", "blocks_race<{}>", "flag_race<{}>"]
     for kernel in [pair.format(cured) for pair in pairs for cured in ("false", "true")]:
         backend.kernel(TROUBLE, kernel)((8,), (64,), [backend.full(8 * 64, 0, np.int32)])
     results = {result.kernel.split(" of ")[0]: result for result in replay.replay(folder)}

@@ -81,7 +81,7 @@ def test_an_interrupt_stops_a_kernel(backend, kernel, grid):
     launch = backend.kernel(TROUBLE, kernel)
     main = threading.main_thread().ident
     for _ in range(2):
-        alarm = threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT))
+        alarm = threading.Timer(0.05, lambda: signal.pthread_kill(main, signal.SIGINT))
         alarm.start()
         with pytest.raises(KeyboardInterrupt):
             launch((grid,), (64,), [cell])

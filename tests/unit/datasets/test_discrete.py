@@ -1,5 +1,6 @@
 """Discrete networks, against pgmpy's reader and exact inference, and the generator of gpuPC's settings."""
 
+import functools
 import gzip
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from datasets.dataset import DataError, Dataset, RegistryError, fingerprint
 from datasets.discrete import uniform_categories
 
 NETWORKS = sorted({datasets.entry(name)["network"] for name in datasets.names("discrete") if name[0] != "u"})
-READ_BY_PGMPY = ("asia", "child", "alarm", *(pytest.param(name, marks=pytest.mark.slow) for name in ("water", "andes")))
+SLOWLY_READ_BY_PGMPY = ("alarm", "water", "andes")
+READ_BY_PGMPY = ("asia", "child", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOWLY_READ_BY_PGMPY))
 
 # Nodes and arcs as the Bayesian network repository states them (bnlearn.com/bnrepository)
 SIZES = {
@@ -54,6 +56,7 @@ probability ( sprinkler | rain ) {
 """
 
 
+@functools.cache
 def network(name):
     return bif.read_bif(networks.network_path("discrete", name).read_bytes(), name)
 
@@ -170,7 +173,7 @@ def test_a_table_that_would_not_fit_is_refused(monkeypatch):
 # --- sampling --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["asia", "child", "alarm"])
+@pytest.mark.parametrize("name", ["asia", "child", pytest.param("alarm", marks=pytest.mark.slow)])
 def test_marginals_are_the_exact_ones(name):
     """Against pgmpy's variable elimination: a chi-square bound that all variables together would miss at 1e-6."""
     from pgmpy.inference import VariableElimination

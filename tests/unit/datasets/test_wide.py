@@ -92,12 +92,12 @@ def removed_at_level_0(values, alpha=0.01):
 
 
 def test_level_0_removes_a_third_as_in_the_paper():
-    parameters = {**datasets.entry("tcga-like")["parameters"], "p": 3000, "regulators": 60}
+    parameters = {**datasets.entry("tcga-like")["parameters"], "p": 1500, "regulators": 30}
     assert removed_at_level_0(regulated_genes(**parameters).values) == pytest.approx(1 / 3, abs=0.02)
 
 
 def test_the_sparse_set_is_sparse():
-    parameters = {**datasets.entry("regulated-p20000-n3189")["parameters"], "p": 3000}
+    parameters = {**datasets.entry("regulated-p20000-n3189")["parameters"], "p": 2000}
     assert 1 - removed_at_level_0(regulated_genes(**parameters).values) == pytest.approx(1 / 70, abs=0.003)
 
 

@@ -18,6 +18,7 @@ from gpupc_impl.measurement.single_tests import (
     measure_tests,
 )
 from gpupc_impl.verification.single_tests import verify_tests
+from tests.inside import start_inside
 
 PLUGIN = """
 import os, time
@@ -62,6 +63,12 @@ def plugin(tmp_path, monkeypatch):
     registry._discover.cache_clear()
 
 
+@pytest.fixture
+def inside(monkeypatch):
+    """Workers are no processes: for tests in which nothing ends one."""
+    monkeypatch.setattr(Bench, "start_worker", start_inside)
+
+
 def case(folder, p, tests, **facts):
     path = folder / f"problem-{p}.npz"
     get_family("gaussian").problem.from_data(np.random.default_rng(p).normal(size=(20, p))).save(path)
@@ -98,7 +105,7 @@ def test_cells_take_turns_after_a_cold_run_each(tmp_path, plugin):
     assert {row["status"] for row in verify_tests(timed["cells"])} == {"equal"}
 
 
-def test_an_implementation_is_not_timed_where_it_is_left_out(tmp_path, plugin):
+def test_an_implementation_is_not_timed_where_it_is_left_out(inside, tmp_path, plugin):
     cases = [dataclasses.replace(case(tmp_path, 3, [(0, 1, ())], n=3), left_out=["b"])]
     timed, _ = measure(tmp_path, [cases], [Setting("a", "made-up"), Setting("b", "made-up-too")])
     assert [(cell["implementation"], cell["status"]) for cell in timed["cells"]] == [("a", "ok"), ("b", "skipped")]
@@ -106,7 +113,7 @@ def test_an_implementation_is_not_timed_where_it_is_left_out(tmp_path, plugin):
     assert len(plugin.read_text().splitlines()) == 2  # a cold and a warm run of one implementation
 
 
-def test_samples_are_kept_and_what_is_missing_is_measured(tmp_path, plugin):
+def test_samples_are_kept_and_what_is_missing_is_measured(inside, tmp_path, plugin):
     tests = [(0, 1, ()), (1, 2, ()), (0, 2, ())]
     cases = [[case(tmp_path, 3, tests)]]
     first, _ = measure(tmp_path, cases, [Setting("a", "made-up")])
@@ -147,7 +154,7 @@ def test_a_limit_that_was_hit_is_remembered(tmp_path, plugin):
     assert plugin.exists(), "another limit is another question"
 
 
-def test_files_fit_their_schema(tmp_path, plugin):
+def test_files_fit_their_schema(inside, tmp_path, plugin):
     cases = [[case(tmp_path, 3, [(0, 1, ())], samples=20)]]
     timed, _ = measure(tmp_path, cases, [Setting("a", "made-up"), Setting("b", "made-up-too")])
     content = timed | {"source": {"20": "made up"}}
@@ -161,13 +168,13 @@ def test_files_fit_their_schema(tmp_path, plugin):
     assert all("description" in node for node in (*keys.values(), *keys["cells"]["items"]["properties"].values()))
 
 
-def test_a_case_without_a_problem_says_why(tmp_path, plugin):
+def test_a_case_without_a_problem_says_why(inside, tmp_path, plugin):
     none = Case(None, [(0, 1, ())], {"n": 5}, "k_cmi is too large")
     timed, _ = measure(tmp_path, [[none]], [Setting("a", "made-up")])
     assert (timed["cells"][0]["status"], timed["cells"][0]["why"]) == ("skipped", "k_cmi is too large")
 
 
-def test_another_p_value_is_unexplained_unless_it_is_random(tmp_path, plugin):
+def test_another_p_value_is_unexplained_unless_it_is_random(inside, tmp_path, plugin):
     wrong = Setting("wrong", "made-up-too", {"more": 0.5})
     timed, _ = measure(tmp_path, [[case(tmp_path, 3, [(0, 1, ())])]], [Setting("a", "made-up"), wrong])
     rows = {row["setting"]: row for row in verify_tests(timed["cells"])}
@@ -178,7 +185,7 @@ def test_another_p_value_is_unexplained_unless_it_is_random(tmp_path, plugin):
     assert {row["setting"]: row["status"] for row in verify_tests(timed["cells"])}["wrong"] == "random"
 
 
-def test_what_is_no_p_value_is_an_error(tmp_path, plugin):
+def test_what_is_no_p_value_is_an_error(inside, tmp_path, plugin):
     off = [1.0, -1.0, float("nan")]
     settings = [Setting(f"wrong{more}", "made-up-too", {"more": more}) for more in off] + [Setting("a", "made-up")]
     timed, _ = measure(tmp_path, [[case(tmp_path, 3, [(0, 1, ())])]], settings)
@@ -204,7 +211,8 @@ def test_a_method_without_a_single_test_is_refused(tmp_path):
         measure(tmp_path, [], [Setting("a", "cupc-s")])
 
 
-def test_every_implementation_of_cmiknn_finds_the_same_p_values(tmp_path):
+@pytest.mark.xdist_group("cmiknn")  # so that only one process compiles the references
+def test_every_implementation_of_cmiknn_finds_the_same_p_values(inside, tmp_path):
     path = tmp_path / "problem.npz"
     values = np.random.default_rng(0).normal(size=(60, 5))
     values[:, 1] += values[:, 0]

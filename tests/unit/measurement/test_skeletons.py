@@ -27,28 +27,29 @@ from gpupc_impl.measurement.answers import InvalidAnswer, check_answer
 from gpupc_impl.measurement.bench import Bench, Setting
 from gpupc_impl.measurement.record import Limits, load_records
 from gpupc_impl.measurement.skeletons import MeasurementRequest, measure_side_by_side
+from tests.inside import start_inside
 
 PLANTED = textwrap.dedent('''
     """Methods that behave and methods that do not. Each run of theirs leaves a line in the file PLANTED_RUNS."""
     import ctypes, dataclasses, os, signal, stat, sys, time
+    from collections import Counter
     from types import MappingProxyType
     import numpy as np
     from gpupc_impl.backends import DeviceMemoryError
     from gpupc_impl.core.registry import Parameter, method
     from gpupc_impl.core.result import SeparatingSets, Skeleton
 
-    RUNS = 0
+    RUNS = Counter()
 
     def planted(name, **options):
         def register(behave):
             def solve(problem, run):
-                global RUNS
-                RUNS += 1
+                RUNS[name] += 1
                 with open(os.environ["PLANTED_RUNS"], "a") as file:
                     file.write(name + "\\n")
                 p = problem.n_variables
                 adjacency = ~np.eye(p, dtype=bool)
-                removed = behave(run, RUNS) or [(0, 1, 2)]
+                removed = behave(run, RUNS[name]) or [(0, 1, 2)]
                 for i, j, _ in removed:
                     adjacency[i, j] = adjacency[j, i] = False
                 sets = [(np.array([[i, j]]), np.array([[k]])) for i, j, k in removed]
@@ -64,11 +65,12 @@ PLANTED = textwrap.dedent('''
 
     @planted("good", params={"sleep": Parameter(0.0, "seconds")}, reference=True)
     def good(run, number):
+        print("working")
         time.sleep(run.params["sleep"])
 
     @planted("other")
     def other(run, number):
-        print("working")
+        pass
 
     @planted("spins")
     def spins(run, number):
@@ -245,6 +247,14 @@ def runs(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def inside(monkeypatch):
+    """Workers are no processes: for tests in which nothing ends one."""
+    monkeypatch.setattr(Bench, "start_worker", start_inside)
+    registry.get_method("planted-good")
+    sys.modules["planted_methods"].RUNS.clear()
+
+
+@pytest.fixture
 def problem(tmp_path):
     path = tmp_path / "problem.npz"
     GaussianProblem.from_data(np.random.default_rng(0).normal(size=(20, 6))).save(path)
@@ -283,26 +293,7 @@ def setting(name, **options):
     return Setting(name, f"planted-{name}", **{"limits": LIMITS, **options})
 
 
-def test_whatever_happens_becomes_a_record(run, out):
-    expected = {
-        "good": ("ok", None),
-        "spins": ("timeout", "no answer within the time limit of 1 s"),
-        "eats": ("oom", "over its limit of 400,000,000 bytes"),
-        "device-memory": ("oom", "1,000 bytes asked for with 10 of 500 bytes in use"),
-        "raises": ("error", "RuntimeError: the wheel came off"),
-        "raises-later": ("error", "RuntimeError: the wheel came off later"),
-        "segfaults": ("killed", "SIGSEGV ended it (Segmentation fault)"),
-        "exits": ("error", "it ended with exit code 0 and without an answer"),
-        "other-edges": ("error", "two runs gave different answers: the skeletons of the cold run (14 edges) and of"),
-        "other-sets": ("error", "two runs gave different answers: the separating sets of the cold run"),
-        "own-sets": ("ok", None),
-        "unavailable": ("skipped", "needs a unicorn; none is tethered here"),
-        "discrete": ("skipped", "solves discrete problems, not gaussian ones"),
-        "other": ("ok", None),
-    }
-    own = {"spins": Limits(time_s=1), "eats": Limits(time_s=60, memory_bytes=400_000_000)}
-    found = run([setting(name, limits=own.get(name, LIMITS)) for name in expected], repeats=2)
-
+def check_records(found, expected, out):
     assert list(found) == list(expected)
     assert {record.setting: record for record in load_records(list(out.glob("*.json")))} == found
     for name, (status, why) in expected.items():
@@ -310,12 +301,41 @@ def test_whatever_happens_becomes_a_record(run, out):
         assert record.status == status, (name, record.why)
         assert record.why is None if why is None else why in record.why
         assert (out / f"{name}.npz").exists() == (record.result is not None) == (status == "ok")
-    assert len(found["raises-later"].time_s.warm) == 1
+
+
+def test_whatever_happens_becomes_a_record(run, out):
+    expected = {
+        "good": ("ok", None),
+        "spins": ("timeout", "no answer within the time limit of 1 s"),
+        "eats": ("oom", "over its limit of 400,000,000 bytes"),
+        "raises": ("error", "RuntimeError: the wheel came off"),
+        "segfaults": ("killed", "SIGSEGV ended it (Segmentation fault)"),
+        "exits": ("error", "it ended with exit code 0 and without an answer"),
+    }
+    own = {"spins": Limits(time_s=1), "eats": Limits(time_s=60, memory_bytes=400_000_000)}
+    found = run([setting(name, limits=own.get(name, LIMITS)) for name in expected], repeats=2)
+    check_records(found, expected, out)
     assert found["spins"].limits.time_s == 1
     assert found["good"].limits.time_s == 60
-    assert not found["own-sets"].canonical
     assert "[raises] RuntimeError: the wheel came off" in run.log.getvalue()
-    assert "[other] working" in run.log.getvalue()
+    assert "[good] working" in run.log.getvalue()
+
+
+def test_whatever_is_answered_becomes_a_record(inside, run, out):
+    expected = {
+        "device-memory": ("oom", "1,000 bytes asked for with 10 of 500 bytes in use"),
+        "raises-later": ("error", "RuntimeError: the wheel came off later"),
+        "other-edges": ("error", "two runs gave different answers: the skeletons of the cold run (14 edges) and of"),
+        "other-sets": ("error", "two runs gave different answers: the separating sets of the cold run"),
+        "own-sets": ("ok", None),
+        "unavailable": ("skipped", "needs a unicorn; none is tethered here"),
+        "discrete": ("skipped", "solves discrete problems, not gaussian ones"),
+        "other": ("ok", None),
+    }
+    found = run([setting(name) for name in expected], repeats=2)
+    check_records(found, expected, out)
+    assert len(found["raises-later"].time_s.warm) == 1
+    assert not found["own-sets"].canonical
 
 
 INVALID = {
@@ -344,7 +364,7 @@ INVALID = {
 }
 
 
-def test_what_is_no_skeleton_of_the_problem_is_an_error(run):
+def test_what_is_no_skeleton_of_the_problem_is_an_error(inside, run):
     names = ["misshapen", "set-of-edge", "not-a-skeleton", "changes-arrays"]
     found = run([setting(name) for name in [*names, "good"]], repeats=1)
     for name in names:
@@ -362,20 +382,27 @@ def test_what_is_wrong_with_an_answer_is_said(problem, runs, name):
         check_answer(wrong, loaded)
 
 
-def test_a_method_that_tampers_costs_its_own_record(run, problem, out, monkeypatch):
+def test_a_method_that_tampers_with_pipes_costs_its_own_record(run):
+    short = {"reads-its-pipes": Limits(time_s=2)}
+    names = ["writes-to-its-pipes", "reads-its-pipes", "good"]
+    found = run([setting(name, limits=short.get(name, LIMITS)) for name in names], repeats=1, side_by_side=1)
+    assert [found[name].status for name in names] == ["error", "timeout", "ok"]
+    assert 'its answer pipe held something that is no answer: b\'{"status"' in found["writes-to-its-pipes"].why
+
+
+def test_a_method_that_tampers_with_the_problem_costs_its_own_record(inside, run, problem, monkeypatch):
     monkeypatch.setenv("PLANTED_PROBLEM", str(problem))
     before = problem.read_bytes()
-    short = {"reads-its-pipes": Limits(time_s=2)}
-    changing = ["changes-file", "makes-a-pipe", "makes-a-folder"]
-    names = ["writes-to-its-pipes", "reads-its-pipes", *changing, "good"]
-    found = run([setting(name, limits=short.get(name, LIMITS)) for name in names], repeats=1, side_by_side=1)
-    assert [found[name].status for name in names] == ["error", "timeout", "error", "error", "error", "ok"]
-    assert 'its answer pipe held something that is no answer: b\'{"status"' in found["writes-to-its-pipes"].why
-    assert {found[name].why for name in changing} == {"it changed the problem's file problem.npz"}
+    names = ["changes-file", "makes-a-pipe", "makes-a-folder"]
+    found = run([setting(name) for name in [*names, "good"]], repeats=1, side_by_side=1)
+    assert {(found[name].status, found[name].why) for name in names} == {
+        ("error", "it changed the problem's file problem.npz")
+    }
+    assert found["good"].status == "ok"
     assert problem.read_bytes() == before
 
 
-def test_rounds_samples_and_skeleton(run, out, runs):
+def test_rounds_samples_and_skeleton(inside, run, out, runs):
     settings = [setting("good", params={"sleep": 0.01}), setting("other", separating_sets="first-come")]
     found = run(settings, repeats=2, threads=1)
     stages = [(event.setting, event.stage) for event in run.events if event.stage != "done"]
@@ -403,7 +430,7 @@ def test_rounds_samples_and_skeleton(run, out, runs):
     assert skeleton.facts["method"] == "planted-good"
 
 
-def test_what_can_run_here_is_asked_once_and_workers_start_together(problem, out, runs, monkeypatch):
+def test_what_can_run_here_is_asked_once_and_workers_start_together(inside, problem, out, runs, monkeypatch):
     started = []
     start = Bench.start_worker
     monkeypatch.setattr(Bench, "start_worker", lambda *given: [started.append(given[1]), start(*given)][1])
@@ -434,7 +461,7 @@ def test_kernels_share_a_process_until_one_of_them_crashes(run, monkeypatch):
     assert all(found[name].peak_bytes.process > 1_000_000 for name in ("first", "last"))
 
 
-def test_long_runs_get_one_repeat_and_settings_may_be_finished_one_by_one(run):
+def test_long_runs_get_one_repeat_and_settings_may_be_finished_one_by_one(inside, run):
     settings = [setting("good", params={"sleep": 0.05}), setting("other")]
     found = run(settings, long_run_s=0.05, repeats=3, side_by_side=1)
     assert len(found["good"].time_s.warm) == 1
@@ -442,7 +469,7 @@ def test_long_runs_get_one_repeat_and_settings_may_be_finished_one_by_one(run):
     assert [event.setting for event in run.events] == ["good"] * 3 + ["other"] * 5
 
 
-def test_nothing_is_measured_twice(run, out, runs):
+def test_nothing_is_measured_twice(inside, run, out, runs):
     first = run([setting("good")], repeats=2)["good"]
     assert first.reused_samples == 0
 
@@ -468,24 +495,30 @@ def test_nothing_is_measured_twice(run, out, runs):
     assert fresh.reused_samples == 0
 
 
-def test_hit_limits_are_remembered_and_other_failures_are_not(run, runs):
-    failing = [setting("spins", limits=Limits(time_s=2)), setting("raises")]
-    first = run(failing)
-    again = run(failing)
-    assert runs() == {"spins": 1, "raises": 2}
-    of_its_own = {name: getattr(again["spins"], name) for name in ("peak_bytes", "environment")}  # when it began
-    assert again["spins"] == dataclasses.replace(first["spins"], reused_samples=1, **of_its_own)
-    run([setting("spins", limits=Limits(time_s=3))])
+def test_hit_limits_are_remembered(run, runs):
+    first, again = (run([setting("spins", limits=Limits(time_s=1))])["spins"] for _ in range(2))
+    assert runs() == {"spins": 1}
+    of_its_own = {name: getattr(again, name) for name in ("peak_bytes", "environment")}  # when it began
+    assert again == dataclasses.replace(first, reused_samples=1, **of_its_own)
+    run([setting("spins", limits=Limits(time_s=2))])
     assert runs()["spins"] == 2, "another limit is another question"
 
 
-def test_a_stored_run_over_the_limit_of_today_is_no_answer(run):
+def test_other_failures_are_not_remembered(inside, run, runs):
+    for _ in range(2):
+        run([setting("raises")])
+    assert runs() == {"raises": 2}
+
+
+def test_a_stored_run_over_the_limit_of_today_is_no_answer(run, monkeypatch):
     slow = {"params": {"sleep": 0.4}}
-    assert run([setting("good", **slow)], repeats=1)["good"].status == "ok"
+    with monkeypatch.context() as patch:
+        patch.setattr(Bench, "start_worker", start_inside)
+        assert run([setting("good", **slow)], repeats=1)["good"].status == "ok"
     assert run([setting("good", **slow, limits=Limits(time_s=0.2))], repeats=1)["good"].status == "timeout"
 
 
-def test_damaged_samples_are_measured_again(run, out, runs):
+def test_damaged_samples_are_measured_again(inside, run, out, runs):
     run([setting("good")], repeats=3)
     (folder,) = (out / "samples").iterdir()
     sample = folder / "sample-2.json"
@@ -498,7 +531,7 @@ def test_damaged_samples_are_measured_again(run, out, runs):
     assert run([setting("good")], repeats=3)["good"].reused_samples == 0
 
 
-def test_a_sample_whose_content_was_changed_is_measured_again(run, out, runs):
+def test_a_sample_whose_content_was_changed_is_measured_again(inside, run, out, runs):
     first = run([setting("good")], repeats=2)["good"]
     (folder,) = (out / "samples").iterdir()
     changed = folder / "sample-1.json"
@@ -594,7 +627,7 @@ def process_children(pid):
     return psutil.Process(pid).children(recursive=True)
 
 
-def test_a_backend_that_does_not_open_costs_only_its_methods(run, monkeypatch):
+def test_a_backend_that_does_not_open_costs_only_its_methods(inside, run, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     found = run([setting("kernels"), setting("good")], repeats=1, bench=Bench("host"))
     assert (found["kernels"].status, found["kernels"].backend) == ("skipped", "host")
@@ -609,7 +642,7 @@ def test_failing_to_find_out_what_can_run_is_a_record_too(run, monkeypatch):
         assert record.why.startswith("finding out what can run here failed: no answer within")
 
 
-def test_what_is_not_measured_has_a_record_that_says_why(run, out, runs):
+def test_what_is_not_measured_has_a_record_that_says_why(inside, run, out, runs):
     both = [setting("good"), setting("other")]
     found = run(both, skipped={"other": "nobody asked for it"}, repeats=1)
     assert [(name, record.status, record.why) for name, record in found.items()] == [
