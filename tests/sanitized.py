@@ -17,13 +17,13 @@ import pytest
 from gpupc_impl.backends import KernelSource, replay
 from gpupc_impl.backends.simt import build
 from gpupc_impl.integers import ceil_div
-from tests import headers
+from tests import grouped, headers
 
 NO_ADDRESSES = build.missing_sanitizer(("address", "undefined"))
 NO_THREADS = build.missing_sanitizer(("thread",))
 TYPE = re.compile(r"\b(unsigned char|unsigned short|short|float|double|[2-9])\b")
 """What kernels that differ in it do alike: a type, or a level beyond the first."""
-MOST_LAUNCHES = 8
+MOST_LAUNCHES = 4
 """Launches of a kernel that are looked at for races, spread evenly over all, where not every variant is."""
 NEEDS_ONE = pytest.mark.skipif(None not in (NO_ADDRESSES, NO_THREADS), reason=f"{NO_ADDRESSES}; {NO_THREADS}")
 
@@ -73,10 +73,12 @@ def check(
             levels, or in a few launches of one.
     """
     environment = os.environ if NO_ADDRESSES else address_environment()
-    run_search(program, {**environment, "GPUPC_RECORD_LAUNCHES": str(launches)}, *arguments)
+    required = [(str(kernel.source), kernel.expression) for kernel in kernels]
+    copies = launches.with_name("kernels")
+    grouped_program = f"from tests import grouped\ngrouped.install({required!r}, {str(copies)!r})\n{program}"
+    run_search(grouped_program, {**environment, "GPUPC_RECORD_LAUNCHES": str(launches)}, *arguments)
     if NO_THREADS:
         return
-    required = [(kernel.source, kernel.expression) for kernel in kernels]
     launched: dict[Path, tuple[str, str]] = {}
     for path in launches.glob("*.json"):
         described = json.loads(path.read_text())
@@ -91,7 +93,13 @@ def check(
         kept = paths[:: ceil_div(len(paths), most)] if room in kernel[0] and kernel in chosen else []
         for path in set(paths) - set(kept):
             path.unlink()
-    with mock.patch.dict(os.environ, {"CXX": shlex.join(headers.command("thread"))}):
+    groups = grouped.Groups(
+        [kernel for kernel in dict.fromkeys(replayed) if kernel in chosen and room in kernel[0]], copies
+    )
+    with (
+        mock.patch.dict(os.environ, {"CXX": shlex.join(headers.command("thread"))}),
+        mock.patch.object(build, "build_replay", groups.build_replay),
+    ):
         results = replay.replay(launches)
     assert len(results) >= len(chosen & set(required))
     for result in results:

@@ -1,5 +1,6 @@
 """Planted faults are seen by the sanitizers, and kernels without faults are clean."""
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -7,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpupc_impl.backends import open_backend, replay
+from gpupc_impl.backends import KernelSource, open_backend, replay
 from gpupc_impl.backends.simt import build
-from tests.sanitized import address_environment
+from tests.sanitized import address_environment, check
 
 TROUBLE = Path(__file__).parent / "kernels" / "trouble.cu"
 WORDS = Path(__file__).parent / "kernels" / "words.cu"
@@ -128,6 +129,27 @@ def test_races_are_seen_and_their_cures_are_clean(recorder, pairs):
         assert "WARNING: ThreadSanitizer: data race" in results[pair.format("false")].report, pair
         assert "trouble.cu" in results[pair.format("false")].report
         assert results[pair.format("true")].clean, results[pair.format("true")].report
+
+
+@needs_address
+@needs_thread
+@pytest.mark.parametrize(
+    ("kernels", "report"),
+    [
+        (["double_it"], "signed integer overflow(?s:.*)in double_it"),
+        (["reverse_block<true>", "reverse_block<false>"], "reverse_block<false>(?s:.*)data race"),
+        (["reverse_block<true>", "swap_in_warp<true>"], None),
+    ],
+)
+def test_of_kernels_compiled_together_each_is_checked(kernels, report, tmp_path):
+    launch = f"""
+for kernel in {kernels}:
+    backend.kernel(trouble, kernel)((8,), (64,), [backend.full(8 * 64, 2**30, np.int32)])
+"""
+    required = [KernelSource(str(TROUBLE), kernel) for kernel in kernels]
+    with pytest.raises(AssertionError, match=report) if report else contextlib.nullcontext():
+        check(START + launch, tmp_path / "launches", required)
+    assert {path.stem[-2:] for path in (tmp_path / "kernels").iterdir()} == {f"-{n}" for n in range(len(kernels))}
 
 
 @needs_thread

@@ -15,6 +15,7 @@ from gpupc_impl.nonlinear.device import CmiEstimator
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest
 from gpupc_impl.nonlinear.tuning import DEFAULTS
+from tests.unit.nonlinear.conftest import SELECTIONS
 
 
 def graph_problem(seed, p=7, n=60, density=0.4, **options):
@@ -111,18 +112,17 @@ def test_little_memory_means_smaller_batches(backend):
 
 
 @pytest.mark.parametrize("name", ["gpucmiknn-single", "gpucmiknn-parallel"])
-@pytest.mark.parametrize("selection", ["registers", "buckets", "counting", "insertion"])
 @pytest.mark.parametrize(
     ("permutations", "alpha", "p"), [(31, 0.05, 5), (32, 0.05, 5), (100, 0.011, 5), (150, 0.3, 5), (40, 0.99, 4)]
 )
-def test_early_stopping_keeps_the_answer(backend, name, selection, permutations, alpha, p):
+def test_early_stopping_keeps_the_answer(backend, name, permutations, alpha, p):
     problem = graph_problem(5, p=p, n=40, permutations=permutations, alpha=alpha)
-    params = {"selection": selection}
-    expected = solve(problem, get_method(name), backend, params)
-    found = solve(problem, get_method(name), backend, params | {"stopping": "early"})
-    assert np.array_equal(found.adjacency, expected.adjacency)
-    assert found.sepsets == expected.sepsets
-    assert found.tests_per_level == expected.tests_per_level
+    expected = solve(problem, get_method(name), backend, {"selection": "counting"})
+    for selection in SELECTIONS:
+        found = solve(problem, get_method(name), backend, {"selection": selection, "stopping": "early"})
+        assert np.array_equal(found.adjacency, expected.adjacency), selection
+        assert found.sepsets == expected.sepsets, selection
+        assert found.tests_per_level == expected.tests_per_level, selection
 
 
 @pytest.mark.parametrize("selection", ["registers", "buckets", "counting"])

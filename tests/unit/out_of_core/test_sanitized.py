@@ -38,4 +38,4 @@ assert solve(problem, method, backend, {"layout": "gather"}) == expected
 @pytest.mark.parametrize("every_variant", [False, pytest.param(True, marks=pytest.mark.slow)])
 @sanitized.NEEDS_ONE
 def test_every_kernel_is_clean(every_variant, tmp_path):
-    sanitized.check(SEARCH, tmp_path, all_kernels(3), room="out_of_core", every_variant=every_variant)
+    sanitized.check(SEARCH, tmp_path / "launches", all_kernels(3), room="out_of_core", every_variant=every_variant)
