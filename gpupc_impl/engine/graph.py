@@ -12,7 +12,7 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, Filled, KernelSource, Pointer, Struct
 from gpupc_impl.core.fixed import FixedPairs
-from gpupc_impl.core.pc_stable import MAX_SETS
+from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome
 from gpupc_impl.engine.separating_sets import LevelSets
 from gpupc_impl.integers import ceil_div
 
@@ -30,6 +30,10 @@ CONSTANTS = {"ROW_THREADS": ROW_THREADS, "REQUIRED_KEY": int(REQUIRED_KEY), "MOS
 TALLY_CONSTANTS = {"COUNTER_STRIPES": 64, "COUNTER_STRIDE": 8}
 """The constants of kernels/tally.cuh, which determine the layout of a level's counters."""
 COUNTER_SHAPE = tuple(TALLY_CONSTANTS.values())
+TALLIES = 3
+"""The number of counters in each stripe. In the first stripe, the sum and the maximum of the degrees follow them."""
+LEVELS_AHEAD = 7
+"""The number of levels after the present one for which the table of binomials suffices."""
 
 # The structs of combinations.cuh, rows.cuh and keys.cuh.
 BINOMIALS = Struct("Binomials", table=Pointer(np.uint64), max_n=np.int32)
@@ -74,7 +78,7 @@ class Rows:
     binomials: Any
     widest: int
 
-    @property
+    @functools.cached_property
     def argument(self) -> Filled:
         """The `ROWS` that kernels take."""
         return ROWS(
@@ -92,18 +96,25 @@ class DeviceGraph:
     Attributes:
         edges: (p, p) uint8 on the device; undefined until level 0 has run.
         best: (p, p) uint64 on the device; both triangles hold the same keys.
-        degrees: (p,) int32 on the device, as of the last `count`; 0 for a variable whose edges are all required, since
+        degrees: (p,) int32 on the device, as of the last count; 0 for a variable whose edges are all required, since
             it has no test.
+        edges_left: the number of edges, as of the last count.
         max_degree: the largest number of neighbours.
         begun: whether level 0 has run.
+
+    Args:
+        levels_ahead: the number of later levels for which a table of binomials is made; with 0, it takes the least
+            device memory.
     """
 
-    def __init__(self, backend: Backend, p: int, fixed: FixedPairs | None = None):
-        self.backend, self.p, self.fixed = backend, p, fixed
+    def __init__(self, backend: Backend, p: int, fixed: FixedPairs | None = None, levels_ahead: int = LEVELS_AHEAD):
+        self.backend, self.p, self.fixed, self._levels_ahead = backend, p, fixed, levels_ahead
         self.edges = backend.empty((p, p), np.uint8)
         self.best = backend.full((p, p), NO_KEY, np.uint64)
-        self.degrees = backend.empty(p, np.int32)
-        self.max_degree = p - 1
+        numbers = backend.empty_all(**dict.fromkeys(("degrees", "degrees_after", "removed"), (p, np.int32)))
+        self.degrees, self._degrees_after, self._removed = numbers.values()
+        self._binomials, self._widest, self._deepest = None, 0, 0
+        self.edges_left, self.max_degree = p * (p - 1) // 2, p - 1
         self.begun = False
 
     def best_keys(self, first_come: bool) -> Filled:
@@ -128,48 +139,62 @@ class DeviceGraph:
         self.edges, self.fixed = self.backend.upload(edges.view(np.uint8)), fixed
         self.count()
 
-    def count(self) -> tuple[int, int]:
-        """Count the edges and return their number and the largest degree of a variable with an edge to test; updates
-        `degrees`."""
-        totals = self.backend.full(2, 0, np.uint64)
-        self._launch("count_degrees", [self.edges, np.int32(self.p), self.degrees, totals])
-        doubled, self.max_degree = map(int, self.backend.download(totals))
-        tested = self.max_degree
+    def count(self) -> LevelOutcome:
+        """Count the edges that level 0 or `restart` left; updates `degrees`, `edges_left` and `max_degree`."""
+        counters = self.backend.full(COUNTER_SHAPE, 0, np.uint64)
+        self._launch("count_degrees", [self.edges, np.int32(self.p), self._degrees_after, counters[0, TALLIES:]])
+        return self._read(counters)
+
+    def _read(self, counters: Any) -> LevelOutcome:
+        """Wait for the counters of a level and return them; updates the attributes of the last count."""
+        totals = self.backend.download(counters).sum(axis=0).tolist()
+        tests, undefined, pseudo_inverses, doubled, self.max_degree = totals[: TALLIES + 2]
+        self.edges_left, tested = doubled // 2, self.max_degree
+        self.degrees, self._degrees_after = self._degrees_after, self.degrees
         if self.fixed is not None:
             self.degrees, tested = tested_degrees(self.backend, self.degrees, self.fixed)
-        return doubled // 2, tested
+        return LevelOutcome(self.edges_left, tested, tests, undefined=undefined, pseudo_inverses=pseudo_inverses)
 
     def compact(self, level: int) -> Rows:
         """Return the graph's rows, for a level from 1 on."""
         neighbours = self.backend.empty((self.p, self.max_degree), np.int32)
         self._launch("compact", [self.edges, np.int32(self.p), neighbours, np.int32(self.max_degree)])
-        binomials = self.backend.upload(binomial_table(self.max_degree, level))
+        if level > self._deepest or self.max_degree > self._widest:
+            self._binomials = None  # This frees memory for the new table.
+            self._widest, self._deepest = self.max_degree, level + self._levels_ahead
+            self._binomials = self.backend.upload(binomial_table(self._widest, self._deepest))
         self._mark_required(REQUIRED_KEY)
-        return Rows(self.p, level, self.max_degree, neighbours, self.degrees, binomials, self.max_degree)
+        return Rows(self.p, level, self.max_degree, neighbours, self.degrees, self._binomials, self._widest)
 
-    def remove_separated(self, rows: Rows, ranks_whole_row: bool) -> LevelSets | None:
-        """Remove the edges that have a key.
+    def remove_separated(
+        self, rows: Rows, counters: Any, ranks_whole_row: bool
+    ) -> tuple[LevelOutcome, LevelSets | None]:
+        """Remove the edges that have a key, and count those that are left.
+
+        Only the counters are waited for: the removed edges are as many as the graph has lost.
 
         Args:
             rows: the graph at the level's start.
+            counters: `COUNTER_SHAPE` uint64 on the device, to which the kernel of the level has added its tallies.
             ranks_whole_row: whether ranks number the subsets of the whole row; otherwise those of the row without the
                 edge's other end.
 
         Returns:
-            The removed pairs with their separating sets, on the device; None if there is none.
+            The outcome of the level, without pairs and sets; and the removed pairs with their separating sets, on the
+            device, or None if there is none.
         """
-        backend = self.backend
         self._mark_required(NO_KEY)
-        removed = backend.empty(self.p, np.int32)
-        self._launch("remove_separated", [rows.argument, self.best, self.edges, removed])
-        starts = np.concatenate(([0], np.cumsum(backend.download(removed), dtype=np.int64)))
-        if not starts[-1]:
-            return None
-        shapes = {"pairs": ((starts[-1], 2), np.int32), "members": ((starts[-1], rows.level), np.int32)}
-        lists = LevelSets(**backend.empty_all(**shapes))
-        numbers = [np.int32(rows.level), np.bool_(ranks_whole_row), self.best, backend.upload(starts)]
-        self._launch("list_separated", [rows.argument, *numbers, lists.pairs, lists.members])
-        return lists
+        counted = [self._removed, self._degrees_after, counters[0, TALLIES:]]
+        self._launch("remove_separated", [rows.argument, self.best, self.edges, *counted])
+        before, outcome = self.edges_left, self._read(counters)
+        removed = before - self.edges_left
+        if not removed:
+            return outcome, None
+        shapes = {"pairs": ((removed, 2), np.int32), "members": ((removed, rows.level), np.int32)}
+        lists = LevelSets(**self.backend.empty_all(**shapes))
+        arguments = [np.int32(rows.level), np.bool_(ranks_whole_row), self.best, self._removed]
+        self._launch("list_separated", [rows.argument, *arguments, lists.pairs, lists.members])
+        return outcome, lists
 
     def _mark_required(self, key: np.uint64) -> None:
         """Queue the writing of a key for required edges: `REQUIRED_KEY` before tests, `NO_KEY` before edges are

@@ -126,7 +126,8 @@ class GaussianSearch(LevelSearch):
 
     Attributes:
         sets_on_device: whether separating sets stay on the device until the search ends, and are merged there;
-            otherwise those of each level are downloaded at its end, which takes less device memory.
+            otherwise those of each level are downloaded at its end, and no table of binomials is made for later levels,
+            which takes less device memory.
     """
 
     sets_on_device = True
@@ -136,7 +137,8 @@ class GaussianSearch(LevelSearch):
         self.backend: Backend = run.backend
         p = self.p = problem.n_variables
         self.correlation = device_correlation(self.backend, problem)
-        self.graph = graph.DeviceGraph(self.backend, p, problem.fixed)
+        levels_ahead = graph.LEVELS_AHEAD if self.sets_on_device else 0
+        self.graph = graph.DeviceGraph(self.backend, p, problem.fixed, levels_ahead)
         self.largest_p = LargestPValues(problem) if run.pmax else None
         self._removed: list[LevelSets] = []
 
@@ -187,7 +189,7 @@ class GaussianSearch(LevelSearch):
         self.graph.apply_fixed()
         if self.largest_p is not None:
             self.largest_p.begin()
-        return LevelOutcome(*self.graph.count(), tests=problem.tests_of_level_zero)
+        return dataclasses.replace(self.graph.count(), tests=problem.tests_of_level_zero)
 
     def _level(self, level: int) -> LevelOutcome:
         backend, p = self.backend, self.p
@@ -225,12 +227,11 @@ class GaussianSearch(LevelSearch):
     def _end_level(self, level: int, rows: graph.Rows, min_r_squared: Any, counters: Any) -> LevelOutcome:
         """Remove the edges that the tests of a level from 1 on separated, and return the outcome of the level."""
         backend, pairs, sets = self.backend, np.empty((0, 2), np.int32), np.empty((0, level), np.int32)
-        removed = self.graph.remove_separated(rows, self.level_kernel.ranks_whole_row)
+        outcome, removed = self.graph.remove_separated(rows, counters, self.level_kernel.ranks_whole_row)
         if removed is not None and self.sets_on_device:
             self._removed.append(removed)
         if removed is not None and (self.largest_p is not None or not self.sets_on_device):
             pairs, sets = removed.download(backend)
         if self.largest_p is not None:
             self.largest_p.update(level, backend.download(min_r_squared), pairs, sets)
-        tests, undefined, pseudo_inverses = map(int, backend.download(counters).sum(axis=0)[:3])
-        return LevelOutcome(*self.graph.count(), tests, pairs, sets, undefined, pseudo_inverses)
+        return dataclasses.replace(outcome, pairs=pairs, sets=sets)

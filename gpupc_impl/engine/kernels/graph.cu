@@ -19,20 +19,33 @@ struct Segment {
     }
 };
 
-// Counts the degree of every variable; totals[0] receives their sum and totals[1] their maximum. Grid (p).
-__global__ void count_degrees(const unsigned char* adjacency, int p, int* degrees, unsigned long long* totals) {
-    __shared__ int degree;
-    const int i = blockIdx.x;
-    if (threadIdx.x == 0) degree = 0;
+// Returns the sum of a number of each thread. All threads of the block must call it; it is a barrier for them.
+template <class T>
+__device__ T block_sum(T own) {
+    __shared__ T sum;
+    if (threadIdx.x == 0) sum = 0;
     __syncthreads();
-    const int n = Segment(p).count(adjacency + static_cast<long long>(i) * p);
-    if (n != 0) atomicAdd(&degree, n);
+    if (own != 0) atomicAdd(&sum, own);
     __syncthreads();
+    const T total = sum;
+    __syncthreads();  // The next call sets the sum to zero.
+    return total;
+}
+
+// Stores the degree of the block's variable; adds it to totals[0], and to the maximum totals[1]. All threads of the
+// block must call it.
+__device__ void count_degree(const unsigned char* adjacency, int p, int* degrees, unsigned long long* totals) {
+    const int i = blockIdx.x, degree = block_sum(Segment(p).count(adjacency + static_cast<long long>(i) * p));
     if (threadIdx.x == 0) {
         degrees[i] = degree;
         atomicAdd(&totals[0], static_cast<unsigned long long>(degree));
         atomicMax(&totals[1], static_cast<unsigned long long>(degree));
     }
+}
+
+// Counts the degree of every variable; totals[0] receives their sum and totals[1] their maximum. Grid (p).
+__global__ void count_degrees(const unsigned char* adjacency, int p, int* degrees, unsigned long long* totals) {
+    count_degree(adjacency, p, degrees, totals);
 }
 
 // Writes a value for each pair into both triangles of a (p, p) matrix. Grid (ceil(count / threads)).
@@ -74,14 +87,11 @@ __global__ void compact(const unsigned char* adjacency, int p, int* rows, int st
     }
 }
 
-// Removes the edges that were separated in this level; removed[i] counts the removed edges between i and larger
-// variables. Grid (p).
+// Removes the edges that were separated in this level, and counts the degrees that are left as `count_degrees` does;
+// removed[i] counts the removed edges between i and larger variables. Grid (p).
 __global__ void remove_separated(const __grid_constant__ Rows rows, const unsigned long long* best,
-                                 unsigned char* adjacency, int* removed) {
-    __shared__ int in_row;
+                                 unsigned char* adjacency, int* removed, int* degrees, unsigned long long* totals) {
     const int i = blockIdx.x;
-    if (threadIdx.x == 0) in_row = 0;
-    __syncthreads();
     int n = 0;
     for (int q = threadIdx.x; q < rows.degrees[i]; q += blockDim.x) {
         const int j = rows.of(i)[q];
@@ -90,24 +100,27 @@ __global__ void remove_separated(const __grid_constant__ Rows rows, const unsign
         adjacency[cell] = 0;
         n += j > i;
     }
-    if (n != 0) atomicAdd(&in_row, n);
-    __syncthreads();
+    const int in_row = block_sum(n);  // From here on the row lacks what any thread of the block removed.
     if (threadIdx.x == 0) removed[i] = in_row;
+    count_degree(adjacency, rows.p, degrees, totals);
 }
 
-// Lists the edges removed in this level, ascending, with their separating sets; the edges of row i begin at starts[i].
-// Ranks number the subsets of the whole row if `ranks_whole_row` (cuPC-S), else those of the row without the edge's
-// other end. Grid (p), block ROW_THREADS.
+// Lists the edges removed in this level, ascending, with their separating sets; `removed` is that of
+// `remove_separated`. Ranks number the subsets of the whole row if `ranks_whole_row` (cuPC-S), else those of the row
+// without the edge's other end. Grid (p), block ROW_THREADS.
 __global__ void list_separated(const __grid_constant__ Rows rows, int level, bool ranks_whole_row,
-                               const unsigned long long* best, const long long* starts, int* pairs, int* sets) {
+                               const unsigned long long* best, const int* removed, int* pairs, int* sets) {
     const int i = blockIdx.x;
+    if (removed[i] == 0) return;
+    unsigned long long before = 0;
+    for (int row = threadIdx.x; row < i; row += blockDim.x) before += removed[row];
     const int* neighbours = rows.of(i);
     best += static_cast<long long>(i) * rows.p;
     const auto separated = [&](int q) { return neighbours[q] > i && best[neighbours[q]] != NO_KEY; };
     const Segment segment(rows.degrees[i]);
     int own = 0;
     for (int q = segment.first; q < segment.last; ++q) own += separated(q);
-    long long slot = starts[i] + counted_before(own);
+    long long slot = block_sum(before) + counted_before(own);
     for (int q = segment.first; q < segment.last; ++q) {
         if (!separated(q)) continue;
         const int j = neighbours[q];

@@ -1,5 +1,6 @@
 """The device search and its kernels, part by part, on the host backend."""
 
+import collections
 import itertools
 import math
 
@@ -8,6 +9,7 @@ import pytest
 
 from gpupc_impl import DeviceMemoryError, GaussianProblem, InvalidParameter, methods, skeleton
 from gpupc_impl.backends import open_backend
+from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian.correlation import device_correlation
 from gpupc_impl.gaussian.matrix import correlation_fault
@@ -32,6 +34,61 @@ def problem(p=25, m=60, seed=0, density=0.15, **search):
     weights = np.tril(rng.random((p, p)) < density, -1) * rng.uniform(0.3, 1, (p, p))
     noise = rng.normal(size=(m, p))
     return GaussianProblem.from_data(noise @ np.linalg.inv(np.eye(p) - weights).T, **search)
+
+
+class CountingBackend(HostBackend):
+    """Counts the calls for which the host would wait for a device, and what it would send to the device."""
+
+    def __init__(self, device_memory_limit=None):
+        super().__init__(device_memory_limit)
+        self.work = collections.Counter()
+
+    def kernel(self, *source):
+        kernel = super().kernel(*source)
+
+        def launch(*arguments, **options):
+            self.work["launches"] += 1
+            kernel(*arguments, **options)
+
+        return launch
+
+    def upload(self, array):
+        self.work["uploads"] += 1
+        return super().upload(array)
+
+    def full(self, shape, value, dtype):
+        self.work["fills"] += 1
+        return super().full(shape, value, dtype)
+
+    def download(self, array, out=None):
+        self.work["waits"] += 1
+        return super().download(array, out)
+
+    def download_all(self, arrays):
+        self.work["waits"] += 1
+        return [super(CountingBackend, self).download(array) for array in arrays]
+
+
+@pytest.mark.parametrize("name", DEVICE_METHODS)
+def test_the_host_waits_once_a_level(name):
+    given, counting, of_levels = problem(m=200), CountingBackend(), []
+
+    def end_level(_):
+        of_levels.append(dict(counting.work))
+        counting.work.clear()
+
+    found = solve(given, methods()[name], counting, progress=end_level)
+    edges = found.edges_per_level
+    assert found.levels_run >= 4
+    assert edges[1] > edges[2]
+    assert edges[-2] == edges[-1]  # This level makes no list.
+    assert (of_levels[0]["waits"], of_levels[0]["launches"]) == (1, 2)
+    table = {"uploads": 1}  # the binomials of all these levels
+    for before, after, work in zip(edges, edges[1:], of_levels[1:], strict=False):
+        launches = 4 if after < before else 3
+        assert work == {"launches": launches, "fills": 1, "waits": 1, **table}
+        table = {}
+    assert counting.work["waits"] == 1  # the result
 
 
 @pytest.mark.parametrize("name", [*DEVICE_METHODS, "pair-scan"])

@@ -116,12 +116,17 @@ def test_kernels_of_the_levels(small, source, name, grid, block, whole_row):
         kernel = backend.kernel(source, f"{name}<Exactly<{level}>>", [graph.ROWS, SEARCH])
         kernel(grid, block, [rows_argument, search, np.bool_(True)], shared_bytes=4 * k)
         removed = backend.full(P, 0, np.int32)
-        launch("remove_separated", [rows_argument, best, edges, removed])
-        assert np.array_equal(sparse.cells(edges), expected.adjacency_at(level + 1))
-        starts = np.concatenate(([0], np.cumsum(removed, dtype=np.int64)))
-        pairs, sets = backend.empty((starts[-1], 2), np.int32), backend.empty((starts[-1], level), np.int32)
+        left, totals = backend.full(P, 0, np.int32), backend.full(2, 0, np.uint64)
+        launch("remove_separated", [rows_argument, best, edges, removed, left, totals])
+        after = expected.adjacency_at(level + 1)
+        assert np.array_equal(sparse.cells(edges), after)
+        assert np.array_equal(left[VARIABLES], after.sum(axis=1))
+        assert totals.tolist() == [after.sum(), after.sum(axis=1).max()]
+        count = int(removed.sum())
+        assert count == (here.sum() - after.sum()) // 2
+        pairs, sets = backend.empty((count, 2), np.int32), backend.empty((count, level), np.int32)
         numbers = [np.int32(level), np.bool_(whole_row)]
-        launch("list_separated", [rows_argument, *numbers, best, backend.upload(starts), pairs, sets])
+        launch("list_separated", [rows_argument, *numbers, best, removed, pairs, sets])
         of_level = expected.sepsets.sizes() == level
         assert np.array_equal(pairs, VARIABLES[expected.sepsets.pairs[of_level]])
         members = expected.sepsets.members[np.repeat(of_level, expected.sepsets.sizes())]
