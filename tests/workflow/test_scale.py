@@ -24,7 +24,7 @@ def test_the_page_has_the_tables_of_the_script(tmp_path, monkeypatch, capsys):
     assert page.read_text() == PAGE.read_text(), "python -m workflow.pages.scale --page docs/scale.md"
     monkeypatch.setattr(scale, "TABLES", {"work": lambda: "| another table |"})
     assert scale.main(["--page", str(page)]) == 0
-    assert re.search(r"<!-- work -->\n\n\| another table \|\n\n", page.read_text())
+    assert re.search(r"<!-- work -->\n\n\| another table \|\n\n<!-- end -->\n\n", page.read_text())
     page.write_text("a page of something else\n")
     with pytest.raises(SystemExit):
         scale.main(["--page", str(page)])
