@@ -62,8 +62,12 @@ def test_references_run_beside_kernels_on_their_own_cores(sets):
     assert os.sched_getaffinity(0) == before
 
 
-def test_references_with_more_workers_than_a_set_has_cores_take_all_sets(sets):
-    tigramite = {"tigramite": {}, "tigramite-8": {"method": "tigramite", "params": {"workers": 8}}}
+def test_parallel_references_take_all_sets(sets):
+    references = {
+        "tigramite": {},
+        "tigramite-8": {"method": "tigramite", "params": {"workers": 8}},
+        "cmiknn-parallel": {},
+    }
     running, together, threads = [], [], []
 
     def bench_of_one_core(wanted):
@@ -76,7 +80,7 @@ def test_references_with_more_workers_than_a_set_has_cores_take_all_sets(sets):
         time.sleep(0.2)
         running.remove(settings)
 
-    measure_parts("job", tigramite, bench_of_one_core, measure)
+    measure_parts("job", references, bench_of_one_core, measure)
     assert sorted(threads) == [1, 4]
     assert together == [1, 1]
     assert {line.split(",")[0] for line in TIMES.read_text().splitlines()} == {"references 1", "all references"}

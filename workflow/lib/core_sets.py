@@ -1,8 +1,8 @@
 """Lets references run on cores of their own beside the GPU's measurements.
 
 The machine's cores are divided into sets, on each of which one measurement runs at a time: one set for measurements on
-the GPU, which so remain alone there, and several for references. References whose parameter ``workers`` asks for more
-cores than a set has take all sets of references together. Snakemake itself and all other jobs have the remaining cores.
+the GPU, which so remain alone there, and several for references. References that use many cores take all sets of
+references together. Snakemake itself and all other jobs have the remaining cores.
 A lock on a file says that a set is taken. Records name the number of cores and threads of their measurement.
 """
 
@@ -28,6 +28,9 @@ LEAST_CORES = 8
 """The number of cores from which they are divided."""
 
 REFERENCE_SETS = 4
+
+PARALLEL = frozenset({"stable-parallel", "discrete-parallel", "cmiknn-parallel"})
+"""The references with as many threads as they are given cores."""
 
 VARIABLE = "GPUPC_CORE_SETS"
 """The environment variable with all cores of the workflow, which divides them; its jobs inherit the variable."""
@@ -71,9 +74,11 @@ class Place(enum.Enum):
 
 def place_of(name: str, choice: Mapping[str, Any], cores_of_set: int) -> Place:
     """Return where a setting is measured."""
-    if get_method(choice.get("method", name)).backends != ("cpu",):
+    method = choice.get("method", name)
+    if get_method(method).backends != ("cpu",):
         return Place.GPU
-    return Place.ALL if choice.get("params", {}).get("workers", 1) > cores_of_set else Place.ONE
+    parallel = method in PARALLEL or choice.get("params", {}).get("workers", 1) > cores_of_set
+    return Place.ALL if parallel else Place.ONE
 
 
 @contextlib.contextmanager
