@@ -39,19 +39,9 @@ class Drawing:
     rows: Sequence[Mapping[str, Any]] = ()
     columns: Sequence[str] = ()
 
-    def write(
-        self,
-        svg_path: str | Path,
-        png_path: str | Path,
-        csv_path: str | Path | None = None,
-        pdf_path: str | Path | None = None,
-    ) -> None:
-        """Write the figure alone, without a heading."""
-        write_drawings([(None, self)], svg_path, png_path, csv_path, pdf_path)
 
-
-Panel = tuple[Heading | None, Drawing]
-"""The figure of one machine; the heading is None if there is only one machine."""
+Panel = tuple[Heading, Drawing]
+"""The figure of one machine."""
 
 
 def write_drawings(
@@ -63,14 +53,11 @@ def write_drawings(
 ) -> None:
     """Write the figures of several machines, each under its heading, one CSV of all their numbers, and a PDF for papers
     with a page for each machine."""
+    from gpupc_impl.reporting import sheet
+
     if pdf_path is not None:
         style.save_plain([drawing.figure for _, drawing in panels], pdf_path)
-    if all(heading is None for heading, _ in panels):
-        style.save(panels[0][1].figure, svg_path, png_path)
-    else:
-        from gpupc_impl.reporting import sheet
-
-        sheet.save([(heading, drawing.figure) for heading, drawing in panels if heading], svg_path, png_path)
+    sheet.save([(heading, drawing.figure) for heading, drawing in panels], svg_path, png_path)
     if csv_path is not None:
         write_csv(csv_path, *csv_rows([(heading, drawing.rows, drawing.columns) for heading, drawing in panels]))
 

@@ -52,18 +52,6 @@ def use() -> None:
     plt.style.use(resources.files("gpupc_impl.reporting") / "paper.mplstyle")
 
 
-def save(figure: Figure, *paths: str | Path) -> None:
-    """Write the figure in the formats that the suffixes select. Equal figures give equal bytes."""
-    import matplotlib.pyplot as plt
-
-    edge = settle(figure)
-    for path in paths:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        metadata = {"Date": None} if str(path).endswith(".svg") else {}
-        figure.savefig(path, metadata=metadata, bbox_inches=edge)
-    plt.close(figure)
-
-
 def save_plain(figures: Sequence[Figure], path: str | Path) -> None:
     """Write figures for papers as the pages of a PDF: without the heading and the small print, which a caption
     replaces. The figures stay as they were. Equal figures give equal bytes."""

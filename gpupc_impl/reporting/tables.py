@@ -71,10 +71,6 @@ class Table:
     columns: Sequence[str] = ()
     verdict: int | None = None
 
-    def write(self, csv_path: str | Path, md_path: str | Path, html_path: str | Path) -> None:
-        """Write the table alone, without a heading."""
-        write_tables([(None, self)], csv_path, md_path, html_path)
-
     @property
     def judged_share(self) -> float:
         """The share of the rows that have a verdict other than "not run"; 1 for a table without verdicts."""
@@ -104,8 +100,8 @@ class Table:
         return f'<div class="scroll"><table><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
 
 
-Block = tuple[Heading | None, Table]
-"""The table of one machine; the heading is None if there is only one machine."""
+Block = tuple[Heading, Table]
+"""The table of one machine."""
 
 
 def write_tables(blocks: Sequence[Block], csv_path: str | Path, md_path: str | Path, html_path: str | Path) -> None:
@@ -116,27 +112,27 @@ def write_tables(blocks: Sequence[Block], csv_path: str | Path, md_path: str | P
 
 
 def csv_rows(
-    blocks: Sequence[tuple[Heading | None, Sequence[Mapping[str, Any]], Sequence[str]]],
+    blocks: Sequence[tuple[Heading, Sequence[Mapping[str, Any]], Sequence[str]]],
 ) -> tuple[list[Mapping[str, Any]], list[str]]:
     """Return the rows of several machines, with the machine in the first column ``device``, and the columns' names.
 
     The papers' own numbers appear once, without a machine.
 
     Args:
-        blocks: the heading, rows and columns of each machine; without headings there is no column ``device``.
+        blocks: the heading, rows and columns of each machine.
     """
     rows: list[Mapping[str, Any]] = []
     columns: dict[str, None] = {}
     printed: set[str] = set()
     for heading, own, names in blocks:
-        columns |= dict.fromkeys([*(["device"] if heading else []), *names])
+        columns |= dict.fromkeys(["device", *names])
         for row in own:
-            if row.get("source") in OF_PAPERS and heading:
+            if row.get("source") in OF_PAPERS:
                 if str(row) not in printed:
                     rows.append({"device": "", **row})
                 printed.add(str(row))
             else:
-                rows.append({"device": heading.name, **row} if heading else row)
+                rows.append({"device": heading.name, **row})
     return rows, list(columns)
 
 
@@ -152,7 +148,7 @@ def _markdown_page(blocks: Sequence[Block]) -> str:
     own, shared = _notes(blocks)
     parts = [f"**{plain(blocks[0][1].title)}**\n\n"]
     for (heading, table), notes in zip(blocks, own, strict=True):
-        parts.append((f"**{plain(str(heading))}**\n\n" if heading else "") + f"{table.markdown()}\n\n")
+        parts.append(f"**{plain(str(heading))}**\n\n{table.markdown()}\n\n")
         parts.append("".join(f"- {plain(note)}\n" for note in notes) + "\n" * bool(notes and len(blocks) > 1))
     if shared:
         parts.append("All of these:\n\n" + "".join(f"- {plain(note)}\n" for note in shared))
@@ -163,14 +159,12 @@ def _html_page(blocks: Sequence[Block]) -> str:
     own, shared = _notes(blocks)
     parts = []
     for (heading, table), notes in zip(blocks, own, strict=True):
-        title = ""
-        if heading:
-            look, text = "gpu" if heading.gpu else "cpu", html.escape(heading.text)
-            title = f'<h2 class="{look}"><span>{heading.kind}</span> {text}</h2>'
+        look, text = "gpu" if heading.gpu else "cpu", html.escape(heading.text)
+        title = f'<h2 class="{look}"><span>{heading.kind}</span> {text}</h2>'
         content = f"{table.html()}\n{_html_list(notes)}"
         if len(blocks) > 1 and table.judged_share < FOLDED_BELOW:
             content = f"<details><summary>{_count_of_verdicts(table)}</summary>\n{content}\n</details>"
-        parts += [*filter(None, [title]), content]
+        parts += [title, content]
     return html_page(blocks[0][1].title, "\n".join([*parts, *([_html_list(shared)] if shared else [])]))
 
 

@@ -15,6 +15,7 @@ from gpupc_impl import Skeleton, pc
 from gpupc_impl.cli import main
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.reporting import tables
+from gpupc_impl.reporting.sources import Heading
 from gpupc_impl.reporting.tables import Table
 
 ROOT = Path(__file__).parents[2]
@@ -133,7 +134,9 @@ class Text(html.parser.HTMLParser):
 
 def test_html_shows_names_as_text(tmp_path):
     table = Table(NAMES[9], ["name", "<b>"], [[name, "1"] for name in NAMES], list(NAMES), [{"name": n} for n in NAMES])
-    table.write(tmp_path / "t.csv", tmp_path / "t.md", tmp_path / "t.html")
+    tables.write_tables(
+        [(Heading(NAMES[9], False, NAMES[9]), table)], tmp_path / "t.csv", tmp_path / "t.md", tmp_path / "t.html"
+    )
     page = Text()
     page.feed((tmp_path / "t.html").read_text(encoding="utf-8"))
     assert set(NAMES) <= set(page.texts)

@@ -24,7 +24,7 @@ def test_the_page_has_the_tables_of_the_script(tmp_path, monkeypatch, capsys):
     assert page.read_text() == PAGE.read_text(), "python -m workflow.pages.scale --page docs/scale.md"
     monkeypatch.setattr(scale, "TABLES", {"work": lambda: "| another table |"})
     assert scale.main(["--page", str(page)]) == 0
-    assert re.search(r"<!-- work -->\n\n\| another table \|\n\n", page.read_text())
+    assert re.search(r"<!-- work -->\n\n\| another table \|\n\n<!-- end -->\n\n", page.read_text())
     page.write_text("a page of something else\n")
     with pytest.raises(SystemExit):
         scale.main(["--page", str(page)])
@@ -86,12 +86,16 @@ def test_a_file_of_something_else_is_named(tmp_path, capsys, content):
     assert f"{path}: " in capsys.readouterr().err
 
 
-def test_a_case_over_its_limit_is_noted_and_measured_again(tmp_path):
+def test_cases_are_measured_once(tmp_path):
     out = tmp_path / "million.json"
-    call = ["--backend", "host", "--cases", "small", "--out", str(out)]
-    assert million.main([*call, "--seconds", "1"]) == 1
-    assert json.loads(out.read_text())["failed"]["small"]["why"] == "not enough time was left"
-    assert million.main([*call, "--limit", "0.2"]) == 1
-    noted = json.loads(out.read_text())
-    assert noted["cases"] == {}
-    assert noted["failed"]["small"]["why"] == "ended after its limit of 0 s"
+    call = ["--backend", "host", "--cases", "small-threaded", "--folder", str(tmp_path), "--out", str(out)]
+    assert million.main(call) == 0
+    measured = json.loads(out.read_text())
+    case = measured["cases"]["small-threaded"]
+    assert case["problem"]["p"] == 3_000
+    assert len(case["level_s"]) == len(case["edges_per_level"]) == len(case["tests_per_level"])
+    assert case["edges_sha256"]
+    measured["cases"]["small-threaded"]["total_s"] = -1.0
+    out.write_text(json.dumps(measured))
+    assert million.main(call) == 0
+    assert json.loads(out.read_text())["cases"]["small-threaded"]["total_s"] == -1.0

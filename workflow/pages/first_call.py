@@ -20,6 +20,7 @@ from pathlib import Path
 
 from gpupc_impl.backends import backend_class
 from gpupc_impl.reporting.tables import markdown
+from workflow.pages import marks
 
 SEARCHES: Mapping[str, str] = {
     "gaussian, 1000 x 100": "skeleton(numbers(1000, 100), backend=backend)",
@@ -105,11 +106,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not options.page:
         print(table)
         return
-    begin, end = f"<!-- first calls, {options.backend} -->\n", "<!-- end -->"
-    head, mark, rest = options.page.read_text().partition(begin)
-    if not mark:
-        parser.error(f"{options.page} has no mark {begin.strip()!r}")
-    options.page.write_text(f"{head}{begin}\n{table}\n\n{end}{rest.partition(end)[2]}")
+    try:
+        marks.replace(options.page, {f"first calls, {options.backend}": table})
+    except ValueError as error:
+        parser.error(f"{options.page}: {error}")
 
 
 if __name__ == "__main__":

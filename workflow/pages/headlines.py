@@ -13,17 +13,12 @@ from gpupc_impl.core.files import read_csv
 from gpupc_impl.reporting.catalogue import entries
 from gpupc_impl.reporting.headlines import CLAIMS, headlines, in_markdown
 from workflow.lib.plan import ROOT, recorded_plans
+from workflow.pages import marks
 
-BEGIN, END = "<!-- headlines: `make images` -->\n", "<!-- end of headlines -->"
 
-
-def recorded_claims(folders: Sequence[str] | None = None) -> dict[str, list[Mapping[str, str]]]:
-    """Return the claim tables of recorded runs, by paper; a paper without recorded runs has no table.
-
-    Args:
-        folders: the folders results/recorded/DEVICE of some devices; by default all.
-    """
-    plans = recorded_plans({"recorded": folders})
+def recorded_claims() -> dict[str, list[Mapping[str, str]]]:
+    """Return the claim tables of recorded runs, by paper; a paper without recorded runs has no table."""
+    plans = recorded_plans({"recorded": None})
     claims = {}
     with tempfile.TemporaryDirectory() as folder:
         for paper in CLAIMS:
@@ -42,11 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     table = headlines(recorded_claims(), read_csv(ROOT / "results/reported/headlines.csv"))
     inside = "\n\n".join([in_markdown(table), *table.notes])
     for page in pages:
-        text = page.read_text(encoding="utf-8")
-        if BEGIN not in text or END not in text:
-            parser.error(f"{page} lacks the marks {BEGIN.strip()} and {END}")
-        before, after = text.split(BEGIN)[0], text.split(END)[1]
-        page.write_text(f"{before}{BEGIN}\n{inside}\n\n{END}{after}", encoding="utf-8")
+        try:
+            marks.replace(page, {"headlines: `make images`": inside})
+        except ValueError as error:
+            parser.error(f"{page}: {error}")
     return 0
 
 

@@ -17,6 +17,7 @@ from scipy import stats
 
 from gpupc_impl.reporting.tables import markdown
 from workflow.pages import kernel_runs as runs
+from workflow.pages import marks
 
 COLOURS = dict(
     zip(
@@ -137,15 +138,14 @@ def draw(lines: Lines, path: Path) -> None:
     plt.close(figure)
 
 
-def write(page: Path, lines: Lines) -> None:
-    """Replace the tables of the page."""
-    text = page.read_text()
-    makers = (calibration_table, power_table, accuracy_table, speed_table, searches_table)
-    for maker in makers:
-        begin, end = f"<!-- {maker.__name__.removesuffix('_table')} -->\n", "<!-- end -->"
-        head, _, rest = text.partition(begin)
-        text = f"{head}{begin}\n{maker(lines)}\n\n{end}{rest.partition(end)[2]}"
-    page.write_text(text)
+TABLES = {
+    "calibration": calibration_table,
+    "power": power_table,
+    "accuracy": accuracy_table,
+    "speed": speed_table,
+    "searches": searches_table,
+}
+"""The page's tables, by the name in the comment before each."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -162,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.page or options.figure:
         lines = runs.read(options.results)
         if options.page:
-            write(options.page, lines)
+            marks.replace(options.page, {name: make(lines) for name, make in TABLES.items()})
         if options.figure:
             draw(lines, options.figure)
         return

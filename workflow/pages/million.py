@@ -4,29 +4,24 @@
     python -m workflow.pages.million --backend host --cases small --out small.json
 
 Every case runs in a process of its own, which first searches a small problem, and is written to the JSON as soon as it
-is measured. A case that takes longer than its limit, or fails, is ended and noted with the last lines of its log, and
-the next case begins. If the script is called again with the same JSON, it measures the cases that have no result. With
-`--seconds` no case begins that probably takes longer than the rest of this time.
+is measured. If the script is called again with the same JSON, it measures the cases that have no result.
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
 import dataclasses
 import hashlib
 import json
 import logging
+import multiprocessing
 import os
 import resource
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +31,10 @@ from datasets.wide import regulated_genes
 from gpupc_impl.api import skeleton
 from gpupc_impl.backends import open_backend, resolve_backend
 from gpupc_impl.core.files import read_json, save_json
-from workflow.pages import distributed as cluster_runs
 from workflow.pages.distributed import versions
 
 RECORDED = Path("results/recorded/nvidia-h200/distributed/two-gpus.json")
 """The file of the recorded run that has the right answer to the case `tcga`."""
-
-LOG_LINES = 60
-"""The number of log lines that are kept of a case without a result."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,9 +42,6 @@ class Case:
     """A search of generated genes (datasets/wide.py).
 
     Attributes:
-        seconds: the probable duration on an H100, with the start of the process and the generation of the data.
-        panel: the method's parameter, which is not 0 for searches on a cluster.
-        workers: the numbers of GPUs of searches on clusters, which `workflow.pages.distributed` measures.
         threaded: whether the samples are drawn by many threads, from other streams than in `regulated_genes`.
         again: whether the process has made the same search before, so that its kernels are compiled.
     """
@@ -65,26 +53,20 @@ class Case:
     regulators: int = 0
     coupling: float = 0.0
     weakest: float = 0.7
-    seconds: float = 10.0
-    panel: int = 0
-    workers: tuple[int, ...] = ()
     threaded: bool = False
     again: bool = False
 
 
 WARM_UP = Case(8_000)
 CASES = {
-    "100k-again": Case(100_000, seconds=60, again=True),
-    "300k": Case(300_000, max_level=1, seconds=50, threaded=True),
-    "tcga": Case(55_572, 3_189, max_level=1, regulators=555, coupling=0.41, weakest=0.0, seconds=60, again=True),
-    "million-1e-6": Case(1_000_000, alpha=1e-6, seconds=120, threaded=True),
-    "million": Case(1_000_000, seconds=450, threaded=True),
-    "300k-all": Case(300_000, seconds=80, threaded=True),
-    "300k-two-gpus": Case(300_000, max_level=1, seconds=330, workers=(1, 2), panel=2048),
-    "small": Case(3_000, 200, seconds=10),
-    "small-cluster": Case(3_000, 200, seconds=10, panel=512),
-    "small-threaded": Case(3_000, 200, alpha=1e-6, seconds=10, threaded=True, again=True),
-    "small-workers": Case(600, 200, max_level=1, seconds=30, workers=(1, 2), panel=96),
+    "100k-again": Case(100_000, again=True),
+    "300k": Case(300_000, max_level=1, threaded=True),
+    "tcga": Case(55_572, 3_189, max_level=1, regulators=555, coupling=0.41, weakest=0.0, again=True),
+    "million-1e-6": Case(1_000_000, alpha=1e-6, threaded=True),
+    "million": Case(1_000_000, threaded=True),
+    "300k-all": Case(300_000, threaded=True),
+    "small": Case(3_000, 200),
+    "small-threaded": Case(3_000, 200, alpha=1e-6, threaded=True, again=True),
 }
 """The cases in the order in which they are measured."""
 
@@ -92,110 +74,42 @@ DEFAULT_CASES = ("100k-again", "300k", "tcga", "million-1e-6", "million", "300k-
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, write the JSON, and return 0, or 1 if a case has no result."""
+    """Measure, and write the JSON; an error in a case ends the script."""
     options = _parser().parse_args(arguments)
-    if options.alone:
-        logging.basicConfig(format="%(asctime)s %(message)s", force=True)
-        logging.getLogger("gpupc_impl").setLevel(logging.INFO)
-        logging.getLogger("distributed").setLevel(logging.WARNING)
-        save_json(measure_alone(CASES[options.alone], options), options.out)
-        return 0
-    started = time.perf_counter()
-    results: dict[str, Any] = {"versions": versions(), "device": {}, "cases": {}, "failed": {}}
+    results: dict[str, Any] = {"versions": versions(), "device": {}, "cases": {}}
     if options.out.exists():
-        recorded = read_json(options.out)
-        results |= {name: dict(recorded.get(name, {})) for name in ("device", "cases", "failed")}
+        results |= {name: read_json(options.out)[name] for name in ("device", "cases")}
     for name in options.cases:
         if name in results["cases"]:
             continue
-        left = options.seconds - (time.perf_counter() - started)
-        if CASES[name].seconds > left:
-            print(f"{name}: not enough time is left", file=sys.stderr, flush=True)
-            results["failed"].setdefault(name, {"why": "not enough time was left"})
-            save_json(results, options.out)
-            continue
-        result, failure = run_apart(name, options, min(left, options.limit or 4 * CASES[name].seconds))
-        if result is None:
-            results["failed"][name] = {"problem": dataclasses.asdict(CASES[name]), **failure}
-        else:
-            results["device"] = result.pop("device")
-            results["cases"][name] = {"problem": dataclasses.asdict(CASES[name]), **result}
-            results["failed"].pop(name, None)
+        case = CASES[name]
+        # The peak of the memory is that of a process, and a new process has compiled nothing.
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+            result = process.submit(measure_alone, case, options.backend, options.seed, options.folder).result()
+        results["device"] = result.pop("device")
+        results["cases"][name] = {"problem": dataclasses.asdict(case), **result}
         save_json(results, options.out)
-        shown = {key: value for key, value in (result or failure).items() if key not in ("report", "log", "runs")}
+        shown = {key: value for key, value in result.items() if key != "report"}
         print(f"{name}: {json.dumps(shown)}", file=sys.stderr, flush=True)
-    return 0 if all(name in results["cases"] for name in options.cases) else 1
+    return 0
 
 
-def run_apart(name: str, options: argparse.Namespace, limit: float) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Measure a case in a process of its own, which is ended after `limit` seconds; returns the result, or None and why
-    there is none."""
-    lines = collections.deque[str](maxlen=LOG_LINES)
-    with tempfile.TemporaryDirectory(prefix="gpupc-") as folder:
-        out = Path(folder) / "result.json"
-        command = [sys.executable, "-m", __spec__.name, "--alone", name, "--backend", options.backend]
-        command += ["--seed", str(options.seed), "--out", str(out)]
-        command += ["--folder", str(options.folder)] if options.folder else []
-        started = time.perf_counter()
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
-        timer = threading.Timer(limit, os.killpg, (process.pid, signal.SIGKILL))
-        timer.start()
-        try:
-            assert process.stderr is not None
-            for line in process.stderr:
-                lines.append(line.rstrip())
-                print(f"{name}: {lines[-1]}", file=sys.stderr, flush=True)
-            status = process.wait()
-        finally:
-            timer.cancel()
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-        seconds = time.perf_counter() - started
-        if status == 0:
-            return dict(read_json(out)), {}
-        why = f"ended after its limit of {limit:.0f} s" if seconds >= limit else f"ended with status {status}"
-        return None, {"why": why, "seconds": seconds, "log": list(lines)}
-
-
-def measure_alone(case: Case, options: argparse.Namespace) -> dict[str, Any]:
+def measure_alone(case: Case, backend: str, seed: int, folder: Path | None) -> dict[str, Any]:
     """Measure a case in this process."""
-    backend = resolve_backend(options.backend)
-    if case.workers:
-        return measure_cluster(case, backend, options)
+    logging.basicConfig(format="%(asctime)s %(message)s", force=True)
+    logging.getLogger("gpupc_impl").setLevel(logging.INFO)
+    backend = resolve_backend(backend)
     started = time.perf_counter()
     small = WARM_UP if case.p > WARM_UP.p else CASES["small"]
-    measure(small, samples(small, options.seed), backend, options.folder)
+    measure(small, samples(small, seed), backend, folder)
     warm_up_s = time.perf_counter() - started
-    values = samples(case, options.seed)
+    values = samples(case, seed)
     generate_s = time.perf_counter() - started - warm_up_s
     logging.getLogger("gpupc_impl").info("warmed up in %.1f s, generated in %.1f s", warm_up_s, generate_s)
     facts = {"warm_up_s": warm_up_s, "generate_s": generate_s}
     if case.again:
-        facts["first_total_s"] = measure(case, values, backend, options.folder)["total_s"]
-    return {"device": open_backend(backend).describe(), **facts, **measure(case, values, backend, options.folder, True)}
-
-
-def measure_cluster(case: Case, backend: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Measure searches on clusters of this machine."""
-    with tempfile.TemporaryDirectory(prefix="gpupc-", dir=options.folder or _folder(case)) as folder:
-        out = Path(folder) / "runs.json"
-        values = {
-            "variables": case.p,
-            "samples": case.n,
-            "alpha": case.alpha,
-            "regulators": case.regulators or case.p // 10,
-            "coupling": case.coupling,
-            "weakest": case.weakest,
-            "seed": options.seed,
-            "max-level": case.max_level,
-            "panel": case.panel,
-            "backend": backend,
-            "folder": folder,
-            "out": out,
-        }
-        arguments = [each for name, value in values.items() for each in (f"--{name}", str(value))]
-        same = cluster_runs.main([*arguments, "--workers", *map(str, case.workers)]) == 0
-        return {"device": open_backend(backend).describe(), "same_answer": same, **read_json(out)}
+        facts["first_total_s"] = measure(case, values, backend, folder)["total_s"]
+    return {"device": open_backend(backend).describe(), **facts, **measure(case, values, backend, folder, True)}
 
 
 def samples(case: Case, seed: int) -> np.ndarray:
@@ -230,8 +144,7 @@ def measure(
     case: Case, values: np.ndarray, backend: str, folder: Path | None, with_digests: bool = False
 ) -> dict[str, Any]:
     """Time one search."""
-    how: dict[str, Any] = {"method": "distributed", "backend": backend, "max_level": case.max_level}
-    how |= {"transpose": False, "panel": case.panel}
+    how = {"method": "distributed", "backend": backend, "max_level": case.max_level, "transpose": False}
     with tempfile.TemporaryDirectory(prefix="gpupc-", dir=folder or _folder(case)) as temporary:
         # A search without the parameter `folder` computes no fingerprint of its data.
         tempfile.tempdir = temporary
@@ -287,12 +200,9 @@ def _folder(case: Case) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m workflow.pages.million", description=__doc__.splitlines()[0])
     parser.add_argument("--cases", nargs="+", choices=CASES, default=DEFAULT_CASES, help="in this order")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="time for all cases")
-    parser.add_argument("--limit", type=float, help="seconds after which a case is ended; four times the probable ones")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--backend", default="auto", choices=("auto", "cuda", "host"))
     parser.add_argument("--folder", type=Path, help="where shards go meanwhile")
-    parser.add_argument("--alone", choices=CASES, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, required=True, help="JSON file")
     return parser
 

@@ -19,7 +19,6 @@ import dataclasses
 import functools
 import json
 import math
-import re
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +32,7 @@ from gpupc_impl.measurement.record import Record
 from gpupc_impl.reporting.cells import number
 from gpupc_impl.reporting.tables import markdown
 from workflow.lib.plan import RECORDED, ROOT
+from workflow.pages import marks
 
 DEVICE = ROOT / RECORDED / "nvidia-h200"
 
@@ -270,8 +270,6 @@ def one_gpu_table() -> str:
     """Return the table of measured searches on one GPU (workflow/pages/million.py)."""
     rows = []
     for case in json.loads(ONE_GPU.read_text(encoding="utf-8"))["cases"].values():
-        if "runs" in case:  # searches on clusters
-            continue
         problem, level_s, edges = case["problem"], case["level_s"], case["edges_per_level"]
         rows.append([f"{problem['p']:,} x {problem['n']:,}", f"{problem['alpha']:g}"])
         rows[-1] += [f"{case['total_s']:.1f}", f"{level_s[0]:.1f}", f"{level_s[1]:.1f}"]
@@ -283,20 +281,7 @@ def one_gpu_table() -> str:
 
 
 TABLES = {"one-gpu": one_gpu_table, "work": work_table, "times": time_table, "bottlenecks": bottleneck_table}
-"""The page's tables, by the name in the comment that stands before each."""
-
-
-def replaced(page: str, tables: Mapping[str, str]) -> str:
-    """Return a page in which these tables replace the present ones.
-
-    Raises:
-        ValueError: the page lacks the comment before a table.
-    """
-    for name, made in tables.items():
-        page, places = re.subn(rf"(<!-- {name} -->\n\n)(?:\|.*\n)*", lambda old, new=made: f"{old[1]}{new}\n", page)
-        if not places:
-            raise ValueError(f"the page has no comment <!-- {name} --> with an empty line below it")
-    return page
+"""The page's tables, by the name in the comment before each."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -313,11 +298,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         tables = {name: make() for name, make in TABLES.items()}
         if options.page:
-            options.page.write_text(replaced(options.page.read_text(encoding="utf-8"), tables), encoding="utf-8")
+            marks.replace(options.page, tables)
             return 0
     except (OSError, ValueError) as error:
         parser.error(f"{options.measured or options.page}: {error}")
-    print("\n\n".join(f"<!-- {name} -->\n\n{made}" for name, made in tables.items()))
+    print("\n\n".join(f"<!-- {name} -->\n\n{made}\n\n<!-- end -->" for name, made in tables.items()))
     return 0
 
 

@@ -8,8 +8,12 @@ from matplotlib.colors import to_hex
 
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.reporting import style
+from gpupc_impl.reporting.figures import write_drawings
 from gpupc_impl.reporting.papers import cupc_figures, cupc_heatmaps
+from gpupc_impl.reporting.sources import Heading
 from workflow.lib.experiments import grid_settings
+
+HERE = Heading("this machine", False, "some CPU")
 
 ROOT = Path(__file__).parents[3]
 REPORTED = {name: read_csv(ROOT / f"results/reported/{name}.csv") for name in ("cupc_fig6", "cupc_fig7", "cupc_fig8")}
@@ -80,7 +84,7 @@ def test_a_bar_of_fig6_is_the_median_share_of_each_level(levels, load):
 def test_fig6_with_one_of_the_two_methods(tmp_path, levels, load, only):
     runs = load([content for content in levels if content["method"] != ({"cupc-e", "cupc-s"} - {only}).pop()])
     drawing = cupc_figures.cupc_fig6(runs, REPORTED["cupc_fig6"])
-    drawing.write(*(tmp_path / f"f.{suffix}" for suffix in ("svg", "png", "csv")))
+    write_drawings([(HERE, drawing)], *(tmp_path / f"f.{suffix}" for suffix in ("svg", "png", "csv")))
     assert {row["method"] for row in read_csv(tmp_path / "f.csv")} == {only}
     absent = drawing.figure.axes[only == "cupc-e"]
     assert texts(absent) == ["not measured", "not measured"]
@@ -89,7 +93,7 @@ def test_fig6_with_one_of_the_two_methods(tmp_path, levels, load, only):
 
 def test_fig6_without_either(tmp_path, levels, load):
     drawing = cupc_figures.cupc_fig6(load(levels[-1:]), REPORTED["cupc_fig6"])
-    drawing.write(*(tmp_path / f"f.{suffix}" for suffix in ("svg", "png", "csv")))
+    write_drawings([(HERE, drawing)], *(tmp_path / f"f.{suffix}" for suffix in ("svg", "png", "csv")))
     assert read_csv(tmp_path / "f.csv") == []
 
 
@@ -157,7 +161,7 @@ def test_a_data_set_that_is_missing_has_a_grey_panel(load):
 def test_any_number_of_data_sets(tmp_path, count, load):
     runs = load([content for name in "abcdef"[:count] for content in grid(name, {})])
     drawing = cupc_heatmaps.cupc_fig7(runs, REPORTED["cupc_fig7"])
-    drawing.write(*(tmp_path / f"f.{suffix}" for suffix in ("svg", "png", "csv")))
+    write_drawings([(HERE, drawing)], *(tmp_path / f"f.{suffix}" for suffix in ("svg", "png", "csv")))
     assert len(drawing.figure.axes) == count + 1
     plt.close(drawing.figure)
 
@@ -217,6 +221,6 @@ def test_fig10_has_a_box_a_method_and_value(load):
 
 def test_a_drawing_is_written_three_times(tmp_path, levels, load):
     paths = [tmp_path / f"f.{suffix}" for suffix in ("svg", "png", "csv")]
-    cupc_figures.cupc_fig6(load(levels), REPORTED["cupc_fig6"]).write(*paths)
+    write_drawings([(HERE, cupc_figures.cupc_fig6(load(levels), REPORTED["cupc_fig6"]))], *paths)
     assert all(path.stat().st_size for path in paths)
     assert len(read_csv(paths[-1])) == 3 + 7 + 2

@@ -8,7 +8,12 @@ from matplotlib.colors import to_hex
 
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.reporting import style
+from gpupc_impl.reporting.figures import write_drawings
 from gpupc_impl.reporting.papers import out_of_core, out_of_core_fig2
+from gpupc_impl.reporting.sources import Heading
+from gpupc_impl.reporting.tables import write_tables
+
+HERE = Heading("this machine", False, "some CPU")
 
 ROOT = Path(__file__).parents[3]
 REPORTED = {name: read_csv(ROOT / f"results/reported/{name}.csv") for name in ("ooc_fig2", "ooc_table1")}
@@ -210,7 +215,7 @@ def test_backends_are_never_mixed(load):
 def test_fig2_with_nothing_but_failures(tmp_path, load):
     records = [record(100, method, status="oom") for method in (UM, BLOCK)]
     drawing = out_of_core_fig2.ooc_fig2(load(records), REPORTED["ooc_fig2"], SWEEPS)
-    drawing.write(tmp_path / "f.svg", tmp_path / "f.png", tmp_path / "f.csv")
+    write_drawings([(HERE, drawing)], tmp_path / "f.svg", tmp_path / "f.png", tmp_path / "f.csv")
     assert [row["status"] for row in read_csv(tmp_path / "f.csv")] == ["oom"] * 4
     assert "ours not measured" in drawing.figure.get_suptitle()
 
@@ -235,7 +240,7 @@ def test_table1_has_ours_above_the_papers(tmp_path, load):
     assert "43.4 h" in paper[6]
     assert "0.46 h" in paper[7]
     assert paper[8:10] == ["94×", "234×"]  # of the printed hours; the text says 95 and 236
-    table.write(tmp_path / "t.csv", tmp_path / "t.md", tmp_path / "t.html")
+    write_tables([(HERE, table)], tmp_path / "t.csv", tmp_path / "t.md", tmp_path / "t.html")
     written = read_csv(tmp_path / "t.csv")
     assert [row["source"] for row in written] == ["ours"] * 3 + ["paper"] * 3
     assert float(written[5]["median_s"]) == pytest.approx(0.46 * 3600)
@@ -302,14 +307,14 @@ def test_fig1_shows_every_step_of_the_first_blocks(tmp_path):
     assert [text.get_text() for text in second.get_yticklabels()] == list(out_of_core.STEPS.values())
     assert len(drawing.rows) == len(rows)
     assert "Level 0: 0 % of the other steps' time overlaps with a kernel" in drawing.figure.get_suptitle()
-    drawing.write(tmp_path / "f.svg", tmp_path / "f.png", tmp_path / "f.csv")
+    write_drawings([(HERE, drawing)], tmp_path / "f.svg", tmp_path / "f.png", tmp_path / "f.csv")
     assert read_csv(tmp_path / "f.csv")[0]["step"] == "extract"
 
 
 def test_fig1_without_a_run(tmp_path):
     drawing = out_of_core.ooc_fig1([], "wide, backend host")
-    drawing.write(tmp_path / "f.svg", tmp_path / "f.png", tmp_path / "f.csv")
-    assert (tmp_path / "f.csv").read_text() == "level,block,step,stream,start_s,end_s\n"
+    write_drawings([(HERE, drawing)], tmp_path / "f.svg", tmp_path / "f.png", tmp_path / "f.csv")
+    assert (tmp_path / "f.csv").read_text() == "device,level,block,step,stream,start_s,end_s\n"
 
 
 @pytest.mark.parametrize(

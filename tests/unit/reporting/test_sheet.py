@@ -48,7 +48,9 @@ def test_panels_stand_side_by_side_as_far_as_a_page_is_wide(tmp_path, width, bes
 
 def test_nothing_of_a_panel_is_lost(tmp_path):
     """Every red pixel of a figure saved alone is on the sheet."""
-    style.save(figure(style.COLUMN_WIDTH), tmp_path / "alone.png")
+    by_itself = figure(style.COLUMN_WIDTH)
+    by_itself.savefig(tmp_path / "alone.png", bbox_inches=style.settle(by_itself))
+    plt.close(by_itself)
     alone = imread(tmp_path / "alone.png")
     (_, png), _ = save(tmp_path, (GPU, figure(style.COLUMN_WIDTH)), (HERE, figure(style.COLUMN_WIDTH, "blue")))
 

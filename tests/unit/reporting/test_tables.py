@@ -8,9 +8,11 @@ import pytest
 
 from gpupc_impl.core.family import families
 from gpupc_impl.core.registry import methods
-from gpupc_impl.reporting import cells, style, summary, tables
+from gpupc_impl.reporting import cells, figures, style, summary, tables
 from gpupc_impl.reporting.papers import cupc, cupc_figures
 from gpupc_impl.reporting.sources import Heading
+
+HERE = Heading("here", False, "my laptop")
 
 ENVIRONMENT = {
     "git_commit": "0123456789abcdef",
@@ -234,7 +236,7 @@ def test_a_licence_is_text_in_every_form(tmp_path):
     facts = {"name": "d", "available": True, "n_variables": 3, "n_samples": 9, "alpha": 0.05, "why": licence}
     table = cupc.cupc_table1([{**facts, "licence": licence}], [])
     files = [tmp_path / f"table.{suffix}" for suffix in ("csv", "md", "html")]
-    table.write(*files)
+    tables.write_tables([(HERE, table)], *files)
     markdown, page = (file.read_text() for file in files[1:])
     assert "<img" not in markdown + page
     assert "](javascript" not in markdown
@@ -274,8 +276,8 @@ def test_provenance_has_a_column_for_each_environment(load, records):
 
 def test_tables_are_written_three_times(tmp_path):
     table = tables.Table("A <title>", ["a", "b"], [["x|y", "1"], ["<z>", "2"]], ["a note"], [{"a": 1, "b": None}])
-    table.write(tmp_path / "t.csv", tmp_path / "t.md", tmp_path / "t.html")
-    assert (tmp_path / "t.csv").read_text() == "a,b\n1,\n"
+    tables.write_tables([(HERE, table)], tmp_path / "t.csv", tmp_path / "t.md", tmp_path / "t.html")
+    assert (tmp_path / "t.csv").read_text() == "device,a,b\nhere,1,\n"
     assert "| x\\|y | 1 |\n" in (tmp_path / "t.md").read_text()
     assert '<td class="text">&lt;z&gt;</td>' in (tmp_path / "t.html").read_text()
 
@@ -287,11 +289,11 @@ def test_a_machine_without_verdicts_is_folded_away_beside_another(tmp_path):
         return tables.Table("Claims", ["claim", "verdict"], [["x", word] for word in verdicts], [], [{}], verdict=1)
 
     few, many = claims("holds", "not run", "not run"), claims("holds", "less", "not run")
-    tables.write_tables([(Heading("gpu", True, "a GPU"), many), (Heading("here", False, "my laptop"), few)], *paths)
+    tables.write_tables([(Heading("gpu", True, "a GPU"), many), (HERE, few)], *paths)
     before, after = paths[-1].read_text().split("my laptop")
     assert "<details>" not in before
     assert "<details><summary>1 of 3 sentences" in after
-    few.write(*paths)
+    tables.write_tables([(HERE, few)], *paths)
     assert "<details>" not in paths[-1].read_text()  # alone it is what there is
 
 
@@ -374,15 +376,17 @@ def test_a_figure_for_papers_has_neither_heading_nor_small_print(tmp_path, load,
     content = (tmp_path / "a.pdf").read_bytes()
     assert content.count(b"/Type /Page\n") + content.count(b"/Type /Page ") == 2
     assert drawing.figure._suptitle.get_visible()
-    drawing.write(tmp_path / "f.svg", tmp_path / "f.png", tmp_path / "f.csv", tmp_path / "f.pdf")
+    figures.write_drawings(
+        [(HERE, drawing)], tmp_path / "f.svg", tmp_path / "f.png", tmp_path / "f.csv", tmp_path / "f.pdf"
+    )
     assert (tmp_path / "f.pdf").stat().st_size
     plt.close(drawing.figure)
 
 
 def test_figures_are_reproducible_and_say_where_they_are_from(tmp_path, load, records):
     found = load(records)
-    for name in ("a.svg", "b.svg", "a.png"):
-        style.save(summary.overview(found).figure, tmp_path / name)
+    for name in ("a", "b"):
+        figures.write_drawings([(HERE, summary.overview(found))], tmp_path / f"{name}.svg", tmp_path / f"{name}.png")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     xml.etree.ElementTree.parse(tmp_path / "a.svg")
     figure = summary.overview(found).figure
