@@ -23,7 +23,7 @@ NO_ADDRESSES = build.missing_sanitizer(("address", "undefined"))
 NO_THREADS = build.missing_sanitizer(("thread",))
 TYPE = re.compile(r"\b(unsigned char|unsigned short|short|float|double|[2-9])\b")
 """What kernels that differ in it do alike: a type, or a level beyond the first."""
-MOST_LAUNCHES = 4
+MOST_LAUNCHES = 8
 """Launches of a kernel that are looked at for races, spread evenly over all, where not every variant is."""
 NEEDS_ONE = pytest.mark.skipif(None not in (NO_ADDRESSES, NO_THREADS), reason=f"{NO_ADDRESSES}; {NO_THREADS}")
 

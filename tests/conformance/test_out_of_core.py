@@ -66,7 +66,7 @@ def problems(draw) -> GaussianProblem:
     return GaussianProblem.from_data(data, alpha=alpha, max_level=4 if p <= 15 else 2, residual_tolerance=tolerance)
 
 
-@settings(max_examples=settings.default.max_examples // 8, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings.default.max_examples // 4, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_budget_and_block_size_find_the_same(data):
     problem = data.draw(problems(), label="problem")
@@ -257,7 +257,7 @@ def test_a_matrix_that_can_only_be_sliced(monkeypatch):
         assert_same(out_of_core(sliced, 600_000, layout=layout, block_size=32), in_core(problem))
 
 
-@settings(max_examples=settings.default.max_examples // 8, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings.default.max_examples // 4, suppress_health_check=list(HealthCheck))
 @given(problem=problems(), pmax=st.booleans())
 def test_unified_memory_with_the_kernels_of_blocks_finds_the_same(problem, pmax):
     expected = in_core(problem, pmax=pmax)

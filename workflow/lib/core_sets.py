@@ -1,9 +1,9 @@
 """Lets references run on cores of their own beside the GPU's measurements.
 
 The machine's cores are divided into sets, on each of which one measurement runs at a time: one set for measurements on
-the GPU, which so remain alone there, and several for references. References that use many cores take all sets of
-references together. Snakemake itself and all other jobs have the remaining cores.
-A lock on a file says that a set is taken. Records name the number of cores and threads of their measurement.
+the GPU, which so remain alone there, and several for references. A parallel reference takes all sets of references
+together. Snakemake itself and all other jobs have the remaining cores. A lock on a file says that a set is taken.
+Records name the number of cores and threads of their measurement.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEAST_CORES = 8
 REFERENCE_SETS = 4
 
 PARALLEL = frozenset({"stable-parallel", "discrete-parallel", "cmiknn-parallel"})
-"""The references with as many threads as they are given cores."""
+"""The references that start a thread for each core."""
 
 VARIABLE = "GPUPC_CORE_SETS"
 """The environment variable with all cores of the workflow, which divides them; its jobs inherit the variable."""

@@ -85,8 +85,7 @@ def touches(p: int) -> Iterator[Touch]:
     for first, last in bands:  # level_one_tile: a row of tiles
         yield from ((1, "members", first, last), (1, "matrix", first, p), (1, "bits", first, p))
     yield from sweep(1, "members")  # rank_members
-    yield from sweep(1, "rows", "best", "graph")  # remove_separated
-    yield from sweep(1, "graph")  # count_degrees
+    yield from sweep(1, "rows", "best", "graph")  # remove_separated, which also counts the degrees that are left
 
 
 def traffic(p: int, budget_bytes: int, page_bytes: int = PAGE_BYTES) -> dict[int, Traffic]:

@@ -94,8 +94,8 @@ def near_threshold(rng, x):
 
 
 @settings(
-    # 10 examples, and 10,000 with HYPOTHESIS_PROFILE=explore
-    max_examples=10 if settings.default.max_examples <= 100 else 20 * settings.default.max_examples,
+    # 25 examples, and 10,000 with HYPOTHESIS_PROFILE=explore
+    max_examples=25 if settings.default.max_examples <= 100 else 20 * settings.default.max_examples,
     suppress_health_check=list(HealthCheck),
     deadline=None,
 )

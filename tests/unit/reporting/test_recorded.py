@@ -23,9 +23,8 @@ def test_published_runs_are_valid_and_in_few_files(device):
     assert unknown_origins(device) == []
     assert sum(path.is_file() for path in device.rglob("*")) < 150
     for record in open_published(device).records():
-        if (
-            record.backend == "cuda" and record.status != "skipped"
-        ):  # alone on the machine's GPUs, or known not to have been
+        # A run on a GPU was alone there, or is known not to have been; a run that was skipped looked at none.
+        if record.backend == "cuda" and record.status != "skipped":
             others = record.environment["gpu"]["others_on_gpu"]
             assert others is any("another process used" in said for said in record.environment["warnings"])
 
