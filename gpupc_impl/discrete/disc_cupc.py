@@ -52,9 +52,9 @@ class DiscCuPC(DiscreteSearch):
         super().__init__(problem, run)
         self.allocation = allocation(run.params)
         self.heap_bytes = 0  # the size of the heap from which threads allocate, if they do that on a GPU
-        self.refused = run.backend.full(1, 0, np.uint64) if self.allocation == "IN_KERNEL" else None
+        self.refused = self.backend.full(1, 0, np.uint64) if self.allocation == "IN_KERNEL" else None
         if self.allocation == "IN_KERNEL" and on_gpu:
-            self.heap_bytes = set_heap(run.backend, self._heap_size())
+            self.heap_bytes = set_heap(self.backend, self._heap_size())
 
     def codes(self) -> np.ndarray:
         return _widened(self.problem) if self.run.params["codes"] == "wide" else self.problem.codes
@@ -148,7 +148,8 @@ class DiscCuPC(DiscreteSearch):
 def set_heap(backend: Backend, size: int) -> int:
     """Set the bytes of the heap from which kernels on a GPU allocate; returns the bytes that it has.
 
-    CUDA refuses to change the size after the first launch of a kernel that allocates in this process.
+    CUDA refuses to change the size after the first launch of a kernel that allocates in this process. The limit is that
+    of the device's primary context, in which the backend loads and launches kernels.
     """
     with backend.array_library() as cupy:
         runtime = cupy.cuda.runtime

@@ -67,10 +67,15 @@ def last_level(problem: DiscreteProblem) -> int:
 
 
 def _last_level_of_workload(p: int, decay: float) -> int:
-    """An upper bound on the last level of a workload: level k needs k + 1 edges, since it needs a row as long."""
-    edges, level = p * (p - 1) // 2, 0
-    while level < p and (edges := int(edges * (1.0 - decay)) + 1) > level + 1:
-        level += 1
+    """An upper bound on the last level of a workload: level k needs a variable with k + 1 edges."""
+    edges, level, share = p * (p - 1) // 2, 0, 1.0 - decay
+    while level < p:
+        kept = math.ceil(edges * share) + 1
+        while int((kept - 1) / share) >= edges:  # the rule of `DiscreteProblem.decayed`
+            kept -= 1
+        if kept < level + 2:
+            break
+        edges, level = kept, level + 1
     return level
 
 

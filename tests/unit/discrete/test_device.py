@@ -29,6 +29,7 @@ from gpupc_impl.discrete import (
     declarations,
     device,
     disc_cupc,
+    forecast,
     gpupc,
     memory_plan,
     planes,
@@ -458,6 +459,16 @@ def test_workload_ignores_outcomes(backend, method, tests_per_edge, decay):
         assert np.array_equal(found.adjacency, adjacency)
         assert dict(found.sepsets.items()) == sets
         assert found.levels_run >= 2
+
+
+@pytest.mark.parametrize("decay", [0.001, 0.3, 0.5, 0.75, 0.9, 0.99])
+@pytest.mark.parametrize("p", [1, 2, 3, 17, 55])
+def test_a_workload_ends_when_no_variable_can_have_enough_edges(p, decay):
+    problem = DiscreteProblem.from_data(np.arange(2)[:, None].repeat(p, axis=1), tests_per_edge=1, decay=decay)
+    edges, level = p * (p - 1) // 2, -1
+    while edges > level + 1 and level < p - 2:
+        edges, level = int(problem.decayed(np.zeros((edges, 2))).sum()), level + 1
+    assert forecast.last_level(problem) == max(level, 0)
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
