@@ -97,7 +97,7 @@ PLACES = Struct(
     bits=np.int32,
     splits=np.int32,
 )
-TABLES = Struct("Tables", first=Pointer(np.uint32), cells=np.uint64, shared_cells=np.uint32)
+TABLES = Struct("Tables", first=Pointer(np.uint32), cells=np.uint64, shared_cells=np.uint32, refused=Pointer(np.uint64))
 PAIR_TABLES = Struct(
     "PairTables",
     counts=Pointer(np.uint32),
@@ -159,8 +159,8 @@ of the same kernel with fewer ways to make a test: slower, but compiled in a fif
 _TEMPLATE_OPTIONS: dict[tuple[str, str], list[tuple[str, ...]]] = {
     ("gpupc", "level_zero"): [("SHARED",), ("SCRATCH",), ("SORTED",)],
     ("gpupc", "level"): [ALL_WAYS, FEW_WAYS, ("SCRATCH", "ALL_WAYS"), ("SORTED", "ALL_WAYS")],
-    ("disc_cupc", "level_zero"): [()],
-    ("disc_cupc", "level"): [()],
+    ("disc_cupc", "level_zero"): [("AHEAD",), ("IN_KERNEL",)],
+    ("disc_cupc", "level"): [("AHEAD",), ("IN_KERNEL",)],
 }
 """The template arguments of a method's kernels, after the type of codes."""
 
@@ -209,14 +209,20 @@ def disc_cupc_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
     """The kernels of a search by disc-cupc on data with at most 256 categories a variable (`Method.kernels`)."""
-    return _search_kernels("disc_cupc", ((),), False, "uint32" if params["codes"] == "wide" else REQUESTED_CODE)
+    code = "uint32" if params["codes"] == "wide" else REQUESTED_CODE
+    return _search_kernels("disc_cupc", ((allocation(params),),), False, code)
+
+
+def allocation(params: Mapping[str, Any]) -> str:
+    """The template argument, after the type of codes, of disc-cupc's kernels."""
+    return "IN_KERNEL" if params["tables"] == "in-kernel" else "AHEAD"
 
 
 @functools.cache
 def _search_kernels(
     name: str, options: tuple[tuple[str, ...], ...], may_batch: bool, code: str = REQUESTED_CODE
 ) -> tuple[KernelSource, ...]:
-    first = [PLANE_PRODUCTS, DECIDE_PAIRS] if name == "gpupc" else [tests_kernel(name, "level_zero", code)]
+    first = [PLANE_PRODUCTS, DECIDE_PAIRS] if name == "gpupc" else [tests_kernel(name, "level_zero", code, *options[0])]
     return (
         tests_kernel(name, "level", code, *options[0]),
         PACK_PLANES[code],

@@ -1,13 +1,15 @@
 """disc-cupc: cuPC-E's strategy on discrete data, the paper's baseline (gpuPC, section 4.1)."""
 
+import contextlib
+
 import numpy as np
 
-from gpupc_impl.backends import Filled
+from gpupc_impl.backends import Backend, DeviceMemoryError, Filled
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, at_most_threads, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.discrete.declarations import CELL_BYTES, MAX_THREADS, TABLES, disc_cupc_kernels
+from gpupc_impl.discrete.declarations import CELL_BYTES, MAX_THREADS, TABLES, allocation, disc_cupc_kernels
 from gpupc_impl.discrete.device import DiscreteSearch, Level, largest_pair_table, logger
 from gpupc_impl.discrete.planes import COUNTING
 from gpupc_impl.discrete.problem import DiscreteProblem
@@ -24,15 +26,20 @@ SHARED_TABLE_CELLS = 111
 HOST_BLOCKS = 4
 """Blocks that are launched for each core of the host backend, enough to balance the work."""
 
+LEAST_HEAP_BYTES = 1 << 30
+"""Lower bound on the heap of kernels that allocate, as far as there is memory: the first search of a process sets the
+size for all later ones, which may have larger tables."""
+
 
 class DiscCuPC(DiscreteSearch):
     """A search in which each thread makes its own test with its own table, without a plan for the memory.
 
     The paper's threads allocate their tables inside the kernel, so the tables of all threads that run at the same time
-    exist at once, each as large as the level's largest table. Here the tables lie in shared memory if the level's
-    largest table fits there, unless ``tables=global`` requests device memory as in the paper. On the host backend there
-    are as many tables as on the paper's V100, so that a search runs out of memory for the same reason, although cores
-    run few blocks at a time and use few of the tables.
+    exist at once, each as large as the level's largest table. ``tables=in-kernel`` does the same. By default tables lie
+    in shared memory if the level's largest one fits there, else in device memory that is allocated before the launch,
+    as all tables are with ``tables=global``. On the host backend there are as many tables as on the paper's V100, so
+    that a search runs out of memory for the same reason, although cores run few blocks at a time and use few of the
+    tables; tables that threads allocate count against the budget as if they had been allocated before the launch.
     """
 
     name = "disc_cupc"
@@ -43,6 +50,11 @@ class DiscCuPC(DiscreteSearch):
         self.resident = THREADS_A_MULTIPROCESSOR * multiprocessors
         self.running = self.resident if on_gpu else HOST_BLOCKS * MAX_THREADS * run.backend.threads
         super().__init__(problem, run)
+        self.allocation = allocation(run.params)
+        self.heap_bytes = 0  # the size of the heap from which threads allocate, if they do that on a GPU
+        self.refused = self.backend.full(1, 0, np.uint64) if self.allocation == "IN_KERNEL" else None
+        if self.allocation == "IN_KERNEL" and on_gpu:
+            self.heap_bytes = set_heap(self.backend, self._heap_size())
 
     def codes(self) -> np.ndarray:
         return _widened(self.problem) if self.run.params["codes"] == "wide" else self.problem.codes
@@ -55,7 +67,9 @@ class DiscCuPC(DiscreteSearch):
         width = min(width, blocks)
         grid = (width, min(p, blocks // width, MAX_GRID_Y))
         shared_bytes = LEVEL_ZERO_THREADS * CELL_BYTES * self._shared_cells(LEVEL_ZERO_THREADS)
-        self.kernel("level_zero")(grid, (LEVEL_ZERO_THREADS,), [*arguments, tables], shared_bytes=shared_bytes)
+        kernel = self.kernel("level_zero", self.allocation)
+        kernel(grid, (LEVEL_ZERO_THREADS,), [*arguments, tables], shared_bytes=shared_bytes)
+        self._check_heap()
 
     def launch_level(self, level: Level, sides: list[list]) -> None:
         beta, gamma = self.run.params["beta"], self.run.params["gamma"]
@@ -71,7 +85,9 @@ class DiscCuPC(DiscreteSearch):
         after = [tables, backend.upload(first_block), members, np.bool_(use_shared)]
         shared_bytes += use_shared * row_bytes
         for arguments in sides:
-            self.kernel("level")((grid,), (beta, gamma), [*arguments, *after], shared_bytes=shared_bytes)
+            kernel = self.kernel("level", self.allocation)
+            kernel((grid,), (beta, gamma), [*arguments, *after], shared_bytes=shared_bytes)
+        self._check_heap()
 
     def table_bytes(self, level: int, cells: int, left: int) -> int:
         p, params = self.p, self.run.params
@@ -84,7 +100,7 @@ class DiscCuPC(DiscreteSearch):
 
     def _shared_cells(self, threads: int) -> int:
         """Cells of each thread's table in shared memory: an odd number, so that equal cells lie in different banks."""
-        if self.run.params["tables"] == "global":
+        if self.run.params["tables"] != "shared":
             return 0
         room = self.backend.max_shared_bytes * 3 // 4 // (threads * CELL_BYTES)  # the rest is for rows
         return min(SHARED_TABLE_CELLS, room - 1 | 1) if room > 1 else 0
@@ -99,13 +115,47 @@ class DiscCuPC(DiscreteSearch):
         tables, table = resident * threads, cells * CELL_BYTES
         if cells <= shared_cells:
             logger.info("level %d: %s tables of %s bytes in shared memory", level, f"{tables:,}", f"{table:,}")
-            return TABLES(first=None, cells=0, shared_cells=shared_cells), resident
+            return TABLES(first=None, cells=0, shared_cells=shared_cells, refused=None), resident
+        where = f" in a heap of {self.heap_bytes:,} bytes" if self.heap_bytes else ""
         logger.info(
-            "level %d: %s tables of %s bytes, %s bytes of device memory",
-            *(level, f"{tables:,}", f"{table:,}", f"{tables * table:,}"),
+            "level %d: %s tables of %s bytes, %s bytes of device memory%s",
+            *(level, f"{tables:,}", f"{table:,}", f"{tables * table:,}", where),
         )
-        first = self.backend.empty(tables * cells, np.uint32)
-        return TABLES(first=first, cells=cells, shared_cells=shared_cells), resident
+        first = None if self.heap_bytes else self.backend.empty(tables * cells, np.uint32)
+        return TABLES(first=first, cells=cells, shared_cells=shared_cells, refused=self.refused), resident
+
+    def _heap_size(self) -> int:
+        """The bytes of the tables of the last level, as far as there is memory.
+
+        The process keeps the heap until it ends, so without a budget the heap has a quarter of the memory at most.
+        """
+        known = self.forecast
+        left = max(known.memory_limit - known.resident_bytes - known.level_bytes, 0)
+        if self.backend.device_memory_limit is None:
+            left //= 4
+        return min(max(known.table_bytes, LEAST_HEAP_BYTES), left)
+
+    def _check_heap(self) -> None:
+        """Raise `DeviceMemoryError` if the heap had no room for a table, so that tests of the level are missing."""
+        if self.refused is not None and (refused := int(self.backend.download(self.refused)[0])):
+            message = (
+                f"device memory exhausted: a thread found no room for a table of {refused:,} bytes in the heap of "
+                f"{self.heap_bytes:,} bytes, whose size the first search with tables=in-kernel in a process sets"
+            )
+            raise DeviceMemoryError(refused, self.backend.memory_used, self.backend.memory_limit, message)
+
+
+def set_heap(backend: Backend, size: int) -> int:
+    """Set the bytes of the heap from which kernels on a GPU allocate; returns the bytes that it has.
+
+    CUDA refuses to change the size after the first launch of a kernel that allocates in this process. The limit is that
+    of the device's primary context, in which the backend loads and launches kernels.
+    """
+    with backend.array_library() as cupy:
+        runtime = cupy.cuda.runtime
+        with contextlib.suppress(runtime.CUDARuntimeError):
+            runtime.deviceSetLimit(runtime.cudaLimitMallocHeapSize, size)
+        return int(runtime.deviceGetLimit(runtime.cudaLimitMallocHeapSize))
 
 
 _wide: dict[str, np.ndarray] = {}
@@ -132,8 +182,9 @@ def _widened(problem: DiscreteProblem) -> np.ndarray:
         "codes": Parameter("narrow", "narrow: 8 bits, or 16, as fit; wide: 32 bits", choices=("narrow", "wide")),
         "tables": Parameter(
             "shared",
-            "where tables lie: global (the paper's), or shared memory, small ones",
-            choices=("shared", "global"),
+            "where tables lie: shared memory, small ones; global: device memory; in-kernel: device memory that each "
+            "thread allocates (the paper's)",
+            choices=("shared", "global", "in-kernel"),
         ),
         "multiprocessors": Parameter(
             0,

@@ -57,11 +57,26 @@ def last_level(problem: DiscreteProblem) -> int:
     level = max(problem.n_variables - 2, 0)
     if problem.max_level is not None:
         level = min(level, problem.max_level)
+    if problem.decay is not None and problem.fixed is None:
+        level = min(level, _last_level_of_workload(problem.n_variables, problem.decay))
     low, high = 0, level  # level 0 has no obstacle, and an obstacle at one level is an obstacle at all later levels
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if problem.obstacle(middle) is None else (low, middle - 1)
     return low
+
+
+def _last_level_of_workload(p: int, decay: float) -> int:
+    """An upper bound on the last level of a workload: level k needs a variable with k + 1 edges."""
+    edges, level, share = p * (p - 1) // 2, 0, 1.0 - decay
+    while level < p:
+        kept = math.ceil(edges * share) + 1
+        while int((kept - 1) / share) >= edges:  # the rule of `DiscreteProblem.decayed`
+            kept -= 1
+        if kept < level + 2:
+            break
+        edges, level = kept, level + 1
+    return level
 
 
 def largest_table(descending: list[int], level: int) -> int:

@@ -7,13 +7,26 @@
 #include "discrete/kernels/planes.cuh"
 #include "discrete/kernels/samples.cuh"
 
+// Who allocates the tables in device memory: the host ahead of the launch, or each thread inside the kernel, as in the
+// paper. A kernel with malloc reserves a heap on the device, so the two are different kernels.
+enum Allocation { AHEAD, IN_KERNEL };
+
 // The location of the threads' tables: tables of up to `shared_cells` cells are in shared memory, larger ones in device
 // memory.
 struct Tables {
-    unsigned* first;           // null if all tables fit into shared memory
+    unsigned* first;           // null if all tables fit into shared memory; not read by kernels that allocate
     unsigned long long cells;  // the cells of a thread's table in device memory
     // the words of a thread's table in shared memory: odd, so that equal cells are in different banks; or 0
     unsigned shared_cells;
+    unsigned long long* refused;  // the bytes of a table for which the heap had no room; 0 while every table had room
+
+    // Returns a table in the heap, which the calling thread frees; null if the heap has no room.
+    __device__ __forceinline__ unsigned* allocate() const {
+        const unsigned long long bytes = cells * sizeof(unsigned);
+        unsigned* const table = static_cast<unsigned*>(malloc(bytes));
+        if (table == nullptr) atomicMax(refused, bytes);
+        return table;
+    }
 
     // Returns a thread's table. `thread` is its number in the grid, `here` in the block, whose tables begin at
     // `shared`.
@@ -49,7 +62,7 @@ __device__ void make_test_alone(const DiscreteSearch& search, const Data<Code>& 
 
 // Level 0: a thread tests one pair, or several pairs one after the other. Grid (up to ceil(p / 32), up to p), block
 // (32).
-template <class Code>
+template <class Code, Allocation ALLOCATION>
 __global__ void __launch_bounds__(MAX_THREADS, 1)
     disc_cupc_level_zero(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                          const __grid_constant__ Tables tables) {
@@ -62,15 +75,20 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
             if (j <= i) continue;
             Shape shape;
             shape.set(data.categories, i, j, nullptr, 0);
-            make_test_alone(search, data, shape, nullptr, 0, tables.of(shape, shared, thread, threadIdx.x), 0);
+            unsigned* const table =
+                ALLOCATION == IN_KERNEL ? tables.allocate() : tables.of(shape, shared, thread, threadIdx.x);
+            if (ALLOCATION == IN_KERNEL && table == nullptr) continue;
+            make_test_alone(search, data, shape, nullptr, 0, table, 0);
+            if (ALLOCATION == IN_KERNEL) free(table);
         }
     }
 }
 
 // Levels from 1 on (cuPC, Algorithm 4): a block processes beta edges of a row with gamma threads per edge, and keeps
 // the row in shared memory if it fits. Blocks first_block[i] to first_block[i + 1] - 1 are those of row i; rows without
-// a test have none. Grid (up to first_block[p], whose blocks take several in turn), block (beta, gamma).
-template <class Code>
+// a test have none. A thread that allocates does so once for all its tests of an edge: in the paper's grid it has one
+// edge. Grid (up to first_block[p], whose blocks take several in turn), block (beta, gamma).
+template <class Code, Allocation ALLOCATION>
 __global__ void __launch_bounds__(MAX_THREADS, 1)
     disc_cupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
                     const __grid_constant__ Level level, const __grid_constant__ Tables tables,
@@ -105,6 +123,11 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
         if (position >= degree) continue;
         const int j = neighbours[position];
         const unsigned long long sets = level.sets_to_try(i, j);
+        unsigned* own = nullptr;  // the table that this thread allocates
+        if (ALLOCATION == IN_KERNEL && threadIdx.y < sets) {
+            own = tables.allocate();
+            if (own == nullptr) continue;
+        }
         for (unsigned long long t = threadIdx.y; t < sets; t += gamma) {
             const unsigned long long key = set_key(i, j, t);
             if (search.settled(i, j, key)) break;  // Later keys are larger still.
@@ -112,9 +135,11 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
             for (int a = 0; a < size; ++a) members[a] = neighbours[members[a] + (members[a] >= position)];
             Shape shape;
             shape.set(data.categories, i, j, members, size);
-            make_test_alone(search, data, shape, members, size, tables.of(shape, shared, thread, here), key);
+            unsigned* const table = ALLOCATION == IN_KERNEL ? own : tables.of(shape, shared, thread, here);
+            make_test_alone(search, data, shape, members, size, table, key);
             ++tally.tests;
         }
+        if (ALLOCATION == IN_KERNEL) free(own);
     }
     tally.add_to(level.counters);
 }

@@ -138,7 +138,7 @@ paper = dict(counting="samples", tables="global")
 for problem in problems:
     for params in (dict(delta=5, gamma=3, beta=2, splits=2), dict(delta=33), paper):
         solve(problem, methods()["gpupc"], open_backend("host"), params)
-    for params in (paper, dict(codes="wide")):
+    for params in (paper, dict(codes="wide"), dict(tables="in-kernel"), dict(codes="wide", tables="in-kernel")):
         solve(problem, methods()["disc-cupc"], open_backend("host"), params)
 sparse = DiscreteProblem.from_data(
     data, max_level=2, df_rule="adjusted", categories={f"V{v}": 120 for v in range(8)}

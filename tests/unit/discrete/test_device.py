@@ -1,11 +1,13 @@
 """gpuPC and disc-cupc against a plain serial search with NumPy's statistic, in every option and launch shape."""
 
 import collections
+import contextlib
 import dataclasses
 import itertools
 import os
 import subprocess
 import sys
+import types
 import warnings
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from gpupc_impl.discrete import (
     declarations,
     device,
     disc_cupc,
+    forecast,
     gpupc,
     memory_plan,
     planes,
@@ -147,7 +150,8 @@ def test_every_way_of_counting_gives_the_same(backend, monkeypatch, method):
         for params in SHAPES[method]:
             assert_same(run(problem, method, backend, params), expected)
     monkeypatch.undo()
-    for counting, tables in itertools.product(("samples", "bit-planes"), ("global", "shared")):
+    all_tables = get_method(method).params["tables"].choices
+    for counting, tables in itertools.product(("samples", "bit-planes"), all_tables):
         for params in SHAPES[method]:
             assert_same(run(problem, method, backend, {**params, "counting": counting, "tables": tables}), expected)
 
@@ -447,6 +451,7 @@ def test_workload_ignores_outcomes(backend, method, tests_per_edge, decay):
         adjacency, sets = ~np.eye(12, dtype=bool), {}
         for level in range(found.levels_run):
             assert found.tests_per_level[level] == (first_tests(problem, level, adjacency) if level else 66)
+            assert level <= found.facts["forecast"]["last_level"]
             edges = np.argwhere(np.triu(adjacency))
             gone = edges[~problem.decayed(edges)]
             sets |= {(i, j): first_set(adjacency, i, j, level) for i, j in gone.tolist()}
@@ -454,6 +459,16 @@ def test_workload_ignores_outcomes(backend, method, tests_per_edge, decay):
         assert np.array_equal(found.adjacency, adjacency)
         assert dict(found.sepsets.items()) == sets
         assert found.levels_run >= 2
+
+
+@pytest.mark.parametrize("decay", [0.001, 0.3, 0.5, 0.75, 0.9, 0.99])
+@pytest.mark.parametrize("p", [1, 2, 3, 17, 55])
+def test_a_workload_ends_when_no_variable_can_have_enough_edges(p, decay):
+    problem = DiscreteProblem.from_data(np.arange(2)[:, None].repeat(p, axis=1), tests_per_edge=1, decay=decay)
+    edges, level = p * (p - 1) // 2, -1
+    while edges > level + 1 and level < p - 2:
+        edges, level = int(problem.decayed(np.zeros((edges, 2))).sum()), level + 1
+    assert forecast.last_level(problem) == max(level, 0)
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -473,15 +488,76 @@ def test_a_small_budget_gives_the_same_answer(backend):
     assert max(fact["z"] for fact in found.facts["memory_plans"]) > 1
 
 
-def test_disc_cupc_runs_out_of_memory_where_gpupc_does_not():
+@pytest.mark.parametrize("tables", ["shared", "in-kernel"])
+def test_disc_cupc_runs_out_of_memory_where_gpupc_does_not(tables):
     problem = sampled(11, p=12, n=500, most=12, noise=0.2, alpha=0.05, df_rule="adjusted")
-    limit, wide = 150_000_000, {"beta": 2, "gamma": 128}
+    limit, wide = 150_000_000, {"beta": 2, "gamma": 128, "tables": tables}
     expected = run(problem, "gpupc", open_backend("host", limit))
     assert expected.levels_run >= 2
     with pytest.raises(DeviceMemoryError):
         run(problem, "disc-cupc", open_backend("host", limit), wide)
     small_gpu = run(problem, "disc-cupc", open_backend("host", limit), {**wide, "multiprocessors": 1})
     assert small_gpu.sha256 == expected.sha256
+
+
+class Heap:
+    """The part of CUDA's runtime that knows the heap of kernels; a heap that is in use refuses another size."""
+
+    CUDARuntimeError, cudaLimitMallocHeapSize = ArithmeticError, 2
+
+    def __init__(self, size, in_use):
+        self.size, self.in_use = size, in_use
+
+    def deviceSetLimit(self, limit, size):
+        if self.in_use:
+            raise self.CUDARuntimeError("invalid argument")
+        self.size = size
+
+    def deviceGetLimit(self, limit):
+        return self.size
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Returns a host backend that has multiprocessors and a heap, as a GPU has."""
+
+    def opened(heap, limit=None):
+        backend = open_backend("host", limit)
+        cupy = types.SimpleNamespace(cuda=types.SimpleNamespace(runtime=heap))
+        monkeypatch.setattr(backend, "multiprocessors", 2)
+        monkeypatch.setattr(backend, "array_library", lambda: contextlib.nullcontext(cupy))
+        return backend
+
+    return opened
+
+
+def test_the_heap_has_the_size_of_the_tables_of_the_last_level(gpu):
+    problem, in_kernel = sampled(5, p=10, n=1500, most=5, alpha=0.05, max_level=3), {"tables": "in-kernel"}
+    expected = run(problem, "disc-cupc", open_backend("host"))
+    for least, limit, level in ((0, 10**9, 3), (0, 10**9, 1), (1 << 40, 10**9, 3), (1 << 40, None, 3)):
+        heap = Heap(8 << 20, in_use=False)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(disc_cupc, "LEAST_HEAP_BYTES", least)
+            found = run(dataclasses.replace(problem, max_level=level), "disc-cupc", gpu(heap, limit), in_kernel)
+        forecast = found.facts["forecast"]
+        left = forecast["memory_limit"] - forecast["resident_bytes"] - forecast["level_bytes"]
+        assert heap.size == (min(forecast["table_bytes"], left) if not least else left if limit else left // 4)
+        assert level < 3 or found.sha256 == expected.sha256
+
+
+@pytest.mark.parametrize("refused_level", [0, 1])
+def test_a_table_for_which_the_heap_has_no_room_ends_the_search(gpu, monkeypatch, refused_level):
+    """More than any address space has. The heap of an earlier search keeps its size."""
+    largest, tables = 1 << 60, disc_cupc.DiscCuPC._tables
+
+    def too_large(self, level, blocks, threads, cells):
+        return tables(self, level, blocks, threads, largest if level == refused_level else cells)
+
+    monkeypatch.setattr(disc_cupc.DiscCuPC, "_tables", too_large)
+    message = f"no room for a table of {4 * largest:,} bytes in the heap of 12,345 bytes"
+    with pytest.raises(DeviceMemoryError, match=message) as refused:
+        run(sampled(0), "disc-cupc", gpu(Heap(12_345, in_use=True)), {"tables": "in-kernel"})
+    assert refused.value.requested == 4 * largest
 
 
 @pytest.mark.parametrize("method", METHODS)
