@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from baselines.peers._answer import to_skeleton
+from baselines.peers._answer import padded, to_skeleton
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
@@ -74,19 +74,6 @@ def r_skeleton(problem: Problem, run: Run, script: str, inputs: Mapping[str, np.
             raise RuntimeError(f"Rscript ended with {done.returncode}: {done.stderr[-1000:].strip()}")
         edges, sets = (np.fromfile(Path(folder, name), np.int32) for name in ("edges", "sets"))
         seconds, cpu_seconds = np.fromfile(Path(folder, "seconds"), np.float64).tolist()
-    skeleton = to_skeleton(problem, run, edges.reshape(p, p), _padded(sets, p), deepest, [])
+    skeleton = to_skeleton(problem, run, edges.reshape(p, p), padded(sets, p, first=1), deepest, [])
     timed = {"translation_s": time.perf_counter() - start - seconds, "cpu_s": cpu_seconds}
     return dataclasses.replace(skeleton, facts={**skeleton.facts, **timed})
-
-
-def _padded(flat: np.ndarray, p: int) -> np.ndarray:
-    """Return (p, p, width) int32 sets, padded with -1, from ``i, j, size, members`` counted from 1."""
-    found, at = [], 0
-    while at < len(flat):
-        i, j, size = flat[at : at + 3]
-        found.append((i - 1, j - 1, flat[at + 3 : at + 3 + size] - 1))
-        at += 3 + size
-    sets = np.full((p, p, max((len(members) for *_, members in found), default=0)), -1, np.int32)
-    for i, j, members in found:
-        sets[i, j, : len(members)] = members
-    return sets

@@ -1,7 +1,7 @@
 """Builds the libraries of authors' programs from clones that the user made: ``python -m baselines.peers.build --help``.
 
 Nothing is downloaded. The clone's sources must have the checksums of the version for which the adapter was written. The
-build needs nvcc, and no GPU.
+build needs nvcc, or for a program without kernels g++, and no GPU.
 """
 
 import argparse
@@ -23,10 +23,13 @@ class Program:
     Attributes:
         repository: the address at which the program is published.
         commit: the version that its adapter calls.
-        sources: the files that are compiled or included, relative to the clone's root, with their sha256.
-        flags: the flags of nvcc in the program's own build file.
+        sources: the files and folders that are compiled or included, relative to the clone's root, with their
+            `_sha256`.
+        flags: the compiler's flags in the program's own build file.
         variable: the environment variable that its adapter reads.
         adapter: a file of this project that is compiled with the program.
+        compiler: ``"nvcc"`` or ``"g++"``.
+        compiled: files of the folders in `sources` that are compiled, as all .cu files in `sources` are.
     """
 
     repository: str
@@ -35,24 +38,37 @@ class Program:
     flags: Sequence[str]
     variable: str
     adapter: str | None = None
+    compiler: str = "nvcc"
+    compiled: Sequence[str] = ()
 
     def mismatch(self, clone: Path) -> str | None:
         """Return why a folder is not a clone of this version; None if it is."""
         for name, expected in self.sources.items():
-            file = clone / name
-            if not file.is_file():
-                return f"{clone} has no {name}: clone {self.repository} and check out {self.commit}"
-            if hashlib.sha256(file.read_bytes()).hexdigest() != expected:
-                return f"{file} is not that of commit {self.commit}: check it out in the clone of {self.repository}"
+            path = clone / name
+            if not path.exists():
+                return f"{clone} has no {name}: clone {self.repository} and check out {self.commit} with its submodules"
+            if _sha256(path) != expected:
+                return f"{path} is not that of commit {self.commit}: check it out in the clone of {self.repository}"
         return None
 
     def command(self, clone: Path, output: Path, architecture: str) -> list[str]:
         """Return the command that builds the library."""
-        files = [clone / name for name in self.sources if name.endswith(".cu")]
+        files = [clone / name for name in (*self.sources, *self.compiled) if name.endswith((".cu", ".cpp"))]
         files += [HERE / self.adapter] if self.adapter else []
-        folders = dict.fromkeys(f"-I{(clone / name).parent}" for name in self.sources)
-        general = [f"-arch={architecture}", "--shared", "-Xcompiler", "-fPIC"]
-        return ["nvcc", *self.flags, *general, *folders, "-o", str(output), *map(str, files)]
+        paths = [clone / name for name in self.sources]
+        folders = dict.fromkeys(f"-I{path.parent if path.suffix else path}" for path in paths)
+        general = [f"-arch={architecture}", "-Xcompiler"] if self.compiler == "nvcc" else []
+        general += ["-fPIC", "--shared"]
+        return [self.compiler, *self.flags, *general, *folders, "-o", str(output), *map(str, files)]
+
+
+def _sha256(path: Path) -> str:
+    """Return the sha256 of a file, or of the list of a folder's files with theirs."""
+    if path.is_file():
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    listed = "".join(f"{_sha256(file)} {file.relative_to(path).as_posix()}\n" for file in files)
+    return hashlib.sha256(listed.encode()).hexdigest()
 
 
 PROGRAMS = {
@@ -80,6 +96,26 @@ PROGRAMS = {
         variable="GPUPC_GPUCMIKNN_LIBRARY",
         adapter="gpucmiknn_authors.cu",
     ),
+    "fastpgm": Program(
+        repository="https://github.com/jjiantong/FastPGM",
+        commit="743f2b2247d89c4661eaefa852ccbc207ed7cb40",
+        sources={
+            "include": "b426a094ad2114eca80f2a08de59bc4257aae6cd3cc58fcffa199e945496ddf3",
+            "lib/gcem/include": "dad40f6ea85a998082628c6716a7370ef25ce1554f689b8720d8b281480f9250",
+            "lib/stats/include": "5ff2c288609ed97580691cf1d171b670dd4d83168e26b469b77b271e91d760e1",
+            "src/fastpgm": "411d13475ed28039918e4c37b5d712847d62dc922ccb82e60f3fbdd089b7519c",
+        },
+        flags=("-std=c++14", "-O3", "-DNDEBUG", "-fopenmp"),
+        variable="GPUPC_FASTPGM_LIBRARY",
+        adapter="fastpgm.cpp",
+        compiler="g++",
+        compiled=[
+            *(f"src/fastpgm/{name}.cpp" for name in ("ChoiceGenerator", "Dataset", "Edge", "Network", "common")),
+            *(f"src/fastpgm/{name}.cpp" for name in ("ContinuousNode", "DiscreteNode", "Node")),
+            *(f"src/fastpgm/structure_learning/{name}.cpp" for name in ("CellTable", "IndependenceTest")),
+            *(f"src/fastpgm/structure_learning/{name}.cpp" for name in ("PCStable", "StructureLearning")),
+        ],
+    ),
 }
 
 
@@ -89,14 +125,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("clone", type=Path, help="the folder of the clone")
     parser.add_argument("--output", type=Path, help="the library (default: libPROGRAM.so in the present folder)")
     parser.add_argument(
-        "--arch", default="native", help="the GPU's architecture, such as sm_90 (default: this machine's)"
+        "--arch", default="native", help="the GPU's architecture for nvcc, such as sm_90 (default: this machine's)"
     )
     options = parser.parse_args(argv)
     program = PROGRAMS[options.program]
     if reason := program.mismatch(options.clone):
         parser.error(reason)
-    if shutil.which("nvcc") is None:
-        parser.error("nvcc is not on the PATH; install the CUDA toolkit, or build on a machine that has it (--arch)")
+    if shutil.which(program.compiler) is None:
+        maker = "GCC" if program.compiler == "g++" else "the CUDA toolkit"
+        parser.error(f"{program.compiler} is not on the PATH; install {maker}, or build where it is (--arch)")
     output = (options.output or Path(f"lib{options.program}.so")).resolve()
     if code := subprocess.run(program.command(options.clone, output, options.arch), check=False).returncode:
         return code

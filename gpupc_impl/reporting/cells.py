@@ -28,6 +28,7 @@ METHOD_LABELS = {
     "gpucmiknn-authors": "GPU-CMIknn, authors' program",
     "gpucsl": "GPUCSL",
     "gpucsl-discrete": "GPUCSL",
+    "fastpgm": "FastPGM",
     "paper-blocks": "block-based, as published",
 }
 """The names in tables and figures of methods to which a paper gives another name, and of a setting that is named after

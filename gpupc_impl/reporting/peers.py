@@ -32,6 +32,7 @@ LIKE: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "gpucmiknn-authors": ("gpucmiknn-parallel", {"selection": "insertion"}),
     "pcalg": ("stable-serial", {}),
     "bnlearn": ("discrete-serial", {}),
+    "fastpgm": ("discrete-serial", {}),
 }
 """For each authors' program, our method that implements the same algorithm, with its parameters."""
 

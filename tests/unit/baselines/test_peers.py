@@ -133,6 +133,22 @@ int gpucmiknn_single_level(const float* data, const float* permuted, size_t n, s
 }
 """
 
+FASTPGM_STAND_IN = r"""
+#include <cstddef>
+
+// A chain of three variables, whose ends it separates by the middle if a level is left. Other arguments leave no edge.
+extern "C" double fastpgm_skeleton(const int* codes, const int* categories, int p, int n, double alpha, int deepest,
+                                   int threads, int* edges, const int** sets, size_t* length) {
+    static const int found[] = {0, 2, 1, 1};
+    const bool good = p == 3 && categories[1] == 3 && codes[2 * n - 1] == 2 && alpha < 0.1 && threads == 2;
+    edges[1] = edges[5] = good;
+    edges[2] = good && deepest == 0;
+    *sets = found;
+    *length = deepest ? 4 : 0;
+    return 1e-9;
+}
+"""
+
 GPUCSL = {
     "kernel_management": """
 from pathlib import Path
@@ -436,6 +452,35 @@ def test_gpucmiknn_says_why_it_cannot_be_used(monkeypatch, library):
     assert not method.canonical
 
 
+# --- FastPGM ---------------------------------------------------------------------------------------------------------
+
+
+def chain(**options):
+    rng, middle = np.random.default_rng(0), np.arange(600) % 3
+    first, last = (np.where(rng.random(600) < 0.2, rng.integers(3, size=600), middle) for _ in range(2))
+    return DiscreteProblem.from_data(np.stack([first, middle, last], axis=1), **options)
+
+
+@pytest.mark.parametrize("max_level", [0, None])
+def test_fastpgm_solves_by_its_own_rule(compiled, monkeypatch, max_level):
+    monkeypatch.setenv("GPUPC_FASTPGM_LIBRARY", str(compiled(FASTPGM_STAND_IN)))
+    found = run("fastpgm", chain(max_level=max_level), {"threads": 2})
+    own = chain(max_level=max_level, test="g-square", df_rule="adjusted")
+    assert_same(found, skeleton(own, method="discrete-serial"))
+    assert found.facts["problem"] == own.facts()
+    many = run("fastpgm", chain(max_level=max_level, categories={"V0": 30_000, "V2": 30_000}), {"threads": 2})
+    assert many.levels_run == 1  # A table of level 1 has 2.7e9 cells.
+
+
+def test_fastpgm_says_why_it_cannot_be_used(monkeypatch, library):
+    with pytest.raises(InvalidProblem, match="not tests_per_edge of them"):
+        run("fastpgm", chain(tests_per_edge=3, decay=0.5))
+    monkeypatch.delenv("GPUPC_FASTPGM_LIBRARY", raising=False)
+    assert "GPUPC_FASTPGM_LIBRARY does not name the library" in unavailable(get_method("fastpgm"))
+    monkeypatch.setenv("GPUPC_FASTPGM_LIBRARY", str(library))  # of the other program
+    assert "which cannot be used" in unavailable(get_method("fastpgm"))
+
+
 # --- building --------------------------------------------------------------------------------------------------------
 
 
@@ -454,7 +499,7 @@ def test_a_library_is_built_from_the_version_that_is_known(name, tmp_path, capsy
 
 
 @pytest.mark.parametrize("name", peer_libraries.PROGRAMS)
-def test_a_library_is_built_with_nvcc(name, tmp_path, capsys, monkeypatch):
+def test_a_library_is_built_with_its_compiler(name, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(peer_libraries.Program, "mismatch", lambda program, clone: None)
     called = []
     monkeypatch.setattr(
@@ -466,14 +511,15 @@ def test_a_library_is_built_with_nvcc(name, tmp_path, capsys, monkeypatch):
     program = peer_libraries.PROGRAMS[name]
     assert capsys.readouterr().out == f"export {program.variable}={output}\n"
     (command,) = called
-    assert {"-arch=sm_80", "--shared", *program.flags} <= set(command)
-    compiled_files = [each for each in command if each.endswith(".cu")]
-    assert len(compiled_files) == 1 + (program.adapter is not None)
+    assert {program.compiler, "--shared", *program.flags} <= set(command)
+    assert ("-arch=sm_80" in command) == (program.compiler == "nvcc")
+    compiled_files = [each for each in command if each.endswith((".cu", ".cpp"))]
+    assert len(compiled_files) == (len(program.compiled) or 1) + (program.adapter is not None)
     assert program.adapter is None or (peer_libraries.HERE / program.adapter).is_file()
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(SystemExit):
         peer_libraries.main([name, str(tmp_path)])
-    assert "nvcc is not on the PATH" in capsys.readouterr().err
+    assert f"{program.compiler} is not on the PATH" in capsys.readouterr().err
 
 
 # --- GPUCSL ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""pcalg and bnlearn, where R has them, against the skeletons that they once gave and against our references."""
+"""pcalg, bnlearn and FastPGM, where they are, against the skeletons that they once gave and against our references."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -85,6 +85,15 @@ def test_what_bnlearn_cannot_take_is_said():
     problem = DiscreteProblem.from_data(values, alpha=0.01, names=["flat", "b"])
     with pytest.raises(InvalidProblem, match="'flat' has one"):
         skeleton(problem, method="bnlearn", backend="cpu")
+
+
+@needs("fastpgm")
+def test_fastpgm_finds_our_edges_and_sets():
+    table = pd.read_csv(GOLDEN / "alarm-5000.csv")
+    problem = DiscreteProblem.from_data(table, alpha=0.01, test="g-square", df_rule="adjusted")
+    found = skeleton(problem, method="fastpgm", backend="cpu")
+    assert found == skeleton(problem, method="discrete-serial", backend="cpu")
+    assert (found.n_edges, found.levels_run) == (42, 5)
 
 
 def test_a_missing_r_or_package_is_a_sentence(monkeypatch, tmp_path):
