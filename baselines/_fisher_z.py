@@ -168,11 +168,12 @@ def first_separating_set(correlation, i, j, candidates, members, limits, record)
     critical, no_variance, near_pivot, no_pivot = limits
     level = len(members)
     factor = new_factor(level)
-    chosen = np.arange(level)  # the positions of the members among the candidates
+    chosen = np.arange(level)  # the positions of the set's members among the candidates
     tests = undefined = singular_sets = 0
     least = np.inf
-    singular = level  # the first member that its predecessors determine; `level` if there is none
-    changed = 0  # the first member that differs from that of the previous set
+    # The index of the first member without residual variance given the members before it; `level` if there is none.
+    singular = level
+    changed = 0  # the index of the first member that differs from that of the previous set
     while changed >= 0:
         for t in range(changed, level):
             members[t] = candidates[chosen[t]]
@@ -340,7 +341,7 @@ def least_squares(a, b):
 
 
 def stable_skeleton(problem: GaussianProblem, run: Run, threads: int) -> Skeleton:
-    """Find the skeleton with that many threads."""
+    """Find the skeleton of a problem with a number of threads."""
     return search(problem, run, _FisherZTests(problem, run.pmax), threads)
 
 
@@ -368,7 +369,7 @@ class _FisherZTests(Tests):
         else:
             removed, sets, *counts = separate_edges(*data, level, limits, smallest)
         p_values = None
-        if self._record:  # an edge whose tests are all undefined has no p-value
+        if self._record:  # an edge has no p-value if all its tests are undefined
             defined = np.isfinite(smallest)
             p_values = np.full(len(edges), np.nan)
             p_values[defined] = problem.p_value(smallest[defined], level)

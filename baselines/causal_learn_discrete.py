@@ -25,7 +25,7 @@ def causal_learn_discrete(problem: Problem, run: Run) -> Skeleton:
     still applies the adjusted rule, and the result's facts state this.
 
     Raises:
-        InvalidProblem: the problem is the workload of a fixed number of tests an edge, which is not a search.
+        InvalidProblem: the problem is the workload of a fixed number of tests per edge, which is not a search.
     """
     from causallearn.utils.cit import Chisq_or_Gsq
 

@@ -51,7 +51,7 @@ class Compilations:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._requests: dict[tuple[int, Hashable], _Request] = {}
-        self._taken = 0  # the number of results since no request was open
+        self._taken = 0  # the number of results since the last time at which no request was open
 
     def prefetch(self, key: Hashable, make: Callable[[], Any]) -> None:
         """Let a thread compute a result, unless it has been requested already."""
@@ -125,7 +125,7 @@ class Compilations:
 
 
 class _Request(NamedTuple):
-    """A result that a thread computes; `urgent` if a caller waits for it; `since` is the time of the request."""
+    """A result that a thread computes; a caller waits for it if it is `urgent`; `since` is the time of the request."""
 
     future: Future[Any]
     urgent: bool
@@ -140,5 +140,5 @@ def _threads(process: int) -> ThreadPoolExecutor:
 
 @functools.cache
 def _urgent_threads(process: int) -> ThreadPoolExecutor:
-    """A second executor for urgent results, so that they do not wait behind those that may be needed later."""
+    """A second executor for urgent results, so that they do not wait for those that may be needed later."""
     return ThreadPoolExecutor(available_cores(), thread_name_prefix="compile-now")

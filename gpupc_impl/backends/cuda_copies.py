@@ -36,8 +36,8 @@ SMALL_MATRIX_BYTES = 1 << 20
 longer."""
 
 TRIANGLE_PARTS = 8
-"""The lower bound on the parts in which a triangle is uploaded, so that staging one part overlaps with sending
-another."""
+"""The lower bound on the number of parts in which a triangle is uploaded, so that staging one part overlaps with
+sending another."""
 
 SMALL_PLACED_BYTES = 16 << 20
 """The upper bound on the size of symmetric matrices in pinned memory that are uploaded whole, since queueing parts
@@ -57,7 +57,7 @@ def _pinned_pool(device: int) -> PinnedPool:
     import cupy
 
     def allocate(size: int) -> tuple[Any, int]:
-        with cupy.cuda.Device(device):  # Other threads have another current device, whose context this would create.
+        with cupy.cuda.Device(device):  # Otherwise another thread would create a context on its own current device.
             memory = cupy.cuda.PinnedMemory(size)
         return memory, memory.ptr
 

@@ -184,7 +184,8 @@ def content_digest(
 def _from_archive(nvrtc: Any, architecture: str, content: str) -> tuple[bytes, dict[str, CompiledKernel]] | None:
     """An image that was compiled ahead, with its kernels by expression, or None.
 
-    A driver need not load what a later major version of NVRTC made than the one that is installed with it.
+    The result is None if a later major version of NVRTC than the installed one made the archive, because the driver may
+    be too old to load its images.
     """
     archive = shipped.archive_of(architecture)
     if archive is None or content not in archive.entries:

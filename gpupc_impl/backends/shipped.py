@@ -76,10 +76,10 @@ class Archive:
 
     Attributes:
         compiler: the compiler that made the binaries, as text.
-        entries: them by their content digests.
+        entries: where each binary lies, by the content digests of the binaries.
 
     Raises:
-        DamagedArchive: it is no such file.
+        DamagedArchive: the file is damaged, or `write_archive` did not write it.
     """
 
     def __init__(self, path: Path):
@@ -90,14 +90,14 @@ class Archive:
             self.entries = {digest: Entry(**entry) for digest, entry in index["entries"].items()}
         except _UNREADABLE as error:
             raise DamagedArchive(f"{path}: {error}") from error
-        self._lock = threading.Lock()  # threads request the kernels of a source together, which are unpacked once
+        self._lock = threading.Lock()  # Threads may request a member at the same time; it is unpacked once.
         self._member = functools.lru_cache(maxsize=8)(self._read)
 
     def content(self, digest: str) -> bytes:
-        """One of its binaries.
+        """Return the binary with a content digest.
 
         Raises:
-            DamagedArchive: it cannot be read, or is not the one that was written.
+            DamagedArchive: the binary cannot be read, or is not the one that was written.
         """
         entry = self.entries[digest]
         try:
@@ -127,7 +127,7 @@ def write_archive(path: Path, compiler: str, binaries: Mapping[str, tuple[str, b
     entries = {}
     for digest, (source, content, kernels) in sorted(binaries.items(), key=lambda item: (item[1][0], item[0])):
         member = members.setdefault(source, bytearray())
-        first = member.find(content)  # kernels that are no templates come in one image for all of a source
+        first = member.find(content)  # All kernels of a source that are no templates are in the same image.
         if first < 0:
             first = len(member)
             member += content

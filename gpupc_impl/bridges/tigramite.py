@@ -31,9 +31,9 @@ from gpupc_impl.nonlinear.problem import NonlinearProblem
 DISTRIBUTIONS = ("t", "fisher-z")
 
 TRANSFORMS = {"ranks": "ranks", "standardize": "standardize", False: "none"}
-"""The transforms of tigramite, and their names in `NonlinearProblem`."""
+"""The values of tigramite's argument `transform`, with their names in `NonlinearProblem`."""
 
-# The cache is a module's instead of a test's, since tigramite copies tests.
+# The module has the cache, and not each test, because tigramite copies tests.
 _open_backend = functools.cache(open_backend)
 
 Node = tuple[int, int]
@@ -261,7 +261,7 @@ class GpupcKernel(CondIndTest):
         super().__init__(seed=seed, **kwargs)
 
     def get_dependence_measure(self, array: np.ndarray, xyz: np.ndarray, data_type: Any = None) -> float:
-        """Return the statistic of (dim, T) samples, which grows with T."""
+        """Return the test's statistic for (dim, T) data; with more samples T a dependence has a larger statistic."""
         if np.bincount(xyz, minlength=2)[:2].max() > 1:
             raise InvalidProblem("X or Y has several variables; kernel tests are of one X and one Y, given any Z")
         order = np.argsort(xyz, kind="stable")

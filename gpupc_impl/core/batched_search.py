@@ -22,8 +22,11 @@ class BatchedTests(Protocol):
     """The tests of one problem on one backend."""
 
     def p_values(self, sets: np.ndarray, tests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return p-values and statistics, (t,) each, of (t, 3) tests: the number of a set among (k, l), and two
-        variables i < j. Tests are ordered by set."""
+        """Return the p-values and the statistics of t tests, (t,) each.
+
+        A row of `tests`, (t, 3), has the number of a conditioning set, which is a row of `sets`, (k, l), and two
+        variables i < j. Tests are ordered by set.
+        """
 
 
 class BatchedSearch(GraphSearch):
@@ -60,7 +63,7 @@ class BatchedSearch(GraphSearch):
         return self.remove(level, tests, removed)
 
     def _batches(self, level: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(k, level) sets and (t, 3) tests with them: the number of the set, and the two variables."""
+        """Yield batches, as `BatchedTests.p_values` takes them: (k, level) sets and (t, 3) tests given these sets."""
         if not level:
             pairs = np.argwhere(self._open)
             if len(pairs):
@@ -84,8 +87,8 @@ class BatchedSearch(GraphSearch):
                 yield np.array(sets), np.concatenate(tests)
 
     def _sets(self, level: int, larger: bool) -> Iterator[tuple[tuple[int, ...], list[int]]]:
-        """The sets of a round in lexicographic order, each with the variables that have all its members as
-        neighbours."""
+        """Yield the sets of a round in lexicographic order, each with the variables to which all its members are
+        adjacent."""
 
         def own_sets(variable: int) -> Iterator[tuple[tuple[int, ...], int]]:
             for members in itertools.combinations(np.flatnonzero(self.adjacent[variable]).tolist(), level):
@@ -98,14 +101,14 @@ class BatchedSearch(GraphSearch):
             yield members, [variable for _, variable in group]
 
     def _pairs(self, members: tuple[int, ...], owners: list[int], larger: bool) -> np.ndarray:
-        """(k, 2) the open pairs i < j that a round tests with a set."""
+        """Return the pairs i < j, (k, 2), that a round tests given a set; no earlier set separates them."""
         if not larger:
             owner, other = np.nonzero(self._open[owners])
             pairs = np.stack([np.array(owners)[owner], other], axis=1)
         else:
             other, owner = np.nonzero(self._open[:, owners])
             pairs = np.stack([other, np.array(owners)[owner]], axis=1)
-            pairs = pairs[~self.adjacent[pairs[:, :1], list(members)].all(axis=1)]  # the first round tested the others
+            pairs = pairs[~self.adjacent[pairs[:, :1], list(members)].all(axis=1)]  # pairs that only this round tests
         pairs = pairs[~np.isin(pairs, members).any(axis=1)]
         allowed = allowed_sets(self.problem.tiers, pairs, np.broadcast_to(members, (len(pairs), len(members))))
         tested: np.ndarray = pairs[allowed]

@@ -274,7 +274,7 @@ def write_sealed(file: IO[bytes], description: Mapping[str, Any], arrays: Mappin
     """
     described = {**description, "sha256": _seal(description, arrays, place)}
     contents = {"described": np.array(json.dumps(described, sort_keys=True)), **arrays}
-    with zipfile.ZipFile(file, "w") as archive:  # as numpy.savez, but without a copy, for which a thread would wait
+    with zipfile.ZipFile(file, "w") as archive:  # This is numpy.savez without a copy of each array, which takes time.
         for name, array in contents.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                 array = np.ascontiguousarray(array).reshape(np.shape(array))

@@ -1,7 +1,7 @@
 """The level loop of PC-stable (cuPC, Algorithms 1 and 2), shared by every family, method and reference.
 
 A method only runs single levels. This module decides when the search ends, what is counted and what is returned, so
-that all methods agree in these.
+that all methods agree about these.
 """
 
 import abc

@@ -73,7 +73,7 @@ class Problem:
 
     @classmethod
     def remark(cls, parameters: Mapping[str, Any]) -> str:
-        """What a reader of results must know of the test with these parameters beside its name; "" for nothing."""
+        """What readers of results must know about the test with these parameters besides its name; "" for nothing."""
         return ""
 
     @property
@@ -339,7 +339,8 @@ def as_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple
 
 
 def variable_names(names: Sequence[str] | None, p: int) -> tuple[str, ...]:
-    """The names of p variables: those passed, or V0, V1, ...; raises InvalidProblem unless they are p and differ."""
+    """The names of p variables: those passed, or V0, V1, ...; raises InvalidProblem unless they are p distinct
+    names."""
     names = tuple(f"V{k}" for k in range(p)) if names is None else tuple(map(str, names))
     if len(names) != p:
         raise InvalidProblem(f"{len(names)} names for {p} variables; give one name a variable")

@@ -189,7 +189,8 @@ class Skeleton(Shown):
         pseudo_inverses: near-singular conditioning matrices, for which the Moore-Penrose inverse was used.
         facts: how it was found: method, backend, parameters, alpha, conventions.
         problem: the problem, in a result of `gpupc_impl.skeleton`; it is not written to files.
-        reading: what was read and which test was chosen and why, by name, where `problem` is; it is not written either.
+        reading: texts by name about what was read, which test was chosen, and why; None without `problem`, and not
+            written to files either.
     """
 
     adjacency: np.ndarray

@@ -78,10 +78,10 @@ def open_method_backend(method: Method, backend: str, device_memory_limit: int |
 def prefetched(
     method: Method, backend: Backend | None, params: Mapping[str, Any], *, pmax: bool, max_level: int | None
 ) -> Iterator[None]:
-    """Have threads compile what a search by a method probably needs, while its data are prepared.
+    """Let threads compile the kernels that a search by a method probably needs, while its data are prepared.
 
-    What they have not begun with is dropped where an error, such as Ctrl-C, ends the block: else the process could not
-    end before it is compiled.
+    If an error, such as Ctrl-C, ends the block, compilations that have not begun are dropped. Otherwise the process
+    could not end before all kernels are compiled.
 
     Args:
         params: all parameters of the method, checked.

@@ -1,4 +1,5 @@
-"""How far a level is, for a person who waits for it: a search tells its watcher, and does the same without one."""
+"""Tells a person who waits for a level how far it is. A search reports to a watcher, if there is one; the search itself
+is the same with and without a watcher."""
 
 from __future__ import annotations
 
@@ -12,16 +13,16 @@ import numpy as np
 
 
 class Watcher(Protocol):
-    """What shows the level that a search is in."""
+    """Shows the progress within the level that a search is in."""
 
     def begin(self, level: int) -> None:
         """A level begins."""
 
     def advance(self, done: int, total: int | None, unit: str) -> None:
-        """So many of its units of work are done, of so many where that is known."""
+        """`done` of the level's `total` units of work are done; `total` is None if it is not known."""
 
     def end(self) -> None:
-        """The level has ended, or something else shows it."""
+        """The level has ended, or another object shows it from now on."""
 
 
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)

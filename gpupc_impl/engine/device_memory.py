@@ -16,7 +16,10 @@ def allocated_bytes(nbytes: int) -> int:
 
 
 def largest_fitting(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """The largest number in [low, high] that fits, as all below it do, by bisection; low - 1 if none does."""
+    """Return the largest number in [low, high] that fits, found by bisection; low - 1 if none fits.
+
+    All numbers below one that fits must fit as well.
+    """
     low -= 1
     while low < high:
         middle = (low + high + 1) // 2

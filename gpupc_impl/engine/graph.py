@@ -134,7 +134,7 @@ class DeviceGraph:
             mark_pairs(self.backend, self.fixed.required, np.uint8(1), self.edges)
 
     def restart(self, edges: np.ndarray, fixed: FixedPairs) -> None:
-        """Go on with the edges of a (p, p) bool matrix and these required edges."""
+        """Replace the graph by the edges of a (p, p) bool matrix, and the required edges by those of `fixed`."""
         self.edges = None  # This frees memory for the new edges.
         self.edges, self.fixed = self.backend.upload(edges.view(np.uint8)), fixed
         self.count()

@@ -23,7 +23,7 @@ LIST = Struct(
     size=np.int64,
 )
 LISTS = Struct("SetLists", **dict.fromkeys("abcdef", LIST))
-"""The number of lists that one launch merges."""
+"""The lists that one launch merges."""
 
 SOURCE = "engine/kernels/separating_sets.cu"
 CONSTANTS = {"LISTS": len(LISTS.fields)}
@@ -81,7 +81,7 @@ def download_result(backend: Backend, entries: Any, levels: Sequence[LevelSets])
 
 
 def _merged(backend: Backend, lists: Sequence[LevelSets]) -> LevelSets:
-    """Merge at most `LISTS` lists to one."""
+    """Merge lists, at most as many as `LISTS` has fields, into one list."""
     count, size = sum(len(each.pairs) for each in lists), sum(each.members.size for each in lists)
     merged = LevelSets(
         **backend.empty_all(
@@ -91,8 +91,8 @@ def _merged(backend: Backend, lists: Sequence[LevelSets]) -> LevelSets:
             sizes=(count, np.uint8),
         )
     )
-    # The struct is no constant of the module, because a struct caches its bytes by backend and would keep the backend
-    # alive.
+    # This struct is not a constant of the module, because a struct caches its bytes by backend and would keep the
+    # backend alive.
     empty = LIST(pairs=None, offsets=None, members=None, count=0, size=0)
     structs = [each.struct for each in lists] + [empty] * (len(LISTS.fields) - len(lists))
     argument = LISTS(**dict(zip(LISTS.fields, structs, strict=True)))

@@ -24,7 +24,7 @@ RunPart = Callable[[np.ndarray, FixedPairs], LevelOutcome]
 
 
 class PartSearch(Protocol):
-    """A search that can make the tests of a level in any graph."""
+    """A search that can make the tests of a level in any graph, and so the tests of a part."""
 
     backend: Backend
 
@@ -32,8 +32,10 @@ class PartSearch(Protocol):
         """Run level 0."""
 
     def run_part(self, level: int, edges: np.ndarray, fixed: FixedPairs) -> LevelOutcome:
-        """Make the tests of a level from 1 on in a (p, p) bool graph, except for its required edges; the outcome has
-        the separated pairs and their sets, if there are any."""
+        """Make the tests of a level in the graph `edges`, (p, p) bool; required edges are not tested.
+
+        The level is at least 1. The outcome has the separated pairs and their sets, if there are any.
+        """
 
     def adjacency_now(self) -> np.ndarray:
         """Return the remaining edges, (p, p) bool in host memory."""
@@ -46,7 +48,7 @@ def run_in_parts(level: int, problem: Problem, adjacent: np.ndarray, run_part: R
     """Run a level from 1 on by its parts, and remove the separated edges from the (p, p) bool graph `adjacent`."""
     pairs, sets, counts = [NO_PAIRS], [np.empty((0, level), np.int32)], np.zeros(3, np.int64)
     for edges, fixed in _parts(problem, adjacent):
-        if fixed.most_tested_degree(edges.sum(axis=1)) <= level:  # no edge of the part has a set
+        if fixed.most_tested_degree(edges.sum(axis=1)) <= level:  # no edge of the part has a conditioning set
             continue
         outcome = run_part(edges, fixed)
         if outcome.pairs is not None and outcome.sets is not None:

@@ -114,9 +114,9 @@ def _factor(divided: np.ndarray, size: int) -> np.ndarray:
 def _root(moments: np.ndarray, high: np.ndarray, size: int) -> np.ndarray:
     """(t,) the s in (0, high) for which the Hankel matrix of that size is singular.
 
-    The determinant is positive at 0 and negative at `high`, the s for one component less; between them all pivots but
-    the last are positive. Secant steps are those of the Illinois method, which halves the function's value at an end of
-    the interval that is kept.
+    The determinant is positive at 0 and negative at `high`, which is the s of a mixture with one component less;
+    between them all pivots but the last are positive. Secant steps are those of the Illinois method, which halves the
+    function's value at an end of the interval that is kept.
     """
 
     def determinant(spread: np.ndarray) -> np.ndarray:

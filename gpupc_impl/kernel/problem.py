@@ -65,9 +65,10 @@ MIN_SAMPLES, MAX_SAMPLES = 8, 2**24
 MAX_FEATURES, MAX_SET_FEATURES = 20, 1000
 
 OWN, IN_SET, SECOND, BESIDE_SECOND, PAIRS, LANDMARKS, NULL = range(7)
-"""The purposes of random numbers, each with a stream of its own. Features use the first four: of a variable alone, of a
-member in a conditioning set, and, in RCIT, of the second variable and of a member where variable and set have features
-together. The others are the pairs of samples for widths, the landmarks, and the simulated null distribution."""
+"""The purposes of random numbers, each of which has a stream of its own. The first four are for features: those of a
+variable alone, those of a member in a conditioning set, and in RCIT, where the second variable and the set have joint
+features, the parts of that variable and of a member. The others are for the pairs of samples that decide widths, for
+the landmarks, and for the simulated null distribution."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

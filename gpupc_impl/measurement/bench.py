@@ -150,12 +150,12 @@ class Bench:
             raise ValueError(f"threads is {self.threads}; this machine has 1 to {self.cores} to give")
         self._probes: dict[tuple[bool, tuple[str, ...]], Outcome] = {}
         self._workers: dict[str, Worker] = {}
-        self._starting: str | None = None  # the token of the request with which the shared process was started early
+        self._starting: str | None = None  # the token of the request that started the shared process early
         self._users = 0
 
     @contextlib.contextmanager
     def open(self) -> Iterator[None]:
-        """Keep processes until the outermost such block ends."""
+        """Keep processes until the outermost `with` block of this function ends."""
         self._users += 1
         try:
             yield
@@ -171,13 +171,13 @@ class Bench:
         self._workers.clear()
 
     def start_early(self, settings: Iterable[Setting]) -> None:
-        """Start the shared process before the device is free for it; `move` must follow."""
+        """Start the process that settings share while another process still uses the device; `move` must follow."""
         if methods := [setting.method for setting in settings if setting.shares_worker]:
             message = {"do": "prepare", "backend": self.backend, "methods": methods}
             self._starting = self._worker(SHARED).send(message)
 
     def move(self, cores: Sequence[int]) -> None:
-        """Move the shared process to these cores, on which this thread is already."""
+        """Move the process that settings share to some cores, which this thread already uses."""
         self.cores = len(cores)
         if self._starting is None:
             return
@@ -186,7 +186,7 @@ class Bench:
         if outcome.ok:
             outcome = worker.request({"do": "move", "cores": list(cores)}, START_LIMIT_S)
         if not outcome.ok:
-            worker.close()  # The next request starts another one here.
+            worker.close()  # The next request starts another process on these cores.
         self._starting = None
 
     def worker_of(self, setting: Setting) -> Worker:

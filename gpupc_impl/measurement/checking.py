@@ -57,7 +57,7 @@ def check(folder: Path) -> list[str]:
 
 
 def _private() -> dict[str, re.Pattern[bytes]]:
-    """Return patterns of what a published file must not tell, by its name in messages."""
+    """Return patterns of text that a published file must not contain, by the name of such text in messages."""
     patterns = {"a home folder": HOME_FOLDER, "an e-mail address": re.compile(rb"[\w.+-]+@[\w-]+\.[A-Za-z]")}
     host = platform.node().encode()
     if len(host) >= LEAST_HOST_NAME:
@@ -66,7 +66,7 @@ def _private() -> dict[str, re.Pattern[bytes]]:
 
 
 def unknown_origins(folder: Path) -> list[str]:
-    """Return sentences about runs of a valid published folder whose code nobody can look up."""
+    """Return sentences about runs of a valid published folder whose code cannot be looked up in a commit."""
     found: dict[str, list[str]] = {}
     for record in PublishedRuns(folder).records():
         commit, dirty = record.environment["git_commit"], record.environment["git_dirty"]
@@ -91,8 +91,8 @@ class Agreement:
         divisions: the number of runs in each division (see `PublishedRuns.division`).
         problems: the number of its problems that some run solved.
         shared: the number of these that a run of another folder solved as well, by the fingerprint of the problem.
-        alike: the number of further ones for which a run of another folder found the same skeleton in the same data,
-            where the last digits of correlations differ.
+        alike: the number of other problems of this folder for which a run of another folder found the same skeleton, in
+            the same data but with other last digits of the correlations.
     """
 
     divisions: Mapping[str | None, int]

@@ -41,7 +41,7 @@ def numba_compilation() -> Iterator[Callable[[], float | None]]:
     except ImportError:
         yield lambda: None
         return
-    listening: Any = event.TimingListener  # numba does not declare types.
+    listening: Any = event.TimingListener  # The type is Any because numba declares no types.
 
     class Listener(listening):  # type: ignore[misc]
         """This also notifies the observers of compilations."""

@@ -288,7 +288,7 @@ def _descendants_memory(pid: int) -> int:
 
 
 class _Reply:
-    """The reply to a request: a receipt, upon which it is `confirmed`, and then the answer, a line each."""
+    """The reply to a request in two lines: a receipt, which makes the request `confirmed`, and then the answer."""
 
     def __init__(self, token: str):
         self.confirmed = False

@@ -1,8 +1,8 @@
 """Publishes the runs of a workflow in a device's folder, and merges several folders into one; see `checking` as well.
 
-Both work run by run. A run that several folders hold alike is taken once. If folders hold different content under
-one name, that is a conflict: a message names it with its keys and both values, and nothing is written unless a rule
-settles the conflict.
+Both work run by run. A run that several folders hold alike is taken once. If folders hold different content under one
+name, that is a conflict: a message states the name, the keys that differ, and both values, and nothing is written
+unless a rule settles the conflict.
 """
 
 import dataclasses
@@ -182,7 +182,7 @@ def _completed(candidates: Sequence[Entry]) -> list[Entry]:
 
 
 def label(name: Name) -> str:
-    """Return the name of an entry in messages."""
+    """Return the text by which messages name an entry."""
     return f"run of {name[2]} on {name[1]}" if name[0] == "run" else name[1] if name[0] == "file" else " ".join(name)
 
 
@@ -200,9 +200,9 @@ _ABSENT = object()
 
 
 def _differences(one: Any, other: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The dotted keys under which two contents of JSON differ, with both values.
+    """Yield the keys under which two JSON values differ, each with both values; a dot separates the keys of a path.
 
-    NaN is the same as itself, and 1 is neither 1.0 nor true.
+    NaN is equal to NaN, and 1 is equal neither to 1.0 nor to true.
     """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for name in dict.fromkeys([*one, *other]):

@@ -1,9 +1,9 @@
 """Takes samples, both of skeletons (`skeletons`) and of single tests (`single_tests`).
 
 Samples are taken in rounds: first the cold run of every setting, then every setting's first repeat, and so on, so that
-a machine that slows down for a while slows all of them. Only one worker runs at any moment; the others wait at their
-pipes. Workers start and load the problem concurrently before the first run, because this takes time mostly for imports
-and is no part of a sample.
+a machine that slows down for a while slows all of them. Only one worker runs at any moment; the others wait for a
+message. Workers start and load the problem concurrently before the first run, because this takes time mostly for
+imports and is no part of a sample.
 """
 
 import abc
@@ -39,7 +39,7 @@ class Job(abc.ABC):
 
     @abc.abstractmethod
     def run(self, number: int, warm_up: bool) -> Outcome:
-        """Run for the sample of this number, which is the outcome's value; or run to warm up the process."""
+        """Run once to take the sample of this number, which is the outcome's value, or to warm up the process."""
 
     @abc.abstractmethod
     def end(self, outcome: Outcome) -> None:

@@ -42,7 +42,7 @@ class NonlinearProblem(Problem):
     exactly. Build a problem with `from_data`, which checks its input.
 
     Attributes:
-        values: (p, n) float32 or float64, C-contiguous: the transformed samples, a variable a row.
+        values: (p, n) float32 or float64, C-contiguous: the transformed samples, one row per variable.
         transform: the transformation of each variable: ``"ranks"`` (0 to n - 1), ``"standardize"`` (mean 0, variance 1)
             or ``"none"``.
         permutations: perm, the number of permutations from which a p-value is computed.

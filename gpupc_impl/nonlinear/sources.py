@@ -84,7 +84,7 @@ COLUMNS = _by_type(
 # --- constants that the kernels assert -------------------------------------------------------------------------------
 
 PANEL = 32
-"""The number of replicates in a panel of the columns; the number of all replicates is rounded up to a multiple."""
+"""The number of replicates in a panel of columns; the number of all replicates is rounded up to a multiple of it."""
 
 FEW_NEAREST = 16
 """The number of samples in a list up to which `assign` keeps the order of the list in one 64-bit number."""
@@ -159,7 +159,7 @@ KEPT_IN_REGISTERS = (8, 32)
 """The numbers of nearest distances that `estimate_by_insertion` can keep in registers."""
 
 REGISTERS_ROWS = (8, 12, 16)
-"""The numbers of neighbours, in multiples of 32, whose distances a warp of `estimate_by_registers` can keep."""
+"""The numbers of neighbours whose distances a warp of `estimate_by_registers` can keep, divided by 32."""
 
 KERNELS = {
     "arrange_members": (PERMUTATION_SOURCE, [SETS]),
@@ -199,7 +199,8 @@ def registers_kernel(level: int, rows: int) -> KernelSource:
 def kernels_with_a_rule(kind: str) -> list[tuple[str, ...]]:
     """Return the kernels whose last template argument is a rule for distances.
 
-    Each is a tuple of its name and the template arguments between the type of a value and the rule.
+    A tuple has the name of a kernel, followed by the template arguments that stand between the first one, which is the
+    type of a value, and the last one.
     """
     kernels: list[tuple[str, ...]] = [
         (name, empty) for name in ("estimate", "list_neighbours", "estimate_far") for empty in _FLAGS

@@ -54,8 +54,10 @@ class Gathered(SplitRows):
         return self.remove_separated(*graph.separated(self.keys, level))
 
     def _choose_sizes(self, degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Choose the size of a pipeline's area; returns two (p,) bool arrays: the rows to test whole, and the rows to
-        split."""
+        """Choose the size of the memory area of a pipeline, and which rows fit into it.
+
+        Returns two (p,) bool arrays: the rows to test whole, and the rows to split.
+        """
         context, level, max_degree = self.context, self.context.level, self.max_degree
         pmax, fixed = context.largest_p is not None, context.problem.fixed
         active, longest_split = degrees > level, 0
@@ -81,7 +83,7 @@ class Gathered(SplitRows):
         return whole, split
 
     def largest_arena(self, longest_split: int) -> int:
-        """Bytes that the area of a pipeline may have within the budget."""
+        """Return the largest size in bytes that the area of a pipeline may have within the memory budget."""
         context, pmax = self.context, self.context.largest_p is not None
         return memory_plan.largest_arena(context.budget, context.level, self.max_degree, longest_split, pmax)
 

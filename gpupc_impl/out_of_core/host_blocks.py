@@ -34,7 +34,7 @@ def read(matrix: Any, rows: slice, columns: slice, target: np.ndarray) -> None:
 
 
 def read_bits(graph: np.ndarray, rows: slice, columns: slice, target: np.ndarray) -> None:
-    """Pack a block of a (p, p) bool graph into rows of 32-bit words, one bit a pair."""
+    """Pack a block of a (p, p) bool graph into rows of 32-bit words, one bit per pair."""
     block, target_bytes, width = graph[rows, columns], target.view(np.uint8), ceil_div(length(columns), 8)
 
     def pack(part: slice) -> None:

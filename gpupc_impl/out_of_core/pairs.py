@@ -23,12 +23,12 @@ EDGES = KernelSource(SOURCE, "level_one_edges", (PAIR_BLOCK,))
 
 ZERO_THREADS = 128
 EDGE_THREADS = {"cuda": (32, 8), "host": (1, 32)}
-"""The thread block of `level_one_edges`, (threads an edge, edges): a warp reads a row on a GPU, and a loop on a
-core."""
+"""The thread block of `level_one_edges`, (threads per edge, edges): on a GPU a warp reads a row, and on a core a loop
+does."""
 
 
 def result_areas(layout: Layout, pairs: int) -> dict[str, int]:
-    """Bytes of a pipeline's areas for the results of so many pairs, by name."""
+    """Bytes of a pipeline's areas for the results of a number of pairs, by name."""
     return {"keys": 4 * pairs} | ({} if layout.context.largest_p is None else {"smallest": 8 * pairs})
 
 

@@ -146,7 +146,7 @@ class RegressionTests:
 
 
 def _groups(rows: np.ndarray, shape: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the rows in groups that agree in all of the (k, t) numbers."""
+    """Yield groups of the rows, which index the columns of `shape`, (k, t); all columns of a group are equal."""
     if len(rows):
         order = rows[np.lexsort(shape[:, rows])]
         different = (np.diff(shape[:, order]) != 0).any(axis=0)

@@ -31,17 +31,17 @@ METHOD_LABELS = {
     "fastpgm": "FastPGM",
     "paper-blocks": "block-based, as published",
 }
-"""The names in tables and figures of methods to which a paper gives another name, and of a setting that is named after
-no method."""
+"""The names, in tables and figures, of methods that have another name in a paper, and of a setting whose name does not
+begin with that of a method."""
 
 QUALIFIERS = {"paper": "as published", "pseudo": "Algorithm 7"}
-"""The words for what the name of a setting adds to that of its method, where it is not said as it stands."""
+"""Words for parts of a setting's name that follow the name of its method; parts that are not here stay as they are."""
 
 VERIFICATION_MARKS = {
     **{"alone": " °", "random": " ~", "near-threshold": " ≈", "convention": " ≈"},
     **{"explained": " ≠", "not-verified": " ?", "unexplained": " ✗"},
 }
-"""The marks of statuses other than ``equal``, from best to worst."""
+"""The marks of the verification's statuses other than ``equal``, from best to worst."""
 
 MARK_NOTES = {
     " °": "No other setting finished on the data set, so there is no skeleton to compare with.",
@@ -111,7 +111,7 @@ def time_cell(run: VerifiedRecord | None, **words: str) -> str:
 
 def mark(*runs: VerifiedRecord | None) -> str:
     """Return the marks of a cell: for the worst verification other than ``equal`` among its runs, and for a stale run.
-    A cell of which a run is missing has no number, and so no mark."""
+    A cell has no number, and therefore no mark, if one of its runs is missing."""
     if None in runs:
         return ""
     shown = [run for run in runs if run and run.median is not None]

@@ -38,7 +38,8 @@ PRODUCTS = {
     "less and more": "is below the paper's on some data sets and above it on others",
     "not comparable": "is not compared",
 }
-"""What is said of the product of the factors of a chained claim, by the verdict that a single measurement would get."""
+"""The words about the product of the factors of a chained claim, by the verdict that the same number would get if it
+were measured."""
 
 UNITS = {"x": "×", "%": " %", "s": " s", "GB": " GB", "edges": " edges", "tests": " tests", "faults": "", "": ""}
 
@@ -140,7 +141,7 @@ RULES = (
 
 
 def _listed(missing: Mapping[str, str], most: int | None = None) -> str:
-    """Format the missing numbers, grouped by reason, with at most so many names for each."""
+    """Format the missing numbers, grouped by reason, with at most `most` names for each."""
     reasons = grouped((why, what) for what, why in missing.items())
     named = {why: names if most is None else names[:most] for why, names in reasons.items()}
     more = {why: len(reasons[why]) - len(names) for why, names in named.items()}

@@ -163,8 +163,8 @@ def bootstrap(
         fraction: size of a resample relative to that of the data.
         folder: a folder that keeps each resample's graph, so that an interrupted run can be resumed and a later run
             with a larger `n` reuses the graphs; None keeps nothing.
-        processes: number of processes that share the searches and the cores; None searches in this process. A script
-            must be safe to import (``if __name__ == "__main__":``), as for every pool of processes.
+        processes: number of processes that share the searches and the cores; None means that this process makes all
+            searches. A script must be safe to import (``if __name__ == "__main__":``), as for every pool of processes.
         executor: runs the searches instead: a `concurrent.futures.Executor` or an object like it, such as a Dask
             client's ``get_executor()``.
         progress: whether to show a progress bar; None shows it on a terminal or in a notebook if tqdm is installed.

@@ -70,7 +70,7 @@ def read_frame(
     and a ``.fam``, are counts of allele 1; the identifiers of the variants name the variables.
 
     Args:
-        header: whether the first line of a sheet holds names; None means that it does.
+        header: whether the first line of a sheet holds names; None means true.
         row_names: whether the first column of a sheet names the rows.
         transpose: whether variables are in rows; the row names are then the variables' names.
 

@@ -7,11 +7,11 @@ from typing import Any
 from gpupc_impl.measurement.record import load_tests
 
 NAMED_AT_MOST = 5
-"""The number of tests that a row names at most, those that differ most."""
+"""The upper bound on the number of differing tests that a row names, which are the first ones."""
 
 MEASURED = ("implementation", "method", "params", "backend", "code", "random", "status", "why", "limit_s")
 SAMPLES = ("cold_s", "seconds", "p_values")
-"""The columns of a row, apart from the facts of its case."""
+"""The keys of a cell that belong to its measurement. All other keys say which tests were made: they are the *case*."""
 
 
 def verify_tests(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

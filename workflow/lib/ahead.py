@@ -27,10 +27,10 @@ from workflow.lib.plan import Plan
 
 KERNELS = "kernels"
 PARTS = KERNELS, "references"
-"""What is compiled ahead separately, since measurements on a GPU need not wait for references."""
+"""The parts of the code that are compiled separately, since measurements on a GPU need not wait for references."""
 
 SAMPLES, VARIABLES = 60, 6
-"""The size of the tiny problems."""
+"""The numbers of samples and of variables of the tiny problems."""
 
 
 class Search(NamedTuple):
@@ -43,8 +43,10 @@ class Search(NamedTuple):
 
 
 def write_searches(plan: Plan, jobs: Iterable[Any], path: Path) -> None:
-    """Write the different searches of Snakemake's measuring jobs: every method with its parameters, and the parameters
-    of its family's problems."""
+    """Write the searches that Snakemake's measuring jobs need to a file, each search once.
+
+    A search consists of a method with its parameters, and of the parameters of its family's problems.
+    """
     measured = [(job.params.family, job.params.settings) for job in jobs if job.rule.name.startswith("measure_")]
     tests = plan.config["ci_tests"]
     if any(job.rule.name == "time_tests" for job in jobs):
@@ -103,10 +105,10 @@ def run_all(group: list[Search], backend: str) -> None:
             own.prefetch(method.kernels(own, method.parse_params(search.params), False, search.problem["max_level"]))
     for search, (method, own) in zip(group, opened, strict=True):
         if own is not None:
-            own.finish_prefetched()  # The end of a search drops what is not compiled yet.
+            own.finish_prefetched()  # Otherwise the end of the search would drop kernels that are not compiled yet.
         try:
             _run(search, method, own)
-        except Exception as error:  # The record of its measurement will state why it failed.
+        except Exception as error:  # The record of the method's measurement will state why it failed.
             print(f"{search.method}: {type(error).__name__}: {error}", flush=True)
 
 
@@ -140,7 +142,7 @@ def tiny_problem(family: str, parameters: Mapping[str, Any]) -> Problem:
 
 
 def main() -> None:
-    """Perform the searches of one group in a file, and print how long that took."""
+    """Perform those searches in a file that belong to one group, and print how long that took."""
     end_with_parent()
     started = time.perf_counter()
     path, backend, group = sys.argv[1:]

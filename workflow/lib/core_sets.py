@@ -1,7 +1,7 @@
 """Lets references run on cores of their own beside the GPU's measurements.
 
 The machine's cores are divided into sets, on each of which one measurement runs at a time: one set for measurements on
-the GPU, which so remain alone there, and several for references. A parallel reference takes all sets of references
+the GPU, where nothing else runs, and several for references. A parallel reference takes all sets of references
 together. Snakemake itself and all other jobs have the remaining cores. A lock on a file says that a set is taken.
 Records name the number of cores and threads of their measurement.
 """
@@ -25,7 +25,7 @@ from gpupc_impl.measurement.bench import Bench, Setting
 T = TypeVar("T")
 
 LEAST_CORES = 8
-"""The number of cores from which they are divided."""
+"""The lower bound on the number of cores with which they are divided."""
 
 REFERENCE_SETS = 4
 
@@ -100,7 +100,7 @@ def own_cores(place: Place, job: str, folder: Path = Path("results")) -> Iterato
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context((folder / f".cores-{number}.lock").open("w")) for number in chosen]
         name = place.value
-        if place is Place.ALL:  # Jobs take the sets in the same order, so none waits for another in a circle.
+        if place is Place.ALL:  # All jobs take the sets in the same order, so no deadlock is possible.
             for file in files:
                 lock_one([file], LOOK_S)
             own = [core for number in chosen for core in sets[number]]

@@ -17,11 +17,11 @@ from typing import NamedTuple
 from workflow.lib.core_sets import TIMES
 
 WIDTH = 72
-"""The columns of a bar over the whole run."""
+"""The width in characters of a bar that covers the whole run."""
 
 
 class Span(NamedTuple):
-    """Something that took time, in Unix seconds. It may have waited first."""
+    """A job, or the use of a core set by a job: when it was asked for, began and ended, in Unix seconds."""
 
     name: str
     asked: float
@@ -30,7 +30,7 @@ class Span(NamedTuple):
 
 
 def jobs(folder: Path) -> list[Span]:
-    """Return the jobs of which Snakemake kept metadata, by the names of their logs."""
+    """Return the last run of each job of which Snakemake kept metadata; the name of a job is that of its log."""
     found: dict[str, Span] = {}
     for path in (folder / ".snakemake/metadata").iterdir():
         facts = json.loads(path.read_text(encoding="utf-8"))
@@ -42,7 +42,7 @@ def jobs(folder: Path) -> list[Span]:
 
 
 def stays(folder: Path, since: float) -> list[Span]:
-    """Return for how long jobs had a core set since a time, in the order in which they took it."""
+    """Return the uses of core sets by jobs since a time, in the order in which the sets were taken."""
     path = folder / TIMES
     if not path.is_file():
         return []

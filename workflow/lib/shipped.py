@@ -1,11 +1,11 @@
-"""Compile kernels ahead of their use, into the archives that a wheel carries (`make wheel`).
+"""Compiles kernels ahead of their use, into the archives that a wheel contains (`make wheel`).
 
     python -m workflow.lib.shipped                          every target, into build/shipped
     python -m workflow.lib.shipped x86-64-v3 sm_90          some of them
-    python -m workflow.lib.shipped --level 3 --only mixed   kernels of levels up to 3, of sources with that name
+    python -m workflow.lib.shipped --level 3 --only mixed   up to level 3, those with `mixed` in their names
 
-It needs a C++ compiler for the host's targets and NVRTC for a GPU's, and no GPU. What an archive already has is not
-compiled again, and what no source makes any more is left out.
+A C++ compiler is needed for the targets of the host backend, and NVRTC but no GPU for those of the CUDA backend. A
+kernel that an archive already has is not compiled again, and binaries of sources that have changed are left out.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from gpupc_impl.core.registry import listed_kernels, method_packages
 FOLDER = Path(__file__).parents[2] / "build" / "shipped"
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 LEVEL = 10
-"""Kernels that are compiled for a level are compiled ahead up to this one."""
+"""The level up to which kernels of single levels are compiled ahead."""
 
 Binary = tuple[str, bytes, dict[str, Any]]
 """A binary as `write_archive` takes it."""
 
 
 def all_kernels(level: int) -> list[KernelSource]:
-    """Every kernel of the package, up to a level: of the backends, and what each family lists."""
+    """Return every kernel of the package, up to a level: that of the backends, and those that the families list."""
     return [MIRROR, *listed_kernels(method_packages(), level)]
 
 

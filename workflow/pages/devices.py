@@ -76,8 +76,11 @@ class Row:
 
 
 def rows(folders: Sequence[Path]) -> list[Row]:
-    """Return the runs of published folders by size, data set and time, but for those that were skipped and the many
-    launch parameters of a grid (docs/recorded.md has the fastest and the slowest)."""
+    """Return the runs of published folders by size, data set and time.
+
+    Skipped runs are left out, and so are the many launch parameters of a grid, of which docs/recorded.md shows the
+    fastest and the slowest.
+    """
     found = [row for folder in folders for row in _rows_of(folder)]
     return sorted(
         found, key=lambda row: (row.run.family, row.variables or 0, row.run.dataset, row.run.median or math.inf)
@@ -113,7 +116,7 @@ def content(shown: Sequence[Row]) -> str:
 
 
 def _stale(shown: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence for each device of whose runs some were made by code that has changed since."""
+    """Yield a sentence for each device that has runs whose code has changed since."""
     for device in dict.fromkeys(row.device for row in shown):
         timed = [row.run.stale for row in shown if row.device == device and row.run.ok]
         if any(timed):
@@ -161,7 +164,7 @@ def _counted(value: int | None) -> tuple[str, float | None]:
 
 
 def _cell(column: str, text: str, value: float | None, link: str) -> str:
-    """Format a cell; a number that is missing is sorted behind all others."""
+    """Format a cell; a number that is missing is sorted after all others."""
     inner = html.escape(text)
     if column in ("seconds", "SHD") and text != "–":
         inner = f'<a href="{quote(link)}">{inner}</a>'

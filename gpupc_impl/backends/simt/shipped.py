@@ -1,4 +1,5 @@
-"""Libraries of the host backend that come with a wheel: for which CPUs, found, unpacked, and compiled ahead."""
+"""Libraries of the host backend that come with a wheel: the CPUs that they are for, and how they are found, unpacked
+and compiled ahead."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ TARGETS: Mapping[str, Mapping[str, frozenset[str]]] = {
     "x86_64": {"x86-64-v4": _V4, "x86-64-v3": _V3, "x86-64-v2": _V2},
     "aarch64": {"armv8-a": frozenset()},
 }
-"""By the machine's architecture: values of ``-march``, best first, with what Linux must list among the CPU's flags."""
+"""By the machine's architecture: the values of ``-march``, the best first, each with the flags that Linux must list for
+the CPU."""
 
 _RUNTIME = build.SIMT / "runtime.cpp"
 _FLAGS = (

@@ -1,4 +1,4 @@
-// Lists of separating sets, and a merge of several lists to one.
+// Lists of separating sets, and a merge of several lists into one.
 #pragma once
 
 #include "backends/simt/portable.cuh"

@@ -16,7 +16,7 @@
 #include "nonlinear/kernels/deal.cuh"
 #include "nonlinear/kernels/lists.cuh"
 
-constexpr int CELL_STRIDE = 32;  // the distance between the counters of a thread; those of its warp lie between them
+constexpr int CELL_STRIDE = 32;  // the distance between two counters of a thread; other threads have those between
 constexpr int PANEL = 32;        // the replicates that lie side by side in the columns
 
 // Returns whether low <= key <= high, where low <= high, by one comparison of 32 bits.
@@ -171,7 +171,8 @@ struct Walk {
         return bin;
     }
 
-    // Divides a bucket until the keys in it can be kept, or a single key is left. `end`: of the bucket in the list.
+    // Divides a bucket until the keys in it can be kept, or a single key is left. `end`: the end of the bucket in the
+    // list.
     __device__ __forceinline__ Interval narrowed(int bin, int before, int end) const {
         constexpr Key FARTHEST = Number<T>::LARGEST - 1;
         int inside = counts[bin];

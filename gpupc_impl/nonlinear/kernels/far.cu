@@ -1,10 +1,10 @@
-// Estimates the samples in replicates for which the lists of neighbours end too early (lists.cuh).
+// Computes the terms of those samples and replicates for which the lists of neighbours end too early (lists.cuh).
 //
-// The k-th joint distance is beyond the range of the lists' buckets. A warp processes the samples that are near enough
-// in S[0]. It counts joint distances in PARTS intervals of a range beyond the lists. While the k-th is not in that
-// range, the warp continues with a range twice as long. Otherwise it divides the interval that contains the k-th, until
-// the few distances in that interval can be kept and the k-th selected. A last pass counts the samples within the
-// radius.
+// For these, the k-th joint distance is beyond the range of the lists. A warp processes the samples that are near
+// enough in S[0]. It counts joint distances in PARTS intervals of a range beyond the lists. While the k-th distance is
+// not in that range, the warp continues with a range twice as long. Then it divides the interval that contains the k-th
+// distance, until there are so few distances in that interval that they can be kept and the k-th can be selected. A
+// last pass counts the samples within the radius.
 #include "nonlinear/kernels/around.cuh"
 
 constexpr int FAR_WARPS = 4;  // the warps of a block
@@ -18,7 +18,8 @@ struct Workspace {
     int before, kept;
 };
 
-// The k-th of all keys, which is among the keys that a warp keeps; `before` keys are smaller than these.
+// Returns the k-th smallest of all keys. It is among the keys that a warp keeps, and `before` keys are smaller than
+// these.
 template <class T>
 __device__ __forceinline__ Wide<T> kth_kept(const Workspace<T>& space, int k, int before, Wide<T> none,
                                             const Warp& warp) {
@@ -37,8 +38,8 @@ __device__ __forceinline__ Wide<T> kth_kept(const Workspace<T>& space, int k, in
     return warp.broadcast(chosen, key);
 }
 
-// Adds to the partials of tests the terms of the samples and replicates in Lists::far. A warp processes one of them
-// after the other. Grid (any), block (up to 32 FAR_WARPS).
+// Adds to the partials of tests the terms of the samples and replicates in Lists::far. Each warp processes some of
+// them, one after the other. Grid (any), block (up to 32 FAR_WARPS).
 template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void __launch_bounds__(32 * FAR_WARPS)
     estimate_far(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
@@ -73,7 +74,7 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
             }
         };
 
-        // The k-th joint distance is in from, ..., to, once that is `certain`; it is never below `from`.
+        // The k-th joint distance is at least `from`; it is at most `to` if `certain` is true.
         const Header& header = *Neighbours<T, EMPTY>(lists, test, place).header;
         Key length = static_cast<Key>(header.last - 1) << header.shift;
         Key from = static_cast<Key>(header.low) + length, to = from;
@@ -85,8 +86,8 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
             look_as_far_as(to);
         };
         look_on();
-        // One pass over the samples: counts keys below the interval, and those in it by parts of 2^shift keys, or keeps
-        // these if `shift` is KEEP.
+        // One pass over the samples: counts the keys below the interval, and either counts the keys in it by parts of
+        // 2^shift keys or, if `shift` is KEEP, keeps them.
         constexpr int KEEP = -1;
         int before = 0;
         const auto pass = [&](int shift) {

@@ -102,7 +102,7 @@ struct alignas(16) Octet {
     Pair of[WORDS];
 };
 
-// The upper half of a word, in both halves.
+// Returns a word whose two halves are the upper half of the given word.
 __device__ __forceinline__ unsigned upper_twice(unsigned word) {
 #ifdef GPUPC_HOST
     return (word >> 16) * 0x10001u;
@@ -111,7 +111,7 @@ __device__ __forceinline__ unsigned upper_twice(unsigned word) {
 #endif
 }
 
-// The lower half of a word, as a number.
+// Returns the lower half of a word as a number.
 __device__ __forceinline__ unsigned lower(unsigned word) {
 #ifdef GPUPC_HOST
     return word & 0xffffu;
@@ -130,7 +130,7 @@ struct Duty {
     __device__ __forceinline__ bool second() const { return replicate % 2 == 1; }
     __device__ __forceinline__ bool first_of_replicate() const { return thread < REPLICATES; }
 
-    // The numbers of all replicates, from one for each thread's own.
+    // Returns the numbers of all replicates; each thread passes the number of its own replicate.
     __device__ __forceinline__ Octet spread(float number) const {
         const float other = __shfl_xor_sync(ALL, number, WORDS);
         const Pair own = second() ? Pair::of(other, number) : Pair::of(number, other);

@@ -54,8 +54,9 @@ __device__ __forceinline__ Key larger(Key a, Key b) {
     return a > b ? a : b;
 }
 
-// A key strictly between low and high, if there is one: of the mean of the two distances, which is near a k-th distance
-// sooner, or the mean of the keys, which halves their number. low < high; low may be -1.
+// A key strictly between low and high, if there is one. It is the key of the mean of the two distances, with which a
+// search comes near the k-th distance sooner, or the mean of the two keys, which halves the number of keys between
+// them. low < high; low may be -1.
 template <class T>
 __device__ __forceinline__ KeyOf<T> middle(KeyOf<T> low, KeyOf<T> high, bool halve_keys) {
     using Key = KeyOf<T>;
@@ -100,7 +101,7 @@ struct Vector {
         }
     }
     static __forceinline__ Keys larger(Keys a, Keys b) { return a > b ? a : b; }
-    // Increments the counters of the elements whose key is above, or below, the bound.
+    // Increment the counters of those elements whose key is above the bound, or below it.
     static __forceinline__ void count_above(Keys& count, Keys key, Keys bound) { count -= (Keys)(key > bound); }
     static __forceinline__ void count_below(Keys& count, Keys key, Keys bound) { count -= (Keys)(bound > key); }
     static __forceinline__ Keys choose(Keys condition, Keys a, Keys b) { return condition ? a : b; }
@@ -158,11 +159,11 @@ struct Vector {
 // The rule by which values are compared and neighbours counted, which is a template argument of kernels. This rule is
 // for continuous numbers; that of mixed data is in mixed/kernels/mixed.cuh.
 struct Continuous {
-    // true: count other samples up to the radius, the number k~ in the joint space included (Mesner and Shalizi).
-    // false: count samples nearer than the radius, the sample itself included (Runge).
+    // true: count the other samples at distances up to the radius, also in the joint space, where their number is k~
+    // (Mesner and Shalizi). false: count the samples nearer than the radius, including the sample itself (Runge).
     static constexpr bool TIES = false;
-    // true: break ties of distances by the samples' numbers, beginning behind the sample itself and going round the
-    // end, and fill lists that lack neighbours. false: break ties by the samples' numbers from 0 on.
+    // true: among samples at the same distance, prefer those that follow the sample itself in cyclic order of their
+    // numbers; fill lists that lack neighbours. false: prefer the smallest numbers.
     static constexpr bool CYCLIC = false;
 
     template <class T>

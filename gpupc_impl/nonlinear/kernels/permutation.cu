@@ -466,9 +466,9 @@ __global__ void permute_freely(const __grid_constant__ Sets<T> sets, unsigned lo
 }
 
 // Transposes the rows of each set into panels: the values of `panel` replicates lie side by side for each sample,
-// samples in the order of the sets, panels behind each other; replicates up to `stride` are zero. Tiles of shared
-// memory make both sides coalesced. Each block transposes 32 samples in PANEL replicates. Grid (ceil(n / 32), stride /
-// PANEL, sets), any block.
+// samples in the order of the sets, one panel after another; replicates up to `stride` are zero. Tiles of shared memory
+// make both sides coalesced. Each block transposes 32 samples in PANEL replicates. Grid (ceil(n / 32), stride / PANEL,
+// sets), any block.
 //
 // rows: (sets, replicates, n).
 // columns: (sets, stride / panel, n, panel), where panel is `stride`, PANEL or a part of it.

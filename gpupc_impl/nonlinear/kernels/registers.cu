@@ -49,7 +49,7 @@ struct WarpLists {
     // Returns the index after the last entry of a bucket in a list.
     __device__ __forceinline__ int end_of(int list, int bin) const { return __shfl_sync(ALL, ends[list], bin); }
 
-    // The thread's neighbour in a row of a list with `length` entries; a NaN behind the end.
+    // The thread's neighbour in a row of a list with `length` entries; a NaN after the end.
     __device__ __forceinline__ Neighbour entry(int list, int length, int row) const {
         const int place = row * WARP + thread;
         return place < length ? here.lists[list]->of[place] : Neighbour::of(0, Number<short>::LARGEST);
@@ -164,8 +164,8 @@ __device__ __forceinline__ float kth_distance(const WarpLists<EMPTY>& here, cons
     return bounds.from;
 }
 
-// Which rows of a list are counted: those before bucket `first_rim` are within the radii of all replicates, those
-// behind `last_rim` of none.
+// Which rows of a list are counted: those before bucket `first_rim` are within the radii of all replicates, those after
+// `last_rim` of none.
 template <bool EMPTY>
 struct Rim {
     const WarpLists<EMPTY>& here;

@@ -231,7 +231,7 @@ def cmiknn_fig1(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: Csv
 
 
 def _printed_trends(axes: Axes, reported: CsvRows) -> None:
-    """Write what the paper states of its median above the k_CMI of which it states it."""
+    """Write the paper's statements about its median above the range of k_CMI to which each applies."""
     for position, row in enumerate(reported):
         low, high = float(row["k_low"]), float(row["k_high"])
         axes.axvspan(low, high, color="#666666", alpha=0.16 if position % 2 else 0.08, linewidth=0)

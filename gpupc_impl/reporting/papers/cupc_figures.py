@@ -328,7 +328,7 @@ PRINTED_TIME = {"marker": "D", "markersize": 4, "markerfacecolor": "none", "line
 
 
 def _printed_times(axes: Axes, varied: str, values: Sequence[float], reported: CsvRows) -> bool:
-    """Draw the paper's runtimes of which the panel has the value; returns whether there is one."""
+    """Draw the runtimes that the paper states for values on the panel's axis; returns whether there are any."""
     shown = [row for row in reported if float(row[varied]) in values]
     for row in shown:
         x = values.index(float(row[varied])) + (-0.2 if row["method"] == "cupc-e" else 0.2)

@@ -44,11 +44,11 @@ CHOICES = {
     "paper": {"counting": "samples", "tables": "global"},
     "best": {"counting": "bit-planes", "tables": "shared"},
 }
-"""How both methods implement a test: as the paper does, and in the fastest way that we know."""
+"""Two choices of the parameters of both methods: as in the paper, and the fastest that we know."""
 
 
 def chosen_runs(runs: Iterable[VerifiedRecord]) -> dict[str, dict[str, list[VerifiedRecord]]]:
-    """Return the runs of one setting by choice and method; "best" omits settings that equal the paper's."""
+    """Return the runs by choice (a key of `CHOICES`) and method; "best" omits runs that are among those of "paper"."""
     runs = list(runs)
     found = {
         choice: {method: of_method(runs, method, **params) for method in (BASELINE, GPUPC)}
@@ -334,7 +334,8 @@ def _table3_row(run: VerifiedRecord, distance: tuple[int, int] | None) -> dict[s
 
 
 def _reported_times(times: Mapping[str, float], shown: Iterable[str], best: Sequence[str]) -> list[str]:
-    """Return the paper's cells: times in the shown columns, and speedups before and after those of ``best``."""
+    """Return the paper's cells: the times in the columns `shown`, the speedup over disc-cuPC, the cells `best`, the
+    speedup over the parallel CPU version, and a dash."""
     cells = [f"{Decimal(str(times[name])):,}" if name in times else "–" for name in shown]
     over_baseline, over_parallel = (f"{number(times[name] / times[GPUPC])}×" for name in (BASELINE, "bnlearn"))
     return [*cells, over_baseline, *best, over_parallel, "–"]

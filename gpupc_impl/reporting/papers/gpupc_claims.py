@@ -48,7 +48,8 @@ def at(place: float) -> quantities.Compute:
 
 
 def steps_over_steps(last: float) -> quantities.Compute:
-    """Divide, for each step up to a value, the growth of the numbers by that of the varied dimension."""
+    """Return, for each step of the varied dimension up to the value `last`, the ratio of two successive numbers divided
+    by the ratio of the dimension's two values."""
 
     def compute(places: list[float], found: list[float]) -> list[float]:
         pairs = itertools.pairwise(zip(places, found, strict=True))

@@ -2,10 +2,10 @@
 unless the user allows it.
 
 The model follows the kernels of `out-of-core-um` (with ``level_one: pairs``) through levels 0 and 1, notes in which
-order they touch the pages of their arrays, and counts the bytes that a driver moves which keeps the pages that were
-used last. The seconds of a level are those of its kernels and of these bytes at rates that `measure_rates` measures:
-``python -m gpupc_impl.reporting.papers.managed_memory`` prints them for the key ``managed_memory`` of a config. As far
-as everything fits, the model was compared with runs (docs/out-of-core.md).
+order they touch the pages of their arrays, and counts the bytes that a driver would move if it keeps the pages that
+were used last. The seconds of a level are those of its kernels and of these bytes at rates that `measure_rates`
+measures: ``python -m gpupc_impl.reporting.papers.managed_memory`` prints them for the key ``managed_memory`` of a
+config. As far as everything fits, the model was compared with runs (docs/out-of-core.md).
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def _log_axis(axes: Axes) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
     axes.set_yscale("log")
-    if math.isinf(axes.dataLim.minposy):  # there is no number
+    if math.isinf(axes.dataLim.minposy):  # nothing is drawn
         axes.set_ylim(0.1, 10)
     low, high = axes.get_ylim()
     if high < 100 * low:
@@ -203,7 +203,7 @@ def _modelled_ratios(rows: Sequence[Mapping[str, Any]], fast: str) -> dict[int, 
 def _ratio_panel(
     axes: Axes, rows: Sequence[Mapping[str, Any]], main: Collection[str], level: int, reported: CsvRows
 ) -> None:
-    """Draw our ratios in a level, and the paper's as diamonds where ours are not far from these sizes."""
+    """Draw our ratios in a level; the paper's are diamonds, up to twice our largest number of variables."""
     theirs, fast, slow = _stated(reported, level)
     axes.axhline(1, color="black", linewidth=0.6)
     look = {"color": style.colour(fast), "markersize": 3}
@@ -219,7 +219,8 @@ def _ratio_panel(
 
 
 def _statements(rows: Sequence[Mapping[str, Any]], main: Collection[str], reported: CsvRows) -> list[str]:
-    """Return the speedups of the paper's faster method in each level: ours at both ends, and the paper's."""
+    """Return a line for each level with speedups of the method that is faster in the paper: ours for the smallest and
+    the largest problem, and those that the paper states. A last line names data sets that lost edges."""
     lines = []
     for level in LEVELS:
         theirs, fast, slow = _stated(reported, level)
@@ -237,7 +238,7 @@ def _statements(rows: Sequence[Mapping[str, Any]], main: Collection[str], report
 
 
 def _reported(row: Mapping[str, str]) -> str:
-    """Format a value, or the bound that the paper states instead."""
+    """Format a value of the paper, or the range or the bound that the paper states instead."""
     if not row["low"]:
         return f"up to {row['high']}"
     return row["low"] if row["low"] == row["high"] else f"{row['low']} to {row['high']}"

@@ -61,7 +61,7 @@ def _component_places(
     number = {node: k for k, node in enumerate(nodes)}
     centres = _arrows_down(centres, [(number[i], number[j]) for i, j in arrows if i in number and j in number])
     lengths = [np.linalg.norm(centres[number[i]] - centres[number[j]]) for i, j in ordered.edges]
-    # The factor is 1 up to the mean degree of a ring.
+    # The factor is 1 up to a mean degree of 2, which is that of a ring.
     density = 1 + 0.4 * max(0.0, 2 * ordered.number_of_edges() / len(nodes) - 2)
     length = density * (0.6 * float(np.median(boxes[:, 0])) + 0.45) + extra
     scaled = centres * length / max(float(np.median(lengths)), 1e-9)
