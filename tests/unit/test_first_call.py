@@ -35,8 +35,8 @@ DATA = {
 }
 METHODS = [
     ("pair-scan", 15),
-    ("cupc-s", 8),
-    ("cupc-e", 8),
+    ("cupc-s", 11),
+    ("cupc-e", 11),
     ("gpupc", 9),
     ("disc-cupc", 9),
     ("gpucmiknn-parallel", 7),
@@ -46,7 +46,7 @@ METHODS = [
 
 ON_A_GPU = [
     ("pair-scan", 10, 1100),
-    ("cupc-s", 8, 300),
+    ("cupc-s", 11, 525),
     ("gpupc", 12, 1350),
     ("gpucmiknn-parallel", 16, 1000),
     ("gpucmiknn-mixed", 12, 700),

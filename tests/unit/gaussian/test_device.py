@@ -11,6 +11,7 @@ from gpupc_impl import DeviceMemoryError, GaussianProblem, InvalidParameter, met
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.solve import solve
+from gpupc_impl.gaussian import level_graph
 from gpupc_impl.gaussian.correlation import device_correlation
 from gpupc_impl.gaussian.matrix import correlation_fault
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
@@ -70,7 +71,10 @@ class CountingBackend(HostBackend):
 
 
 @pytest.mark.parametrize("name", DEVICE_METHODS)
-def test_the_host_waits_once_a_level(name):
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_host_waits_once_a_level(monkeypatch, name, kept):
+    if not kept:
+        monkeypatch.setattr(level_graph, "KEPT_BYTES", 0)
     given, counting, of_levels = problem(m=200), CountingBackend(), []
 
     def end_level(_):
@@ -81,14 +85,31 @@ def test_the_host_waits_once_a_level(name):
     edges = found.edges_per_level
     assert found.levels_run >= 4
     assert edges[1] > edges[2]
-    assert edges[-2] == edges[-1]  # This level makes no list.
+    assert edges[-2] == edges[-1]  # Unless the graphs of all levels are kept, this level makes no list.
     assert (of_levels[0]["waits"], of_levels[0]["launches"]) == (1, 2)
-    table = {"uploads": 1}  # the binomials of all these levels
+    more = {"uploads": 1}  # the binomials of all these levels
     for before, after, work in zip(edges, edges[1:], of_levels[1:], strict=False):
-        launches = 4 if after < before else 3
-        assert work == {"launches": launches, "fills": 1, "waits": 1, **table}
-        table = {}
+        if kept:
+            assert work == {"launches": 3 if more else 2, "waits": 1, **more}
+        else:
+            launches = 4 if after < before else 3
+            assert work == {"launches": launches, "fills": 1, "waits": 1, **more}
+        more = {}
     assert counting.work["waits"] == 1  # the result
+
+
+@pytest.mark.parametrize("name", DEVICE_METHODS)
+@pytest.mark.parametrize("max_level", [None, 0, 1, 2])
+def test_kept_levels_change_no_answer(monkeypatch, backend, name, max_level):
+    given = problem(density=0.3, m=300, max_level=max_level)
+    kept = solve(given, methods()[name], backend)
+    monkeypatch.setattr(level_graph, "KEPT_BYTES", 0)
+    plain = solve(given, methods()[name], backend)
+    assert kept.levels_run == (5 if max_level is None else max_level + 1)
+    assert kept.sepsets == plain.sepsets
+    assert kept.sha256 == plain.sha256
+    assert kept.stopped_because == plain.stopped_because
+    assert kept.edges_per_level == plain.edges_per_level
 
 
 @pytest.mark.parametrize("name", [*DEVICE_METHODS, "pair-scan"])
