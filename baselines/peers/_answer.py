@@ -110,16 +110,3 @@ def _sets_of(adjacency: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.nd
     pairs = np.argwhere(np.triu((has_set | has_set.T) & ~adjacency, 1))
     i, j = pairs.T
     return pairs, np.where(has_set[i, j][:, None], sets[i, j], sets[j, i])
-
-
-def padded(flat: np.ndarray, p: int, first: int) -> np.ndarray:
-    """Return (p, p, width) int32 sets, padded with -1, from ``i, j, size, members`` counted from `first`."""
-    found, at = [], 0
-    while at < len(flat):
-        i, j, size = flat[at : at + 3]
-        found.append((i - first, j - first, flat[at + 3 : at + 3 + size] - first))
-        at += 3 + size
-    sets = np.full((p, p, max((len(members) for *_, members in found), default=0)), -1, np.int32)
-    for i, j, members in found:
-        sets[i, j, : len(members)] = members
-    return sets

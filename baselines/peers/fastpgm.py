@@ -9,7 +9,8 @@ import time
 
 import numpy as np
 
-from baselines.peers._answer import deepest_level, padded, refuse_pmax, to_skeleton, unavailable, untested
+from baselines.peers._answer import deepest_level, refuse_pmax, to_skeleton, unavailable, untested
+from baselines.peers._flat_sets import padded
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
