@@ -57,7 +57,8 @@ class Communicator:
                 if owner != self.number:
                     for to, of in zip(own, arrays[owner], strict=True):
                         to[part] = of[part]  # as in `fetch`
-        self.arrays(own)  # nobody changes an array that another device still reads
+        self.backend.synchronize()
+        self.all_gather(None)  # nobody changes an array that another device still reads
 
     def fetch(self, of: Any) -> Any:
         """A copy on this device of an array of another one, made by the library of `Backend.array_library`."""

@@ -198,12 +198,9 @@ class FilteredLevels:
         starts, size = whole.starts, self._devices.size
         ends = np.searchsorted(starts, len(whole.partners) * np.arange(1, size) // size, side="right")
         begin, end = [0, *np.minimum(ends, len(starts) - 1).tolist(), len(starts) - 1][self._devices.number :][:2]
-        edges, rows = (
-            slice(int(starts[begin]), int(starts[end])),
-            slice(whole.rows.start + begin, whole.rows.start + end),
-        )
-        own = starts[begin : end + 1] - edges.start
-        return GroupResult(rows, own, whole.partners[edges], whole.values[edges], whole.levels)
+        own, rows = starts[begin : end + 1], slice(whole.rows.start + begin, whole.rows.start + end)
+        partners, values = (array[int(own[0]) : int(own[-1])] for array in (whole.partners, whole.values))
+        return GroupResult(rows, own - own[0], partners, values, whole.levels)
 
     def _group(self, library: Any, first: int) -> GroupResult:
         """Run levels 0 and 1 for as many rows as fit, with the library of `Backend.array_library`."""
@@ -316,15 +313,14 @@ class FilteredLevels:
         own = [rows.values["partners"], rows.values["values"], *([] if copies is None else [copies.values["seconds"]])]
         size = max(1, min(self.plan.read, ceil_div(edges, devices.size)))
         parts = [(number % devices.size, part) for number, part in enumerate(mapped.pieces(edges, size))]
-        arrays = devices.arrays(own)
-        for owner, part in parts:
-            for number in range(devices.size):
-                if owner == devices.number != number:  # no other device reads or writes this part
-                    partners, values, *seconds = (devices.fetch(array[part]) for array in arrays[number])
-                    count = part.stop - part.start
-                    self._launch_each(TAKE_OVER, count, [rows, np.int64(part.start), partners, values, np.int64(count)])
-                    for theirs in seconds:
-                        library.minimum(own[2][part], theirs, out=own[2][part])
+        others = [arrays for number, arrays in enumerate(devices.arrays(own)) if number != devices.number]
+        for part in (part for owner, part in parts if owner == devices.number):  # no other device changes this part
+            for arrays in others:
+                partners, values, *seconds = (devices.fetch(array[part]) for array in arrays)
+                count = part.stop - part.start
+                self._launch_each(TAKE_OVER, count, [rows, np.int64(part.start), partners, values, np.int64(count)])
+                for theirs in seconds:
+                    library.minimum(own[2][part], theirs, out=own[2][part])
         devices.complete(own, parts)
         self.lap("level 1: exchange")
 

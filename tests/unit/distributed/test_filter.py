@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import sys
 import types
 
 import numpy as np
@@ -10,13 +11,13 @@ import scipy.stats
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from gpupc_impl import DeviceMemoryError, InvalidProblem, skeleton
+from gpupc_impl import BackendUnavailable, DeviceMemoryError, InvalidProblem, skeleton
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import methods
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.distributed import filter as filtered
-from gpupc_impl.distributed import filter_plan, row_shards
-from gpupc_impl.distributed.communicator import Communicator
+from gpupc_impl.distributed import filter_plan, filtered_search, row_shards
+from gpupc_impl.distributed.communicator import Communicator, further_backends
 from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
 from gpupc_impl.distributed.device import prefetch_all
 from gpupc_impl.distributed.filter_bounds import NEEDED_SLACK, needed_product
@@ -273,6 +274,50 @@ def test_devices_share_what_they_find(monkeypatch, open_edges, p):
     assert two.facts["distributed"]["workers"] == 2
     assert one.tests_per_level[1] < two.tests_per_level[1] < 1.5 * one.tests_per_level[1]
     assert exchanges.count(0) == exchanges.count(1) == 3 + (4 if open_edges else 2 * -(-p // 64))
+
+
+def test_only_the_samples_stay_on_devices_after_level_one(monkeypatch):
+    left, make = [], filtered_search.RowTester.__init__
+
+    def made(self, problem, backend, samples):
+        left.append(backend.memory_used - samples.nbytes)
+        make(self, problem, backend, samples)
+
+    monkeypatch.setattr(filtered_search.RowTester, "__init__", made)
+    search(sample(np.random.default_rng(4), 60, 50, 8), 0.2, max_level=2, workers=2)
+    assert left == [0, 0]
+
+
+class FakeGpu(HostBackend):
+    """The GPU that is current when it is opened."""
+
+    name, current = "cuda", 0
+
+    def __init__(self, limit=None):
+        if FakeGpu.current == 2:
+            raise BackendUnavailable("in use")
+        super().__init__(limit)
+        self.number = FakeGpu.current
+
+    def device_key(self):
+        return str(self.number)
+
+
+@pytest.mark.parametrize(("workers", "found"), [(0, [0, 3]), (1, []), (3, [0, 3])])
+def test_all_gpus_but_those_in_use_search_together(monkeypatch, workers, found):
+    @contextlib.contextmanager
+    def device(number):
+        monkeypatch.setattr(FakeGpu, "current", number)
+        yield
+
+    runtime = types.SimpleNamespace(getDeviceCount=lambda: 4)
+    cupy = types.SimpleNamespace(cuda=types.SimpleNamespace(runtime=runtime, Device=device))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(FakeGpu, "current", 1)
+    own = FakeGpu(1 << 20)
+    others = list(further_backends(own, workers))
+    assert [other.number for other in others] == found
+    assert {other.device_memory_limit for other in others} <= {1 << 20}
 
 
 def test_an_error_on_a_device_ends_the_search_with_it(monkeypatch):
