@@ -11,6 +11,7 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource, open_backend
 from gpupc_impl.core import mapped
+from gpupc_impl.distributed.communicator import Communicator
 from gpupc_impl.gaussian.correlation import SOURCE as STANDARDISE_SOURCE
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
@@ -41,33 +42,39 @@ def standardised(backend: Backend, samples: np.ndarray, out: np.ndarray | None =
         out: (m, p) float64 array for the result, such as a mapped file; a new array by default.
     """
     out = np.empty(samples.shape) if out is None else out
-    for columns, device in _standardised_parts(backend, samples, COLUMNS_AT_ONCE):
+    for columns, device in _standardised_parts(
+        backend, samples, list(mapped.pieces(samples.shape[1], COLUMNS_AT_ONCE))
+    ):
         out[:, columns] = backend.download(device)
     return out
 
 
-def standardised_rows(backend: Backend, samples: np.ndarray, at_once: int) -> Any:
-    """(p, m) float64 on the device: the transpose of the result of `standardised`.
+def standardised_rows(devices: Communicator, samples: np.ndarray, at_once: int) -> Any:
+    """(p, m) float64 on the device: the transpose of the result of `standardised`, which devices share.
 
     Args:
         at_once: variables that are standardised at a time.
     """
     m, p = samples.shape
-    rows = backend.empty((p, m), np.float64)
-    for variables, device in _standardised_parts(backend, samples, at_once):
+    backend, rows = devices.backend, devices.backend.empty((p, m), np.float64)
+    parts = [(k % devices.size, variables) for k, variables in enumerate(mapped.pieces(p, at_once))]
+    own = [variables for owner, variables in parts if owner == devices.number]
+    for variables, device in _standardised_parts(backend, samples, own):
         with backend.array_library():
             rows[variables] = device.T
+    devices.complete([rows], parts)
     return rows
 
 
-def _standardised_parts(backend: Backend, samples: np.ndarray, at_once: int) -> Iterator[tuple[slice, Any]]:
-    """The standardised columns, `at_once` at a time, each as (m, width) float64 on the device."""
-    m, p = samples.shape
+def _standardised_parts(backend: Backend, samples: np.ndarray, parts: Sequence[slice]) -> Iterator[tuple[slice, Any]]:
+    """Parts of the standardised columns, each as (m, width) float64 on the device."""
+    m = len(samples)
     threads = 128 if backend.warp_threads > 1 else 1
     kernel = backend.kernel(*STANDARDISE)
-    memory = np.empty(m * min(at_once, p))  # reused, since new pages take longer than copies
-    for columns in mapped.pieces(p, at_once):
-        width = min(columns.stop, p) - columns.start
+    # The memory is reused, since new pages take longer than copies.
+    memory = np.empty(m * max((columns.stop - columns.start for columns in parts), default=0))
+    for columns in parts:
+        width = columns.stop - columns.start
         part = memory[: m * width].reshape(m, width)
         mapped.by_pieces(part, functools.partial(_copy_columns, part, samples, columns))
         device = backend.upload(part)

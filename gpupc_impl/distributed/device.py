@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from gpupc_impl.backends import Backend, KernelSource
-from gpupc_impl.distributed import filter as filtered
 from gpupc_impl.distributed.correlations import CORRELATE, MIRROR, SQUARES, STANDARDISE, TILE_CONSTANTS
+from gpupc_impl.distributed.filter_kernels import ALL_KERNELS as FILTER_KERNELS
 from gpupc_impl.distributed.worker_search import KEEP, LIST
 from gpupc_impl.distributed.worker_state import DECIDE
 from gpupc_impl.out_of_core.panel_scan import SCANS
@@ -18,7 +18,7 @@ MOST_PREFETCHED = 24
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     """The method's own kernels, without those of `out_of_core` that the method uses as well."""
-    return [CORRELATE, SQUARES, MIRROR, DECIDE, KEEP, LIST, *filtered.ALL_KERNELS]
+    return [CORRELATE, SQUARES, MIRROR, DECIDE, KEEP, LIST, *FILTER_KERNELS]
 
 
 def prefetch(backend: Backend, level: int) -> None:
@@ -34,7 +34,7 @@ def prefetch_all(backend: Backend) -> None:
 @functools.cache
 def _all_of_one_device(backend: str) -> tuple[KernelSource, ...]:
     squares = SQUARES._replace(constants=TILE_CONSTANTS[backend])
-    return STANDARDISE, *filtered.ALL_KERNELS, squares, *GATHERED.up_to(MOST_PREFETCHED)
+    return STANDARDISE, *FILTER_KERNELS, squares, *GATHERED.up_to(MOST_PREFETCHED)
 
 
 @functools.cache

@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Backend, DeviceMemoryError, KernelSource, Pointer, Struct
+from gpupc_impl.backends import DeviceMemoryError, KernelSource
 from gpupc_impl.core import mapped
 from gpupc_impl.distributed import filter_plan
+from gpupc_impl.distributed.communicator import Communicator, Part
 from gpupc_impl.distributed.correlations import standardised_rows
 from gpupc_impl.distributed.filter_bounds import (
     SINGLE_ROUNDOFF,
@@ -26,69 +26,30 @@ from gpupc_impl.distributed.filter_bounds import (
     needed_product,
     product_bound,
 )
-from gpupc_impl.distributed.filter_plan import COLUMNS_A_WARP, EDGE_BYTES, LISTS, MOST_CANDIDATES, STEP, TILE_ROWS
-from gpupc_impl.distributed.supervision import MESSAGE_INTERVAL
+from gpupc_impl.distributed.filter_kernels import (
+    CANDIDATES,
+    COUNT,
+    COUNT_OPEN,
+    EDGE_ROWS,
+    FILTER,
+    KEEP,
+    LIST,
+    LIST_OPEN,
+    OPEN,
+    OPEN_EDGES,
+    PRODUCTS,
+    SCANS,
+    SCANS_OPEN,
+    TAKE_OVER,
+    USE_COPIES,
+)
+from gpupc_impl.distributed.filter_plan import COLUMNS_A_WARP, EDGE_BYTES, LISTS, STEP, TILE_ROWS
+from gpupc_impl.distributed.supervision import stage
 from gpupc_impl.engine.graph import COUNTER_SHAPE
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div, round_up
-from gpupc_impl.views.progress import bar
 
 logger = logging.getLogger("gpupc_impl.distributed")
-
-SOURCE = "distributed/kernels/filter.cu"
-FILTER = Struct(
-    "Filter",
-    samples=Pointer(np.float64),
-    m=np.int32,
-    **dict.fromkeys(("low", "high", "critical_zero", "critical_one", "residual_tolerance"), np.float64),
-    **dict.fromkeys(("critical", "slack", "defined"), np.float32),
-    **dict.fromkeys(("low_single", "high_single", "needed_scale", "needed_offset"), np.float32),
-)
-PRODUCTS = Struct("Products", products=Pointer(np.float64), **dict.fromkeys(("first", "count", "columns"), np.int32))
-EDGE_ROWS = Struct("EdgeRows", starts=Pointer(np.int64), **dict.fromkeys(("partners", "values"), Pointer(np.uint32)))
-CANDIDATES = Struct(
-    "Candidates",
-    panel=Pointer(np.float32),
-    numbers=Pointer(np.uint16),
-    correlations=Pointer(np.float32),
-    starts=Pointer(np.int64),
-    ends=Pointer(np.int32),
-    end=Pointer(np.uint64),
-    capacity=np.int64,
-    **dict.fromkeys(("first", "count", "pitch"), np.int32),
-)
-OPEN_EDGES = Struct("OpenEdges", rows=EDGE_ROWS, slots=Pointer(np.int64), seconds=Pointer(np.uint32))
-SEPARATED = 1 << 31
-NO_MEMBER = 2**32 - 1
-COUNTS = ("tests", "undefined", "rechecked")
-"""The first counters of level 1; after them comes `OPEN`, the number of edges that no test has separated."""
-
-OPEN = len(COUNTS)
-CONSTANTS = {
-    "COLUMNS_A_WARP": COLUMNS_A_WARP,
-    "MOST_CANDIDATES": MOST_CANDIDATES,
-    "SEPARATED": SEPARATED,
-    "NO_MEMBER": NO_MEMBER,
-    "OPEN": OPEN,
-    "LISTS": LISTS,
-}
-
-
-def _kernel(expression: str, *structs: Struct) -> KernelSource:
-    return KernelSource(SOURCE, expression, structs, CONSTANTS)
-
-
-COUNT = _kernel("count_edges", FILTER, PRODUCTS)
-LIST = _kernel("list_edges", FILTER, PRODUCTS, EDGE_ROWS)
-KEEP = _kernel("keep_panel", FILTER, PRODUCTS, CANDIDATES)
-SCANS = tuple(_kernel(f"scan_block<{flag}>", FILTER, EDGE_ROWS, CANDIDATES) for flag in ("false", "true"))
-COUNT_OPEN = _kernel("count_open", EDGE_ROWS)
-LIST_OPEN = _kernel("list_open", EDGE_ROWS, OPEN_EDGES)
-SCANS_OPEN = tuple(
-    _kernel(f"scan_open<{flag}>", FILTER, EDGE_ROWS, OPEN_EDGES, CANDIDATES) for flag in ("false", "true")
-)
-USE_SECONDS = _kernel("use_seconds", EDGE_ROWS, OPEN_EDGES)
-ALL_KERNELS = (COUNT, LIST, KEEP, *SCANS, COUNT_OPEN, LIST_OPEN, *SCANS_OPEN, USE_SECONDS)
 
 WARPS = 8
 """Warps of a thread block."""
@@ -120,35 +81,42 @@ class GroupResult:
 
 
 class FilteredLevels:
-    """Levels 0 and 1 of a problem with samples on one device.
+    """Levels 0 and 1 of a problem with samples on a device, alone or together with others.
+
+    Every device holds all samples and all edges of a group of rows. The devices share the rows of level 0, the blocks
+    of candidates of level 1, and the rows whose results are read.
+
+    Args:
+        devices: the connection with the other devices, which make the same calls.
 
     Attributes:
         plan: the sizes of the arrays on the device.
-        degrees: (p,) int32 on the device: degrees after level 0, which are complete after the last group.
-        counts: the numbers of tests, of undefined tests and of canonical tests at level 1.
+        degrees: (p,) int32 on the device: degrees after level 0 of the edges that this device has found.
+        counts: the numbers of tests, of undefined tests and of canonical tests that the device makes at level 1.
         seconds: the duration of each step.
 
     Raises:
         DeviceMemoryError: the device has less free memory than it reported before.
     """
 
-    def __init__(
-        self, problem: GaussianProblem, backend: Backend, with_level_one: bool, candidates: int = 0, show: bool = False
-    ):
-        self._show = show
-        self.backend, self.m, self.p = backend, problem.n_samples, problem.n_variables
+    def __init__(self, problem: GaussianProblem, devices: Communicator, with_level_one: bool, show: bool = False):
+        self._devices, self.backend = devices, devices.backend
+        self._log = logger.info if devices.number == 0 else lambda *message: None
+        self._shown = show and devices.number == 0, self._log
+        backend, self.m, self.p = self.backend, problem.n_samples, problem.n_variables
         self.seconds: collections.Counter[str] = collections.Counter()
         self.counts = np.zeros(3, np.int64)
         self._last_lap = time.perf_counter()
         assert problem.samples is not None
-        self.plan = plan = filter_plan.choose(self.m, self.p, backend.memory_limit - backend.memory_used)
-        logger.info(
-            "%s samples of %s variables on one device: blocks of %s candidates, groups of up to %s edges; it needs %s "
-            "bytes of device memory and may take %s",
-            *(f"{each:,}" for each in (self.m, self.p, plan.candidates, plan.edges, plan.device_bytes)),
+        free = min(devices.all_gather(backend.memory_limit - backend.memory_used))
+        self.plan = plan = filter_plan.choose(self.m, self.p, free)
+        self._log(
+            "%s samples of %s variables on %s devices: blocks of %s candidates, groups of up to %s edges; each "
+            "needs %s bytes of device memory and may take %s",
+            *(f"{each:,}" for each in (self.m, self.p, devices.size, plan.candidates, plan.edges, plan.device_bytes)),
             f"{backend.memory_limit:,}",
         )
-        self.samples = standardised_rows(backend, problem.samples, plan.upload)
+        self.samples = standardised_rows(devices, problem.samples, plan.upload)
         self.lap("samples")
         self._filter = self._decisions(problem, with_level_one)
         self._with_level_one = with_level_one
@@ -203,24 +171,6 @@ class FilteredLevels:
             needed_offset=np.float32(offset),
         )
 
-    @contextlib.contextmanager
-    def _stage(self, title: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
-        """Show the progress of a stage by a bar or by messages; yields a function of the number of completed units."""
-        started = last = time.perf_counter()
-        done = 0
-        with bar(None if self._show else False, total, title, unit) as shown:
-
-            def update(units: int) -> None:
-                nonlocal done, last
-                done, now = done + units, time.perf_counter()
-                shown.update(units)
-                if now - last >= MESSAGE_INTERVAL:
-                    last = now
-                    left = (now - started) * (total - done) / done
-                    logger.info("%s: %d of %d%s, about %.0f s left", title, done, total, unit, left)
-
-            yield update
-
     def lap(self, step: str) -> None:
         """Wait for the device, and add the time since the last lap to a step."""
         self.backend.synchronize()
@@ -229,7 +179,8 @@ class FilteredLevels:
         self._last_lap = now
 
     def groups(self, first: int = 0) -> Iterator[GroupResult]:
-        """The results of groups of rows. The caller has to read each result before it requests the next.
+        """The results of this device's share of each group of rows. The caller has to read each result before it
+        requests the next.
 
         Args:
             first: the first row.
@@ -237,15 +188,25 @@ class FilteredLevels:
         while first < self.p:
             with self.backend.array_library() as library:
                 result = self._group(library, first)
-            yield result
+            yield self._own_share(result)
             self.lap("results")
             first = result.rows.stop
+
+    def _own_share(self, whole: GroupResult) -> GroupResult:
+        """The rows whose results the caller of this device reads, which have about as many edges on each device. The
+        first device has at least one row."""
+        starts, size = whole.starts, self._devices.size
+        ends = np.searchsorted(starts, len(whole.partners) * np.arange(1, size) // size, side="right")
+        begin, end = [0, *np.minimum(ends, len(starts) - 1).tolist(), len(starts) - 1][self._devices.number :][:2]
+        own, rows = starts[begin : end + 1], slice(whole.rows.start + begin, whole.rows.start + end)
+        partners, values = (array[int(own[0]) : int(own[-1])] for array in (whole.partners, whole.values))
+        return GroupResult(rows, own - own[0], partners, values, whole.levels)
 
     def _group(self, library: Any, first: int) -> GroupResult:
         """Run levels 0 and 1 for as many rows as fit, with the library of `Backend.array_library`."""
         last, edges = self._level_zero(library, first)
         self.lap("level 0: edges")
-        logger.info("level 0 has %s edges in the rows %d to %d", f"{edges:,}", first, last - 1)
+        self._log("level 0 has %s edges in the rows %d to %d", f"{edges:,}", first, last - 1)
         is_whole = slice(first, last) == slice(0, self.p)
         with_level_one = self._with_level_one and not (is_whole and self._is_sparse())
         if with_level_one and edges:
@@ -263,108 +224,144 @@ class FilteredLevels:
 
     def _is_sparse(self) -> bool:
         """Whether the rows have so few neighbours that level 1 is faster row by row."""
-        sizes = self.backend.download(self.degrees).astype(np.float64) + 1
-        return float(SPARSENESS * np.square(sizes).sum()) <= min(self.p**2, self.backend.memory_limit)
+        sizes = np.sum(self._devices.all_gather(self.backend.download(self.degrees)), axis=0, dtype=np.float64) + 1
+        least = min(self.p**2, *self._devices.all_gather(self.backend.memory_limit))
+        return float(SPARSENESS * np.square(sizes).sum()) <= least
 
     def _level_zero(self, library: Any, first: int) -> tuple[int, int]:
         """List the edges of as many rows as fit; returns the row after the last one, and the number of edges."""
-        backend, edges, row = self.backend, 0, first
+        devices, backend, edges, row = self._devices, self.backend, 0, first
         height = max(1, self.plan.tile // self.p)
         height -= height % TILE_ROWS if height > TILE_ROWS else 0
         backend.fill(self._starts[first : first + 1], 0)
         rows_struct = EDGE_ROWS(starts=self._starts, **self._edges)
-        with self._stage("level 0", self.p - first, " rows") as update:
+        sharing, row_parts, edge_parts = devices.size, list[Part](), list[Part]()  # `sharing`: devices that take a tile
+        with stage(*self._shown, "level 0", self.p - first, " rows") as update:
             while row < self.p:
-                count = min(self.p - row, height)
-                columns = row + count
-                tile = self._products(library, slice(row, columns), slice(0, columns))
-                self.lap("level 0: products")
-                parts = ceil_div(columns, COLUMNS_A_WARP)
-                counts = backend.empty(count * parts, np.int64)
-                self._launch(COUNT, count * parts, [self._filter, tile, counts])
-                ends = backend.empty(count * parts, np.int64)
-                library.cumsum(counts, out=ends)
-                more = int(backend.download(ends[-1:])[0])
-                self.lap("level 0: counts")
-                if edges + more > self.plan.edges:
+                height = min(height, ceil_div(self.p - row, sharing))
+                bounds = [min(row + min(k, sharing) * height, self.p) for k in range(devices.size + 1)]
+                own = slice(*bounds[devices.number :][:2])
+                count, columns, more = own.stop - own.start, own.stop, 0
+                if count:
+                    tile = self._products(library, own, slice(0, columns))
+                    self.lap("level 0: products")
+                    parts = ceil_div(columns, COLUMNS_A_WARP)
+                    counts = backend.empty(count * parts, np.int64)
+                    self._launch(COUNT, count * parts, [self._filter, tile, counts])
+                    ends = backend.empty(count * parts, np.int64)
+                    library.cumsum(counts, out=ends)
+                    more = int(backend.download(ends[-1:])[0])
+                    self.lap("level 0: counts")
+                places = np.cumsum([edges, *devices.all_gather(more)]).tolist()
+                if places[-1] > self.plan.edges:
                     if row > first:
                         break
-                    if count == 1:
-                        raise DeviceMemoryError(EDGE_BYTES * more, backend.memory_used, backend.memory_limit)
-                    height = count // 2
+                    if height == sharing == 1:
+                        raise DeviceMemoryError(EDGE_BYTES * places[-1], backend.memory_used, backend.memory_limit)
+                    height, sharing = max(1, height // 2), sharing if height > 1 else 1
                     continue
-                self._launch(
-                    LIST, count * parts, [self._filter, tile, ends, np.int64(edges), rows_struct, self.degrees]
-                )
-                edges, row = edges + more, columns
+                if count:
+                    before = np.int64(places[devices.number])
+                    self._launch(LIST, count * parts, [self._filter, tile, ends, before, rows_struct, self.degrees])
+                row_parts += [(k, slice(bounds[k] + 1, bounds[k + 1] + 1)) for k in range(devices.size)]
+                edge_parts += [(k, slice(places[k], places[k + 1])) for k in range(devices.size)]
                 self.lap("level 0: edges")
-                update(count)
+                update(bounds[-1] - row)
+                edges, row = places[-1], bounds[-1]
+        devices.complete([self._starts], row_parts)
+        devices.complete([self._edges["partners"], self._edges["values"]], edge_parts)
+        self.lap("level 0: exchange")
         return row, edges
 
     def _level_one(self, library: Any, first: int, last: int, edges: int) -> None:
         """Test the edges of the rows."""
         rows = EDGE_ROWS(starts=self._starts, **self._edges)
-        copies, before = None, 0  # copies of the open edges, and the candidates before the copies were made
+        copies, copied, before = None, 0, self.p  # the candidates before the copies of open edges were made
         open_edges = edges
-        with self._stage("level 1, sets from i", self.p, " candidates") as update:
-            for block in self._blocks(library, self.p, last, "i"):
+        with stage(*self._shown, "level 1, sets from i", self.p, " candidates") as update:
+            for number, (candidates, block) in enumerate(self._blocks(library, self.p, last, "i"), 1):
                 if copies is None and open_edges <= self.plan.open_edges:
-                    copies, before = self._copy_open(library, rows, first, last), block.values["first"]
-                if copies is None:
-                    open_edges = self._scan(SCANS[False], [rows, block], first, last)
-                else:
-                    open_edges = self._scan(SCANS_OPEN[True], [rows, copies, block], first, last)
+                    copies, copied = self._copy_open(library, rows, first, last)
+                    before = candidates.start
+                kernel, tested = (SCANS[False], rows) if copies is None else (SCANS_OPEN[True], copies)
+                open_edges = self._scan(kernel, [tested, block], first, last, open_edges)
                 self.lap("sets from i: tests")
+                # An exchange takes long if there are many edges; without it each device tests edges in vain that
+                # another one has separated. After the first blocks most edges that are left stay open for long.
+                if copies is None or not number & (number - 1) or candidates.stop == self.p or not open_edges:
+                    self._exchange(library, rows, edges, copies, copied)
                 if not open_edges:
-                    return
-                update(block.values["count"])
-        if copies is None:
-            before = self.p
-        with self._stage("level 1, sets from j", before, " candidates") as update:
-            for block in self._blocks(library, before, last, "j"):
-                if copies is None:
-                    self._scan(SCANS[True], [rows, block], first, last)
-                else:
-                    self._scan(SCANS_OPEN[False], [rows, copies, block], first, last)
+                    break
+                update(candidates.stop - candidates.start)
+        with stage(*self._shown, "level 1, sets from j", before, " candidates") as update:
+            for candidates, block in self._blocks(library, before if open_edges else 0, last, "j"):
+                kernel, tested = (SCANS[True], rows) if copies is None else (SCANS_OPEN[False], copies)
+                self._scan(kernel, [tested, block], first, last, open_edges)
                 self.lap("sets from j: tests")
-                update(block.values["count"])
+                self._exchange(library, rows, edges, copies, copied)
+                update(candidates.stop - candidates.start)
         if copies is not None:
-            count = int(self.backend.download(self._open["starts"][last : last + 1])[0])
-            threads = 128 if self.backend.warp_threads > 1 else 1
-            grid = (max(1, ceil_div(count, threads)),)
-            self.backend.kernel(*USE_SECONDS)(grid, (threads,), [rows, copies, np.int64(count)])
+            self._launch_each(USE_COPIES, copied, [rows, copies, np.int64(copied)])
 
-    def _scan(self, kernel: KernelSource, arguments: list[Any], first: int, last: int) -> int:
-        """Launch a kernel whose thread blocks take a row each; returns the number of edges that are still open."""
+    def _exchange(self, library: Any, rows: Any, edges: int, copies: Any, copied: int) -> None:
+        """Take over the sets that other devices have found for edges, or for copies of edges if there are any."""
+        devices = self._devices
+        if devices.size == 1:
+            return
+        if copies is not None:
+            rows, edges = copies.values["rows"], copied
+        own = [rows.values["partners"], rows.values["values"], *([] if copies is None else [copies.values["seconds"]])]
+        size = max(1, min(self.plan.read, ceil_div(edges, devices.size)))
+        parts = [(number % devices.size, part) for number, part in enumerate(mapped.pieces(edges, size))]
+        others = [arrays for number, arrays in enumerate(devices.arrays(own)) if number != devices.number]
+        for part in (part for owner, part in parts if owner == devices.number):  # no other device changes this part
+            for arrays in others:
+                partners, values, *seconds = (devices.fetch(array[part]) for array in arrays)
+                count = part.stop - part.start
+                self._launch_each(TAKE_OVER, count, [rows, np.int64(part.start), partners, values, np.int64(count)])
+                for theirs in seconds:
+                    library.minimum(own[2][part], theirs, out=own[2][part])
+        devices.complete(own, parts)
+        self.lap("level 1: exchange")
+
+    def _scan(self, kernel: KernelSource, arguments: list[Any], first: int, last: int, open_edges: int) -> int:
+        """Launch a kernel whose thread blocks take a row each; returns an upper bound on the number of edges that no
+        device has separated, of which `open_edges` were open before."""
         backend = self.backend
+        if not arguments[-1].values["count"]:  # other devices have the last blocks
+            return min(self._devices.all_gather(open_edges))
         threads = WARPS * backend.warp_threads if backend.warp_threads > 1 else 1
         counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
         backend.kernel(*kernel)((last - first,), (threads,), [self._filter, *arguments, np.int32(first), counters])
         counted = backend.download(counters).sum(axis=0).astype(np.int64)
         self.counts += counted[:OPEN]
-        return int(counted[OPEN])
+        return min(self._devices.all_gather(int(counted[OPEN])))
 
-    def _blocks(self, library: Any, stop: int, last: int, side: str) -> Iterator[Any]:
-        """The `CANDIDATES` of blocks of the variables below `stop`, with correlations with the variables below
-        `last`."""
-        start, most = 0, self.plan.candidates
+    def _blocks(self, library: Any, stop: int, last: int, side: str) -> Iterator[tuple[slice, Any]]:
+        """The `CANDIDATES` of this device's blocks of the variables below `stop`, with correlations with the variables
+        below `last`, and before them the variables of the blocks that all devices have at the same time."""
+        devices, start, most = self._devices, 0, self.plan.candidates
+        if devices.size > 1 and stop:  # all devices have blocks of about the same number
+            most = min(most, round_up(ceil_div(stop, devices.size * ceil_div(stop, devices.size * most)), STEP))
         while start < stop:
-            count = min(most, stop - start)
-            candidates = CANDIDATES(first=start, count=count, **self._candidates)
+            most = min(most, stop - start)
+            own = min(start + devices.number * most, stop)
+            count, after = min(most, stop - own), min(start + devices.size * most, stop)
+            candidates = CANDIDATES(first=own, count=count, **self._candidates)
             self.backend.fill(self._candidates["end"], 0)
-            for variables in mapped.pieces(last, max(1, self.plan.tile // count)):
-                tile = self._products(library, variables, slice(start, start + count))
+            for variables in mapped.pieces(last if count else 0, max(1, self.plan.tile // max(1, count))):
+                tile = self._products(library, variables, slice(own, own + count))
                 self.lap(f"sets from {side}: products")
                 self._launch(KEEP, variables.stop - variables.start, [self._filter, tile, candidates])
                 self.lap(f"sets from {side}: panels")
-            if int(self.backend.download(self._candidates["end"])[0]) > self.plan.neighbours:
-                most = max(STEP, count // 2 // STEP * STEP)  # the lists of so few candidates fit at any density
+            if max(devices.all_gather(int(self.backend.download(self._candidates["end"])[0]))) > self.plan.neighbours:
+                most = max(STEP, most // 2 // STEP * STEP)  # the lists of so few candidates fit at any density
                 continue
-            yield candidates
-            start += count
+            yield slice(start, after), candidates
+            start = after
 
-    def _copy_open(self, library: Any, rows: Any, first: int, last: int) -> Any:
-        """The `OPEN_EDGES` with copies of the open edges of the rows."""
+    def _copy_open(self, library: Any, rows: Any, first: int, last: int) -> tuple[Any, int]:
+        """The `OPEN_EDGES` with copies of the open edges of the rows, and their number."""
         counts, ends = (self.backend.empty(last - first, np.int64) for _ in range(2))
         numbers = [np.int32(first), np.int32(last - first)]
         self._launch(COUNT_OPEN, last - first, [rows, *numbers, counts])
@@ -372,12 +369,17 @@ class FilteredLevels:
         own = {name: self._open[name] for name in ("starts", "partners", "values")}
         copies = OPEN_EDGES(rows=EDGE_ROWS(**own), slots=self._open["slots"], seconds=self._open["seconds"])
         self._launch(LIST_OPEN, last - first, [rows, *numbers, ends, copies])
-        return copies
+        return copies, int(self.backend.download(ends[-1:])[0])
 
     def _launch(self, kernel: KernelSource, warps: int, arguments: list[Any]) -> None:
         """Launch a kernel with at least so many warps."""
         in_block = WARPS if self.backend.warp_threads > 1 else 1
         self.backend.kernel(*kernel)((ceil_div(warps, in_block),), (in_block * self.backend.warp_threads,), arguments)
+
+    def _launch_each(self, kernel: KernelSource, count: int, arguments: list[Any]) -> None:
+        """Launch a kernel with a thread for each of some edges."""
+        threads = 128 if self.backend.warp_threads > 1 else 1
+        self.backend.kernel(*kernel)((max(1, ceil_div(count, threads)),), (threads,), arguments)
 
     def _products(self, library: Any, rows: slice, columns: slice) -> Any:
         """The `PRODUCTS` of some variables with others, which overwrite the one tile on the device."""

@@ -6,7 +6,7 @@ from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.distributed.cluster import ClientParameter, FolderParameter, missing
-from gpupc_impl.distributed.filtered_search import FilteredSearch, can_filter
+from gpupc_impl.distributed.filtered_search import FilteredSearch, filtering_devices
 from gpupc_impl.distributed.search import DistributedSearch
 from gpupc_impl.gaussian.problem import GaussianProblem
 
@@ -19,7 +19,10 @@ from gpupc_impl.gaussian.problem import GaussianProblem
     params={
         "client": ClientParameter("", "Dask client, or a scheduler's address; none: a new cluster of this machine"),
         "workers": Parameter(
-            0, "workers of a new cluster; 0: one for each GPU, or one on CPU cores", minimum=0, maximum=1024
+            0,
+            "GPUs of this machine, or workers of a new cluster; 0: one for each GPU, or one on CPU cores",
+            minimum=0,
+            maximum=1024,
         ),
         "workers_on": Parameter(
             "auto",
@@ -37,8 +40,8 @@ from gpupc_impl.gaussian.problem import GaussianProblem
     unavailable=missing,
 )
 def distributed(problem: GaussianProblem, run: Run) -> Skeleton:
-    kind = FilteredSearch if can_filter(problem, run) else DistributedSearch
-    with kind(problem, run) as search:
+    devices = filtering_devices(problem, run)
+    with FilteredSearch(problem, run, devices) if devices else DistributedSearch(problem, run) as search:
         params = {**run.params, "client": "given" if run.params["client"] else ""}  # an address is not recorded
         facts = {**run.facts, "params": params, "distributed": search.report}
         return pc_stable(problem, search, facts=facts, progress=run.progress)

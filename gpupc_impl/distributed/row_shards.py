@@ -18,7 +18,8 @@ from gpupc_impl.backends import Backend
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.pairs import row_groups
 from gpupc_impl.distributed import machine, shards
-from gpupc_impl.distributed.filter import COUNTS, SEPARATED, GroupResult
+from gpupc_impl.distributed.filter import GroupResult
+from gpupc_impl.distributed.filter_kernels import COUNTS, SEPARATED
 from gpupc_impl.distributed.sharded_sets import FirstShards, check_counts
 from gpupc_impl.distributed.shards import ShardFolder
 
@@ -47,6 +48,7 @@ class RowShards(FirstShards):
     Args:
         folder: the folder of the shards.
         identity: the name of the search in the shards' digests.
+        writers: the number of threads that call `write` at the same time.
 
     Attributes:
         degrees: (p,) int64: degrees after level 0 by the edges of shards that an earlier search wrote.
@@ -56,8 +58,15 @@ class RowShards(FirstShards):
         owner: the temporary folder of the shards, if there is one; the folder is deleted with this object.
     """
 
-    def __init__(self, folder: ShardFolder, identity: str, p: int, owner: tempfile.TemporaryDirectory | None = None):
-        self.folder, self._identity, self._p, self._owner = folder, identity, p, owner
+    def __init__(
+        self,
+        folder: ShardFolder,
+        identity: str,
+        p: int,
+        owner: tempfile.TemporaryDirectory | None = None,
+        writers: int = 1,
+    ):
+        self.folder, self._identity, self._p, self._owner, self._writers = folder, identity, p, owner, writers
         self._rows: list[slice] = []
         self._kept: dict[int, tuple[np.ndarray, ...]] = {}  # the arrays of shards in memory by their first rows
         self._left: list[np.ndarray] = []
@@ -105,7 +114,7 @@ class RowShards(FirstShards):
             most: upper bound on the edges of a shard, unless the shard has a single row.
         """
         threads = min(MOST_THREADS, available_cores())
-        needed = EDGE_BYTES * len(group.partners)
+        needed = self._writers * EDGE_BYTES * len(group.partners)
         in_memory = self._owner is not None and needed <= MEMORY_SHARE * machine.free_memory()
         with ThreadPoolExecutor(threads) as pool:
             pending: collections.deque[Future[None]] = collections.deque()

@@ -1,4 +1,4 @@
-"""The client's supervision of the cluster: searches take turns on the cluster, and lost workers are noticed."""
+"""The supervision of a search: its progress, the turns that searches take on a cluster, and lost workers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from gpupc_impl.views.progress import bar
 
 logger = logging.getLogger("gpupc_impl.distributed")
 
@@ -88,3 +90,22 @@ def run_on_workers(client: Any, function: Callable[..., Any], *arguments: Any) -
         return results
     except OSError as error:
         raise ClusterFailure(f"before level 0: a worker was lost ({error}); search again") from error
+
+
+@contextlib.contextmanager
+def stage(show: bool, log: Callable[..., None], title: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+    """Show the progress of a stage by a bar or by messages; yields a function of the number of completed units."""
+    started = last = time.perf_counter()
+    done = 0
+    with bar(None if show else False, total, title, unit) as shown:
+
+        def update(units: int) -> None:
+            nonlocal done, last
+            done, now = done + units, time.perf_counter()
+            shown.update(units)
+            if now - last >= MESSAGE_INTERVAL:
+                last = now
+                left = (now - started) * (total - done) / done
+                log("%s: %d of %d%s, about %.0f s left", title, done, total, unit, left)
+
+        yield update

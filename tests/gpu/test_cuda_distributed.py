@@ -34,6 +34,14 @@ def test_correlations_have_the_bits_of_the_hosts(p, m):
     assert np.array_equal(found, np.concatenate([on_host[np.ix_(part, part)].reshape(-1) for part in parts]))
 
 
+def test_all_gpus_find_what_one_finds():
+    x = sample(5000, 200, 5)
+    how = {"method": "distributed", "backend": "cuda", "transpose": False}
+    one, together = (skeleton(x, 0.05, workers=workers, **how) for workers in (1, 0))
+    assert together == one
+    assert together.edges_per_level == one.edges_per_level
+
+
 @pytest.mark.parametrize("panel", [0, 64])
 def test_a_gpu_finds_what_the_host_finds(panel):
     x = sample(700, 100, 5)

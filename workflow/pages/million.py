@@ -65,6 +65,8 @@ CASES = {
     "million-1e-6": Case(1_000_000, alpha=1e-6, threaded=True),
     "million": Case(1_000_000, threaded=True),
     "300k-all": Case(300_000, threaded=True),
+    "300k-again": Case(300_000, max_level=1, threaded=True, again=True),
+    "20k": Case(20_000),
     "small": Case(3_000, 200),
     "small-threaded": Case(3_000, 200, alpha=1e-6, threaded=True, again=True),
 }
@@ -85,7 +87,8 @@ def main(arguments: list[str] | None = None) -> int:
         case = CASES[name]
         # The peak of the memory is that of a process, and a new process has compiled nothing.
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-            result = process.submit(measure_alone, case, options.backend, options.seed, options.folder).result()
+            how = options.backend, options.workers, options.seed, options.folder
+            result = process.submit(measure_alone, case, *how).result()
         results["device"] = result.pop("device")
         results["cases"][name] = {"problem": dataclasses.asdict(case), **result}
         save_json(results, options.out)
@@ -94,22 +97,26 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def measure_alone(case: Case, backend: str, seed: int, folder: Path | None) -> dict[str, Any]:
+def measure_alone(case: Case, backend: str, workers: int, seed: int, folder: Path | None) -> dict[str, Any]:
     """Measure a case in this process."""
     logging.basicConfig(format="%(asctime)s %(message)s", force=True)
     logging.getLogger("gpupc_impl").setLevel(logging.INFO)
     backend = resolve_backend(backend)
     started = time.perf_counter()
     small = WARM_UP if case.p > WARM_UP.p else CASES["small"]
-    measure(small, samples(small, seed), backend, folder)
+    measure(small, samples(small, seed), backend, workers, folder)
     warm_up_s = time.perf_counter() - started
     values = samples(case, seed)
     generate_s = time.perf_counter() - started - warm_up_s
     logging.getLogger("gpupc_impl").info("warmed up in %.1f s, generated in %.1f s", warm_up_s, generate_s)
     facts = {"warm_up_s": warm_up_s, "generate_s": generate_s}
     if case.again:
-        facts["first_total_s"] = measure(case, values, backend, folder)["total_s"]
-    return {"device": open_backend(backend).describe(), **facts, **measure(case, values, backend, folder, True)}
+        facts["first_total_s"] = measure(case, values, backend, workers, folder)["total_s"]
+    return {
+        "device": open_backend(backend).describe(),
+        **facts,
+        **measure(case, values, backend, workers, folder, True),
+    }
 
 
 def samples(case: Case, seed: int) -> np.ndarray:
@@ -141,10 +148,11 @@ def samples(case: Case, seed: int) -> np.ndarray:
 
 
 def measure(
-    case: Case, values: np.ndarray, backend: str, folder: Path | None, with_digests: bool = False
+    case: Case, values: np.ndarray, backend: str, workers: int, folder: Path | None, with_digests: bool = False
 ) -> dict[str, Any]:
     """Time one search."""
     how = {"method": "distributed", "backend": backend, "max_level": case.max_level, "transpose": False}
+    how["workers"] = workers
     with tempfile.TemporaryDirectory(prefix="gpupc-", dir=folder or _folder(case)) as temporary:
         # A search without the parameter `folder` computes no fingerprint of its data.
         tempfile.tempdir = temporary
@@ -202,6 +210,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cases", nargs="+", choices=CASES, default=DEFAULT_CASES, help="in this order")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--backend", default="auto", choices=("auto", "cuda", "host"))
+    parser.add_argument("--workers", type=int, default=1, help="GPUs")
     parser.add_argument("--folder", type=Path, help="where shards go meanwhile")
     parser.add_argument("--out", type=Path, required=True, help="JSON file")
     return parser

@@ -455,8 +455,8 @@ __global__ void __launch_bounds__(256, 4)
     add_to(counters, scanner, open + untested);
 }
 
-// Copies of the open edges, which are made when few are left: `slots` is the index of each among all edges, and
-// `seconds` the first member of adj(j) that separates it, or NO_MEMBER if no tested member does.
+// Copies of the open edges, which are made when few are left and are tested from then on: `slots` is the index of each
+// among all edges, and `seconds` the first member of adj(j) that separates it, or NO_MEMBER if no tested member does.
 struct OpenEdges {
     EdgeRows rows;
     long long* slots;
@@ -506,9 +506,8 @@ __global__ void list_open(const __grid_constant__ EdgeRows rows, int first, int 
 // set from adj(j) is kept in `seconds`; else sets from adj(j) separate. A thread block takes a row.
 template <bool BOTH>
 __global__ void __launch_bounds__(256, 4)
-    scan_open(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows,
-              const __grid_constant__ OpenEdges copies, const __grid_constant__ Candidates candidates, int first,
-              unsigned long long* counters) {
+    scan_open(const __grid_constant__ Filter filter, const __grid_constant__ OpenEdges copies,
+              const __grid_constant__ Candidates candidates, int first, unsigned long long* counters) {
     const int j = first + static_cast<int>(blockIdx.x);
     const long long begin = copies.rows.starts[j], end = copies.rows.starts[j + 1];
     if (begin == end) return;
@@ -521,10 +520,7 @@ __global__ void __launch_bounds__(256, 4)
                   [&](long long e, float r, float strength, const End& of_i, const End& of_j) {
                       int k = BOTH ? scanner.find(of_i, of_j, r, strength) : scanner.find(of_j, of_i, r, strength);
                       if (k >= 0) {
-                          if (warp_leader()) {
-                              separate(rows, copies.slots[e], k);
-                              copies.rows.partners[e] |= SEPARATED;
-                          }
+                          if (warp_leader()) separate(own, e, k);
                           return;
                       }
                       ++open;
@@ -536,10 +532,22 @@ __global__ void __launch_bounds__(256, 4)
     add_to(counters, scanner, open + untested);
 }
 
-// Separates the copied edges that are still open by their members in `seconds`. Grid (ceil(edges / threads)).
-__global__ void use_seconds(const __grid_constant__ EdgeRows rows, const __grid_constant__ OpenEdges copies,
-                            long long edges) {
+// Separates the edges whose copies have been separated, and the other ones by their members in `seconds`. Grid
+// (ceil(edges / threads)).
+__global__ void use_copies(const __grid_constant__ EdgeRows rows, const __grid_constant__ OpenEdges copies,
+                           long long edges) {
     const long long e = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (e >= edges || copies.rows.partners[e] & SEPARATED || copies.seconds[e] == NO_MEMBER) return;
-    separate(rows, copies.slots[e], static_cast<int>(copies.seconds[e]));
+    if (e >= edges) return;
+    const unsigned k = copies.rows.partners[e] & SEPARATED ? copies.rows.values[e] : copies.seconds[e];
+    if (k != NO_MEMBER) separate(rows, copies.slots[e], static_cast<int>(k));
+}
+
+// Separates edges from `first` on that another device has separated, whose partners and values are given. If both
+// devices have separated an edge, the smaller member is that of the canonical set. Grid (ceil(edges / threads)).
+__global__ void take_over(const __grid_constant__ EdgeRows rows, long long first, const unsigned* partners,
+                          const unsigned* values, long long edges) {
+    const long long e = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (e >= edges || !(partners[e] & SEPARATED)) return;
+    const bool both = rows.partners[first + e] & SEPARATED;
+    separate(rows, first + e, static_cast<int>(both ? min(values[e], rows.values[first + e]) : values[e]));
 }

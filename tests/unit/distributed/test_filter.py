@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import sys
 import types
 
 import numpy as np
@@ -10,12 +11,13 @@ import scipy.stats
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from gpupc_impl import DeviceMemoryError, InvalidProblem, skeleton
+from gpupc_impl import BackendUnavailable, DeviceMemoryError, InvalidProblem, skeleton
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import methods
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.distributed import filter as filtered
-from gpupc_impl.distributed import filter_plan, row_shards
+from gpupc_impl.distributed import filter_plan, filtered_search, row_shards
+from gpupc_impl.distributed.communicator import Communicator, further_backends
 from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
 from gpupc_impl.distributed.device import prefetch_all
 from gpupc_impl.distributed.filter_bounds import NEEDED_SLACK, needed_product
@@ -101,7 +103,8 @@ def near_threshold(rng, x):
 )
 @given(seed=st.integers(0, 2**32 - 1))
 def test_equals_in_core(seed):
-    """In whatever memory: groups of rows, blocks of candidates and lists that end too early all depend on it."""
+    """In whatever memory and on however many devices: groups of rows, blocks of candidates and lists that end too early
+    all depend on them."""
     rng = np.random.default_rng(seed)
     p, m = int(rng.integers(2, 140)), int(rng.integers(6, 120))
     x = sample(rng, p, m, rng.choice([1, 3, 8, 40]), rng.integers(5))
@@ -113,10 +116,11 @@ def test_equals_in_core(seed):
         patch.setattr(filtered, "SPARSENESS", rng.choice([0, 32, 1e9]))
         patch.setattr(row_shards, "MEMORY_SHARE", rng.choice([0, 0.5]))  # shards in files or in memory
         patch.setattr(row_shards, "SHORT", rng.choice([0, 1 << 16]))
-        result = search(x, alpha, max_level=max_level, device_memory_limit=limit)
+        workers = int(rng.choice([0, 2, 3]))
+        result = search(x, alpha, max_level=max_level, device_memory_limit=limit, workers=workers)
     expected = in_core(x, alpha, max_level=max_level)
     report = result.facts["distributed"]
-    event(f"{result.levels_run} levels, {report['plan']['edges'] < expected.edges_per_level[0]}")
+    event(f"{result.levels_run} levels, {workers} workers, {report['plan']['edges'] < expected.edges_per_level[0]}")
     for i, j in rng.integers(p, size=(10, 2)).tolist():  # single sets are read before all of them are
         if i != j:
             assert result.sepsets.get((i, j)) == expected.sepsets.get((i, j))
@@ -244,6 +248,89 @@ def test_a_list_that_is_too_long_makes_blocks_smaller(monkeypatch):
     result = search(x, 0.05, max_level=1)
     assert result.edges_per_level[0] == 96 * 95 // 2
     assert_same(result, in_core(x, 0.05, max_level=1))
+
+
+@pytest.mark.parametrize("open_edges", [0, 10**6])
+@pytest.mark.parametrize("p", [320, 333])
+def test_devices_share_what_they_find(monkeypatch, open_edges, p):
+    """Blocks of 32 candidates on two devices: after some blocks a device does not know what the other one has found."""
+    x = sample(np.random.default_rng(7), p, 60, 6)
+    choose, exchanges = filter_plan.choose, []
+    complete = Communicator.complete
+
+    def planned(m, p, budget):
+        return dataclasses.replace(choose(m, p, budget), candidates=32, tile=64 * p, open_edges=open_edges, read=500)
+
+    def counted(self, own, parts):
+        exchanges.append(self.number)
+        complete(self, own, parts)
+
+    monkeypatch.setattr(filter_plan, "choose", planned)
+    one, expected = search(x, 0.1, max_level=2), in_core(x, 0.1, max_level=2)
+    monkeypatch.setattr(Communicator, "complete", counted)
+    two = search(x, 0.1, max_level=2, workers=2)
+    assert_same(one, expected)
+    assert_same(two, expected)
+    assert two.facts["distributed"]["workers"] == 2
+    assert one.tests_per_level[1] < two.tests_per_level[1] < 1.5 * one.tests_per_level[1]
+    assert exchanges.count(0) == exchanges.count(1) == 3 + (4 if open_edges else 2 * -(-p // 64))
+
+
+def test_only_the_samples_stay_on_devices_after_level_one(monkeypatch):
+    left, make = [], filtered_search.RowTester.__init__
+
+    def made(self, problem, backend, samples):
+        left.append(backend.memory_used - samples.nbytes)
+        make(self, problem, backend, samples)
+
+    monkeypatch.setattr(filtered_search.RowTester, "__init__", made)
+    search(sample(np.random.default_rng(4), 60, 50, 8), 0.2, max_level=2, workers=2)
+    assert left == [0, 0]
+
+
+class FakeGpu(HostBackend):
+    """The GPU that is current when it is opened."""
+
+    name, current = "cuda", 0
+
+    def __init__(self, limit=None):
+        if FakeGpu.current == 2:
+            raise BackendUnavailable("in use")
+        super().__init__(limit)
+        self.number = FakeGpu.current
+
+    def device_key(self):
+        return str(self.number)
+
+
+@pytest.mark.parametrize(("workers", "found"), [(0, [0, 3]), (1, []), (3, [0, 3])])
+def test_all_gpus_but_those_in_use_search_together(monkeypatch, workers, found):
+    @contextlib.contextmanager
+    def device(number):
+        monkeypatch.setattr(FakeGpu, "current", number)
+        yield
+
+    runtime = types.SimpleNamespace(getDeviceCount=lambda: 4)
+    cupy = types.SimpleNamespace(cuda=types.SimpleNamespace(runtime=runtime, Device=device))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(FakeGpu, "current", 1)
+    own = FakeGpu(1 << 20)
+    others = list(further_backends(own, workers))
+    assert [other.number for other in others] == found
+    assert {other.device_memory_limit for other in others} <= {1 << 20}
+
+
+def test_an_error_on_a_device_ends_the_search_with_it(monkeypatch):
+    launch = filtered.FilteredLevels._scan
+
+    def failing(self, *arguments):
+        if self._devices.number == 1:
+            raise DeviceMemoryError(1, 2, 3)
+        return launch(self, *arguments)
+
+    monkeypatch.setattr(filtered.FilteredLevels, "_scan", failing)
+    with pytest.raises(DeviceMemoryError):
+        search(sample(np.random.default_rng(4), 60, 50, 8), 0.1, max_level=1, workers=3)
 
 
 def test_a_search_with_a_folder_goes_on_where_it_ended(tmp_path, monkeypatch):

@@ -1,0 +1,62 @@
+"""The kernels of levels 0 and 1 by products (kernels/filter.cu), and their arguments."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpupc_impl.backends import KernelSource, Pointer, Struct
+from gpupc_impl.distributed.filter_plan import COLUMNS_A_WARP, LISTS, MOST_CANDIDATES
+
+SOURCE = "distributed/kernels/filter.cu"
+FILTER = Struct(
+    "Filter",
+    samples=Pointer(np.float64),
+    m=np.int32,
+    **dict.fromkeys(("low", "high", "critical_zero", "critical_one", "residual_tolerance"), np.float64),
+    **dict.fromkeys(("critical", "slack", "defined"), np.float32),
+    **dict.fromkeys(("low_single", "high_single", "needed_scale", "needed_offset"), np.float32),
+)
+PRODUCTS = Struct("Products", products=Pointer(np.float64), **dict.fromkeys(("first", "count", "columns"), np.int32))
+EDGE_ROWS = Struct("EdgeRows", starts=Pointer(np.int64), **dict.fromkeys(("partners", "values"), Pointer(np.uint32)))
+CANDIDATES = Struct(
+    "Candidates",
+    panel=Pointer(np.float32),
+    numbers=Pointer(np.uint16),
+    correlations=Pointer(np.float32),
+    starts=Pointer(np.int64),
+    ends=Pointer(np.int32),
+    end=Pointer(np.uint64),
+    capacity=np.int64,
+    **dict.fromkeys(("first", "count", "pitch"), np.int32),
+)
+OPEN_EDGES = Struct("OpenEdges", rows=EDGE_ROWS, slots=Pointer(np.int64), seconds=Pointer(np.uint32))
+SEPARATED = 1 << 31
+NO_MEMBER = 2**32 - 1
+COUNTS = ("tests", "undefined", "rechecked")
+"""The first counters of level 1; after them comes `OPEN`, the number of edges that no test has separated."""
+
+OPEN = len(COUNTS)
+CONSTANTS = {
+    "COLUMNS_A_WARP": COLUMNS_A_WARP,
+    "MOST_CANDIDATES": MOST_CANDIDATES,
+    "SEPARATED": SEPARATED,
+    "NO_MEMBER": NO_MEMBER,
+    "OPEN": OPEN,
+    "LISTS": LISTS,
+}
+
+
+def _kernel(expression: str, *structs: Struct) -> KernelSource:
+    return KernelSource(SOURCE, expression, structs, CONSTANTS)
+
+
+COUNT = _kernel("count_edges", FILTER, PRODUCTS)
+LIST = _kernel("list_edges", FILTER, PRODUCTS, EDGE_ROWS)
+KEEP = _kernel("keep_panel", FILTER, PRODUCTS, CANDIDATES)
+SCANS = tuple(_kernel(f"scan_block<{flag}>", FILTER, EDGE_ROWS, CANDIDATES) for flag in ("false", "true"))
+COUNT_OPEN = _kernel("count_open", EDGE_ROWS)
+LIST_OPEN = _kernel("list_open", EDGE_ROWS, OPEN_EDGES)
+SCANS_OPEN = tuple(_kernel(f"scan_open<{flag}>", FILTER, OPEN_EDGES, CANDIDATES) for flag in ("false", "true"))
+USE_COPIES = _kernel("use_copies", EDGE_ROWS, OPEN_EDGES)
+TAKE_OVER = _kernel("take_over", EDGE_ROWS)
+ALL_KERNELS = (COUNT, LIST, KEEP, *SCANS, COUNT_OPEN, LIST_OPEN, *SCANS_OPEN, USE_COPIES, TAKE_OVER)
