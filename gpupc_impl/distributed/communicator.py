@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -117,11 +118,19 @@ def further_backends(backend: Backend, workers: int) -> Iterator[Backend]:
 
     count = cupy.cuda.runtime.getDeviceCount()
     for number in range(count if count > 1 and workers != 1 else 0):
-        with cupy.cuda.Device(number):  # the current device of the thread is the backend's, unless a variable names one
-            try:
-                other = type(backend)(backend.device_memory_limit)
-            except BackendUnavailable:
-                continue
+        try:
+            other = _backend_of_gpu(type(backend), number, backend.device_memory_limit)
+        except BackendUnavailable:
+            continue
         if other.device_key() != backend.device_key():
             other.waits_for_best = backend.waits_for_best
             yield other
+
+
+@functools.cache
+def _backend_of_gpu(kind: type[Backend], number: int, device_memory_limit: int | None) -> Backend:
+    """The backend of a GPU for all searches of this process: a new one would load its kernels again."""
+    import cupy
+
+    with cupy.cuda.Device(number):  # The thread's current device is the backend's, unless a variable names one.
+        return kind(device_memory_limit)

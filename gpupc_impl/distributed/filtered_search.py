@@ -107,6 +107,8 @@ class FilteredSearch(SparseSearch):
 
     def __exit__(self, *error: Any) -> None:
         self._samples, self._testers = [], []
+        for device in self._devices[1:]:  # The caller frees the memory of the first one.
+            device.backend.release_memory()
 
     def run_level(self, level: int) -> LevelOutcome:
         if level == 0:
@@ -238,6 +240,6 @@ def filtering_devices(problem: GaussianProblem, run: Run) -> list[Backend]:
     if least > backend.memory_limit - backend.memory_used:
         return []
     workers = params["workers"]
-    others = (each for each in further_backends(backend, workers) if least <= each.memory_limit)
+    others = (each for each in further_backends(backend, workers) if least <= each.memory_limit - each.memory_used)
     devices = [backend, *itertools.islice(others, workers - 1 if workers else None)]
     return devices if len(devices) >= workers else []
