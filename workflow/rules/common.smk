@@ -67,14 +67,15 @@ REFERENCES_BESIDE = (
     and workflow.local_exec
 )
 if REFERENCES_BESIDE:
-    MEASURING_CORES = max(1, CORES // 8)
+    MEASURING_CORES = 1  # Such a job waits most of the time, and measures on a core set (workflow/lib/core_sets.py).
 MEASURING = {"timing_slot": int(not REFERENCES_BESIDE), "gpu": int(BACKEND == "cuda" and not REFERENCES_BESIDE)}
 # What a measurement waits for. Beside a GPU, the first references compile what is not ready.
 COMPILED = expand("results/compiled/{part}.ok", part=[KERNELS] if REFERENCES_BESIDE else PARTS)
 # The searches of the jobs that measure, which are written when a run begins.
 SEARCHES = Path("results/searches.json")
 PREPARING_CORES = 1 if DEADLINE is None else MEASURING_CORES
-FIRST = 0 if DEADLINE is None else 2 * len(PLAN.order) + 2  # the priority of fetching and verifying
+# The priority of fetching and verifying: with a deadline, or beside measurements that leave cores, these come first.
+FIRST = 2 * len(PLAN.order) + 2 if REFERENCES_BESIDE or DEADLINE is not None else 0
 
 
 def priority_of(name):
