@@ -220,20 +220,25 @@ def _shown(value: Any) -> str:
 
 
 def _different_problems(chosen: Mapping[Name, Entry]) -> Iterator[str]:
-    """Yield sentences about data sets whose runs are of different problems, which must not be compared with each
-    other."""
-    first: dict[str, tuple[Name, Entry, str]] = {}
-    for name, entry in chosen.items():
-        if name[0] != "run" or entry.value.record.problem is None:
-            continue
-        fingerprint = entry.value.record.problem["fingerprint"]
-        known, its, other = first.setdefault(name[1], (name, entry, fingerprint))
-        if fingerprint != other:
-            yield (
-                f"{name[1]}: problem.fingerprint is {_shown(other)} of {known[2]} in {its.folder} and "
-                f"{_shown(fingerprint)} of {name[2]} in {entry.folder}: one name for two problems; measure them under "
-                "one config, or give them two names"
-            )
+    """Yield sentences about data sets of which two folders have runs of different problems, which must not be compared.
+
+    A method may solve a variant of a folder's problem, such as another test, so the folders need one problem in common.
+    """
+    of_folders: dict[str, dict[Any, dict[str, str]]] = {}  # by data set and folder: a run for each fingerprint
+    for (kind, *rest), entry in chosen.items():
+        if kind == "run" and entry.value.record.problem is not None:
+            runs = of_folders.setdefault(rest[0], {}).setdefault(entry.folder, {})
+            runs.setdefault(entry.value.record.problem["fingerprint"], rest[1])
+    for dataset, folders in of_folders.items():
+        (folder, runs), *others = folders.items()
+        for other, its in others:
+            if runs.keys().isdisjoint(its):
+                (one, setting), (another, others_setting) = next(iter(runs.items())), next(iter(its.items()))
+                yield (
+                    f"{dataset}: problem.fingerprint is {_shown(one)} of {setting} in {folder} and "
+                    f"{_shown(another)} of {others_setting} in {other}: one name for two "
+                    "problems; measure them under one config, or give them two names"
+                )
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------

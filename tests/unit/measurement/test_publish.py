@@ -193,6 +193,14 @@ def test_one_name_for_two_problems_is_refused_whatever_is_preferred(tmp_path, re
         )
 
 
+def test_a_method_may_solve_a_variant_of_its_folders_problem(tmp_path):
+    variant = GaussianProblem.from_data(DATA, alpha=0.1, residual_tolerance=0.0).facts()
+    one, two = put(tmp_path / "a"), put(tmp_path / "b", on(2, setting="v", problem=variant))
+    put(two, on(2, setting="t"))  # with the facts of the folder's problem
+    merge([one, two], tmp_path / "both")
+    assert {setting for _, setting in PublishedRuns(tmp_path / "both")} == {"s", "t", "v"}
+
+
 BOMB = "\n".join(["a0: &a0 [lol]", *(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 10))])
 """YAML whose aliases stand for gigabytes."""
 
