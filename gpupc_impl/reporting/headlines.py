@@ -24,12 +24,16 @@ MARKS = {
 }
 """The coloured marks of verdicts on pages without a style sheet."""
 
-HEADER = ("paper", "headline", "reported", "measured", "verdict", "why it differs")
+NOT_RUN = {"verdict": "not run"}
+
+HEADER = ("paper", "headline", "reported", "measured", "on", "verdict", "why it differs")
+VERDICT = HEADER.index("verdict")
 
 
 def headlines(claims: Mapping[str, Iterable[Mapping[str, str]]], reported: Sequence[Mapping[str, str]]) -> Table:
-    """Return the table of headlines for the GPU on which most claims were judged, without papers that were not measured
-    on it; the table has no rows if no claim was judged on a GPU.
+    """Return the table of headlines, without papers that were measured on no GPU.
+
+    A headline is that of the first GPU, in the order of the claim tables, on which its claim was judged.
 
     Args:
         claims: the rows of each paper's claim table (PAPER_claims.csv), by PAPER.
@@ -38,38 +42,44 @@ def headlines(claims: Mapping[str, Iterable[Mapping[str, str]]], reported: Seque
     Raises:
         ValueError: a headline names a claim that its paper's table does not have.
     """
-    judged = [(paper, row) for paper, rows in claims.items() for row in rows if row["backend"] == "cuda"]
-    numbers = Counter(row.get("device", "") for _, row in judged if row["verdict"] != "not run")
-    if not numbers:
+    chosen: dict[tuple[str, str], Mapping[str, str]] = {}
+    for paper, rows_of_paper in claims.items():
+        for row in rows_of_paper:
+            if row["backend"] == "cuda" and chosen.get(key := (paper, row["id"]), NOT_RUN)["verdict"] == "not run":
+                chosen[key] = row
+    devices = Counter(row.get("device", "") or "this GPU" for row in chosen.values() if row["verdict"] != "not run")
+    if not devices:
         return Table("Headlines", HEADER, [], ["No claim has been judged on a GPU."], [])
-    ((device, number),) = numbers.most_common(1)
-    by_name = {(paper, row["id"]): row for paper, row in judged if row.get("device", "") == device}
-    measured_papers = {paper for paper, _ in by_name}
+    measured_papers = {paper for paper, _ in chosen}
     rows = []
     for headline in reported:
         if headline["claims"] not in measured_papers:
             continue
-        claim = by_name.get((headline["claims"], headline["claim"]))
+        claim = chosen.get((headline["claims"], headline["claim"]))
         if claim is None:
             raise ValueError(f"headlines.csv: {headline['claims']}_claims.csv has no claim {headline['claim']!r}")
         stated = reported_value({**claim, "low": claim["reported_low"], "high": claim["reported_high"]})
         ends = [float(claim[end]) for end in ("ours_low", "ours_high") if claim[end]]
         measured = our_value(ends, claim["unit"])
         verdict = WORDS.get(claim["verdict"], claim["verdict"])
+        device = "" if verdict == "not run" else claim.get("device", "")
         reasons = {"holds": "", "chained": claim.get("measured_on", "")}
         why = reasons.get(verdict, headline["why"])
-        rows.append([headline["paper"], headline["sentence"], stated, measured, verdict, why])
+        rows.append([headline["paper"], headline["sentence"], stated, measured, device, verdict, why])
     notes = [
         "Holds: our numbers bear the paper's out. Weaker, stronger: they lie below or above the paper's. Chained: the "
         "product of two factors from two machines. Of all "
-        f"{len(by_name)} sentences with numbers in the four papers, {number} have a number of {device or 'this GPU'}; "
-        "the papers' tables of claims judge each. The papers ran on older hardware: ratios and counts are compared, "
-        "never seconds."
+        f"{len(chosen)} sentences with numbers in the four papers, {sum(devices.values())} have a number of "
+        f"{' or '.join(devices)}; the papers' tables of claims judge each. The papers ran on older hardware: ratios "
+        "and counts are compared, never seconds."
     ]
-    return Table("Headlines", HEADER, rows, notes, [], left=(0, 1, 4, 5), verdict=4)
+    return Table("Headlines", HEADER, rows, notes, [], left=(0, 1, 4, 5, 6), verdict=VERDICT)
 
 
 def in_markdown(table: Table) -> str:
     """Return the headlines for README and the site, with a coloured mark before each verdict."""
-    rows = [[*row[:4], f"{MARKS.get(row[4], '')} {row[4]}".strip(), row[5]] for row in table.rows]
+    rows = [
+        [*row[:VERDICT], f"{MARKS.get(row[VERDICT], '')} {row[VERDICT]}".strip(), *row[VERDICT + 1 :]]
+        for row in table.rows
+    ]
     return markdown(HEADER, rows, numeric=(2, 3))

@@ -28,36 +28,36 @@ def test_a_reason_stands_where_a_headline_does_not_hold():
     claims = [claim("a", "holds", "3", "5"), claim("b", "less", "1.5", "1.5"), claim("c", "more", "9", "9")]
     table = headlines({"cupc": [*claims, claim("d", "not run")]}, [headline(name) for name in "abcd"])
     assert [row[3:] for row in table.rows] == [
-        ["3.00–5.00×", "holds", ""],
-        ["1.50×", "weaker", "the reference is faster"],
-        ["9.00×", "stronger", "the reference is faster"],
-        ["–", "not run", "the reference is faster"],
+        ["3.00–5.00×", "gpu", "holds", ""],
+        ["1.50×", "gpu", "weaker", "the reference is faster"],
+        ["9.00×", "gpu", "stronger", "the reference is faster"],
+        ["–", "", "not run", "the reference is faster"],
     ]
     assert [row[2] for row in table.rows] == ["≥ 2×"] * 4
     assert "Of all 4 sentences" in table.notes[0]
     assert "3 have a number" in table.notes[0]
-    assert "| about b | ≥ 2× | 1.50× | 🟠 weaker |" in in_markdown(table)
+    assert "| about b | ≥ 2× | 1.50× | gpu | 🟠 weaker |" in in_markdown(table)
     assert table.html().count("background: #cdeedd") == 1
 
 
 def test_a_chain_shows_both_factors():
     row = headlines({"cupc": [claim("a", "chained", "600", "600") | {"measured_on": "x: 200 × 3.00"}]}, [headline("a")])
-    assert row.rows[0][3:] == ["600×", "chained", "x: 200 × 3.00"]
+    assert row.rows[0][3:] == ["600×", "gpu", "chained", "x: 200 × 3.00"]
     assert "🟣 chained" in in_markdown(row)
 
 
-def test_the_gpu_with_most_judged_claims_is_shown_and_no_cores():
+def test_a_headline_is_of_the_first_gpu_that_judged_it_and_of_no_cores():
     claims = [
-        claim("a", "holds", "3", "3", device="few"),
-        claim("b", "not run", device="few"),
-        claim("a", "less", "1", "1", device="many"),
-        claim("b", "holds", "4", "4", device="many"),
         claim("a", "holds", "7", "7", device="this machine", backend="host"),
+        claim("a", "holds", "3", "3", device="one"),
+        claim("b", "not run", device="one"),
+        claim("a", "less", "1", "1", device="another"),
+        claim("b", "holds", "4", "4", device="another"),
     ]
     table = headlines({"cupc": claims}, [headline("a"), headline("b")])
-    assert [row[3] for row in table.rows] == ["1.00×", "4.00×"]
-    assert "have a number of many" in table.notes[0]
-    assert not headlines({"cupc": claims[-1:]}, [headline("a")]).rows
+    assert [row[3:5] for row in table.rows] == [["3.00×", "one"], ["4.00×", "another"]]
+    assert "2 have a number of one or another" in table.notes[0]
+    assert not headlines({"cupc": claims[:1]}, [headline("a")]).rows
 
 
 def test_papers_that_the_gpu_did_not_measure_have_no_row():
