@@ -36,8 +36,10 @@ def test_all_methods_found_the_same_on_all_devices():
         published = open_published(device)
         for record in published.records():
             known = (record.method, record.dataset, record.edges) in KNOWN_DIFFERENCES
+            verified = published.verification(record.dataset, record.setting)
+            of_another_test = verified is not None and verified["status"] == "convention"
             division = published.division(record.dataset, record.setting)
-            assert division in ("closed", "alone") or known or record.random or not record.ok
+            assert division in ("closed", "alone") or known or of_another_test or record.random or not record.ok
 
 
 @pytest.mark.parametrize("device", SHOWN, ids=lambda path: path.name)
