@@ -154,7 +154,8 @@ def _choose(contents: Sequence[Mapping[Name, Entry]], prefer: str | None) -> tup
     for name in dict.fromkeys(name for content in contents for name in content):
         candidates = [content[name] for content in contents if name in content]
         if name[0] == "run":
-            candidates = _completed(candidates)
+            measured = [entry for entry in candidates if entry.value.record.status != "skipped"]
+            candidates = _completed(measured or candidates)  # A skipped run gives way to one that was measured.
         taken = candidates[0]
         if prefer == "newest":  # max returns the first of equally recent entries.
             taken = max(candidates, key=lambda entry: entry.date or newest[entry.folder])

@@ -77,7 +77,7 @@ def put(tree, record=RECORD, skeleton=False, experiment="gaussian"):
         "dataset": record.dataset,
         "setting": record.setting,
         "status": "equal",
-        "detail": f"{record.time_s.warm[0]}",
+        "detail": f"{record.time_s.warm and record.time_s.warm[0]}",
     }
     write_csv(table, [*lines, row])
     (tree / "config.yaml").write_text("alpha: 0.05\n")
@@ -191,6 +191,17 @@ def test_one_name_for_two_problems_is_refused_whatever_is_preferred(tmp_path, re
         refused(
             trees, r"^d: problem\.fingerprint is .* of s in .*a and .* of t in .*b: one name for two", prefer=prefer
         )
+
+
+def test_a_skipped_run_gives_way_to_one_that_was_measured(tmp_path):
+    skipped = {"status": "skipped", "why": "the config measures s on e only", "result": None}
+    later = dataclasses.replace(on(2, **skipped), time_s=Times())
+    one, two = put(tmp_path / "a"), put(tmp_path / "b", later)
+    merge([one, two], tmp_path / "both")
+    publish(one, tmp_path / "published")
+    publish(two, tmp_path / "published")
+    for folder in ("both", "published"):
+        assert PublishedRuns(tmp_path / folder).record("d", "s") == RECORD
 
 
 def test_a_method_may_solve_a_variant_of_its_folders_problem(tmp_path):
