@@ -52,7 +52,7 @@ class TaskRunner:
         preferred: Sequence[str | None],
         check: Callable[[int, dict[str, Any], dict[str, Any]], None],
     ) -> list[dict[str, Any]]:
-        """The outcomes of tasks, in their order.
+        """Run tasks, and return their outcomes in their order.
 
         Args:
             title: title of the step in messages.
@@ -100,7 +100,7 @@ class TaskRunner:
         return outcomes
 
     def _completed(self, title: str, futures: list[Any], total: int) -> Iterator[tuple[Any, Any]]:
-        """Futures and their results in the order of completion; a progress bar and messages show their number."""
+        """Yield futures and their results in the order of completion; a progress bar and messages show their number."""
         from distributed import as_completed
 
         completed = as_completed(futures, loop=self._client.loop, with_results=True, raise_errors=False)
@@ -160,7 +160,7 @@ class TaskRunner:
 def _read_outcomes(
     paths: Sequence[Path], search: str, check: Callable[[int, dict[str, Any], dict[str, Any]], None]
 ) -> list[Any]:
-    """The outcome in each intact shard, or None; the shards' folder is created if it does not exist.
+    """Return the outcome in each intact shard, or None; the shards' folder is created if it does not exist.
 
     The function lists the folder, since a network file system may cache for long that a single file was missing.
     """

@@ -117,7 +117,7 @@ __device__ __forceinline__ void add_to(unsigned* cell, unsigned count, const Tea
     }
 }
 
-// Calls do_for(x, y) for all x < outer and y < inner, each in one thread of the team.
+// Calls do_for(x, y) for all x < outer and y < inner; one thread of the team makes each call.
 template <class Do>
 __device__ __forceinline__ void share_out(const Team& team, int outer, int inner, Do&& do_for) {
     if (outer <= 0 || inner <= 0) return;

@@ -29,9 +29,10 @@ __global__ void begin_level(const __grid_constant__ BitGraphs graphs, int before
     }
 }
 
-// An upper bound on the cells of row i's tables: |Vi| times the level + 1 largest numbers of categories among its
-// neighbours, increased by one divided by the smallest of these numbers, for the sums of columns. `by_categories`: the
-// variables in descending order of their numbers of categories.
+// Returns an upper bound on the cells of row i's tables, with the sums of their columns. The bound is the product c of
+// |Vi| and the level + 1 largest numbers of categories among its neighbours, plus c divided by the smallest number of
+// categories of Vi and its neighbours. `by_categories`: the variables in descending order of their numbers of
+// categories.
 __device__ unsigned long long largest_table(const BitRow& row, int p, int i, int level, const int* categories,
                                             const int* by_categories) {
     unsigned long long cells = categories[i];
