@@ -44,7 +44,7 @@ class PairProducts:
     Attributes:
         kept: the `PAIR_TABLES` of all pairs after `level_zero`; None if they are not kept.
         cells: upper bound on the cells of a table that products count; on a GPU, whose tensor cores count the tables,
-            every table of variables with planes is within it.
+            no table of variables with planes is larger.
 
     Args:
         keeps: whether level 1 may use the tables of all pairs; on a GPU level 1 is faster with tables that it counts.

@@ -172,7 +172,7 @@ class FilteredLevels:
         )
 
     def lap(self, step: str) -> None:
-        """Wait for the device, and add the time since the last lap to a step."""
+        """Wait for the device, and add the time since the previous call to a step."""
         self.backend.synchronize()
         now = time.perf_counter()
         self.seconds[step] += now - self._last_lap

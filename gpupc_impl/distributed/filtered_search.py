@@ -98,7 +98,7 @@ class FilteredSearch(SparseSearch):
             "levels": [],
         }
         self._devices = communicators(backends)
-        self._samples: list[Any] = []  # of each device
+        self._samples: list[Any] = []  # the samples on each device
         self._testers: list[RowTester] = []
         self._first_outcomes: list[LevelOutcome] = []
 
@@ -107,7 +107,7 @@ class FilteredSearch(SparseSearch):
 
     def __exit__(self, *error: Any) -> None:
         self._samples, self._testers = [], []
-        for device in self._devices[1:]:  # The caller frees the memory of the first one.
+        for device in self._devices[1:]:  # The caller frees the memory of the first device.
             device.backend.release_memory()
 
     def run_level(self, level: int) -> LevelOutcome:
@@ -158,7 +158,7 @@ class FilteredSearch(SparseSearch):
         counts = results.counts
         max_degree = problem.most_tested_degree(degrees)
         zero = LevelOutcome(int(degrees.sum()) // 2, max_degree, problem.tests_of_level_zero, seconds=zero_seconds)
-        if results.levels == 1:  # level 1 follows row by row
+        if results.levels == 1:  # Level 1 then runs row by row, like later levels.
             return [zero]
         tests, undefined = counts["tests"], counts["undefined"]
         one = LevelOutcome(*self._count(), tests, undefined=undefined, seconds=elapsed - zero_seconds)
@@ -231,7 +231,7 @@ def filtering_devices(problem: GaussianProblem, run: Run) -> list[Backend]:
     cluster has to run it."""
     params, backend = run.params, run.backend
     assert backend is not None
-    if params["folder"] and ShardFolder(Path(params["folder"])).rows_claimed():  # shards of a cluster
+    if params["folder"] and ShardFolder(Path(params["folder"])).rows_claimed():  # The folder has shards of a cluster.
         return []
     if params["client"] or params["panel"] or params["workers_on"] not in ("auto", backend.name):
         return []

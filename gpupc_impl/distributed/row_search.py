@@ -45,7 +45,7 @@ class RowDevice(Protocol):
         """
 
     def lap(self, step: str) -> None:
-        """Wait for the device, and add the time since the last lap to a step."""
+        """Wait for the device, and add the time since the previous call to a step."""
 
 
 def search_rows(

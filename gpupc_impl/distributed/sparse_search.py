@@ -20,7 +20,7 @@ ENTRIES_AT_ONCE = 1 << 16
 
 
 class SparseSearch(LevelSearch):
-    """A search whose only p x p matrix is the result's, of which only pages with edges take memory.
+    """A search that has no p x p matrix but that of the result, of which only memory pages with edges are allocated.
 
     Attributes:
         _edges: (k, 2) int32 edges i < j, ascending, that remain and may have tests; None before level 0.

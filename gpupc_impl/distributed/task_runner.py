@@ -87,7 +87,7 @@ class TaskRunner:
                         raise outcome
                     outcomes[futures.pop(future)] = outcome
         except (CancelledError, KilledWorker, OSError) as error:
-            if error is task_error and not isinstance(error, KilledWorker):  # such as a full disk
+            if error is task_error and not isinstance(error, KilledWorker):  # the task failed, as on a full disk
                 error.add_note(f"{title}: a task failed on a worker; {self._advice}")
                 raise
             reason = f"the cluster failed ({type(error).__name__}: {error})"
@@ -129,7 +129,7 @@ class TaskRunner:
         compile_seconds: Counter[str] = Counter()
         task_seconds = []
         for outcome in outcomes:
-            if "made" not in outcome:  # it was read from its shard
+            if "made" not in outcome:  # The outcome was read from its shard.
                 continue
             facts = outcome["made"]
             # Workers are recorded by number, since a name may be an address.

@@ -120,7 +120,7 @@ class WorkerState(RowDevice):
         self._last_lap, self._compiled = self.backend.clock(), self.backend.compile_seconds
 
     def lap(self, step: str) -> None:
-        """Wait for the device, and add the time since the last lap to a step."""
+        """Wait for the device, and add the time since the previous call to a step."""
         self.backend.synchronize()
         now = self.backend.clock()
         self.seconds[step] += now - self._last_lap

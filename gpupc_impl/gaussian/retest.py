@@ -100,7 +100,7 @@ class Retest:
         ill_conditioned = ~(conditioning > NEAR / NEAR_LIMIT)
         ill_conditioned[singular] = True
         tolerances = (NEAR / np.maximum(conditioning, RESIDUAL_TOLERANCE)).astype(float)
-        if zero < RESIDUAL_TOLERANCE:  # `NEAR_LIMIT` would apply to most tests.
+        if zero < RESIDUAL_TOLERANCE:  # Rounding errors decide tests; `NEAR_LIMIT` would apply to most of them.
             tolerances[~(conditioning > RESIDUAL_TOLERANCE)] = np.inf
             return squares, tolerances, ill_conditioned
         return squares, np.minimum(tolerances, NEAR_LIMIT), ill_conditioned

@@ -46,7 +46,7 @@ __device__ __forceinline__ unsigned sum_parts(Counts counts) {
 constexpr bool HAS_WARPS = true;
 
 constexpr int ROWS_AT_ONCE = 4;
-constexpr int PLANE_MEMBERS = 4;  // With more members a table has more cells than are counted by planes.
+constexpr int PLANE_MEMBERS = 4;  // A table with more members has too many cells to be counted by planes.
 typedef unsigned long long Bits;
 typedef unsigned Counts;
 

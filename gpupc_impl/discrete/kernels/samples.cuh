@@ -152,7 +152,7 @@ __device__ __forceinline__ void count_packed(const Data<Code>& data, const Shape
             atomicAdd(&table[cells[k] & 0xffffu], 1u);
             atomicAdd(&table[cells[k] >> 16], 1u);
         }
-        // The padding after the last sample was counted as zeros.
+        // The padding after the last sample was counted in cell 0, from which it is subtracted.
         if (data.n - first < SAMPLES) atomicAdd(table, static_cast<unsigned>(data.n - first - SAMPLES));
     }
 }

@@ -110,7 +110,7 @@ struct Stage {
 // Members `first` to first + STEP - 1 of the separation-set block, as one thread sees them.
 struct Step {
     int first, half;   // `half`: the half of the stage's masks that this step uses
-    int member;        // the number of the first member's variable
+    int member;        // the index of the variable that is the first member
     int own_i, own_j;  // the positions of the tile's first row and first column among the members
     bool with_own;     // whether a row or column of the tile is itself among the members
     unsigned open_j;   // the pairs for which sets from adj(j) could change the answer when the step began

@@ -106,8 +106,8 @@ struct RunScan {
     const PairScan& search;
     ScanCounts& counts;
     const double critical_r_squared;
-    const Size L;     // the members of a set,
-    const Members K;  // and of its prefix
+    const Size L;                        // the number of members of a set
+    const Members K;                     // the number of members of its prefix
     unsigned *const start, *const left;  // the graph that is tested, and the graph that loses separated edges
     const int side, i;
     int* const partners;             // the positions in the row of the variables to be tested, `partner_count` of them
