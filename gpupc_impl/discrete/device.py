@@ -169,7 +169,7 @@ class DiscreteSearch(LevelSearch):
         self.problem, self._removed, self._graph = dataclasses.replace(self.problem, fixed=fixed), [], 1
         self.graphs.replace(bit_graph.pack_rows(edges))
         self.graphs.reset_counters()
-        self._finish(level - 1, 0, 1)  # No edge has a key, so graph 1 has all edges, and its rows are counted.
+        self._finish(level - 1, 0, 1)  # No edge has a key, so this copies all edges to graph 1 and counts its rows.
         self.graphs.reset_counters()
         if self._binomials[1] < self.graphs.most_degree:  # The graph has longer rows than the graph before.
             self._binomials = *self._binomials[:2], -1

@@ -130,8 +130,8 @@ __device__ double sorted_stratum(const Rules& rules, int columns, unsigned long 
     return sum;
 }
 
-// Sorts the team's cells, which are numbers of up to `bits` bits, below `end`: a radix sort, least significant digit
-// first.
+// Sorts the cell numbers of the team, which have up to `bits` bits and are below `end`, by a radix sort that begins
+// with the least significant digit.
 __device__ __forceinline__ void sort_cells(Sorting& sorting, const Team& team, bool testing, unsigned long long end,
                                            int bits) {
     unsigned *const counts = sorting.counts, *const totals = sorting.totals;
