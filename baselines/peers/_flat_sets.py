@@ -4,7 +4,8 @@ import numpy as np
 
 
 def padded(flat: np.ndarray, p: int, first: int) -> np.ndarray:
-    """Return (p, p, width) int32 sets, padded with -1, from ``i, j, size, members`` counted from `first`."""
+    """Return (p, p, width) int32 sets, padded with -1, from ``i, j, size, members`` of each pair, where variables are
+    numbered from `first` on."""
     found, at = [], 0
     while at < len(flat):
         i, j, size = flat[at : at + 3]

@@ -74,7 +74,8 @@ def cupc_authors(problem: GaussianProblem, run: Run) -> Skeleton:
 
 @functools.cache
 def _skeleton_function(path: str):
-    """``void Skeleton(double *C, int *P, int *G, double *Th, int *l, int *maxlevel, double *pMax, int *SepSet)``."""
+    """Load ``void Skeleton(double *C, int *P, int *G, double *Th, int *l, int *maxlevel, double *pMax, int
+    *SepSet)``."""
     function = ctypes.CDLL(path).Skeleton
     function.argtypes, function.restype = [ctypes.c_void_p] * 8, None
     return function

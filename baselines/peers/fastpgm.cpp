@@ -6,9 +6,9 @@
 
 #include "fastpgm/structure_learning/PCStable.h"
 
-// Searches the skeleton of codes (p, n) and returns the program's own seconds for that. Writes 1 to edges (p, p) for
-// each pair i < j that is left. Lets *sets point to *length numbers, which are valid until the next call: i, j, the
-// size of the set and its members, for each removed pair.
+// Searches the skeleton of the data `codes` (p, n), and returns the seconds of the search by the program's own clock.
+// Writes 1 to edges (p, p) for each pair i < j that is left. Lets *sets point to *length numbers, which are valid until
+// the next call: i, j, the size of the set and its members, for each removed pair.
 extern "C" double fastpgm_skeleton(const int32_t* codes, const int32_t* categories, int p, int n, double alpha,
                                    int deepest, int threads, int32_t* edges, const int32_t** sets, size_t* length) {
     static std::vector<int32_t> found;
@@ -25,7 +25,8 @@ extern "C" double fastpgm_skeleton(const int32_t* codes, const int32_t* categori
     search.AssignNodeInformation(&data);
     search.StructLearnByPCStable(&data, threads, 1, false, &timer, 0);
 
-    // Edges may have directions by now, which change no pair. Members are those of the test that removed the pair.
+    // The program may have oriented edges by now, which changes no pair. The members are those of the set that removed
+    // the pair.
     for (Edge& edge : search.network->vec_edges) {
         const auto ends = std::minmax({edge.GetNode1()->GetNodeIndex(), edge.GetNode2()->GetNodeIndex()});
         edges[size_t(ends.first) * p + ends.second] = 1;

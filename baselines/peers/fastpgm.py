@@ -35,10 +35,11 @@ MAX_CELLS = 2**31 - 1
     unavailable=unavailable(LIBRARY, lambda path: _search(path)),
 )
 def fastpgm(problem: DiscreteProblem, run: Run) -> Skeleton:
-    """Run FastPGM's PC-stable with its own test, G-square with adjusted degrees of freedom, as the result's facts say.
+    """Run FastPGM's PC-stable with its own test, G-square with adjusted degrees of freedom, which the result's facts
+    name.
 
-    The search ends before a level at which a table may have more than `MAX_CELLS` cells. The time of the program's own
-    clock is that of the search alone: the rest, its orientation included, is ``facts["translation_s"]``.
+    The search ends before a level at which a table may have more than `MAX_CELLS` cells. The program's own clock times
+    the search alone; all other time, including the orientation of edges, is ``facts["translation_s"]``.
 
     Raises:
         InvalidParameter: largest p-values are requested.
@@ -55,7 +56,7 @@ def fastpgm(problem: DiscreteProblem, run: Run) -> Skeleton:
         return to_skeleton(solved, run, *untested(solved), deepest, [])
     start = time.perf_counter()
     codes, categories = solved.codes.astype(np.int32), np.ascontiguousarray(solved.categories)
-    alpha = float(np.nextafter(solved.alpha, 0.0))  # The program separates if p > alpha, and our problem if p >= alpha.
+    alpha = float(np.nextafter(solved.alpha, 0.0))  # The program separates if p > alpha, our problem if p >= alpha.
     edges, sets, length = np.zeros((p, p), np.int32), ctypes.POINTER(ctypes.c_int32)(), ctypes.c_size_t()
     seconds = _search(os.environ[LIBRARY])(
         *(codes.ctypes.data, categories.ctypes.data, p, n, alpha, deepest, run.params["threads"]),
@@ -69,7 +70,7 @@ def fastpgm(problem: DiscreteProblem, run: Run) -> Skeleton:
 
 @functools.cache
 def _search(path: str):
-    """Return the function of fastpgm.cpp."""
+    """Load the library at a path, and return its function ``fastpgm_skeleton`` (fastpgm.cpp)."""
     function = ctypes.CDLL(path).fastpgm_skeleton
     address, number = ctypes.c_void_p, ctypes.c_int
     function.argtypes = [address, address, number, number, ctypes.c_double, number, number, address, address, address]

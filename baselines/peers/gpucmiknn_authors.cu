@@ -16,7 +16,7 @@ const char* gpucmiknn_error(int code) { return cudaGetErrorString(static_cast<cu
 
 // --- gpu_row (Parallel): data is (p, n), and others holds the variables that are tested with x ----------------------
 
-// Writes p_values (count): of x with each of the others, without a set.
+// Writes p_values (count): the p-value of the test of x with each of the others, without a set.
 int gpucmiknn_row_level_0(const float* data, size_t n, size_t p, int k, size_t permutations, int x, int* others,
                           size_t count, float* p_values) {
     pval_l0_row_cuda(data, n, k, permutations, x, p, p_values, others, count);

@@ -56,7 +56,7 @@ OUT_OF_MEMORY = 2
     unavailable=unavailable(LIBRARY, lambda path: _library(path)),
 )
 def gpucmiknn_authors(problem: NonlinearProblem, run: Run) -> Skeleton:
-    """Run the authors' search on the problem's transformed samples, in float32 as their whole program.
+    """Run the authors' search on the problem's transformed samples, in float32 like the whole program.
 
     The program's significance level lies between two multiples of 1 / permutations, so that its rule p > alpha
     separates exactly if the problem's rule p >= alpha does. The program draws its own random numbers, and threads race

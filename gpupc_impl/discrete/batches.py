@@ -1,4 +1,5 @@
-"""Batches: the tests of an edge whose sets share all members but the last, made together (kernels/batches.cu)."""
+"""Batches: tests of an edge whose sets share all members but the last, and which are made together
+(kernels/batches.cu)."""
 
 import math
 
@@ -56,7 +57,7 @@ class BatchedTests:
         self.wanted = run.params["batches"] == "yes" or (run.params["batches"] == "auto" and chooses)
 
     def level(self, level: Level) -> tuple[Filled, LevelTests]:
-        """The tests of a level that are made in batches, as a `BATCHES`, and their launch."""
+        """Return the tests of a level that are made in batches, as a `BATCHES`, and their launch."""
         planes = self._planes
         long = level.busy_ends - level.busy >= BATCH_RUN * level.level * level.busy
         wanted = self.wanted and (long or self._params["batches"] == "yes")
@@ -85,8 +86,8 @@ class BatchedTests:
         return batches, self._launch(level, batches, kernel, block_an_edge, min(covered) if all_have_planes else 0)
 
     def _blocks_an_edge(self, level: Level) -> int:
-        """Blocks that share the sets of each edge, since an edge that stays may have hundreds of sets and others
-        none."""
+        """Return the number of blocks that share the sets of each edge, since an edge that stays may have hundreds of
+        sets and others none."""
         most = max(1, MAX_GRID_Y // level.max_degree)
         if requested := self._params["splits"]:
             return min(requested, most)
@@ -97,14 +98,15 @@ class BatchedTests:
         return max(1, min(MAX_BATCH_BLOCKS // blocks, ceil_div(sets, BATCH_SETS), most))
 
     def _is_block_an_edge(self, level: Level, splits: int) -> bool:
-        """Whether all warps of a block make the tests of an edge, since there are too few edges for all warps."""
+        """Return whether all warps of a block share the tests of one edge, since there are too few edges to give each
+        warp its own."""
         warps_at_once = WARPS_A_MULTIPROCESSOR * self._backend.multiprocessors
         return level.edges_with_tests * splits * BATCH_WARPS <= warps_at_once
 
     def _launch(
         self, level: Level, batches: Filled, source: KernelSource, block_an_edge: bool, covered: int
     ) -> LevelTests:
-        """The launch of batches: a warp an edge or a block an edge."""
+        """Return the launch of batches, in which a warp or a block takes an edge."""
         backend, splits = self._backend, batches.values["splits"]
         doubles = batch_doubles(level.level, batches.values["words"], batches.values["parts"])
         edges = 1 if block_an_edge else min(BATCH_WARPS, max(1, backend.max_shared_bytes // (8 * doubles)))
@@ -120,11 +122,12 @@ class BatchedTests:
 
 
 def batch_doubles(level: int, words: int, parts: int) -> int:
-    """Shared memory of a batch in units of 8 bytes (batches.cu, Room)."""
+    """Return the shared memory of a batch in units of 8 bytes (batches.cu, Room)."""
     ints = 2 * MAX_BATCH_COLUMNS + level + 1 + MAX_BATCH_STRATA * (level - 1) + words
     return parts + 32 + ceil_div(ints, 2)
 
 
 def _no_batches() -> Filled:
-    """A `BATCHES` of no batch. It is no constant, because a struct caches its bytes by backend and keeps it alive."""
+    """Return a `BATCHES` of no batch. It is no constant, because a struct caches its bytes by backend and keeps the
+    backend alive."""
     return BATCHES(cells=0, words=0, parts=0, splits=1)

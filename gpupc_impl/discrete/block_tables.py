@@ -78,7 +78,8 @@ the places of blocks that end."""
 
 
 def block_shape(params: Mapping[str, Any], backend: str) -> dict[str, int]:
-    """delta, gamma and beta: the values in `params`, where 0 stands for the backend's, halved until a block fits."""
+    """Return delta, gamma and beta: the values in `params`, where 0 stands for the backend's, halved until a block
+    fits."""
     shape = {name: params[name] or 1 for name in DEFAULTS[backend]}
     for name in ("gamma", "delta", "beta"):
         size = 1 if params[name] else DEFAULTS[backend][name]
@@ -89,7 +90,8 @@ def block_shape(params: Mapping[str, Any], backend: str) -> dict[str, int]:
 
 
 class BlockTables:
-    """Tests by tables that delta threads make together, gamma tests of an edge at a time, beta edges a block.
+    """Tests by tables that delta threads make together; a block takes beta edges, and gamma tests of each edge at a
+    time.
 
     A small table lies in shared memory and a larger one in scratch space in device memory. A test with a still
     larger table makes no table, but sorts the samples in scratch space. Each of the three cases has a launch of its
@@ -118,7 +120,7 @@ class BlockTables:
         self._digits = DIGITS[backend.name]
 
     def scratch_bytes(self, level: int, cells: int, left: int) -> int:
-        """An upper bound on the scratch space of a level with tables of up to `cells` cells, given `left` free
+        """Return an upper bound on the scratch space of a level with tables of up to `cells` cells, given `left` free
         bytes."""
         backend, p = self._backend, self._problem.n_variables
         row_bytes, tables, columns = 0, 1, min(p, MAX_GRID_Y)
@@ -137,7 +139,8 @@ class BlockTables:
         return min(self._resident_blocks, p * columns) * tables * (cells + 1) * CELL_BYTES
 
     def level_zero(self, product_cells: int) -> LevelTests:
-        """Level 0's tests of all pairs, except where both variables have planes and up to `product_cells` cells."""
+        """Return level 0's tests of all pairs, except where both variables have planes and a table has up to
+        `product_cells` cells."""
         p = self._problem.n_variables
         grid = (p, min(p, MAX_GRID_Y)) if self._backend.name == "cuda" else (1, p)
         delta = self.threads_a_table(p * (p - 1) // 2, PAIR_DELTA)
@@ -146,13 +149,13 @@ class BlockTables:
         return self._tests("level_zero", ("SHARED",), plan, grid, blocks, [np.uint32(product_cells)], splits=1, above=0)
 
     def level(self, level: Level, pair_tables: Filled | None, batches: Filled, above: int) -> LevelTests:
-        """The tests of a level from 1 on.
+        """Return the tests of a level from 1 on that these kernels make.
 
         Args:
             level: the level's graph.
-            pair_tables: the tables of all pairs, where level 0 kept these.
+            pair_tables: the tables of all pairs if level 0 kept them, otherwise None.
             batches: the tests that are made in batches (`BATCHES`).
-            above: upper bound on the cells of tables that are all made in another way.
+            above: all tables with up to this many cells are made in another way.
         """
         backend, n = self._backend, self._problem.n_samples
         gamma, beta = self.shape["gamma"], self.shape["beta"]
@@ -184,8 +187,8 @@ class BlockTables:
         return self._tests("level", in_shared, plan, grid, blocks, after, splits, above)
 
     def threads_a_table(self, tables: int, fewest: int, most: int = MAX_DELTA) -> int:
-        """The requested delta; without a request on a GPU, the threads of a table with which this number of tables
-        keeps it busy."""
+        """Return the number of threads that make a table: the requested delta, or without a request on a GPU, as many
+        as let this number of tables keep the GPU busy."""
         if self._params["delta"] or not self.threads_at_once:
             return self.shape["delta"]
         delta = fewest
@@ -194,9 +197,9 @@ class BlockTables:
         return delta
 
     def blocks_an_edge(self, edges: int, delta: int, sets: int, grid: tuple[int, int]) -> int:
-        """The blocks that share the sets of each edge, up to `sets`: as many as keep a GPU busy.
+        """Return the number of blocks that share the sets of each edge, up to `sets`: as many as keep a GPU busy.
 
-        In late levels few variables have enough neighbours, and each of their edges has hundreds of sets.
+        At late levels few variables have enough neighbours, but each of their edges has hundreds of sets.
         """
         rows, columns = grid
         if requested := self._params["splits"]:
@@ -219,7 +222,7 @@ class BlockTables:
         splits: int,
         above: int,
     ) -> LevelTests:
-        """The launches of a plan: for tables in shared memory, tables in scratch space, and sorted samples.
+        """Return the launches of a plan: for tables in shared memory, tables in scratch space, and sorted samples.
 
         Args:
             part: the kernel, as `tests_kernel` takes it, and `in_shared`: its options for tables in shared memory.
@@ -227,8 +230,8 @@ class BlockTables:
             grid: blocks in x and y without splits.
             blocks: the shape of a block, by where its tables lie; ``"small"`` is for small tables in shared memory.
             after: arguments of the kernel after its `PLACES`.
-            splits: blocks that share the sets of an edge, where tables lie in shared memory.
-            above: upper bound on the cells of tables that are made in another way.
+            splits: number of blocks that share the sets of an edge if tables lie in shared memory.
+            above: all tables with up to this many cells are made in another way.
         """
         cells, dense, largest = plan.shared_cells, plan.dense_cells, plan.largest_table // CELL_BYTES
         tables, smallest = math.prod(blocks["shared"][1:]), self._smallest_table(plan.level)
@@ -270,7 +273,8 @@ class BlockTables:
         return LevelTests(EVERY_SIZE, launch)
 
     def _terms(self, smallest: int, largest: int, tables: int, shared_bytes: int) -> int:
-        """Terms of the statistic for which each table of a block has room; 0 where no table has so few cells.
+        """Return the number of terms of the statistic for which each table of a block has room; 0 where no table has so
+        few cells.
 
         Args:
             smallest, largest: bounds on the cells of the tables.
@@ -283,7 +287,7 @@ class BlockTables:
         return min(largest, MAX_TERMS, min(most // 4, most - shared_bytes) // (tables * TERM_BYTES))
 
     def _smallest_table(self, level: int) -> int:
-        """A lower bound on the cells of a level's tables."""
+        """Return a lower bound on the cells of a level's tables."""
         return math.prod(self._problem.descending[-(level + 2) :])
 
     def _plan(

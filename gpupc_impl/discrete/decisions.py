@@ -23,7 +23,7 @@ SETTLE_THREADS = 128
 class Decisions:
     """The rule that decides tests on the device, and the list of the tests that this rule leaves to the host.
 
-    Critical values are tabulated for up to `LISTED_DF` degrees of freedom, and for some numbers beyond. If a test's
+    Critical values are tabulated for up to `LISTED_DF` degrees of freedom, and for some larger numbers. If a test's
     degrees of freedom lie between two tabulated numbers and its statistic between the two critical values, the kernel
     lists the test, and the host decides with the exact critical value.
 
@@ -36,7 +36,7 @@ class Decisions:
         undecided: the arrays of `undecided_arrays`, on the device.
         counters: a level's counters, on the device.
         best_keys: the `BEST_KEYS` of the search.
-        largest_p: (p, p) uint64 on the device, for the bits of the largest p-values; None where nobody requested these.
+        largest_p: (p, p) uint64 on the device, for the bits of the largest p-values; None if these are not requested.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class Decisions:
 
     @staticmethod
     def tables(alpha: float) -> dict[str, np.ndarray]:
-        """The tables that kernels look up, in host memory."""
+        """Return the tables that kernels look up, in host memory."""
         values, df, of_df = critical_table(alpha)
         return {"critical_values": values, "critical_df": df, "critical_of_df": of_df}
 
     def enlarge(self, undecided: int) -> None:
-        """Make the list long enough for twice `undecided` tests of a level."""
+        """Make the list long enough for twice the number `undecided` of tests of a level."""
         self._list_into(self._backend.empty_all(**undecided_arrays(2 * undecided)))
 
     def settle(self, undecided: int) -> bool:
@@ -97,7 +97,7 @@ class Decisions:
 
 
 def undecided_arrays(tests: int) -> dict[str, tuple[int | tuple[int, ...], type]]:
-    """Shapes and types of the arrays that list tests for the host, as `Backend.empty_all` takes them."""
+    """Return the shapes and types of the arrays that list tests for the host, as `Backend.empty_all` takes them."""
     return {
         "pairs": ((tests, 2), np.int32),
         "keys": (tests, np.uint64),
@@ -108,14 +108,14 @@ def undecided_arrays(tests: int) -> dict[str, tuple[int | tuple[int, ...], type]
 
 @functools.lru_cache(maxsize=4)
 def log_table(n: int) -> np.ndarray:
-    """(n + 1,) float64: log(k), and 0 for k = 0, which no test looks up."""
+    """Return (n + 1,) float64: log(k), and 0 for k = 0, which no test looks up."""
     return np.log(np.maximum(np.arange(n + 1), 1).astype(np.float64))
 
 
 @functools.lru_cache(maxsize=32)
 def critical_table(alpha: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Critical values of 0 to `LISTED_DF` degrees of freedom; then some larger df up to 2^62, ascending, and their
-    values."""
+    """Return the critical values of 0 to `LISTED_DF` degrees of freedom; then some larger df up to 2^62, ascending, and
+    their values."""
     listed = np.zeros(LISTED_DF + 1)
     listed[1:] = scipy.special.chdtri(np.arange(1.0, LISTED_DF + 1), alpha)
     steps = np.geomspace(LISTED_DF, float(MAX_CELLS), 1 + 16 * 50 * 8)

@@ -166,7 +166,7 @@ _TEMPLATE_OPTIONS: dict[tuple[str, str], list[tuple[str, ...]]] = {
 
 
 def tests_kernel(name: str, part: str, code: str, *options: str) -> KernelSource:
-    """The kernel of a method that makes the tests of level 0 or of any other, on codes of a NumPy type.
+    """Return the kernel of a method that makes the tests of level 0 or of any other, on codes of a NumPy type.
 
     Args:
         name: ``"gpupc"`` or ``"disc_cupc"``.
@@ -181,7 +181,7 @@ def tests_kernel(name: str, part: str, code: str, *options: str) -> KernelSource
 
 
 def batches_kernel(code: str, block_an_edge: bool) -> KernelSource:
-    """The kernel that makes many tests of an edge at once, on codes of a NumPy type.
+    """Return the kernel that makes many tests of an edge at once, on codes of a NumPy type.
 
     Args:
         code: the name of the codes' NumPy type.
@@ -195,7 +195,7 @@ def batches_kernel(code: str, block_an_edge: bool) -> KernelSource:
 def search_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
-    """The kernels of a search by gpuPC on data with at most 256 categories a variable (`Method.kernels`)."""
+    """Return the kernels of a search by gpuPC on data with at most 256 categories a variable (`Method.kernels`)."""
     on_gpu = backend.warp_threads > 1
     may_batch = on_gpu and params["batches"] != "no"
     if params["tables"] == "global":
@@ -208,13 +208,13 @@ def search_kernels(
 def disc_cupc_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
-    """The kernels of a search by disc-cupc on data with at most 256 categories a variable (`Method.kernels`)."""
+    """Return the kernels of a search by disc-cupc on data with at most 256 categories a variable (`Method.kernels`)."""
     code = "uint32" if params["codes"] == "wide" else REQUESTED_CODE
     return _search_kernels("disc_cupc", ((allocation(params),),), False, code)
 
 
 def allocation(params: Mapping[str, Any]) -> str:
-    """The template argument, after the type of codes, of disc-cupc's kernels."""
+    """Return the template argument, after the type of codes, of disc-cupc's kernels."""
     return "IN_KERNEL" if params["tables"] == "in-kernel" else "AHEAD"
 
 
@@ -236,7 +236,7 @@ def _search_kernels(
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
-    """Every kernel that this family launches; none depends on the level."""
+    """Return every kernel that this family launches; none depends on the level."""
     tests = [
         tests_kernel(name, part, code, *options)
         for (name, part), all_options in _TEMPLATE_OPTIONS.items()

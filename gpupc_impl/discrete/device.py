@@ -1,4 +1,4 @@
-"""A discrete search on a device: everything but the kernels that make the tests.
+"""A discrete search on a device, except for the kernels that make the tests.
 
 The methods differ in the kernels that make tests, in the launches of these kernels and in where tables lie. Between
 levels all methods make the graph that is left, decide the tests that kernels left to the host, list the removed pairs
@@ -47,10 +47,10 @@ LISTED_BYTES = 16 << 20
 
 
 class LevelTests(NamedTuple):
-    """The tests of a level that are made in one of the ways (batches, products of planes, or blocks of threads).
+    """The tests of a level that are made in one way: by batches, by products of planes, or by blocks of threads.
 
     Attributes:
-        covered: every table of up to this many cells is made in this way.
+        covered: every table with up to this many cells is made in this way.
         launch: queues the tests, given the first arguments of the kernel, for level 0 or for one side of a later level.
     """
 
@@ -105,7 +105,7 @@ class DiscreteSearch(LevelSearch):
         self._row_cells, self._degrees, self._busy_rows, self._neighbours = (
             list(own[name]) for name in ("row_cells", "degrees", "busy_rows", "neighbours")
         )
-        self._busy = self._busy_ends = self._largest_table = 0  # in the next level
+        self._busy = self._busy_ends = self._largest_table = 0  # `Level` documents these numbers of the next level.
         self.largest_p = backend.full((p, p), 0, np.uint64) if run.pmax else None
         self._p_of_removed: list[tuple[np.ndarray, np.ndarray]] = []
         undecided = {name: own[name] for name in undecided_arrays(0)}
@@ -144,7 +144,7 @@ class DiscreteSearch(LevelSearch):
         return download_result(self.backend, self.graphs.entries(self._graph), self._removed)
 
     def pmax(self) -> np.ndarray | None:
-        """The largest p-value of each pair; for a removed pair, the p-value given its separating set."""
+        """Return the largest p-value of each pair; for a removed pair, the p-value given its separating set."""
         if self.largest_p is None:
             return None
         self._list_removed()
@@ -169,7 +169,7 @@ class DiscreteSearch(LevelSearch):
         self.problem, self._removed, self._graph = dataclasses.replace(self.problem, fixed=fixed), [], 1
         self.graphs.replace(bit_graph.pack_rows(edges))
         self.graphs.reset_counters()
-        self._finish(level - 1, 0, 1)  # No edge has a key, so graph 1 has all edges, and its rows are counted.
+        self._finish(level - 1, 0, 1)  # No edge has a key, so this copies all edges to graph 1 and counts its rows.
         self.graphs.reset_counters()
         if self._binomials[1] < self.graphs.most_degree:  # The graph has longer rows than the graph before.
             self._binomials = *self._binomials[:2], -1
@@ -195,10 +195,11 @@ class DiscreteSearch(LevelSearch):
 
     @abc.abstractmethod
     def table_bytes(self, level: int, cells: int, left: int) -> int:
-        """An upper bound on a level's device memory for tables of up to `cells` cells, given `left` free bytes."""
+        """Return an upper bound on a level's device memory for tables of up to `cells` cells, given `left` free
+        bytes."""
 
     def tables(self) -> dict[str, np.ndarray]:
-        """The arrays that are uploaded at the start beside the codes, by name."""
+        """Return the arrays that are uploaded at the start beside the codes, by name."""
         categories = self.problem.categories
         return {
             "categories": categories.astype(np.int32),
@@ -260,7 +261,7 @@ class DiscreteSearch(LevelSearch):
         return LevelOutcome(graphs.edges, graphs.most_tested_degree(fixed), tests)
 
     def _list_removed(self) -> None:
-        """Queue the listing of the pairs that the level before removed, unless these are listed.
+        """Queue the listing of the pairs that the level before removed, unless they are listed already.
 
         The listing is queued after the present level's tests, so that the device is busy while the host prepares the
         listing, and before the present level's graph, which overwrites the graph from which pairs are listed.
@@ -367,6 +368,6 @@ class DiscreteSearch(LevelSearch):
 
 
 def largest_pair_table(problem: DiscreteProblem) -> int:
-    """An upper bound on the cells of level 0's tables, with the sums of their columns."""
+    """Return an upper bound on the cells of level 0's tables, with the sums of their columns."""
     larger, smaller = [*problem.descending[:2], 1][:2]
     return (smaller + 1) * larger

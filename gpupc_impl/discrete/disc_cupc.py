@@ -39,7 +39,7 @@ class DiscCuPC(DiscreteSearch):
     in shared memory if the level's largest one fits there, else in device memory that is allocated before the launch,
     as all tables are with ``tables=global``. On the host backend there are as many tables as on the paper's V100, so
     that a search runs out of memory for the same reason, although cores run few blocks at a time and use few of the
-    tables; tables that threads allocate count against the budget as if they had been allocated before the launch.
+    tables; tables that threads allocate count towards the limit as if they had been allocated before the launch.
     """
 
     name = "disc_cupc"
@@ -99,18 +99,19 @@ class DiscCuPC(DiscreteSearch):
         return min(self._resident_blocks(blocks, threads) * threads * (cells * CELL_BYTES + 4 * level), left)
 
     def _shared_cells(self, threads: int) -> int:
-        """Cells of each thread's table in shared memory: an odd number, so that equal cells lie in different banks."""
+        """Return the cells of each thread's table in shared memory: an odd number, so that equal cells lie in different
+        banks."""
         if self.run.params["tables"] != "shared":
             return 0
-        room = self.backend.max_shared_bytes * 3 // 4 // (threads * CELL_BYTES)  # the rest is for rows
+        room = self.backend.max_shared_bytes * 3 // 4 // (threads * CELL_BYTES)  # a quarter is left for rows
         return min(SHARED_TABLE_CELLS, room - 1 | 1) if room > 1 else 0
 
     def _resident_blocks(self, blocks: int, threads: int) -> int:
-        """The number of blocks that are resident on the device at once."""
+        """Return the number of blocks that are resident on the device at once."""
         return max(min(blocks, self.resident // threads), 1)
 
     def _tables(self, level: int, blocks: int, threads: int, cells: int) -> tuple[Filled, int]:
-        """The tables of the blocks that are resident on the device at once, and the number of those blocks."""
+        """Return the tables of the blocks that are resident on the device at once, and the number of those blocks."""
         resident, shared_cells = self._resident_blocks(blocks, threads), self._shared_cells(threads)
         tables, table = resident * threads, cells * CELL_BYTES
         if cells <= shared_cells:
@@ -125,7 +126,7 @@ class DiscCuPC(DiscreteSearch):
         return TABLES(first=first, cells=cells, shared_cells=shared_cells, refused=self.refused), resident
 
     def _heap_size(self) -> int:
-        """The bytes of the tables of the last level, as far as there is memory.
+        """Return the bytes of the tables of the last level, as far as there is memory.
 
         The process keeps the heap until it ends, so without a budget the heap has a quarter of the memory at most.
         """
@@ -163,7 +164,7 @@ _wide: dict[str, np.ndarray] = {}
 
 
 def _widened(problem: DiscreteProblem) -> np.ndarray:
-    """Return 32-bit codes, which are kept so that the first call alone takes the time to make them."""
+    """Return 32-bit codes, which are cached so that only the first call takes the time to make them."""
     if problem.fingerprint not in _wide:
         _wide.clear()
         _wide[problem.fingerprint] = problem.codes.astype(np.uint32)

@@ -53,13 +53,13 @@ class Forecast:
 
 
 def last_level(problem: DiscreteProblem) -> int:
-    """The last level that a search can reach."""
+    """Return the last level that a search can reach."""
     level = max(problem.n_variables - 2, 0)
     if problem.max_level is not None:
         level = min(level, problem.max_level)
     if problem.decay is not None and problem.fixed is None:
         level = min(level, _last_level_of_workload(problem.n_variables, problem.decay))
-    low, high = 0, level  # level 0 has no obstacle, and an obstacle at one level is an obstacle at all later levels
+    low, high = 0, level  # Level 0 has no obstacle; one at a level remains at all later levels.
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if problem.obstacle(middle) is None else (low, middle - 1)
@@ -67,11 +67,11 @@ def last_level(problem: DiscreteProblem) -> int:
 
 
 def _last_level_of_workload(p: int, decay: float) -> int:
-    """An upper bound on the last level of a workload: level k needs a variable with k + 1 edges."""
+    """Return an upper bound on the last level of a workload: level k needs a variable with k + 1 edges."""
     edges, level, share = p * (p - 1) // 2, 0, 1.0 - decay
     while level < p:
         kept = math.ceil(edges * share) + 1
-        while int((kept - 1) / share) >= edges:  # the rule of `DiscreteProblem.decayed`
+        while int((kept - 1) / share) >= edges:  # `DiscreteProblem.decayed` has this rule.
             kept -= 1
         if kept < level + 2:
             break
@@ -80,14 +80,14 @@ def _last_level_of_workload(p: int, decay: float) -> int:
 
 
 def largest_table(descending: list[int], level: int) -> int:
-    """An upper bound on the cells of a level's tables with the sums of columns, given all numbers of categories,
+    """Return an upper bound on the cells of a level's tables with the sums of columns, given all numbers of categories,
     descending."""
     cells = math.prod(descending[: level + 2])
     return cells + cells // descending[-1]
 
 
 def list_bytes(p: int, level: int) -> int:
-    """An upper bound on device memory for the lists of levels up to `level`, and for the result."""
+    """Return an upper bound on device memory for the lists of levels up to `level`, and for the result."""
     pairs, result = p * (p - 1) // 2, p * p
     if level == 0:
         return result + 4 * p
@@ -99,7 +99,8 @@ def list_bytes(p: int, level: int) -> int:
 
 
 def host_bytes(problem: DiscreteProblem, level: int, pmax: bool, undecided: int) -> int:
-    """Host memory of a search whose last level is `level`, with room for `undecided` tests that the host decides."""
+    """Return the host memory of a search whose last level is `level`, with room for `undecided` tests that the host
+    decides."""
     p, n = problem.n_variables, problem.n_samples
     pairs = p * (p - 1) // 2
     start = 32 * (n + 1) if problem.test == "g-square" else 0

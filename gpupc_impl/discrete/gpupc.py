@@ -22,7 +22,7 @@ from gpupc_impl.discrete.products import PairProducts
 
 
 class GpuPC(DiscreteSearch):
-    """Algorithms 2 and 3, in which the tests of each level are divided among the three ways of testing."""
+    """A search by Algorithms 2 and 3, in which the tests of each level are divided among the three ways of testing."""
 
     name = "gpupc"
 

@@ -19,10 +19,10 @@ _DENSE_RANGE = 1 << 20
 
 
 def columns_of(data: Any, names: Sequence[str] | None) -> tuple[Iterator[Any], tuple[str, ...]]:
-    """The columns of a DataFrame or an array in order, and their names.
+    """Return the columns of a DataFrame or an array in order, and their names.
 
     Raises:
-        InvalidProblem: the data is no matrix, or has no variables or no samples, or too many of these.
+        InvalidProblem: the data are no matrix, or have no variables, no samples, or too many of either.
     """
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         names = [str(name) for name in data.columns] if names is None else names
@@ -46,14 +46,14 @@ def columns_of(data: Any, names: Sequence[str] | None) -> tuple[Iterator[Any], t
 
 
 def encode(name: str, column: Any, categories: Sequence[Any] | int | None) -> tuple[np.ndarray, tuple[str, ...], bool]:
-    """A column's codes, its labels, and whether these were declared.
+    """Return a column's codes, its labels, and whether these were declared.
 
     Args:
         categories: the declared labels, or their number; None stands for the labels of a Categorical dtype, and else
             for the labels that occur.
 
     Raises:
-        InvalidProblem: a missing value, a value that is no label or is not declared, or too many categories.
+        InvalidProblem: a value is missing, is no label or is not declared, or there are too many categories.
     """
     own = getattr(getattr(column, "dtype", None), "categories", None)
     if own is not None:
@@ -71,7 +71,7 @@ def encode(name: str, column: Any, categories: Sequence[Any] | int | None) -> tu
 
 
 def _values(name: str, column: Any) -> np.ndarray:
-    """A column as a one-dimensional array without missing values."""
+    """Return a column as a one-dimensional array without missing values."""
     import pandas as pd
 
     missing = np.ma.getmaskarray(column) if isinstance(column, np.ma.MaskedArray) else np.asarray(pd.isna(column))
@@ -97,7 +97,7 @@ def _values(name: str, column: Any) -> np.ndarray:
 
 
 def _whole(name: str, values: np.ndarray) -> np.ndarray:
-    """The values with floats converted to integers."""
+    """Return the values with floats converted to integers."""
     if values.dtype.kind == "c":
         raise InvalidProblem(f"column {name!r} holds complex numbers; a label is a string, a bool or a whole number")
     if values.dtype.kind != "f":
@@ -113,7 +113,7 @@ def _whole(name: str, values: np.ndarray) -> np.ndarray:
 
 
 def _encode_observed(name: str, values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Codes and sorted labels of the values that occur."""
+    """Return codes and sorted labels of the values that occur."""
     if values.dtype.kind in "iu" and len(values):
         low, high = int(values.min()), int(values.max())
         if high - low < _DENSE_RANGE:
@@ -142,7 +142,7 @@ def _encode_observed(name: str, values: np.ndarray) -> tuple[np.ndarray, tuple[s
 def _encode_declared(
     name: str, values: np.ndarray, categories: Sequence[Any] | int
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Codes and labels of values among declared categories."""
+    """Return codes and labels of values among declared categories."""
     if isinstance(categories, (int, np.integer)) and not isinstance(categories, bool):
         _check_count(name, int(categories))
         labels = tuple(map(str, range(int(categories))))
@@ -183,7 +183,7 @@ def _encode_declared(
 
 
 def _as_text(name: str, values: Any) -> tuple[str, ...]:
-    """The labels as text; raises InvalidProblem if two of these are the same."""
+    """Return the labels as text; raises InvalidProblem if two of these are the same."""
     labels = tuple(str(_plain(value)) for value in values)
     _check_count(name, len(labels))
     if len(set(labels)) != len(labels):

@@ -1,4 +1,4 @@
-"""The graph of one level on the device, with what the kernels of discrete tests need to know of it."""
+"""The graph of one level on the device, with the numbers that the kernels of discrete tests need."""
 
 import dataclasses
 from typing import Any
@@ -15,8 +15,8 @@ class Level:
         level: the size of conditioning sets, at least 1.
         max_degree: largest number of neighbours.
         edges: number of edges.
-        busy_ends: number of ends of edges whose row has more neighbours than a set has members, so that sets are drawn
-            from it.
+        busy_ends: number of ends of edges from whose row sets are drawn, since it has more neighbours than a set has
+            members.
         busy: number of rows that have tests.
         rows: the neighbours of each variable.
         busy_rows: (p,) int32: the first `busy` entries are the rows that have tests.

@@ -19,11 +19,11 @@ class MemoryPlan:
 
     Attributes:
         level: the level.
-        largest_table: bytes of the largest table possible, with the sums of its columns.
+        largest_table: bytes of the largest possible table, with the sums of its columns.
         shared_cells: tables of up to this many cells lie in shared memory.
         shared_bytes: dynamic shared memory of a block.
         dense_cells: tables of up to this many cells are made; tests with larger tables sort the samples.
-        scratch_cells: cells of each table in scratch space; 0 when all tables fit into shared memory.
+        scratch_cells: cells of each table in scratch space; 0 if all tables fit into shared memory.
         scratch_grid: blocks in x and y that share the scratch space.
         z: rows that each of these blocks works on, the paper's factor.
         scratch_bytes: size of the scratch space in device memory.
@@ -55,19 +55,19 @@ class MemoryPlan:
 
 
 def unit_bytes(level: int, cells: int) -> int:
-    """Shared memory of a test whose table, of up to so many cells, lies in shared memory."""
+    """Return the shared memory of a test whose table lies there and has up to this many cells."""
     return UNIT_BYTES + 4 * level + CELL_BYTES * cells
 
 
 def sorted_cells(samples: int, threads: int, digits: int) -> int:
-    """Scratch space for a test whose samples are sorted, in cells (sorted.cuh, Sorting)."""
+    """Return the scratch space for a test whose samples are sorted, in cells (sorted.cuh, Sorting)."""
     return 6 * samples + digits * (threads + 1)
 
 
 def shared_cells(
     level: int, largest_table: int, tables: int, row_bytes: int, max_shared_bytes: int, where: str = "shared"
 ) -> int:
-    """Upper bound on the cells of a table in shared memory; see `plan_memory` for the arguments."""
+    """Return an upper bound on the cells of a table in shared memory; see `plan_memory` for the arguments."""
     if level and where == "global":
         return 0
     free = max_shared_bytes - tables * unit_bytes(level, 0) - row_bytes
@@ -101,8 +101,8 @@ def plan_memory(
         max_shared_bytes: shared memory that a block may have.
         memory_used, memory_limit: device memory in use, and its limit.
         resident_blocks: upper bound on the blocks that run at a time, and so on the blocks that need scratch space.
-        running_blocks: the blocks that keep the device busy. Tables are only as large as all these blocks have room
-            for; beyond that size samples are sorted, unless sorting takes as much memory.
+        running_blocks: the blocks that keep the device busy. A table may be only so large that all these blocks have
+            room for their tables; for larger tables samples are sorted, unless sorting takes as much memory.
         dense_cells: upper bound on the cells of a table; beyond it samples are sorted even if there is enough memory.
         sorted_cells: scratch space for a test whose samples are sorted, in cells.
         where: ``"shared"``, or ``"global"``: from level 1 on all tables lie in scratch space, as in the paper.

@@ -35,7 +35,7 @@ time."""
 
 
 def padded_length(n: int) -> int:
-    """The number of a variable's codes with their padding."""
+    """Return the number of a variable's codes with their padding."""
     return round_up(n, ROW_ALIGNMENT)
 
 
@@ -43,7 +43,8 @@ class Planes:
     """The planes of a problem's variables.
 
     Attributes:
-        cells: upper bound on the cells of a table that is counted by planes; 0 where samples count all tables.
+        cells: upper bound on the cells of a table that is counted by planes; 0 if all tables are counted sample by
+            sample.
         counts: (p,) int64: the number of planes of each variable, if there is memory for planes.
         first: (p,) int32: the number of each variable's first plane, -1 without planes.
         words: 64-bit words of a plane.
@@ -60,7 +61,8 @@ class Planes:
         self._backend, self._code, self._p = backend, code, problem.n_variables
 
     def bytes_within(self, free: int) -> int:
-        """Device memory for all planes in bytes; 0, for no planes, where that is more than half of the `free` bytes."""
+        """Return the device memory for all planes in bytes; 0, for no planes, where that is more than half of the
+        `free` bytes."""
         needed = 8 * int(self.counts.sum()) * self.words
         return needed if needed <= free // 2 else 0
 

@@ -163,21 +163,22 @@ class DiscreteProblem(Problem):
     # --- the test ----------------------------------------------------------------------------------------------
 
     def degrees_of_freedom(self, i: int, j: int, S: Sequence[int] = ()) -> int:
-        """(|Vi| - 1)(|Vj| - 1)|S|, the full rule (gpuPC, section 2.3)."""
+        """Return (|Vi| - 1)(|Vj| - 1)|S|, the full rule (gpuPC, section 2.3)."""
         strata = math.prod(int(self.categories[v]) for v in S)
         return (int(self.categories[i]) - 1) * (int(self.categories[j]) - 1) * strata
 
     def critical_value(self, df: int) -> float:
-        """The largest statistic that separates: chi-square's quantile 1 - alpha; 0 without degrees of freedom."""
+        """Return the largest statistic that separates: chi-square's quantile 1 - alpha; 0 without degrees of
+        freedom."""
         return _critical_value(self.alpha, int(df))
 
     def critical_values(self, df: np.ndarray) -> np.ndarray:
-        """The `critical_value` of each element of an array, bit for bit."""
+        """Return the `critical_value` of each element of an array, bit for bit."""
         df = np.asarray(df)
         return np.where(df > 0, scipy.special.chdtri(np.maximum(df, 1).astype(np.float64), self.alpha), 0.0)
 
     def p_value(self, statistic: float | np.ndarray, df: int | np.ndarray) -> float | np.ndarray:
-        """The p-values of one statistic or of an array of statistics; 1 without degrees of freedom."""
+        """Return the p-values of one statistic or of an array of statistics; 1 without degrees of freedom."""
         df = np.asarray(df, np.float64)
         return np.where(df > 0, scipy.special.chdtrc(np.maximum(df, 1.0), statistic), 1.0)[()]
 
@@ -200,7 +201,8 @@ class DiscreteProblem(Problem):
     # --- the workload of the paper's section 4.1 ------------------------------------------------------------------
 
     def decayed(self, edges: np.ndarray) -> np.ndarray:
-        """Which of (m, 2) sorted edges stay after a level, (m,) bool: edge floor(k / (1 - decay)) for k = 0, 1, ....
+        """Return which of (m, 2) sorted edges stay after a level, (m,) bool: edge floor(k / (1 - decay)) stays for k =
+        0, 1, and so on.
 
         A fraction `decay` of the edges is removed, equally distributed (gpuPC, section 4.1).
         """
@@ -247,7 +249,7 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 
 
 def _checked_parameters(test: str, df_rule: str, tests_per_edge: int | None, decay: float | None) -> dict[str, Any]:
-    """The checked parameters of the test by name."""
+    """Return the checked parameters of the test by name."""
     check_choice("test", test, TESTS)
     check_choice("df_rule", df_rule, DF_RULES)
     if (tests_per_edge is None) != (decay is None):

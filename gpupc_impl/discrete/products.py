@@ -42,9 +42,9 @@ class PairProducts:
     """The tests of level 0 of the pairs whose tables are counted as products of planes.
 
     Attributes:
-        kept: the `PAIR_TABLES` of all pairs after `level_zero`; None where these are not kept.
+        kept: the `PAIR_TABLES` of all pairs after `level_zero`; None if they are not kept.
         cells: upper bound on the cells of a table that products count; on a GPU, whose tensor cores count the tables,
-            every table of variables with planes is within it.
+            no table of variables with planes is larger.
 
     Args:
         keeps: whether level 1 may use the tables of all pairs; on a GPU level 1 is faster with tables that it counts.
@@ -60,21 +60,22 @@ class PairProducts:
         """(p,) int64: cells of the tables of each variable with all later variables, the sums of columns included."""
 
     def tables(self) -> dict[str, np.ndarray]:
-        """The variable of each plane, and the index of the first cell of each variable's tables."""
+        """Return the variable of each plane, and the index of the first cell of each variable's tables."""
         variables = np.repeat(np.arange(self._problem.n_variables, dtype=np.int32), self._planes.counts)
         return {"variables": variables, "starts": np.cumsum(self._row_cells) - self._row_cells}
 
     def device_bytes(self, left: int) -> int:
-        """Device memory of level 0's tables, given `left` free bytes."""
+        """Return the device memory of level 0's tables, given `left` free bytes."""
         return self.kept_bytes(left) or min(BAND_BYTES, CELL_BYTES * int(self._row_cells.sum()), left // 2)
 
     def kept_bytes(self, left: int) -> int:
-        """Device memory of the tables of all pairs if these are kept for level 1, given `left` free bytes; else 0."""
+        """Return the device memory of the tables of all pairs if these are kept for level 1, given `left` free bytes;
+        else 0."""
         needed = CELL_BYTES * int(self._row_cells.sum())
         return needed if self._keeps and needed <= left // KEPT_SHARE else 0
 
     def level_zero(self, device_tables: dict[str, Any]) -> LevelTests:
-        """The tests of pairs whose variables have planes and whose tables have up to `cells` cells, if memory
+        """Return the tests of pairs whose variables have planes and whose tables have up to `cells` cells, if memory
         suffices."""
         backend, row_cells, planes = self._backend, self._row_cells, self._planes
         left = max(backend.memory_limit - backend.memory_used, 0)
@@ -135,7 +136,8 @@ class PairProducts:
 
 
 def _bands(ends: np.ndarray, room: int) -> Iterator[tuple[int, int]]:
-    """Ranges of variables whose tables together have at most `room` cells; `ends` are cumulative sums of cells."""
+    """Yield ranges of variables whose tables together have at most `room` cells; `ends` are cumulative sums of
+    cells."""
     first, before = 0, 0
     while first < len(ends):
         last = int(np.searchsorted(ends, before + room, side="right"))

@@ -24,7 +24,8 @@ class Retest:
         self.affordable = max(ROWS_AFFORDED // problem.n_samples, 1000)
 
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(k,) ratios of statistic to critical value of (k, 2) pairs given (k, l) sets, and (k,) relative tolerances.
+        """Return (k,) statistics of (k, 2) pairs given (k, l) sets, divided by the critical value, and (k,) relative
+        tolerances.
 
         The ratio of a test without degrees of freedom is 0.
         """
@@ -38,7 +39,7 @@ class Retest:
         return ratios, np.full(len(pairs), NEAR)
 
     def test(self, i: int, j: int, S: np.ndarray) -> tuple[float, int]:
-        """The statistic of Vi and Vj given S, and its degrees of freedom."""
+        """Return the statistic of Vi and Vj given S, and its degrees of freedom."""
         stratum, strata = self._strata(S)
         codes, (a, b) = self._problem.codes, map(int, self._problem.categories[[i, j]])
         rows, row_counts = _occurring(stratum * a + codes[i], strata * a)
@@ -60,8 +61,8 @@ class Retest:
         return statistic, self._problem.degrees_of_freedom(i, j, S)
 
     def _strata(self, S: np.ndarray) -> tuple[np.ndarray, int]:
-        """Each sample's stratum and the number of strata; of many possible strata, only those that occur are
-        numbered."""
+        """Return each sample's stratum and the number of strata; if there are many possible strata, only those that
+        occur are numbered."""
         stratum, strata = np.zeros(self._problem.n_samples, np.int64), 1
         for v in S:
             stratum = stratum * int(self._problem.categories[v]) + self._problem.codes[v]
@@ -73,7 +74,7 @@ class Retest:
 
 
 def _occurring(numbers: np.ndarray, beyond: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers below `beyond` that occur, ascending, with multiplicities; by sorting if `beyond` is large."""
+    """Return the numbers below `beyond` that occur, ascending, with multiplicities; by sorting if `beyond` is large."""
     if beyond > max(_DENSE_CELLS, len(numbers)):
         return np.unique(numbers, return_counts=True)
     counts = np.bincount(numbers)

@@ -6,18 +6,18 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 
 
 def p_values(problem: DiscreteProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-    """(k,) float64 p-values of (k, 2) pairs given (k, level) sets."""
+    """Return (k,) float64 p-values of (k, 2) pairs given (k, level) sets."""
     return problem.p_value(*_statistics(problem, pairs, sets))
 
 
 def _statistics(problem: DiscreteProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-    """(2, k) float64 statistics and degrees of freedom."""
+    """Return (2, k) float64 statistics and degrees of freedom."""
     tests = [statistic(problem, i, j, members) for (i, j), members in zip(pairs, sets, strict=True)]
     return np.array(tests, np.float64).reshape(-1, 2).T
 
 
 def statistic(problem: DiscreteProblem, i: int, j: int, members: np.ndarray) -> tuple[float, int]:
-    """Chi-square or G-square of Vi and Vj given the members (gpuPC, section 2.3), and its degrees of freedom."""
+    """Return chi-square or G-square of Vi and Vj given the members (gpuPC, section 2.3), and its degrees of freedom."""
     stratum = np.zeros(problem.n_samples, np.int64)
     for v in members:
         stratum = _crossed(problem, stratum, v)
@@ -38,7 +38,7 @@ def statistic(problem: DiscreteProblem, i: int, j: int, members: np.ndarray) -> 
 
 
 def _crossed(problem: DiscreteProblem, cell: np.ndarray, v: int) -> np.ndarray:
-    """Each sample's cell in the table of (cell, Vv); in a large table only the cells that occur are numbered."""
+    """Return each sample's cell in the table of (cell, Vv); in a large table only the cells that occur are numbered."""
     cell = cell * int(problem.categories[v]) + problem.codes[v]
     if cell.max() > len(cell):
         import pandas as pd  # imported here, since it takes time
@@ -48,7 +48,7 @@ def _crossed(problem: DiscreteProblem, cell: np.ndarray, v: int) -> np.ndarray:
 
 
 def _a_sample_of(cell: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The index of one sample of each cell that occurs, in the order of the cells."""
+    """Return the index of one sample of each cell that occurs, in the order of the cells."""
     samples = np.empty(len(counts), np.int64)
     samples[cell] = np.arange(len(cell))
     return samples[counts > 0]

@@ -16,7 +16,7 @@ MAP_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0
 
 
 def empty_graph(p: int) -> np.ndarray:
-    """A (p, p) bool array of False. On Linux it takes only address space until edges are written into its pages.
+    """Return a (p, p) bool array of False. On Linux it takes only address space until edges are written into its pages.
 
     Raises:
         InvalidProblem: the process has no room for the array.
@@ -31,6 +31,6 @@ def empty_graph(p: int) -> np.ndarray:
             f"the adjacency matrix of {p:,} variables takes {p * p:,} bytes of address space, which this process "
             f"cannot have ({error}): raise its limit (ulimit -v, vm.overcommit_memory), or take fewer variables"
         ) from error
-    with contextlib.suppress(OSError):  # the kernel may lack huge pages
+    with contextlib.suppress(OSError):  # Linux may lack huge pages
         space.madvise(mmap.MADV_NOHUGEPAGE)  # an edge then takes a page of 4 KiB, not of 2 MiB
     return np.frombuffer(space, np.uint8).view(bool).reshape(p, p)

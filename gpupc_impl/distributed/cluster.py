@@ -18,7 +18,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def missing() -> str | None:
-    """The reason why the method cannot run if Dask is not installed; else None."""
+    """Return the reason why the method cannot run if Dask is not installed, otherwise None."""
     if needs_package("distributed", "distributed")() is None:
         return None
     return "the package distributed (Dask) is not installed; pip install distributed cryptography"
@@ -60,7 +60,8 @@ class FolderParameter(Parameter):
 
 @contextlib.contextmanager
 def open_client(address: ClientAddress, backend: str, workers: int) -> Iterator[Any]:
-    """The client that the user passed, or a client of the scheduler at the address or of a new cluster of this machine.
+    """Yield the client that the user passed, or a client of the scheduler at the address or of a new cluster of this
+    machine.
 
     Args:
         backend: where the workers run kernels.
@@ -93,7 +94,7 @@ def open_client(address: ClientAddress, backend: str, workers: int) -> Iterator[
 
 
 def _connect(address: str) -> Any:
-    """A client of the scheduler at an address."""
+    """Return a client of the scheduler at an address."""
     from distributed import Client
 
     try:
@@ -106,7 +107,7 @@ def _connect(address: str) -> Any:
 
 
 def _local_cluster(backend: str, workers: int) -> Any:
-    """A cluster of this machine: a process for each GPU, or processes that share the cores.
+    """Return a cluster of this machine: a process for each GPU, or processes that share the cores.
 
     A single worker on CPU cores runs in this process. Anybody who can connect to a scheduler or a worker can run code
     in it. A cluster within this process therefore listens on no port, and processes of a cluster communicate by TLS
@@ -139,7 +140,7 @@ def _local_cluster(backend: str, workers: int) -> Any:
 
 
 def _gpu_environments(workers: int) -> list[dict[str, str]]:
-    """The environment variables of each worker, which make a different GPU visible to each."""
+    """Return the environment variables of each worker, by which each worker sees a different GPU."""
     devices = _visible_devices()
     workers = workers or len(devices)
     if workers > len(devices):
@@ -150,7 +151,7 @@ def _gpu_environments(workers: int) -> list[dict[str, str]]:
 
 
 def _visible_devices() -> list[str]:
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     if visible := os.environ.get("CUDA_VISIBLE_DEVICES"):
         return visible.split(",")
     import cupy

@@ -13,17 +13,17 @@ from gpupc_impl.backends import Backend, BackendUnavailable
 Value = TypeVar("Value")
 
 Part = tuple[int, slice]
-"""A part of arrays that all devices have in the same shape, with the number of the device that computes the part."""
+"""The number of a device, and the part that it computes of arrays which all devices have in the same shape."""
 
 
 class Communicator:
-    """The connection of a device with the others of a search, which its thread uses.
+    """The connection of a device with the other devices of a search; only the thread of the device uses it.
 
     Every device makes the same calls in the same order, and each call waits for all devices.
 
     Args:
-        values: two lists with a place for each device, which all communicators share. Calls use them in turn, so that
-            nobody overwrites a value that another device has not read.
+        values: two lists with an entry for each device, which all communicators share. Calls use them alternately, so
+            that no device overwrites a value that another device has not read yet.
 
     Attributes:
         number, size: the number of the device, from 0 on, and the number of devices.
@@ -37,19 +37,19 @@ class Communicator:
         self._barrier, self._values, self._turn = barrier, values, 0
 
     def all_gather(self, value: Value) -> list[Value]:
-        """The values of all devices, in the order of their numbers."""
+        """Return the values of all devices, in the order of their numbers."""
         self._turn = 1 - self._turn
         self._values[self._turn][self.number] = value
         self._barrier.wait()
         return list(self._values[self._turn])
 
     def arrays(self, own: Sequence[Any]) -> list[Sequence[Any]]:
-        """The arrays of all devices, once their queued work is done."""
+        """Wait until all devices have done their queued work, and return their arrays."""
         self.backend.synchronize()
         return self.all_gather(own)
 
     def complete(self, own: Sequence[Any], parts: Iterable[Part]) -> None:
-        """Copy the parts of arrays that other devices have computed."""
+        """Copy into the arrays `own` the parts that other devices have computed."""
         if self.size == 1:
             return
         arrays = self.arrays(own)
@@ -57,31 +57,31 @@ class Communicator:
             for owner, part in parts:
                 if owner != self.number:
                     for to, of in zip(own, arrays[owner], strict=True):
-                        to[part] = of[part]  # as in `fetch`
+                        to[part] = of[part]  # copies between devices, as in `fetch`
         self.backend.synchronize()
         self.all_gather(None)  # nobody changes an array that another device still reads
 
     def fetch(self, of: Any) -> Any:
-        """A copy on this device of an array of another one, made by the library of `Backend.array_library`."""
+        """Return a copy on this device of an array of another device; called within `Backend.array_library`."""
         to = self.backend.empty(of.shape, of.dtype)
         to[...] = of  # CuPy copies between devices if both arrays have the same layout
         return to
 
     def abort(self) -> None:
-        """Let the calls of the other devices fail."""
+        """Make the present and later calls of the other devices fail."""
         self._barrier.abort()
 
 
 def communicators(backends: Sequence[Backend]) -> list[Communicator]:
-    """A communicator for each device."""
+    """Return a communicator for each device."""
     barrier, values = threading.Barrier(len(backends)), [[None] * len(backends) for _ in range(2)]
     return [Communicator(backend, number, barrier, values) for number, backend in enumerate(backends)]
 
 
 def on_all(devices: Sequence[Communicator], function: Callable[[Communicator], Value]) -> list[Value]:
-    """The results of a function of each device, which runs in a thread for each, and for the first one in this thread.
+    """Call a function for each device in a thread, for the first device in the calling thread, and return the results.
 
-    If it fails on a device, the others fail as well, and the first error is raised.
+    If the function fails for a device, the calls of the other devices fail as well, and the original error is raised.
     """
 
     def guarded(device: Communicator) -> Value:
@@ -104,11 +104,11 @@ def on_all(devices: Sequence[Communicator], function: Callable[[Communicator], V
 
 
 def further_backends(backend: Backend, workers: int) -> Iterator[Backend]:
-    """Backends for the other GPUs that this process can use, or on CPU cores one for each further worker.
+    """Yield backends for the other GPUs that this process can use, or on CPU cores a backend for each further worker.
 
     Args:
         backend: the backend of the search.
-        workers: the number of all workers that is requested; 0 if the number of GPUs is.
+        workers: the requested number of workers, including the one on `backend`; 0 stands for all GPUs.
     """
     if backend.name == "host":
         limit = backend.device_memory_limit or backend.memory_limit // max(1, workers)
@@ -129,8 +129,9 @@ def further_backends(backend: Backend, workers: int) -> Iterator[Backend]:
 
 @functools.cache
 def _backend_of_gpu(kind: type[Backend], number: int, device_memory_limit: int | None) -> Backend:
-    """The backend of a GPU for all searches of this process: a new one would load its kernels again."""
+    """Return the backend of a GPU. It is kept for all searches of this process, since a new one would load its kernels
+    again."""
     import cupy
 
-    with cupy.cuda.Device(number):  # The thread's current device is the backend's, unless a variable names one.
+    with cupy.cuda.Device(number):  # The backend takes this thread's current device, unless GPUPC_CUDA_DEVICE is set.
         return kind(device_memory_limit)

@@ -35,7 +35,8 @@ COLUMNS_AT_ONCE = 512
 
 
 def standardised(backend: Backend, samples: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """(m, p) columns with mean 0 and Euclidean length 1, with the same bits on any backend; a constant column is zero.
+    """Return (m, p) columns with mean 0 and Euclidean length 1, with the same bits on any backend; a constant column is
+    zero.
 
     Args:
         samples: (m, p).
@@ -50,10 +51,10 @@ def standardised(backend: Backend, samples: np.ndarray, out: np.ndarray | None =
 
 
 def standardised_rows(devices: Communicator, samples: np.ndarray, at_once: int) -> Any:
-    """(p, m) float64 on the device: the transpose of the result of `standardised`, which devices share.
+    """Return (p, m) float64 on the device: the transpose of the result of `standardised`, which devices share.
 
     Args:
-        at_once: variables that are standardised at a time.
+        at_once: number of variables that are standardised at a time.
     """
     m, p = samples.shape
     backend, rows = devices.backend, devices.backend.empty((p, m), np.float64)
@@ -67,7 +68,7 @@ def standardised_rows(devices: Communicator, samples: np.ndarray, at_once: int) 
 
 
 def _standardised_parts(backend: Backend, samples: np.ndarray, parts: Sequence[slice]) -> Iterator[tuple[slice, Any]]:
-    """Parts of the standardised columns, each as (m, width) float64 on the device."""
+    """Yield parts of the standardised columns, each as (m, width) float64 on the device."""
     m = len(samples)
     threads = 128 if backend.warp_threads > 1 else 1
     kernel = backend.kernel(*STANDARDISE)
@@ -130,7 +131,8 @@ def _tile_kernel(kernel: KernelSource, backend: Backend) -> Any:
 
 
 def tiles_of(sizes: np.ndarray, height: int, width: int) -> np.ndarray:
-    """(tiles, 3) int32: the matrix, first row and first column of each tile of square matrices of these sizes."""
+    """Return (tiles, 3) int32: the matrix, first row and first column of each tile of square matrices of these
+    sizes."""
     across = ceil_div(sizes, width)
     counts = ceil_div(sizes, height) * across
     matrix = np.repeat(np.arange(len(sizes)), counts)
@@ -151,7 +153,7 @@ def mirror(backend: Backend, other: Any, first_other: int, own: Any, first: int)
 
 
 def fixed_order_correlation(samples: np.ndarray, backend: Backend | None = None) -> np.ndarray:
-    """(p, p) correlations of (m, p) samples, with the same bits as in method `distributed`.
+    """Return (p, p) correlations of (m, p) samples, with the same bits as in method `distributed`.
 
     Args:
         backend: where correlations are computed; by default a GPU if one is visible, else this machine's cores.
@@ -168,7 +170,7 @@ def fixed_order_correlation(samples: np.ndarray, backend: Backend | None = None)
 def fixed_order_problem(
     data: Any, *, names: Sequence[str] | None = None, backend: Backend | None = None, **search: Any
 ) -> GaussianProblem:
-    """The problem of `GaussianProblem.from_data`, but with the correlations that method `distributed` computes.
+    """Return the problem of `GaussianProblem.from_data`, but with the correlations that method `distributed` computes.
 
     The correlations agree to the bit, so every method gives the answer to this problem that `distributed` gives to the
     data. The matrix takes 8 p^2 bytes of memory.

@@ -17,7 +17,7 @@ MOST_PREFETCHED = 24
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
-    """The method's own kernels, without those of `out_of_core` that the method uses as well."""
+    """Return the method's own kernels, without those of `out_of_core` that the method uses as well."""
     return [CORRELATE, SQUARES, MIRROR, DECIDE, KEEP, LIST, *FILTER_KERNELS]
 
 

@@ -150,7 +150,7 @@ class FilteredLevels:
     def _decisions(self, problem: GaussianProblem, with_level_one: bool) -> Any:
         zero = problem.critical_r_squared(0)
         one = problem.critical_r_squared(1) if with_level_one else 0.0
-        # The last term bounds the rounding of the root, and of the square in the canonical test.
+        # The last term bounds the rounding of the square root, and of the square in the canonical test.
         root, bound = math.sqrt(zero), product_bound(self.m) + 8 * UNIT_ROUNDOFF
         entry = SINGLE_ROUNDOFF + product_bound(self.m)
         scale, offset = needed_product(one)
@@ -172,14 +172,14 @@ class FilteredLevels:
         )
 
     def lap(self, step: str) -> None:
-        """Wait for the device, and add the time since the last lap to a step."""
+        """Wait for the device, and add the time since the previous call to a step."""
         self.backend.synchronize()
         now = time.perf_counter()
         self.seconds[step] += now - self._last_lap
         self._last_lap = now
 
     def groups(self, first: int = 0) -> Iterator[GroupResult]:
-        """The results of this device's share of each group of rows. The caller has to read each result before it
+        """Yield this device's share of the results of each group of rows. The caller has to read each result before it
         requests the next.
 
         Args:
@@ -193,8 +193,8 @@ class FilteredLevels:
             first = result.rows.stop
 
     def _own_share(self, whole: GroupResult) -> GroupResult:
-        """The rows whose results the caller of this device reads, which have about as many edges on each device. The
-        first device has at least one row."""
+        """Return the rows whose results the caller of this device reads, which have about as many edges on each device.
+        The first device has at least one row."""
         starts, size = whole.starts, self._devices.size
         ends = np.searchsorted(starts, len(whole.partners) * np.arange(1, size) // size, side="right")
         begin, end = [0, *np.minimum(ends, len(starts) - 1).tolist(), len(starts) - 1][self._devices.number :][:2]
@@ -203,7 +203,7 @@ class FilteredLevels:
         return GroupResult(rows, own - own[0], partners, values, whole.levels)
 
     def _group(self, library: Any, first: int) -> GroupResult:
-        """Run levels 0 and 1 for as many rows as fit, with the library of `Backend.array_library`."""
+        """Run levels 0 and 1 for as many rows as fit on the device, by the library of `Backend.array_library`."""
         last, edges = self._level_zero(library, first)
         self.lap("level 0: edges")
         self._log("level 0 has %s edges in the rows %d to %d", f"{edges:,}", first, last - 1)
@@ -216,20 +216,21 @@ class FilteredLevels:
         return GroupResult(slice(first, last), starts, partners, values, 1 + with_level_one)
 
     def release(self) -> Any:
-        """Drop every array on the device but the samples, which are returned, even if an error refers to this
+        """Return the samples, and drop every other array on the device, even if an error still refers to this
         object."""
         samples = self.samples
         self.samples = self._filter = self._tile = self._starts = self._edges = self._candidates = self._open = None
         return samples
 
     def _is_sparse(self) -> bool:
-        """Whether the rows have so few neighbours that level 1 is faster row by row."""
+        """Return whether the rows have so few neighbours that level 1 is faster row by row."""
         sizes = np.sum(self._devices.all_gather(self.backend.download(self.degrees)), axis=0, dtype=np.float64) + 1
         least = min(self.p**2, *self._devices.all_gather(self.backend.memory_limit))
         return float(SPARSENESS * np.square(sizes).sum()) <= least
 
     def _level_zero(self, library: Any, first: int) -> tuple[int, int]:
-        """List the edges of as many rows as fit; returns the row after the last one, and the number of edges."""
+        """List the edges of as many rows as fit into the arrays of edges; returns the row after the last one, and the
+        number of edges."""
         devices, backend, edges, row = self._devices, self.backend, 0, first
         height = max(1, self.plan.tile // self.p)
         height -= height % TILE_ROWS if height > TILE_ROWS else 0
@@ -276,7 +277,7 @@ class FilteredLevels:
     def _level_one(self, library: Any, first: int, last: int, edges: int) -> None:
         """Test the edges of the rows."""
         rows = EDGE_ROWS(starts=self._starts, **self._edges)
-        copies, copied, before = None, 0, self.p  # the candidates before the copies of open edges were made
+        copies, copied, before = None, 0, self.p  # `before`: candidates before copies are made
         open_edges = edges
         with stage(*self._shown, "level 1, sets from i", self.p, " candidates") as update:
             for number, (candidates, block) in enumerate(self._blocks(library, self.p, last, "i"), 1):
@@ -286,8 +287,9 @@ class FilteredLevels:
                 kernel, tested = (SCANS[False], rows) if copies is None else (SCANS_OPEN[True], copies)
                 open_edges = self._scan(kernel, [tested, block], first, last, open_edges)
                 self.lap("sets from i: tests")
-                # An exchange takes long if there are many edges; without it each device tests edges in vain that
-                # another one has separated. After the first blocks most edges that are left stay open for long.
+                # An exchange takes long if there are many edges, but without one a device tests edges in vain that
+                # another device has separated. Most edges that are open after the first blocks stay open for long, so
+                # exchanges become rare.
                 if copies is None or not number & (number - 1) or candidates.stop == self.p or not open_edges:
                     self._exchange(library, rows, edges, copies, copied)
                 if not open_edges:
@@ -325,10 +327,10 @@ class FilteredLevels:
         self.lap("level 1: exchange")
 
     def _scan(self, kernel: KernelSource, arguments: list[Any], first: int, last: int, open_edges: int) -> int:
-        """Launch a kernel whose thread blocks take a row each; returns an upper bound on the number of edges that no
-        device has separated, of which `open_edges` were open before."""
+        """Launch a kernel whose thread blocks take a row each. Of the `open_edges` edges that were open before the
+        launch, it returns an upper bound on the number that no device has separated."""
         backend = self.backend
-        if not arguments[-1].values["count"]:  # other devices have the last blocks
+        if not arguments[-1].values["count"]:  # Only other devices have a block left.
             return min(self._devices.all_gather(open_edges))
         threads = WARPS * backend.warp_threads if backend.warp_threads > 1 else 1
         counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
@@ -338,8 +340,8 @@ class FilteredLevels:
         return min(self._devices.all_gather(int(counted[OPEN])))
 
     def _blocks(self, library: Any, stop: int, last: int, side: str) -> Iterator[tuple[slice, Any]]:
-        """The `CANDIDATES` of this device's blocks of the variables below `stop`, with correlations with the variables
-        below `last`, and before them the variables of the blocks that all devices have at the same time."""
+        """Yield the blocks of candidates below `stop`: the variables of the blocks that all devices have at the same
+        time, and the `CANDIDATES` of this device's own block, with its correlations with the variables below `last`."""
         devices, start, most = self._devices, 0, self.plan.candidates
         if devices.size > 1 and stop:  # all devices have blocks of about the same number
             most = min(most, round_up(ceil_div(stop, devices.size * ceil_div(stop, devices.size * most)), STEP))
@@ -361,7 +363,7 @@ class FilteredLevels:
             start = after
 
     def _copy_open(self, library: Any, rows: Any, first: int, last: int) -> tuple[Any, int]:
-        """The `OPEN_EDGES` with copies of the open edges of the rows, and their number."""
+        """Copy the open edges of the rows; returns their `OPEN_EDGES` and their number."""
         counts, ends = (self.backend.empty(last - first, np.int64) for _ in range(2))
         numbers = [np.int32(first), np.int32(last - first)]
         self._launch(COUNT_OPEN, last - first, [rows, *numbers, counts])
@@ -372,17 +374,18 @@ class FilteredLevels:
         return copies, int(self.backend.download(ends[-1:])[0])
 
     def _launch(self, kernel: KernelSource, warps: int, arguments: list[Any]) -> None:
-        """Launch a kernel with at least so many warps."""
+        """Launch a kernel with at least this number of warps."""
         in_block = WARPS if self.backend.warp_threads > 1 else 1
         self.backend.kernel(*kernel)((ceil_div(warps, in_block),), (in_block * self.backend.warp_threads,), arguments)
 
     def _launch_each(self, kernel: KernelSource, count: int, arguments: list[Any]) -> None:
-        """Launch a kernel with a thread for each of some edges."""
+        """Launch a kernel with a thread for each of `count` edges."""
         threads = 128 if self.backend.warp_threads > 1 else 1
         self.backend.kernel(*kernel)((max(1, ceil_div(count, threads)),), (threads,), arguments)
 
     def _products(self, library: Any, rows: slice, columns: slice) -> Any:
-        """The `PRODUCTS` of some variables with others, which overwrite the one tile on the device."""
+        """Compute the products of some variables with others; returns their `PRODUCTS`, which overwrite the one tile on
+        the device."""
         height, width = rows.stop - rows.start, columns.stop - columns.start
         out = self._tile[: height * width].reshape(height, width)
         own, others = self.samples[rows], self.samples[columns].T

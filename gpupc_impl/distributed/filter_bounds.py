@@ -10,7 +10,7 @@ SINGLE_ROUNDOFF = 2.0**-24
 
 
 def product_bound(m: int) -> float:
-    """An upper bound on the difference of two correlations of m samples that are summed in different orders.
+    """Return an upper bound on the difference of two correlations of m samples that are summed in different orders.
 
     A sum of m products, in any order and with or without fused operations, differs from the exact sum by at most
     gamma_m |x| |y| (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1), where gamma_m = m u / (1 - m
@@ -22,7 +22,8 @@ def product_bound(m: int) -> float:
 
 
 def excess_bound(m: int, critical: float) -> float:
-    """An upper bound on the error of `excess` (kernels/filter.cu) where the excess is near zero, for a critical r^2.
+    """Return an upper bound on the error of `excess` (kernels/filter.cu) where the excess is near zero, for a critical
+    r^2.
 
     Write x and y for the correlations of either end with the third variable, h for the residual covariance, and u =
     2^-24 for the unit roundoff of single precision. Rounding a number of magnitude at most one to single precision
@@ -52,7 +53,7 @@ MOST_CRITICAL = 0.25
 
 
 def needed_product(critical: float) -> tuple[float, float]:
-    """Numbers s and o for which |r_ik r_jk| >= s |r_ij| - o if k separates i and j, for a critical r^2.
+    """Return numbers s and o for which |r_ik r_jk| >= s |r_ij| - o if k separates i and j, for a critical r^2.
 
     Write a = |r_ik|, b = |r_jk|, and c for the critical value. A set {k} separates if |r_ij - r_ik r_jk| is at most
     (c (1 - a^2) (1 - b^2))^(1/2). This root is at most c^(1/2) (1 - a b), since (1 - a^2) (1 - b^2) = (1 - a b)^2 -

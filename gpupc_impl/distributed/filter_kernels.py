@@ -1,4 +1,4 @@
-"""The kernels of levels 0 and 1 by products (kernels/filter.cu), and their arguments."""
+"""Declares the kernels that decide levels 0 and 1 from matrix products (kernels/filter.cu), and their structs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ OPEN_EDGES = Struct("OpenEdges", rows=EDGE_ROWS, slots=Pointer(np.int64), second
 SEPARATED = 1 << 31
 NO_MEMBER = 2**32 - 1
 COUNTS = ("tests", "undefined", "rechecked")
-"""The first counters of level 1; after them comes `OPEN`, the number of edges that no test has separated."""
+"""The names of the first counters of level 1. The counter with index `OPEN` follows: the number of edges that no test
+has separated."""
 
 OPEN = len(COUNTS)
 CONSTANTS = {

@@ -55,13 +55,13 @@ class FilterPlan:
     """The sizes of the arrays on a device beside the samples.
 
     Attributes:
-        tile: products in a tile.
-        candidates: variables in a block of candidates.
-        neighbours: entries of all lists of neighbours among a block of candidates.
+        tile: number of products in a tile.
+        candidates: number of variables in a block of candidates.
+        neighbours: upper bound on the entries of all lists of neighbours among a block of candidates.
         edges: upper bound on the edges of a group of rows.
         open_edges: upper bound on the open edges that are copied to a list of their own.
-        read: edges whose results are read at a time, at least the edges of a row.
-        upload: variables whose samples are standardised at a time.
+        read: upper bound on the edges whose results are read at a time, which is at least the number of edges of a row.
+        upload: number of variables whose samples are standardised at a time.
         device_bytes: lower bound on the device memory that the search needs.
     """
 
@@ -90,8 +90,8 @@ def candidate_bytes(p: int, candidates: int, neighbours: int) -> int:
 
 
 def least_device_bytes(m: int, p: int) -> int:
-    """The least device memory: two copies of the samples for levels from 2 on, or, if larger, the samples with the
-    smallest tile and block of candidates and the edges of one row."""
+    """Return the least device memory: two copies of the samples for levels from 2 on, or, if larger, the samples with
+    the smallest tile and block of candidates and the edges of one row."""
     smallest = (
         fixed_bytes(m, p, 8 * p)
         + candidate_bytes(p, STEP, LISTS * STEP * p)
@@ -101,7 +101,7 @@ def least_device_bytes(m: int, p: int) -> int:
 
 
 def choose(m: int, p: int, budget: int) -> FilterPlan:
-    """The plan for a device with a budget of at least `least_device_bytes`."""
+    """Return the plan for a device with a budget of at least `least_device_bytes`."""
     least, least_tile, samples = least_device_bytes(m, p), 8 * p, allocated_bytes(8 * m * p)
     spare = budget - least  # divided among larger tiles, blocks and lists, and edges
     tile_bytes = least_tile + min(max(0, MOST_TILE_BYTES - least_tile), spare // 16) // 8 * 8

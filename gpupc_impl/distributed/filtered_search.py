@@ -1,4 +1,4 @@
-"""A search on devices of this process that decide levels 0 and 1 by products of samples (filter.py)."""
+"""A search on devices of this process, which decide levels 0 and 1 by matrix products of samples (filter.py)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class FilteredSearch(SparseSearch):
             "levels": [],
         }
         self._devices = communicators(backends)
-        self._samples: list[Any] = []  # of each device
+        self._samples: list[Any] = []  # the samples on each device
         self._testers: list[RowTester] = []
         self._first_outcomes: list[LevelOutcome] = []
 
@@ -107,7 +107,7 @@ class FilteredSearch(SparseSearch):
 
     def __exit__(self, *error: Any) -> None:
         self._samples, self._testers = [], []
-        for device in self._devices[1:]:  # The caller frees the memory of the first one.
+        for device in self._devices[1:]:  # The caller frees the memory of the first device.
             device.backend.release_memory()
 
     def run_level(self, level: int) -> LevelOutcome:
@@ -135,7 +135,8 @@ class FilteredSearch(SparseSearch):
                 del group
             return levels
 
-        # The number of NumPy's threads is the process's. The last context that ends has to be that of this thread.
+        # The number of NumPy's threads is a setting of the process, so the context that ends last has to be that of
+        # this thread.
         with devices[0].backend.array_library():
             of_devices = on_all(devices, run_levels)
         levels, seconds = of_devices[0], of_devices[0].seconds
@@ -157,14 +158,14 @@ class FilteredSearch(SparseSearch):
         counts = results.counts
         max_degree = problem.most_tested_degree(degrees)
         zero = LevelOutcome(int(degrees.sum()) // 2, max_degree, problem.tests_of_level_zero, seconds=zero_seconds)
-        if results.levels == 1:  # level 1 follows row by row
+        if results.levels == 1:  # Level 1 then runs row by row, like later levels.
             return [zero]
         tests, undefined = counts["tests"], counts["undefined"]
         one = LevelOutcome(*self._count(), tests, undefined=undefined, seconds=elapsed - zero_seconds)
         return [zero, one]
 
     def _open_shards(self) -> RowShards:
-        """The shards in the folder of the search, or in a temporary one."""
+        """Return the shards in the folder of the search, or in a temporary one."""
         named = self.params["folder"]
         owner = None if named else tempfile.TemporaryDirectory(prefix="gpupc-")
         folder = ShardFolder(Path(owner.name if owner else named).absolute())
@@ -188,7 +189,7 @@ class FilteredSearch(SparseSearch):
             del samples
         degrees = np.bincount(self._edges.reshape(-1), minlength=self.p)
         active = degrees > level
-        # A row without tests never has tests again, and matters only as the other end of an edge.
+        # A row without tests has none at later levels either, and matters only as the other end of an edge.
         is_tested = active[self._edges[:, 0]] | active[self._edges[:, 1]]
         self._settled.append(self._edges[~is_tested])
         self._edges = self._edges[is_tested]
@@ -226,11 +227,11 @@ class FilteredSearch(SparseSearch):
 
 
 def filtering_devices(problem: GaussianProblem, run: Run) -> list[Backend]:
-    """The devices of this process that can run a search of samples without fixed pairs by themselves; none if a cluster
-    has to run it."""
+    """Return the devices of this process that can run a search of samples without fixed pairs by themselves; none if a
+    cluster has to run it."""
     params, backend = run.params, run.backend
     assert backend is not None
-    if params["folder"] and ShardFolder(Path(params["folder"])).rows_claimed():  # shards of a cluster
+    if params["folder"] and ShardFolder(Path(params["folder"])).rows_claimed():  # The folder has shards of a cluster.
         return []
     if params["client"] or params["panel"] or params["workers_on"] not in ("auto", backend.name):
         return []

@@ -24,7 +24,8 @@ WORKER_PACKAGES = ("distributed", "engine", "gaussian", "out_of_core")
 
 @functools.cache
 def code_digest() -> str:
-    """The digest of the kernels and of the modules that fill kernel arguments; it must be equal on all machines."""
+    """Return the digest of the kernels and of the modules that fill kernel arguments; it must be equal on all
+    machines."""
     digest = hashlib.sha256()
     modules = (path for package in WORKER_PACKAGES for path in (PACKAGE_ROOT / package).rglob("*.py"))
     for path in sorted([*PACKAGE_ROOT.rglob("*.cu*"), *modules]):
@@ -33,12 +34,13 @@ def code_digest() -> str:
 
 
 def host_device_bytes(free: int) -> int:
-    """The bytes that a worker on CPU cores may use as device memory, given its share of the machine's free bytes."""
+    """Return the bytes that a worker on CPU cores may use as device memory, given its share of the machine's free
+    bytes."""
     return int(HOST_DEVICE_SHARE * MEMORY_SHARE * free)
 
 
 def free_memory() -> int:
-    """The free bytes of this machine's memory, or of this process's control group if the group has fewer."""
+    """Return the free bytes of this machine's memory, or of this process's control group if the group has fewer."""
     import psutil
 
     free = int(psutil.virtual_memory().available)
@@ -51,6 +53,6 @@ def free_memory() -> int:
 
 
 def _bytes_in_use(group: Path) -> int:
-    """The bytes that a control group uses, without pages of files that can be dropped."""
+    """Return the bytes that a control group uses, without the pages of files that the system can drop."""
     counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
     return int((group / "memory.current").read_text()) - int(counts.get("inactive_file", 0))

@@ -56,11 +56,11 @@ class PanelPlan:
     budget: int
 
     def panel(self, number: int) -> slice:
-        """The variables of a panel."""
+        """Return the variables of a panel."""
         return slice(number * self.rows, min((number + 1) * self.rows, self.p))
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """The blocks (I, J), J >= I, in an order that reuses the panels which a worker keeps.
+        """Yield the blocks (I, J), J >= I, in an order that reuses the panels which a worker keeps.
 
         All but two of the panels kept stay as I, while J runs back and forth over the other panels.
         """
@@ -71,7 +71,7 @@ class PanelPlan:
                 yield from ((i, j) for i in own if i <= j)
 
     def shares(self, workers: int) -> dict[tuple[int, int], int]:
-        """The number of the worker that each block is for.
+        """Return the number of the worker that each block is for.
 
         All workers get equally many blocks. The blocks of a worker need few panels, since the worker computes each
         panel.
@@ -81,7 +81,8 @@ class PanelPlan:
         return {block: at * workers // len(blocks) for at, block in enumerate(blocks)}
 
     def pairs(self, i: int, j: int, bits: np.ndarray) -> np.ndarray:
-        """(k, 2) int32, row by row: the pairs whose bits are set in the (rows, words) uint32 bits of block (i, j)."""
+        """Return (k, 2) int32, row by row: the pairs whose bits are set in the (rows, words) uint32 bits of block (i,
+        j)."""
         at = np.flatnonzero(bits.reshape(-1))
         word, bit = np.nonzero(bits.reshape(-1)[at, None] >> np.arange(STEP, dtype=np.uint32) & np.uint32(1))
         row, column = np.divmod(at[word], bits.shape[1])
@@ -90,7 +91,7 @@ class PanelPlan:
 
 
 def _clustered(rows: range, columns: range) -> Iterator[tuple[int, int]]:
-    """The blocks (I, J), J >= I, of two ranges of panels, equal or disjoint, by recursive halving.
+    """Yield the blocks (I, J), J >= I, of two ranges of panels, equal or disjoint, by recursive halving.
 
     Blocks that follow one another therefore have few distinct panels.
     """
@@ -118,14 +119,14 @@ def count_bits(words: np.ndarray) -> int:
 
 
 def fixed_bytes(m: int, p: int) -> int:
-    """The bytes that a worker always holds: (m, p) samples (m = 0 if it reads a matrix), variables, counters,
+    """Return the bytes that a worker always holds: (m, p) samples (m = 0 if it reads a matrix), variables, counters,
     rounding."""
     return allocated_bytes(8 * m * p) + allocated_bytes(4 * p) + COUNTER_BYTES + 16 * 512
 
 
 def panel_bytes(p: int, rows: int, knowledge: bool) -> int:
-    """Bytes of a panel: correlations, rows of the graph, flags of twins, degrees, and with knowledge rows of fixed
-    edges."""
+    """Return the bytes of a panel: correlations, rows of the graph, flags of twins, degrees, and with knowledge rows of
+    fixed edges."""
     graphs = 3 if knowledge else 1
     return (
         allocated_bytes(8 * p * rows)
@@ -136,37 +137,39 @@ def panel_bytes(p: int, rows: int, knowledge: bool) -> int:
 
 
 def block_bytes(rows: int) -> int:
-    """Bytes of a block of pairs: members of sets (as a matrix and as a list), edges before and after, counts,
-    starts."""
+    """Return the bytes of a block of pairs: members of sets (as a matrix and as a list), edges before and after,
+    counts, starts."""
     sizes = 4 * rows * rows, 4 * rows * (rows // 32), 8 * rows
     return 2 * sum(map(allocated_bytes, sizes))
 
 
 def host_bytes(rows: int) -> int:
-    """Bytes of the results of a worker's tasks that are being written: members, and edges before and after level 1."""
+    """Return the bytes of the results of a worker's tasks that are being written: members, and edges before and after
+    level 1."""
     return THREADS * (4 * rows * rows + 8 * rows * (rows // 32))
 
 
 def row_bytes(degrees: np.ndarray) -> np.ndarray:
-    """Bytes that rows with these degrees take at a level from 2 on: matrices and the list of their tiles, keys, indexes
-    of slots, and rounding."""
+    """Return the bytes that rows with these degrees take at a level from 2 on: matrices and the list of their tiles,
+    keys, indexes of slots, and rounding."""
     sizes = degrees.astype(np.int64) + 1
     return 8 * sizes**2 + 12 * (sizes // 64 + 1) ** 2 + 20 * sizes + 512
 
 
 def least_device_bytes(m: int, p: int, rows: int, knowledge: bool) -> int:
-    """Bytes for two panels and a block of pairs."""
+    """Return the bytes of two panels and a block of pairs."""
     return fixed_bytes(m, p) + 2 * panel_bytes(p, rows, knowledge) + block_bytes(rows)
 
 
 def held_panels(m: int, p: int, rows: int, knowledge: bool, device_memory: int) -> int:
-    """The number of panels that fit into a worker's device memory."""
+    """Return the number of panels that fit into a worker's device memory."""
     free = device_memory - fixed_bytes(m, p) - block_bytes(rows)
     return min(free // panel_bytes(p, rows, knowledge), ceil_div(p, rows))
 
 
 def bytes_for_rows(m: int, p: int, level: int, widest: int, device_memory: int) -> int:
-    """Bytes that are left for the rows of a task from level 2 on, after binomials for degrees up to `widest`."""
+    """Return the bytes that are left for the rows of a task from level 2 on, after binomials for degrees up to
+    `widest`."""
     return device_memory - fixed_bytes(m, p) - 8 * (level + 1) * (widest + 1)
 
 
@@ -180,7 +183,7 @@ def choose(
     rows: int = 0,
     knowledge: bool = False,
 ) -> PanelPlan:
-    """The plan for workers with the given memory.
+    """Return the plan for workers with the given memory.
 
     Args:
         m: number of samples that workers hold; 0 if workers read a matrix of correlations.

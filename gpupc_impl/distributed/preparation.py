@@ -24,7 +24,7 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 def ask_workers(
     client: Any, backend: str, device_memory_limit: int | None, host_memory_limit: int
 ) -> dict[str, dict[str, Any]]:
-    """The answer of each worker to `worker.probe`, by address.
+    """Return the answer of each worker to `worker.probe`, by address.
 
     In an answer, device_memory and host_memory are the bytes that the search may take on the worker's device, and
     beside that in the worker's process.

@@ -37,7 +37,7 @@ class RowDevice(Protocol):
     pivot_tolerance: float
 
     def square_correlations(self, variables: np.ndarray, sizes: np.ndarray) -> Any:
-        """The correlation matrix of each group of variables, one after the other, on the device.
+        """Return the correlation matrix of each group of variables, one after the other, on the device.
 
         Args:
             variables: int32, group after group.
@@ -45,7 +45,7 @@ class RowDevice(Protocol):
         """
 
     def lap(self, step: str) -> None:
-        """Wait for the device, and add the time since the last lap to a step."""
+        """Wait for the device, and add the time since the previous call to a step."""
 
 
 def search_rows(
@@ -122,7 +122,8 @@ def _search_part(device: RowDevice, level: int, critical: float, group: RowGroup
 
 
 def mirror_slots(rows: np.ndarray, degrees: np.ndarray, near: np.ndarray, p: int) -> np.ndarray:
-    """(slots,) int32: for each edge, its slot in the other end's row, or its own slot if that row is not in the group.
+    """Return (slots,) int32: for each edge, its slot in the other end's row, or its own slot if that row is not in the
+    group.
 
     Args:
         rows, degrees: (rows,) the variables of the rows, and their numbers of neighbours.
@@ -135,7 +136,8 @@ def mirror_slots(rows: np.ndarray, degrees: np.ndarray, near: np.ndarray, p: int
     others, mirrors = number[near], np.arange(len(near), dtype=np.int32)
     inside = np.flatnonzero(others >= 0)
     starts = np.searchsorted(inside, np.concatenate(([0], np.cumsum(degrees))))
-    # The graph among the rows is symmetric, so the slots in the order of columns mirror the slots in the order of rows.
+    # The graph among the rows is symmetric, so slot number k in the order of columns is the mirror of slot number k in
+    # the order of rows.
     slots = sparse.csr_matrix((mirrors[inside], others[inside], starts), shape=(len(rows), len(rows)))
     slots.sort_indices()
     mirrors[slots.data] = slots.tocsc().data

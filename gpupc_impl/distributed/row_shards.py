@@ -42,16 +42,16 @@ class RowShards(FirstShards):
 
     A shard has three arrays: ``starts`` by row, and for each edge ``partners`` and ``members``. The partner is i, with
     the bit `SEPARATED` if level 1 removed the edge; the member is the variable of the separating set, or 0 without one.
-    Shards of a temporary folder stay in memory if there is room, with 16 bits a number if
-    there are at most `SHORT` variables.
+    Shards of a temporary folder stay in memory if there is room; each number then has 16 bits if there are at most
+    `SHORT` variables.
 
     Args:
         folder: the folder of the shards.
-        identity: the name of the search in the shards' digests.
+        identity: identifies the search in the shards' digests.
         writers: the number of threads that call `write` at the same time.
 
     Attributes:
-        degrees: (p,) int64: degrees after level 0 by the edges of shards that an earlier search wrote.
+        degrees: (p,) int64: degrees after level 0, counting only edges in shards that an earlier search wrote.
         counts: the counts of level 1 by the names in `COUNTS`.
         bytes_written, bytes_kept: the sizes of the shards in files and in memory.
         levels: the number of levels in the shards: 1 or 2.
@@ -81,7 +81,7 @@ class RowShards(FirstShards):
         return self.folder.path / "rows" / f"{rows.start:09d}-{rows.stop:09d}.npz"
 
     def left(self) -> np.ndarray:
-        """(k, 2) int32: the edges i < j that level 1 left."""
+        """Return (k, 2) int32: the edges i < j that level 1 left."""
         return np.concatenate(self._left) if self._left else np.empty((0, 2), np.int32)
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -107,7 +107,8 @@ class RowShards(FirstShards):
         return first
 
     def write(self, backend: Backend, group: GroupResult, counts: Mapping[str, int], most: int) -> None:
-        """Keep the shards of a group of rows, or write them, in threads, while other results are read from the device.
+        """Keep the shards of a group of rows in memory, or write them to files, in threads, while other results are
+        read from the device.
 
         Args:
             counts: the counts of the group's tests.
@@ -121,7 +122,7 @@ class RowShards(FirstShards):
             for part in row_groups(group.starts, most):
                 rows = slice(group.rows.start + part.start, group.rows.start + part.stop)
                 edges = slice(int(group.starts[part.start]), int(group.starts[part.stop]))
-                with backend.array_library() as library:  # a device separates the edges much faster than a core
+                with backend.array_library() as library:  # a device finds the edges that are left faster than a core
                     partners, members = group.partners[edges], group.values[edges]
                     is_separated = partners >> 31
                     members *= is_separated

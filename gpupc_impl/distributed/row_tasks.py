@@ -28,7 +28,7 @@ search has the same groups."""
 def row_groups(
     problem: GaussianProblem, spec: SearchSpec, graph: RowGraph, level: int, required: np.ndarray
 ) -> Iterator[tuple[RowGroup, np.ndarray]]:
-    """The groups of a level, each with the slots of its rows.
+    """Yield the groups of a level, each with the slots of its rows.
 
     Args:
         required: slots of required edges.
@@ -42,8 +42,8 @@ def row_groups(
         active &= ~problem.fixed.without_tests(degrees)
     limit = check_fit(problem, degrees, active, level, spec.samples, plan.budget)
     needed = panel_plan.row_bytes(degrees)
-    # In this order neighbours are close together. If both ends of an edge are in a group, the result of one row ends
-    # the tests in the other row.
+    # This order puts neighbours close together. If both ends of an edge are in a group, a separating set from one row
+    # ends the tests of the edge in the other row.
     order = graph.order()
     order = order[active[order]].astype(np.int64)
     ordered_degrees = degrees[order]

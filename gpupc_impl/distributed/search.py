@@ -112,7 +112,7 @@ class DistributedSearch(SparseSearch):
         )
 
     def _describe(self, folder: ShardFolder, plan: PanelPlan, backend: str, is_temporary: bool) -> SearchSpec:
-        """The description of the search for workers."""
+        """Return the description of the search for workers."""
         problem, is_matrix = self.problem, self.problem.samples is None
         has_level_one = stop_reason(problem, 1, max(self.p - 1, 2)) is None
         key = uuid.uuid4().hex

@@ -75,7 +75,7 @@ def check_counts(outcome: Mapping[str, Any], names: Sequence[str]) -> None:
     """Check that an outcome has counts of these names.
 
     Raises:
-        ValueError: a count is no whole number of at least 0.
+        ValueError: a count is not a whole number of at least 0.
     """
     if any(type(outcome[name]) is not int or outcome[name] < 0 for name in names):
         raise ValueError("its counts are no whole numbers of at least 0")
@@ -92,11 +92,12 @@ class FirstShards(abc.ABC):
 
     @abc.abstractmethod
     def removed(self) -> tuple[np.ndarray, np.ndarray]:
-        """The (k, 2) pairs that level 1 removed, and the (k, 1) members of their sets."""
+        """Return the (k, 2) pairs that level 1 removed, and the (k, 1) members of their sets."""
 
     @abc.abstractmethod
     def member(self, i: int, j: int) -> int | None:
-        """The variable that separated two variables, i < j, at level 1; None if level 1 did not separate the pair."""
+        """Return the variable that separated two variables, i < j, at level 1; None if level 1 did not separate the
+        pair."""
 
 
 class BlockShards(FirstShards):
@@ -114,11 +115,11 @@ class BlockShards(FirstShards):
         return (shards.read_array(self.folder.block(i, j), name) for name in names)
 
     def left(self, i: int, j: int) -> np.ndarray:
-        """(k, 2) int32: the edges of a block after level 1."""
+        """Return (k, 2) int32: the edges of a block after level 1."""
         return self.plan.pairs(i, j, *self._read(i, j, "left"))
 
     def degrees(self, i: int) -> np.ndarray:
-        """(rows,) int32: the degrees of a panel's variables after level 0."""
+        """Return (rows,) int32: the degrees of a panel's variables after level 0."""
         return next(self._read(i, i, "degrees"))
 
     def removed(self) -> tuple[np.ndarray, np.ndarray]:
@@ -146,7 +147,7 @@ class BlockShards(FirstShards):
 
 
 class ShardedSets(SeparatingSets):
-    """Separating sets, of which the sets of level 1, by far the most, stay in shards.
+    """Separating sets, of which those of level 1, which are by far the most, stay in shards.
 
     Reading a single set reads its shard. An operation on all sets (`pairs`, `members`, a comparison, a file) reads
     them into memory once, up to 20 bytes a pair.

@@ -36,7 +36,7 @@ ABANDONED = 3600.0
 
 
 class MissingShard(RuntimeError):
-    """A shard with a part of a result is missing or damaged; the message names the shard."""
+    """A shard that holds a part of a result is missing or damaged; the message names the shard."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +46,11 @@ class ShardFolder:
     path: Path
 
     def block(self, i: int, j: int) -> Path:
-        """The shard of levels 0 and 1 of the block of panels I and J."""
+        """Return the path of the shard of levels 0 and 1 of the block of panels I and J."""
         return self.path / "blocks" / f"{i:05d}-{j:05d}.npz"
 
     def rows(self, level: int, name: str) -> Path:
-        """The shard of a group of rows at a level from 2 on."""
+        """Return the path of the shard of a group of rows at a level from 2 on."""
         return self.path / f"level-{level}" / f"{name}.npz"
 
     @property
@@ -69,7 +69,7 @@ class ShardFolder:
         return self.path / "search.key"
 
     def holds(self, key: str) -> bool:
-        """Whether the client of this search wrote its key into the folder."""
+        """Return whether the client of this search wrote its key into the folder."""
         for _ in _attempts(self.path):
             with contextlib.suppress(OSError, ValueError):
                 if read_text(self.key) == key:
@@ -124,11 +124,11 @@ class ShardFolder:
                         left.unlink()
 
     def is_claimed(self) -> bool:
-        """Whether the folder belongs to a search already."""
+        """Return whether the folder belongs to a search already."""
         return (self.path / SETTINGS).exists()
 
     def rows_claimed(self) -> int:
-        """The number of rows of a panel in the recorded settings of the folder; 0 if the folder has none."""
+        """Return the number of rows of a panel in the recorded settings of the folder; 0 if the folder has none."""
         try:
             return int(read_json(self.path / SETTINGS)["rows"])
         except (OSError, ValueError, TypeError, KeyError):
@@ -136,7 +136,8 @@ class ShardFolder:
 
 
 def _attempts(folder: Path) -> Iterator[None]:
-    """Attempts to read a file that another machine wrote, with pauses, for up to `SEEN_WITHIN` seconds.
+    """Yield once for each attempt to read a file that another machine wrote, with pauses, for up to `SEEN_WITHIN`
+    seconds.
 
     Between attempts the folder is listed, which makes a network file system ask its server again.
     """
@@ -154,7 +155,7 @@ def write(path: Path, search: str, outcome: Mapping[str, Any], arrays: Mapping[s
     """Write a shard into an existing folder atomically, and return its size in bytes.
 
     Equal content gives equal bytes. The file is not synchronised with the disk, because the digest reveals whether a
-    power failure damaged the file. Two workers may write the same shard, if the scheduler believed a task lost.
+    power failure damaged the file. Two workers may write the same shard if the scheduler took a task for lost.
 
     Args:
         search: identifies the problem and the plan (`SearchSpec.identity`).
@@ -173,7 +174,7 @@ def write(path: Path, search: str, outcome: Mapping[str, Any], arrays: Mapping[s
 def read(
     path: Path, search: str, check: Callable[[dict[str, Any], dict[str, np.ndarray]], None]
 ) -> dict[str, Any] | None:
-    """The outcome in a shard of this search; None if there is none.
+    """Return the outcome in a shard of this search; None if there is none.
 
     The result is also None, with a message in the log, if the shard is damaged, belongs to another search, level or
     group, or if `check` raises an exception.
@@ -196,7 +197,8 @@ def _place(path: Path, search: str) -> list[str]:
 
 
 def read_array(path: Path, name: str) -> np.ndarray:
-    """One array of a shard. This search has written or read the shard before, so the archive's own checksum suffices.
+    """Return one array of a shard. This search has written or read the shard before, so the archive's own checksum
+    suffices.
 
     Raises:
         MissingShard: the shard has been deleted or damaged since.

@@ -20,7 +20,7 @@ ENTRIES_AT_ONCE = 1 << 16
 
 
 class SparseSearch(LevelSearch):
-    """A search whose only p x p matrix is the result's, of which only pages with edges take memory.
+    """A search that has no p x p matrix but that of the result, of which only memory pages with edges are allocated.
 
     Attributes:
         _edges: (k, 2) int32 edges i < j, ascending, that remain and may have tests; None before level 0.
@@ -46,7 +46,7 @@ class SparseSearch(LevelSearch):
         if self._edges is None or self._adjacency is None:  # no level was run
             return complete_graph(self.p)
         adjacency = self._adjacency
-        # Nearly every entry is the first in its page, so threads share the work of allocating pages.
+        # Nearly every entry is the first in its memory page, so threads share the allocation of pages.
         edges = np.concatenate([self._edges, *self._settled])
         ends = np.concatenate([edges, edges[:, ::-1]])
 
@@ -68,7 +68,7 @@ class SparseSearch(LevelSearch):
         self._edges = np.stack(np.divmod(keys, self.p), axis=1).astype(np.int32)
 
     def _count(self) -> tuple[int, int]:
-        """The number of edges left, and the largest degree of a variable with an edge that may be tested."""
+        """Return the number of edges left, and the largest degree of a variable with an edge that may be tested."""
         assert self._edges is not None
         degrees = np.bincount(self._edges.reshape(-1), minlength=self.p)
         return sum(map(len, (self._edges, *self._settled))), self.problem.most_tested_degree(degrees)

@@ -72,7 +72,7 @@ class RowGroup:
     required: np.ndarray
 
     def part(self, rows: slice) -> RowGroup:
-        """The group of some of the rows."""
+        """Return the group of some of the rows."""
         first, last = (int(self.degrees[:end].sum()) for end in (rows.start, rows.stop))
         required = self.required[(first <= self.required) & (self.required < last)] - first
         return RowGroup(self.name, self.rows[rows], self.degrees[rows], self.neighbours[first:last], required)

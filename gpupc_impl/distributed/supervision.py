@@ -56,7 +56,8 @@ class WorkerWatch:
 
 @contextlib.contextmanager
 def turn(client: Any) -> Iterator[None]:
-    """Hold a lock of the cluster, so that other searches wait, since each plans with the whole memory of the workers.
+    """Hold a lock of the cluster while a search runs: other searches wait, since each plans with the whole memory of
+    the workers.
 
     A client that dies loses its turn after `distributed.scheduler.locks.lease-timeout`, which is 30 s by default.
 
@@ -80,7 +81,7 @@ def turn(client: Any) -> Iterator[None]:
 
 
 def run_on_workers(client: Any, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-    """The results of a function on all present workers, by address.
+    """Run a function on all present workers, and return the results by address.
 
     Raises:
         ClusterFailure: a worker was lost during the call.

@@ -52,7 +52,7 @@ class TaskRunner:
         preferred: Sequence[str | None],
         check: Callable[[int, dict[str, Any], dict[str, Any]], None],
     ) -> list[dict[str, Any]]:
-        """The outcomes of tasks, in their order.
+        """Run tasks, and return their outcomes in their order.
 
         Args:
             title: title of the step in messages.
@@ -87,7 +87,7 @@ class TaskRunner:
                         raise outcome
                     outcomes[futures.pop(future)] = outcome
         except (CancelledError, KilledWorker, OSError) as error:
-            if error is task_error and not isinstance(error, KilledWorker):  # such as a full disk
+            if error is task_error and not isinstance(error, KilledWorker):  # the task failed, as on a full disk
                 error.add_note(f"{title}: a task failed on a worker; {self._advice}")
                 raise
             reason = f"the cluster failed ({type(error).__name__}: {error})"
@@ -100,7 +100,7 @@ class TaskRunner:
         return outcomes
 
     def _completed(self, title: str, futures: list[Any], total: int) -> Iterator[tuple[Any, Any]]:
-        """Futures and their results in the order of completion; a progress bar and messages show their number."""
+        """Yield futures and their results in the order of completion; a progress bar and messages show their number."""
         from distributed import as_completed
 
         completed = as_completed(futures, loop=self._client.loop, with_results=True, raise_errors=False)
@@ -129,7 +129,7 @@ class TaskRunner:
         compile_seconds: Counter[str] = Counter()
         task_seconds = []
         for outcome in outcomes:
-            if "made" not in outcome:  # it was read from its shard
+            if "made" not in outcome:  # The outcome was read from its shard.
                 continue
             facts = outcome["made"]
             # Workers are recorded by number, since a name may be an address.
@@ -160,7 +160,7 @@ class TaskRunner:
 def _read_outcomes(
     paths: Sequence[Path], search: str, check: Callable[[int, dict[str, Any], dict[str, Any]], None]
 ) -> list[Any]:
-    """The outcome in each intact shard, or None; the shards' folder is created if it does not exist.
+    """Return the outcome in each intact shard, or None; the shards' folder is created if it does not exist.
 
     The function lists the folder, since a network file system may cache for long that a single file was missing.
     """

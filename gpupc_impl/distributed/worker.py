@@ -52,7 +52,7 @@ class StateHolder:
         self._is_over = False
 
     def take(self, spec: SearchSpec) -> WorkerState:
-        """The state of the search; each call must be followed by `give_back`."""
+        """Return the state of the search; each call must be followed by `give_back`."""
         with self._changed:
             self._changed.wait_for(lambda: self._belongs_to(spec.key) or not self._users)
             if not self._belongs_to(spec.key):
@@ -100,7 +100,7 @@ def _holder(worker: Any) -> StateHolder:
 
 
 async def probe(backend: str, device_memory_limit: int | None, dask_worker: Any = None) -> dict[str, Any]:
-    """The code, device and memory of a worker; the state of an earlier search is dropped first.
+    """Return the code, device and memory of a worker; the state of an earlier search is dropped first.
 
     Returns:
         code, machine, and either unavailable (the reason) or describe, gpu (None on CPU cores), host_memory,
@@ -138,7 +138,7 @@ def _with_state(worker: Any, spec: SearchSpec, work: Callable[[WorkerState], Res
     try:
         return work(state)
     finally:
-        del state  # before another search may replace it
+        del state  # No reference is left when another search replaces the state.
         holder.give_back()
 
 
@@ -155,7 +155,7 @@ def _with_room(work: Callable[[], Result]) -> Result:
 
 
 def block_task(spec: SearchSpec, i: int, j: int) -> dict[str, Any]:
-    """The task that writes the shard of a block of levels 0 and 1."""
+    """Run the task that writes the shard of a block of levels 0 and 1."""
     from distributed import get_worker
 
     def work(state: WorkerState) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def block_task(spec: SearchSpec, i: int, j: int) -> dict[str, Any]:
 
 
 def rows_task(spec: SearchSpec, level: int, critical: float, group: RowGroup) -> dict[str, Any]:
-    """The task that writes the shard of a group of rows at a level from 2 on."""
+    """Run the task that writes the shard of a group of rows at a level from 2 on."""
     from distributed import get_worker
 
     def work(state: WorkerState) -> dict[str, Any]:

@@ -65,7 +65,8 @@ def search_block(state: WorkerState, i: int, j: int) -> tuple[dict[str, int], di
 
 
 def _edges_and_members(state: WorkerState, panel: Panel, first_j: int, n_j: int, members: Any) -> dict[str, np.ndarray]:
-    """The pairs of a block that are edges after level 0 and after level 1, and the members that separate other pairs.
+    """Return the pairs of a block that are edges after level 0 and after level 1, and the members that separate other
+    pairs.
 
     Args:
         members: (n_i, n_j) uint32 on the device, or None if level 1 is not run.

@@ -53,7 +53,7 @@ class Panel:
 
 
 def budget(spec: SearchSpec) -> int:
-    """The bytes that this worker may take on its device; other programs may have taken some since the search was
+    """Return the bytes that this worker may take on its device; other programs may have taken some since the search was
     planned."""
     if spec.is_limited or spec.backend != "host":
         return spec.plan.budget
@@ -85,7 +85,7 @@ class WorkerState(RowDevice):
                 f"a worker on {socket.gethostname()} has another version of gpupc; install one everywhere"
             )
         self.backend = open_backend(spec.backend, budget(spec))
-        self.budget = self.backend.memory_limit  # on a GPU at most the free bytes
+        self.budget = self.backend.memory_limit  # On a GPU this is at most the free bytes.
         self.capacity = panel_plan.held_panels(spec.samples, plan.p, plan.rows, spec.knowledge, self.budget)
         if self.capacity < min(2, plan.panels):
             raise DeviceMemoryError(
@@ -120,7 +120,7 @@ class WorkerState(RowDevice):
         self._last_lap, self._compiled = self.backend.clock(), self.backend.compile_seconds
 
     def lap(self, step: str) -> None:
-        """Wait for the device, and add the time since the last lap to a step."""
+        """Wait for the device, and add the time since the previous call to a step."""
         self.backend.synchronize()
         now = self.backend.clock()
         self.seconds[step] += now - self._last_lap
@@ -137,7 +137,8 @@ class WorkerState(RowDevice):
     # --- correlations ------------------------------------------------------------------------------------------------
 
     def correlations(self, rows: slice) -> Any:
-        """(rows, p) correlations on the device; entries that panels in memory contain are copied from these panels."""
+        """Return (rows, p) correlations on the device; entries that panels in memory contain are copied from these
+        panels."""
         if self._matrix is not None:
             c = self.backend.upload(self._matrix[rows])
             mapped.release(self._matrix)
@@ -162,7 +163,7 @@ class WorkerState(RowDevice):
         return self.backend.upload(np.concatenate(matrices))
 
     def fixed_rows(self, pairs: np.ndarray | None, rows: slice) -> Any:
-        """The rows of the graph of fixed pairs as bits, on the device; None without background knowledge."""
+        """Return the rows of the graph of fixed pairs as bits, on the device; None without background knowledge."""
         if pairs is None:
             return None
         bits = np.zeros((rows.stop - rows.start, row_words(self.spec.plan.p)), np.uint32)
@@ -174,8 +175,8 @@ class WorkerState(RowDevice):
     # --- panels ------------------------------------------------------------------------------------------------------
 
     def panel(self, number: int, keep: int) -> Panel:
-        """A panel, which is computed unless it is in memory. If there is no room, the least recently used panel other
-        than `keep` is dropped."""
+        """Return a panel, which is computed unless it is in memory. If there is no room, the least recently used panel
+        other than `keep` is dropped."""
         if number not in self._panels:
             while len(self._panels) >= self.capacity:
                 del self._panels[next(other for other in self._panels if other != keep)]
@@ -189,7 +190,7 @@ class WorkerState(RowDevice):
         self._panels.clear()
 
     def facts(self) -> dict[str, Any]:
-        """The facts that the worker reports with each task."""
+        """Return the facts that the worker reports with each task."""
         return {
             "seconds": dict(self.seconds),
             "compile_seconds": self.backend.compile_seconds - self._compiled,
@@ -200,7 +201,7 @@ class WorkerState(RowDevice):
 
 
 def _read_numbers(spec: SearchSpec) -> np.ndarray:
-    """The samples or the matrix that the client wrote, as a mapped file."""
+    """Return the samples or the matrix that the client wrote, as a mapped file."""
     host, path = socket.gethostname(), spec.shards.numbers
     if not spec.shards.holds(spec.key):
         raise InvalidProblem(

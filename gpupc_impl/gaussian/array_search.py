@@ -1,8 +1,8 @@
 """PC-stable for Gaussian tests that no kernel makes, in batches, by the same code for NumPy and CuPy.
 
 The kernels have one critical value for each level. A problem whose tests have critical values of their own (missing
-values, pairwise.py; multiple imputation, imputed.py) is an `ArrayProblem`: `ArraySearch` searches it, and its `tests`
-decide.
+values, pairwise.py; multiple imputation, imputed.py) is an `ArrayProblem`: `ArraySearch` runs the search, and the
+problem's `tests` decide.
 
 Up to the partial correlations every operation on an array is one operation of IEEE 754, in an order that does not
 depend on the library. NumPy and CuPy therefore compute the same bits from the same correlation matrices, whatever the
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
     Attributes:
         separates: (k,) bool.
         undefined: (k,) bool: an endpoint has no variance left, or the test has no degrees of freedom.
-        pseudo_inverse: (k,) bool: the conditioning matrix took its pseudo-inverse.
+        pseudo_inverse: (k,) bool: the pseudo-inverse of the conditioning matrix was used.
         p_values: (k,) float64, zero where undefined; None if they were not requested.
         effects: (k,) partial correlations, NaN where undefined; None if no p-values were requested.
     """
@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
 
 
 class Tests(Protocol):
-    """The tests of a problem: (k, 2) pairs given (k, l) sets, arrays of the library that makes them."""
+    """The tests of a problem: (k, 2) pairs given (k, l) sets, which are arrays of the library that makes the tests."""
 
     def __call__(self, pairs: Any, sets: Any, p_values: bool) -> Outcome: ...
 
@@ -129,12 +129,12 @@ def residuals(
     """Return H of cuPC, section 4.3, for (k, 2) pairs given (k, l) sets, by the rules of docs/ci-tests.md.
 
     Args:
-        problem: has the tolerances.
+        problem: the problem, of which the tolerances are read.
         correlation: (p, p), an array of the library.
 
     Returns:
         The residual variances of both ends and their covariance, (k,) each; (k,) bool that tells whether both ends have
-        variance left; and (k,) bool that tells whether the conditioning matrix took its pseudo-inverse.
+        variance left; and (k,) bool that tells whether the pseudo-inverse of the conditioning matrix was used.
     """
     level = sets.shape[1]
     variables = xp.concatenate([sets, pairs], axis=1)

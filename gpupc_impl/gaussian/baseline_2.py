@@ -11,7 +11,8 @@ from gpupc_impl.integers import round_up
 
 
 def _block(p: int, max_degree: int, level: int, params: dict) -> tuple[int, int]:
-    """Return a thread for each test, up to the largest block; its threads then make the other tests in strides."""
+    """Return the shape of a block with a thread for each test, up to the largest block; if there are more tests, each
+    thread makes several."""
     tests = math.comb(max_degree - 1, level)
     return min(params["threads"], round_up(tests, 32)), 1
 

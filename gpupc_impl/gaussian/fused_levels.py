@@ -59,7 +59,8 @@ _PREFETCHED = {levels: (kernel,) for levels, kernel in KERNELS.items()}
 
 
 class FusedKernel(NamedTuple):
-    """A kernel of fused levels that can be launched, with its last level and the shared memory of a block in bytes."""
+    """A kernel of fused levels that can be launched, the last level that it can run, and the shared memory of a block
+    in bytes."""
 
     kernel: Kernel
     last: int
@@ -105,8 +106,8 @@ class FusedLevels:
         self.known: dict[int, LevelOutcome] = {}
 
     def kernel_for(self, level: int) -> FusedKernel | None:
-        """Return the kernel that runs the levels from `level` on, which is at least 2; None if each level is to have
-        its own launches."""
+        """Return the kernel that runs the levels from `level` on (at least 2), or None if each level is to have its own
+        launches."""
         state = self.state
         backend, params = state.backend, state.params
         if not is_requested(state.problem, params, backend, state.pmax):

@@ -1,4 +1,5 @@
-"""The largest p-value of each pair in a search on a device; verification, which needs no kernel, does not import it."""
+"""The largest p-value of each pair in a search on a device. It is a module of its own so that verification, which needs
+no kernel, does not import it."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The graph of a search by levels, which for a small problem keeps the graphs of all levels until the end.
+"""The graph of a search that runs level by level. For a small problem the graphs of all levels are kept until the end.
 
 Launches and allocations take longer than the tests of a small problem. The graph of a small problem is therefore
 updated by one launch a level, without allocations, and all separating sets are listed by one launch at the end.
@@ -57,16 +57,17 @@ KERNELS = {
 
 @dataclasses.dataclass
 class KeptLevels:
-    """The graphs of all levels from 1 on, with l <= max_degree - 1 for every level l.
+    """The graphs at the start of all levels from 1 on; a level is at most the largest degree after level 0 minus one.
 
     Attributes:
         argument: the `LEVELS` that kernels take.
         rows: the `ROWS` of the present level.
-        counters: `COUNTER_SHAPE` uint64 on the device: the tallies of all levels together.
-        on_host: memory on the host for the counters.
-        tallies: the sums of these tallies as of the last level.
-        pairs: the number of removed pairs.
-        members: the number of members of their separating sets.
+        counters: `COUNTER_SHAPE` uint64 on the device: the tallies, which are summed over all levels, and the sum and
+            maximum of degrees.
+        on_host: host memory into which the counters are copied.
+        tallies: the tallies after the last level.
+        pairs: the number of pairs that were removed so far.
+        members: the number of members of the separating sets of these pairs.
     """
 
     argument: Filled
@@ -102,7 +103,7 @@ class LevelGraph(DeviceGraph):
             members=(p, np.int32),
             counters=(COUNTER_SHAPE, np.uint64),
         )
-        widest = round_up(stride, 32)  # Few different tables are made, and these are cached.
+        widest = round_up(stride, 32)  # Rounding lets similar problems share a cached table.
         table = self.backend.upload(binomial_table(widest, widest - 1))
         shared = {"binomial": BINOMIALS(table=table, max_n=widest), "p": p, "stride": stride}
         argument = LEVELS(adjacency=self.edges, best=self.best, ranks_whole_row=ranks_whole_row, **shared, **arrays)
@@ -129,7 +130,7 @@ class LevelGraph(DeviceGraph):
         )
 
     def kept_sets(self) -> list[LevelSets]:
-        """Return the separating sets of all levels on the device, in one list at most."""
+        """Return at most one list, on the device, which has the separating sets of all levels."""
         kept = self.kept
         assert kept is not None
         if not kept.pairs:

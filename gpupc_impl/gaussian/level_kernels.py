@@ -1,8 +1,8 @@
 """Chooses the kernels that make the tests of a level: the level's own kernel, or a general one for several levels.
 
-A kernel of its own has unrolled loops and keeps its numbers in registers, but compilers take seconds for each level's.
-A general kernel takes the level as an argument. Both make the same tests and give the same bits (`Exactly` and `UpTo`
-in kernels/fisher_z.cuh). A search therefore waits for the kernels of the first levels and for general kernels; the own
+The own kernel of a level has unrolled loops and keeps its numbers in registers, but it takes seconds to compile. A
+general kernel takes the level as an argument. Both make the same tests and give the same bits (`Exactly` and `UpTo` in
+kernels/fisher_z.cuh). A search therefore waits for the kernels of the first levels and for general kernels; the own
 kernels of the next levels are compiled meanwhile, and replace the general ones once they are ready.
 """
 
@@ -35,7 +35,7 @@ class LevelKernels:
     Attributes:
         source: returns the kernel for a number of members, which is ``Exactly<level>`` or ``UpTo<most>`` in C++.
         lowest: the lowest level that has such a kernel.
-        own_levels: the levels beyond this one have only general kernels.
+        own_levels: the last level that has an own kernel; later levels have only general kernels.
     """
 
     source: Callable[[str], KernelSource]

@@ -55,8 +55,7 @@ def list_removed(state: ScanState, before: int, after: int, pairs: np.ndarray, s
 
 
 def _in_tiles(state: ScanState, graph: int) -> bool:
-    """Return whether level 1 tests tiles of pairs, which is the case on request, or if the scans of a sample of pairs
-    are long."""
+    """Return whether level 1 tests tiles of pairs: on request, or if the scans of a sample of pairs are long."""
     requested, backend, p = state.params["tiles"], state.backend, state.p
     if state.pmax or state.problem.fixed is not None:  # Tiles support neither p-values nor fixed edges.
         return False

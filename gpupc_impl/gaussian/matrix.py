@@ -48,8 +48,8 @@ def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def streamed_correlations(stream: RowStream) -> tuple[np.ndarray, np.ndarray]:
-    """Return the correlations of `correlation_matrix`, up to rounding, in one pass over the rows beside that for their
-    statistics. The sums are those of the columns without their means, so that none cancels.
+    """Return the correlations of `correlation_matrix`, up to rounding, in one pass over the rows, after the pass that
+    computes their statistics. Means are subtracted from columns before products are summed, so that no digits cancel.
 
     Memory: 8 p^2 bytes, and a few pieces of the rows (`mapped.PIECE_BYTES`).
     """

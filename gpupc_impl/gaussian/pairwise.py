@@ -144,8 +144,8 @@ class PairwiseProblem(ArrayProblem):
         return hashlib.sha256(facts.encode() + self.sizes.tobytes()).hexdigest()
 
     def critical_of_sizes(self, level: int) -> np.ndarray:
-        """Return (n_samples + 1,) critical r^2 by sample size; -1, which no r^2 is below, for sizes without degrees of
-        freedom."""
+        """Return (n_samples + 1,) critical r^2 by sample size; -1, below which no r^2 lies, for sizes without degrees
+        of freedom."""
         freedom = np.arange(self.n_samples + 1) - self.spent(level)
         with np.errstate(divide="ignore", invalid="ignore"):
             thresholds = -scipy.special.ndtri(self.alpha / 2) / np.sqrt(freedom)
@@ -202,7 +202,7 @@ class PairwiseTests:
         for sizes in of_pairs:
             reciprocals = reciprocals + 1.0 / sizes
         mean = count * (count - 1) // 2 / reciprocals
-        return xp.floor(mean * (1 + 1e-12)).astype(np.int64)  # so that rounding leaves 60 of 60, 60 and 60
+        return xp.floor(mean * (1 + 1e-12)).astype(np.int64)  # The mean of 60, 60 and 60 stays 60 despite rounding.
 
 
 def pairwise_correlations(stream: RowStream, backend: Backend | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -235,8 +235,8 @@ def pairwise_correlations(stream: RowStream, backend: Backend | None = None) -> 
 def _panel(xp: Any, stream: RowStream, columns: slice) -> tuple[np.ndarray, np.ndarray]:
     """Return the correlations of the columns of a panel with these and all following columns, and the sample sizes."""
     shape = columns.stop - columns.start, stream.shape[1] - columns.start
-    # Over the samples that have both columns i and j: their number, the sums and the sums of squares of i and of j, and
-    # the sum of products.
+    # The following sums run over the samples that have both columns i and j: the number of samples, the sums and the
+    # sums of squares of i and of j, and the sum of products.
     sums = [xp.zeros(shape) for _ in range(6)]
     for rows in stream.chunks():
         values = stream.scaled(rows, xp)[:, columns.start :]

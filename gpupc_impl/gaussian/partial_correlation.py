@@ -52,9 +52,9 @@ def eliminate(matrix: Any, level: int, xp: Any = np) -> tuple[Any, Any]:
 def removed_p_values(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
     """Return (k,) p-values of (k, 2) pairs that their (k, level) sets separate, clamped to at least alpha.
 
-    A method has decided that these pairs are independent, with other arithmetic than this function. Without the clamp,
-    a p-value could contradict that decision if a test is near the threshold, or if rounding errors decide the test
-    (with `GaussianProblem.residual_tolerance` of zero).
+    The method that decided that these pairs are independent used other arithmetic than this function. Without the
+    clamp, a p-value could contradict that decision if a test is near the threshold, or if rounding errors decide the
+    test (with `GaussianProblem.residual_tolerance` of zero).
     """
     level = sets.shape[1]
     squares = partial_r_squared(problem.correlation, pairs, sets)

@@ -188,9 +188,9 @@ class GaussianProblem(Problem):
 
     @functools.cached_property
     def by_pseudo_inverse(self) -> Self:
-        """The same problem with the Moore-Penrose inverse of every M2.
+        """The same problem, but with the Moore-Penrose inverse of every M2.
 
-        The property is cached, since the fingerprint of the new problem is cached in that problem.
+        The property is cached: a problem caches its own fingerprint, which a new object would compute again.
         """
         return dataclasses.replace(self, pseudo_inverse="always")
 
@@ -316,7 +316,7 @@ def finite_samples(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, 
 
 
 def checked_stream(stream: RowStream, names: Sequence[str] | None) -> tuple[RowStream, tuple[str, ...]]:
-    """Check a table that is read some rows at a time, as `finite_samples` checks others."""
+    """Make the checks of `finite_samples` for a table that is read some rows at a time."""
     names, found = variable_names(names, stream.shape[1]), stream.statistics
     if first := min(filter(None, (found.first_missing, found.first_infinite)), default=None):
         raise InvalidProblem(

@@ -1,8 +1,7 @@
 """Queued levels of pair-scan: the first levels of a small problem, which are queued before the host reads any result.
 
 Levels 0 and 1 and the fused levels after them run on the device without a round trip to the host, and the last launch
-writes the result. Queued levels take memory for the largest number of edges that may remain
-after level 0.
+writes the result. Memory is allocated for the largest number of edges that may remain after level 0.
 """
 
 from typing import Any

@@ -55,8 +55,8 @@ class Retest:
         return self._statistics(pairs, sets)[:2]
 
     def _statistics(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return `statistics` and (k,) bool that marks ill-conditioned tests, which took the pseudo-inverse or have so
-        small a variance that `NEAR_LIMIT` is their tolerance."""
+        """Return `statistics` and (k,) bool that marks ill-conditioned tests, for which the pseudo-inverse was used, or
+        a variance is so small that `NEAR_LIMIT` is their tolerance."""
         squares = np.empty(len(pairs), np.longdouble)
         tolerances = np.empty(len(pairs))
         ill_conditioned = np.empty(len(pairs), bool)
@@ -100,7 +100,7 @@ class Retest:
         ill_conditioned = ~(conditioning > NEAR / NEAR_LIMIT)
         ill_conditioned[singular] = True
         tolerances = (NEAR / np.maximum(conditioning, RESIDUAL_TOLERANCE)).astype(float)
-        if zero < RESIDUAL_TOLERANCE:  # `NEAR_LIMIT` would apply to most tests.
+        if zero < RESIDUAL_TOLERANCE:  # Rounding errors decide tests; `NEAR_LIMIT` would apply to most of them.
             tolerances[~(conditioning > RESIDUAL_TOLERANCE)] = np.inf
             return squares, tolerances, ill_conditioned
         return squares, np.minimum(tolerances, NEAR_LIMIT), ill_conditioned

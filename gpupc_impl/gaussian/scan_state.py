@@ -54,7 +54,7 @@ class ScanState:
         memory: device arrays by name, including those of `more_arrays`.
         fields: the values of `SEARCH`; `search` is the struct that kernels take.
         critical: (levels,) float64 on the device, the critical r^2 of the levels from 2 on that may be fused.
-        levels_prepared: the last level for which the rows and the table of binomials suffice.
+        levels_prepared: the last level for which the allocated rows and the table of binomials suffice.
         removed: the pairs that each level removed, with their separating sets.
         tests: the number of tests of the level whose counters were read last.
         entries: the adjacency matrix of the present graph on the device, if a launch has written it.
@@ -183,10 +183,11 @@ def list_bytes(level: int, pairs: int) -> int:
 
 
 def tests_before(state: ScanState, level: int) -> float:
-    """Return the number of tests of the previous level, by which the tests of a level from 2 on are forecast.
+    """Return the number of tests of the level before, as a forecast for a level from 2 on.
 
-    The tests of level 1 are no forecast for level 2. The function then returns a sixteenth of the tests that level 2
-    would make if all variables had the mean degree and no edge were removed (kernels/fused_levels.cu, tests_expected).
+    The tests of level 1 are no forecast for level 2, for which the function returns a sixteenth of the tests that level
+    2 would make if all variables had the mean degree and no edge were removed (kernels/fused_levels.cu,
+    tests_expected).
     """
     edges, degree = state.graphs.edges, 2 * state.graphs.edges / state.p
     return state.tests if level > 2 else edges * degree * degree / 16

@@ -33,7 +33,7 @@ struct Crew {
         }
     }
 
-    // Calls f(k) for all k < count, each in one lane of the crew.
+    // Calls f(k) for all k < count; one lane of the crew makes each call.
     template <class F>
     __device__ __forceinline__ static void share_out(int count, F f) {
         each_lane(LANES, [&](int lane) {
@@ -41,7 +41,8 @@ struct Crew {
         });
     }
 
-    // Adds a warp's count to a total that is zero at first.
+    // Stores the count of a crew of one warp, or adds a warp's count to the total of a larger crew, which is zero at
+    // first.
     __device__ __forceinline__ static void put(unsigned& count, unsigned sum) {
         if (!BLOCK_AN_EDGE) {
             count = sum;
@@ -152,8 +153,9 @@ struct Reader {
     }
 };
 
-// Counts on tensor cores if the cells of a stratum fit into a tile's rows: STRATA strata and up to ACROSS tiles of
-// columns at a time. Each step issues all its loads before it uses the first one, so that their latencies overlap.
+// Counts on tensor cores if the cells of a stratum fit into a tile's rows. STRATA strata and up to ACROSS tiles of
+// columns are counted at a time. Each step issues all its loads before it uses the first one, so that their latencies
+// overlap.
 template <class Crew, int STRATA, int ACROSS, class Code>
 __device__ __forceinline__ void count_strata(const Data<Code>& data, const Common& common, const Room& room) {
     const Reader<Code> reader(data);
@@ -346,8 +348,8 @@ __device__ __forceinline__ double sum_of_parts(const double* parts, int all_stra
     return statistic;
 }
 
-// Makes up to LANES tests from set number t on, of `sets` that are tried. Tests that do not belong in a batch are
-// skipped. Returns the number of sets, including the skipped ones; 0 if the edge is settled.
+// Makes up to LANES tests, beginning with set number t of the `sets` sets that are tried. Tests that do not belong in a
+// batch are skipped. Returns the number of sets, including the skipped ones; 0 if the edge is settled.
 template <class Crew, class Code>
 __device__ __forceinline__ int make_batch(const DiscreteSearch& search, const Data<Code>& data, const Rows& rows,
                                           const Batches& batches, const Room& room, int level, int i, int position,

@@ -6,8 +6,8 @@
 // The limits of a batch, including its use of shared memory.
 struct Batches {
     unsigned cells;  // the largest number of cells of a table, without sums of columns; 0: there are no batches
-    int words;       // the room for the counts of the strata that are counted at once, with sums of columns
-    int parts;       // the room for the strata's terms of the tests' statistics
+    int words;       // the number of counts of the strata that are counted at once, with sums of columns
+    int parts;       // the number of terms of all strata in the statistics of a batch's tests
     int splits;      // the number of blocks that share the sets of an edge
 
     // The distance between the counts of two strata, an odd number, so that lanes have few bank conflicts.

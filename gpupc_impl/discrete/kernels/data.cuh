@@ -46,7 +46,7 @@ __device__ __forceinline__ unsigned sum_parts(Counts counts) {
 constexpr bool HAS_WARPS = true;
 
 constexpr int ROWS_AT_ONCE = 4;
-constexpr int PLANE_MEMBERS = 4;  // With more members a table has more cells than are counted by planes.
+constexpr int PLANE_MEMBERS = 4;  // A table with more members has too many cells to be counted by planes.
 typedef unsigned long long Bits;
 typedef unsigned Counts;
 
@@ -117,7 +117,7 @@ __device__ __forceinline__ void add_to(unsigned* cell, unsigned count, const Tea
     }
 }
 
-// Calls do_for(x, y) for all x < outer and y < inner, each in one thread of the team.
+// Calls do_for(x, y) for all x < outer and y < inner; one thread of the team makes each call.
 template <class Do>
 __device__ __forceinline__ void share_out(const Team& team, int outer, int inner, Do&& do_for) {
     if (outer <= 0 || inner <= 0) return;

@@ -5,8 +5,9 @@
 #include "engine/kernels/keys.cuh"
 
 // Critical values of up to `listed` degrees of freedom, and of some larger ones. Critical values ascend with the
-// degrees of freedom, so a statistic that does not lie between the values of the two nearest entries is decided by
-// these. Other tests are listed for the host, which computes the exact critical value.
+// degrees of freedom. A statistic that is outside the interval between the values of the two nearest entries is
+// therefore decided by them. A test whose statistic lies in that interval is listed for the host, which computes the
+// exact critical value.
 struct Critical {
     const double* values;  // (listed + 1) critical values of 0, 1, 2, ..., `listed` degrees of freedom
     int listed;

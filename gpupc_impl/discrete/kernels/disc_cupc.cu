@@ -18,7 +18,7 @@ struct Tables {
     unsigned long long cells;  // the cells of a thread's table in device memory
     // the words of a thread's table in shared memory: odd, so that equal cells are in different banks; or 0
     unsigned shared_cells;
-    unsigned long long* refused;  // the bytes of a table for which the heap had no room; 0 while every table had room
+    unsigned long long* refused;  // the bytes of a table for which the heap had no room; 0 if there is none
 
     // Returns a table in the heap, which the calling thread frees; null if the heap has no room.
     __device__ __forceinline__ unsigned* allocate() const {

@@ -16,12 +16,12 @@
 // three has its own kernel, so that the compiler knows the address space.
 enum Where { SHARED, SCRATCH, SORTED };
 
-// The tables of a launch: those of a range of sizes.
+// The tables that a launch makes, which are those of a range of sizes.
 struct Places {
     unsigned long long above, up_to;   // the sizes in cells; tables of other sizes are made in other launches
     unsigned* scratch;                 // device memory; null for tables in shared memory
     unsigned long long scratch_cells;  // the cells of each table, also in shared memory
-    int bits;                          // the bits of the largest cell number that is sorted
+    int bits;                          // the number of bits of the largest cell number that is sorted
     int splits;                        // the number of blocks that share the sets of an edge, from level 1 on
 
     __device__ __forceinline__ bool take(const Shape& shape) const {
@@ -30,8 +30,9 @@ struct Places {
     }
 };
 
-// How a launch makes its tests. A search waits less for a compiler if it begins with the kernel of few ways: tables are
-// counted by samples alone, and their terms are added up by strata. Counts and sums are the same.
+// The ways in which a launch may make its tests. With FEW_WAYS, tables are only counted by samples, and terms are only
+// added up stratum by stratum. That kernel takes less time to compile, so a search begins with it. Counts and sums are
+// the same.
 enum Ways { ALL_WAYS, FEW_WAYS };
 
 // Optional data that reduce the work of a test with a table in shared memory; zeros if there are none.
@@ -42,8 +43,9 @@ struct Shortcuts {
     int most_terms;
 };
 
-// Makes the test that `unit` describes (Algorithm 3, lines 8-34), or none. All threads of the block call it, with a
-// barrier between writing the unit and the call, and between the call and the next change of the unit or the table.
+// Makes the test that `unit` describes (Algorithm 3, lines 8-34), if it describes one. All threads of the block must
+// call this function. The caller needs a barrier between writing the unit and the call, and another between the call
+// and the next change of the unit or the table.
 template <Where WHERE, Ways WAYS, class Code>
 __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Data<Code>& data,
                                           const Shortcuts& shortcuts, Unit& unit, const int* members, int level,

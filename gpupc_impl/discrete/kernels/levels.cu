@@ -29,9 +29,10 @@ __global__ void begin_level(const __grid_constant__ BitGraphs graphs, int before
     }
 }
 
-// An upper bound on the cells of row i's tables: |Vi| times the level + 1 largest numbers of categories among its
-// neighbours, increased by one divided by the smallest of these numbers, for the sums of columns. `by_categories`: the
-// variables in descending order of their numbers of categories.
+// Returns an upper bound on the cells of row i's tables, with the sums of their columns. The bound is the product c of
+// |Vi| and the level + 1 largest numbers of categories among its neighbours, plus c divided by the smallest number of
+// categories of Vi and its neighbours. `by_categories`: the variables in descending order of their numbers of
+// categories.
 __device__ unsigned long long largest_table(const BitRow& row, int p, int i, int level, const int* categories,
                                             const int* by_categories) {
     unsigned long long cells = categories[i];
@@ -56,8 +57,8 @@ __device__ unsigned long long largest_table(const BitRow& row, int p, int i, int
 
 // Makes the graph `after` of the edges of graph `before` (-1: all pairs) that have no key, and what the next level
 // needs: row_cells, upper bounds on the cells of each row's tables, and busy_rows, the rows that have tests, in any
-// order. Sums up the level in its row of graphs.counters: `counters` has its tests and those that the host decides, and
-// is reset to zeros.
+// order. Writes the sums of the level to its row of graphs.counters. `counters` has the numbers of its tests and of the
+// tests that the host decides, and is reset to zeros.
 __global__ void finish_level(const __grid_constant__ BitGraphs graphs, const __grid_constant__ BestKeys best,
                              int before, int after, int level, unsigned long long* counters, const int* categories,
                              const int* by_categories, unsigned long long* row_cells, int* busy_rows) {

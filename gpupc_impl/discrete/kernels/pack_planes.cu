@@ -14,7 +14,7 @@ __global__ void pack_planes(const __grid_constant__ Data<Code> data, int p, unsi
         const int categories = data.categories[x];
         unsigned long long* const out = planes + static_cast<long long>(data.first_plane[x]) * data.words;
         for (int w = blockIdx.x * warp_count() + warp_index(); w < data.words; w += warps) {
-            // the codes of two samples in each lane; beyond the last sample the code of no category
+            // Each lane has the codes of two samples; beyond the last sample it has a code that no category has.
             PerLane<unsigned> low, high;
             const int present = data.n - w * 64;
             each_lane(LANES, [&](int lane) {

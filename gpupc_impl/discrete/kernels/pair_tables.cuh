@@ -37,9 +37,9 @@ struct PairTable {
     __device__ __forceinline__ unsigned operator()(int a, int b) const { return counts[a * stride_a + b * stride_b]; }
 };
 
-// Whether a table of level 1 is completed from those of its pairs, after the cells of all categories but the last were
-// counted. This is done if these cells are at most half of the cells that would be counted by planes otherwise, since
-// completing takes time.
+// Whether a table of level 1 is completed from the tables of its pairs, so that only the cells without any last
+// category are counted. Completing takes time, so this is done only if there are at most half as many such cells as a
+// table that is counted by planes may have.
 __device__ __forceinline__ bool completes(const PairTables& pairs, const Shape& shape, int member) {
     const unsigned long long counted = (shape.strata - 1) * (shape.rows - 1) * (shape.columns - 1);
     return 2 * counted <= pairs.plane_cells && pairs.have(shape.low, shape.high) && pairs.have(shape.low, member) &&
@@ -48,8 +48,8 @@ __device__ __forceinline__ bool completes(const PairTables& pairs, const Shape& 
 
 // Writes the cells of a table of level 1 that count_planes omitted. N(a, b, s) summed over the categories s of S[0] is
 // the pair's count N(a, b), so one category of each variable is a difference: first the last of Vj, then of Vi, then of
-// S[0]. All threads of the block call this, those without such a table with `present` false; `join` is their barrier,
-// between cells that depend on each other.
+// S[0]. All threads of the block must call this function, with `present` false if their team has no such table; `join`
+// is the barrier between steps that depend on each other.
 template <class Join>
 __device__ __forceinline__ void complete(const PairTables& pairs, const Shape& shape, const int* members, bool present,
                                          const Team& team, unsigned* table, Join&& join) {

@@ -6,7 +6,7 @@
 // A stratum is counted in tiles of up to TILE x TILE cells, whose counts stay in registers.
 constexpr int TILE = 4;
 
-// The planes of those categories of S that define a stratum.
+// The planes of the categories of S that define a stratum.
 struct Stratum {
     const unsigned long long* planes[PLANE_MEMBERS];  // `level` of them
     int level, words;
@@ -25,7 +25,7 @@ struct Stratum {
     }
 };
 
-// The sum of the counts of the lanes of a whole warp, which a GPU alone has.
+// Returns the sum of the counts of all lanes of a warp; only a GPU has warps.
 __device__ __forceinline__ unsigned sum_of_lanes(unsigned count) {
 #ifdef GPUPC_HOST
     return count;
@@ -88,7 +88,7 @@ GPUPC_OF_SIZES void count_tile(const Stratum& stratum, const unsigned long long*
     }
 }
 
-// Counts ROWS consecutive categories of Vi with the first `left` of Vj, whose table is `width` columns wide.
+// Counts ROWS consecutive categories of Vi with the first `left` categories of Vj; the table has `width` columns.
 template <int ROWS>
 __device__ __forceinline__ void count_rows_of_tiles(const Stratum& stratum, const unsigned long long* rows,
                                                     const unsigned long long* columns, const Team& team,

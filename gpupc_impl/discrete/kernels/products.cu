@@ -45,7 +45,8 @@ struct Corner {
     }
 };
 
-// Words at a time, of which 2 * PRODUCT_TILE planes fit into a core's L2 cache and 2 * EACH into its L1 cache.
+// The number of words that are processed at a time: those of 2 * PRODUCT_TILE planes fit into a core's L2 cache, and
+// those of 2 * EACH planes into its L1 cache.
 constexpr int HOST_STEP = 512;
 
 // Counts the tables of the band. Grid (tiles of columns, tiles of rows), block (1).

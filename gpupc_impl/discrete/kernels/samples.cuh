@@ -1,4 +1,4 @@
-// Counting a table sample by sample.
+// Counts a table sample by sample.
 #pragma once
 
 #include "discrete/kernels/data.cuh"
@@ -70,7 +70,7 @@ struct __align__(16) Codes {
     unsigned words[4];
 };
 
-// Variables whose codes are loaded before the first of them is used, so that the loads overlap.
+// The number of variables whose codes are loaded before the first code is used, so that the loads overlap.
 constexpr int VARIABLES_AT_ONCE = 4;
 
 // Adds `stride` times each 8-bit code to the number of its sample's cell. A word of `cells` holds two numbers of 16
@@ -133,8 +133,8 @@ struct Group {
 };
 
 // Counts like count_rows, for a table of up to 2^16 cells in shared memory: one register holds two cell numbers. The
-// function is inlined so that the compiler knows the address space. Then one instruction adds up the lanes of a warp
-// that hit the same cell; additions to a generic address are serialized.
+// function is inlined so that the compiler knows that addresses are in shared memory: one instruction then adds up the
+// lanes of a warp that hit the same cell, whereas additions to a generic address are serialized.
 template <class Code>
 __device__ __forceinline__ void count_packed(const Data<Code>& data, const Shape& shape, const int* members, int level,
                                              const Team& team, unsigned* table) {
@@ -152,7 +152,7 @@ __device__ __forceinline__ void count_packed(const Data<Code>& data, const Shape
             atomicAdd(&table[cells[k] & 0xffffu], 1u);
             atomicAdd(&table[cells[k] >> 16], 1u);
         }
-        // The padding after the last sample was counted as zeros.
+        // The padding after the last sample was counted in cell 0, from which it is subtracted.
         if (data.n - first < SAMPLES) atomicAdd(table, static_cast<unsigned>(data.n - first - SAMPLES));
     }
 }

@@ -5,7 +5,8 @@
 
 #include "discrete/kernels/decide.cuh"
 
-// A pass of the radix sort orders by one digit, of which each thread of the team counts every value.
+// The numbers of values of a digit. A pass of the radix sort orders by one digit, and each thread of the team counts
+// how often each value of the digit occurs.
 constexpr int CUDA_DIGITS = 16, HOST_DIGITS = 256;
 #ifdef GPUPC_HOST
 constexpr int DIGIT_BITS = 8;
@@ -20,7 +21,7 @@ static_assert(DIGITS == 1 << DIGIT_BITS, "a digit has this many values");
 struct Unit {
     Shape shape;
     unsigned long long key, df;
-    // whether there is a test, and whether its table is completed from the tables of its pairs
+    // `testing`: whether there is a test; `completed`: whether its table is completed from the tables of its pairs
     short testing, completed;
 };
 
@@ -77,7 +78,8 @@ __device__ void number_cells(const Data<Code>& data, const Shape& shape, const i
 
 // A stratum's part of the statistic, as stratum_statistic computes it, from the sorted cells of its samples,
 // cells[start] to cells[stop - 1]. `base` is the number of the stratum's first cell; `used` has room for as many
-// columns as there are samples: the number of a column that occurs in the upper 32 bits, its sum in the lower.
+// columns as there are samples: for each column that occurs, its number in the upper 32 bits and its sum in the lower
+// 32 bits.
 __device__ double sorted_stratum(const Rules& rules, int columns, unsigned long long base,
                                  const unsigned long long* cells, int start, int stop, unsigned long long* used,
                                  unsigned long long& df) {
@@ -128,8 +130,8 @@ __device__ double sorted_stratum(const Rules& rules, int columns, unsigned long 
     return sum;
 }
 
-// Sorts the team's cells, which are numbers of up to `bits` bits, below `end`: a radix sort, least significant digit
-// first.
+// Sorts the cell numbers of the team, which have up to `bits` bits and are below `end`, by a radix sort that begins
+// with the least significant digit.
 __device__ __forceinline__ void sort_cells(Sorting& sorting, const Team& team, bool testing, unsigned long long end,
                                            int bits) {
     unsigned *const counts = sorting.counts, *const totals = sorting.totals;
@@ -208,8 +210,8 @@ __device__ __forceinline__ double sum_of_chunk(const Sorting& sorting, unsigned 
     return sum;
 }
 
-// As make_test, with the samples sorted in `memory` instead of a table. `bits`, of the largest number of a cell, is the
-// same for all threads of the block.
+// Makes a test like make_test, but sorts the samples in `memory` instead of making a table. `bits`, the number of bits
+// of the largest cell number, is the same for all threads of the block.
 template <class Code>
 __device__ void make_sorted_test(const DiscreteSearch& search, const Data<Code>& data, Unit& unit, const int* members,
                                  int level, const Team& team, unsigned* memory, int bits) {

@@ -18,10 +18,10 @@
 #include "gaussian/kernels/level_one.cuh"
 
 constexpr int COLUMNS_A_WARP = 4096;   // columns of level 0 that a warp takes
-constexpr int MOST_CANDIDATES = 4096;  // the most candidates of a block
+constexpr int MOST_CANDIDATES = 4096;  // the largest number of candidates in a block
 constexpr unsigned SEPARATED = 1u << 31;
 constexpr unsigned NO_MEMBER = ~0u;
-constexpr int OPEN = 3;   // the counter of edges that stay open
+constexpr int OPEN = 3;   // the index of the counter of edges that stay open
 constexpr int LISTS = 8;  // lists of a variable's neighbours
 constexpr int WORTH = 4;  // lists by strength are used if those of all neighbours are this many times as long
 
@@ -82,7 +82,7 @@ struct Filter {
         return found;
     }
 
-    // The list that has, of one end or the other, every k that separates i and j.
+    // The number of the list for an edge: every k that separates i and j is in this list of one end or the other.
     __device__ __forceinline__ int list_for(float r_ij) const {
         const float least = needed(r_ij);
         int list = 0;
@@ -102,7 +102,7 @@ struct Filter {
         return excess(r_ij, r_ik, r_jk) <= slack;
     }
 
-    // Whether the test separates and is defined for any error within the bounds.
+    // Whether the test is defined and separates, whatever the errors within the bounds.
     __device__ __forceinline__ bool separates(float r_ij, float r_ik, float r_jk) const {
         return excess(r_ij, r_ik, r_jk) <= -slack && fmaf(-r_ik, r_ik, 1.0f) > defined &&
                fmaf(-r_jk, r_jk, 1.0f) > defined;
@@ -141,8 +141,8 @@ struct WarpColumns {
     }
 };
 
-// counts[w] = the number of edges i < j that warp w finds among its columns i of the row of j. The products are with
-// the variables from 0 on.
+// Counts edges: counts[w] is the number of edges i < j that warp w finds among its columns i of the row of j. The
+// columns of the products are the variables from 0 on.
 __global__ void count_edges(const __grid_constant__ Filter filter, const __grid_constant__ Products tile,
                             long long* counts) {
     const WarpColumns own(tile);
@@ -156,7 +156,7 @@ __global__ void count_edges(const __grid_constant__ Filter filter, const __grid_
     if (warp_leader()) counts[own.number] = edges;
 }
 
-// Writes the edges of all warps after the first `before` edges of the group. ends[w] is the sum of counts[0] to
+// Writes the edges that all warps find behind the first `before` edges of the group. ends[w] is the sum of counts[0] to
 // counts[w].
 __global__ void list_edges(const __grid_constant__ Filter filter, const __grid_constant__ Products tile,
                            const long long* ends, long long before, const __grid_constant__ EdgeRows rows,
@@ -297,8 +297,9 @@ struct BlockScanner {
     const Candidates& candidates;
     unsigned long long tests = 0, undefined = 0, rechecked = 0;
 
-    // Returns the first neighbour of `owner` that separates both ends, or -1. The correlation of both is r, and their
-    // lists have neighbours of at least this strength, or all of them if it is zero.
+    // Returns the first candidate among the neighbours of `owner` that separates the two ends of an edge, or -1. r is
+    // the correlation of the two ends. `strength` is the least |correlation| of a variable with the neighbours in its
+    // list; the lists have all neighbours if it is zero.
     __device__ __forceinline__ int find(const End& owner, const End& other, float r, float strength) {
         const int first = scan<true>(owner, other, r, 0.0f, candidates.count);
         if (strength == 0.0f) return first < 0 ? -1 : candidates.first + first;
@@ -307,9 +308,10 @@ struct BlockScanner {
         return k < 0 ? -1 : candidates.first + k;
     }
 
-    // Returns the number of the first candidate in the list of `from` that separates both ends, or -1. OWN: the sets
-    // are drawn from the neighbours of `from`; else from those of the other end, and only candidates below `limit` are
-    // tested that the other end's list does not have, since their correlations with the other end are below `strength`.
+    // Returns the position in the block of the first candidate in the list of `from` that separates the two ends, or
+    // -1. OWN: sets are drawn from the neighbours of `from`. Otherwise they are drawn from those of the other end; then
+    // only candidates below `limit` are tested whose correlations with the other end are below `strength`, since the
+    // others are in the other end's list.
     template <bool OWN>
     __device__ __forceinline__ int scan(const End& from, const End& other, float r, float strength, int limit) {
         const unsigned short* numbers = candidates.numbers + from.list.start;
@@ -370,9 +372,9 @@ __device__ __forceinline__ const float* staged_row(const Candidates& candidates,
     return row;
 }
 
-// Calls f(e, r_ij, the strength, the end i, the end j) for the edges of a row from `begin` to `end` - 1 that are not
-// separated, one after the other in a warp. Lanes read the places of the lists side by side, which takes as long as
-// reading one. Edges both of whose lists are empty are left out; returns their number.
+// Calls f(e, r_ij, strength, end i, end j) for each edge from `begin` to `end` - 1 of a row that is not separated; a
+// warp takes one edge after another. Lanes read where the lists of 32 edges lie at once, which takes as long as for one
+// edge. Edges whose two lists are both empty are skipped; returns their number.
 template <class F>
 __device__ __forceinline__ unsigned long long each_open(const Filter& filter, const Candidates& candidates,
                                                         const EdgeRows& rows, int j, const float* row_j,
@@ -420,7 +422,7 @@ __device__ __forceinline__ unsigned long long each_open(const Filter& filter, co
     return untested;
 }
 
-// Adds the numbers of tests, undefined tests, canonical tests and open edges to the counters of a stripe (tally.cuh).
+// Adds the numbers of tests, undefined tests, canonical tests and open edges to a stripe of the counters (tally.cuh).
 __device__ __forceinline__ void add_to(unsigned long long* counters, const BlockScanner& scanner,
                                        unsigned long long open) {
     if (!warp_leader()) return;
@@ -430,8 +432,8 @@ __device__ __forceinline__ void add_to(unsigned long long* counters, const Block
     }
 }
 
-// Tests the edges of rows from `first` on given each candidate of a block: the candidates in adj(j), where j is the
-// row's variable, if FROM_ROW holds, else the candidates in adj(i). A thread block takes a row.
+// Tests the edges of the rows from `first` on given the candidates of a block. j is the variable of a row. If FROM_ROW
+// holds, candidates in adj(j) are tested, otherwise those in adj(i). A thread block takes a row.
 template <bool FROM_ROW>
 __global__ void __launch_bounds__(256, 4)
     scan_block(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows,
@@ -455,15 +457,16 @@ __global__ void __launch_bounds__(256, 4)
     add_to(counters, scanner, open + untested);
 }
 
-// Copies of the open edges, which are made when few are left and are tested from then on: `slots` is the index of each
-// among all edges, and `seconds` the first member of adj(j) that separates it, or NO_MEMBER if no tested member does.
+// Copies of the open edges, which are made when few edges are open and are tested in their place from then on. `slots`
+// has the index of each edge among all edges. `seconds` has the first member of adj(j) that separates it, or NO_MEMBER
+// if no member that was tested does.
 struct OpenEdges {
     EdgeRows rows;
     long long* slots;
     unsigned* seconds;
 };
 
-// counts[r] = the number of open edges of row first + r. Each warp takes a range of rows.
+// Counts open edges: counts[r] is their number in row first + r. Each warp takes a range of rows.
 __global__ void count_open(const __grid_constant__ EdgeRows rows, int first, int count, long long* counts) {
     const WarpRows own(count);
     for (int r = own.first; r < own.last; ++r) {
@@ -502,8 +505,9 @@ __global__ void list_open(const __grid_constant__ EdgeRows rows, int first, int 
     }
 }
 
-// Tests the copied edges with a block of candidates. If BOTH holds, sets from adj(i) separate, and the first separating
-// set from adj(j) is kept in `seconds`; else sets from adj(j) separate. A thread block takes a row.
+// Tests the copied edges with a block of candidates. If BOTH holds, a set from adj(i) separates an edge, and the first
+// separating set from adj(j) is kept in `seconds`; otherwise a set from adj(j) separates it. A thread block takes a
+// row.
 template <bool BOTH>
 __global__ void __launch_bounds__(256, 4)
     scan_open(const __grid_constant__ Filter filter, const __grid_constant__ OpenEdges copies,
@@ -532,7 +536,7 @@ __global__ void __launch_bounds__(256, 4)
     add_to(counters, scanner, open + untested);
 }
 
-// Separates the edges whose copies have been separated, and the other ones by their members in `seconds`. Grid
+// Marks the edges as separated whose copies have been separated, and those that have a member in `seconds`. Grid
 // (ceil(edges / threads)).
 __global__ void use_copies(const __grid_constant__ EdgeRows rows, const __grid_constant__ OpenEdges copies,
                            long long edges) {
@@ -542,8 +546,8 @@ __global__ void use_copies(const __grid_constant__ EdgeRows rows, const __grid_c
     if (k != NO_MEMBER) separate(rows, copies.slots[e], static_cast<int>(k));
 }
 
-// Separates edges from `first` on that another device has separated, whose partners and values are given. If both
-// devices have separated an edge, the smaller member is that of the canonical set. Grid (ceil(edges / threads)).
+// Marks the edges from `first` on as separated that another device has separated, given its partners and values. If
+// both devices have separated an edge, the smaller member is the canonical one. Grid (ceil(edges / threads)).
 __global__ void take_over(const __grid_constant__ EdgeRows rows, long long first, const unsigned* partners,
                           const unsigned* values, long long edges) {
     const long long e = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;

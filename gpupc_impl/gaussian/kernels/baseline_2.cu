@@ -1,7 +1,7 @@
 // Baseline 2 (cuPC, section 5.3): a block takes an edge, and its threads make the tests of the edge in parallel.
 #include "gaussian/kernels/edge_tests.cuh"
 
-// Grid (p, n'), block (threads).
+// Grid (p, n'), where n' is the largest degree, block (threads).
 template <class Size>
 __global__ void __launch_bounds__(1024)
     baseline_2(const __grid_constant__ Rows rows, const __grid_constant__ Search search, bool use_shared) {

@@ -1,10 +1,10 @@
 // Correlations on the device: columns of samples are standardised, and their products are made exact.
 #include "backends/simt/portable.cuh"
 
-// Standardises the columns of an (m, p) matrix to mean zero and length one, and constant ones to zeros. So that nothing
-// overflows when it is squared, a column is scaled by about its largest magnitude, as in matrix.py, `standardized`;
-// here by a power of two, which is exact, and shifted by its first value, so that a column far from zero loses no
-// digits. Grid (ceil(p / threads)), block (threads): a thread takes a column.
+// Standardises the columns of an (m, p) matrix to mean zero and length one, and constant ones to zeros. A column is
+// shifted by its first value, so that a column far from zero loses no digits. It is also divided by about its largest
+// magnitude, so that nothing overflows when it is squared; matrix.py, `standardized`, does the same. The divisor is a
+// power of two here, so the division is exact. Grid (ceil(p / threads)), block (threads): a thread takes a column.
 __global__ void standardise(double* samples, int m, int p) {
     const int j = blockIdx.x * blockDim.x + threadIdx.x;
     if (j >= p) return;

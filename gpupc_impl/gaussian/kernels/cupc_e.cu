@@ -1,7 +1,7 @@
 // cuPC-E (cuPC, section 3.3, Algorithm 4): a block takes beta edges of a row, and gamma threads take each edge.
 #include "gaussian/kernels/edge_tests.cuh"
 
-// Grid (p, ceil(n' / beta)), block (beta, gamma).
+// Grid (p, ceil(n' / beta)), where n' is the largest degree, block (beta, gamma).
 template <class Size>
 __global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_ONCE<Size>)
     cupc_e(const __grid_constant__ Rows rows, const __grid_constant__ Search search, bool use_shared) {

@@ -2,8 +2,9 @@
 #include "gaussian/kernels/search.cuh"
 
 // The stretches of a row in which a thread may still find an edge that is not settled. A row is divided into at most 64
-// stretches of a power of two of neighbours. An edge that is settled for a thread stays so, since the keys of its sets
-// ascend, and most rows lose nearly all edges to their first sets; so a thread skips most stretches after a few sets.
+// stretches, whose length is a power of two. An edge that is settled for a thread stays settled, since the keys of the
+// thread's sets ascend. Most rows lose nearly all edges to their first sets, so a thread skips most stretches after a
+// few sets.
 struct OpenEdges {
     unsigned long long stretches;  // a bit for each stretch: whether it is open
     int n, shift;

@@ -51,8 +51,8 @@ struct Residuals {
 
 // The number of members of a conditioning set. A kernel of a single level knows it when it is compiled, so that loops
 // over members are unrolled and their numbers lie in registers. A kernel of several levels receives it at run time; a
-// search begins with such a kernel, since compilers take long for a kernel for each level. Both do the same operations
-// in the same order.
+// search begins with such a kernel, since compiling a kernel for each level takes long. Both do the same operations in
+// the same order.
 template <int L>
 struct Exactly {
     static constexpr int MOST = L;

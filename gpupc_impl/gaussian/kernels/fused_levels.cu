@@ -7,11 +7,11 @@
 #include "engine/kernels/separating_sets.cuh"
 #include "gaussian/kernels/prefix_level.cuh"
 
-// The numbers of a search's graphs: one before a level, one after it, and one between its sides.
+// The number of graphs that a search keeps: one before a level, one after it, and one between its sides.
 constexpr int GRAPHS_AT_ONCE = 3;
 
-// The steps before and after a level's tests. They are kept out of line, because all levels share them: inlined for
-// each level, they take a compiler a quarter of its time. See prepare, count_left and list_sets.
+// The steps before and after a level's tests: see prepare, count_left and list_sets. These functions are not inlined,
+// since all levels share them: inlined for each level, they would take a quarter of the time of compilation.
 __device__ __noinline__ void prepare_level(const PairScan& s, int level, int graph, int copy, int other_copy, int run) {
     prepare(s, level, graph, copy, other_copy, run);
 }
@@ -27,10 +27,10 @@ __device__ __noinline__ void list_level(const PairScan& s, int level, int before
 // The state of the search between two levels, the same in all threads.
 struct LevelCursor {
     GridBarrier barrier;
-    int graph;                 // the number of edges at the start of the next level
-    unsigned long long edges;  // the largest degree in that graph
-    int most_degree;           // the longest row of that graph
-    int *pairs, *sets;         // the position at which the next level's list begins
+    int graph;                 // the number of the graph with which the next level starts
+    unsigned long long edges;  // the number of edges of that graph
+    int most_degree;           // the largest degree in that graph
+    int *pairs, *sets;         // where the next level writes its removed pairs and their sets
     int ended;                 // the last level that was run
 
     // Counts what level L left in the next graph, lists what it removed with list(before, after, pairs, sets), and
@@ -56,21 +56,21 @@ struct LevelCursor {
     }
 };
 
-// Runs level L; returns whether there was work and memory for it.
+// Runs level L, unless no row is long enough for its sets or memory does not suffice; returns whether it ran.
 template <int L>
 __device__ __forceinline__ bool run_level(const PairScan& s, LevelCursor& at, double critical_r_squared,
                                           int requested_run, long long shared_cells) {
     GPUPC_DYNAMIC_SHARED(double, shared);
     const int longest = at.most_degree;
     const long long of_warp = cells_of_warp(Exactly<L>(L), longest);
-    // The rules of core/pc_stable.py, stop_reason, decide whether a level follows; the table of binomials ends at the
-    // largest number of sets that a search may number.
+    // These are the rules by which core/pc_stable.py, stop_reason, ends a search, and the limits of the table of
+    // binomials, of the ranks of sets and of shared memory.
     if (longest - 1 < L || longest > s.widest || Binomials{s.binomials, s.widest}(longest, L) >= MOST_SETS ||
         of_warp > shared_cells) {
         return false;
     }
     const int start = at.graph, left = (start + 1) % GRAPHS_AT_ONCE, middle = (start + 2) % GRAPHS_AT_ONCE;
-    // Where tests are few, a level takes as long as its longest run, so runs are short.
+    // If there are few tests, a level takes as long as its longest run, so runs are short.
     const int run = requested_run != 0 ? requested_run : min(run_of(L, 0), 4);
     prepare_level(s, L, start, left, middle, run);
     at.barrier.wait();
@@ -87,7 +87,7 @@ __device__ __forceinline__ bool run_level(const PairScan& s, LevelCursor& at, do
     return true;
 }
 
-// Runs levels L to `last`.
+// Runs levels `first` to `last`, until one does not run; the recursion goes through all levels L up to LAST.
 template <int L, int LAST>
 __device__ __forceinline__ void run_levels(const PairScan& s, LevelCursor& at, int first, int last,
                                            const double* critical, int requested_run, long long shared_cells) {
@@ -99,16 +99,16 @@ __device__ __forceinline__ void run_levels(const PairScan& s, LevelCursor& at, i
     }
 }
 
-// The result of a search, if no level follows.
+// The result of a search that ends with this launch.
 struct ScanResult {
     unsigned char* entries;  // the adjacency matrix; see write_entries
-    int* pairs;              // this and the following fields: see merge_lists
+    int* pairs;              // see merge_lists for this field and those below
     long long* offsets;
     unsigned char* sizes;
     int* members;
 };
 
-// Writes the result of a launch that began with level 1 and ran levels up to `ended`, from its lists.
+// Writes the result of a launch that ran levels 1 to `ended`, by merging the lists of these levels.
 __device__ __forceinline__ void write_result(const PairScan& s, int graph, int ended, const int* pairs, const int* sets,
                                              const ScanResult& result) {
     SetList lists[LISTS] = {};
@@ -125,22 +125,24 @@ __device__ __forceinline__ void write_result(const PairScan& s, int graph, int e
     merge_lists(lists, result.pairs, result.offsets, result.sizes, result.members);
 }
 
-// An estimate of the tests of level 2 by what level 1 left: a sixteenth of those that there would be if all variables
-// had the mean degree and no edge were removed. gaussian/fused_levels.py, tests_before, makes the same estimate.
+// Estimates the number of tests of level 2 from the edges that level 1 left: a sixteenth of the tests that would be
+// made if all variables had the mean degree and no edge were removed. gaussian/fused_levels.py, tests_before, makes the
+// same estimate.
 __device__ __forceinline__ double tests_expected(unsigned long long edges, int p) {
     const double degree = 2.0 * static_cast<double>(edges) / p;
     return static_cast<double>(edges) * degree * degree / 16;
 }
 
-// Runs levels `first` to `last`, which lie from FIRST to LAST; `graph` is that before the first of them, critical[L -
-// 2] is the critical r^2 of level L. The tests of level 1 have been made by pair_scan_one.
+// Runs levels `first` to `last`, which are in the range from FIRST to LAST. `graph` is the number of the graph before
+// level `first`, and critical[L - 2] is the critical r^2 of level L. If `first` is 1, pair_scan_one has made the tests
+// of level 1.
 //
-// Each level that is run writes its counters and its list (see list_sets) after those of the levels before. ENDED of
-// the level before `first` is the time at which the launch began, or if it begins with level 1, the time at which
-// pair_scan_one began. A level whose rows are too long for the shared memory or the table of binomials is not run, nor
-// are the levels after it. If level 1 is among the levels, those from 2 on are run only if level 1 leaves at most
-// `most_edges` edges and `most_tests` tests are expected at most; and the launch writes `result` after its last level.
-// Cooperative launch: grid (any), block (warps), dynamic shared memory: `shared_bytes`.
+// Each level that is run writes its counters, and appends its list (see list_sets) to the lists of the levels before.
+// The counter ENDED of the level before `first` receives the time at which this launch begins; if `first` is 1, it has
+// the time at which pair_scan_one began. A level whose rows are too long for the shared memory or the table of
+// binomials is not run, nor are the levels after it. If `first` is 1, levels from 2 on are run only if level 1 leaves
+// at most `most_edges` edges and at most `most_tests` tests of level 2 are expected, and the launch writes `result`
+// after its last level. Cooperative launch: grid (any), block (warps), dynamic shared memory: `shared_bytes`.
 template <int FIRST, int LAST>
 __global__ void __launch_bounds__(128, 4)
     fused_levels(const __grid_constant__ PairScan s, const double* critical, int graph, int first, int last,

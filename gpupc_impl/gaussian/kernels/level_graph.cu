@@ -2,15 +2,15 @@
 #include "engine/kernels/graph.cu"
 #include "engine/kernels/tally.cuh"
 
-// The rows of the present level, and those at the start of level l, from 1 on: row i of these begins at (*this)(l, i)
-// and has degree(l, i) neighbours.
+// The rows of the present graph, and the rows that were kept at the start of each level from 1 on. The row of Vi that
+// was kept for level l begins at (*this)(l, i) and has degree(l, i) neighbours.
 struct Levels {
     unsigned char* adjacency;        // (p, p)
     const unsigned long long* best;  // (p, p) keys
     int *neighbours, *degrees;       // (p, stride) and (p): the present rows
     int *kept, *kept_degrees;        // (levels, p, stride) and (levels, p)
     unsigned char* removed_at;       // (p, p): the level that removed an edge
-    int *removed, *members;          // (p): the removed edges between i and larger variables, and their sets' members
+    int *removed, *members;          // (p): the numbers of removed edges with j > i, and of their sets' members
     unsigned long long* counters;    // (COUNTER_STRIPES, COUNTER_STRIDE): the sums over all levels
     Binomials binomial;
     int p, stride;
@@ -20,11 +20,13 @@ struct Levels {
         return kept + (static_cast<long long>(level - 1) * p + i) * stride;
     }
     __device__ int& degree(int level, int i) const { return kept_degrees[static_cast<long long>(level - 1) * p + i]; }
-    // Where the sum and the maximum of the degrees after a level are, behind the tallies of a stripe.
+    // Returns the address of the sum of the degrees after a level, which the largest degree follows. Consecutive levels
+    // use different stripes of the counters; both numbers lie after the tallies of the stripe.
     __device__ unsigned long long* totals(int level) const { return counters + (level & 1) * COUNTER_STRIDE + 3; }
 };
 
-// Compacts the graph at the start of level 1, and sets all sums to zero. Grid (p), block ROW_THREADS.
+// Compacts the graph at the start of level 1 into rows of neighbours, and sets all counters to zero. Grid (p), block
+// ROW_THREADS.
 __global__ void begin_level_one(const __grid_constant__ Levels levels) {
     const int i = blockIdx.x;
     if (i == 0) {
@@ -43,8 +45,8 @@ __global__ void begin_level_one(const __grid_constant__ Levels levels) {
     }
 }
 
-// Keeps the rows of a level, removes the edges that it separated from the present rows, and counts the degrees that are
-// left in totals(level). Grid (p), block ROW_THREADS.
+// Keeps the rows of a level, removes the edges that the level separated from the present rows, and writes the sum and
+// the maximum of the remaining degrees to totals(level). Grid (p), block ROW_THREADS.
 __global__ void end_level(const __grid_constant__ Levels levels, int level) {
     const int i = blockIdx.x;
     int *row = levels.neighbours + static_cast<long long>(i) * levels.stride, *kept = levels(level, i);
@@ -59,7 +61,7 @@ __global__ void end_level(const __grid_constant__ Levels levels, int level) {
         removed += !stays && row[q] > i;
     }
     const int degree = block_sum(left), removed_in_row = block_sum(removed);
-    int* out = row + counted_before(left);  // All threads have read the present row.
+    int* out = row + counted_before(left);  // block_sum is a barrier, so all threads have read the row.
     for (int q = segment.first; q < segment.last; ++q) {
         const long long cell = cells + kept[q];
         if (levels.best[cell] == NO_KEY) {
@@ -80,8 +82,8 @@ __global__ void end_level(const __grid_constant__ Levels levels, int level) {
     }
 }
 
-// Lists the edges that all levels removed, ascending, with the sizes and the members of their separating sets. Grid
-// (p), block ROW_THREADS.
+// Lists the edges that any level from 1 on removed, ascending, with the sizes and the members of their separating sets.
+// Grid (p), block ROW_THREADS.
 __global__ void list_levels(const __grid_constant__ Levels levels, int* pairs, unsigned char* sizes, int* members) {
     const int i = blockIdx.x;
     if (levels.removed[i] == 0) return;
@@ -101,7 +103,7 @@ __global__ void list_levels(const __grid_constant__ Levels levels, int* pairs, u
         own_members += levels.removed_at[cells + neighbours[q]];
     }
     int slot = counted_before(own_pairs);
-    slot += block_sum(pairs_before);  // This is a barrier between the scans, which share memory.
+    slot += block_sum(pairs_before);  // This sum is a barrier between the scans, which use the same shared memory.
     int* set = members + counted_before(own_members);
     set += block_sum(members_before);
     for (int q = segment.first; q < segment.last; ++q) {
@@ -115,7 +117,7 @@ __global__ void list_levels(const __grid_constant__ Levels levels, int* pairs, u
         const int* row = levels(level, owner);
         const int n = levels.degree(level, owner) - (levels.ranks_whole_row ? 0 : 1);
         unrank_combination(levels.binomial, n, level, key & ~SECOND_SIDE, set);
-        bool passed = false;  // whether the members so far include or follow the position of the edge's other end
+        bool passed = false;  // whether a member so far has reached the position of the edge's other end
         for (int a = 0; a < level; ++a) {
             passed |= !levels.ranks_whole_row && row[set[a]] >= other;
             set[a] = row[set[a] + passed];

@@ -8,8 +8,8 @@
 #include "engine/kernels/bit_graph.cuh"
 #include "gaussian/kernels/fisher_z.cuh"
 
-// A mask of those of `count` variables that have no variance left given another one, their correlations with which
-// begin at `c`. The variable on which is conditioned is among them.
+// Returns a mask of those of `count` variables that have no variance left given one other variable; their correlations
+// with it begin at `c`. The mask includes the conditioning variable itself if it is one of the `count` variables.
 __device__ __forceinline__ unsigned twins_among(const double* c, int count, double residual_tolerance) {
     return ballot(count, [&](int lane) {
         const double r = c[lane];
@@ -19,8 +19,8 @@ __device__ __forceinline__ unsigned twins_among(const double* c, int count, doub
 
 constexpr double NOTHING_TESTED = 1e300;
 
-// A step of a scan takes AT_ONCE words of 32 variables, so that their loads are in flight at the same time. Results for
-// a word are then kept by the threads with that own_word() alone, instead of by every thread for all words.
+// A step of a scan takes AT_ONCE words of 32 variables, so that their loads overlap. The results for a word are kept
+// only by the threads whose own_word() is this word.
 #ifdef GPUPC_HOST
 constexpr int AT_ONCE = 1;
 inline int own_word() { return 0; }
@@ -30,7 +30,7 @@ inline unsigned long long sum_of_words(unsigned long long value) { return value;
 #else
 constexpr int AT_ONCE = 4;
 __device__ __forceinline__ int own_word() { return threadIdx.x % AT_ONCE; }
-// A mask with a bit for each word: whether the condition holds for it.
+// Returns a mask with a bit for each word, which is set if the condition holds for the word.
 __device__ __forceinline__ unsigned words_where(bool holds) {
     return __ballot_sync(~0u, holds) & ((1u << AT_ONCE) - 1);
 }
@@ -48,9 +48,9 @@ __device__ __forceinline__ Residuals given_one(double r_ij, double r_ik, double 
     return {fma(-r_ik, r_ik, 1.0), fma(-r_jk, r_jk, 1.0), fma(-r_ik, r_jk, r_ij)};
 }
 
-// A mask of the variables of the thread's own word that separate Vi and Vj if their test is defined. The first of the
-// words begins at variable `first`. WHOLE: whether all words have 32 variables; WITH_TOLERANCE: whether the problem's
-// residual tolerance is above zero.
+// Returns a mask of the variables of the thread's own word that separate Vi and Vj if their test is defined. The words
+// of this step begin at variable `first`. WHOLE: whether all words have 32 variables; WITH_TOLERANCE: whether the
+// problem's residual tolerance is above zero.
 template <bool WHOLE, bool WITH_TOLERANCE>
 __device__ __forceinline__ unsigned separating(const double* c_i, const double* c_j, double r_ij,
                                                double critical_r_squared, int first, int p) {
@@ -81,8 +81,8 @@ __device__ __forceinline__ unsigned separating(const double* c_i, const double* 
     return own;
 }
 
-// A mask of those of the next `count` variables given which the test of Vi and Vj is undefined. This case is rare, so
-// the function is not inlined, which saves registers.
+// Returns a mask of those of the next `count` variables given which the test of Vi and Vj is undefined. This case is
+// rare, so the function is not inlined, which saves registers.
 __device__ __noinline__ unsigned undefined_given(const double* c_i, const double* c_j, int count,
                                                  double residual_tolerance) {
     return twins_among(c_i, count, residual_tolerance) | twins_among(c_j, count, residual_tolerance);
@@ -101,14 +101,14 @@ template <bool WITH_SMALLEST>
 struct PairScanner {
     int p, words;
     double critical_r_squared, residual_tolerance;
-    unsigned long long own_tests = 0, own_undefined = 0;  // the tests so far, for the thread's own words
+    unsigned long long own_tests = 0, own_undefined = 0;  // the tests so far in the words that this thread counts
     double least = NOTHING_TESTED;                        // WITH_SMALLEST: the smallest r^2 of the last pair
 
     __device__ __forceinline__ unsigned long long tests() const { return sum_of_words(own_tests); }
     __device__ __forceinline__ unsigned long long undefined() const { return sum_of_words(own_undefined); }
 
-    // The member of the set that separates Vi and Vj, i < j; -1 if there is none. The function counts the tests up to
-    // the one that decides; this number is the same on every backend.
+    // Returns the member of the canonical set that separates Vi and Vj, i < j; -1 if there is none. The function counts
+    // the tests up to the one that decides; this number is the same on every backend.
     __device__ __forceinline__ int scan(int i, int j, const PairEnd& of_i, const PairEnd& of_j) {
         const double *const c_i = of_i.c, *const c_j = of_j.c;
         const double r_ij = c_i[j];
@@ -142,7 +142,7 @@ struct PairScanner {
                 if (w + own == i / 32) tested &= ~(1u << (i % 32));
                 if (w + own == j / 32) tested &= ~(1u << (j % 32));
                 const unsigned separating_k = hits & tested & ~undefined;
-                // `end` is the first word with a separating neighbour of Vi; `kept`, before it, the first one with a
+                // `end` is the first word with a separating neighbour of Vi; `kept` is the first word before it with a
                 // separating neighbour of Vj alone.
                 const unsigned ending = words_where((separating_k & a) != 0);
                 const int end = ending == 0 ? AT_ONCE : __ffs(ending) - 1;

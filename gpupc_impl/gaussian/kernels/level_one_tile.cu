@@ -2,9 +2,9 @@
 //
 // Vk separates Vi and Vj where |r_ij - r_ik r_jk| <= sqrt(c (1 - r_ik^2) (1 - r_jk^2)), c being the critical r^2. If
 // few sets separate, nearly every test does not separate, which a bound in single precision shows in three
-// instructions. Only a test that the bound lets through, about one in a hundred thousand beside those that separate, is
-// decided by the canonical evaluation (fisher_z.cuh) in double precision. The answer therefore has the bits of every
-// other method.
+// instructions. Only a test that the bound lets through is decided by the canonical evaluation (fisher_z.cuh) in double
+// precision; of the tests that do not separate, the bound lets about one in a hundred thousand through. The answer
+// therefore has the bits of every other method.
 //
 // Why the bound never rules out a set that separates: let u = 2^-24 be the relative error of one rounding. The left
 // side is off by at most 5 u (its two factors, r_ij and the difference, each of which is at most 2). The right side is
@@ -32,12 +32,12 @@ struct alignas(16) Few {
     float of[EACH];
 };
 
-// For the variables of a side and STEP members: their correlations r, and c^(1/4) sqrt(1 - r^2).
+// The correlations r of the variables of a side with STEP members, and c^(1/4) sqrt(1 - r^2).
 struct Side {
     Few r[STEP][SIDE + 1], root[STEP][SIDE + 1];
 };
 
-// NaN, in place of the correlation of a pair that needs no test: every comparison with it is false.
+// NaN stands in place of the correlation of a pair that needs no test, since every comparison with NaN is false.
 __device__ __forceinline__ float closed() { return __int_as_float(0x7fc00000); }
 
 // The square root of a number from 0 to 1, with a relative error of at most 2 u.
@@ -66,8 +66,8 @@ struct Critical {
           inverse_slack(fmaf(INVERSE_SLACK, r, TINY)) {}
 };
 
-// Whether Vk may separate Vi and Vj: true wherever it does. WITH_TOLERANCE: whether the problem's residual tolerance is
-// above zero.
+// Whether Vk may separate Vi and Vj; always true if Vk does separate them. WITH_TOLERANCE: whether the problem's
+// residual tolerance is above zero.
 template <bool WITH_TOLERANCE>
 __device__ __forceinline__ bool may_separate(float r_ik, float r_jk, float r_ij, float root_i, float root_j,
                                              const Critical& critical) {
@@ -77,7 +77,7 @@ __device__ __forceinline__ bool may_separate(float r_ik, float r_jk, float r_ij,
     return may;
 }
 
-// The bounds of a thread's pairs given one member, number k of the step.
+// Evaluates the bounds of a thread's pairs given member number k of the step.
 template <bool WITH_TOLERANCE>
 struct Bounds {
     Few x, y, root_x, root_y;
@@ -109,14 +109,14 @@ struct Stage {
 
 // Members `first` to first + STEP - 1 of the separation-set block, as one thread sees them.
 struct Step {
-    int first, half;   // the half of the stage's masks that this step uses
-    int member;        // the number of the first member's variable
+    int first, half;   // `half`: the half of the stage's masks that this step uses
+    int member;        // the index of the variable that is the first member
     int own_i, own_j;  // the positions of the tile's first row and first column among the members
     bool with_own;     // whether a row or column of the tile is itself among the members
     unsigned open_j;   // the pairs for which sets from adj(j) could change the answer when the step began
 };
 
-// A thread's pairs. Pair q, of EACH * EACH, is that of row row_i + q / EACH and column row_j + q % EACH.
+// The EACH * EACH pairs of a thread. Pair q is in row row_i + q / EACH and column row_j + q % EACH.
 template <bool WITH_TOLERANCE>
 struct TilePairs {
     const PairBlock& block;
@@ -125,7 +125,7 @@ struct TilePairs {
     const int tile_i, tile_j;  // the first row and column of the tile
     const int row_i, row_j;    // the first row and column of the thread
     float r_ij[EACH][EACH];
-    // for each pair a bit: whether sets from adj(i), and from adj(j), can change the answer
+    // a bit for each pair: whether sets from adj(i) can change the answer, and whether sets from adj(j) can
     unsigned open_i = 0, open_j = 0;
     Tally tally;
 
@@ -182,7 +182,7 @@ struct TilePairs {
         return some_undefined;
     }
 
-    // The members that pair q is tested with, from the words of adjacency of its row and column.
+    // Returns the mask of the members that pair q is tested with, from the words of adjacency of its row and column.
     __device__ __forceinline__ unsigned tested(const Step& step, int q, unsigned near_i, unsigned near_j) const {
         unsigned members = (open_i >> q & 1u ? near_i : 0) | (step.open_j >> q & 1u ? near_j : 0);
         if (step.with_own) {
@@ -192,7 +192,7 @@ struct TilePairs {
         return members;
     }
 
-    // The members given which the test of pair q is undefined.
+    // Returns the mask of the members given which the test of pair q is undefined.
     __device__ __forceinline__ unsigned undefined(const Step& step, int q) const {
         return stage.undefined_i[step.half][EACH * threadIdx.y + q / EACH] |
                stage.undefined_j[step.half][EACH * threadIdx.x + q % EACH];

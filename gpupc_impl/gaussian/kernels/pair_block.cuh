@@ -14,7 +14,8 @@ constexpr unsigned SECOND_SIDE_MEMBER = 1u << 31;
 
 __device__ __forceinline__ bool has_bit(const unsigned* bits, long long at) { return bits[at / 32] >> (at % 32) & 1u; }
 
-// Block I x J and the separation-set block of `width` variables from s0 on.
+// A block I x J of pairs, and the separation-set block: the `width` variables from s0 on that may be the member of a
+// set.
 struct PairBlock {
     const double *rows_i, *rows_j;      // correlations of I and of J with the set block: row r at rows[r * pitch]
     const unsigned *bits_i, *bits_j;    // bits of their adjacency to the set block, `words` words for each row
@@ -36,7 +37,7 @@ struct PairBlock {
                has_bit(edges + static_cast<long long>(i) * edge_words, edges_first + j);
     }
 
-    // Whether a set with this key can no longer change the answer, given the best key.
+    // Whether a set with this key cannot change the answer any more, given the best key.
     __device__ __forceinline__ bool settled(unsigned best, unsigned key) const {
         return ::settled(first_come, best, key);
     }

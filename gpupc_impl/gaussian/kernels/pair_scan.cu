@@ -7,9 +7,9 @@ __device__ __forceinline__ int variable_at(unsigned share, int p) {
     return static_cast<int>(static_cast<unsigned long long>(share) * p >> 32);
 }
 
-// Level 0: tests all pairs, counts what is left as count_rows does after other levels, and sets graph `empty` to the
-// required edges alone. The kernel also sets has_twin[i] if Vi has no variance left given some other variable, whether
-// that is a neighbour or not. Grid (any), block (warps).
+// Level 0: tests all pairs, counts the remaining edges as count_rows does after other levels, and sets graph `empty` to
+// the required edges alone. The kernel also sets has_twin[i] if Vi has no variance left given some other variable,
+// whether that is a neighbour or not. Grid (any), block (warps).
 __global__ void pair_scan_zero(const PairScan s, double critical_r_squared, int graph, int empty) {
     const int p = s.graphs.p, words = s.graphs.words;
     unsigned *const bits = s.graphs.graph(graph), *const after = s.graphs.graph(empty);
@@ -50,9 +50,9 @@ __global__ void pair_scan_zero(const PairScan s, double critical_r_squared, int 
     }
 }
 
-// Level 1 pair by pair (level_one.cuh). Graph `left`, which has required edges alone before, receives the edges that
-// remain, and s.members[i * p + j] the separating set of a removed pair i < j. Level 0 has ended when this kernel
-// begins. Grid (p, any), block (warps): the blocks of a row take words of its partners in turn.
+// Level 1 pair by pair (level_one.cuh). Graph `left`, which has only the required edges before the launch, receives the
+// edges that remain, and s.members[i * p + j] the separating set of a removed pair i < j. Level 0 has ended when this
+// kernel begins. Grid (p, any), block (warps): the blocks of a row take words of its partners in turn.
 template <bool WITH_SMALLEST>
 __global__ void __launch_bounds__(128, 8)
     pair_scan_one(const PairScan s, double critical_r_squared, int start, int left) {
@@ -117,7 +117,7 @@ __global__ void probe_pairs(const PairScan s, double critical_r_squared, int gra
     }
 }
 
-// Follows level_one_tile, whose keys are s.members and whose counters are `counted`. The kernel adds the edges that
+// Runs after level_one_tile, which writes keys to s.members and counts in `counted`. The kernel adds the edges that
 // nothing separated to graph `left`, which has none of them, and sums the counters. Grid (words, any), block (warps).
 __global__ void keep_unseparated(const PairScan s, int start, int left, const unsigned long long* counted) {
     const int p = s.graphs.p, words = s.graphs.words, home = blockIdx.x;

@@ -4,7 +4,7 @@
 #include "gaussian/kernels/side_scan.cuh"
 
 // Prepares a level: rows of neighbours, best ranks, numbers of runs, and two copies of the graph.
-// run_starts counts the runs of the rows before, without the first HEADS of each row.
+// run_starts[i] is the number of runs of the rows before i, without the first HEADS runs of each row.
 __device__ __forceinline__ void prepare(const PairScan& s, int level, int graph, int copy, int other_copy,
                                         int requested_run) {
     const int run = run_of(level, requested_run);
@@ -57,8 +57,8 @@ __device__ __forceinline__ void prepare(const PairScan& s, int level, int graph,
     }
 }
 
-// Lists the pairs that a level removed, ascending, with their sets: the first from the row of the smaller
-// variable, or if that has none, from the row of the other one.
+// Lists the pairs that a level removed, ascending, with their sets: the first separating set from the row of the
+// smaller variable, or if there is none, from the row of the other variable.
 __device__ __forceinline__ void list_sets(const PairScan& s, int level, int before, int after, int* pairs, int* sets) {
     const Binomials binomial{s.binomials, s.widest};
     const auto rank_of = [&](int owner, int other) {

@@ -14,24 +14,25 @@ constexpr unsigned long long NO_RANK = ~0ull, SETTLED_RANK = 0;  // No set of an
 // The number of runs of each row that are assigned before those of all other rows: their sets separate most edges.
 constexpr int HEADS = 2;
 
-// Prefixes in a run of a level; `requested` is the number for every level, or 0.
+// Returns the number of prefixes in a run of a level: `requested`, unless it is 0.
 __device__ __forceinline__ int run_of(int level, int requested) {
     return requested != 0 ? requested : level == 2 ? 2 : level == 3 ? 8 : 16;
 }
 
-// Runs in a row of n variables: none where it is too short for sets of `level` beside a partner.
+// Returns the number of runs in a row of n variables: 0 if the row is too short for a set of `level` members and a
+// partner.
 __device__ __forceinline__ unsigned long long runs_of(int level, const Binomials& binomial, int n, int run) {
     return n < level + 1 ? 0 : (binomial(n - 1, level - 1) + run - 1) / run;
 }
 
-// Takes the next number from a counter that all warps share; all lanes get it.
+// Takes the next number from a counter that all warps share, and returns it in all lanes.
 __device__ __forceinline__ unsigned long long next_turn(unsigned long long* turns) {
     PerLane<unsigned long long> turn;
     each_lane(1, [&](int lane) { turn[lane] = atomicAdd(turns, 1ull); });
     return of_lane(turn, 0);
 }
 
-// The rank of an ascending combination of L out of n: the inverse of unrank_combination.
+// Returns the rank of an ascending combination of L out of n; this function is the inverse of unrank_combination.
 template <class Size>
 __device__ __forceinline__ unsigned long long rank_combination(const Binomials& binomial, int n, Size L,
                                                                const int* positions) {
@@ -53,7 +54,8 @@ __device__ __noinline__ Residuals near_singular_test(const double* C, int p, int
     return pseudo.residuals(C, p, j);
 }
 
-// The first of [low, high) from which on f holds; high where it holds for none. The lanes look at 32 places at a time.
+// Returns the first number in [low, high) from which on f holds, or `high` if f holds for none. The lanes evaluate f
+// for 32 numbers at a time.
 template <class F>
 __device__ __forceinline__ int first_that(int low, int high, F f) {
     while (low < high) {
@@ -66,7 +68,8 @@ __device__ __forceinline__ int first_that(int low, int high, F f) {
     return low;
 }
 
-// The row whose runs beyond HEADS hold number u: the last with run_starts[row] <= u.
+// Returns the row to which run u belongs, not counting the first HEADS runs of each row: the last row with
+// run_starts[row] <= u.
 __device__ __forceinline__ int row_of_run(const unsigned long long* run_starts, int p, unsigned long long u) {
     return first_that(1, p, [&](int row) { return run_starts[row] > u; }) - 1;
 }
@@ -90,7 +93,7 @@ template <class Size, bool WITH_SMALLEST>
 struct RunScan {
     using Members = typename Size::OneLess;
 
-    // The last members that lanes test with, and Vi given the prefix and each of them.
+    // The candidates of the lanes for the last member, and the residuals of Vi given the prefix and each candidate.
     struct Candidates {
         int count;
         int shift;  // 2^shift lanes, one for each candidate, share a partner.
@@ -103,8 +106,8 @@ struct RunScan {
     const PairScan& search;
     ScanCounts& counts;
     const double critical_r_squared;
-    const Size L;     // the members of a set,
-    const Members K;  // and of its prefix
+    const Size L;                        // the number of members of a set
+    const Members K;                     // the number of members of its prefix
     unsigned *const start, *const left;  // the graph that is tested, and the graph that loses separated edges
     const int side, i;
     int* const partners;             // the positions in the row of the variables to be tested, `partner_count` of them
@@ -230,8 +233,8 @@ struct RunScan {
                 fma(-candidates.projection_i[lane], along, prefix.covariance(K, q))};
     }
 
-    // Tests the candidates with as many partners, from number x on, as there are lanes for. The set with the candidate
-    // at position k has rank rank_of_zero + k. Returns whether a partner may have been separated.
+    // Tests the candidates with the partners from number x on, as many as there are lanes for. The set whose candidate
+    // is at position k has rank rank_of_zero + k. Returns whether a partner may have been separated.
     __device__ __forceinline__ bool test(Candidates& candidates, int x, unsigned long long rank_of_zero) {
         PerLane<int> partner;
         const int shift = candidates.shift, lanes = min((partner_count - x) << shift, LANES);
@@ -277,7 +280,7 @@ struct RunScan {
         return notable != 0 || careful != 0;
     }
 
-    // One lane's test of a set with a near-singular M2, whose last member is Vk.
+    // Makes one lane's test of a set with a near-singular M2, whose last member is Vk.
     __device__ __forceinline__ void test_carefully(int k, int q, unsigned long long rank) {
         const int j = row[q];
         int members[Size::MOST];
@@ -292,7 +295,7 @@ struct RunScan {
         if (h.independent(critical_r_squared, search.residual_tolerance)) separate(q, rank);
     }
 
-    // The set of this rank separates Vi and the partner at position q.
+    // Records that the set of this rank separates Vi and the partner at position q.
     __device__ __forceinline__ void separate(int q, unsigned long long rank) {
         const int j = row[q];
         atomicMin(&best[q], rank);
