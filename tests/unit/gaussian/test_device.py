@@ -112,6 +112,25 @@ def test_kept_levels_change_no_answer(monkeypatch, backend, name, max_level):
     assert kept.edges_per_level == plain.edges_per_level
 
 
+@pytest.mark.parametrize("name", ["cupc-e", "cupc-s"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"m": 20, "density": 0.3, "alpha": 0.2},  # The critical values of the levels differ most for few samples.
+        {"p": 14, "m": 3000, "density": 0.7, "alpha": 0.05},  # The levels that general kernels run remove edges.
+        {"m": 300, "density": 0.1},  # The last level removes edges of the variable with the most neighbours.
+    ],
+)
+def test_each_kept_level_has_its_own_numbers(monkeypatch, backend, name, shape):
+    given = problem(**shape)
+    monkeypatch.setattr(backend, "is_ready", lambda kernel: False)
+    kept = solve(given, methods()[name], backend)
+    monkeypatch.setattr(level_graph, "KEPT_BYTES", 0)
+    plain = solve(given, methods()[name], backend)
+    assert kept.edges_per_level == plain.edges_per_level
+    assert kept.sepsets == plain.sepsets
+
+
 @pytest.mark.parametrize("name", [*DEVICE_METHODS, "pair-scan"])
 def test_largest_p_values_match_a_brute_force_over_all_tests(backend, name):
     given = problem(p=9, m=40, density=0.3, alpha=0.05)
