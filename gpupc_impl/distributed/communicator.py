@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from gpupc_impl.backends import Backend, BackendUnavailable
@@ -71,6 +71,11 @@ class Communicator:
         """Make the present and later calls of the other devices fail."""
         self._barrier.abort()
 
+    def check(self) -> None:
+        """Raise BrokenBarrierError if another device has failed, without waiting for the others."""
+        if self._barrier.broken:
+            raise threading.BrokenBarrierError
+
 
 def communicators(backends: Sequence[Backend]) -> list[Communicator]:
     """Return a communicator for each device."""
@@ -83,28 +88,39 @@ def on_all(devices: Sequence[Communicator], function: Callable[[Communicator], V
 
     If the function fails for a device, the calls of the other devices fail as well, and the original error is raised.
     """
+    errors: list[BaseException] = []  # in the order in which devices fail
+    others: list[Future[Value]] = []
 
     def guarded(device: Communicator) -> Value:
         try:
             return function(device)
-        except BaseException:
+        except BaseException as error:
+            errors.append(error)
             device.abort()
             raise
 
-    with ThreadPoolExecutor(len(devices)) as pool:
-        others = [pool.submit(guarded, device) for device in devices[1:]]
-        try:
-            first = guarded(devices[0])
-        except threading.BrokenBarrierError:
-            for error in (other.exception() for other in others):
-                if error is not None and not isinstance(error, threading.BrokenBarrierError):
-                    raise error from None
-            raise
-        return [first, *(other.result() for other in others)]
+    try:
+        with ThreadPoolExecutor(len(devices)) as pool:
+            try:
+                others += [pool.submit(guarded, device) for device in devices[1:]]
+                first = guarded(devices[0])
+            except BaseException:  # Ctrl-C, or a thread that cannot start, must not leave the others waiting
+                devices[0].abort()
+                raise
+            return [first, *(other.result() for other in others)]
+    except threading.BrokenBarrierError:
+        raise errors[0] from None
+    finally:  # Errors refer to the arrays of all devices by the frames that they passed, and this frame to the errors.
+        while errors:
+            traceback.clear_frames(errors.pop().__traceback__)
+        others.clear()
 
 
 def further_backends(backend: Backend, workers: int) -> Iterator[Backend]:
-    """Yield backends for the other GPUs that this process can use, or on CPU cores a backend for each further worker.
+    """Yield new backends for the other GPUs that this process can use, or on CPU cores one for each further worker.
+
+    Each search has its own backends, since searches in several threads cannot share them. All backends of a GPU share
+    the kernels that are loaded on it.
 
     Args:
         backend: the backend of the search.
@@ -118,20 +134,11 @@ def further_backends(backend: Backend, workers: int) -> Iterator[Backend]:
 
     count = cupy.cuda.runtime.getDeviceCount()
     for number in range(count if count > 1 and workers != 1 else 0):
-        try:
-            other = _backend_of_gpu(type(backend), number, backend.device_memory_limit)
-        except BackendUnavailable:
-            continue
+        with cupy.cuda.Device(number):  # The thread's current device is the backend's, unless a variable names one.
+            try:
+                other = type(backend)(backend.device_memory_limit)
+            except BackendUnavailable:
+                continue
         if other.device_key() != backend.device_key():
             other.waits_for_best = backend.waits_for_best
             yield other
-
-
-@functools.cache
-def _backend_of_gpu(kind: type[Backend], number: int, device_memory_limit: int | None) -> Backend:
-    """Return the backend of a GPU. It is kept for all searches of this process, since a new one would load its kernels
-    again."""
-    import cupy
-
-    with cupy.cuda.Device(number):  # The backend takes this thread's current device, unless GPUPC_CUDA_DEVICE is set.
-        return kind(device_memory_limit)

@@ -55,8 +55,8 @@ class RowTester(RowDevice):
         samples: (p, m) standardised, on the device.
     """
 
-    def __init__(self, problem: GaussianProblem, backend: Backend, samples: Any):
-        self.backend, self.budget = backend, backend.memory_limit
+    def __init__(self, problem: GaussianProblem, device: Communicator, samples: Any):
+        self._device, self.backend, self.budget = device, device.backend, device.backend.memory_limit
         self.p, self.samples_held = problem.n_variables, problem.n_samples
         self.residual_tolerance, self.pivot_tolerance = problem.residual_tolerance, problem.pivot_tolerance
         self.seconds: Counter[str] = Counter()
@@ -69,6 +69,7 @@ class RowTester(RowDevice):
         return correlate_squares(self.backend, self._samples, variables, sizes)
 
     def lap(self, step: str) -> None:
+        self._device.check()  # A level has no other calls that fail on all devices.
         self.backend.synchronize()
         now = time.perf_counter()
         self.seconds[step] += now - self._last_lap
@@ -106,9 +107,11 @@ class FilteredSearch(SparseSearch):
         return self
 
     def __exit__(self, *error: Any) -> None:
+        further = [device.backend for device in self._devices[1:]]  # The caller frees the memory of the first device.
         self._samples, self._testers = [], []
-        for device in self._devices[1:]:  # The caller frees the memory of the first device.
-            device.backend.release_memory()
+        self._devices.clear()  # An error may refer to this list, and devices to the arrays that they exchanged last.
+        for backend in further:
+            backend.release_memory()
 
     def run_level(self, level: int) -> LevelOutcome:
         if level == 0:
@@ -185,7 +188,7 @@ class FilteredSearch(SparseSearch):
         assert self._edges is not None
         while self._samples:
             device, samples = self._devices[len(self._testers)], self._samples.pop(0)
-            self._testers.append(RowTester(self.problem, device.backend, samples))
+            self._testers.append(RowTester(self.problem, device, samples))
             del samples
         degrees = np.bincount(self._edges.reshape(-1), minlength=self.p)
         active = degrees > level

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import sys
+import time
 import types
 
 import numpy as np
@@ -279,9 +280,9 @@ def test_devices_share_what_they_find(monkeypatch, open_edges, p):
 def test_only_the_samples_stay_on_devices_after_level_one(monkeypatch):
     left, make = [], filtered_search.RowTester.__init__
 
-    def made(self, problem, backend, samples):
-        left.append(backend.memory_used - samples.nbytes)
-        make(self, problem, backend, samples)
+    def made(self, problem, device, samples):
+        left.append(device.backend.memory_used - samples.nbytes)
+        make(self, problem, device, samples)
 
     monkeypatch.setattr(filtered_search.RowTester, "__init__", made)
     search(sample(np.random.default_rng(4), 60, 50, 8), 0.2, max_level=2, workers=2)
@@ -315,9 +316,10 @@ def test_all_gpus_but_those_in_use_search_together(monkeypatch, workers, found):
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(FakeGpu, "current", 1)
     own = FakeGpu(1 << 20)
-    others = list(further_backends(own, workers))
+    others, of_next_search = (list(further_backends(own, workers)) for _ in range(2))
     assert [other.number for other in others] == found
     assert {other.device_memory_limit for other in others} <= {1 << 20}
+    assert not {*others} & {*of_next_search}  # searches in several threads share no backend
 
 
 def test_an_error_on_a_device_ends_the_search_with_it(monkeypatch):
@@ -328,9 +330,28 @@ def test_an_error_on_a_device_ends_the_search_with_it(monkeypatch):
             raise DeviceMemoryError(1, 2, 3)
         return launch(self, *arguments)
 
+    released = []
+    monkeypatch.setattr(HostBackend, "release_memory", lambda self: released.append(self.memory_used))
     monkeypatch.setattr(filtered.FilteredLevels, "_scan", failing)
-    with pytest.raises(DeviceMemoryError):
+    with pytest.raises(DeviceMemoryError) as failure:
         search(sample(np.random.default_rng(4), 60, 50, 8), 0.1, max_level=1, workers=3)
+    assert released == [0, 0, 0], failure  # although the error still exists
+
+
+def test_an_error_at_a_later_level_stops_all_devices(monkeypatch):
+    tested, search_rows = [], filtered_search.search_rows
+
+    def failing(tester, *arguments):
+        if tester._device.number == 0:
+            raise KeyboardInterrupt
+        while not tester._device._barrier.broken:
+            time.sleep(0.001)
+        tested.append(search_rows(tester, *arguments))
+
+    monkeypatch.setattr(filtered_search, "search_rows", failing)
+    with pytest.raises(KeyboardInterrupt):
+        search(sample(np.random.default_rng(4), 60, 50, 8), 0.2, max_level=2, workers=3)
+    assert not tested
 
 
 def test_a_search_with_a_folder_goes_on_where_it_ended(tmp_path, monkeypatch):
