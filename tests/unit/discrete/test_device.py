@@ -554,9 +554,10 @@ def test_a_table_for_which_the_heap_has_no_room_ends_the_search(gpu, monkeypatch
         return tables(self, level, blocks, threads, largest if level == refused_level else cells)
 
     monkeypatch.setattr(disc_cupc.DiscCuPC, "_tables", too_large)
+    given = dataclasses.replace(sampled(0), max_level=refused_level)  # no later level finds that a table was missing
     message = f"no room for a table of {4 * largest:,} bytes in the heap of 12,345 bytes"
     with pytest.raises(DeviceMemoryError, match=message) as refused:
-        run(sampled(0), "disc-cupc", gpu(Heap(12_345, in_use=True)), {"tables": "in-kernel"})
+        run(given, "disc-cupc", gpu(Heap(12_345, in_use=True)), {"tables": "in-kernel"})
     assert refused.value.requested == 4 * largest
 
 
