@@ -92,7 +92,7 @@ for name, experiment in PLAN.experiments.items():
             priority: priority_of(name)
             conda:
                 ENVIRONMENT
-            threads: MEASURING_CORES if experiment.large else PREPARING_CORES
+            threads: max(MEASURING_CORES, CORES // 4) if experiment.large else PREPARING_CORES
             params:
                 graphs=partial(graphs_of, experiment),
                 where=PLAN.where(),
