@@ -5,9 +5,8 @@
 // See scan_side; Size is Exactly<level> or UpTo<a larger level>. Grid (any), block (warps), dynamic shared memory: the
 // cells of each warp, unless they are in s.scratch.
 template <class Size, bool WITH_SMALLEST, bool IN_SHARED>
-__global__ void __launch_bounds__(128, 5)
-    prefix_scan(const PairScan s, int level, double critical_r_squared, int start, int left, int side,
-                int requested_run, int longest) {
+__global__ void __launch_bounds__(128, 5) prefix_scan(const PairScan s, int level, double critical_r_squared, int start,
+                                                      int left, int side, int requested_run, int longest) {
     GPUPC_DYNAMIC_SHARED(double, shared);
     const Size size(level);
     const long long of_warp = cells_of_warp(size, longest);
