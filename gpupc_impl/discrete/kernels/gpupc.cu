@@ -66,7 +66,8 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
     }
     sync_block();
     if (testing) {
-        if constexpr (WAYS == FEW_WAYS) {
+        // The first condition is one of the compiler's, and two of the branches count in the same way.
+        if constexpr (WAYS == FEW_WAYS) {  // NOLINT(bugprone-branch-clone)
             count_packed(data, shape, members, level, team, table);
         } else if (completed || has_planes(data, shape, members, level)) {
             count_planes(data, shape, members, level, team, table, completed);
