@@ -331,7 +331,7 @@ def test_batches_are_for_long_rows(backend, monkeypatch):
     ):
         monkeypatch.setattr(batches, "BATCH_RUN", length)
         watched = WatchedBackend()
-        watched.multiprocessors = 1
+        watched.multiprocessors, watched.waits_for_best = 1, True
         assert_same(run(problem, "gpupc", watched, params), expected)
         assert bool(watched.launches["gpupc_batches"]) is made
 
