@@ -47,6 +47,10 @@ OCTAVES = 3
 """Rows whose numbers of sets differ by less than a factor of 2^OCTAVES are tested in one launch, so that all its thread
 blocks have about the same work."""
 
+SHARED_PRODUCTS = 1e13
+"""The multiply-adds of all products, n p^2, from which a search takes all GPUs if no number of workers is requested. On
+two H100, a search with 4e11 took longer than on one of them, and one with 9e13 about half as long."""
+
 
 class RowTester(RowDevice):
     """A device of a search from level 2 on.
@@ -244,6 +248,8 @@ def filtering_devices(problem: GaussianProblem, run: Run) -> list[Backend]:
     if least > backend.memory_limit - backend.memory_used:
         return []
     workers = params["workers"]
+    if not workers and problem.n_samples * problem.n_variables**2 < SHARED_PRODUCTS:
+        return [backend]
     others = (each for each in further_backends(backend, workers) if least <= each.memory_limit - each.memory_used)
     devices = [backend, *itertools.islice(others, workers - 1 if workers else None)]
     return devices if len(devices) >= workers else []

@@ -20,7 +20,8 @@ from gpupc_impl.gaussian.problem import GaussianProblem
         "client": ClientParameter("", "Dask client, or a scheduler's address; none: a new cluster of this machine"),
         "workers": Parameter(
             0,
-            "GPUs of this machine, or workers of a new cluster; 0: one for each GPU, or one on CPU cores",
+            "GPUs of this machine, or workers of a new cluster; 0: one for each GPU (one for small problems), or one "
+            "on CPU cores",
             minimum=0,
             maximum=1024,
         ),

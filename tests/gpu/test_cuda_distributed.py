@@ -8,6 +8,7 @@ import pytest
 from gpupc_impl import methods, skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.solve import unavailable
+from gpupc_impl.distributed import filtered_search
 from gpupc_impl.distributed.correlations import correlate_squares, fixed_order_correlation, standardised
 
 pytestmark = [
@@ -34,7 +35,8 @@ def test_correlations_have_the_bits_of_the_hosts(p, m):
     assert np.array_equal(found, np.concatenate([on_host[np.ix_(part, part)].reshape(-1) for part in parts]))
 
 
-def test_all_gpus_find_what_one_finds():
+def test_all_gpus_find_what_one_finds(monkeypatch):
+    monkeypatch.setattr(filtered_search, "SHARED_PRODUCTS", 0)
     x = sample(5000, 200, 5)
     how = {"method": "distributed", "backend": "cuda", "transpose": False}
     one, together = (skeleton(x, 0.05, workers=workers, **how) for workers in (1, 0))

@@ -322,6 +322,15 @@ def test_all_gpus_but_those_in_use_search_together(monkeypatch, workers, found):
     assert not {*others} & {*of_next_search}  # searches in several threads share no backend
 
 
+@pytest.mark.parametrize(("least", "asked"), [(60 * 50**2 + 1, []), (60 * 50**2, [0])])
+def test_only_large_problems_ask_for_all_gpus(monkeypatch, least, asked):
+    requested = []
+    monkeypatch.setattr(filtered_search, "SHARED_PRODUCTS", least)
+    monkeypatch.setattr(filtered_search, "further_backends", lambda backend, workers: requested.append(workers) or [])
+    search(sample(np.random.default_rng(4), 50, 60, 8), 0.1, max_level=1)
+    assert requested == asked
+
+
 def test_an_error_on_a_device_ends_the_search_with_it(monkeypatch):
     launch = filtered.FilteredLevels._scan
 
