@@ -20,7 +20,7 @@ def parse_yaml(text: str, loader: Any = None) -> Any:
         yaml.YAMLError: the text is not YAML, has more than `MAX_NESTED` brackets inside each other, or is longer than
             `MAX_EXPANDED` once its aliases are expanded.
         RecursionError: the text is nested too deeply.
-        ValueError: a value is invalid, such as a day 32.
+        ValueError: a value is invalid, such as a day 32 or ``!!int ''``.
         ImportError: PyYAML is not installed.
     """
     import yaml  # type: ignore[import-untyped]
@@ -40,6 +40,8 @@ def parse_yaml(text: str, loader: Any = None) -> Any:
         if _expanded(node, {}) > MAX_EXPANDED:
             raise yaml.YAMLError(f"with its aliases expanded it is longer than {MAX_EXPANDED:,} characters")
         return stream.construct_document(node)
+    except (LookupError, AttributeError, TypeError) as error:  # PyYAML raises these for values such as `!!int ''`.
+        raise ValueError(f"a value does not have the type that its tag states ({error})") from error
     finally:
         stream.dispose()
 

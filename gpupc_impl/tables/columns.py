@@ -142,7 +142,10 @@ def _text(column: Any, k: int, place: Place, missing_values: Sequence[str] | Non
     import pandas
 
     marks = None if missing_values is None else frozenset(missing_values)
-    values = column.to_numpy(object)
+    try:
+        values = column.to_numpy(object)
+    except Exception as error:  # pyarrow decodes the text of a Parquet file only here.
+        raise DataError(f"{place(0, k)}: the column's text cannot be decoded: {error}") from error
     present = ~pandas.isna(column).to_numpy()
     kinds = {type(value) for value in values[present]}
     if any(issubclass(kind, (datetime.date, np.datetime64)) for kind in kinds):

@@ -104,6 +104,18 @@ def test_a_package_that_is_not_there_is_named_with_its_extra(tmp_path, monkeypat
             skeleton(tmp_path / f"x{suffix}")
 
 
+def test_text_of_a_parquet_file_that_is_not_utf_8(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    offsets, text = pyarrow.py_buffer(np.array([0, 1, 2], np.int32)), pyarrow.py_buffer(b"a\xd1")
+    column = pyarrow.Array.from_buffers(pyarrow.string(), 2, [None, offsets, text])
+    path = tmp_path / "data.parquet"
+    parquet.write_table(pyarrow.table({"site": column}), path)
+    with pytest.raises(DataError, match="data.parquet.*'site'.*cannot be decoded"):
+        read_input(str(path))
+
+
 @pytest.mark.parametrize("suffix", FRAMES)
 def test_damaged_and_absent_files(tmp_path, suffix):
     pytest.importorskip(FRAMES[suffix][0])

@@ -191,6 +191,12 @@ def test_brackets_inside_each_other_are_bounded():
     assert parse_yaml("[" * MAX_NESTED + "]" * MAX_NESTED)
 
 
+@pytest.mark.parametrize("text", ["!!int ''", "!!float '_'", "!!bool maybe", "!!timestamp soon"])
+def test_a_value_that_does_not_fit_its_tag(text):
+    with pytest.raises(ValueError, match="does not have the type that its tag states"):
+        parse_yaml(text)
+
+
 def test_a_problem_beside_a_matrix_that_is_no_file(tmp_path):
     """The name of the matrix is in the problem's file, so it may be anything."""
     np.save(tmp_path / "matrix.npy", np.eye(3))
