@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpupc_impl.reporting.cells import grouped, number
-from gpupc_impl.reporting.quantities import Quantity
+from gpupc_impl.reporting.quantities import AtLeast, Quantity
 from gpupc_impl.reporting.tables import Table
 
 ABOUT = 0.25
@@ -70,11 +70,12 @@ def reported_value(claim: Mapping[str, str]) -> str:
 def our_value(values: Sequence[float], unit: str) -> str:
     if not values:
         return "–"
-    return _span(list(dict.fromkeys(map(number, (min(values), max(values)))))) + UNITS[unit]
+    ends = [f"{'more than ' if isinstance(end, AtLeast) else ''}{number(end)}" for end in (min(values), max(values))]
+    return _span(list(dict.fromkeys(ends))) + UNITS[unit]
 
 
 def _span(ends: Sequence[str]) -> str:
-    return (" to " if any(end.startswith("-") for end in ends) else "–").join(ends)
+    return (" to " if any(end.startswith(("-", "more")) for end in ends) else "–").join(ends)
 
 
 def table_of(
@@ -116,6 +117,7 @@ def table_of(
                 | {"reported_low": claim["low"], "reported_high": claim["high"], "unit": claim["unit"]}
                 | {"basis": claim["basis"], "backend": backend}
                 | {"ours_low": min(found.all, default=None), "ours_high": max(found.all, default=None)}
+                | {"ours_high_is_bound": isinstance(max(found.all, default=None), AtLeast)}
                 | {"verdict": judged, "measured_on": on, "missing": lacking, "citation": claim["citation"]}
             )
     header = ["§", "the paper's sentence", "what is compared", "paper", "ours", "backend", "verdict", "measured on"]

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpupc_impl.reporting.claims import our_value, reported_value
+from gpupc_impl.reporting.quantities import AtLeast
 from gpupc_impl.reporting.tables import Table, markdown
 
 CLAIMS = ("cupc", "ooc", "gpupc", "cmiknn")
@@ -60,6 +61,8 @@ def headlines(claims: Mapping[str, Iterable[Mapping[str, str]]], reported: Seque
             raise ValueError(f"headlines.csv: {headline['claims']}_claims.csv has no claim {headline['claim']!r}")
         stated = reported_value({**claim, "low": claim["reported_low"], "high": claim["reported_high"]})
         ends = [float(claim[end]) for end in ("ours_low", "ours_high") if claim[end]]
+        if claim["ours_high_is_bound"] == "True":
+            ends = [end if end < max(ends) else AtLeast(end) for end in ends]
         measured = our_value(ends, claim["unit"])
         verdict = WORDS.get(claim["verdict"], claim["verdict"])
         device = "" if verdict == "not run" else claim.get("device", "")

@@ -110,6 +110,16 @@ def _configuration(run: VerifiedRecord) -> tuple[str, str, Params]:
     return run.dataset, run.method, run.params
 
 
+class AtLeast(float):
+    """A number of ours that is a lower bound, because the slower method hit its time limit."""
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the median, which is a lower bound if a value is one."""
+    bounded = any(isinstance(value, AtLeast) for value in values)
+    return (AtLeast if bounded else float)(np.median(values))
+
+
 @dataclasses.dataclass(frozen=True)
 class Numbers:
     """Our numbers for one claim, by a description of each, and the reasons for missing numbers.
@@ -168,7 +178,7 @@ def reaching(claimed: float, fast: str, slow: str, **params: Any) -> Measure:
             return seconds_of(most) / least
         if most.limits.time_s < claimed * least:
             raise Missing(f"{most.setting} timeout: all we know is more than {number(most.limits.time_s / least)}×")
-        return most.limits.time_s / least
+        return AtLeast(most.limits.time_s / least)
 
     return measure
 
@@ -284,7 +294,7 @@ def _series(evidence: Any, describe: Describe, axis: str, measure: Measure) -> t
         raise Missing(f"nothing that differs in {axis} only")
     places = sorted(numbers)
     where = ", ".join(f"{name} = {value:g}" for name, value in fixed)
-    return where, places, [float(np.median(numbers[place])) for place in places]
+    return where, places, [median(numbers[place]) for place in places]
 
 
 def everywhere(describe: Describe, measure: Measure, name: str = "generated sets") -> Quantity:
@@ -315,7 +325,7 @@ def by_size(
         groups: dict[tuple[tuple[str, float], ...], list[float]] = {}
         for dataset, values in numbers.values.items():
             groups.setdefault(tuple(sizes[dataset].items()), []).extend(values)
-        medians = [float(np.median(values)) for values in groups.values()]
+        medians = [median(values) for values in groups.values()]
         symbols = {symbol for size in groups for symbol, _ in size}
         where = stated((symbol, sorted({dict(size)[symbol] for size in groups})) for symbol in sorted(symbols))
         return Numbers({where: [of(medians)] if of else medians}, numbers.missing)
@@ -333,7 +343,7 @@ def at_size(describe: Describe, size: Mapping[str, float], measure: Measure) -> 
         if not numbers.values:
             return Numbers({}, numbers.missing or {where: "not in this run"})
         named = f"median of {len(numbers.values)} graphs" if len(numbers.values) > 1 else where
-        return Numbers({named: [float(np.median(numbers.all))]}, numbers.missing)
+        return Numbers({named: [median(numbers.all)]}, numbers.missing)
 
     return quantity
 

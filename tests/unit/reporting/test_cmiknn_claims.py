@@ -123,6 +123,8 @@ def test_searches_are_medians_of_the_graphs_of_a_size(table):
     late["time_s"] = late["time_s"] | {"warm": []}
     rows_with_bounds = table([*runs, late, search("gpucmiknn-parallel", 4.0, p=50)])
     assert judged(rows_with_bounds["parallel-up-to-1000"]) == (1500, 1500, "holds")
+    assert rows_with_bounds["parallel-up-to-1000"]["ours_high_is_bound"]
+    assert not rows["parallel-up-to-1000"]["ours_high_is_bound"]
     rows_with_bounds = table([late, search("gpucmiknn-parallel", 8.0, p=50)])
     assert rows_with_bounds["parallel-up-to-1000"]["verdict"] == "not run"
     assert "all we know is more than 750×" in rows_with_bounds["parallel-up-to-1000"]["missing"]

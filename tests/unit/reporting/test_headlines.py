@@ -17,6 +17,7 @@ def claim(name, verdict, low="", high="", *, backend="cuda", device="gpu", repor
     return {
         **{"id": name, "device": device, "backend": backend, "verdict": verdict, "check": "at least", "unit": "x"},
         **{"reported_low": reported[0], "reported_high": reported[1], "ours_low": low, "ours_high": high},
+        "ours_high_is_bound": "False",
     }
 
 
@@ -38,6 +39,13 @@ def test_a_reason_stands_where_a_headline_does_not_hold():
     assert "3 have a number" in table.notes[0]
     assert "| about b | ≥ 2× | 1.50× | gpu | 🟠 weaker |" in in_markdown(table)
     assert table.html().count("background: #cdeedd") == 1
+
+
+def test_a_bound_is_told_from_a_number():
+    bound = {"ours_high_is_bound": "True"}
+    claims = [claim("a", "holds", "1893", "1893") | bound, claim("b", "holds", "3", "9") | bound]
+    table = headlines({"cupc": claims}, [headline("a"), headline("b")])
+    assert [row[3] for row in table.rows] == ["more than 1,893×", "3.00 to more than 9.00×"]
 
 
 def test_a_chain_shows_both_factors():
