@@ -65,6 +65,7 @@ def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps, rates: Rates = None)
                     axes.axvline(limits[backend], color=LIMIT, linewidth=1)
                 _log_axis(axes)
             upper.set_title(f"level {level}" + (f", {backend}" if len(backends) > 1 else ""), loc="left")
+            lower.locator_params(axis="x", nbins=5)
             lower.set_xlabel("number of variables")
             rows += of_level
         times[0].set_ylabel("seconds")
