@@ -37,7 +37,9 @@ def draw_problem(rng: np.random.Generator) -> RegressionProblem:
     if rng.random() < 0.2:
         data[:, rng.integers(p)] = 1.0
     if rng.random() < 0.2:
-        data[:, rng.integers(p)] = data[:, rng.integers(p)]
+        copy, original = rng.integers(p, size=2)
+        data[:, copy] = data[:, original]
+        coded = [name for name in coded if name != f"V{copy}"] + [f"V{copy}"] * (f"V{original}" in coded)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # constant variables are meant
         return RegressionProblem.from_data(data, categories=coded, alpha=float(rng.choice([0.01, 0.1])), max_level=2)
