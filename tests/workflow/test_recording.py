@@ -138,6 +138,17 @@ def test_the_gpu_config_times_tigramite_on_six_cells():
     assert {case["samples"] for case in chosen} == {1000, 10_000}
 
 
+def test_the_page_has_what_the_recording_lacks(capsys):
+    """Minutes are estimates, which may change with any record, so they are not compared."""
+    recorded = ROOT / "results/recorded/nvidia-h100"
+    assert durations.main(["--backend", "cuda", "--recorded", str(recorded)]) == 0
+    printed, page = capsys.readouterr().out, (ROOT / "docs/recorded.md").read_text(encoding="utf-8")
+    table = page.partition("## What is missing\n")[2].partition("\n## ")[0]
+    rows = [[line.split("|")[1:4] for line in text.splitlines() if line.startswith("|")] for text in (printed, table)]
+    assert rows[0] == rows[1]
+    assert not any("cupc_fig10" in row[0] for row in rows[0])
+
+
 def test_the_plan_is_printed(capsys):
     assert durations.main(["--config", str(TINY), "cupc_fig7", "ooc_table1", "--backend", "host"]) == 0
     printed = capsys.readouterr().out

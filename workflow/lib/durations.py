@@ -2,7 +2,8 @@
 
 ``python -m workflow.lib.durations --config config/gpu.yaml`` (or ``make record PLAN=1``) prints the missing
 measurements and the estimated minutes. A workflow with a deadline (`workflow.lib.deadline`) writes the same estimates
-into a file, and its jobs measure what there is time for.
+into a file, and its jobs measure what there is time for. With ``--recorded FOLDER`` the table has what a folder of
+published runs lacks.
 
 The estimate of a run comes, in this order, from
 
@@ -201,12 +202,24 @@ def write_estimates(plan: Plan, path: Path) -> None:
     save_json(seconds, path)
 
 
-def show(plan: Plan, durations: Durations, names: Collection[str]) -> str:
+def published_runs(folder: Path) -> set[tuple[str, str]]:
+    """Return the data set and the setting of each published run that was tried; for single tests, the table's name and
+    the implementation."""
+    tried = {
+        (record.dataset, record.setting) for record in open_published(folder).records() if record.status != "skipped"
+    }
+    tables = {path.stem: load_tests(path)["cells"] for path in folder.glob("tests/*.json")}
+    return tried | {(name, cell["implementation"]) for name, cells in tables.items() for cell in cells}
+
+
+def show(plan: Plan, durations: Durations, names: Collection[str], published: Path | None = None) -> str:
     """Return a Markdown table of the missing runs, in the order in which a workflow with a deadline makes them.
 
     Args:
         names: families, experiments and tables of single tests, or tables and figures that show them; empty for all.
+        published: a folder of published runs; only what it lacks is shown. By default, what the results lack.
     """
+    tried = published_runs(published) if published else set()
     estimates, rows, total = durations.all(), [], Estimate(0)
     for name in plan.order:
         if names and not names & {name, *plan.shown_by(name)}:
@@ -215,8 +228,13 @@ def show(plan: Plan, durations: Durations, names: Collection[str]) -> str:
             estimate
             for dataset, of_dataset in estimates[name].items()
             for setting, estimate in of_dataset.items()
-            if not Path(plan.output_of(name, dataset, setting)).is_file()
+            if estimate.seconds > 0  # zero: the config excludes it
+            and not (
+                (dataset, setting) in tried if published else Path(plan.output_of(name, dataset, setting)).is_file()
+            )
         ]
+        if published and not missing:
+            continue
         minutes = sum(missing, Estimate(0))
         total += minutes
         rows.append([name, str(len(estimates[name])), str(len(missing)), str(minutes)])
@@ -231,6 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--backend", choices=("auto", "cuda", "host"), help="whose records count (default: the config's)"
     )
+    parser.add_argument("--recorded", type=Path, help="a folder of published runs, instead of this machine's results")
     options = parser.parse_args(arguments)
     try:
         config = read_config(options.config)
@@ -242,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = {each for name in plan.order for each in (name, *plan.shown_by(name))}
     if unknown := set(options.names) - known:
         parser.error(f"the config measures nothing for {', '.join(sorted(unknown))}; known: {', '.join(sorted(known))}")
-    print(show(plan, Durations.recorded(plan), set(options.names)))
+    print(show(plan, Durations.recorded(plan), set(options.names), options.recorded))
     return 0
 
 
