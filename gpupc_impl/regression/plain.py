@@ -42,7 +42,8 @@ class PlainTest:
         )
         if before <= EXPLAINED * len(y):
             return 1.0, 0.0
-        statistic = (before - after) / added.shape[1] / max(after / rest, np.finfo(float).tiny)
+        with np.errstate(over="ignore"):  # The statistic of a perfect fit is infinite.
+            statistic = (before - after) / added.shape[1] / max(after / rest, np.finfo(float).tiny)
         return float(scipy.stats.f.sf(statistic, added.shape[1], rest)), statistic
 
     def _logistic(self, response: int, smaller: np.ndarray, added: np.ndarray) -> tuple[float, float]:
