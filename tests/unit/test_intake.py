@@ -112,7 +112,7 @@ def test_text_of_a_parquet_file_that_is_not_utf_8(tmp_path):
     column = pyarrow.Array.from_buffers(pyarrow.string(), 2, [None, offsets, text])
     path = tmp_path / "data.parquet"
     parquet.write_table(pyarrow.table({"site": column}), path)
-    with pytest.raises(DataError, match="data.parquet.*'site'.*cannot be decoded"):
+    with pytest.raises(DataError, match=r"data\.parquet.*'site'.*cannot be decoded"):
         read_input(str(path))
 
 
