@@ -59,7 +59,7 @@ reproduce: venv ## Run every experiment of CONFIG, verify, draw, and write resul
 report: venv ## Write Snakemake's own report, with the provenance of each file, to results/workflow.html
 	$(SNAKEMAKE) --report results/workflow.html
 
-images: venv ## Draw the pictures and headlines of README and docs from the recorded runs of RECORDED, and the tables of docs/scale.md
+images: venv ## Draw the pictures and headlines of README and docs from the recorded runs, and the tables of docs/scale.md
 	$(BIN)/python -m workflow.pages.draw overview docs/images/overview.svg results/recorded/nvidia-h100
 	$(BIN)/python -m workflow.pages.headlines README.md docs/index.md
 	$(BIN)/python -m workflow.pages.draw ooc_fig1 docs/images/h200-timeline.svg $(RECORDED)

@@ -39,9 +39,10 @@ def parse_yaml(text: str, loader: Any = None) -> Any:
             return None
         if _expanded(node, {}) > MAX_EXPANDED:
             raise yaml.YAMLError(f"with its aliases expanded it is longer than {MAX_EXPANDED:,} characters")
-        return stream.construct_document(node)
-    except (LookupError, AttributeError, TypeError) as error:  # PyYAML raises these for values such as `!!int ''`.
-        raise ValueError(f"a value does not have the type that its tag states ({error})") from error
+        try:
+            return stream.construct_document(node)
+        except (LookupError, AttributeError, TypeError) as error:  # PyYAML raises these for values such as `!!int ''`.
+            raise ValueError(f"a value does not have the type that its tag states ({error})") from error
     finally:
         stream.dispose()
 

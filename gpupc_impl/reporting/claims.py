@@ -21,8 +21,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpupc_impl.reporting.cells import grouped, number
-from gpupc_impl.reporting.quantities import AtLeast, Quantity
+from gpupc_impl.reporting.cells import AtLeast, grouped, number
+from gpupc_impl.reporting.quantities import Quantity
 from gpupc_impl.reporting.tables import Table
 
 ABOUT = 0.25

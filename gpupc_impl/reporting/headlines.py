@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from gpupc_impl.reporting.cells import AtLeast
 from gpupc_impl.reporting.claims import our_value, reported_value
-from gpupc_impl.reporting.quantities import AtLeast
 from gpupc_impl.reporting.tables import Table, markdown
 
 CLAIMS = ("cupc", "ooc", "gpupc", "cmiknn")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.reporting.cells import geometric_mean, label, number, stated, status_word
+from gpupc_impl.reporting.cells import AtLeast, geometric_mean, label, median, number, stated, status_word
 from gpupc_impl.reporting.runs import VerifiedRecord, on_backend
 
 Params = Mapping[str, Any]
@@ -108,16 +108,6 @@ class Evidence:
 
 def _configuration(run: VerifiedRecord) -> tuple[str, str, Params]:
     return run.dataset, run.method, run.params
-
-
-class AtLeast(float):
-    """A number of ours that is a lower bound, because the slower method hit its time limit."""
-
-
-def median(values: Sequence[float]) -> float:
-    """Return the median, which is a lower bound if a value is one."""
-    bounded = any(isinstance(value, AtLeast) for value in values)
-    return (AtLeast if bounded else float)(np.median(values))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -157,6 +157,9 @@ def test_the_plan_is_printed(capsys):
     with pytest.raises(SystemExit):
         durations.main(["--config", str(TINY), "cupc_fig99"])
     assert "the config measures nothing for cupc_fig99; known: " in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        durations.main(["--config", str(TINY), "--recorded", "nowhere"])
+    assert "nowhere: no folder of published runs" in capsys.readouterr().err
 
 
 # --- what there is time for ------------------------------------------------------------------------------------------

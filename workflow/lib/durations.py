@@ -220,6 +220,10 @@ def show(plan: Plan, durations: Durations, names: Collection[str], published: Pa
         published: a folder of published runs; only what it lacks is shown. By default, what the results lack.
     """
     tried = published_runs(published) if published else set()
+
+    def is_there(name: str, dataset: str, setting: str) -> bool:
+        return (dataset, setting) in tried if published else Path(plan.output_of(name, dataset, setting)).is_file()
+
     estimates, rows, total = durations.all(), [], Estimate(0)
     for name in plan.order:
         if names and not names & {name, *plan.shown_by(name)}:
@@ -228,10 +232,7 @@ def show(plan: Plan, durations: Durations, names: Collection[str], published: Pa
             estimate
             for dataset, of_dataset in estimates[name].items()
             for setting, estimate in of_dataset.items()
-            if estimate.seconds > 0  # zero: the config excludes it
-            and not (
-                (dataset, setting) in tried if published else Path(plan.output_of(name, dataset, setting)).is_file()
-            )
+            if estimate.seconds > 0 and not is_there(name, dataset, setting)  # zero: the config excludes the run
         ]
         if published and not missing:
             continue
@@ -251,6 +252,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--recorded", type=Path, help="a folder of published runs, instead of this machine's results")
     options = parser.parse_args(arguments)
+    if options.recorded and not (options.recorded / CONFIG).is_file():
+        parser.error(f"--recorded {options.recorded}: no folder of published runs, which has a file {CONFIG}")
     try:
         config = read_config(options.config)
         complete(config)
