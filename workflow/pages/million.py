@@ -4,7 +4,8 @@
     python -m workflow.pages.million --backend host --cases small --out small.json
 
 Every case runs in a process of its own, which first searches a small problem, and is written to the JSON as soon as it
-is measured. If the script is called again with the same JSON, it measures the cases that have no result.
+is measured. If the script is called again with the same JSON, it measures the cases that have no result. Case
+`100k-first` is the first search in its process, and compiles its kernels if ``GPUPC_CACHE_DIR`` is an empty folder.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Case:
     Attributes:
         threaded: whether the samples are drawn by many threads, from other streams than in `regulated_genes`.
         again: whether the process has made the same search before, so that its kernels are compiled.
+        first: whether the process has searched nothing before, not even a small problem.
     """
 
     p: int
@@ -55,11 +57,13 @@ class Case:
     weakest: float = 0.7
     threaded: bool = False
     again: bool = False
+    first: bool = False
 
 
 WARM_UP = Case(8_000)
 CASES = {
     "100k-again": Case(100_000, again=True),
+    "100k-first": Case(100_000, first=True),
     "300k": Case(300_000, max_level=1, threaded=True),
     "tcga": Case(55_572, 3_189, max_level=1, regulators=555, coupling=0.41, weakest=0.0, again=True),
     "million-1e-6": Case(1_000_000, alpha=1e-6, threaded=True),
@@ -103,8 +107,9 @@ def measure_alone(case: Case, backend: str, workers: int, seed: int, folder: Pat
     logging.getLogger("gpupc_impl").setLevel(logging.INFO)
     backend = resolve_backend(backend)
     started = time.perf_counter()
-    small = WARM_UP if case.p > WARM_UP.p else CASES["small"]
-    measure(small, samples(small, seed), backend, workers, folder)
+    if not case.first:
+        small = WARM_UP if case.p > WARM_UP.p else CASES["small"]
+        measure(small, samples(small, seed), backend, workers, folder)
     warm_up_s = time.perf_counter() - started
     values = samples(case, seed)
     generate_s = time.perf_counter() - started - warm_up_s
