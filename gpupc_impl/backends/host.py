@@ -36,6 +36,10 @@ from gpupc_impl.backends.streams import Event, Stream, check_copy
 _PLACES = ("CXX", "PATH", "GPUPC_SHIPPED_DIR", "GPUPC_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
 """Environment variables that say where kernels, the compiler and the cache are."""
 
+GRAM_COLUMNS = 1024
+"""The number of columns whose products with all others are computed at a time. In one product of 16,000 columns,
+threads of OpenBLAS 0.3.31 write out of bounds."""
+
 _loaded: SourceCache[LoadedKernel] = SourceCache()
 
 
@@ -177,8 +181,14 @@ class HostBackend(Backend):
         return out
 
     def gram(self, matrix: np.ndarray) -> np.ndarray:
-        out = self.empty((matrix.shape[1], matrix.shape[1]), matrix.dtype)
-        return np.matmul(matrix.T, matrix, out=out)
+        p = matrix.shape[1]
+        out = self.empty((p, p), matrix.dtype)
+        for start in range(0, p, GRAM_COLUMNS):
+            own, rest = slice(start, start + GRAM_COLUMNS), slice(start + GRAM_COLUMNS, p)
+            np.matmul(matrix[:, own].T, matrix[:, own], out=out[own, own])
+            np.matmul(matrix[:, own].T, matrix[:, rest], out=out[own, rest])
+            out[rest, own] = out[own, rest].T
+        return out
 
     @contextlib.contextmanager
     def array_library(self) -> Iterator[Any]:

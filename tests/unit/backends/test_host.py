@@ -2,6 +2,8 @@
 
 import gc
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError, KernelLaunchError, open_backend
+from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError, KernelLaunchError, host, open_backend
 from gpupc_impl.backends.host import HostBackend
 
 TROUBLE = Path(__file__).parent / "kernels" / "trouble.cu"
@@ -73,6 +75,28 @@ def test_a_symmetric_matrix_is_read_where_it_lies_within_the_budget():
     transposed = backend.upload_symmetric(np.arange(16.0).reshape(4, 4).T)
     assert transposed.flags.c_contiguous
     np.testing.assert_array_equal(transposed, np.arange(16.0).reshape(4, 4).T)
+
+
+@pytest.mark.parametrize("columns", [1, 3, 10, 11])
+def test_products_of_columns_are_computed_some_at_a_time(backend, monkeypatch, columns):
+    monkeypatch.setattr(host, "GRAM_COLUMNS", columns)
+    values = np.random.default_rng(0).normal(size=(40, 10))
+    product = backend.gram(backend.upload(values))
+    np.testing.assert_allclose(product, values.T @ values, rtol=0, atol=1e-13)
+    assert np.array_equal(product, product.T)
+
+
+@pytest.mark.slow
+def test_many_columns_have_a_product():
+    """One product of all of them ended the process with a segmentation fault (OpenBLAS 0.3.31, two threads)."""
+    script = """
+import numpy as np
+from gpupc_impl.backends import open_backend
+values = np.random.default_rng(0).normal(size=(1000, 16000))
+product = open_backend("host").gram(values)
+np.testing.assert_allclose(product[-1], values[:, -1] @ values, atol=1e-9)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=300)
 
 
 def test_a_view_keeps_the_memory():
