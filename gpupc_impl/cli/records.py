@@ -12,7 +12,7 @@ from gpupc_impl.cli.output import UsageError
 ACTIONS = {
     "publish": (
         "bring the results of a workflow into a folder of published runs",
-        "Bring the results of a workflow into a folder of published runs, such as results/recorded/nvidia-h200, which "
+        "Bring the results of a workflow into a folder of published runs, such as results/recorded/nvidia-h100, which "
         "is made where it does not exist; the default is RESULTS/recorded/DEVICE, with the device's own name. Tables "
         "and figures show published runs beside those of the machine that makes them. A run replaces the published one "
         "of the same setting on the same data set; others stay. A workflow that was cut off can be published too. "
@@ -28,13 +28,17 @@ ACTIONS = {
         "Check folders of published runs before they are committed, by default all of results/recorded: records fit "
         "their schema, their machines and data sets are there, every run names its commit, no run stands twice, lines "
         "are sorted and compact, and no host name, home folder or e-mail address is told. On the same problem, runs of "
-        "the closed division have the same answer in all of the folders (docs/submit.md).",
+        "the closed division have the same answer in all of the folders (docs/submit.md). With --current, runs whose "
+        "code has changed since they were measured are faults too.",
     ),
 }
 """The summary and the description of each action."""
 
 RECORDED = Path("results/recorded")
 """The project's folder of published folders, from its root."""
+
+STALE_AT_MOST = 3
+"""The upper bound on the stale runs that a message names."""
 
 PREFERENCES = ("newest", "first")
 """The rules of `measurement.publish.PREFERENCES`, which is not imported to parse a command line."""
@@ -74,6 +78,9 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         nargs="*",
         help="a folder of published runs (default: results/recorded/*)",
     )
+    parsers["check"].add_argument(
+        "--current", action="store_true", help="every run must be of the present code, as before a release"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -90,7 +97,7 @@ def run(args: argparse.Namespace) -> None:
     )  # which other commands do not need
 
     if args.action == "check":
-        _check(args.folders)
+        _check(args.folders, args.current)
         return
     try:
         if args.action == "merge":
@@ -110,8 +117,11 @@ def run(args: argparse.Namespace) -> None:
         raise UsageError(str(error)) from error
 
 
-def _check(folders: Sequence[Path]) -> None:
+def _check(folders: Sequence[Path], current: bool) -> None:
     """Check folders, each alone and then against the others, and print a line about each.
+
+    Args:
+        current: whether all runs must be of the present code.
 
     Raises:
         UsageError: a folder has faults, or answers differ.
@@ -124,6 +134,8 @@ def _check(folders: Sequence[Path]) -> None:
     faults = [f"{folder}: {fault}" for folder in folders for fault in check(folder) or unknown_origins(folder)]
     if not faults:
         agreements, faults = compare(folders)
+    if not faults and current:
+        faults = [f"{folder}: {stale}" for folder in folders if (stale := _stale_runs(folder))]
     if faults:
         raise UsageError("\n".join(faults))
     for folder, found in agreements.items():
@@ -136,3 +148,24 @@ def _check(folders: Sequence[Path]) -> None:
                 f"  of its {found.problems:,} problems, {found.shared:,} have the same answer in another folder, and "
                 f"{found.alike:,} more have it for the same data with other last digits"
             )
+
+
+def _stale_runs(folder: Path) -> str:
+    """Return a sentence about the runs and single tests whose code has changed since; the empty string if there are
+    none."""
+    from gpupc_impl.measurement.published import open_published
+    from gpupc_impl.reporting.runs import is_stale, load_single_tests
+
+    tried = [record for record in open_published(folder).records() if record.status != "skipped"]
+    stale = [
+        f"{record.setting} on {record.dataset}"
+        for record in tried
+        if is_stale(record.method, record.backend, record.code)
+    ]
+    for path in sorted(folder.glob("tests/*.json")):
+        cells = load_single_tests(path, recorded=True)["cells"]
+        stale += [f"{name} in {path.stem}" for name in sorted({c["implementation"] for c in cells if c["stale"]})]
+    if not stale:
+        return ""
+    more = f" and {len(stale) - STALE_AT_MOST:,} more" if len(stale) > STALE_AT_MOST else ""
+    return f"the code has changed since it was measured: {', '.join(stale[:STALE_AT_MOST])}{more}; measure again"

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from gpupc_impl import GaussianProblem, cli, skeleton
 from gpupc_impl.core.files import save_json, write_csv
+from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.measurement import publish as module
 from gpupc_impl.measurement.checking import check, compare, unknown_origins
+from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.publish import MergeError, merge, own_folder, publish
 from gpupc_impl.measurement.published import PublishedRuns, open_published
@@ -493,6 +495,11 @@ def test_the_commands(tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().out == f"written: {into}: 1 runs, 0 of them as before\n"
     assert cli.main(["records", "check", str(into)]) == 0
     assert capsys.readouterr().out == f"{into} is complete and valid: runs: 1 alone\n"
+    assert cli.main(["records", "check", "--current", str(into)]) == 2
+    assert "the code has changed since it was measured: s on d; measure again" in capsys.readouterr().err
+    now = dataclasses.replace(first, code=code_version(get_method(first.method), first.backend))
+    publish(put(tmp_path / "now", now), into)
+    assert cli.main(["records", "check", "--current", str(into)]) == 0
     monkeypatch.chdir(tmp_path)
     assert cli.main(["records", "check"]) == 2
     assert "recorded has no folder of published runs; name one" in capsys.readouterr().err

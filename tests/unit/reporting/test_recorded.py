@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gpupc_impl import cli
 from gpupc_impl.measurement.checking import check, compare, unknown_origins
 from gpupc_impl.measurement.published import open_published
 from gpupc_impl.reporting import recorded
@@ -40,6 +41,13 @@ def test_all_methods_found_the_same_on_all_devices():
             of_another_test = verified is not None and verified["status"] == "convention"
             division = published.division(record.dataset, record.setting)
             assert division in ("closed", "alone") or known or of_another_test or record.random or not record.ok
+
+
+def test_a_release_has_no_stale_run():
+    """Between releases the changelog has a section of what is unreleased, and code may be newer than the runs."""
+    if "\n## [Unreleased]\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"):
+        pytest.skip("this is no release")
+    assert cli.main(["records", "check", "--current", *map(str, SHOWN)]) == 0
 
 
 @pytest.mark.parametrize("device", SHOWN, ids=lambda path: path.name)
