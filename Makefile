@@ -62,7 +62,7 @@ report: venv ## Write Snakemake's own report, with the provenance of each file, 
 images: venv ## Draw the pictures and headlines of README and docs from the recorded runs, and the tables of docs/scale.md
 	$(BIN)/python -m workflow.pages.draw overview docs/images/overview.svg results/recorded/nvidia-h100
 	$(BIN)/python -m workflow.pages.headlines README.md docs/index.md
-	$(BIN)/python -m workflow.pages.draw ooc_fig1 docs/images/h200-timeline.svg $(RECORDED)
+	$(BIN)/python -m workflow.pages.draw ooc_fig1 docs/images/h100-timeline.svg $(RECORDED)
 	$(BIN)/python -m workflow.pages.scale --page docs/scale.md
 
 record: CONFIG = config/gpu.yaml

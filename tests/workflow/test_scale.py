@@ -13,7 +13,7 @@ from workflow.pages.scale import Shape, busy_seconds, panels_made, plan_of, pred
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/scale.md"
-MEASURED = ROOT / "results/recorded/nvidia-h200/distributed/two-gpus.json"
+MEASURED = ROOT / "results/recorded/several-gpus/two-gpus.json"
 SMALL = Shape("small", p=64_000, n=100, density=0.5, degree=4, tests_a_pair=10)
 
 

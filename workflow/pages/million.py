@@ -34,7 +34,7 @@ from gpupc_impl.backends import open_backend, resolve_backend
 from gpupc_impl.core.files import read_json, save_json
 from workflow.pages.distributed import versions
 
-RECORDED = Path("results/recorded/nvidia-h200/distributed/two-gpus.json")
+RECORDED = Path("results/recorded/several-gpus/two-gpus.json")
 """The file of the recorded run that has the right answer to the case `tcga`."""
 
 

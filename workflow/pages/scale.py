@@ -34,9 +34,8 @@ from gpupc_impl.reporting.tables import markdown
 from workflow.lib.plan import RECORDED, ROOT
 from workflow.pages import marks
 
-DEVICE = ROOT / RECORDED / "nvidia-h200"
-
-ONE_GPU = ROOT / RECORDED / "nvidia-h100/distributed/one-gpu.json"
+DEVICE = ROOT / RECORDED / "nvidia-h100"
+ONE_GPU = DEVICE / "distributed/one-gpu.json"
 
 GPUS = (1, 16, 128, 1024)
 """The numbers of workers in the tables."""
@@ -99,8 +98,8 @@ class Shape:
 
 def shapes() -> list[Shape]:
     """Return the shapes of the page. The density, degree and tests per pair of genes are those of recorded runs on
-    generated data, the largest data with all levels; the values of the other shapes are assumed."""
-    record = open_published(DEVICE).record("tcga-like-p5500", "out-of-core-block")
+    generated data with the shape of TCGA; the values of the other shapes are assumed."""
+    record = open_published(DEVICE).record("tcga-like", "out-of-core-block")
     assert record.result is not None
     assert record.problem is not None
     p, (zero, one) = record.problem["n_variables"], record.result.edges_per_level
@@ -116,10 +115,10 @@ def shapes() -> list[Shape]:
 
 @functools.cache
 def recorded_rate(level: int) -> tuple[float, Record]:
-    """Return the highest rate of tests per second of `pair-scan` at a level on an H100 or an H200, whose processors are
-    alike, and its record."""
+    """Return the highest rate of tests per second of `pair-scan` at a level on an H100, whose processors are like those
+    of the modelled H200, and its record."""
     rates = []
-    for record in (each for folder in (DEVICE, ONE_GPU.parents[1]) for each in open_published(folder).records()):
+    for record in open_published(DEVICE).records():
         if record.setting == "pair-scan" and record.result and len(record.result.tests_per_level) > level:
             seconds = statistics.median(levels[level] for levels in record.time_s.levels)
             rates.append((record.result.tests_per_level[level] / seconds, record))
