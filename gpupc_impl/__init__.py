@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         skeleton,
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0rc1"
 
 __all__ = [
     "CPDAG",
