@@ -124,7 +124,7 @@ def _check(folders: Sequence[Path], current: bool) -> None:
         current: whether all runs must be of the present code.
 
     Raises:
-        UsageError: a folder has faults, or answers differ.
+        UsageError: a folder has faults, answers differ, or `current` is set and the code of a run has changed.
     """
     from gpupc_impl.measurement.checking import check, compare, unknown_origins
 
@@ -151,7 +151,7 @@ def _check(folders: Sequence[Path], current: bool) -> None:
 
 
 def _stale_runs(folder: Path) -> str:
-    """Return a sentence about the runs and single tests whose code has changed since; the empty string if there are
+    """Return a sentence about the runs and single tests whose code has changed since they were measured; "" if there are
     none."""
     from gpupc_impl.measurement.published import open_published
     from gpupc_impl.reporting.runs import is_stale, load_single_tests
@@ -168,4 +168,4 @@ def _stale_runs(folder: Path) -> str:
     if not stale:
         return ""
     more = f" and {len(stale) - STALE_AT_MOST:,} more" if len(stale) > STALE_AT_MOST else ""
-    return f"the code has changed since it was measured: {', '.join(stale[:STALE_AT_MOST])}{more}; measure again"
+    return f"the code of these runs has changed since: {', '.join(stale[:STALE_AT_MOST])}{more}; measure them again"

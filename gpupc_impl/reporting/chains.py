@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from gpupc_impl.reporting.cells import number
+from gpupc_impl.reporting.cells import label, number
 from gpupc_impl.reporting.quantities import Missing, Numbers, Quantity, over
 
 
@@ -64,10 +64,13 @@ def chained(
                 if factor is None:
                     raise Missing(f"{peer} not measured")
                 ratio = over(fast, slow)(evidence, dataset)
+                names = " over ".join(
+                    label(evidence.run(dataset, name).setting).replace(",", "") for name in (fast, slow)
+                )
             except Missing as reason:
                 missing[dataset] = str(reason)
                 continue
-            values[f"{dataset}: {factor.text} × {number(ratio)} ({fast} over {slow})"] = [factor.ratio * ratio]
+            values[f"{dataset}: {factor.text} × {number(ratio)} ({names})"] = [factor.ratio * ratio]
         if not values:
             return direct(evidence, datasets)
         if of is not None:

@@ -115,8 +115,8 @@ def shapes() -> list[Shape]:
 
 @functools.cache
 def recorded_rate(level: int) -> tuple[float, Record]:
-    """Return the highest rate of tests per second of `pair-scan` at a level on an H100, whose processors are like those
-    of the modelled H200, and its record."""
+    """Return the highest rate of tests per second of `pair-scan` at a level on an H100, and its record. The modelled
+    H200 has the same processors."""
     rates = []
     for record in open_published(DEVICE).records():
         if record.setting == "pair-scan" and record.result and len(record.result.tests_per_level) > level:

@@ -220,7 +220,7 @@ def test_a_claim_over_pcalg_is_a_chain_of_two_factors(table):
     row = table(records, factors=[factor("nci-60", 40.0, 0.2), factor("mcc", 5.0, 1.0, differing=1)])["cupc-e-mean"]
     assert (row["verdict"], row["ours_low"]) == ("chained", pytest.approx(200 * 3))
     assert row["measured_on"] == (
-        "nci-60: 200 (pcalg over stable-serial, one core of CPU) × 3.00 (cupc-e over stable-serial); "
+        "nci-60: 200 (pcalg over stable-serial, one core of CPU) × 3.00 (cuPC-E over stable-serial); "
         "the product agrees with the paper"
     )
     assert row["missing"].startswith("mcc, ")  # where its edges differ, its work does too

@@ -91,6 +91,6 @@ def test_networks_over_the_parallel_reference(table):
     chained = table(records, [{**factor, "peer_cpu_s": "6", "reference_cpu_s": "4", "differing_edges": "0"}])
     assert judged(chained["gpupc-over-cpu"]) == (45, 45, "chained")
     assert chained["gpupc-over-cpu"]["measured_on"].startswith(
-        "link-20000: 1.50 (bnlearn over discrete-serial, one core of CPU) × 30.0 (gpupc over discrete-parallel)"
+        "link-20000: 1.50 (bnlearn over discrete-serial, one core of CPU) × 30.0 (gpuPC over discrete-parallel)"
     )
     assert judged(chained["up-to-6.5"]) == (10, 10, "holds")
