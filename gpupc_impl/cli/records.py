@@ -151,8 +151,7 @@ def _check(folders: Sequence[Path], current: bool) -> None:
 
 
 def _stale_runs(folder: Path) -> str:
-    """Return a sentence about the runs and single tests whose code has changed since; "" if there are
-    none."""
+    """Return a sentence about the runs and single tests whose code has changed since; "" if there are none."""
     from gpupc_impl.measurement.published import open_published
     from gpupc_impl.reporting.runs import is_stale, load_single_tests
 
