@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PLACE = "The table and its plots are on the site that `make docs` builds."
-"""The line of docs/devices.md that the table and the plots replace."""
+PLACE = "<!-- the table of all devices -->"
+"""The comment in docs/devices.md that the table and the plots replace."""
 
 WHERE = {"cuda": "GPU", "host": "kernels on cores", "cpu": "reference on cores"}
 COLUMNS = (

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,11 @@ def test_rows_stand_by_data_set_and_time_with_their_division(shown):
         ("some-cpu", "stable-serial", "closed"),
         ("some-gpu", "cupc-e", None),
     ]
+
+
+def test_the_page_has_a_place_for_the_table():
+    page = Path(__file__).parents[3] / "docs/devices.md"
+    assert page.read_text(encoding="utf-8").count(devices.PLACE) == 1
 
 
 def test_every_number_leads_to_its_record(shown):
