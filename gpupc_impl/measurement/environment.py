@@ -11,6 +11,7 @@ import platform
 import shutil
 import subprocess
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,10 @@ PACKAGES = {
     "gpucsl": ("gpucsl",),
 }
 """The packages whose versions are recorded, with the distributions that provide them."""
+
+
+RUN = "GPUPC_RUN"
+"""The environment variable that a workflow sets to a name of its own; all its processes inherit it."""
 
 
 def environment(
@@ -132,9 +137,24 @@ def _are_on(device_key: str | None, gpu_processes: str) -> bool:
 def gpu_process_list() -> str | None:
     """Return the compute processes on this machine's GPUs, one per line ("" for none); None if they are unknown.
 
-    In a container the driver may hide the processes of others.
+    Processes of the same workflow are left out, because one of them measures at a time. In a container the driver may
+    hide the processes of others.
     """
-    return _nvidia_smi("--query-compute-apps=gpu_uuid,pid")
+    listed = _nvidia_smi("--query-compute-apps=gpu_uuid,pid")
+    return listed and "\n".join(
+        line for line in listed.splitlines() if not _is_of_this_run(line.split(",")[-1].strip())
+    )
+
+
+def _is_of_this_run(pid: str) -> bool:
+    """Return whether a process belongs to the workflow that started this process."""
+    run = os.environ.get(RUN)
+    if not run or not pid.isdecimal():
+        return False
+    try:
+        return f"{RUN}={run}".encode() in Path("/proc", pid, "environ").read_bytes().split(b"\0")
+    except OSError:  # The process has ended, or is another user's.
+        return False
 
 
 def _git(*arguments: str) -> str | None:

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import re
 import sys
+import uuid
 import warnings
 from functools import cache, partial
 from pathlib import Path
@@ -19,6 +20,7 @@ os.environ.update(PYTHONPATH=os.pathsep.join([str(ROOT), *filter(None, [os.envir
 
 from gpupc_impl.backends import resolve_backend
 from gpupc_impl.measurement.digest import digest
+from gpupc_impl.measurement.environment import RUN
 from gpupc_impl.reporting.catalogue import entries
 from workflow.lib import job_limits
 from workflow.lib.ahead import KERNELS, PARTS, write_searches
@@ -29,6 +31,8 @@ from workflow.lib.durations import write_estimates
 from workflow.lib.plan import Plan, records, recorded_folders, recorded_plans
 from workflow.lib.problems import makers
 from workflow.lib.single_tests import cases
+
+os.environ.setdefault(RUN, uuid.uuid4().hex)
 
 try:
     complete(config)

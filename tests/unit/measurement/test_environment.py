@@ -2,6 +2,7 @@
 
 import getpass
 import json
+import os
 import re
 import socket
 import subprocess
@@ -65,6 +66,27 @@ def test_gpu_facts(monkeypatch, processes, others, warned):
     assert facts["gpu"] == {"driver": "570.1", "others_on_gpu": others}
     assert facts["device"]["device"] == "a GPU"
     assert (len(facts["warnings"]) == 1 and warned in facts["warnings"][0]) if warned else facts["warnings"] == []
+
+
+def test_processes_of_the_same_workflow_are_not_listed(monkeypatch):
+    monkeypatch.setenv("GPUPC_RUN", "mine")
+    started = [
+        subprocess.Popen(["sleep", "60"], env=os.environ | {"GPUPC_RUN": run}) for run in ("mine", "mine too", "mine")
+    ]
+    try:
+        started[2].kill()
+        started[2].wait()
+        lines = [f"{UUID}, {process.pid}" for process in started]
+        monkeypatch.setattr(module, "_nvidia_smi", lambda query: "\n".join(lines))
+        assert module.gpu_process_list() == "\n".join(lines[1:])  # of another workflow, and of one that has ended
+        monkeypatch.delenv("GPUPC_RUN")
+        assert module.gpu_process_list() == "\n".join(lines)
+        monkeypatch.setattr(module, "_nvidia_smi", lambda query: None)
+        assert module.gpu_process_list() is None
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.parametrize(
