@@ -37,9 +37,6 @@ ACTIONS = {
 RECORDED = Path("results/recorded")
 """The project's folder of published folders, from its root."""
 
-STALE_AT_MOST = 3
-"""The upper bound on the stale runs that a message names."""
-
 PREFERENCES = ("newest", "first")
 """The rules of `measurement.publish.PREFERENCES`, which is not imported to parse a command line."""
 
@@ -126,7 +123,7 @@ def _check(folders: Sequence[Path], current: bool) -> None:
     Raises:
         UsageError: a folder has faults, answers differ, or `current` is set and the code of a run has changed.
     """
-    from gpupc_impl.measurement.checking import check, compare, unknown_origins
+    from gpupc_impl.measurement.checking import check, compare, stale_runs, unknown_origins
 
     folders = folders or sorted(path.parent for path in RECORDED.glob("*/machines.json"))
     if not folders:
@@ -135,7 +132,7 @@ def _check(folders: Sequence[Path], current: bool) -> None:
     if not faults:
         agreements, faults = compare(folders)
     if not faults and current:
-        faults = [f"{folder}: {stale}" for folder in folders if (stale := _stale_runs(folder))]
+        faults = [f"{folder}: {fault}" for folder in folders for fault in stale_runs(folder)]
     if faults:
         raise UsageError("\n".join(faults))
     for folder, found in agreements.items():
@@ -148,23 +145,3 @@ def _check(folders: Sequence[Path], current: bool) -> None:
                 f"  of its {found.problems:,} problems, {found.shared:,} have the same answer in another folder, and "
                 f"{found.alike:,} more have it for the same data with other last digits"
             )
-
-
-def _stale_runs(folder: Path) -> str:
-    """Return a sentence about the runs and single tests whose code has changed since; "" if there are none."""
-    from gpupc_impl.measurement.published import open_published
-    from gpupc_impl.reporting.runs import is_stale, load_single_tests
-
-    tried = [record for record in open_published(folder).records() if record.status != "skipped"]
-    stale = [
-        f"{record.setting} on {record.dataset}"
-        for record in tried
-        if is_stale(record.method, record.backend, record.code)
-    ]
-    for path in sorted(folder.glob("tests/*.json")):
-        cells = load_single_tests(path, recorded=True)["cells"]
-        stale += [f"{name} in {path.stem}" for name in sorted({c["implementation"] for c in cells if c["stale"]})]
-    if not stale:
-        return ""
-    more = f" and {len(stale) - STALE_AT_MOST:,} more" if len(stale) > STALE_AT_MOST else ""
-    return f"the code of these runs has changed since: {', '.join(stale[:STALE_AT_MOST])}{more}; measure them again"

@@ -1,6 +1,7 @@
 """Checks published folders, each alone and then against the others."""
 
 import dataclasses
+import functools
 import itertools
 import json
 import platform
@@ -10,8 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpupc_impl.core.files import read_bytes
+from gpupc_impl.core.registry import UnknownMethod, get_method
+from gpupc_impl.measurement.digest import is_current_version
 from gpupc_impl.measurement.publish import MergeError, contents_of, label, read
 from gpupc_impl.measurement.published import ALONE, CLOSED, PublishedRuns
+from gpupc_impl.measurement.record import load_tests
 
 HOME_FOLDER = re.compile(rb"/(home|Users|root)/")
 
@@ -81,6 +85,34 @@ def unknown_origins(folder: Path) -> list[str]:
         f"{', '.join(runs[:NAMED_AT_MOST])}{' and others' * (len(runs) > NAMED_AT_MOST)}: {why}, and measure again"
         for why, runs in found.items()
     ]
+
+
+@functools.cache
+def is_stale(method: str, backend: str, code: str) -> bool:
+    """Return whether a method's present code has another digest than the record."""
+    try:
+        return not is_current_version(get_method(method), backend, code)
+    except UnknownMethod:
+        return True
+
+
+def stale_runs(folder: Path) -> list[str]:
+    """Return a sentence about runs and single tests of a valid published folder whose code has changed since; none if
+    there are no such runs."""
+    stale = [
+        f"{record.setting} on {record.dataset}"
+        for record in PublishedRuns(folder).records()
+        if record.status != "skipped" and is_stale(record.method, record.backend, record.code)
+    ]
+    for path in sorted(folder.glob("tests/*.json")):
+        cells = [cell for cell in load_tests(path)["cells"] if "code" in cell]
+        stale += [
+            f"{c['implementation']} in {path.stem}" for c in cells if is_stale(c["method"], c["backend"], c["code"])
+        ]
+    named = ", ".join(stale[:NAMED_AT_MOST]) + f" and {len(stale) - NAMED_AT_MOST:,} more" * (
+        len(stale) > NAMED_AT_MOST
+    )
+    return [f"the code of these runs has changed since: {named}; measure them again"] if stale else []
 
 
 @dataclasses.dataclass(frozen=True)

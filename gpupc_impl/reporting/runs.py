@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.core.files import read_csv, read_json
-from gpupc_impl.core.registry import UnknownMethod, get_method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.measurement.digest import is_current_version
+from gpupc_impl.measurement.checking import is_stale
 from gpupc_impl.measurement.published import PublishedRuns, open_published
 from gpupc_impl.measurement.record import Record, band, load_tests
 from gpupc_impl.reporting.sources import Source
@@ -141,15 +140,6 @@ def load_single_tests(path: str | Path, recorded: bool = False) -> dict[str, Any
     for cell in timed["cells"]:
         cell["stale"] = recorded and "code" in cell and is_stale(cell["method"], cell["backend"], cell["code"])
     return timed
-
-
-@functools.cache
-def is_stale(method: str, backend: str, code: str) -> bool:
-    """Return whether a method's present code has another digest than the record."""
-    try:
-        return not is_current_version(get_method(method), backend, code)
-    except UnknownMethod:
-        return True
 
 
 def in_grid(run: VerifiedRecord) -> bool:
