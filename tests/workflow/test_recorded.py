@@ -60,6 +60,9 @@ def test_only_what_is_there_is_shown(device):
     assert [Path(path).name for path in table2.files["published"]] == ["datasets.json", "gaussian.jsonl"]
     assert ("nci-60", "cupc-s") in table2.absent
     assert ("tiny", "cupc-s") not in table2.absent
+    absent = plan.recorded_source(ENTRIES["methods_by_dataset"]).absent
+    assert ("tiny", "pair-scan") in absent
+    assert ("ecoli70", "pair-scan") not in absent  # the config leaves it out
     assert plan.recorded_source(ENTRIES["cupc_fig7"]).runs == [("tiny", "cupc-e-2-32")]
     sets = plan.recorded_source(ENTRIES["cupc_table1"])
     assert sets.datasets == ["tiny"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -308,8 +309,16 @@ class Plan:
         if entry.methods and not {setting for _, setting in runs} & self._settings_of(entry.methods):
             return None
         files["published"] = published.files_of(runs)
-        absent = [key for key in keys if key not in published] if "records" in inputs else []
+        absent = [key for key in keys if key not in published and self._requests(*key)] if "records" in inputs else []
         return Source(self.folder, self.config["backend"], files, self.config_arguments(entry), runs, datasets, absent)
+
+    def _requests(self, dataset: str, setting: str) -> bool:
+        """Return whether the config has a setting measured on a data set, and does not leave it out (`only`)."""
+        return any(
+            dataset in measurement.datasets and dataset in choice.get("only", [dataset])
+            for measurement in self.measurements().values()
+            if (choice := measurement.settings.get(setting)) is not None
+        )
 
     def _settings_of(self, methods: Iterable[str]) -> set[str]:
         """Return the names of all settings of some methods."""
@@ -345,10 +354,13 @@ def _recorded_plan(folder: str) -> Plan:
 
 
 def recorded_folders(config: Mapping[str, Any]) -> list[str]:
-    """Return the folders of published runs that a config names or, if it names none, all folders of the project."""
+    """Return the folders of published runs that a config names or, if it names none, all folders of the project, those
+    of GPUs first."""
     if config["recorded"] is not None:
         return list(config["recorded"])
-    folders = sorted(path.parent for path in (ROOT / RECORDED).glob(f"*/{CONFIG}"))
+    configs = sorted((ROOT / RECORDED).glob(f"*/{CONFIG}"))
+    configs.sort(key=lambda path: not re.search(rb"^backend: cuda$", path.read_bytes(), re.MULTILINE))
+    folders = [path.parent for path in configs]
     return [str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path) for path in folders]
 
 

@@ -197,8 +197,8 @@ def introduction(wildcards):
     return [
         "The report reproduces four papers on GPU versions of the PC algorithm. Every method ran on the "
         "same prepared data, and its skeleton was compared edge by edge with the first reference's.",
-        f"The runs recorded on {devices or 'no device'} come first, under a green heading; those of this machine follow, where the "
-        f"kernels ran on {here}. A number marked ‡ was recorded with code that has changed since.",
+        f"The runs recorded on {devices or 'no device'} come first, under headings that are green for GPUs; those of this machine "
+        f"follow, where the kernels ran on {here}. A number marked ‡ was recorded with code that has changed since.",
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -152,8 +151,6 @@ def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
             shares = run and level_shares(run)
             if not shares:
                 word = status_word(run.status) if run else "not measured"
-                if run and run.status == "skipped" and run.why:
-                    word = textwrap.shorten(run.why, 40, placeholder=" ...")
                 axes.annotate(word, (x, 2), rotation=90, ha="center", va="bottom", fontsize=6)
             else:
                 _stack(axes, x, _grouped(shares), colours)
@@ -225,7 +222,7 @@ MOST_BINS = 24
 
 @figure("cupc_fig9", "Fig. 9: shared conditional sets", paper=PAPER, family="gaussian", numbers=False)
 def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
-    r"""The figure shows how many rows of A'\ :sub:`G` share a conditional set in level 2, as cuPC's Fig. 9, in percent
+    """The figure shows how many rows of A'_G share a conditional set in level 2, as cuPC's Fig. 9, in percent
     of the redundant sets (those that appear in more than one row), on the real data set with the most sets. The rows
     are counted exactly in the graph at the start of level 2 at alpha = {{ config["alpha"] }}. The dashed line marks the
     paper's "about 95 % [...] in at most 40 rows", which refers to DREAM5-Insilico. ``results/sharing.csv`` has all data
