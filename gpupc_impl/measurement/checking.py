@@ -7,7 +7,7 @@ import json
 import platform
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from gpupc_impl.core.files import read_bytes
@@ -81,10 +81,7 @@ def unknown_origins(folder: Path) -> list[str]:
                 else "no commit is named; use a clone"
             )
             found.setdefault(why, []).append(f"{record.setting} on {record.dataset}")
-    return [
-        f"{', '.join(runs[:NAMED_AT_MOST])}{' and others' * (len(runs) > NAMED_AT_MOST)}: {why}, and measure again"
-        for why, runs in found.items()
-    ]
+    return [f"{_some(runs)}: {why}, and measure again" for why, runs in found.items()]
 
 
 @functools.cache
@@ -104,15 +101,19 @@ def stale_runs(folder: Path) -> list[str]:
         for record in PublishedRuns(folder).records()
         if record.status != "skipped" and is_stale(record.method, record.backend, record.code)
     ]
-    for path in sorted(folder.glob("tests/*.json")):
-        cells = [cell for cell in load_tests(path)["cells"] if "code" in cell]
-        stale += [
-            f"{c['implementation']} in {path.stem}" for c in cells if is_stale(c["method"], c["backend"], c["code"])
-        ]
-    named = ", ".join(stale[:NAMED_AT_MOST]) + f" and {len(stale) - NAMED_AT_MOST:,} more" * (
-        len(stale) > NAMED_AT_MOST
-    )
-    return [f"the code of these runs has changed since: {named}; measure them again"] if stale else []
+    stale += [
+        f"{cell['implementation']} in {path.stem}"
+        for path in sorted(folder.glob("tests/*.json"))
+        for cell in load_tests(path)["cells"]
+        if "code" in cell and is_stale(cell["method"], cell["backend"], cell["code"])
+    ]
+    return [f"{_some(stale)}: the code has changed since the measurement; measure again"] if stale else []
+
+
+def _some(runs: Iterable[str]) -> str:
+    """Return the names of different runs, of which at most `NAMED_AT_MOST` are told."""
+    names = list(dict.fromkeys(runs))
+    return ", ".join(names[:NAMED_AT_MOST]) + " and others" * (len(names) > NAMED_AT_MOST)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,7 +30,7 @@ from gpupc_impl.measurement.record import Record, load_records, load_tests
 from gpupc_impl.reporting.tables import markdown
 from workflow.lib.config import InvalidConfig, complete, read_config
 from workflow.lib.plan import CONFIG, RECORDED, ROOT, Measurement, Plan
-from workflow.lib.searches import setting_of
+from workflow.lib.searches import is_requested, setting_of
 from workflow.lib.single_tests import DIMENSIONS, cases, is_timed
 
 POWERS = {
@@ -108,7 +108,7 @@ class Durations:
     def search(self, measurement: Measurement, dataset: str, name: str) -> Estimate:
         """Return the duration of all runs of a setting: one repeat of a long run, none of one over its limit."""
         choice, config = measurement.settings[name], self.plan.config
-        if dataset not in choice.get("only", [dataset]):
+        if not is_requested(choice, dataset):
             return Estimate(0)
         setting = setting_of(name, choice, config["timing"], config["limits"])
         limit = setting.limits.time_s or math.inf

@@ -20,6 +20,7 @@ from gpupc_impl.reporting.catalogue import EVERY, Entry, entries
 from gpupc_impl.reporting.sources import Source
 from workflow.lib.config import read_config
 from workflow.lib.experiments import Experiment, expand, own_parameters
+from workflow.lib.searches import is_requested
 
 ROOT = Path(__file__).parents[2]
 
@@ -313,11 +314,11 @@ class Plan:
         return Source(self.folder, self.config["backend"], files, self.config_arguments(entry), runs, datasets, absent)
 
     def _requests(self, dataset: str, setting: str) -> bool:
-        """Return whether the config has a setting measured on a data set, and does not leave it out (`only`)."""
+        """Return whether the config has a setting measured on a data set."""
         return any(
-            dataset in measurement.datasets and dataset in choice.get("only", [dataset])
+            dataset in measurement.datasets and is_requested(measurement.settings[setting], dataset)
             for measurement in self.measurements().values()
-            if (choice := measurement.settings.get(setting)) is not None
+            if setting in measurement.settings
         )
 
     def _settings_of(self, methods: Iterable[str]) -> set[str]:
@@ -358,8 +359,10 @@ def recorded_folders(config: Mapping[str, Any]) -> list[str]:
     of GPUs first."""
     if config["recorded"] is not None:
         return list(config["recorded"])
-    configs = sorted((ROOT / RECORDED).glob(f"*/{CONFIG}"))
-    configs.sort(key=lambda path: not re.search(rb"^backend: cuda$", path.read_bytes(), re.MULTILINE))
+    of_gpu = re.compile(rb"^backend: cuda$", re.MULTILINE)
+    configs = sorted(
+        (ROOT / RECORDED).glob(f"*/{CONFIG}"), key=lambda path: (not of_gpu.search(path.read_bytes()), path)
+    )
     folders = [path.parent for path in configs]
     return [str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path) for path in folders]
 

@@ -30,6 +30,11 @@ def setting_of(name: str, choice: Mapping[str, Any], timing: Mapping[str, Any], 
     )
 
 
+def is_requested(choice: Mapping[str, Any], dataset: str) -> bool:
+    """Return whether the config has a setting measured on a data set, which ``only`` may leave out."""
+    return dataset in choice.get("only", [dataset])
+
+
 def in_bytes(megabytes: float | None) -> int | None:
     return None if megabytes is None else int(megabytes * 1_000_000)
 
@@ -61,7 +66,7 @@ def measure_dataset(
     skipped = {
         name: f"the config measures {name} on {', '.join(choice['only']) or 'no data set'} only"
         for name, choice in settings.items()
-        if dataset not in choice.get("only", [dataset])
+        if not is_requested(choice, dataset)
     }
     if not facts["available"]:
         skipped = dict.fromkeys(settings, facts["why"])

@@ -496,7 +496,7 @@ def test_the_commands(tmp_path, capsys, monkeypatch):
     assert cli.main(["records", "check", str(into)]) == 0
     assert capsys.readouterr().out == f"{into} is complete and valid: runs: 1 alone\n"
     assert cli.main(["records", "check", "--current", str(into)]) == 2
-    assert "the code of these runs has changed since: s on d; measure them again" in capsys.readouterr().err
+    assert ": s on d: the code has changed since the measurement; measure again" in capsys.readouterr().err
     now = dataclasses.replace(first, code=code_version(get_method(first.method), first.backend))
     publish(put(tmp_path / "now", now), into)
     assert cli.main(["records", "check", "--current", str(into)]) == 0
