@@ -93,8 +93,11 @@ class Groups:
             whole = build.cached(
                 f"kernels of {source_name(source)}", build._material(unit, beside, flags), make, suffix
             )
-        self.folder.mkdir(exist_ok=True)
-        return Path(shutil.copy(whole, self.folder / f"{whole.stem}-{members.index(expression)}{suffix}"))
+            self.folder.mkdir(exist_ok=True)
+            copy = self.folder / f"{whole.stem}-{members.index(expression)}{suffix}"
+            if not copy.exists():  # another thread may have loaded it, which writing it again would crash
+                shutil.copy(whole, copy)
+        return copy
 
 
 def _objects_of_replay() -> list[Path]:
