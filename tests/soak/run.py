@@ -60,6 +60,9 @@ MOST_SETS = 50_000
 THREADS = (1, 1, 2, 2, 3, 5, 16)
 BUDGETS = (None, None, None, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 24)
 """Bytes of device memory; a method may say that a problem does not fit, but not answer otherwise."""
+DEVICE_MB_STEP = 8
+"""Megabytes that are left on a GPU are a multiple of this: its driver moves managed memory in blocks of 2 MiB,
+and where it has no room for them the search meets an illegal address, after which the process cannot use the GPU."""
 
 LINE_S = 10.0
 """Seconds between two lines of the log; to look at 30,000 mappings takes half of one."""
@@ -205,10 +208,13 @@ def settings_here(without: Sequence[str] = ()) -> dict[str, list[tuple[Method, s
 
 def draw_run(method: Method, backend: str, rng: np.random.Generator) -> dict[str, Any]:
     """How a method is run: what a fault is reported with."""
+    params = draw_parameters(method, rng)
+    if backend == "cuda" and "device_mb" in params:
+        params["device_mb"] *= DEVICE_MB_STEP
     return {
         "method": method.name,
         "backend": backend,
-        "params": draw_parameters(method, rng),
+        "params": params,
         "threads": THREADS[rng.integers(len(THREADS))],
         "device_memory_limit": None if backend == "cpu" else BUDGETS[rng.integers(len(BUDGETS))],
     }
@@ -256,12 +262,14 @@ class Soak:
         log: a line of JSON every `LINE_S`.
         number: of the next problem.
         first: whether it has not yet written; a killed process may have left half a line.
+        gpu_lost: whether a fault has left the GPU unusable for this process, which then ends.
     """
 
     log: Path
     number: int
     settings: dict[str, list[tuple[Method, str]]] = dataclasses.field(default_factory=settings_here)
     first: bool = True
+    gpu_lost: bool = False
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
     faults: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
@@ -283,6 +291,10 @@ class Soak:
             if fault is not None:
                 self.faults.append({"number": self.number, "family": problem.family, "fault": fault, **how})
                 print(json.dumps(self.faults[-1]), flush=True)
+                if backend == "cuda" and (why := gpu_loss()):
+                    print(f"the GPU is lost to this process, which ends: {why}", flush=True)
+                    self.gpu_lost = True
+                    break
         self.number += 1
 
     def write(self, seconds: float) -> None:
@@ -293,7 +305,7 @@ class Soak:
             "next": self.number,
             "seconds": round(seconds, 2),
             **memory(),
-            "device_bytes": device_bytes(),
+            "device_bytes": 0 if self.gpu_lost else device_bytes(),
             "descriptors": process.num_fds(),
             "threads": process.num_threads(),
             "counts": dict(self.counts),
@@ -307,7 +319,7 @@ class Soak:
     def until(self, end: float, problems: int | None) -> None:
         began = written = time.monotonic()
         last = None if problems is None else self.number + problems
-        while time.monotonic() < end and self.number != last:
+        while time.monotonic() < end and self.number != last and not self.gpu_lost:
             self.one()
             if time.monotonic() > written + LINE_S:
                 self.write(time.monotonic() - written)
@@ -339,6 +351,15 @@ def device_bytes() -> int:
         return 0
     backend = open_backend("cuda")
     return int(backend.describe()["memory_bytes"]) - backend.memory_limit
+
+
+def gpu_loss() -> str | None:
+    """Why this process can no longer use the GPU, as after an illegal address; None if it can."""
+    try:
+        device_bytes()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from gpupc_impl import methods
-from gpupc_impl.backends import DeviceMemoryError
+from gpupc_impl.backends import DeviceMemoryError, KernelLaunchError
 from gpupc_impl.backends.host import HostBackend
 from tests.soak import growth
 from tests.soak import run as soak
@@ -83,6 +83,21 @@ def test_a_lack_of_memory_that_others_have_is_a_fault(folder, monkeypatch):
     status, found = call(folder, "--first", "0", "--problems", "1", "--without", "out-of-core-um", "out-of-core-block")
     assert (status, found["differences"]) == (0, [])
     assert found["counts"]["runs that did not fit in the budget"] > 3
+
+
+def test_a_lost_gpu_ends_the_process(folder, monkeypatch):
+    def failing(*arguments):
+        raise KernelLaunchError("cudaErrorIllegalAddress")
+
+    gaussian = methods("gaussian")
+    settings = {family: [] for family in soak.REFERENCES}
+    settings["gaussian"] = [(gaussian["cupc-e"], "cuda"), (gaussian["cupc-s"], "cuda")]
+    monkeypatch.setattr(soak, "settings_here", lambda without=(): settings)
+    monkeypatch.setattr(soak, "run", failing)
+    monkeypatch.setattr(soak, "device_bytes", failing)
+    status, found = call(folder, "--first", "0")
+    assert (status, found["problems"]) == (1, 1)
+    assert [fault["method"] for fault in found["differences"]] == ["cupc-e"]
 
 
 def test_growth_is_seen():
