@@ -53,7 +53,8 @@ class FourierTest:
         products = f * (f + 1) // 2
         self._set_bytes, self._entry_bytes = 8 * n * 3 * d, 8 * n * (4 * f + products)
         self._test_bytes = 8 * (2 * n * (f + products) + 6 * f**4)
-        needed = 8 * p * n * (f + 1) + self._set_bytes + 2 * self._entry_bytes + self._test_bytes
+        distances = 8 * p * len(problem.width_pairs)  # these stay, and sorting them takes as much twice
+        needed = 8 * p * n * (f + 1) + 3 * distances + self._set_bytes + 2 * self._entry_bytes + self._test_bytes
         if needed > free:
             raise DeviceMemoryError(needed, backend.memory_used, backend.memory_limit)
         self._sets_budget, self._set_budget = (min(bound[backend.name], free // 2) for bound in (SETS_BYTES, SET_BYTES))
@@ -171,7 +172,8 @@ class FourierTest:
             frequencies, phases: (b, l, c) and (b, c).
         """
         n = self.problem.n_samples
-        frequencies = (frequencies / _median_distance(xp, squares)[:, None, None]).swapaxes(1, 2)
+        medians = _median_distance(xp, self._sorted(xp, squares))
+        frequencies = (frequencies / medians[:, None, None]).swapaxes(1, 2)
         values = self._values[members]
         features = xp.empty((*phases.shape, n))
         for part in pieces(phases.shape[1], max(1, CELLS[self._backend.name] // (n * len(phases)))):
@@ -182,6 +184,20 @@ class FourierTest:
             deviation = xp.sqrt((some * some).sum(axis=2, keepdims=True) / (n - 1))
             xp.divide(some, xp.where(deviation > CONSTANT, deviation, xp.inf), out=features[:, part])
         return features
+
+    def _sorted(self, xp: Any, squares: Any) -> Any:
+        """The rows of an array in ascending order.
+
+        Raises:
+            DeviceMemoryError: the budget does not hold a sorted copy and what sorting takes besides.
+        """
+        try:
+            return xp.sort(squares, axis=1)
+        except MemoryError as error:
+            if type(error) is not MemoryError:
+                raise
+            # Thrust, which sorts for CuPy, turns every exception of the allocator that it calls into a MemoryError.
+            raise DeviceMemoryError(squares.nbytes, self._backend.memory_used, self._backend.memory_limit) from error
 
     def _compare(self, xp: Any, tables: Any, scale: Any, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """(t, 9): the statistic and the first eight power sums of the weights of each test.
@@ -219,9 +235,8 @@ class FourierTest:
         return self._backend.download(xp.stack([statistics, xp.trace(one, axis1=1, axis2=2), *traces], axis=1))
 
 
-def _median_distance(xp: Any, squares: Any) -> Any:
-    """(b,) medians of the distances that are not zero, of (b, w) squared distances; 1 where all are zero."""
-    ordered = xp.sort(squares, axis=1)
+def _median_distance(xp: Any, ordered: Any) -> Any:
+    """(b,) medians of the distances that are not zero, of (b, w) ascending squared distances; 1 where all are zero."""
     zeros = (ordered <= 0).sum(axis=1)
     others = ordered.shape[1] - zeros
     last = ordered.shape[1] - 1

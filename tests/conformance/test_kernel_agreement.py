@@ -131,6 +131,16 @@ def test_a_small_budget_is_kept_or_refused():
     assert skeleton(data, 0.05, family="kernel", backend="host", device_memory_limit=enough) == expected
 
 
+def test_memory_that_sorting_lacks_is_named(monkeypatch):
+    def lacking(*arguments, **options):
+        raise MemoryError("std::bad_alloc")  # what CuPy raises where an allocation within Thrust fails
+
+    data = additive_noise(np.random.default_rng(6), 5, 60)
+    monkeypatch.setattr(np, "sort", lacking)
+    with pytest.raises(DeviceMemoryError, match=r"bytes asked for with .* in use; give the method more device memory"):
+        skeleton(data, 0.05, family="kernel", test="rcot", backend="host", method="kernel-batched")
+
+
 def test_studies_and_strengths():
     data = additive_noise(np.random.default_rng(7), 4, 150)
     path = alpha_path(data, (0.01, 0.1), family="kernel", backend="host")
