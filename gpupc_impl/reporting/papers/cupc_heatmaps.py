@@ -110,9 +110,9 @@ def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]
     bar.ax.yaxis.set_major_formatter(lambda power, _: f"{2**power:g}×")
     bar.outline.set_linewidth(0.4)
     bar.ax.tick_params(labelsize=6)
-    _extent(bar.ax, -0.7, stated, "paper", "#666666")
+    _extent(bar.ax, 5, stated, "paper", "#666666")
     if values:
-        _extent(bar.ax, -2.2, values, "ours", "black")
+        _extent(bar.ax, 18, values, "ours", "black")
     method = label(reported["method"])
     ours = f"{_short(min(values))} to {_short(max(values))}×" if values else "nothing measured"
     heading = f"{method} against {method}-{reported['selected']} (> 1: faster)\n"
@@ -123,13 +123,18 @@ def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]
     return Drawing(figure, rows)
 
 
-def _extent(scale: Axes, x: float, values: Sequence[float], text: str, colour: str) -> None:
-    """Draw the range of some ratios beside the colour scale, `x` of its widths from its left side."""
+def _extent(scale: Axes, points: float, values: Sequence[float], text: str, colour: str) -> None:
+    """Draw the range of some ratios on the left of the colour scale, in a distance in points."""
+    from matplotlib.transforms import ScaledTranslation
+
+    def left(distance: float) -> dict[str, Any]:
+        shift = ScaledTranslation(-distance / 72, 0, scale.get_figure().dpi_scale_trans)
+        return {"transform": scale.get_yaxis_transform() + shift, "clip_on": False}
+
     ends = [math.log2(min(values)), math.log2(max(values))]
-    spot = {"transform": scale.get_yaxis_transform(), "clip_on": False}
-    scale.plot([x, x], ends, "_-", color=colour, markersize=4, linewidth=0.8, **spot)
+    scale.plot([0, 0], ends, "_-", color=colour, markersize=4, linewidth=0.8, **left(points))
     middle = {"rotation": 90, "ha": "right", "va": "center", "fontsize": 6, "color": colour}
-    scale.text(x - 0.15, sum(ends) / 2, text, **middle, **spot)
+    scale.text(0, sum(ends) / 2, text, **middle, **left(points + 2))
 
 
 def _panel(
