@@ -64,13 +64,14 @@ also an upper bound on the ratio of their bytes."""
 
 @dataclasses.dataclass(frozen=True)
 class GroupResult:
-    """Levels 0 and 1 of a group of rows.
+    """Levels 0 and 1 of a group of rows, or of a device's share of them.
 
     Attributes:
-        rows: the range of variables j whose rows are in the group.
+        rows: the range of variables j whose rows these are.
         starts: (rows + 1,) int64: the edges of row j after level 0 begin at index ``starts[j - rows.start]``.
         partners, values: (edges,) uint32 on the device (kernels/filter.cu, `EdgeRows`).
         levels: the number of levels that were run: 1 or 2.
+        group_stop: the row after the last row of the group.
     """
 
     rows: slice
@@ -78,6 +79,7 @@ class GroupResult:
     partners: Any
     values: Any
     levels: int
+    group_stop: int
 
 
 class FilteredLevels:
@@ -200,7 +202,7 @@ class FilteredLevels:
         begin, end = [0, *np.minimum(ends, len(starts) - 1).tolist(), len(starts) - 1][self._devices.number :][:2]
         own, rows = starts[begin : end + 1], slice(whole.rows.start + begin, whole.rows.start + end)
         partners, values = (array[int(own[0]) : int(own[-1])] for array in (whole.partners, whole.values))
-        return GroupResult(rows, own - own[0], partners, values, whole.levels)
+        return GroupResult(rows, own - own[0], partners, values, whole.levels, whole.group_stop)
 
     def _group(self, library: Any, first: int) -> GroupResult:
         """Run levels 0 and 1 for as many rows as fit on the device, by the library of `Backend.array_library`."""
@@ -213,7 +215,7 @@ class FilteredLevels:
             self._level_one(library, first, last, edges)
         starts = self.backend.download(self._starts[first : last + 1])
         partners, values = (self._edges[name][:edges] for name in ("partners", "values"))
-        return GroupResult(slice(first, last), starts, partners, values, 1 + with_level_one)
+        return GroupResult(slice(first, last), starts, partners, values, 1 + with_level_one, last)
 
     def release(self) -> Any:
         """Return the samples, and drop every other array on the device, even if an error still refers to this

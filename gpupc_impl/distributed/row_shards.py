@@ -87,31 +87,44 @@ class RowShards(FirstShards):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def resume(self) -> int:
-        """Use the shards that an earlier search wrote; returns the first row that no shard contains."""
+        """Use the shards of whole groups of rows that an earlier search wrote, and delete all others; returns the first
+        row that no shard contains.
+
+        One shard has the counts of its whole group, so the rest of a group cannot be added to it later.
+        """
         (self.folder.path / "rows").mkdir(exist_ok=True)
-        first, by_first = 0, {}
-        for path in (self.folder.path / "rows").glob("*-*.npz"):
-            start, _, stop = path.stem.partition("-")
-            if start.isdigit() and stop.isdigit():
-                by_first[int(start)] = slice(int(start), int(stop))
-        while (rows := by_first.get(first)) is not None:
+        names = (path.stem.partition("-") for path in (self.folder.path / "rows").glob("*-*.npz"))
+        written = [slice(int(a), int(b)) for a, _, b in names if a.isdigit() and b.isdigit()]
+        first, by_first = 0, {rows.start: rows for rows in written}
+        group: list[tuple[slice, Mapping[str, Any]]] = []
+        while (rows := by_first.get(group[-1][0].stop if group else first)) is not None:
             outcome = shards.read(self.path(rows), self._identity, functools.partial(check_shard, self._p, rows))
             if outcome is None:
                 break
-            starts, partners, _ = self._read(rows)
-            left = np.flatnonzero(partners < SEPARATED)
-            self._take(rows, outcome, starts, left, partners[left])
-            self.degrees[rows] += np.diff(starts)
-            self.degrees[: rows.stop] += np.bincount(partners & (SEPARATED - 1), minlength=rows.stop)
-            first = rows.stop
+            group.append((rows, outcome))
+            if rows.stop == outcome["group_stop"]:
+                for of_group in group:
+                    self._take_written(*of_group)
+                first, group = rows.stop, []
+        for rows in written:
+            if rows.start >= first:
+                self.path(rows).unlink(missing_ok=True)
         return first
+
+    def _take_written(self, rows: slice, outcome: Mapping[str, Any]) -> None:
+        """Use a shard that an earlier search wrote."""
+        starts, partners, _ = self._read(rows)
+        left = np.flatnonzero(partners < SEPARATED)
+        self._take(rows, outcome, starts, left, partners[left])
+        self.degrees[rows] += np.diff(starts)
+        self.degrees[: rows.stop] += np.bincount(partners & (SEPARATED - 1), minlength=rows.stop)
 
     def write(self, backend: Backend, group: GroupResult, counts: Mapping[str, int], most: int) -> None:
         """Keep the shards of a group of rows in memory, or write them to files, in threads, while other results are
         read from the device.
 
         Args:
-            counts: the counts of the group's tests.
+            counts: the counts of the tests of the whole group on one device, and 0 on the others.
             most: upper bound on the edges of a shard, unless the shard has a single row.
         """
         threads = min(MOST_THREADS, available_cores())
@@ -135,7 +148,7 @@ class RowShards(FirstShards):
                 if len(pending) > threads:  # bounds the number of parts in memory
                     pending.popleft().result()
                 outcome = {name: int(counts[name]) if part.start == 0 else 0 for name in COUNTS}
-                outcome["levels"] = group.levels
+                outcome |= {"levels": group.levels, "group_stop": group.group_stop}
                 pending.append(pool.submit(self._add, in_memory, rows, outcome, starts, *arrays))
             for future in pending:
                 future.result()
@@ -227,7 +240,7 @@ def check_shard(p: int, rows: slice, outcome: Mapping[str, Any], arrays: Mapping
     Raises:
         ValueError: an invariant does not hold.
     """
-    check_counts(outcome, (*COUNTS, "levels"))
+    check_counts(outcome, (*COUNTS, "levels", "group_stop"))
     starts, partners, members = (arrays[name] for name in ("starts", "partners", "members"))
     if not 0 <= rows.start < rows.stop <= p or starts.shape != (rows.stop - rows.start + 1,) or starts[0] != 0:
         raise ValueError(f"its rows are not those of {rows.start} to {rows.stop - 1}")

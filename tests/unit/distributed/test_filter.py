@@ -396,6 +396,28 @@ def test_a_search_with_a_folder_goes_on_where_it_ended(tmp_path, monkeypatch):
         search(x, 0.1, **how)
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_tests_of_a_group_that_was_written_in_part_are_counted_once(tmp_path, monkeypatch, workers):
+    choose = filter_plan.choose
+    monkeypatch.setattr(filter_plan, "choose", lambda *sizes: dataclasses.replace(choose(*sizes), read=100))
+    monkeypatch.setattr(filtered, "SPARSENESS", 1e9)  # so that level 1 runs in groups
+    m, p = 60, 50
+    x = sample(np.random.default_rng(4), p, m, 8)
+    least = filter_plan.least_device_bytes(m, p)
+    how = {"folder": tmp_path, "device_memory_limit": least, "max_level": 1, "workers": workers}
+    result = search(x, 0.2, **how)
+    expected = in_core(x, 0.2, max_level=1)
+    assert_same(result, expected)
+    written = sorted(tmp_path.glob("rows/*.npz"))
+    assert len(written) > 5
+    for path in written[-1], written[1], written[0]:
+        path.unlink()
+        again = search(x, 0.2, **how)
+        assert_same(again, expected)
+        assert again.tests_per_level == result.tests_per_level
+        assert sorted(tmp_path.glob("rows/*.npz")) == written
+
+
 def test_the_least_memory_suffices_and_less_is_left_to_panels():
     m, p = 40, 100
     x = sample(np.random.default_rng(6), p, m, 3)
