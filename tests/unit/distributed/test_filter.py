@@ -404,7 +404,7 @@ def test_the_tests_of_a_group_that_was_written_in_part_are_counted_once(tmp_path
     m, p = 60, 50
     x = sample(np.random.default_rng(4), p, m, 8)
     least = filter_plan.least_device_bytes(m, p)
-    how = {"folder": tmp_path, "device_memory_limit": least, "max_level": 1, "workers": workers}
+    how = {"folder": tmp_path, "device_memory_limit": 2 * least, "max_level": 1, "workers": workers}
     result = search(x, 0.2, **how)
     expected = in_core(x, 0.2, max_level=1)
     assert_same(result, expected)
