@@ -29,7 +29,7 @@ THRESHOLDS = 50
     "cupc-authors",
     family="gaussian",
     backends=("cuda",),
-    source="cuPC, section 4.4: the authors' program cuPC-S",
+    source="cuPC, sections 3.4 and 5.1: the authors' program cuPC-S",
     summary="cuPC-S as published by its authors",
     canonical=False,
     knowledge=False,

@@ -27,7 +27,7 @@ store("sets", unlist(sets), "integer")
     "pcalg",
     family="gaussian",
     backends=("cpu",),
-    source="R package pcalg, skeleton(method='stable.fast' or 'stable'); cuPC, section 5.1",
+    source="R package pcalg, skeleton(method='stable.fast' or 'stable'); cuPC, section 5.2",
     summary="PC-stable of the R package pcalg on one core",
     params={"search": Parameter("stable.fast", "C++ or R", choices=("stable.fast", "stable"))},
     canonical=False,

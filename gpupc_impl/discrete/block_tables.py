@@ -1,4 +1,4 @@
-"""gpuPC's own way of testing: the threads of a block make tables together (gpuPC, section 3.3, Algorithms 2 and 3)."""
+"""The threads of a block make contingency tables together (gpuPC, sections 3.3 and 3.4, Algorithms 2 and 3)."""
 
 import math
 from collections.abc import Mapping

@@ -140,7 +140,8 @@ class PublishedRuns:
             return None
         if verified["status"] not in ("equal", "alone"):
             return OPEN
-        return ALONE if self._finished[dataset] == 1 else CLOSED
+        is_only = self._finished[dataset] == 1 and not verified.get("compared_with")
+        return ALONE if is_only else CLOSED
 
     @functools.cached_property
     def _finished(self) -> Counter[str]:

@@ -45,7 +45,7 @@ class SingleSearch(Search):
 @method(
     "gpucmiknn-single",
     family="nonlinear",
-    source="GPU-CMIknn, section 4.1, Algorithm 2",
+    source="GPU-CMIknn, sections 4.1 and 4.2, Algorithm 2",
     summary="one test at a time: its local permutations, then its CMI values",
     params=SEARCH_PARAMS,
     tiers=True,
@@ -57,7 +57,7 @@ def gpucmiknn_single(problem: NonlinearProblem, run: Run) -> Skeleton:
 @method(
     "gpucmiknn-single-racing",
     family="nonlinear",
-    source="GPU-CMIknn, section 4.1, Algorithms 2 and 3 to the letter",
+    source="GPU-CMIknn, sections 4.1 and 4.2, Algorithms 2 and 3 with another random generator",
     summary="the same, but the first thread to come takes a sample, so p-values change from run to run",
     params=SEARCH_PARAMS,
     random=True,

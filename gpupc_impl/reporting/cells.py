@@ -35,7 +35,12 @@ METHOD_LABELS = {
 """The names, in tables and figures, of methods that have another name in a paper, and of a setting whose name does not
 begin with that of a method."""
 
-QUALIFIERS = {"paper": "as published", "pseudo": "Algorithm 7"}
+QUALIFIERS = {
+    "paper": "counting samples",
+    "paper-in-kernel": "tables in the kernel",
+    "paper-wide": "32-bit codes",
+    "pseudo": "Algorithm 7",
+}
 """Words for parts of a setting's name that follow the name of its method; parts that are not here stay as they are."""
 
 VERIFICATION_MARKS = {

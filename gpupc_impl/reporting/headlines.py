@@ -73,7 +73,7 @@ def headlines(claims: Mapping[str, Iterable[Mapping[str, str]]], reported: Seque
         "Holds: our numbers bear the paper's out. Weaker, stronger: they lie below or above the paper's. Chained: the "
         "product of two factors from two machines. Modelled: one of the times comes from a model, since the run could "
         "hang the machine. "
-        f"Of all {len(chosen)} sentences with numbers in the four papers, {sum(devices.values())} have a number of "
+        f"Of all {len(chosen)} claims of the four papers, {sum(devices.values())} have a number of "
         f"{' or '.join(devices)}; the papers' tables of claims judge each. The papers ran on older hardware: ratios "
         "and counts are compared, never seconds."
     ]

@@ -86,7 +86,7 @@ def single_tests(timings: Mapping[str, Mapping[str, Any]]) -> str:
         for cell in table["cells"]:
             key = tuple(str(cell[fact]) for fact in ("samples", "permutations", "k_cmi", "set_size"))
             finished = cell["status"] == "ok"
-            text = number(1000 * statistics.median(cell["seconds"])) if finished else "DNF"
+            text = number(1000 * statistics.median(cell["seconds"])) if finished else status_word(cell["status"])
             lines.setdefault(key, {})[cell["implementation"]] = text
         rows += [
             [name.removeprefix("cmiknn_"), *key, *(texts.get(n, "") for n in names)] for key, texts in lines.items()

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import re
 import zipfile
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 from gpupc_impl.core.files import read_csv, read_json
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.measurement.checking import is_stale
-from gpupc_impl.measurement.published import PublishedRuns, open_published
+from gpupc_impl.measurement.published import ALONE, open_published
 from gpupc_impl.measurement.record import Record, band, load_tests
 from gpupc_impl.reporting.sources import Source
 from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES, status_with_known
@@ -83,14 +82,13 @@ def load(source: Source) -> list[VerifiedRecord]:
     """
     if source.folder is not None:
         published = open_published(source.folder)
-        finished = _finished(published)
         return [
             _verified(
                 record := published.record(*key),
                 published.verification(*key) or NOT_VERIFIED,
                 published.skeleton_file(*key),
                 stale=is_stale(record.method, record.backend, record.code),
-                alone=finished[record.dataset] == 1,
+                alone=published.division(*key) == ALONE,
             )
             for key in source.runs
         ]
@@ -103,12 +101,6 @@ def load(source: Source) -> list[VerifiedRecord]:
     return [_verified(r, rows[r.dataset, r.setting], path.with_suffix(".npz")) for path, r in records.items()]
 
 
-@functools.lru_cache(maxsize=4)
-def _finished(published: PublishedRuns) -> Counter[str]:
-    """Count the published runs that finished, by data set."""
-    return Counter(record.dataset for record in published.records() if record.ok)
-
-
 def _verified(
     record: Record,
     row: Mapping[str, str],
@@ -116,7 +108,6 @@ def _verified(
     stale: bool = False,
     alone: bool = False,
 ) -> VerifiedRecord:
-    alone = alone and row["status"] == "equal"
     status = "alone" if alone else status_with_known(row["status"], record.method, record.dataset, record.edges)
     return VerifiedRecord(
         **vars(record),

@@ -241,7 +241,7 @@ def work_table() -> str:
         rows[-1] += [f"{plan.held} of {plan.panels}", *(f"{each:.1e}" for each in operations)]
         rows[-1] += [number(each / 1e9, 2) for each in sizes]
     header = ["shape", "density", "degree", "panels held", "correlations, fma", "tests, level 1", "level 2"]
-    return table([*header, "shards, GB", "device at least, GB"], rows)
+    return table([*header, "shards, GB", "least device memory, GB"], rows)
 
 
 def time_table() -> str:
@@ -275,7 +275,14 @@ def one_gpu_table() -> str:
         rows[-1] += [f"{sum(level_s[2:]):.1f} ({len(level_s)})" if len(level_s) > 2 else ""]
         rows[-1] += [f"{edges[0]:.2e}", f"{edges[1]:,}", f"{edges[-1]:,}" if len(edges) > 2 else ""]
         rows[-1] += [f"{case['tests_per_level'][1]:.1e}"]
-    header = ["variables x samples", "alpha", "whole, s", "level 0, s", "level 1, s", "later levels, s (all levels)"]
+    header = [
+        "variables x samples",
+        "alpha",
+        "whole, s",
+        "level 0, s",
+        "level 1, s",
+        "later levels, s (number of levels)",
+    ]
     return table([*header, "edges after level 0", "level 1", "last level", "tests, level 1"], rows)
 
 

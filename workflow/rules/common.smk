@@ -193,12 +193,14 @@ def every_output(wildcards):
 def introduction(wildcards):
     """Return the paragraphs that introduce the report of this run."""
     devices = ", ".join(Path(folder).name for folder in config["recorded"])
-    here = "a GPU" if BACKEND == "cuda" else "CPU cores: the same kernel sources, whose times say nothing about a GPU"
+    kernels = "The kernels ran on a GPU here."
+    if BACKEND != "cuda":
+        kernels = "Here the kernels ran on CPU cores. Their sources are the same, but their times say nothing about a GPU."
+    first = f"The runs recorded on {devices} come first, under headings that are green for GPUs, and those of this machine follow. "
     return [
-        "The report reproduces four papers on GPU versions of the PC algorithm. Every method ran on the "
-        "same prepared data, and its skeleton was compared edge by edge with the first reference's.",
-        f"The runs recorded on {devices or 'no device'} come first, under headings that are green for GPUs; those of this machine "
-        f"follow, where the kernels ran on {here}. A number marked ‡ was recorded with code that has changed since.",
+        "The report reproduces four papers on GPU versions of the PC algorithm. Every method ran on the same prepared "
+        "data, and every skeleton was compared edge by edge with another setting's, unless no other finished (°).",
+        f"{first if devices else ''}{kernels} A number marked ‡ was recorded with code that has changed since.",
     ]
 
 

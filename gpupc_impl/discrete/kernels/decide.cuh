@@ -130,7 +130,7 @@ struct DiscreteSearch {
     Critical critical;
     Unclear unclear;
 
-    // Returns whether an earlier set already separates the edge (Algorithm 3, line 34).
+    // Returns whether an earlier set already separates the edge (gpuPC, section 3.4).
     __device__ __forceinline__ bool settled(int i, int j, unsigned long long key) const {
         return !workload && best.settled(i, j, key);
     }

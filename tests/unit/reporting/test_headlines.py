@@ -35,7 +35,7 @@ def test_a_reason_stands_where_a_headline_does_not_hold():
         ["–", "", "not run", "the reference is faster"],
     ]
     assert [row[2] for row in table.rows] == ["≥ 2×"] * 4
-    assert "Of all 4 sentences" in table.notes[0]
+    assert "Of all 4 claims" in table.notes[0]
     assert "3 have a number" in table.notes[0]
     assert "| about b | ≥ 2× | 1.50× | gpu | 🟠 weaker |" in in_markdown(table)
     assert table.html().count("background: #cdeedd") == 1
