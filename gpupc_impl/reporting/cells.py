@@ -189,14 +189,15 @@ def grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, list[str]]:
 
 
 def places(runs: Runs) -> list[str]:
-    """Return one note per backend with the machines and settings that ran on it."""
+    """Return one note per backend with the machines and settings that ran on it. Names may contain commas, so slashes
+    separate them."""
     notes = []
     for backend in [*device_backends(runs), "cpu"]:
         settings = grouped(
             (run.machine, label(run.setting)) for run in runs if run.backend == backend and run.median is not None
         )
         if settings:
-            where = "; ".join(f"{place} ({', '.join(names)})" for place, names in settings.items())
+            where = "; ".join(f"{place} ({' / '.join(names)})" for place, names in settings.items())
             notes.append(f"{'CPU references' if backend == 'cpu' else f'Backend {backend}'}: {where}.")
     return notes
 
@@ -222,7 +223,7 @@ def remarks(runs: Iterable[VerifiedRecord]) -> list[str]:
         for run in runs
         if run.median is None and run.why
     )
-    return notes + [f"{where}: {', '.join(settings)}: {why}" for (where, why), settings in reasons.items()]
+    return notes + [f"{where}: {' / '.join(settings)}: {why}" for (where, why), settings in reasons.items()]
 
 
 def hardware(reported: Iterable[Mapping[str, str]]) -> list[str]:

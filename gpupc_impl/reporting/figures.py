@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SMALL_PRINT = {"fontsize": 5, "color": "#666666", "x": 0.01, "ha": "left"}
+SMALL_PRINT: dict[str, Any] = {"fontsize": 6, "color": "#666666", "x": 0.01, "ha": "left"}
 HEADING = {"fontsize": 6.5, "x": 0.01, "ha": "left"}
 
 
@@ -67,14 +67,20 @@ def tick_number(value: float, _: int | None = None) -> str:
     return f"{value:g}"
 
 
-def footer(figure: Figure, runs: Runs) -> None:
-    """Add the machines and commits of the runs in small print below the figure."""
+def footer(figure: Figure, runs: Runs, share: float = 1.0) -> None:
+    """Add the machines and commits of the runs in small print below the figure.
+
+    Args:
+        share: the part of the figure's width that the lines may take, for example beside a legend.
+    """
     ran = [run for run in runs if run.median is not None]
     machines = "; ".join(
         dict.fromkeys(f"{run.backend}: {run.machine}" for run in sorted(ran, key=lambda run: run.backend))
     )
     commits = ", ".join(sorted({run.commit or "unknown" for run in ran}))
-    figure.supxlabel(f"{machines}\ncommit {commits}", **SMALL_PRINT)
+    letters = int(share * figure.get_figwidth() * 72 / (0.52 * SMALL_PRINT["fontsize"]))
+    lines = [textwrap.fill(line, letters) for line in (machines, f"commit {commits}")]
+    figure.supxlabel("\n".join(lines), **SMALL_PRINT)
 
 
 def name_datasets(axes: Axes, names: Sequence[str]) -> None:
@@ -94,10 +100,9 @@ def panels_of(runs: Runs) -> dict[tuple[str, str], str]:
 
 
 def unavailable(runs: Runs) -> str | None:
-    """Return in a few words why a data set has no run, such as that its file could not be downloaded; None if it has
-    one or the reasons differ."""
-    reasons = {(run.status, run.why) for run in runs}
+    """Return "not available" or "not run" if a data set has no run for one reason, which the tables state; None if it
+    has one or the reasons differ."""
+    reasons = {(run.status, run.why or "") for run in runs}
     if len(reasons) != 1 or next(iter(reasons))[0] != "skipped":
         return None
-    why = re.sub(r"^data set '[^']*' is ", "", next(iter(reasons))[1] or "not run")
-    return textwrap.shorten(re.sub(r"https?://([^/\s]+)\S*", r"\1", why), 75, placeholder=" ...")
+    return "not available" if re.match("data set '[^']*' is not available", next(iter(reasons))[1]) else "not run"

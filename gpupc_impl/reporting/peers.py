@@ -111,17 +111,21 @@ def peers(runs: Runs) -> Table:
     """The table shows how many times faster our methods are than the programs that the papers' authors published,
     measured in the same run. It compares each program with our method of the same algorithm and with our fastest
     method, by the time of the whole call from host memory to host memory, and by the time of the levels if the program
-    reports it. Means are geometric, over the data sets on which both results are verified.
+    reports it. Means are geometric, over the data sets on which both results are verified. A program that was not run
+    on a data set has no row for it; the notes give the reason.
     """
     compared = sorted(compare(runs), key=lambda each: (each.theirs.family, each.theirs.setting, each.kind == "fastest"))
     rows, plain = [], []
     for (setting, kind), of_program in itertools.groupby(compared, lambda each: (each.theirs.setting, each.kind)):
         its = list(of_program)
         for each in its:
-            rows.append([label(setting), each.theirs.dataset, *_times(each.theirs), kind, *_beside(each)])
             plain.append(_plain(each))
+            if each.theirs.status != "skipped":
+                rows.append([label(setting), each.theirs.dataset, *_times(each.theirs), kind, *_beside(each)])
         means = {"whole": [each.whole.value for each in its if each.verified and each.whole.value is not None]}
         means["levels"] = [each.levels for each in its if each.verified and each.levels is not None]
+        if not any(means.values()):
+            continue
         shown = [f"{number(mean)}×" if (mean := geometric_mean(means[part])) else "–" for part in means]
         used = len(means["whole"])
         rows.append([label(setting), f"geometric mean of {used}", "", "", kind, "", "", "", *shown, "", "", ""])
@@ -133,17 +137,16 @@ def peers(runs: Runs) -> Table:
     header += ["whole call", "levels", "edges, its / ours", "its edges against the reference's", "test"]
     theirs = [run for run in runs if run.method in LIKE]
     any_random = any(run.verification == "random" for run in theirs)
-    notes = [
+    explained = [
         "Milliseconds: medians of the warm runs. Whole call: from the prepared input in host memory to adjacency and "
         "separating sets in host memory, including allocations and transfers but not the translation of the program's "
         "answer. Levels: the search loop alone; a program that does not time it has a dash.",
         "Like for like: our method of the same algorithm, with the papers' rule for separating sets (first-come) if "
         "that was measured, since the programs use it. Fastest: the fastest of our methods with a verified skeleton.",
         *(["~ The program draws its own random numbers, so edges may differ."] * any_random),
-        *places(runs if theirs else []),
-        *remarks(theirs),
-        *([] if theirs else [MISSING]),
+        *places(runs),
     ]
+    notes = [*(explained if rows else [MISSING]), *remarks(theirs)]
     plain = plain or [{"program": ""}]
     return Table("Ours over the authors' programs", header, rows, notes, plain, left=(0, 1, 4, 5, 11, 12))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,9 @@ if TYPE_CHECKING:
 def overview(runs: Runs) -> Drawing:
     """The figure shows the runtime of every method on every data set, with a panel for each family of tests: the median
     of the warm runs of the method's fastest setting, on a logarithmic axis. Hollow triangles mark an exceeded time
-    limit. The table of every setting has all of them.
+    limit, other hollow markers a result that is not verified, and crosses a data set on which the method has
+    no time although it has one on others. "not available" stands where the file of a data set could not be read. The
+    table of every setting has all settings and the reasons.
     """
     import matplotlib.pyplot as plt
 
@@ -41,15 +42,19 @@ def _overview_panel(axes: Axes, group: Runs) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    datasets, methods = datasets_of(group), list(dict.fromkeys(run.method for run in group))
-    width = 0.8 / len(methods)
+    datasets = datasets_of(group)
+    timed = {run.method for run in group if run.median is not None}
+    drawn = timed | {run.method for run in group if run.status == "timeout"}
+    methods = [method for method in dict.fromkeys(run.method for run in group) if method in drawn]
+    width = 0.8 / max(1, len(methods))
     reasons = {dataset: unavailable([run for run in group if run.dataset == dataset]) for dataset in datasets}
     lacking = {dataset: why for dataset, why in reasons.items() if why}
     absent = False
     for position, method in enumerate(methods):
         mine = [run for run in group if run.method == method]
         colour, marker = style.colour(method), style.MARKERS[mine[0].backend]
-        axes.plot([], [], marker, color=colour, label=label(method))
+        look = (marker, colour) if method in timed else ("^", "none")
+        axes.plot([], [], look[0], color=colour, markerfacecolor=look[1], label=label(method))
         for dataset in (dataset for dataset in datasets if dataset not in lacking):
             x = datasets.index(dataset) + (position - (len(methods) - 1) / 2) * width
             run = _best([run for run in mine if run.dataset == dataset])
@@ -62,7 +67,7 @@ def _overview_panel(axes: Axes, group: Runs) -> None:
                 axes.plot(x, 0.04, "x", color=colour, markersize=3, transform=axes.get_xaxis_transform())
     for dataset, why in lacking.items():
         spot = {"xycoords": axes.get_xaxis_transform(), "rotation": 90, "ha": "center", "va": "bottom"}
-        axes.annotate(textwrap.fill(why, 19), (datasets.index(dataset), 0.03), fontsize=5, color="#666666", **spot)
+        axes.annotate(why, (datasets.index(dataset), 0.03), fontsize=6, color="#666666", **spot)
     for boundary in range(1, len(datasets)):
         axes.axvline(boundary - 0.5, color="#DDDDDD", linewidth=0.4)
     axes.set_yscale("log")
@@ -126,7 +131,9 @@ def provenance(runs: Runs) -> Table:
     for run in runs:
         if run.status == "skipped":
             continue
-        facts = {name: fact for name, fact in _flat(run.environment).items() if name != "measured_at"}
+        facts = _flat(run.environment)
+        for name in ("measured_at", "device", "gpu"):  # CPU references have neither of the latter two.
+            facts.pop(name, None)
         warnings |= dict.fromkeys(run.environment["warnings"])
         place = str([run.backend, facts])
         environments.setdefault(place, {"backend": run.backend, **facts})

@@ -79,9 +79,13 @@ class Table:
         return sum(row[self.verdict] != "not run" for row in self.rows) / len(self.rows)
 
     def markdown(self) -> str:
-        return markdown(self.header, self.rows)
+        """Return the table in Markdown; a table without rows is empty, without its header."""
+        return markdown(self.header, self.rows) if self.rows else ""
 
     def html(self) -> str:
+        """Return the table in HTML; a table without rows is empty, without its header."""
+        if not self.rows:
+            return ""
         classes = [""] * len(self.header)
         for column in self.left:
             long = any(len(row[column]) > 30 for row in self.rows)
@@ -148,7 +152,7 @@ def _markdown_page(blocks: Sequence[Block]) -> str:
     own, shared = _notes(blocks)
     parts = [f"**{plain(blocks[0][1].title)}**\n\n"]
     for (heading, table), notes in zip(blocks, own, strict=True):
-        parts.append(f"**{plain(str(heading))}**\n\n{table.markdown()}\n\n")
+        parts.append(f"**{plain(str(heading))}**\n\n" + (f"{table.markdown()}\n\n" if table.rows else ""))
         parts.append("".join(f"- {plain(note)}\n" for note in notes) + "\n" * bool(notes and len(blocks) > 1))
     if shared:
         parts.append("All of these:\n\n" + "".join(f"- {plain(note)}\n" for note in shared))
@@ -192,6 +196,8 @@ body { font: 13px/1.4 system-ui, sans-serif; margin: 1.5em; color: #111; backgro
 h1 { font-size: 1.2em; }
 h2 { font-size: 1em; font-weight: normal; margin: 1.8em 0 .6em; padding: .2em .6em .2em 0; }
 h2 span { display: inline-block; font-weight: bold; color: #fff; padding: .2em .7em; margin: -.2em .4em -.2em 0; }
+h2.gpu, h2.cpu { display: flex; align-items: start; }
+h2 span { flex: none; }
 .gpu { background: #d9f0e8; } .gpu span { background: #00785a; }
 .cpu { background: #e8e8e8; } .cpu span { background: #666; }
 .scroll { overflow-x: auto; }

@@ -164,6 +164,9 @@ def cmiknn_table10(runs: Runs, reported: CsvRows) -> Table:
 BASE = 7
 """The k_CMI with which the others are compared."""
 
+SHADE = "#666666"
+"""The colour, before transparency, of the ranges of k_CMI to which a statement of the paper applies."""
+
 
 @figure("cmiknn_fig1", "Fig. 1: change of SHD with k_CMI", paper=PAPER, experiments=("cmiknn_fig1",))
 def cmiknn_fig1(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Drawing:
@@ -173,7 +176,7 @@ def cmiknn_fig1(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: Csv
     remove or reverse. ``results/tables/cmiknn_fig1.csv`` has the numbers.
     """
     import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
     truths = {facts["name"]: facts.get("true_edges", []) for facts in problems}
     distances: dict[str, dict[int, int]] = {}
@@ -202,11 +205,9 @@ def cmiknn_fig1(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: Csv
     ks = sorted(changes)
     if ks:
         colour = style.colour(runs[0].method)
-        lows, middles, highs = ([float(statistic(changes[k])) for k in ks] for statistic in (np.min, np.median, np.max))
-        axes.vlines(ks, lows, highs, color=colour, linewidth=0.8)
-        axes.plot(ks, lows, "_", color=colour)
-        axes.plot(ks, highs, "_", color=colour)
-        axes.plot(ks, middles, "o-", color=colour, markersize=3)
+        lows, middles, highs = (np.array([of(changes[k]) for k in ks]) for of in (np.min, np.median, np.max))
+        bars = {"yerr": [middles - lows, highs - middles], "elinewidth": 0.8, "capsize": 2}
+        axes.errorbar(ks, middles, fmt="o-", color=colour, markersize=3, label="minimum, median, maximum", **bars)
     axes.axhline(0, color="black", linewidth=0.6)
     _printed_trends(axes, reported)
     axes.set_xscale("log")
@@ -216,17 +217,17 @@ def cmiknn_fig1(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: Csv
     axes.set_xlabel("k_CMI")
     axes.set_ylabel(f"SHD − SHD at k_CMI = {BASE}")
     graphs = sorted({len(of_k) for of_k in changes.values()})
-    handles = [
-        Line2D([], [], color="#666666", marker="o", markersize=3, label="median"),
-        Line2D([], [], color="#666666", marker="_", linestyle="none", label="minimum, maximum"),
-    ]
-    figure.legend(handles=handles, loc="outside lower right")
+    handles = axes.get_legend_handles_labels()[0]
+    if reported:
+        handles.append(Patch(color=SHADE, alpha=0.16, linewidth=0, label="the paper's statements (above)"))
+    figure.legend(handles=handles, loc="outside lower right", fontsize=6)
     count = f"{graphs[0]} to {graphs[-1]}" if len(graphs) > 1 else str(graphs[0]) if graphs else "no"
     heading = [f"Below 0: closer to the truth. Ours: {count} graphs ({_search(runs)})", _trend(changes)]
-    heading = [textwrap.fill(line, 68) for line in heading]
+    heading = [re.sub(r" (=|at) ", "\u00a0\\1\u00a0", line) for line in heading]  # Lines end after a whole value.
+    heading = [textwrap.fill(line, 62).replace("\u00a0", " ") for line in heading]
     heading += [f"Above: the paper's median of {row['graphs']} graphs, as its text states it" for row in reported[:1]]
-    figure.suptitle("\n".join(heading), fontsize=5.5, x=0.01, ha="left")
-    footer(figure, runs)
+    figure.suptitle("\n".join(heading), fontsize=6, x=0.01, ha="left")
+    footer(figure, runs, share=0.5)
     return Drawing(figure, rows)
 
 
@@ -234,7 +235,7 @@ def _printed_trends(axes: Axes, reported: CsvRows) -> None:
     """Write the paper's statements about its median above the range of k_CMI to which each applies."""
     for position, row in enumerate(reported):
         low, high = float(row["k_low"]), float(row["k_high"])
-        axes.axvspan(low, high, color="#666666", alpha=0.16 if position % 2 else 0.08, linewidth=0)
+        axes.axvspan(low, high, color=SHADE, alpha=0.16 if position % 2 else 0.08, linewidth=0)
         words = re.sub(r"^the median | (?:up to|from) k_CMI.*$", "", row["statement"]).replace(" ", "\n")
         spot = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "bottom", "annotation_clip": False}
         axes.annotate(words, (math.sqrt(low * high), 1.01), fontsize=6, color="#444444", **spot)
@@ -252,7 +253,7 @@ SWEEPS = {"n": "number of samples n", "p": "number of variables p", "k_cmi": "k_
 @figure("cmiknn_scaling", "Scaling: search time against n, p and k_CMI", paper=PAPER, experiments=("cmiknn_scaling",))
 def cmiknn_scaling(runs: Runs, sweeps: Sweeps) -> Drawing:
     """The figure shows the seconds of a whole search against the number of samples, the number of variables and k_CMI,
-    on graphs generated as in section 5.1 of GPU-CMIknn; both axes are logarithmic. The number beside a point is the
+    on graphs generated as in section 5.1 of GPU-CMIknn; both axes are logarithmic. The number below a point is the
     number of tests, which depends on n, p and k as well. Triangles mark an exceeded time limit. The paper has no such
     figure. ``results/tables/cmiknn_scaling.csv`` has the numbers.
     """
@@ -269,6 +270,7 @@ def cmiknn_scaling(runs: Runs, sweeps: Sweeps) -> Drawing:
                 {"panel": name, "value": graphs[run.dataset], "graph": run.dataset}
                 | csv_row(run, "setting backend machine median_s tests status limit_s verification")
             )
+        at_all = [run for here in lines.values() for run in here if run.counts]
         for (setting, backend), here in lines.items():
             done = [run for run in here if run.counts]
             first = (setting, backend) == next(iter(lines))
@@ -285,12 +287,12 @@ def cmiknn_scaling(runs: Runs, sweeps: Sweeps) -> Drawing:
             limits = [run.limits.time_s for run in late]
             axes.plot([graphs[run.dataset] for run in late], limits, "^", color=look["color"])
             for run in done if first else ():
-                text = f"{run.tests:,}"
-                spot = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "fontsize": 5}
-                axes.annotate(text, (graphs[run.dataset], run.median), **spot)
+                lowest = min(other.median or math.inf for other in at_all if other.dataset == run.dataset)
+                spot = {"xytext": (0, -4), "textcoords": "offset points", "ha": "left", "va": "top", "fontsize": 6}
+                axes.annotate(f"{run.tests:,}", (graphs[run.dataset], lowest), **spot)
         axes.set_xscale("log")
         axes.set_yscale("log")
-        axes.margins(x=0.12)  # This leaves room for the first number.
+        axes.margins(x=0.15, y=0.12)  # This leaves room for the numbers.
         values = sorted(set(graphs.values()))
         axes.set_xticks(values, [f"{value / 1000:g}k" if value >= 1000 else f"{value:g}" for value in values])
         axes.minorticks_off()
@@ -298,8 +300,8 @@ def cmiknn_scaling(runs: Runs, sweeps: Sweeps) -> Drawing:
         axes.set_xlabel(SWEEPS.get(name, name))
     grid[0][0].set_ylabel("seconds")
     if handles:
-        figure.legend(list(handles.values()), list(handles), loc="outside upper right", ncols=2)
+        figure.legend(list(handles.values()), list(handles), loc="outside lower right", ncols=2)
     over = "; triangles: over the time limit" if any(run.status == "timeout" for run in runs) else ""
-    figure.suptitle(f"Numbers beside the points: CI tests{over}", fontsize=7, x=0.01, ha="left")
-    footer(figure, runs)
+    figure.suptitle(f"Numbers below the points: CI tests{over}", fontsize=7, x=0.01, ha="left")
+    footer(figure, runs, share=0.35)
     return Drawing(figure, rows)

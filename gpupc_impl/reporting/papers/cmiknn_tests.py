@@ -21,6 +21,12 @@ DIMENSIONS = {"k_cmi": "k_CMI", "permutations": "perm", "set_size": "|S|", "samp
 MEDIAN = (0.5,)
 PERCENTILES = (0.05, 0.5, 0.95)
 
+CAPTION = """The table shows the {what} seconds of single CI tests with local permutations over {symbol}, as Table
+{number} of GPU-CMIknn: ours above the paper's (Nvidia A40; one core of an AMD EPYC 7343). The implementations
+``buckets``, ``counting`` and ``insertion`` find the k-th nearest neighbour in different ways with the same result; the
+paper uses insertion. DNF means that a cell exceeded the time limit of all its tests."""
+"""The caption of each table; ``what`` names its statistic."""
+
 
 def single_tests(
     title: str,
@@ -43,7 +49,7 @@ def single_tests(
     rows, plain = [], []
 
     def add(k: str, who: str, percentile: float, by_column: Mapping[str, str]) -> None:
-        which = [f"{percentile:g}"] if len(percentiles) > 1 else []
+        which = [f"{100 * percentile:g}th"] if len(percentiles) > 1 else []
         rows.append(
             [who, *([k] if varies != "k_cmi" else []), *which, *(by_column.get(column, "–") for column in columns)]
         )
@@ -96,20 +102,19 @@ def single_tests(
 def _enter(number: int, measured: int, varied: str, percentiles: Sequence[float]) -> None:
     """Add a table to the catalogue, given its number and that of the table whose measurements it shows."""
 
-    @table(
-        f"cmiknn_table{number}",
-        f"Table {number}: single tests over {DIMENSIONS[varied]}{', percentiles' if len(percentiles) > 1 else ''}",
-        paper=PAPER,
-        tests=f"cmiknn_table{measured}",
-    )
     def make(tests: Mapping[str, Any], varies: str, reported: Sequence[Mapping[str, str]]) -> Table:
-        """The table shows the seconds of single CI tests with local permutations, as GPU-CMIknn's Tables 1 to 4
-        (medians) and 6 to 9 (percentiles): ours above the paper's (Nvidia A40; one core of an AMD EPYC 7343).
-        ``buckets``, ``counting`` and ``insertion`` find the k-th nearest neighbour in different ways with the same
-        result; the paper uses insertion. DNF means that a cell exceeded the time limit of all its tests.
-        """
         title = f"Single tests over {DIMENSIONS[varies]} (GPU-CMIknn, Table {number})"
         return single_tests(title, tests, varies, reported, percentiles)
+
+    several = len(percentiles) > 1
+    what = f"5th, 50th and 95th percentiles of the times of Table {measured}, the" if several else "median"
+    make.__doc__ = CAPTION.format(what=what, symbol=DIMENSIONS[varied], number=number)
+    table(
+        f"cmiknn_table{number}",
+        f"Table {number}: single tests over {DIMENSIONS[varied]}{', percentiles' if several else ''}",
+        paper=PAPER,
+        tests=f"cmiknn_table{measured}",
+    )(make)
 
 
 # Tables 6 to 9 show percentiles of the measurements of Tables 1 to 4.
@@ -206,7 +211,7 @@ def _places(timed: Mapping[str, Any]) -> list[str]:
         here = [cell for cell in timed["cells"] if cell["backend"] == backend and cell["status"] == "ok"]
         names = dict.fromkeys(label(cell["implementation"]) for cell in here)
         where = machine_name(facts, backend, 1 if backend == "cpu" else facts["threads"])
-        notes.append(f"{', '.join(names) or 'nothing'}: {where}, commit {commit_name(facts) or 'unknown'}.")
+        notes.append(f"{' / '.join(names) or 'nothing'}: {where}, commit {commit_name(facts) or 'unknown'}.")
     return notes
 
 
@@ -215,4 +220,4 @@ def _single_remarks(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     notes = [STALE_NOTE] if any(cell.get("stale") for cell in cells if cell["status"] == "ok") else []
     late = [cell for cell in cells if cell["status"] != "ok" and cell["why"]]
     reasons = grouped((cell["why"], label(cell["implementation"])) for cell in late)
-    return notes + [f"{', '.join(names)}: {why}" for why, names in reasons.items()]
+    return notes + [f"{' / '.join(names)}: {why}" for why, names in reasons.items()]

@@ -140,14 +140,15 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
     rows, plain = [], []
 
     def add(symbol: str, what: str, cells: Sequence[str]) -> None:
-        rows.append([symbol, what, *cells, *[""] * (width - len(cells))])
+        if not set(cells) <= {"–", "not run"}:
+            rows.append([symbol, what, *cells, *[""] * (width - len(cells))])
 
     for parameter, graphs in sweeps.items():
         symbol, _ = DIMENSIONS[parameter]
         ordered = sorted(graphs.items(), key=lambda item: item[1], reverse=parameter == "decay")
         for backend in backends:
             where = f" ({backend})" if len(backends) > 1 else ""
-            add(symbol, f"ours{where}", [f"{value:,}" for _, value in ordered])
+            add(symbol, f"ours{where}: {symbol}", [f"{value:,}" for _, value in ordered])
             for choice, found in chosen.items():
                 pairs = [[its.get(backend, {}).get(graph) for its in found.values()] for graph, _ in ordered]
                 ratios = [speedup_or_infinity(*pair) for pair in pairs]
@@ -170,7 +171,7 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
                     ]
         printed = [row for row in reported if row["parameter"] == parameter]
         if printed:
-            add("", "paper", [f"{Decimal(row['setting']):,}" for row in printed])
+            add("", f"paper: {symbol}", [f"{Decimal(row['setting']):,}" for row in printed])
             add("", "speedup", [INFINITY if row["value"] == "inf" else f"{row['value']}×" for row in printed])
         plain += [
             {"parameter": parameter, "value": row["setting"], "source": "paper", "choice": None, "method": GPUPC}
@@ -189,7 +190,7 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
         *remarks(run for run in runs if run.status != "oom"),
         f"{CITED}, Table 2: {reported[0]['hardware']}, medians of 10 runs.",
     ]
-    header = ["", "parameter, time, speedup", *[""] * width]
+    header = ["parameter", "value, time or speedup", *(f"value {place}" for place in range(1, width + 1))]
     return Table("Speedup of gpuPC over disc-cuPC (gpuPC, Table 2)", header, rows, notes, plain)
 
 

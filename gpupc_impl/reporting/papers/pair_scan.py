@@ -70,7 +70,7 @@ def pair_scan_scaling(runs: Runs, sweeps: Sweeps, reported: CsvRows) -> Drawing:
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(tick_number)
-    axes.legend()
+    axes.legend(frameon=True, framealpha=1, edgecolor="white")  # The grid does not cross its words.
     figure.suptitle("\n".join(heading), **HEADING)
     footer(figure, runs)
     return Drawing(figure, rows, columns=("variables", "dataset", "median_s", "level_1_s"))

@@ -8,6 +8,7 @@ import pytest
 
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.reporting.catalogue import entries
 from gpupc_impl.reporting.cells import Speedup
 from gpupc_impl.reporting.papers import cmiknn, cmiknn_tests
 
@@ -92,9 +93,18 @@ def test_percentiles_have_rows_of_their_own():
         REPORTED["cmiknn_table6"],
         cmiknn_tests.PERCENTILES,
     )
-    assert [row_of(table, "ours: tigramite", p)[2] for p in ("0.05", "0.5", "0.95")] == ["5.00", "50.0", "95.0"]
-    assert row_of(table, "paper: CMIknn", "0.95")[2] == "2.03"
+    assert [row_of(table, "ours: tigramite", p)[2] for p in ("5th", "50th", "95th")] == ["5.00", "50.0", "95.0"]
+    assert row_of(table, "paper: CMIknn", "95th")[2] == "2.03"
     assert len({len(row) for row in table.rows}) == 1
+
+
+def test_every_table_of_single_tests_has_its_own_caption():
+    captions = {number: entries()[f"cmiknn_table{number}"].caption for number in (1, 2, 3, 4, 6, 7, 8, 9)}
+    assert captions[2].startswith(
+        "The table shows the median seconds of single CI tests with local permutations over perm"
+    )
+    assert "percentiles of the times of Table 3, the seconds" in captions[8]
+    assert len(set(captions.values())) == 8
 
 
 def test_a_row_a_k_where_something_else_varies():
@@ -281,6 +291,8 @@ def test_fig1_is_the_change_of_the_distance_of_cpdags(load):
     lines = {line.get_marker(): list(line.get_ydata()) for line in drawing.figure.axes[0].lines}
     assert lines["o"] == [0, 0, 0]
     assert "median +0 at 20, +0 at 50" in drawing.figure.get_suptitle()
+    legend = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
+    assert legend == ["minimum, median, maximum", "the paper's statements (above)"]
     stated = {text.get_text(): text.xy[0] for text in drawing.figure.axes[0].texts}
     assert stated == pytest.approx({"improves": 210**0.5, "remains\nsimilar": 2250**0.5, "deteriorates": 20_000**0.5})
     plt.close(drawing.figure)

@@ -86,6 +86,9 @@ def test_series_are_of_one_k(table):
     assert judged(rows["gain-from-2500"]) == (pytest.approx(500), pytest.approx(500), "holds")
     assert judged(rows["adaptive-loss"]) == (8, 8, "holds")
     assert judged(rows["gain-to-1000"])[1] == pytest.approx(200)
+    assert rows["adaptive-loss"]["measured_on"].startswith("k_CMI = adaptive, n = 10,000")
+    late = table(cells=[*pair(1.0, 0.1), *pair(1.0, None, n=10_000, k="adaptive")])
+    assert late["adaptive-loss"]["missing"] == "(k_CMI = adaptive, perm = 100, |S| = 1, n = 10,000) (GPU test timeout)"
 
 
 def test_backends_are_apart(load):

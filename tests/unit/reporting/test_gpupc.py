@@ -105,13 +105,13 @@ def workload(load):
 
 def test_table2_has_the_papers_layout_with_ours_above(workload):
     table = gpupc.gpupc_table2(workload, REPORTED[2], SWEEPS)
-    start = table.rows.index(row_of(table, "N", "ours"))
+    start = table.rows.index(row_of(table, "N", "ours: N"))
     assert [row[1:4] for row in table.rows[start : start + 6]] == [
-        ["ours", "30", "60"],
+        ["ours: N", "30", "60"],
         ["disc-cuPC, s", "0.500", "3.00"],
         ["gpuPC, s", "0.250", "1.00"],
         ["speedup", "2.00×", "3.00×"],
-        ["paper", "1,000", "2,000"],
+        ["paper: N", "1,000", "2,000"],
         ["speedup", "4.2×", "4.38×"],
     ]
     assert {len(row) for row in table.rows} == {len(table.header)}
@@ -119,11 +119,11 @@ def test_table2_has_the_papers_layout_with_ours_above(workload):
 
 def test_table2_is_infinite_where_only_the_baseline_ran_out_of_memory(workload):
     table = gpupc.gpupc_table2(workload, REPORTED[2], SWEEPS)
-    start = table.rows.index(row_of(table, "max |V|", "ours"))
+    start = table.rows.index(row_of(table, "max |V|", "ours: max |V|"))
     assert table.rows[start + 1][2:4] == ["3.00", "oom"]
     assert table.rows[start + 3][2:4] == ["3.00×", "∞"]
     assert table.rows[start + 5][2:7] == ["3.6×", "7.67×", "7.5×", "6.4×", "∞"]
-    start = table.rows.index(row_of(table, "d", "ours"))
+    start = table.rows.index(row_of(table, "d", "ours: d"))
     assert table.rows[start][2:4] == ["0.9", "0.5"]  # from few tests to many, as in the paper
     assert table.rows[start + 3][3] == "timeout"  # gpuPC did not finish either
     ours = [row for row in table.plain if row["source"] == "ours"]
@@ -149,13 +149,17 @@ def test_like_is_compared_with_like_in_both_tables(load):
         for (m, name), t in times.items()
     ]
     table = gpupc.gpupc_table2(load(records), REPORTED[2], {"p": {"base": 60}})
-    start = table.rows.index(row_of(table, "N", "ours"))
+    start = table.rows.index(row_of(table, "N", "ours: N"))
     assert [row[1:3] for row in table.rows[start + 1 : start + 7]] == [
         *(["disc-cuPC, s", "8.00"], ["gpuPC, s", "2.00"], ["speedup", "4.00×"]),
         *(["best disc-cuPC, s", "3.00"], ["best gpuPC, s", "1.00"], ["speedup", "3.00×"]),
     ]
     assert [row["choice"] for row in table.plain if row["source"] == "ours"] == ["paper", "paper", "best", "best"]
     assert any("count as in the paper" in note for note in table.notes)
+    without = [each for each in records if each["setting"] != "b-disc-cupc"]
+    table = gpupc.gpupc_table2(load(without), REPORTED[2], {"p": {"base": 60}})
+    assert "best gpuPC, s" in [row[1] for row in table.rows]
+    assert "best disc-cuPC, s" not in [row[1] for row in table.rows]  # It was not measured.
     table = gpupc.gpupc_table3(load(records), [], REPORTED[3])
     assert table.header[4:] == [
         *("disc-cuPC", "gpuPC", "best disc-cuPC", "best gpuPC", "gpuPC over disc-cuPC", "best over best"),
