@@ -1,7 +1,8 @@
-"""Figures 5, 6, 9 and 10 of cuPC (doi:10.1109/TPDS.2019.2939126), from records only."""
+"""Figures 5, 6 and 9 of cuPC (doi:10.1109/TPDS.2019.2939126), from records only."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,11 @@ import numpy as np
 
 from gpupc_impl.reporting import sharing as shared_sets
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, figure
+from gpupc_impl.reporting.catalogue import CsvRows, figure
 from gpupc_impl.reporting.cells import Speedup, csv_row, label, levels_speedup, number, speedup, status_word
 from gpupc_impl.reporting.figures import HEADING, SMALL_PRINT, Drawing, footer, name_datasets, panels_of, tick_number
 from gpupc_impl.reporting.papers.cupc import BASELINES, CUPC, PAPER, runs_of
+from gpupc_impl.reporting.quantities import STAND_INS
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_backend, datasets_of, device_backends, of_settings
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 WHOLE_CALL = {"marker": "D", "markersize": 3, "color": "black", "markerfacecolor": "white", "markeredgewidth": 0.6}
 """The marker of ratios of whole calls, beside bars of the levels alone."""
 
-PRINTED = "paper, GTX 1080: cuPC-E from lowest to highest of six data sets, cuPC-S on DREAM5-Insilico"
+PRINTED = "paper: range over six data sets (cuPC-E), DREAM5-Insilico (cuPC-S)"
 
 
 @figure(
@@ -60,7 +62,7 @@ def cupc_fig5(runs: Runs, reported: CsvRows) -> Drawing:
     handles = [Patch(color=style.colour(method), label=label(method)) for method in CUPC]
     handles.append(Line2D([], [], label="whole call", linestyle="none", **WHOLE_CALL))
     handles.append(Patch(facecolor="none", edgecolor="black", label=PRINTED))
-    figure.legend(handles=handles, loc="outside upper center", ncols=4)
+    figure.legend(handles=handles, loc="outside upper center", ncols=2)
     footer(figure, [run for run in runs if run.method in CUPC + BASELINES])
     return Drawing(figure)
 
@@ -80,9 +82,8 @@ def _fig5_panel(
             fast = by_method[method].get(dataset)
             verified = all(run is None or run.verification != "unexplained" for run in (slow, fast))
             whole, levels = speedup(slow, fast), levels_speedup(slow, fast)
-            _bar(axes, x + side, Speedup(levels) if levels else whole, style.colour(method), verified)
-            if levels:
-                axes.plot(x + side, whole.value, **WHOLE_CALL)
+            diamond = whole.value if levels else None
+            _bar(axes, x + side, Speedup(levels) if levels else whole, style.colour(method), verified, diamond)
     place = len(datasets)
     for line in printed:
         x = place + (-0.2 if line["method"] == "cupc-e" else 0.2)
@@ -90,8 +91,8 @@ def _fig5_panel(
         bottom = 1 if low == high else low
         edge = {"facecolor": "none", "edgecolor": style.colour(line["method"])}
         axes.bar(x, high - bottom, 0.36, bottom=bottom, **edge)
-        text = number(high) if low == high else f"{low:g}–{high:g}"
-        axes.annotate(text, (x, high), (0, 1), textcoords="offset points", ha="center", va="bottom", fontsize=5.5)
+        text = number(high) if low == high else f"{low:g}–\n{high:g}"
+        axes.annotate(text, (x, high), (0, 1), textcoords="offset points", ha="center", va="bottom", fontsize=6)
     axes.axvline(place - 0.5, color="black", linewidth=0.6)
     axes.axhline(1, color="black", linewidth=0.6)
     axes.set_yscale("log", base=2)
@@ -101,24 +102,24 @@ def _fig5_panel(
     name_datasets(axes, [*datasets, "paper"])
 
 
-def _bar(axes: Axes, x: float, ratio: Speedup, colour: str, verified: bool) -> None:
-    """Draw one ratio as a solid bar, or hatched if it is a bound; without a ratio, write the reason."""
+def _bar(axes: Axes, x: float, ratio: Speedup, colour: str, verified: bool, diamond: float | None) -> None:
+    """Draw one ratio as a solid bar, or hatched if it is a bound, and that of whole calls as a diamond, with the ratio
+    beyond both; without a ratio, write the reason."""
+    around = {"textcoords": "offset points", "ha": "center", "fontsize": 6}
     if ratio.value is None:
-        axes.annotate(ratio.why, (x, 1), (0, 3), textcoords="offset points", ha="center", rotation=90, fontsize=5.5)
+        axes.annotate(ratio.why, (x, 1), (0, 3), rotation=90, **around)
         return
     hatch = {"facecolor": "white", "edgecolor": colour, "hatch": "////"} if ratio.bound else {"facecolor": colour}
     axes.bar(x, ratio.value - 1, 0.36, bottom=1, **hatch)
-    text = ratio.bound + number(ratio.value) + ("" if verified else " ✗")
-    below = ratio.value < 1
-    axes.annotate(
-        text,
-        (x, ratio.value),
-        (0, -1 if below else 1),
-        textcoords="offset points",
-        ha="center",
-        va="top" if below else "bottom",
-        fontsize=5.5,
-    )
+    ends, distance = [ratio.value], 1
+    if diamond:
+        axes.plot(x, diamond, **WHOLE_CALL)
+        ends, distance = [ratio.value, diamond], 2.5
+    text = ratio.bound + number(ratio.value, 2 if ratio.value < 1 else 3) + ("" if verified else " ✗")
+    if ratio.value < 1:
+        axes.annotate(text, (x, min(ends)), (0, -distance), va="top", **around)
+    else:
+        axes.annotate(text, (x, max(ends)), (0, distance), va="bottom", **around)
 
 
 LEVELS_SHOWN = 5
@@ -128,20 +129,22 @@ LEVELS_SHOWN = 5
 @figure("cupc_fig6", "Fig. 6: share of each level", paper=PAPER, family="gaussian", methods=CUPC)
 def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
     """The figure shows the share that each level takes of the time of all levels in cuPC-E and cuPC-S, as cuPC's
-    Fig. 6: medians over the warm runs. A level includes the compaction of the graph before it. A number above a bar
-    is the percentage that the levels take of the whole call; the rest are transfers and the collection of sets. The
-    paper (GTX 1080) states that level 1 takes 49 to 83 % on its first five data sets and less than 10 % on
-    DREAM5-Insilico, on which levels 2 to 5 take 90 % (cuPC-E) and 70 % (cuPC-S). The heading shows our numbers.
-    ``results/tables/cupc_fig6.csv`` has all of them.
+    Fig. 6: medians over the warm runs. Since medians need not add up to 100 %, each stack is scaled to 100 %; the
+    heading and ``results/tables/cupc_fig6.csv`` have the medians themselves. A level includes the compaction of the
+    graph before it. A number above a bar is the percentage that the levels take of the whole call; the rest are
+    transfers and the collection of sets. The paper (GTX 1080) states that level 1 takes 49 to 83 % on its first five
+    data sets and less than 10 % on DREAM5-Insilico, on which levels 2 to 5 take 90 % (cuPC-E) and 70 % (cuPC-S). Where
+    DREAM5-Insilico was not measured, the heading compares the simulated dream5-like.
     """
     import matplotlib.pyplot as plt
     from matplotlib.patches import Patch
+    from matplotlib.transforms import offset_copy
 
     style.use()
     chosen = {method: by_backend(runs_of(runs, method)) for method in CUPC}
     runs = of_settings(runs, [runs_of(runs, method) for method in CUPC])
     bars = panels_of(runs)
-    figure, (upper, lower) = plt.subplots(2, figsize=(style.COLUMN_WIDTH, 4.2), sharex=True, sharey=True)
+    figure, (upper, lower) = plt.subplots(2, figsize=(style.COLUMN_WIDTH, 5.0), sharex=True, sharey=True)
     parts = [f"level {level}" for level in range(LEVELS_SHOWN)] + [f"levels ≥ {LEVELS_SHOWN}"]
     colours = list(plt.get_cmap("viridis_r")(np.linspace(0.05, 0.95, LEVELS_SHOWN + 1)))
     rows = []
@@ -155,7 +158,7 @@ def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
             else:
                 _stack(axes, x, _grouped(shares), colours)
                 of_call = f"{100 * run.levels_median / run.median:.0f}"
-                axes.annotate(of_call, (x, 101), ha="center", va="bottom", fontsize=5.5, annotation_clip=False)
+                axes.annotate(of_call, (x, 101), ha="center", va="bottom", fontsize=6, annotation_clip=False)
             for part, share in shares.items() if shares else [("", None)] * bool(run):
                 rows.append(
                     csv_row(run, "dataset backend method")
@@ -167,10 +170,13 @@ def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
         axes.set_ylabel("% of the levels")
         axes.set_ylim(0, 100)
         axes.grid(visible=False)
-    name_datasets(lower, list(bars.values()))
+    name_datasets(lower, ["\n".join(textwrap.wrap(name, 18)) for name in bars.values()])
+    for name in lower.get_xticklabels():
+        name.set(rotation=90, va="center", linespacing=1)
     upper.tick_params(axis="x", labelbottom=False)
     handles = [Patch(facecolor=colour, label=part) for colour, part in zip(colours, parts, strict=True)]
-    figure.legend(handles=handles[::-1], loc="outside right center")
+    above = {"bbox_to_anchor": (0, 1), "bbox_transform": offset_copy(upper.transAxes, figure, y=23, units="points")}
+    upper.legend(handles=handles, loc="lower left", ncols=3, borderaxespad=0, **above)
     lines = [
         f"Level 1 in {', '.join(line['datasets'].split())}:\n"
         f"paper {line['low']} to {line['high']} %; ours {_level_one(rows, line['datasets'].split())}"
@@ -184,11 +190,17 @@ def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
 
 
 def _level_one(rows: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> str:
-    """Return the range of level 1's share over the measured ones of some data sets."""
+    """Return the range of level 1's share over the measured ones of some data sets, or over their stand-ins."""
     percents = {(row["dataset"], row["method"]): row["percent"] for row in rows if row["part"] == "1"}
-    shares = [share for (dataset, _), share in percents.items() if dataset in datasets]
-    count = len({dataset for dataset, _ in percents if dataset in datasets})
-    return f"{min(shares):.0f} to {max(shares):.0f} % in {count} of {len(datasets)}" if shares else "not measured"
+    measured = {dataset for dataset, _ in percents}
+    asked = {name: name if name in measured else STAND_INS.get(name, name) for name in datasets}
+    if not measured.intersection(asked.values()):
+        return "not measured"
+    shares = [share for (dataset, _), share in percents.items() if dataset in asked.values()]
+    where = f"{len(measured.intersection(asked.values()))} of {len(datasets)}" + "".join(
+        f" ({stand_in} as stand-in)" for name, stand_in in asked.items() if name != stand_in and stand_in in measured
+    )
+    return f"{min(shares):.0f} to {max(shares):.0f} % in {where}"
 
 
 def level_shares(run: VerifiedRecord) -> dict[str, float] | None:
@@ -200,7 +212,8 @@ def level_shares(run: VerifiedRecord) -> dict[str, float] | None:
 
 
 def _grouped(shares: Mapping[str, float]) -> list[float]:
-    levels = [*shares.values(), *[0.0] * (LEVELS_SHOWN - len(shares))]
+    """Return the heights of a stack, which is scaled to 100 %."""
+    levels = [100 * share / sum(shares.values()) for share in shares.values()] + [0.0] * (LEVELS_SHOWN - len(shares))
     return [*levels[:LEVELS_SHOWN], sum(levels[LEVELS_SHOWN:])]
 
 
@@ -208,9 +221,10 @@ def _stack(axes: Axes, x: float, heights: Sequence[float], colours: Sequence[Any
     bottom = 0.0
     for position, (height, colour) in enumerate(zip(heights, colours, strict=True)):
         axes.bar(x, height, 0.75, bottom=bottom, color=colour, edgecolor="white", linewidth=0.3)
-        if height >= 7:
+        if height >= 8:
             ink = "white" if position >= 2 else "black"
-            axes.annotate(f"{height:.0f}", (x, bottom + height / 2), ha="center", va="center", color=ink, fontsize=5.5)
+            spot, middle = (x, bottom + height / 2), {"ha": "center", "va": "center_baseline"}
+            axes.annotate(f"{height:.0f}", spot, color=ink, fontsize=6, **middle)
         bottom += height
 
 
@@ -223,8 +237,9 @@ MOST_BINS = 24
 @figure("cupc_fig9", "Fig. 9: shared conditional sets", paper=PAPER, family="gaussian", numbers=False)
 def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
     """The figure shows how many rows of A'_G share a conditional set in level 2, as cuPC's Fig. 9, in percent
-    of the redundant sets (those that appear in more than one row), on the real data set with the most sets. The rows
-    are counted exactly in the graph at the start of level 2 at alpha = {{ config["alpha"] }}. The dashed line marks the
+    of the redundant sets (those that appear in more than one row), on the real data set with the most sets, or on the
+    generated one with the most if no real data set has a redundant set. The panel's title names it. The rows are
+    counted exactly in the graph at the start of level 2 at alpha = {{ config["alpha"] }}. The dashed line marks the
     paper's "about 95 % [...] in at most 40 rows", which refers to DREAM5-Insilico. ``results/sharing.csv`` has all data
     sets.
     """
@@ -254,12 +269,12 @@ def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
     axes.set_xlim(0.5, max(starts[-1] + width, most + 2 * width) - 0.5)
     axes.margins(y=0.2)
     axes.yaxis.set_major_formatter(PercentFormatter(decimals=0))
-    axes.set_xlabel(f"rows of A'$_G$ that share a set (bins of {width})" if width > 1 else "rows that share a set")
+    axes.set_xlabel("rows of A'$_G$ that share a set" + f" (bins of {width})" * (width > 1))
     axes.set_ylabel("redundant sets S")
-    axes.set_title(f"{shown.dataset}, level 2: {shown.redundant:,} redundant sets", loc="left")
+    axes.set_title(f"{shown.dataset}\nlevel 2: {shown.redundant:,} redundant sets", loc="left")
     right = most > 0.6 * axes.get_xlim()[1]  # The annotation is put on the side with more room.
     axes.annotate(
-        f"at most {most} rows:\n{shown.percent_within(2, most):.1f}% here,\n"
+        f"at most {most} rows:\n{_share(shown.percent_within(2, most))} here,\n"
         f"about {percent:g}% in the paper\n({paper['label']})",
         (most + 0.5, 0.98),
         (-4 if right else 4, 0),
@@ -274,113 +289,6 @@ def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
     return Drawing(figure)
 
 
-SWEEPS = {"n": "number of variables n", "m": "number of samples m", "d": "density d"}
-
-
-@figure("cupc_fig10", "Fig. 10: scalability", paper=PAPER, experiments=("cupc_fig10",))
-def cupc_fig10(runs: Runs, sweeps: Sweeps, reported: CsvRows) -> Drawing:
-    """The figure shows the runtime of cuPC-E and cuPC-S on random graphs with different (a) numbers of variables, (b)
-    numbers of samples and (c) densities, as cuPC's Fig. 10, with a logarithmic axis. A box shows the quartiles over the
-    graphs of one kind, the whiskers reach to the last point within 1.5 IQR, and circles are outliers; triangles mark an
-    exceeded time limit. The diamond is the one runtime that the paper's text states, of cuPC-E at n = 1000, m = 10000
-    and d = 0.1. The paper (GTX 1080, ten graphs of 1000 to 4000 variables) states that cuPC-S is always faster, and
-    that the runtime grows with n, linearly with m, and almost linearly with d from 0.2 to 0.5. The heading compares the
-    two methods on our graphs. Such graphs are nearly degenerate, see ``docs/errata.md``.
-    ``results/tables/cupc_fig10.csv`` has the numbers.
-    """
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    style.use()
-    backends = sorted({run.backend for run in runs})
-    size = (style.PAGE_WIDTH, 2.3 * len(backends) + 0.4)
-    figure, grid = plt.subplots(len(backends), len(sweeps), figsize=size, sharey="row", squeeze=False)
-    rows, shows_printed = [], False
-    for line, backend in zip(grid, backends, strict=True):
-        for axes, letter, (name, graphs) in zip(line, "abcdefgh", sweeps.items(), strict=False):
-            shown = [run for run in runs if run.dataset in graphs and run.backend == backend]
-            _boxes(axes, shown, graphs)
-            shows_printed |= _printed_times(axes, name, sorted(set(graphs.values())), reported)
-            axes.set_xlabel(SWEEPS.get(name, name))
-            axes.set_title(f"({letter})" + (f" {backend}" if len(backends) > 1 else ""), loc="left")
-            axes.label_outer()
-            rows += [
-                {"panel": name, "value": graphs[run.dataset], "graph": run.dataset}
-                | csv_row(run, "method backend median_s status limit_s verification")
-                for run in shown
-            ]
-        line[0].set_ylabel("seconds")
-    handles = [Patch(facecolor=style.colour(method), label=label(method)) for method in CUPC]
-    if shows_printed:
-        printed = {**PRINTED_TIME, "color": "black"}
-        handles.append(Line2D([], [], label="paper, GTX 1080", **printed))
-    figure.legend(handles=handles, loc="outside upper right", ncols=3)
-    figure.suptitle(_faster(runs), fontsize=7, x=0.01, ha="left")
-    footer(figure, runs)
-    return Drawing(figure, rows)
-
-
-PRINTED_TIME = {"marker": "D", "markersize": 4, "markerfacecolor": "none", "linestyle": "none"}
-
-
-def _printed_times(axes: Axes, varied: str, values: Sequence[float], reported: CsvRows) -> bool:
-    """Draw the runtimes that the paper states for values on the panel's axis; returns whether there are any."""
-    shown = [row for row in reported if float(row[varied]) in values]
-    for row in shown:
-        x = values.index(float(row[varied])) + (-0.2 if row["method"] == "cupc-e" else 0.2)
-        axes.plot(x, float(row["value"]), color=style.colour(row["method"]), **PRINTED_TIME)
-    return bool(shown)
-
-
-LEAST_IN_A_BOX = 3
-
-
-def _boxes(axes: Axes, shown: Runs, graphs: Mapping[str, float]) -> None:
-    """Draw quartiles, whiskers within 1.5 IQR, outliers as circles, triangles at an exceeded time limit.
-
-    Fewer than `LEAST_IN_A_BOX` graphs are drawn as squares, because their box would be a line without a colour.
-    """
-    values = sorted(set(graphs.values()))
-    for side, method in zip((-0.2, 0.2), CUPC, strict=True):
-        colour = style.colour(method)
-        for x, value in enumerate(values):
-            here = [run for run in shown if run.method == method and graphs[run.dataset] == value]
-            seconds = [run.median for run in here if run.counts]
-            if len(seconds) < LEAST_IN_A_BOX:
-                axes.plot([x + side] * len(seconds), seconds, "s", color=colour, markersize=5)
-            else:
-                axes.boxplot(
-                    [seconds],
-                    positions=[x + side],
-                    widths=0.34,
-                    whis=1.5,
-                    patch_artist=True,
-                    boxprops={"facecolor": colour, "linewidth": 0.6},
-                    medianprops={"color": "black", "linewidth": 1},
-                    whiskerprops={"linewidth": 0.6},
-                    capprops={"linewidth": 0.6},
-                    flierprops={"marker": "o", "markersize": 3, "markeredgecolor": colour, "markerfacecolor": "none"},
-                    manage_ticks=False,
-                )
-            over = [run.limits.time_s for run in here if run.status == "timeout"]
-            axes.plot([x + side] * len(over), over, "^", color=colour, markerfacecolor="none")
-            if failed := len(here) - len(seconds) - len(over):
-                text = f"{failed} of {len(here)} without a time"
-                spot = {"xycoords": axes.get_xaxis_transform(), "rotation": 90, "va": "bottom", "ha": "center"}
-                axes.annotate(text, (x + side, 0.02), fontsize=5, **spot)
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(tick_number)
-    axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])
-    axes.set_xlim(-0.6, len(values) - 0.4)
-
-
-def _faster(runs: Runs) -> str:
-    """Return a sentence on how many graphs cuPC-S is faster than cuPC-E; the paper states that it always is."""
-    pairs: dict[tuple[str, str], dict[str, float]] = {}
-    for run in runs:
-        if run.counts and run.method in CUPC:
-            pairs.setdefault((run.dataset, run.backend), {})[run.method] = run.median
-    both = [pair for pair in pairs.values() if len(pair) == len(CUPC)]
-    faster = sum(pair["cupc-s"] < pair["cupc-e"] for pair in both)
-    return f"cuPC-S faster than cuPC-E: ours on {faster} of {len(both)} graphs; paper: always"
+def _share(percent: float) -> str:
+    """Format a percentage; only an exact 100 % is shown as 100."""
+    return "100%" if percent == 100 else "> 99.9%" if percent >= 99.95 else f"{percent:.1f}%"

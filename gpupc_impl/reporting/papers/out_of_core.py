@@ -117,9 +117,11 @@ SHOWN = 12
 @figure("ooc_fig1", "Fig. 1: overlap of transfers and kernels", paper=PAPER, experiments=("ooc_table1",))
 def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
     """The figure shows when each block of a real run went through extraction and merging on the CPU, transfers, and
-    kernels, as the Out-of-Core paper's Fig. 1 sketches it; the numbers in the bars identify the blocks. {% if
-    config["backend"] == "host" %}On the host backend streams run in order, so nothing overlaps.{% endif %}
-    ``results/tables/ooc_fig1.csv`` has the numbers.
+    kernels, as the Out-of-Core paper's Fig. 1 sketches it; the numbers in the bars identify the blocks. Of a level with
+    many blocks, a few from the middle of its time are shown; the shares in the heading are those of all its blocks. If
+    whole rows stay on the device in level 1, its first blocks only load them, and blocks in the middle need no
+    extraction. {% if config["backend"] == "host" %}On the host backend streams run in order, so nothing overlaps.
+    {% endif %} ``results/tables/ooc_fig1.csv`` has the numbers.
     """
     import matplotlib.pyplot as plt
     from matplotlib.patches import Patch
@@ -137,19 +139,33 @@ def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
     for axes, level in zip(grid[:, 0], levels, strict=False):
         here = [row for row in steps if row["level"] == level]
         blocks = sorted({row["block"] for row in here})
-        _bars(axes, [row for row in here if row["block"] in blocks[:SHOWN]])
-        number_of_blocks = f"{len(blocks)} block{'s' * (len(blocks) > 1)}"
-        shown = f"the first {SHOWN} of {number_of_blocks}" if len(blocks) > SHOWN else number_of_blocks
-        axes.set_title(f"level {level}: {shown}", loc="left")
+        shown = _middle_blocks(here)
+        _bars(axes, [row for row in here if row["block"] in shown])
+        every = f"{len(blocks)} block{'s' * (len(blocks) > 1)}"
+        which = every if len(shown) == len(blocks) else f"blocks {shown[0]} to {shown[-1]}, in the middle of {every}"
+        axes.set_title(f"level {level}: {which}", loc="left")
         hidden = hidden_share(here)
         if hidden is not None:
-            heading.append(f"Level {level}: {100 * hidden:.0f} % of the other steps' time overlaps with a kernel")
-    grid[-1, 0].set_xlabel("seconds since the first block began")
+            share = f"{100 * hidden:.0f} % of the other steps' time overlaps with a kernel"
+            heading.append(f"Level {level}, {every}: {share}")
+    grid[-1, 0].set_xlabel("seconds since the first block shown began")
     streams = sorted({row["stream"] for row in steps})
     handles = [Patch(facecolor=STREAM_COLOURS[number], label=f"stream {number}") for number in streams]
     figure.legend(handles=handles, loc="outside lower right", ncols=len(STREAM_COLOURS))
     figure.suptitle("\n".join(heading), **HEADING)
     return Drawing(figure, steps, columns=("level", "block", "step", "stream", "start_s", "end_s"))
+
+
+def _middle_blocks(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the blocks of a level that begin around the middle of its time, at most `SHOWN`, in ascending order."""
+    begins: dict[int, float] = {}
+    for row in rows:
+        begins[row["block"]] = min(row["start_s"], begins.get(row["block"], row["start_s"]))
+    blocks = sorted(begins)
+    middle = (min(begins.values()) + max(row["end_s"] for row in rows)) / 2
+    before = sum(begin < middle for begin in begins.values())
+    first = max(0, min(before - SHOWN // 2, len(blocks) - SHOWN))
+    return blocks[first : first + SHOWN]
 
 
 def _bars(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -160,8 +176,9 @@ def _bars(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
         row_number, left, width = list(STEPS).index(row["step"]), row["start_s"] - start, row["end_s"] - row["start_s"]
         colour = STREAM_COLOURS[row["stream"]]
         axes.barh(row_number, width, left=left, height=0.8, color=colour, edgecolor="white", linewidth=0.2)
-        if width > 0.025 * whole:
-            axes.annotate(str(row["block"]), (left + width / 2, row_number), ha="center", va="center", fontsize=5)
+        name = str(row["block"])
+        if width > 0.012 * len(name) * whole:
+            axes.annotate(name, (left + width / 2, row_number), ha="center", va="center_baseline", fontsize=6)
     axes.set_yticks(range(len(STEPS)), STEPS.values())
     axes.set_ylim(len(STEPS) - 0.5, -0.5)
     axes.grid(visible=False)

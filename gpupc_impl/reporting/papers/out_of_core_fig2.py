@@ -28,14 +28,15 @@ PAPER_LOOK = {"color": "black", "marker": "D", "markersize": 3.5, "markerfacecol
 def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps, rates: Rates = None) -> Drawing:
     """The figure shows the runtime of level 0 (left) and level 1 (right) over the number of variables, as the
     Out-of-Core paper's Fig. 2: medians with the 20–80 % band, on a logarithmic axis. All possible CI tests are made,
-    because alpha is so close to one that no edge is removed. Below are the ratios of the two methods, with those that
-    the paper (V100, 32 GB) states as diamonds. The vertical line marks the number of variables at which the in-core
+    because alpha is so close to one that no edge is removed. Below are the ratios of the two methods, with a line for
+    each layout of blocks in the style of its times; lines are dotted where unified memory is modelled. Diamonds are the
+    ratios that the paper (V100, 32 GB) states. The vertical line marks the number of variables at which the in-core
     data structures fill the device memory, or the budget that the config sets instead. Beyond that limit unified memory
     is modelled (``docs/out-of-core.md``) unless it was run; a cross marks a size without a time. {% if
     config["backend"] == "host" %}On the host backend managed memory is plain memory, so nothing is migrated and the
     runtime does not jump at the limit.{% endif %} Block-based uses the paper's square blocks, and unified memory uses
-    the same kernels, so the ratio measures only memory management. Dashed lines are other settings, such as block-based
-    with the layout that moves less data. ``results/tables/ooc_fig2.csv`` has the numbers.
+    the same kernels, so the solid ratio measures only memory management. Dashed lines are other settings, such as
+    block-based with the layout that moves less data. ``results/tables/ooc_fig2.csv`` has the numbers.
     """
     import matplotlib.pyplot as plt
 
@@ -47,7 +48,7 @@ def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps, rates: Rates = None)
     figure, grid = plt.subplots(
         2 * len(backends), len(LEVELS), figsize=shape, sharex="col", squeeze=False, gridspec_kw=heights
     )
-    rows, limits = [], {}
+    rows, limits, shows_paper = [], {}, False
     for times, ratios, backend in zip(grid[::2], grid[1::2], backends, strict=True):
         here = [run for run in runs if run.backend == backend]
         limits[backend] = memory_limit(here, sizes)
@@ -59,7 +60,7 @@ def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps, rates: Rates = None)
                     upper, sorted(mine, key=lambda run: sizes[run.dataset]), level, sizes, setting in main
                 )
             _modelled(upper, of_level, here, level, rates)
-            _ratio_panel(lower, of_level, main, level, reported)
+            shows_paper |= _ratio_panel(lower, of_level, main, level, reported)
             for axes in (upper, lower):
                 if limits[backend] is not None:
                     axes.axvline(limits[backend], color=LIMIT, linewidth=1)
@@ -69,7 +70,7 @@ def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps, rates: Rates = None)
             lower.set_xlabel("number of variables")
             rows += of_level
         times[0].set_ylabel("seconds")
-    _legend(figure, runs, main, any(limits.values()), any(row["modelled_s"] for row in rows))
+    _legend(figure, runs, main, rows, any(limits.values()), shows_paper)
     figure.suptitle("\n".join(_statements(rows, main, reported)), **HEADING)
     footer(figure, runs)
     return Drawing(figure, rows)
@@ -77,30 +78,47 @@ def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps, rates: Rates = None)
 
 def _log_axis(axes: Axes) -> None:
     """Set a logarithmic axis, with numbers between the powers of ten if it has few of these."""
-    from matplotlib.ticker import LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     axes.set_yscale("log")
     if math.isinf(axes.dataLim.minposy):  # nothing is drawn
         axes.set_ylim(0.1, 10)
     low, high = axes.get_ylim()
-    if high < 100 * low:
+    if high < 5 * low:
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+    elif high < 100 * low:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(tick_number)
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _legend(figure: Figure, runs: Runs, main: Collection[str], limit: bool, modelled: bool) -> None:
+def _legend(
+    figure: Figure,
+    runs: Runs,
+    main: Collection[str],
+    rows: Sequence[Mapping[str, Any]],
+    limit: bool,
+    paper: bool,
+) -> None:
+    """Add a legend with an entry for each kind of mark that is drawn."""
     from matplotlib.lines import Line2D
 
     handles = [
         Line2D([], [], **_look(method, setting in main), label=label(setting))
         for setting, method in _settings(runs).items()
     ]
-    if modelled:
+    if any(row["modelled_s"] for row in rows):
         handles.append(Line2D([], [], label=f"{label(UM)}, modelled", **MODELLED))
     if limit:
         handles.append(Line2D([], [], color=LIMIT, linewidth=1, label="device memory limit"))
-    handles.append(Line2D([], [], label="paper (V100)", **PAPER_LOOK))
+    failed = {row["status"] == "timeout" for row in rows if row["median_s"] is None}
+    black = {"color": "black", "linestyle": "none"}
+    if True in failed:
+        handles.append(Line2D([], [], marker="^", markerfacecolor="none", label="over the time limit", **black))
+    if False in failed:
+        handles.append(Line2D([], [], marker="x", label="not run, or failed", **black))
+    if paper:
+        handles.append(Line2D([], [], label="paper (V100)", **PAPER_LOOK))
     figure.legend(handles=handles, loc="outside lower right", ncols=3)
 
 
@@ -179,44 +197,51 @@ def _stated(reported: CsvRows, level: int) -> tuple[CsvRows, str, str]:
     return rows, PAPER_NAMES[rows[0]["method"]], PAPER_NAMES[rows[0]["over"]]
 
 
-def _ratios(rows: Sequence[Mapping[str, Any]], main: Collection[str], fast: str, slow: str) -> dict[int, float]:
-    """Return how many times faster a method's runs of a level are on one backend, by number of variables."""
-    shown = [row for row in rows if row["setting"] in main and row["median_s"]]
-    times = {(row["variables"], row["method"]): row["median_s"] for row in shown}
-    sizes = sorted({size for size, _ in times if {(size, fast), (size, slow)} <= times.keys()})
-    return {size: times[size, slow] / times[size, fast] for size in sizes}
+def _ratios(
+    rows: Sequence[Mapping[str, Any]], main: Collection[str], blocks: str, fast: str, clock: str = "median_s"
+) -> dict[int, float]:
+    """Return how many times faster a method is in a level on one backend, by number of variables.
 
-
-def _modelled_ratios(rows: Sequence[Mapping[str, Any]], fast: str) -> dict[int, float]:
-    """Return the same ratios for modelled times of unified memory, and the fastest layout of blocks."""
-    ratios = {}
-    for row in rows:
-        blocks = [
-            each["median_s"]
-            for each in rows
-            if each["method"] == BLOCK and each["median_s"] and each["variables"] == row["variables"]
-        ]
-        if row["modelled_s"] and blocks:
-            ratios[row["variables"]] = row["modelled_s"] / min(blocks)
-    return ratios if fast == BLOCK else {size: 1 / ratio for size, ratio in ratios.items()}
+    Args:
+        blocks: the setting of blocks that is compared with the main one of unified memory.
+        fast: the method whose times are the divisors.
+        clock: the column of the times of unified memory, which may be modelled.
+    """
+    managed = {row["variables"]: row[clock] for row in rows if row["method"] == UM and row["setting"] in main}
+    of_blocks = {row["variables"]: row["median_s"] for row in rows if row["setting"] == blocks}
+    pairs = {size: (managed[size], of_blocks[size]) for size in sorted(managed.keys() & of_blocks.keys())}
+    if fast == UM:
+        pairs = {size: pair[::-1] for size, pair in pairs.items()}
+    return {size: slow / divisor for size, (slow, divisor) in pairs.items() if slow and divisor}
 
 
 def _ratio_panel(
     axes: Axes, rows: Sequence[Mapping[str, Any]], main: Collection[str], level: int, reported: CsvRows
-) -> None:
-    """Draw our ratios in a level; the paper's are diamonds, up to twice our largest number of variables."""
-    theirs, fast, slow = _stated(reported, level)
+) -> bool:
+    """Draw our ratios in a level, a line for each setting of blocks. The paper's are diamonds, up to twice our largest
+    number of variables; returns whether there are any."""
+    theirs, fast, _ = _stated(reported, level)
     axes.axhline(1, color="black", linewidth=0.6)
-    look = {"color": style.colour(fast), "markersize": 3}
-    for ratios, more in ((_ratios(rows, main, fast, slow), {"marker": "o"}), (_modelled_ratios(rows, fast), MODELLED)):
-        if ratios:
-            axes.plot(list(ratios), list(ratios.values()), **(more | look))
+    for blocks in dict.fromkeys(row["setting"] for row in rows if row["method"] == BLOCK):
+        look = {**_look(BLOCK, blocks in main), "marker": "o", "color": style.colour(fast)}
+        ratios = _ratios(rows, main, blocks, fast)
+        axes.plot(list(ratios), list(ratios.values()), **look)
+        if modelled := _ratios(rows, main, blocks, fast, "modelled_s"):
+            # The line begins at the last measured ratio, which shows what it continues.
+            line = dict([*list(ratios.items())[-1:], *modelled.items()])
+            look = {**MODELLED, "color": style.colour(fast), "markevery": slice(len(line) - len(modelled), None)}
+            axes.plot(list(line), list(line.values()), **look)
     reach = 2 * max((row["variables"] for row in rows), default=0)
-    for row in (row for row in theirs if int(row["variables"]) <= reach):
+    shown = [row for row in theirs if int(row["variables"]) <= reach]
+    for row in shown:
         place = int(row["variables"]), float(row["high"])
         axes.plot(*place, **PAPER_LOOK)
-        axes.annotate(_reported(row), place, (5, 0), textcoords="offset points", va="center", fontsize=5.5)
+        # A text beside a ratio of one would be on the line of one.
+        spot, side = ((-4, -3), ("right", "top")) if place[1] == 1 else ((5, 0), ("left", "center"))
+        ha, va = side
+        axes.annotate(_reported(row), place, spot, textcoords="offset points", ha=ha, va=va, fontsize=6)
     axes.set_ylabel(f"{label(fast)},\ntimes faster", fontsize=7)
+    return bool(shown)
 
 
 def _statements(rows: Sequence[Mapping[str, Any]], main: Collection[str], reported: CsvRows) -> list[str]:
@@ -228,7 +253,8 @@ def _statements(rows: Sequence[Mapping[str, Any]], main: Collection[str], report
         ends = {}
         for backend in dict.fromkeys(row["backend"] for row in rows):
             here = [row for row in rows if (row["level"], row["backend"]) == (level, backend)]
-            ratios = _ratios(here, main, fast, slow)
+            blocks = next((row["setting"] for row in here if row["method"] == BLOCK and row["setting"] in main), "")
+            ratios = _ratios(here, main, blocks, fast)
             ends |= {(backend, size): ratios[size] for size in (list(ratios)[:1] + list(ratios)[-1:])}
         ours = ", ".join(f"{number(ratio)}× at {size:,}" for (_, size), ratio in ends.items())
         paper = ", ".join(f"{_reported(row)}× at {int(row['variables']):,}" for row in theirs)

@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.figures import write_drawings
-from gpupc_impl.reporting.papers import cupc_figures, cupc_heatmaps
+from gpupc_impl.reporting.papers import cupc_fig10, cupc_figures, cupc_heatmaps
 from gpupc_impl.reporting.sources import Heading
 from workflow.lib.experiments import grid_settings
 
@@ -77,6 +77,18 @@ def test_a_bar_of_fig6_is_the_median_share_of_each_level(levels, load):
     assert {"not run", "70"} < set(texts(lower))
     assert "paper 49 to 83 %; ours 14 to 56 % in 1 of 5" in drawing.figure.get_suptitle()
     assert {row["method"] for row in drawing.rows} == {"cupc-e", "cupc-s"}
+    plt.close(drawing.figure)
+
+
+def test_fig6_scales_stacks_and_judges_the_stand_in(load):
+    """The medians of these three runs' shares add up to 80 %; the CSV has them as they are."""
+    shares = [[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.4, 0.0, 0.6]]
+    found = load([record("dream5-like", "cupc-e", [1.0] * 3, levels=shares)])
+    drawing = cupc_figures.cupc_fig6(found, REPORTED["cupc_fig6"])
+    assert [row["percent"] for row in drawing.rows] == pytest.approx([40, 20, 20])
+    upper, _ = drawing.figure.axes
+    assert sum(bar.get_height() for bar in upper.patches) == pytest.approx(100)
+    assert "paper 0 to 10 %; ours 20 to 20 % in 1 of 1 (dream5-like as stand-in)" in drawing.figure.get_suptitle()
     plt.close(drawing.figure)
 
 
@@ -187,6 +199,26 @@ def test_fig8_has_its_own_axes(load):
 # --- Fig. 10 ---------------------------------------------------------------------------------------------------------
 
 
+def of_size(content, n, m, d):
+    """The record of a search of section 5.6."""
+    source = f"generated: cuPC section 5.6, p={n}, m={m}, density={d}, seed=0"
+    return content | {"dataset": content["dataset"] | {"source": source}, "problem": {"residual_tolerance": 0}}
+
+
+@pytest.mark.parametrize(("m", "shown"), [(7, [[0.8, 20.5]]), (8, [])])
+def test_fig10_shows_a_printed_time_only_beside_graphs_of_its_size(load, m, shown):
+    graphs = {"n50": 50, "n100": 100}
+    records = [of_size(record(name, "cupc-e", [1.0]), n, m, 0.5) for name, n in graphs.items()]
+    printed = [{"method": "cupc-e", "n": "100", "m": "7", "d": "0.5", "value": "20.5"}]
+    drawing = cupc_fig10.cupc_fig10(load(records), {"n": graphs}, printed)
+    (axes,) = drawing.figure.axes
+    assert [line.get_xydata()[0].tolist() for line in axes.lines if line.get_marker() == "D"] == shown
+    assert axes.get_title("left") == f"(a) m = {m}, d = 0.5"
+    (legend,) = drawing.figure.legends
+    assert ("paper, GTX 1080" in [text.get_text() for text in legend.get_texts()]) == bool(shown)
+    plt.close(drawing.figure)
+
+
 def test_fig10_has_a_box_a_method_and_value(load):
     graphs = {f"n{n}-{seed}": n for n in (50, 100) for seed in range(5)}
     records = []
@@ -197,7 +229,8 @@ def test_fig10_has_a_box_a_method_and_value(load):
     records[-2] = record("n100-4", "cupc-e", [], status="oom")
     sweeps = {"n": graphs, "d": {"n50-0": 0.1}}
     printed = [{"method": "cupc-e", "n": "100", "m": "7", "d": "0.5", "value": "20.5"}]
-    drawing = cupc_figures.cupc_fig10(load(records), sweeps, printed)
+    records = [of_size(content, graphs[content["dataset"]["name"]], 7, 0.5) for content in records]
+    drawing = cupc_fig10.cupc_fig10(load(records), sweeps, printed)
     by_n, by_d = drawing.figure.axes
     assert len(by_n.patches) == 4
     squares = [(line.get_color(), list(line.get_ydata())) for line in by_d.lines if line.get_marker() == "s"]

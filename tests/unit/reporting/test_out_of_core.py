@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
@@ -137,8 +138,37 @@ def test_fig2_shows_modelled_times_where_a_run_was_refused(load):
     rates = {"first_touch_gb_s": 1.0, "to_device_gb_s": 1.0, "to_host_gb_s": 1.0}
     drawing = out_of_core_fig2.ooc_fig2(load(found), REPORTED["ooc_fig2"], SWEEPS, rates)
     modelled = {(row["level"], row["variables"]): row["modelled_s"] for row in drawing.rows if row["modelled_s"]}
+    (legend,) = drawing.figure.legends
+    assert "not run, or failed" in [text.get_text() for text in legend.get_texts()]
     assert set(modelled) == {(0, 400), (1, 400)}
     assert modelled[1, 400] == pytest.approx(2 + 3 * 2**24 / 1e9)  # three new arrays, each on one page of the model
+    plt.close(drawing.figure)
+
+
+def test_modelled_ratios_are_those_of_the_same_blocks_as_the_measured_ones(load):
+    """Square blocks were not run at 400: there only the other layout has a ratio."""
+    params = {"level_one": "pairs", "device_mb": 10**6}
+    found = [record(100, UM, [(1, 3)], device_bytes=9) | {"params": params}]
+    found += [record(p, UM, status="oom") | {"params": params} for p in (200, 400)]
+    squares = {"setting": "paper-blocks", "params": {"layout": "blocks"}, "device_bytes": 9}
+    found += [record(p, BLOCK, [(1, 30)], **squares) for p in (100, 200)]
+    found += [record(p, BLOCK, [(1, 3)], setting="auto", device_bytes=9) for p in (100, 200, 400)]
+    rates = dict.fromkeys(("first_touch_gb_s", "to_device_gb_s", "to_host_gb_s"), 1e6)
+    drawing = out_of_core_fig2.ooc_fig2(load(found), REPORTED["ooc_fig2"], SWEEPS, rates)
+    dotted = [line.get_xydata() for line in drawing.figure.axes[-1].lines if line.get_linestyle() == ":"]
+    square, auto = sorted(dotted, key=len)
+    assert square == pytest.approx(np.array([[100, 0.1], [200, 0.1]]), rel=1e-3)
+    assert auto == pytest.approx(np.array([[100, 1], [200, 1], [400, 1]]), rel=1e-3)
+    plt.close(drawing.figure)
+
+
+def test_fig2_has_several_numbers_on_a_short_axis(load):
+    found = [record(p, UM, [(1, 1.2)], device_bytes=9) for p in (100, 200)]
+    found += [record(p, BLOCK, [(1, 1)], device_bytes=9) for p in (100, 200)]
+    drawing = out_of_core_fig2.ooc_fig2(load(found), REPORTED["ooc_fig2"], SWEEPS)
+    axes = drawing.figure.axes[-1]
+    low, high = axes.get_ylim()
+    assert sum(low <= tick <= high for tick in axes.get_yticks()) >= 3
     plt.close(drawing.figure)
 
 
@@ -195,8 +225,9 @@ def test_other_settings_of_a_method_have_lines_of_their_own(load):
         "block-based, as published",
         "block",
         "um",
-        "paper (V100)",
-    ]
+    ]  # the paper's sizes are too far away
+    dashed = [line for line in drawing.figure.axes[3].lines if line.get_linestyle() == "--"]
+    assert [line.get_ydata().tolist() for line in dashed] == [[1, 1]]
     plt.close(drawing.figure)
 
 
@@ -290,7 +321,7 @@ def step(level, block, name, start, end, stream=0):
     return {"step": name, **{key: str(value) for key, value in numbers.items()}}
 
 
-def test_fig1_shows_every_step_of_the_first_blocks(tmp_path):
+def test_fig1_shows_every_step_of_blocks_in_the_middle(tmp_path):
     rows = []
     for block in range(15):
         for number, name in enumerate(("extract", "transfer", "kernel", "transfer", "merge")):
@@ -299,16 +330,25 @@ def test_fig1_shows_every_step_of_the_first_blocks(tmp_path):
     rows += [step(1, 0, name, 30 + k, 31 + k) for k, name in enumerate(("extract", "kernel", "merge"))]
     drawing = out_of_core.ooc_fig1(rows, "wide, backend host")
     first, second = drawing.figure.axes
-    assert first.get_title(loc="left") == "level 0: the first 12 of 15 blocks"
+    assert first.get_title(loc="left") == "level 0: blocks 2 to 13, in the middle of 15 blocks"
     assert second.get_title(loc="left") == "level 1: 1 block"
     assert len(first.patches) == 12 * 5
     assert min(patch.get_x() for patch in first.patches) == 0
     assert {to_hex(patch.get_facecolor()).upper() for patch in first.patches} == set(out_of_core.STREAM_COLOURS)
     assert [text.get_text() for text in second.get_yticklabels()] == list(out_of_core.STEPS.values())
     assert len(drawing.rows) == len(rows)
-    assert "Level 0: 0 % of the other steps' time overlaps with a kernel" in drawing.figure.get_suptitle()
+    assert "Level 0, 15 blocks: 0 % of the other steps' time overlaps with a kernel" in drawing.figure.get_suptitle()
     write_drawings([(HERE, drawing)], tmp_path / "f.svg", tmp_path / "f.png", tmp_path / "f.csv")
     assert read_csv(tmp_path / "f.csv")[0]["step"] == "extract"
+
+
+def test_fig1_shows_the_middle_of_the_time_of_a_level():
+    """Twenty short blocks and then twenty of a second each: the middle of the time is far behind the middle block."""
+    rows = [step(1, block, "kernel", 0.01 * block, 0.01 * block + 0.01) for block in range(20)]
+    rows += [step(1, 20 + block, "kernel", 1 + block, 2 + block) for block in range(20)]
+    drawing = out_of_core.ooc_fig1(rows, "wide, backend host")
+    assert drawing.figure.axes[0].get_title(loc="left") == "level 1: blocks 24 to 35, in the middle of 40 blocks"
+    plt.close(drawing.figure)
 
 
 def test_fig1_without_a_run(tmp_path):

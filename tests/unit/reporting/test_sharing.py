@@ -104,10 +104,19 @@ def test_the_figure_shows_the_measured_data_with_most_sets(several):
     axes = figure.axes[0]
     assert sum(bar.get_height() for bar in axes.patches) == pytest.approx(100)
     assert any(bar.get_x() + bar.get_width() == 40.5 for bar in axes.patches)
-    assert axes.get_title("left") == "genes, level 2: 100 redundant sets"
+    assert axes.get_title("left") == "genes\nlevel 2: 100 redundant sets"
     assert "95.0% here" in axes.texts[0].get_text()
     assert "about 95% in the paper" in axes.texts[0].get_text()
     plt.close(figure)
+
+
+@pytest.mark.parametrize(("beyond", "share"), [(0, "100%"), (1, "> 99.9%"), (60, "99.9%"), (5_000, "95.2%")])
+def test_only_an_exact_share_is_shown_as_100_percent(tmp_path, beyond, share):
+    found = lines("genes", "file", {2: 100_000, **({41: beyond} if beyond else {})}, tmp_path / "genes.csv")
+    axes = cupc_figures.cupc_fig9(found, REPORTED).figure.axes[0]
+    assert f"\n{share} here" in axes.texts[0].get_text()
+    assert axes.get_xlabel().startswith("rows of A'$_G$ that share a set")
+    plt.close(axes.figure)
 
 
 def test_without_any_shared_set_the_figure_says_so():

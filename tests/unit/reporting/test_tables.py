@@ -309,8 +309,8 @@ def texts(axes):
 def test_fig5_has_a_panel_a_baseline_and_shows_bounds(load, records):
     figure = cupc_figures.cupc_fig5(load(records), PAPER_FIG5).figure
     over_1, over_2 = figure.axes
-    assert texts(over_1) == ["2.00", "4.00", "2.00", "8.00", "oom", ">20.0", "1.3–3.9", "45.8"]
-    assert texts(over_2) == ["0.250", "0.500", "0.250", "1.00", "oom", "2.00"]
+    assert texts(over_1) == ["2.00", "4.00", "2.00", "8.00", "oom", ">20.0", "1.3–\n3.9", "45.8"]
+    assert texts(over_2) == ["0.25", "0.50", "0.25", "1.00", "oom", "2.00"]
     assert [label.get_text() for label in over_2.get_xticklabels()] == ["nci-60", "mcc", "wide", "paper"]
     plt.close(figure)
 
