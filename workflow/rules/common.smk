@@ -195,7 +195,9 @@ def introduction(wildcards):
     devices = ", ".join(Path(folder).name for folder in config["recorded"])
     kernels = "The kernels ran on a GPU here."
     if BACKEND != "cuda":
-        kernels = "Here the kernels ran on CPU cores. Their sources are the same, but their times say nothing about a GPU."
+        kernels = (
+            "Here the kernels ran on CPU cores. Their sources are the same, but their times say nothing about a GPU."
+        )
     first = f"The runs recorded on {devices} come first, under headings that are green for GPUs, and those of this machine follow. "
     return [
         "The report reproduces four papers on GPU versions of the PC algorithm. Every method ran on the same prepared "
