@@ -29,7 +29,7 @@ def fault_of_folder(folder: Path) -> str | None:
     status = folder.stat()
     if status.st_uid != os.geteuid():
         return "it belongs to another user"
-    if _others_write(status):
+    if _others_write(folder, status):
         return "others may write to it (after a look at what it holds, chmod go-w mends that)"
     # In a user namespace, system files may belong to another user than root.
     system = {0, os.geteuid(), os.stat("/").st_uid}
@@ -37,7 +37,7 @@ def fault_of_folder(folder: Path) -> str | None:
         status = place.lstat()
         if status.st_uid not in system:
             return f"{place}, above it, belongs to another user"
-        if not stat.S_ISLNK(status.st_mode) and _others_write(status) and not status.st_mode & stat.S_ISVTX:
+        if not stat.S_ISLNK(status.st_mode) and _others_write(place, status) and not status.st_mode & stat.S_ISVTX:
             return f"others may write to {place} above it"
     return None
 
@@ -48,7 +48,7 @@ def is_own(path: Path) -> bool:
         status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not _others_write(status)
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not _others_write(path, status)
 
 
 def open_regular(path: str | Path, limit: int | None = None) -> io.BufferedReader:
@@ -97,9 +97,23 @@ def checked_file(descriptor: int, path: str | Path, limit: int | None = None) ->
     raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, over the limit of {limit:,}", str(path))
 
 
-def _others_write(status: os.stat_result) -> bool:
+def _others_write(path: Path, status: os.stat_result) -> bool:
+    """Return whether other users may write to a path, which is no link. If it has an access control list, the bits of
+    the group bound what all users and groups of the list may do."""
     mode = status.st_mode
-    return bool(mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _is_private(status.st_gid)))
+    if mode & stat.S_IWGRP and (_has_access_list(path) or not _is_private(status.st_gid)):
+        return True
+    return bool(mode & stat.S_IWOTH)
+
+
+def _has_access_list(path: Path) -> bool:
+    if not hasattr(os, "getxattr"):  # only Linux has it
+        return False
+    try:
+        os.getxattr(path, "system.posix_acl_access")
+    except OSError as error:
+        return error.errno not in (errno.ENODATA, errno.ENOTSUP)
+    return True
 
 
 @functools.cache

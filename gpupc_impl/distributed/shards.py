@@ -80,10 +80,15 @@ class ShardFolder:
         """Create the folder.
 
         Raises:
-            InvalidProblem: the folder cannot be written.
+            InvalidProblem: the folder cannot be written, or has links, which another user may have put there.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            if linked := next((each.name for each in os.scandir(self.path) if each.is_symlink()), None):
+                raise InvalidProblem(
+                    f"{linked!r} in folder {str(self.path)!r} is a link, and a search writes and deletes files there; "
+                    "remove the link, or name another folder"
+                )
             with tempfile.TemporaryFile(dir=self.path):
                 pass
         except OSError as error:

@@ -244,6 +244,16 @@ def test_jobs_side_by_side_have_gpus_of_their_own(tmp_path, monkeypatch):
         job.join()
 
 
+@pytest.mark.parametrize("put", [lambda path, other: path.symlink_to(other), lambda path, other: os.mkfifo(path)])
+def test_what_others_put_in_place_of_a_lock_is_not_written_to(tmp_path, put):
+    other = tmp_path / "other"
+    other.write_text("mine")
+    put(tmp_path / ".gpu-0.lock", other)
+    with pytest.raises(OSError, match=r"gpu-0\.lock"), own_gpu(2, tmp_path):
+        pass
+    assert other.read_text() == "mine"
+
+
 def test_a_job_alone_keeps_all_gpus_and_cores(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     cores = os.sched_getaffinity(0)

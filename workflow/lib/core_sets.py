@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from gpupc_impl.core.files import open_own
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.measurement.bench import Bench, Setting
 
@@ -98,7 +99,7 @@ def own_cores(place: Place, job: str, folder: Path = Path("results")) -> Iterato
     chosen = range(1) if place is Place.GPU else range(1, len(sets))
     before = os.sched_getaffinity(0)
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context((folder / f".cores-{number}.lock").open("w")) for number in chosen]
+        files = [stack.enter_context(open_own(folder / f".cores-{number}.lock")) for number in chosen]
         name = place.value
         if place is Place.ALL:  # All jobs take the sets in the same order, so no deadlock is possible.
             for file in files:
@@ -114,11 +115,11 @@ def own_cores(place: Place, job: str, folder: Path = Path("results")) -> Iterato
             yield own
         finally:
             os.sched_setaffinity(0, before)
-            with TIMES.open("a", encoding="utf-8") as times:
-                times.write(f"{name},{job},{asked:.2f},{taken:.2f},{time.time():.2f}\n")
+            with open_own(TIMES, append=True) as times:
+                times.write(f"{name},{job},{asked:.2f},{taken:.2f},{time.time():.2f}\n".encode())
 
 
-def lock_one(files: Sequence[IO[str]], look_s: float) -> int:
+def lock_one(files: Sequence[IO[bytes]], look_s: float) -> int:
     """Wait for a lock on any of some files; returns the position of the locked file."""
     while True:
         for number, file in enumerate(files):

@@ -7,6 +7,7 @@ import logging
 import os
 import pwd
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -176,6 +177,25 @@ def test_a_group_of_the_caller_alone_may_write_to_the_cache(cache, source, monke
     monkeypatch.setattr(ownership.pwd, "getpwall", lambda: [own])
     ownership._is_private.cache_clear()
     assert build.build_kernel(source, "add") == entry
+
+
+@pytest.mark.parametrize("which", ["cache", "entry"])
+def test_a_list_that_lets_another_user_write_is_heeded(cache, source, monkeypatch, which):
+    """The bits of the group, whose only member is the caller, bound what the list lets others do."""
+    entry = build.build_kernel(source, "add")
+    monkeypatch.setattr(ownership, "_is_private", lambda group: True)
+    none = 2**32 - 1
+    user, another, group, mask, others = (1, 7, none), (2, 7, 65534), (4, 5, none), (16, 7, none), (32, 5, none)
+    entries = b"".join(struct.pack("<HHI", *each) for each in (user, another, group, mask, others))
+    try:
+        os.setxattr(cache if which == "cache" else entry, "system.posix_acl_access", struct.pack("<I", 2) + entries)
+    except OSError as error:
+        pytest.skip(f"the file system has no access control lists ({error})")
+    if which == "cache":
+        with pytest.raises(KernelCompilationError, match="others may write to it"):
+            build.build_kernel(source, "add")
+    else:
+        assert not ownership.is_own(entry)
 
 
 def test_a_link_in_a_strangers_folder_is_no_way_to_the_cache(cache, source, tmp_path, monkeypatch):

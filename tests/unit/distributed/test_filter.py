@@ -396,6 +396,19 @@ def test_a_search_with_a_folder_goes_on_where_it_ended(tmp_path, monkeypatch):
         search(x, 0.1, **how)
 
 
+@pytest.mark.parametrize("name", ["rows", "level-9"])
+def test_links_in_the_folder_of_a_search_are_refused(tmp_path, name):
+    """Another user who may write there would have files deleted or written elsewhere."""
+    x = sample(np.random.default_rng(4), 20, 50, 4)
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (elsewhere / "000000000-000000020.npz").write_text("mine")
+    (folder := tmp_path / "folder").mkdir()
+    (folder / name).symlink_to(elsewhere)
+    with pytest.raises(InvalidProblem, match=f"'{name}' in folder .* is a link, .* remove the link"):
+        search(x, 0.2, folder=folder)
+    assert [path.read_text() for path in elsewhere.iterdir()] == ["mine"]
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_tests_of_a_group_that_was_written_in_part_are_counted_once(tmp_path, monkeypatch, workers):
     choose = filter_plan.choose
