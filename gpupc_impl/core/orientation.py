@@ -33,6 +33,7 @@ import numpy as np
 
 from gpupc_impl.core.colliders import V_STRUCTURES, Triples, judged_triples
 from gpupc_impl.core.files import open_arrays, write_whole
+from gpupc_impl.core.invariants import check_directions
 from gpupc_impl.core.knowledge import constraints
 from gpupc_impl.core.meek import PartlyDirected, complete
 from gpupc_impl.core.problem import InvalidProblem, Problem
@@ -195,7 +196,9 @@ class CPDAG(Shown):
                 if "ambiguous" in stored:
                     arrays["ambiguous"] = stored["ambiguous"]
                 kind = str(stored["conflict_kind"]) if "conflict_kind" in stored else "conflict"
-                return cls(skeleton=skeleton, conflict_kind=kind, **arrays)
+                graph = cls(skeleton=skeleton, conflict_kind=kind, **arrays)
+            check_directions(graph)
+            return graph
         except MemoryError:
             raise
         except Exception as error:  # A damaged file can raise almost any exception.

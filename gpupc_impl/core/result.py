@@ -337,12 +337,16 @@ class Skeleton(Shown):
             InvalidSkeleton: the file has other content, or is damaged.
             OSError: the file cannot be opened.
         """
+        from gpupc_impl.core.invariants import check_stored
+
         if isinstance(path, str):
             path = Path(path)
         with path.open("rb") if isinstance(path, zipfile.Path) else open_regular(path) as file:
             try:
                 with open_arrays(file) as stored:
-                    return cls._read(stored)
+                    skeleton = cls._read(stored)
+                check_stored(skeleton)
+                return skeleton
             except MemoryError:
                 raise
             except Exception as error:  # A damaged file can raise almost any exception.
