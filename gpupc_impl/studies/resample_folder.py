@@ -11,6 +11,7 @@ import numpy as np
 
 from gpupc_impl.core.files import read_json, read_sealed, save_json, write_sealed, write_whole
 from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.result_file import checked_path
 
 SETTINGS = "bootstrap.json"
 """The name of the file that describes the data and the settings of a folder of resamples."""
@@ -24,8 +25,9 @@ def claim(folder: Path, settings: Mapping[str, Any]) -> None:
 
     Raises:
         InvalidProblem: the folder already belongs to other settings.
+        OSError: the folder cannot be made.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    checked_path(folder).mkdir(parents=True, exist_ok=True)
     path = folder / SETTINGS
     settings = json.loads(json.dumps(settings))
     if not path.exists():
