@@ -292,7 +292,7 @@ class Skeleton(Shown):
         ``.graphml``, ``.gml``, ``.dot`` or ``.json`` (docs/results.md).
 
         In a ``.csv``, an apostrophe is put before a name that a spreadsheet would interpret as a formula, such as
-        ``=1+1``.
+        ``=1+1``, and before such a part of a name after a semicolon, a tab or a line end.
 
         Raises:
             ValueError: the suffix is unknown, or the format cannot hold a name.

@@ -43,8 +43,12 @@ def _csv(result: Result, path: Path) -> None:
 
 
 def _cell(name: str) -> str:
-    """Return a name as a cell that no spreadsheet interprets as a formula."""
-    name = str(no_formula(name))
+    """Return a name as a cell that no spreadsheet interprets as a formula.
+
+    Programs that split a line at semicolons or tabs, or at every line end, would see cells inside of a name, which
+    quotes in the middle of their lines do not hold together; so each of these parts gets its apostrophe.
+    """
+    name = no_formula(re.sub("[^;\t\r\n]+", lambda part: str(no_formula(part[0])), name))
     return '"' + name.replace('"', '""') + '"' if re.search('[",;\t\r\n]', name) else name
 
 
