@@ -34,7 +34,9 @@ def claim(folder: Path, settings: Mapping[str, Any]) -> None:
         save_json(settings, path)
         return
     try:
-        existing = dict(read_json(path))
+        existing = read_json(path)
+        if not isinstance(existing, dict):
+            raise TypeError("it holds no settings by name")
     except (ValueError, TypeError) as error:
         raise InvalidProblem(f"{path} is damaged ({error}); remove the folder, or name another") from error
     for name in sorted(settings.keys() | existing.keys()):
