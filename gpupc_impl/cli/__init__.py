@@ -43,12 +43,25 @@ REPEAT_SECONDS = 2
 
 def run() -> NoReturn:
     """Run a command and end the process; after Ctrl-C at once, without waiting for a thread that compiles."""
+    _open_closed_streams()
     with _repeated_interrupts():
         status = main()
     if status == INTERRUPTED:
         sys.stderr.flush()
         os._exit(status)
     sys.exit(status)
+
+
+def _open_closed_streams() -> None:
+    """Discard what is printed to a stream that the caller closed (``>&-``), for which Python has None, and occupy its
+    descriptor, which the next file that is written would get."""
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_WRONLY)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8"))
 
 
 @contextlib.contextmanager

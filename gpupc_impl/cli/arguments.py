@@ -14,11 +14,15 @@ from gpupc_impl.cli import records
 from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed
 from gpupc_impl.core.colliders import AUTO, V_STRUCTURES
 from gpupc_impl.core.family import families
+from gpupc_impl.core.files import shortened
 from gpupc_impl.core.orientation import CONFLICTS
 from gpupc_impl.core.registry import SEPARATING_SETS
 from gpupc_impl.intake.missing import MISSING
 
 SIZE_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+MAX_SIZE = 2**60
+"""The upper bound on a size in bytes, which fits into 64 bits."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -220,5 +224,10 @@ def _size(text: str) -> int:
     """Return the bytes of a size such as ``2GiB``, ``2GB``, ``2G`` (all binary) or ``2147483648``."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", text.strip().upper())
     if match is None or float(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size, such as 512MiB or 2GiB")
-    return int(float(match[1]) * SIZE_UNITS[match[2]])
+        raise argparse.ArgumentTypeError(f"{shortened(text, 60)!r} is not a size, such as 512MiB or 2GiB")
+    size = float(match[1]) * SIZE_UNITS[match[2]]
+    if size > MAX_SIZE:
+        raise argparse.ArgumentTypeError(
+            f"{shortened(text, 60)!r} is over the limit of {MAX_SIZE >> 40:,}TiB; give a size such as 2GiB"
+        )
+    return int(size)

@@ -24,7 +24,6 @@ smaller variable is used. The result depends on the order of the variables. The 
 from __future__ import annotations
 
 import dataclasses
-import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,12 +31,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core.colliders import V_STRUCTURES, Triples, judged_triples
-from gpupc_impl.core.files import open_arrays, write_whole
+from gpupc_impl.core.files import open_arrays
+from gpupc_impl.core.invariants import check_directions
 from gpupc_impl.core.knowledge import constraints
 from gpupc_impl.core.meek import PartlyDirected, complete
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter
 from gpupc_impl.core.result import InvalidSkeleton, Skeleton, causallearn_graph
+from gpupc_impl.core.result_file import skeleton_arrays, write_arrays
 from gpupc_impl.core.shown import Shown
 
 if TYPE_CHECKING:
@@ -171,12 +172,8 @@ class CPDAG(Shown):
         """
         path = Path(path)
         if path.suffix == ".npz":
-            with write_whole(path) as part:
-                self.skeleton.save(part)
-                with zipfile.ZipFile(part, "a", zipfile.ZIP_DEFLATED) as archive:
-                    for name in ("directed", "undirected", "conflicts", "ambiguous", "conflict_kind"):
-                        with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                            np.lib.format.write_array(file, np.asarray(getattr(self, name)))
+            names = ("directed", "undirected", "conflicts", "ambiguous", "conflict_kind")
+            write_arrays(path, {**skeleton_arrays(self.skeleton), **{name: getattr(self, name) for name in names}})
         else:
             self._write_graph(path)
 
@@ -195,7 +192,9 @@ class CPDAG(Shown):
                 if "ambiguous" in stored:
                     arrays["ambiguous"] = stored["ambiguous"]
                 kind = str(stored["conflict_kind"]) if "conflict_kind" in stored else "conflict"
-                return cls(skeleton=skeleton, conflict_kind=kind, **arrays)
+                graph = cls(skeleton=skeleton, conflict_kind=kind, **arrays)
+            check_directions(graph)
+            return graph
         except MemoryError:
             raise
         except Exception as error:  # A damaged file can raise almost any exception.

@@ -22,6 +22,7 @@ from gpupc_impl.core.family import families, plugins
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.result_file import checked_path
 
 SEPARATING_SETS = ("canonical", "first-come")
 
@@ -68,6 +69,11 @@ class Parameter:
                 value = kind(value)
         if type(value) is not kind:
             raise InvalidParameter(f"parameter {name} is {value!r}; it must be of type {kind.__name__}")
+        if kind is str:  # It may be a path.
+            try:
+                checked_path(value)
+            except OSError as error:
+                raise InvalidParameter(f"parameter {name} is {value!r}; {error.strerror}") from error
         if self.choices is not None and value not in self.choices:
             raise InvalidParameter(f"parameter {name} is {value!r}; choose one of: {', '.join(map(str, self.choices))}")
         if self.minimum is not None and not value >= self.minimum:

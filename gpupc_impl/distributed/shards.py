@@ -106,10 +106,12 @@ class ShardFolder:
         """
         path, settings = self.path / SETTINGS, {"format": FORMAT, **settings}
         try:
-            recorded = dict(read_json(path)) if path.exists() else None
-            if recorded is None:
+            if not path.exists():
                 save_json(settings, path)
                 return
+            recorded = read_json(path)
+            if not isinstance(recorded, dict):
+                raise TypeError("it holds no settings by name")
         except OSError as error:
             raise self._unusable(error) from error
         except (ValueError, TypeError) as error:
@@ -136,7 +138,7 @@ class ShardFolder:
         """Return the number of rows of a panel in the recorded settings of the folder; 0 if the folder has none."""
         try:
             return int(read_json(self.path / SETTINGS)["rows"])
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, OverflowError):
             return 0
 
 

@@ -81,6 +81,7 @@ class RegressionProblem(Problem):
         matrix, names, coded = numbers_and_codes(data, names, coded_columns(categories), MAX_CATEGORIES)
         if len(matrix) < MIN_SAMPLES:
             raise InvalidProblem(f"data has {len(matrix)} sample(s); a regression needs at least {MIN_SAMPLES}")
+        finite_matrix(matrix, names)
         columns = np.ascontiguousarray(matrix.T)
         constant = (columns == columns[:, :1]).all(axis=1)
         values = standard_rows(columns, ddof=0)

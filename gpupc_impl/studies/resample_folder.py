@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core.files import read_json, read_sealed, save_json, write_sealed, write_whole
+from gpupc_impl.core.files import read_json, read_sealed, save_json, write_sealed
 from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.result_file import checked_path, written
 
 SETTINGS = "bootstrap.json"
 """The name of the file that describes the data and the settings of a folder of resamples."""
@@ -24,15 +25,18 @@ def claim(folder: Path, settings: Mapping[str, Any]) -> None:
 
     Raises:
         InvalidProblem: the folder already belongs to other settings.
+        OSError: the folder cannot be made.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    checked_path(folder).mkdir(parents=True, exist_ok=True)
     path = folder / SETTINGS
     settings = json.loads(json.dumps(settings))
     if not path.exists():
         save_json(settings, path)
         return
     try:
-        existing = dict(read_json(path))
+        existing = read_json(path)
+        if not isinstance(existing, dict):
+            raise TypeError("it holds no settings by name")
     except (ValueError, TypeError) as error:
         raise InvalidProblem(f"{path} is damaged ({error}); remove the folder, or name another") from error
     for name in sorted(settings.keys() | existing.keys()):
@@ -47,7 +51,7 @@ def path(folder: Path, k: int) -> Path:
 
 def save(edges: np.ndarray, path: Path, place: Any) -> None:
     """Write a resample's edges, bound to the data, settings and number of the resample."""
-    with write_whole(path) as temporary, open(temporary, "wb") as file:
+    with written(path) as file:
         write_sealed(file, {}, {"edges": edges}, place)
 
 

@@ -320,6 +320,8 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
         (["--family", "ordinal"], "invalid choice: 'ordinal'"),
         (["--device-memory-limit", "much"], "'much' is not a size, such as 512MiB or 2GiB"),
         (["--device-memory-limit", "0GiB"], "'0GiB' is not a size"),
+        (["--device-memory-limit", f"{'9' * 30}GiB"], "GiB' is over the limit of 1,048,576TiB; give a size such as"),
+        (["--device-memory-limit", "9" * 5000], "9 (4,940 characters) 9"),
         (
             ["--output", "out.txt"],
             "cannot write out.txt: its name must end in .npz, .csv, .graphml, .gml, .dot or .json",
@@ -448,6 +450,27 @@ def test_a_reader_that_goes_away_is_no_error():
     pipeline = f"{sys.executable} -m gpupc_impl methods | true"
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {pipeline}"], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_are_no_error(data, tmp_path, closed):
+    command = f"{sys.executable} -m gpupc_impl skeleton {data} {' '.join(METHOD)} --output {tmp_path / 'out.json'}"
+    done = subprocess.run(["bash", "-c", f"{command} {closed}"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "Error" not in done.stderr
+    assert json.loads((tmp_path / "out.json").read_text())["nodes"]
+    failing = f"{sys.executable} -m gpupc_impl skeleton none.csv {closed}"
+    assert subprocess.run(["bash", "-c", failing], cwd=ROOT, capture_output=True).returncode == 2
+
+
+def test_a_data_file_whose_name_is_not_utf_8_gets_its_page(data, tmp_path):
+    pytest.importorskip("matplotlib")
+    odd = tmp_path / os.fsdecode(b"\xff.csv")
+    odd.write_bytes(Path(data).read_bytes())
+    command = [*COMMAND, "skeleton", odd, *METHOD, "--report", tmp_path / "page.html"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True)
+    assert (done.returncode, b"Error" in done.stderr) == (0, False)
+    assert r"\udcff.csv" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_as_a_module():

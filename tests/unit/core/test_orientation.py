@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gpupc_impl import CPDAG, SeparatingSets, Skeleton, orient
 from gpupc_impl.core import colliders
+from gpupc_impl.core.result import InvalidSkeleton
 from tests.graphs import edges_to_adjacency
 
 
@@ -377,6 +378,30 @@ def test_npz_round_trip_and_reading_its_skeleton(mixed, tmp_path):
     assert Skeleton.load(path) == mixed.skeleton
     with np.load(path) as stored:
         assert {"adjacency", "names", "directed", "undirected", "conflicts", "sepset_members"} <= set(stored)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("directed", lambda array: array | array.T, "two kinds or two directions"),
+        ("directed", lambda array: array.astype(np.int64), "its directed is int64"),
+        ("directed", lambda array: array[:-1], "must be an array of bool of shape"),
+        ("undirected", lambda array: np.triu(array), "undirected is not symmetric"),
+        ("undirected", np.zeros_like, "other edges than the skeleton"),
+        ("conflicts", lambda array: array + 1000, "conflicts has indexes that are in disorder or no variable"),
+        ("conflicts", lambda array: array[:, :1], r"must be whole numbers of shape \(k, 2\)"),
+        ("ambiguous", lambda array: np.array([[2, 1, 0]]), "ambiguous has indexes that are in disorder"),
+        ("conflict_kind", lambda array: np.array("<b>"), "conflict_kind is '<b>'"),
+    ],
+)
+def test_directions_that_no_search_can_have_written_are_refused(mixed, tmp_path, name, change, message):
+    assert len(mixed.conflicts)
+    mixed.save(tmp_path / "graph.npz")
+    with np.load(tmp_path / "graph.npz") as stored:
+        arrays = dict(stored)
+    np.savez(tmp_path / "graph.npz", **{**arrays, name: change(arrays[name])})
+    with pytest.raises(InvalidSkeleton, match=rf"graph\.npz .*{message}.*; make it again"):
+        CPDAG.load(tmp_path / "graph.npz")
 
 
 def test_csv_and_graphml(mixed, tmp_path):

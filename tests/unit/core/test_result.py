@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 
 import networkx as nx
 import numpy as np
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from gpupc_impl import SeparatingSets, Skeleton
 from gpupc_impl.core import pairs as pairs_module
+from gpupc_impl.core.result import InvalidSkeleton
 from tests.graphs import edges_to_adjacency
 
 NAMES = ("alpha", "β", "c d", 'quote"s, comma', "e")
@@ -201,6 +204,67 @@ def test_npz_without_pmax(skeleton, tmp_path):
     fields = {name: getattr(skeleton, name) for name in skeleton.__dataclass_fields__}
     Skeleton(**{**fields, "pmax": None}).save(tmp_path / "graph.npz")
     assert Skeleton.load(tmp_path / "graph.npz").pmax is None
+
+
+def _altered(name, value):
+    """Change one value of a stored array, or replace the array by what a function of it returns."""
+    return lambda arrays: arrays.update({name: value(arrays[name])})
+
+
+def _at(*places, value):
+    def change(array):
+        array = array.copy()
+        for place in places:
+            array[place] = value
+        return array
+
+    return change
+
+
+ALTERED = {
+    "asymmetric": (_altered("adjacency", _at((0, 1), value=False)), "its adjacency is not symmetric: [0, 1]"),
+    "self-loop": (_altered("adjacency", _at((0, 0), value=True)), "1 variable(s) adjacent to themselves"),
+    "text": (_altered("adjacency", lambda array: array.astype("U5")), "its adjacency is <U5"),
+    "cut": (_altered("adjacency", lambda array: array[:-1]), "it must be an array of bool of shape"),
+    "no edge": (_altered("adjacency", np.zeros_like), "edges, and it has 0"),
+    "equal names": (_altered("names", lambda array: np.array(["a"] * len(array))), "the same name"),
+    "member out of range": (_altered("sepset_members", _at(0, value=99)), "99 is no variable, of"),
+    "own member": (_altered("sepset_members", lambda array: array * 0), "has itself in its separating set"),
+    "long": (_altered("sepset_members", lambda array: array.astype(np.int64)), "sepsets.members must be an array of"),
+    "offsets": (_altered("sepset_offsets", lambda array: array[:-1]), "offsets; one more than pairs"),
+    "pair out of range": (_altered("sepset_pairs", _at((-1, 1), value=99)), "is no pair i < j of"),
+    "gap of an edge": (
+        lambda arrays: arrays.update(sepset_gaps=np.argwhere(arrays["adjacency"])[:1].astype(np.int32)),
+        "is an edge, and is forbidden",
+    ),
+    "p-value": (_altered("pmax", _at((0, 1), value=2.0)), "its pmax has a number that is no p-value"),
+    "seconds": (_altered("seconds_per_level", lambda array: array * np.nan), "seconds_per_level is (nan"),
+    "levels": (_altered("tests_per_level", lambda array: array[:-1]), "level(s), and levels_run is"),
+    "reason": (
+        _altered("run", lambda run: json.dumps({**json.loads(str(run)), "stopped_because": None})),
+        "stopped_because is None",
+    ),
+    "facts": (
+        _altered("run", lambda run: json.dumps({**json.loads(str(run)), "facts": {"problem": 1}})),
+        "facts['problem'] is 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALTERED)
+def test_a_file_that_no_search_can_have_written_is_refused(name, tmp_path):
+    from gpupc_impl import skeleton
+
+    data = np.random.default_rng(0).normal(size=(100, 5)).cumsum(axis=1)
+    skeleton(data, method="stable-serial", pmax=True).save(tmp_path / "graph.npz")
+    with np.load(tmp_path / "graph.npz") as stored:
+        arrays = dict(stored)
+    assert len(arrays["sepset_members"])
+    alter, message = ALTERED[name]
+    alter(arrays)
+    np.savez(tmp_path / "graph.npz", **arrays)
+    with pytest.raises(InvalidSkeleton, match=rf"graph\.npz .*{re.escape(message)}.*; make it again"):
+        Skeleton.load(tmp_path / "graph.npz")
 
 
 def test_csv(skeleton, tmp_path):

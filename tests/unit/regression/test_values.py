@@ -88,6 +88,7 @@ def test_a_search_names_its_columns():
         (TABLE[:3], {}, "at least 4"),
         (TABLE.assign(site=[f"s{k % 65}" for k in range(300)]), {}, "'site' has 65 categories; the most are 64"),
         (TABLE.assign(age=np.nan), {}, "missing value"),
+        (TABLE.assign(age=np.r_[np.inf, AGE[1:]]), {}, "infinite.*the first in row 0, column 'age'"),
         (TABLE, {"categories": "age, sex"}, "'sex', which is no variable"),
     ],
 )

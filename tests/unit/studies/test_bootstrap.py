@@ -210,6 +210,13 @@ def test_what_cannot_be_used(data, change, message):
         bootstrap(GaussianProblem.from_data(data))
 
 
+@pytest.mark.parametrize("content", ["[[1, 2]]", "[]", "null", "1e400"])
+def test_settings_without_names_are_refused(data, tmp_path, content):
+    (tmp_path / SETTINGS).write_text(content)
+    with pytest.raises(InvalidProblem, match=r"bootstrap\.json is damaged .*; remove the folder, or name another"):
+        bootstrap(data, 1, folder=tmp_path, **OPTIONS)
+
+
 def test_settings_say_what_the_folder_is_of(data, tmp_path):
     bootstrap(data, 1, folder=tmp_path, **OPTIONS)
     settings = json.loads((tmp_path / SETTINGS).read_text())
