@@ -38,7 +38,7 @@ from gpupc_impl.core.meek import PartlyDirected, complete
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter
 from gpupc_impl.core.result import InvalidSkeleton, Skeleton, causallearn_graph
-from gpupc_impl.core.result_file import skeleton_arrays, write_arrays
+from gpupc_impl.core.result_file import write_arrays
 from gpupc_impl.core.shown import Shown
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class CPDAG(Shown):
         path = Path(path)
         if path.suffix == ".npz":
             names = ("directed", "undirected", "conflicts", "ambiguous", "conflict_kind")
-            write_arrays(path, {**skeleton_arrays(self.skeleton), **{name: getattr(self, name) for name in names}})
+            write_arrays(path, {**self.skeleton.stored_arrays(), **{name: getattr(self, name) for name in names}})
         else:
             self._write_graph(path)
 

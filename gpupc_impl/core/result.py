@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import json  # noqa: F401 (the digests of recorded runs cover it: drop it at the next measurement, as write_whole)
+import json
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core import mapped
-from gpupc_impl.core.files import open_arrays, parse_json, write_whole  # noqa: F401
+from gpupc_impl.core.files import open_arrays, parse_json, write_whole  # noqa: F401 (unused; the digests of recorded runs cover this line, so it goes with the next ones)
 from gpupc_impl.core.fixed import write
 from gpupc_impl.core.pairs import connect, equal, in_order, merge, row_groups, row_starts
 from gpupc_impl.core.shown import Shown
@@ -297,13 +297,35 @@ class Skeleton(Shown):
         Raises:
             ValueError: the suffix is unknown, or the format cannot hold a name.
         """
-        from gpupc_impl.core.result_file import skeleton_arrays, write_arrays
+        from gpupc_impl.core.result_file import write_arrays
 
         path = Path(path)
         if path.suffix == ".npz":
-            write_arrays(path, skeleton_arrays(self))
+            write_arrays(path, self.stored_arrays())
         else:
             self._write_graph(path)
+
+    def stored_arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays by which `save` stores everything but the data in an ``.npz``."""
+        facts = dict(self.facts)
+        if self.problem is not None:
+            facts["problem"] = {"fingerprint": self.problem.fingerprint, **self.facts.get("problem", {})}
+        names = ("levels_run", "stopped_because", "undefined_tests", "pseudo_inverses")
+        scalars = {name: getattr(self, name) for name in names} | {"facts": facts}
+        arrays = {
+            "pmax": self.pmax,
+            "sepset_gaps": self.sepsets.gaps if len(self.sepsets.gaps) else None,
+            "adjacency": self.adjacency,
+            "names": np.array(self.names, dtype=str),
+            "sepset_pairs": self.sepsets.pairs,
+            "sepset_offsets": self.sepsets.offsets,
+            "sepset_members": self.sepsets.members,
+            "tests_per_level": np.array(self.tests_per_level, np.int64),
+            "edges_per_level": np.array(self.edges_per_level, np.int64),
+            "seconds_per_level": np.array(self.seconds_per_level, np.float64),
+            "run": np.array(json.dumps(scalars)),
+        }
+        return {name: array for name, array in arrays.items() if array is not None}
 
     @classmethod
     def load(cls, path: str | Path | zipfile.Path) -> Skeleton:

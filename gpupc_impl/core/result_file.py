@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import json
 import os
 import uuid
 import zipfile
@@ -46,30 +45,6 @@ def checked_path(path: str | Path) -> Path:
     except UnicodeEncodeError:
         pass
     raise OSError(errno.EINVAL, "no path can have a null character or a lone surrogate; name another", ascii(str(path)))
-
-
-def skeleton_arrays(skeleton: Any) -> dict[str, Any]:
-    """Return the arrays by which `Skeleton.save` stores everything but the data."""
-    facts = dict(skeleton.facts)
-    if skeleton.problem is not None:
-        facts["problem"] = {"fingerprint": skeleton.problem.fingerprint, **skeleton.facts.get("problem", {})}
-    names = ("levels_run", "stopped_because", "undefined_tests", "pseudo_inverses")
-    scalars = {name: getattr(skeleton, name) for name in names} | {"facts": facts}
-    sepsets = skeleton.sepsets
-    arrays = {
-        "pmax": skeleton.pmax,
-        "sepset_gaps": sepsets.gaps if len(sepsets.gaps) else None,
-        "adjacency": skeleton.adjacency,
-        "names": np.array(skeleton.names, dtype=str),
-        "sepset_pairs": sepsets.pairs,
-        "sepset_offsets": sepsets.offsets,
-        "sepset_members": sepsets.members,
-        "tests_per_level": np.array(skeleton.tests_per_level, np.int64),
-        "edges_per_level": np.array(skeleton.edges_per_level, np.int64),
-        "seconds_per_level": np.array(skeleton.seconds_per_level, np.float64),
-        "run": np.array(json.dumps(scalars)),
-    }
-    return {name: array for name, array in arrays.items() if array is not None}
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:

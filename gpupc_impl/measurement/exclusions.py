@@ -34,6 +34,7 @@ EXCLUDED_OF_METHODS = {
     "gpupc_impl/core/result.py:Skeleton.__repr__": _OUTSIDE + "a display",
     "gpupc_impl/core/result.py:Skeleton.load": _OUTSIDE + "reading a result",
     "gpupc_impl/core/result.py:Skeleton.save": _OUTSIDE + "writing a result",
+    "gpupc_impl/core/result.py:Skeleton.stored_arrays": _OUTSIDE + "writing a result",
     "gpupc_impl/core/result.py:Skeleton.to_*": _OUTSIDE + "conversions for other libraries",
     "gpupc_impl/core/solve.py:choose_method": _OUTSIDE + "the method is in the origin of a sample",
     "gpupc_impl/core/solve.py:unavailable": _OUTSIDE + "the reason why a method is not measured",
