@@ -22,6 +22,7 @@ from gpupc_impl.intake.missing import MISSING, without_missing
 from gpupc_impl.tables import Table, read_table
 from gpupc_impl.tables import TableFormat as TableFormat
 from gpupc_impl.tables.columns import FEW_VALUES, REPEATS, typed
+from gpupc_impl.tables.guards import frame_of_anndata
 from gpupc_impl.tables.streams import is_streamed
 
 MANY_VARIABLES = 5
@@ -143,7 +144,10 @@ def _in_memory(
     """Return the table of an object, with the types of a DataFrame's columns inferred from their cells, and its
     names."""
     if hasattr(data, "obs_names") and hasattr(data, "to_df"):
-        data = data.to_df()
+        try:
+            data = frame_of_anndata(data)
+        except ValueError as error:
+            raise InvalidProblem(f"data is an AnnData object that cannot be read: {error}") from error
     if transpose:
         data, names = _transposed(data, names)
     labels = getattr(data, "columns", names)
