@@ -14,7 +14,7 @@ import numpy as np
 from gpupc_impl.core.files import check_array, open_arrays
 from gpupc_impl.ownership import open_regular
 from gpupc_impl.tables.checks import DataError, checked_names, finite, only_table
-from gpupc_impl.tables.guards import frame_of_anndata
+from gpupc_impl.tables.guards import check_hdf5, frame_of_anndata
 
 if TYPE_CHECKING:
     import pandas
@@ -109,6 +109,7 @@ def read_frame(
             with importlib.import_module(module).open_bed(path) as file:
                 frame = pandas.DataFrame(file.read(dtype="float64"), columns=file.sid)
         else:
+            check_hdf5(path)
             frame = frame_of_anndata(importlib.import_module(module).read_h5ad(path))
     except Exception as error:  # Damaged files raise many types of exceptions.
         raise DataError(f"{path} is not a readable {path.suffix} file: {type(error).__name__}: {error}") from error

@@ -1,5 +1,6 @@
 """Binary tables that would crash Python, open other files or take gigabytes in the package that reads them."""
 
+import os
 import subprocess
 import sys
 
@@ -49,3 +50,50 @@ def test_indices_that_lead_out_of_a_sparse_matrix(tmp_path, index):
     data.X.indices[5] = index
     with pytest.raises(InvalidProblem, match=r"AnnData object that cannot be read.*its indices do not fit that shape"):
         skeleton(data, method="stable-serial", progress=False)
+
+
+def link(file, other):
+    import h5py
+
+    file["X"] = h5py.ExternalLink(other, "/X")
+
+
+def link_in_a_group(file, other):
+    file["X"] = np.zeros((20, 3))
+    link(file.create_group("uns/deep"), other)
+    file["uns/deep/round"] = file["uns"]  # The walk has to end.
+
+
+def values_elsewhere(file, other):
+    file.create_dataset("X", shape=(20, 3), dtype="f8", external=[(other, 0, 480)])
+
+
+def view(file, other):
+    import h5py
+
+    layout = h5py.VirtualLayout(shape=(20, 3), dtype="f8", maxshape=(None, 3))
+    layout[:] = h5py.VirtualSource(other, "X", shape=(20, 3), maxshape=(None, 3))
+    file.create_virtual_dataset("X", layout)
+
+
+ELSEWHERE = {
+    link: "/X is a link to",
+    link_in_a_group: "/uns/deep/X is a link to",
+    values_elsewhere: "/X is values in",
+    view: "/X is a view of",
+}
+
+
+@pytest.mark.parametrize("attack", ELSEWHERE)
+def test_an_anndata_file_that_leads_to_another_file(tmp_path, attack):
+    """HDF5 would wait for the pipe."""
+    path, pipe = tmp_path / "data.h5ad", str(tmp_path / "pipe")
+    anndata_of(np.zeros((20, 3))).write_h5ad(path)
+    os.mkfifo(pipe)
+    with pytest.importorskip("h5py").File(path, "r+") as file:
+        described = dict(file["X"].attrs)
+        del file["X"]
+        attack(file, pipe)
+        if attack is not link:
+            file["X"].attrs.update(described)
+    refused(path, f"{ELSEWHERE[attack]} another file ({pipe!r}); a table must hold its values itself")
