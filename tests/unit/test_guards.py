@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import time
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ import pytest
 
 from gpupc_impl import skeleton
 from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.tables import DataError, guards
 
 READ = "import sys; from gpupc_impl import skeleton; skeleton(sys.argv[1], method='stable-serial', progress=False)"
 
@@ -97,3 +100,89 @@ def test_an_anndata_file_that_leads_to_another_file(tmp_path, attack):
         if attack is not link:
             file["X"].attrs.update(described)
     refused(path, f"{ELSEWHERE[attack]} another file ({pipe!r}); a table must hold its values itself")
+
+
+# --- Excel -----------------------------------------------------------------------------------------------------------
+
+
+def sheet(path, **cells):
+    """Write a sheet of three columns with some further cells."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["a", "b", "c"])
+    for row in np.random.default_rng(0).normal(size=(30, 3)):
+        book.active.append(row.tolist())
+    for name, value in cells.items():
+        book.active[name] = value
+        book.active[name].number_format = "0.00"  # Otherwise a cell without a value is not written.
+    book.save(path)
+
+
+def altered(path, old, new):
+    """Replace bytes of the sheet's XML."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    part = "xl/worksheets/sheet1.xml"
+    assert old in members[part]
+    members[part] = members[part].replace(old, new, 1)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+@pytest.mark.parametrize(("cell", "cells"), [("XFD4000", "65,536,000"), ("XFD1048576", "17,179,869,184")])
+def test_a_cell_far_from_the_table(tmp_path, cell, cells):
+    path = tmp_path / "data.xlsx"
+    sheet(path, **{cell: 1.0})
+    started = time.monotonic()
+    with pytest.raises(DataError, match=rf"column 16,384 and would take {cells} cells.*describes 94; the limit is"):
+        skeleton(path, method="stable-serial", progress=False)
+    assert time.monotonic() - started < 10
+
+
+def test_rows_of_cells_without_values_that_end_far_away(tmp_path):
+    path = tmp_path / "data.xlsx"
+    sheet(path)
+    rows = b"".join(b'<row r="%d"><c r="XFD%d"/></row>' % (row, row) for row in range(40, 1040))
+    altered(path, b"</sheetData>", rows + b"</sheetData>")
+    with pytest.raises(DataError, match=r"column 3 and would take 16,384,093 cells"):
+        skeleton(path, method="stable-serial", progress=False)
+
+
+def test_a_row_that_no_sheet_has(tmp_path):
+    path = tmp_path / "data.xlsx"
+    sheet(path)
+    altered(path, b'<row r="31"', b'<row r="99999999999"')
+    with pytest.raises(DataError, match="first sheet has the row 99,999,999,999; the last possible one is 1,048,576"):
+        skeleton(path, method="stable-serial", progress=False)
+
+
+def test_a_sheet_that_unpacks_to_much_more(tmp_path):
+    path = tmp_path / "data.xlsx"
+    sheet(path)
+    altered(path, b"</sheetData>", b"<row><c><v>1</v></c></row>" * 300_000 + b"</sheetData>")
+    with pytest.raises(DataError, match=r"bytes declare 7,8\d\d,\d{3} bytes of content, over the limit of .*save the"):
+        skeleton(path, method="stable-serial", progress=False)
+
+
+def test_sheets_are_read_as_far_as_they_hold_values(tmp_path):
+    """Formatted cells, which spreadsheets leave behind everywhere, and a few stray values are no attack."""
+    path = tmp_path / "data.xlsx"
+    sheet(path, A1048576=None, XFD7=None)
+    assert skeleton(path, method="stable-serial", progress=False).names == ("a", "b", "c")
+    altered(path, b'<c r="A1"', b"<c")  # A cell without a name is the next one of its row.
+    assert skeleton(path, method="stable-serial", progress=False).names == ("a", "b", "c")
+
+
+def test_cells_are_counted_where_they_are(tmp_path):
+    extent = guards._Extent()
+    for element, attributes in [
+        ("x row", {"r": "3"}),
+        ("x c", {}),
+        ("x c", {"r": "AB3"}),
+        ("x v", {}),
+        ("x row", {}),
+        ("x c", {"r": "D4"}),
+    ]:
+        extent.start(element, attributes)
+    assert (extent.cells, extent.rows, extent.columns, extent.walked) == (3, 3, 28, 32)
