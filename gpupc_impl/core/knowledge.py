@@ -93,7 +93,7 @@ class BackgroundKnowledge:
         name = Path(path).name
         try:
             content = parse_yaml(read_text(path))
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+        except (yaml.YAMLError, ValueError) as error:
             raise InvalidProblem(f"{name} is not a YAML file: {error}") from error
         known = [field.name for field in dataclasses.fields(cls)]
         if not isinstance(content, dict):

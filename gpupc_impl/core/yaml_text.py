@@ -6,20 +6,19 @@ MAX_EXPANDED = 1 << 22
 """The upper bound on the characters and nodes of a text after its aliases are expanded."""
 
 MAX_NESTED = 100
-"""The upper bound on brackets and braces inside each other; PyYAML takes time that grows with the square of this
-depth."""
+"""The upper bound on lists and mappings inside each other; PyYAML takes time that grows with the square of this depth,
+and LibYAML, which has no bound, ends the process."""
 
 
 def parse_yaml(text: str, loader: Any = None) -> Any:
     """Parse YAML.
 
     Args:
-        loader: a loader class of PyYAML; by default its safe loader.
+        loader: a loader class of PyYAML that is written in Python; by default its safe loader.
 
     Raises:
-        yaml.YAMLError: the text is not YAML, has more than `MAX_NESTED` brackets inside each other, or is longer than
-            `MAX_EXPANDED` once its aliases are expanded.
-        RecursionError: the text is nested too deeply.
+        yaml.YAMLError: the text is not YAML, has more than `MAX_NESTED` lists and mappings inside each other, or is
+            longer than `MAX_EXPANDED` once its aliases are expanded.
         ValueError: a value is invalid, such as a day 32 or ``!!int ''``.
         ImportError: PyYAML is not installed.
     """
@@ -31,6 +30,17 @@ def parse_yaml(text: str, loader: Any = None) -> Any:
                 line = self.get_mark().line + 1
                 raise yaml.YAMLError(f"line {line}: more than {MAX_NESTED} brackets and braces are inside each other")
             super().fetch_flow_collection_start(token)
+
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.depth > MAX_NESTED:
+                line = self.get_mark().line + 1
+                raise yaml.YAMLError(f"line {line}: more than {MAX_NESTED} lists and mappings are inside each other")
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
 
     stream = Loader(text)
     try:

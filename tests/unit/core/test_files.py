@@ -191,6 +191,22 @@ def test_brackets_inside_each_other_are_bounded():
     assert parse_yaml("[" * MAX_NESTED + "]" * MAX_NESTED)
 
 
+NESTED = {
+    "lists": "- " * 50_000 + "a",
+    "mappings": "\n".join(" " * k + "a:" for k in range(2000)),
+    "keys": "? " * 50_000,
+}
+
+
+@pytest.mark.parametrize("text", NESTED.values(), ids=NESTED)
+def test_lists_and_mappings_inside_each_other_are_bounded(text):
+    started = time.monotonic()
+    with pytest.raises(yaml.YAMLError, match=f"more than {MAX_NESTED} lists and mappings are inside each other"):
+        parse_yaml(text)
+    assert time.monotonic() - started < 5
+    assert parse_yaml("- " * MAX_NESTED + "a")
+
+
 @pytest.mark.parametrize("text", ["!!int ''", "!!float '_'", "!!bool maybe", "!!timestamp soon"])
 def test_a_value_that_does_not_fit_its_tag(text):
     with pytest.raises(ValueError, match="does not have the type that its tag states"):
