@@ -19,10 +19,10 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.intake.messages import column_names, is_frame, shown, warn
 from gpupc_impl.intake.missing import MISSING, without_missing
+from gpupc_impl.intake.objects import anndata_frame, check_objects, check_rows
 from gpupc_impl.tables import Table, read_table
 from gpupc_impl.tables import TableFormat as TableFormat
 from gpupc_impl.tables.columns import FEW_VALUES, REPEATS, typed
-from gpupc_impl.tables.guards import frame_of_anndata
 from gpupc_impl.tables.streams import is_streamed
 
 MANY_VARIABLES = 5
@@ -144,10 +144,8 @@ def _in_memory(
     """Return the table of an object, with the types of a DataFrame's columns inferred from their cells, and its
     names."""
     if hasattr(data, "obs_names") and hasattr(data, "to_df"):
-        try:
-            data = frame_of_anndata(data)
-        except ValueError as error:
-            raise InvalidProblem(f"data is an AnnData object that cannot be read: {error}") from error
+        data = anndata_frame(data)
+    check_rows(data)
     if transpose:
         data, names = _transposed(data, names)
     labels = getattr(data, "columns", names)
@@ -156,6 +154,7 @@ def _in_memory(
         return f"row {row} of column {str(labels[column] if labels is not None else f'V{column}')!r}"
 
     remark = ""
+    check_objects(data, place)
     if is_frame(data):
         data, remark = typed(data, kind, place, form.decimal, form.missing_values)
     elif kind in (None, "numbers") and mapped.base_memmap(data) is not None and is_streamed(data.shape):

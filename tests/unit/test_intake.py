@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+import re
 import warnings
 
 import numpy as np
@@ -114,6 +116,52 @@ def test_text_of_a_parquet_file_that_is_not_utf_8(tmp_path):
     parquet.write_table(pyarrow.table({"site": column}), path)
     with pytest.raises(DataError, match=r"data\.parquet.*'site'.*cannot be decoded"):
         read_input(str(path))
+
+
+NESTED = {
+    "list": [1, 2],
+    "dict": {"x": 1},
+    "ndarray": np.ones(2),
+    "tuple": ([1], 2),
+    "Decimal('sNaN')": decimal.Decimal("sNaN"),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"family": "gaussian"}, {"family": "discrete"}, {"family": "mixed"}], ids=str)
+@pytest.mark.parametrize("name", NESTED)
+def test_cells_that_hold_more_than_a_value(frame, name, options):
+    cells = pd.Series([1.0, *[NESTED[name]] * (len(frame) - 1)], dtype=object)
+    table = frame.assign(c=cells)
+    for data, column in ((table, "c"), (table.to_numpy(object), "V2")):
+        with pytest.raises(DataError, match=rf"row 1 of column '{column}': the cell holds .*{re.escape(name)}.*leave"):
+            skeleton(data, progress=False, **options)
+
+
+def test_nested_columns_of_a_parquet_file(frame, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "data.parquet"
+    for column, type_name in (([[1, 2]] * 300, "ndarray"), ([{"x": 1}] * 300, "dict")):
+        parquet.write_table(pyarrow.table({"a": frame["a"], "deep": column}), path)
+        with pytest.raises(
+            DataError, match=rf"data\.parquet, row 1 of column 'deep': .* of type {type_name}, which is"
+        ):
+            skeleton(path, **METHOD)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[1, 2], [1]], r"row 1 of data has the shape \(1,\), and row 0 \(2,\); give each row one"),
+        ([[1, 2], [1, [2]]], r"row 1 of data holds lists beside other values; give"),
+        ([[1, 2], 3], r"row 1 of data has the shape \(\), and"),
+    ],
+)
+def test_rows_of_different_lengths(rows, message):
+    for options in ({}, {"family": "discrete"}, {"transpose": True}):
+        with pytest.raises(InvalidProblem, match=message):
+            skeleton(rows, progress=False, **options)
 
 
 @pytest.mark.parametrize("suffix", FRAMES)
