@@ -19,7 +19,7 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.intake.messages import column_names, is_frame, shown, warn
 from gpupc_impl.intake.missing import MISSING, without_missing
-from gpupc_impl.intake.objects import anndata_frame, check_objects, check_rows
+from gpupc_impl.intake.objects import anndata_frame, check_objects, check_rows, check_shape
 from gpupc_impl.tables import Table, read_table
 from gpupc_impl.tables import TableFormat as TableFormat
 from gpupc_impl.tables.columns import FEW_VALUES, REPEATS, typed
@@ -96,6 +96,7 @@ def read_input(
     else:
         table, names = _in_memory(data, names, kind, form, bool(transpose))
     data = table.values
+    check_shape(data)
     if correlation:
         _refuse_indefinite(data)
         return InputTable(data, names, "correlation", summary=f"a correlation matrix of {len(data):,} variables")

@@ -51,3 +51,14 @@ def check_objects(data: Any, place: Place) -> None:
     if objects.dtype.kind == "O" and objects.ndim == 2:
         for k in range(objects.shape[1]):
             check_cells(objects[:, k], k, place)
+
+
+def check_shape(data: Any) -> None:
+    """Refuse a table without rows or without columns; the header of a file of 128 bytes may declare 10^12 of the other.
+
+    Raises:
+        InvalidProblem: the message has both numbers.
+    """
+    if np.ndim(data) == 2 and 0 in np.shape(data):
+        n, p = np.shape(data)
+        raise InvalidProblem(f"data has {n:,} samples (rows) and {p:,} variables (columns); give at least one of each")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import re
+import time
 import warnings
 
 import numpy as np
@@ -162,6 +163,24 @@ def test_rows_of_different_lengths(rows, message):
     for options in ({}, {"family": "discrete"}, {"transpose": True}):
         with pytest.raises(InvalidProblem, match=message):
             skeleton(rows, progress=False, **options)
+
+
+@pytest.mark.parametrize("shape", [(10**12, 0), (0, 10**12), (0, 3), (3, 0)])
+def test_tables_without_rows_or_columns(tmp_path, shape):
+    """A header may declare any number of rows of nothing."""
+    path = tmp_path / "data.npy"
+    header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+    message = rf"data has {shape[0]:,} samples \(rows\) and {shape[1]:,} variables \(columns\); give at least one"
+    for data in (path, np.empty(shape)):
+        for options in ({}, {"family": "discrete"}, {"missing": "drop-rows"}):
+            started = time.monotonic()
+            with pytest.raises(InvalidProblem, match=message):
+                skeleton(data, progress=False, **options)
+            assert time.monotonic() - started < 5
+    with pytest.raises(InvalidProblem, match=message):
+        skeleton(path, n_samples=10, progress=False)
 
 
 @pytest.mark.parametrize("suffix", FRAMES)
