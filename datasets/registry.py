@@ -96,8 +96,6 @@ def parse(text: str) -> Any:
         return parse_yaml(text, _Loader)
     except RegistryError:
         raise
-    except RecursionError as error:
-        raise RegistryError("not readable as YAML: it is nested too deeply") from error
     # These are YAML's errors, and those of values such as a number of 5000 digits or a 13th month.
     except Exception as error:
         raise RegistryError(f"not readable as YAML: {type(error).__name__}: {error}") from error

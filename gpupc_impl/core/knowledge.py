@@ -93,7 +93,7 @@ class BackgroundKnowledge:
         name = Path(path).name
         try:
             content = parse_yaml(read_text(path))
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+        except (yaml.YAMLError, ValueError) as error:
             raise InvalidProblem(f"{name} is not a YAML file: {error}") from error
         known = [field.name for field in dataclasses.fields(cls)]
         if not isinstance(content, dict):
@@ -241,6 +241,8 @@ def _variable(name: str, variable: Any) -> Variable:
         raise InvalidProblem(
             f"{name} has {variable!r}; a variable is its name (in quotes, where YAML reads something else) or its index"
         )
+    if isinstance(variable, int) and variable.bit_length() > 63:  # Python refuses to write thousands of digits.
+        raise InvalidProblem(f"{name} has an index of {variable.bit_length():,} bits; the limit is 63; give the name")
     return variable
 
 

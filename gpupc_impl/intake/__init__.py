@@ -19,6 +19,7 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.intake.messages import column_names, is_frame, shown, warn
 from gpupc_impl.intake.missing import MISSING, without_missing
+from gpupc_impl.intake.objects import anndata_frame, check_objects, check_rows, check_shape
 from gpupc_impl.tables import Table, read_table
 from gpupc_impl.tables import TableFormat as TableFormat
 from gpupc_impl.tables.columns import FEW_VALUES, REPEATS, typed
@@ -95,6 +96,7 @@ def read_input(
     else:
         table, names = _in_memory(data, names, kind, form, bool(transpose))
     data = table.values
+    check_shape(data)
     if correlation:
         _refuse_indefinite(data)
         return InputTable(data, names, "correlation", summary=f"a correlation matrix of {len(data):,} variables")
@@ -143,7 +145,8 @@ def _in_memory(
     """Return the table of an object, with the types of a DataFrame's columns inferred from their cells, and its
     names."""
     if hasattr(data, "obs_names") and hasattr(data, "to_df"):
-        data = data.to_df()
+        data = anndata_frame(data)
+    check_rows(data)
     if transpose:
         data, names = _transposed(data, names)
     labels = getattr(data, "columns", names)
@@ -152,6 +155,7 @@ def _in_memory(
         return f"row {row} of column {str(labels[column] if labels is not None else f'V{column}')!r}"
 
     remark = ""
+    check_objects(data, place)
     if is_frame(data):
         data, remark = typed(data, kind, place, form.decimal, form.missing_values)
     elif kind in (None, "numbers") and mapped.base_memmap(data) is not None and is_streamed(data.shape):

@@ -14,6 +14,7 @@ import numpy as np
 from gpupc_impl.core.files import check_array, open_arrays
 from gpupc_impl.ownership import open_regular
 from gpupc_impl.tables.checks import DataError, checked_names, finite, only_table
+from gpupc_impl.tables.guards import check_extent, check_hdf5, check_inflation, frame_of_anndata
 
 if TYPE_CHECKING:
     import pandas
@@ -96,19 +97,23 @@ def read_frame(
         if module == "pyarrow":
             frame = pandas.read_parquet(path, engine=module)
         elif module == "openpyxl":
-            frame = pandas.read_excel(
-                path,
-                header=None if header is False else 0,
-                index_col=0 if row_names else None,
-                engine=module,
-                dtype=object,  # `typed` determines types and missing values.
-                keep_default_na=False,
-            )
+            check_inflation(path)
+            with pandas.ExcelFile(path, engine=module) as file:
+                with file.book.worksheets[0]._get_source() as sheet:  # The part that holds it has no public name.
+                    check_extent(sheet)
+                frame = pandas.read_excel(
+                    file,
+                    header=None if header is False else 0,
+                    index_col=0 if row_names else None,
+                    dtype=object,  # `typed` determines types and missing values.
+                    keep_default_na=False,
+                )
         elif module == "bed_reader":
             with importlib.import_module(module).open_bed(path) as file:
                 frame = pandas.DataFrame(file.read(dtype="float64"), columns=file.sid)
         else:
-            frame = importlib.import_module(module).read_h5ad(path).to_df()
+            check_hdf5(path)
+            frame = frame_of_anndata(importlib.import_module(module).read_h5ad(path))
     except Exception as error:  # Damaged files raise many types of exceptions.
         raise DataError(f"{path} is not a readable {path.suffix} file: {type(error).__name__}: {error}") from error
     if transpose:

@@ -137,6 +137,25 @@ def _dates(place: str) -> DataError:
     )
 
 
+def check_cells(values: np.ndarray, k: int, place: Place) -> None:
+    """Refuse lists and other objects in (n,) cells of column `k` that cannot be compared with others, as labels are.
+
+    Raises:
+        DataError: the message names the first such cell.
+    """
+    for row, value in enumerate(values):
+        try:
+            hash(value)
+        except TypeError:  # A signaling NaN raises as well.
+            what = (
+                f"Decimal({str(value)!r})" if isinstance(value, Decimal) else f"a value of type {type(value).__name__}"
+            )
+            raise DataError(
+                f"{place(row, k)}: the cell holds {what}, which is neither a number nor a label; leave the column out, "
+                "make columns of its parts, or write NaN if it is missing"
+            ) from None
+
+
 def _text(column: Any, k: int, place: Place, missing_values: Sequence[str] | None) -> _Text | None:
     """Return the cells of a column of text or of objects that are numbers; None for a column of other objects."""
     import pandas
@@ -146,6 +165,7 @@ def _text(column: Any, k: int, place: Place, missing_values: Sequence[str] | Non
         values = column.to_numpy(object)
     except Exception as error:  # pyarrow decodes the text of a Parquet file only here.
         raise DataError(f"{place(0, k)}: the column's text cannot be decoded: {error}") from error
+    check_cells(values, k, place)
     present = ~pandas.isna(column).to_numpy()
     kinds = {type(value) for value in values[present]}
     if any(issubclass(kind, (datetime.date, np.datetime64)) for kind in kinds):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from gpupc_impl.core import mapped
 from gpupc_impl.core.files import load_array
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.ownership import open_regular
-from gpupc_impl.tables.checks import checked_names
+from gpupc_impl.tables.checks import DataError, checked_names
 
 STREAMED_BYTES = 1 << 30
 """The size as float64 from which a table with more rows than columns is read some rows at a time. It does not depend on
@@ -72,7 +72,7 @@ def _parquet(path: Path) -> tuple[RowStream, list[str]] | None:
                     part[:, k] = batch.column(place).to_numpy(zero_copy_only=False)
                 yield part
 
-    return RowStream(shape, read), checked_names([schema.names[k] for k in places], path)
+    return RowStream(shape, _naming(path, read)), checked_names([schema.names[k] for k in places], path)
 
 
 def _plink(path: Path) -> tuple[RowStream, list[str]] | None:
@@ -93,7 +93,19 @@ def _plink(path: Path) -> tuple[RowStream, list[str]] | None:
             for rows in mapped.pieces(shape[0], _rows_at_once(shape[1])):
                 yield file.read(index=np.s_[rows, :], dtype="float64", order="C")
 
-    return RowStream(shape, read), checked_names(names, path)
+    return RowStream(shape, _naming(path, read)), checked_names(names, path)
+
+
+def _naming(path: Path, read: Callable[[], Iterator[np.ndarray]]) -> Callable[[], Iterator[np.ndarray]]:
+    """Return a reader of pieces that names the file when a package cannot read one of them, with a DataError."""
+
+    def named() -> Iterator[np.ndarray]:
+        try:
+            yield from read()
+        except Exception as error:  # Damaged files raise many types of exceptions.
+            raise DataError(f"{path} is not a readable {path.suffix} file: {type(error).__name__}: {error}") from error
+
+    return named
 
 
 def _rows_at_once(width: int) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import decimal
+import re
+import time
 import warnings
 
 import numpy as np
@@ -114,6 +117,70 @@ def test_text_of_a_parquet_file_that_is_not_utf_8(tmp_path):
     parquet.write_table(pyarrow.table({"site": column}), path)
     with pytest.raises(DataError, match=r"data\.parquet.*'site'.*cannot be decoded"):
         read_input(str(path))
+
+
+NESTED = {
+    "list": [1, 2],
+    "dict": {"x": 1},
+    "ndarray": np.ones(2),
+    "tuple": ([1], 2),
+    "Decimal('sNaN')": decimal.Decimal("sNaN"),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"family": "gaussian"}, {"family": "discrete"}, {"family": "mixed"}], ids=str)
+@pytest.mark.parametrize("name", NESTED)
+def test_cells_that_hold_more_than_a_value(frame, name, options):
+    cells = pd.Series([1.0, *[NESTED[name]] * (len(frame) - 1)], dtype=object)
+    table = frame.assign(c=cells)
+    for data, column in ((table, "c"), (table.to_numpy(object), "V2")):
+        with pytest.raises(DataError, match=rf"row 1 of column '{column}': the cell holds .*{re.escape(name)}.*leave"):
+            skeleton(data, progress=False, **options)
+
+
+def test_nested_columns_of_a_parquet_file(frame, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "data.parquet"
+    for column, type_name in (([[1, 2]] * 300, "ndarray"), ([{"x": 1}] * 300, "dict")):
+        parquet.write_table(pyarrow.table({"a": frame["a"], "deep": column}), path)
+        with pytest.raises(
+            DataError, match=rf"data\.parquet, row 1 of column 'deep': .* of type {type_name}, which is"
+        ):
+            skeleton(path, **METHOD)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[1, 2], [1]], r"row 1 of data has the shape \(1,\), and row 0 \(2,\); give each row one"),
+        ([[1, 2], [1, [2]]], r"row 1 of data holds lists beside other values; give"),
+        ([[1, 2], 3], r"row 1 of data has the shape \(\), and"),
+    ],
+)
+def test_rows_of_different_lengths(rows, message):
+    for options in ({}, {"family": "discrete"}, {"transpose": True}):
+        with pytest.raises(InvalidProblem, match=message):
+            skeleton(rows, progress=False, **options)
+
+
+@pytest.mark.parametrize("shape", [(10**12, 0), (0, 10**12), (0, 3), (3, 0)])
+def test_tables_without_rows_or_columns(tmp_path, shape):
+    """A header may declare any number of rows of nothing."""
+    path = tmp_path / "data.npy"
+    header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+    message = rf"data has {shape[0]:,} samples \(rows\) and {shape[1]:,} variables \(columns\); give at least one"
+    for data in (path, np.empty(shape)):
+        for options in ({}, {"family": "discrete"}, {"missing": "drop-rows"}):
+            started = time.monotonic()
+            with pytest.raises(InvalidProblem, match=message):
+                skeleton(data, progress=False, **options)
+            assert time.monotonic() - started < 5
+    with pytest.raises(InvalidProblem, match=message):
+        skeleton(path, n_samples=10, progress=False)
 
 
 @pytest.mark.parametrize("suffix", FRAMES)

@@ -16,7 +16,7 @@ from gpupc_impl.core import mapped
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.gaussian.matrix import correlation_matrix, streamed_correlations
 from gpupc_impl.intake import read_input
-from gpupc_impl.tables import streams
+from gpupc_impl.tables import DataError, streams
 
 METHOD = {"method": "stable-serial"}
 
@@ -147,3 +147,19 @@ def test_tables_that_are_read_as_a_whole(frame, tmp_path, monkeypatch):
     table = pyarrow.Table.from_pandas(frame).replace_schema_metadata({b"pandas": b"["})
     pyarrow.parquet.write_table(table, tmp_path / "notes.parquet")
     assert streams.open_stream(tmp_path / "notes.parquet") is None
+
+
+@pytest.mark.parametrize(("group", "column"), [(0, 0), (0, 3), (4, 1)])
+def test_a_streamed_file_with_damaged_pages_is_named(frame, tmp_path, monkeypatch, group, column):
+    """Its metadata, at the end, are whole, so that the damage shows where the rows are read."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    small_pieces(monkeypatch)
+    path = write(frame, "parquet", tmp_path)
+    place = parquet.read_metadata(path).row_group(group).column(column).data_page_offset
+    content = bytearray(path.read_bytes())
+    content[place : place + 40] = b"\xff" * 40
+    path.write_bytes(content)
+    assert streams.open_stream(path) is not None
+    with pytest.raises(DataError, match=r"data\.parquet is not a readable \.parquet file: [A-Za-z]+: "):
+        skeleton(path, **METHOD)
+    assert main(["skeleton", str(path), "--method", "stable-serial", "--quiet"]) == 2

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from jsonschema import Draft202012Validator, ValidationError, validators
 
 from datasets import RegistryError, registry
@@ -21,8 +20,6 @@ from gpupc_impl.reporting.catalogue import entries
 from workflow.lib.experiments import expand
 
 SCHEMA = Path(__file__).parents[1] / "schemas" / "config.schema.yaml"
-
-_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class InvalidConfig(ValueError):
@@ -37,7 +34,7 @@ def read_config(path: Path) -> dict[str, Any]:
         OSError: the file cannot be opened.
     """
     try:
-        config = parse_yaml(read_text(path), _YAML)
+        config = parse_yaml(read_text(path))
     except OSError:
         raise
     # These are YAML's errors, and those of values such as a number of 5000 digits or a 13th month.

@@ -13,7 +13,7 @@ from gpupc_impl import GaussianProblem, InvalidProblem, Skeleton, orient, skelet
 from gpupc_impl.core import files
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.knowledge import BackgroundKnowledge
-from gpupc_impl.core.yaml_text import MAX_EXPANDED, MAX_NESTED, parse_yaml
+from gpupc_impl.core.yaml_text import MAX_DIGITS, MAX_EXPANDED, MAX_NESTED, parse_yaml
 from gpupc_impl.measurement.record import InvalidRecord, Record
 from gpupc_impl.tables import read_table
 
@@ -191,7 +191,35 @@ def test_brackets_inside_each_other_are_bounded():
     assert parse_yaml("[" * MAX_NESTED + "]" * MAX_NESTED)
 
 
-@pytest.mark.parametrize("text", ["!!int ''", "!!float '_'", "!!bool maybe", "!!timestamp soon"])
+NESTED = {
+    "lists": "- " * 50_000 + "a",
+    "mappings": "\n".join(" " * k + "a:" for k in range(2000)),
+    "keys": "? " * 50_000,
+}
+
+
+@pytest.mark.parametrize("text", NESTED.values(), ids=NESTED)
+def test_lists_and_mappings_inside_each_other_are_bounded(text):
+    started = time.monotonic()
+    with pytest.raises(yaml.YAMLError, match=f"more than {MAX_NESTED} lists and mappings are inside each other"):
+        parse_yaml(text)
+    assert time.monotonic() - started < 5
+    assert parse_yaml("- " * MAX_NESTED + "a")
+
+
+def test_integers_that_no_message_could_show():
+    """Python turns hexadecimal digits into a number of any size, and raises when that is written."""
+    for number in ("0x" + "f" * 5000, "-0x" + "f" * 5000, "9" * 5000, "0b" + "1" * 20_000, ":".join(["1"] * 3000)):
+        for text in (f"a:\n  [{number}]", f"b: 1\n? {number}\n: 1"):
+            with pytest.raises(
+                yaml.YAMLError, match=rf"line 2: an integer has [\d,]+ characters, over .* {MAX_DIGITS:,};"
+            ):
+                parse_yaml(text)
+    assert len(str(parse_yaml("0x" + "f" * (MAX_DIGITS - 2)))) > MAX_DIGITS
+    assert parse_yaml("'" + "9" * 5000 + "'") == "9" * 5000
+
+
+@pytest.mark.parametrize("text", ["1:" * 200 + "1.0", "!!int ''", "!!float '_'", "!!bool maybe", "!!timestamp soon"])
 def test_a_value_that_does_not_fit_its_tag(text):
     with pytest.raises(ValueError, match="does not have the type that its tag states"):
         parse_yaml(text)

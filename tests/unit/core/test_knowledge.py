@@ -165,6 +165,17 @@ def test_bad_yaml(tmp_path, text, message):
         BackgroundKnowledge.from_file(path)
 
 
+def test_indexes_that_no_message_could_show(tmp_path):
+    """Python raises when it writes a number of 5,000 digits."""
+    path = tmp_path / "knowledge.yaml"
+    for text in ("tiers: 0x{}", "required_edges: [[0x{}, b]]", "tiers: [[a], [b]]\ntiers_in_search: -0x{}"):
+        path.write_text(text.format("f" * 5000))
+        with pytest.raises(InvalidProblem, match=r"knowledge\.yaml.*line \d: an integer has 5,00\d characters"):
+            BackgroundKnowledge.from_file(path)
+    with pytest.raises(InvalidProblem, match="required_edges has an index of 20,000 bits; the limit is 63"):
+        BackgroundKnowledge(required_edges=[[(1 << 20_000) - 1, "b"]])
+
+
 def test_causallearns_object_is_taken_as_it_is():
     from causallearn.graph.GraphNode import GraphNode
     from causallearn.utils.PCUtils.BackgroundKnowledge import BackgroundKnowledge as Theirs
