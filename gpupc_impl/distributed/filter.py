@@ -67,11 +67,10 @@ class GroupResult:
     """Levels 0 and 1 of a group of rows, or of a device's share of them.
 
     Attributes:
-        rows: the range of variables j whose rows these are.
+        rows: the range of variables j whose rows these are; `group_stop` is the row after the last one of the group.
         starts: (rows + 1,) int64: the edges of row j after level 0 begin at index ``starts[j - rows.start]``.
         partners, values: (edges,) uint32 on the device (kernels/filter.cu, `EdgeRows`).
         levels: the number of levels that were run: 1 or 2.
-        group_stop: the row after the last row of the group.
     """
 
     rows: slice
