@@ -127,7 +127,7 @@ REPLACED = {
     ("gpupc_impl/gaussian/kernels/fisher_z.cuh", "1e-9", "1e-8"): {"cupc-s", "cupc-s on cores"},
     ("gpupc_impl/backends/simt/simt.hpp", "warpSize = 32", "warpSize = 16"): {"cupc-s on cores"},
     # outside of the clock of a measurement
-    ("gpupc_impl/core/result.py", "compresslevel=1", "compresslevel=2"): PAPERS | {"records", "verification"},
+    ("gpupc_impl/core/result.py", "json.dumps(scalars)", "json.dumps(facts)"): PAPERS | {"records", "verification"},
     ("gpupc_impl/measurement/worker.py", '"VmHWM:"', '"VmPeak:"'): set(),
 }
 """What other text in place of a text changes the version of."""
