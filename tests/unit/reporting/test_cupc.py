@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.figures import write_drawings
-from gpupc_impl.reporting.papers import cupc_fig10, cupc_figures, cupc_heatmaps
+from gpupc_impl.reporting.papers import cupc_figures, cupc_heatmaps, cupc_scaling
 from gpupc_impl.reporting.sources import Heading
 from workflow.lib.experiments import grid_settings
 
@@ -210,7 +210,7 @@ def test_fig10_shows_a_printed_time_only_beside_graphs_of_its_size(load, m, show
     graphs = {"n50": 50, "n100": 100}
     records = [of_size(record(name, "cupc-e", [1.0]), n, m, 0.5) for name, n in graphs.items()]
     printed = [{"method": "cupc-e", "n": "100", "m": "7", "d": "0.5", "value": "20.5"}]
-    drawing = cupc_fig10.cupc_fig10(load(records), {"n": graphs}, printed)
+    drawing = cupc_scaling.cupc_fig10(load(records), {"n": graphs}, printed)
     (axes,) = drawing.figure.axes
     assert [line.get_xydata()[0].tolist() for line in axes.lines if line.get_marker() == "D"] == shown
     assert axes.get_title("left") == f"(a) m = {m}, d = 0.5"
@@ -230,7 +230,7 @@ def test_fig10_has_a_box_a_method_and_value(load):
     sweeps = {"n": graphs, "d": {"n50-0": 0.1}}
     printed = [{"method": "cupc-e", "n": "100", "m": "7", "d": "0.5", "value": "20.5"}]
     records = [of_size(content, graphs[content["dataset"]["name"]], 7, 0.5) for content in records]
-    drawing = cupc_fig10.cupc_fig10(load(records), sweeps, printed)
+    drawing = cupc_scaling.cupc_fig10(load(records), sweeps, printed)
     by_n, by_d = drawing.figure.axes
     assert len(by_n.patches) == 4
     squares = [(line.get_color(), list(line.get_ydata())) for line in by_d.lines if line.get_marker() == "s"]
