@@ -29,7 +29,12 @@ EXCLUDED_OF_SCRIPTS = {
 _OUTSIDE = "it runs outside of the clock: "
 
 EXCLUDED_OF_METHODS = {
+    "baselines/_compile.py:_*": _OUTSIDE + "a cache of compiled code",
+    "gpupc_impl/core/checkpoint.py": "no measurement keeps checkpoints",
     "gpupc_impl/core/family.py": "it finds the families; the method's own family counts by itself",
+    "gpupc_impl/core/files.py": _OUTSIDE + "reading and writing files",
+    "gpupc_impl/core/mapped.py:new_npy": _OUTSIDE + "making a file",
+    "gpupc_impl/core/problem.py:Problem._write": _OUTSIDE + "writing a problem",
     "gpupc_impl/core/registry.py": "the method and its parameters, which it decides, are in the origin of a sample",
     "gpupc_impl/core/result.py:Skeleton.__repr__": _OUTSIDE + "a display",
     "gpupc_impl/core/result.py:Skeleton.load": _OUTSIDE + "reading a result",
@@ -71,6 +76,7 @@ EXCLUDED_OF_BACKENDS = {
     },
     "cuda": {
         **_WITH_KERNELS,
+        "gpupc_impl/backends/cuda_memory.py:*.smaller_device": "the memory that it leaves is a parameter of the method",
         "gpupc_impl/backends/host*": "it runs kernels on CPU cores",
         "gpupc_impl/backends/simt/*.cpp": "it runs kernels on CPU cores",
         "gpupc_impl/backends/simt/*.hpp": "it runs kernels on CPU cores",
