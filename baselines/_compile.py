@@ -60,7 +60,15 @@ def _is_safe(cache: Any) -> bool:
 def _load_safely(load: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     @functools.wraps(load)
     def loaded(cache: Any, key: Any) -> Any:
-        return load(cache, key) if _is_safe(cache) else None
+        if not _is_safe(cache):
+            return None
+        try:
+            return load(cache, key)
+        except Exception as error:  # A damaged file can raise almost any exception.
+            index = Path(cache._index_path)
+            log.warning("Numba's cache %s is damaged (%s), so it is removed and filled again", index, error)
+            index.unlink(missing_ok=True)
+            return None
 
     return loaded
 

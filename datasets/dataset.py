@@ -132,7 +132,7 @@ class Dataset:
 
 
 def _write(path: str | Path, fields: Mapping[str, Any], **arrays: np.ndarray) -> None:
-    with write_whole(Path(path)) as temporary, open(temporary, "wb") as file:
+    with write_whole(path) as file:
         np.savez(file, fields=json.dumps(fields), **arrays)
 
 

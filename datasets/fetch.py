@@ -15,7 +15,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from datasets import registry
 from datasets.dataset import DatasetUnavailable, RegistryError
@@ -172,14 +172,21 @@ def _sentence(name: str, entry: Mapping[str, Any], mirrors: Sequence[str | Path]
 
 
 def _mismatch(path: Path, entry: Mapping[str, Any]) -> str | None:
-    """Return how the file's checksum differs from the entry's; None if it does not."""
+    """Return how a file's checksum differs from the entry's; None if it does not."""
+    with open_regular(path) as file:
+        return _difference(file, entry)
+
+
+def _difference(file: IO[bytes], entry: Mapping[str, Any]) -> str | None:
+    """Return how the checksum of an open file differs from the entry's; None if it does not."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
     if "sha256" in entry:
         kind, digest = "sha256", hashlib.sha256()
     else:
-        kind, digest = "git_blob_sha1", hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
-    with open_regular(path) as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
+        kind, digest = "git_blob_sha1", hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    while chunk := file.read(CHUNK):
+        digest.update(chunk)
     actual = digest.hexdigest()
     return None if actual == entry[kind] else f"expected {kind} {entry[kind]}, found {actual}"
 
@@ -187,10 +194,9 @@ def _mismatch(path: Path, entry: Mapping[str, Any]) -> str | None:
 def _copy(source: Path, target: Path, entry: Mapping[str, Any]) -> str | None:
     """Copy a mirrored file into the cache; returns the reason if that fails."""
     try:
-        with write_whole(target) as copy:
-            with open_regular(source) as file, open(copy, "wb") as out:
-                shutil.copyfileobj(file, out)
-            if fault := _mismatch(copy, entry):
+        with write_whole(target) as copy, open_regular(source) as file:
+            shutil.copyfileobj(file, copy)
+            if fault := _difference(copy, entry):
                 raise _Refused(fault)
         return None
     except (OSError, _Refused) as error:

@@ -183,7 +183,8 @@ class Backend(abc.ABC):
         The budget becomes at most `left`. The host backend only lowers the budget.
 
         Raises:
-            DeviceMemoryError: the device does not grant that allocation.
+            DeviceMemoryError: the device does not grant that allocation, or `left` is below 8 MB, so that the driver
+                could not move managed memory.
         """
 
     @abc.abstractmethod

@@ -87,6 +87,15 @@ class CudaMemory(CudaDevice):
     @contextlib.contextmanager
     def smaller_device(self, left: int) -> Iterator[None]:
         runtime, limit = self._cupy.cuda.runtime, self._limit
+        smallest = 8_000_000  # bytes; with 3 to 6 MB an access to managed memory meets an illegal address on an H100
+        if left < smallest:
+            raise DeviceMemoryError(
+                smallest,
+                self.memory_used,
+                left,
+                f"{left:,} bytes of device memory are too few for the driver, which moves managed memory in blocks of "
+                f"2 MiB: leave {smallest:,} or more (device_mb={smallest // 1_000_000})",
+            )
         held = 0  # the address of the allocation that occupies the rest
         with self._in_stream():
             self._pool.free_all_blocks()

@@ -61,7 +61,7 @@ class Checkpoint:
             "levels": levels,
         }
         arrays["adjacency"] = np.packbits(state.adjacency, axis=1)
-        with write_whole(self.path) as temporary, open(temporary, "wb") as file:
+        with write_whole(self.path) as file:
             write_sealed(file, description, arrays)
 
     def load(self) -> SearchState | None:

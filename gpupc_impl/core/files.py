@@ -1,8 +1,8 @@
 """Writes files atomically, and reads and writes JSON, CSV and archives of arrays.
 
 Other users of the machine may be able to write to a folder, and a file may hold anything. All reading therefore goes
-through `open_regular`, which refuses pipes and files that are too large. All writing goes to a new file with an
-unpredictable name, or to a file that `open_own` has checked.
+through `open_regular`, which refuses pipes and files that are too large. All writing goes through the descriptor of a
+new file, or of a file that `open_own` has checked: another user may put a link where the file's name was.
 """
 
 import contextlib
@@ -14,6 +14,8 @@ import io
 import json
 import math
 import os
+import re
+import stat
 import unicodedata
 import uuid
 import zipfile
@@ -65,11 +67,14 @@ def remove_foreign(path: Path) -> None:
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock of a file, which is created if necessary; the system releases the lock if the process dies.
 
+    Whoever can open the file can hold its lock, so a new file can be opened only by those who may write to its folder.
+
     Raises:
         OSError: the file is a link or no regular file, or cannot be opened.
     """
+    writers = path.parent.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = checked_file(os.open(path, flags, 0o666), path)
+    descriptor = checked_file(os.open(path, flags, 0o600 | writers | writers << 1), path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -77,17 +82,32 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-@contextlib.contextmanager
-def write_whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; the file is renamed to `path` if the block ends without an error, else
-    deleted."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem[:80]}.{uuid.uuid4().hex}{path.suffix}")
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666))
+def checked_path(path: str | Path) -> Path:
+    """Return a path; raises OSError if it has a null character or a lone surrogate, with which no file can exist."""
     try:
-        yield temporary
-        with open(temporary, "rb+") as file:
+        if b"\0" not in os.fsencode(path):
+            return Path(path)
+    except UnicodeEncodeError:
+        pass
+    raise OSError(errno.EINVAL, "no path can have a null character or a lone surrogate; name another", ascii(str(path)))
+
+
+@contextlib.contextmanager
+def write_whole(path: str | Path) -> Iterator[IO[bytes]]:
+    """Yield a new file, which is renamed to `path` if the block ends without an error, else deleted. Missing folders
+    are made.
+
+    Raises:
+        OSError: the file cannot be written, or `path` is none.
+    """
+    path = checked_path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{uuid.uuid4().hex}.part")  # This name is short, so every valid `path` can be written.
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        with os.fdopen(descriptor, "wb+") as file:
+            yield file
+            file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
@@ -96,8 +116,8 @@ def write_whole(path: Path) -> Iterator[Path]:
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a text in UTF-8, atomically."""
-    with write_whole(Path(path)) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    with write_whole(path) as file:
+        file.write(text.encode())
 
 
 def save_json(content: Any, path: Path) -> None:
@@ -163,34 +183,43 @@ def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Iter
             appearance.
     """
     names = dict.fromkeys([*columns, *(name for row in rows for name in row)])
-    with write_whole(Path(path)) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
-        file.write(_csv_line(names))
-        file.writelines(_csv_line([row.get(name) for name in names]) for row in rows)
+    write_text(path, csv_line(names) + "".join(csv_line([row.get(name) for name in names]) for row in rows))
 
 
-def _csv_line(values: Iterable[Any]) -> str:
-    """Format one row. A cell with a carriage return is quoted here, because `csv` quotes it only if line ends contain
-    one."""
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\r\n").writerow(map(no_formula, values))
-    return line.getvalue().removesuffix("\r\n") + "\n"
+def csv_line(values: Iterable[Any]) -> str:
+    """Return a row of a CSV file none of whose cells a spreadsheet interprets as a formula.
 
-
-def no_formula(value: Any) -> Any:
-    """Return a value as a cell that no spreadsheet interprets as a formula.
-
-    An apostrophe is put before text that begins like a formula, also in full-width characters or after blanks and
-    control characters, unless the text is a number.
+    Programs that split a line at semicolons or tabs, or at every line end, see cells inside of a text, which quotes in
+    the middle of their lines do not hold together; so each part that begins like a formula gets an apostrophe.
     """
-    if not isinstance(value, str):
-        return value
-    visible = (each for each in unicodedata.normalize("NFKC", value) if unicodedata.category(each)[0] not in "CZ")
+    cells = ["" if value is None else no_formula(value) if isinstance(value, str) else str(value) for value in values]
+    if cells == [""]:
+        return '""\n'  # Readers skip an empty line.
+    return ",".join(map(_quoted, cells)) + "\n"
+
+
+def _quoted(cell: str) -> str:
+    return '"' + cell.replace('"', '""') + '"' if re.search('[",;\t\r\n]', cell) else cell
+
+
+def no_formula(text: str) -> str:
+    """Return a text none of whose parts between semicolons, tabs and line ends a spreadsheet interprets as a formula.
+
+    An apostrophe is put before a part that begins like a formula, also in full-width characters or after blanks and
+    control characters, unless the part is a number.
+    """
+    text = re.sub("[^;\t\r\n]+", lambda part: _no_formula(part[0]), text)
+    return _no_formula(text)  # A line end before the whole text hides nothing.
+
+
+def _no_formula(part: str) -> str:
+    visible = (each for each in unicodedata.normalize("NFKC", part) if unicodedata.category(each)[0] not in "CZ")
     if next(visible, "") not in ("=", "+", "-", "@"):
-        return value
+        return part
     with contextlib.suppress(ValueError):
-        float(value)
-        return value
-    return f"'{value}"
+        float(part)
+        return part
+    return f"'{part}"
 
 
 @contextlib.contextmanager

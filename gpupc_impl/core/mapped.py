@@ -63,18 +63,24 @@ def npy_path(array: Any) -> Path | None:
     return None
 
 
-def new_npy(path: Path, shape: tuple[int, int]) -> np.memmap:
-    """Create an ``.npy`` of float64 that is mapped for writing and whose space on the disk is allocated.
+def new_npy(file: Any, shape: tuple[int, int]) -> np.memmap:
+    """Write the header of an ``.npy`` of float64 into an empty file, allocate its space on the disk, and map its values
+    for writing.
+
+    Args:
+        file: an empty file that is open in binary mode for reading and writing.
 
     Raises:
         OSError: the disk has too little space. Without the allocation, a write to the mapping would then end the
             process with SIGBUS.
     """
-    array = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=shape)
+    header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.float64)), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    file.flush()
+    offset = file.tell()
     if hasattr(os, "posix_fallocate"):
-        with open(path, "rb+") as file:
-            os.posix_fallocate(file.fileno(), 0, array.offset + array.nbytes)
-    return array
+        os.posix_fallocate(file.fileno(), 0, offset + 8 * shape[0] * shape[1])
+    return np.memmap(file, np.float64, "r+", offset, shape)  # makes the file longer if necessary
 
 
 def pieces(count: int, size: int) -> Iterator[slice]:

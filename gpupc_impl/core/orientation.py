@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core.colliders import V_STRUCTURES, Triples, judged_triples
-from gpupc_impl.core.files import open_arrays
+from gpupc_impl.core.files import open_arrays, write_whole
 from gpupc_impl.core.invariants import check_directions
 from gpupc_impl.core.knowledge import constraints
 from gpupc_impl.core.meek import PartlyDirected, complete
@@ -173,7 +173,8 @@ class CPDAG(Shown):
         path = Path(path)
         if path.suffix == ".npz":
             names = ("directed", "undirected", "conflicts", "ambiguous", "conflict_kind")
-            write_arrays(path, {**self.skeleton.stored_arrays(), **{name: getattr(self, name) for name in names}})
+            with write_whole(path) as file:
+                write_arrays(file, {**self.skeleton.stored_arrays(), **{name: getattr(self, name) for name in names}})
         else:
             self._write_graph(path)
 

@@ -241,7 +241,7 @@ class Problem:
         fixed = self.fixed
         pairs = {} if fixed is None else {"required_edges": fixed.required, "forbidden_edges": fixed.forbidden}
         tiers = {} if self.tiers is None else {"tiers": self.tiers}
-        with write_whole(Path(path)) as temporary, open(temporary, "wb") as file:
+        with write_whole(path) as file:
             np.savez(file, family=self.family, fields=json.dumps(self._plain()), **{**content, **pairs, **tiers})
 
     @classmethod

@@ -19,10 +19,10 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource
 from gpupc_impl.core.family import families, plugins
+from gpupc_impl.core.files import checked_path
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.core.result_file import checked_path
 
 SEPARATING_SETS = ("canonical", "first-come")
 

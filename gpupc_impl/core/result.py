@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core import mapped
-from gpupc_impl.core.files import open_arrays, parse_json, write_whole  # noqa: F401 (unused; the digests of recorded runs cover this line, so it goes with the next ones)
+from gpupc_impl.core.files import open_arrays, parse_json, write_whole
 from gpupc_impl.core.fixed import write
 from gpupc_impl.core.pairs import connect, equal, in_order, merge, row_groups, row_starts
 from gpupc_impl.core.shown import Shown
@@ -301,7 +301,8 @@ class Skeleton(Shown):
 
         path = Path(path)
         if path.suffix == ".npz":
-            write_arrays(path, self.stored_arrays())
+            with write_whole(path) as file:
+                write_arrays(file, self.stored_arrays())
         else:
             self._write_graph(path)
 

@@ -85,18 +85,18 @@ def write_numbers(
         fingerprint = problem.fingerprint if fingerprinted else None
         folder.claim({"fingerprint": fingerprint, "rows": plan.rows})
 
-    with ThreadPoolExecutor(1) as thread, write_whole(folder.numbers) as temporary:
+    with ThreadPoolExecutor(1) as thread, write_whole(folder.numbers) as file:
         claimed = thread.submit(claim)
         if folder.is_claimed():  # a folder of another search is refused before work, and keeps its files
             claimed.result()
         if problem.samples is None:
-            np.save(temporary, problem.correlation)
+            np.save(file, problem.correlation)
         else:
-            out = mapped.new_npy(temporary, problem.samples.shape)
+            out = mapped.new_npy(file, problem.samples.shape)
             standardised(backend, problem.samples, out)
             out.flush()
         claimed.result()
     if problem.fixed is not None:
         for path, pairs in zip(folder.fixed, (problem.fixed.required, problem.fixed.forbidden), strict=True):
-            with write_whole(path) as temporary:
-                np.save(temporary, pairs)
+            with write_whole(path) as file:
+                np.save(file, pairs)

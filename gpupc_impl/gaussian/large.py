@@ -76,8 +76,8 @@ def correlation_tiles(
         mapped.release(values)
         return standard
 
-    with write_whole(Path(out_path)) as temporary:
-        out = mapped.new_npy(temporary, (p, p))
+    with write_whole(out_path) as file:
+        out = mapped.new_npy(file, (p, p))
         for rows, column_tiles in _upper_tiles(p, tile, progress):
             left = panel(rows)
             for columns in column_tiles:
@@ -113,8 +113,8 @@ def exact_correlation(
     p = correlation.shape[0]
     if tuple(correlation.shape) != (p, p):
         raise InvalidProblem(f"correlation has shape {tuple(correlation.shape)}; it must be square")
-    with write_whole(Path(out_path)) as temporary:
-        out = mapped.new_npy(temporary, (p, p))
+    with write_whole(out_path) as file:
+        out = mapped.new_npy(file, (p, p))
         for rows, column_tiles in _upper_tiles(p, tile, progress):
             for columns in column_tiles:
                 upper = np.asarray(correlation[rows, columns], np.float64)

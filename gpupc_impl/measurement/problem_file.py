@@ -41,7 +41,7 @@ class ProblemFile:
             self._copy.seek(0)
             if self.path.is_dir():
                 shutil.rmtree(self.path)
-            with write_whole(self.path) as temporary, open(temporary, "wb") as file:
+            with write_whole(self.path) as file:
                 shutil.copyfileobj(self._copy, file)
         elif states[1:] != self._last_states[1:]:
             change = f"it changed the matrix that lies beside the problem's file {self.path.name}"

@@ -275,8 +275,8 @@ class SkeletonJob(Job):
         )
         skeleton = self.request.out_dir / f"{setting.name}.npz"
         if outcome.ok:
-            with write_whole(skeleton) as temporary:
-                shutil.copyfile(self.skeleton_path, temporary)
+            with write_whole(skeleton) as file, open(self.skeleton_path, "rb") as answer:
+                shutil.copyfileobj(answer, file)
         else:
             skeleton.unlink(missing_ok=True)
         self.record.save(self.request.out_dir / f"{setting.name}.json")

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core.files import read_json, read_sealed, save_json, write_sealed
+from gpupc_impl.core.files import checked_path, read_json, read_sealed, save_json, write_sealed, write_whole
 from gpupc_impl.core.problem import InvalidProblem
-from gpupc_impl.core.result_file import checked_path, written
 
 SETTINGS = "bootstrap.json"
 """The name of the file that describes the data and the settings of a folder of resamples."""
@@ -51,7 +50,7 @@ def path(folder: Path, k: int) -> Path:
 
 def save(edges: np.ndarray, path: Path, place: Any) -> None:
     """Write a resample's edges, bound to the data, settings and number of the resample."""
-    with written(path) as file:
+    with write_whole(path) as file:
         write_sealed(file, {}, {"edges": edges}, place)
 
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpupc_impl.core.files import no_formula
+from gpupc_impl.core.files import csv_line, write_text, write_whole
 from gpupc_impl.core.orientation import CPDAG
-from gpupc_impl.core.result_file import written
 from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
 
 if TYPE_CHECKING:
@@ -36,25 +35,7 @@ def write(result: Result, path: Path) -> None:
 
 def _csv(result: Result, path: Path) -> None:
     frame = result.to_frame()
-    lines = (
-        ",".join(_cell(name) for name in row) for row in (frame.columns, *frame.itertuples(index=False, name=None))
-    )
-    _write_text(path, "".join(f"{line}\n" for line in lines))
-
-
-def _cell(name: str) -> str:
-    """Return a name as a cell that no spreadsheet interprets as a formula.
-
-    Programs that split a line at semicolons or tabs, or at every line end, would see cells inside of a name, which
-    quotes in the middle of their lines do not hold together; so each of these parts gets its apostrophe.
-    """
-    name = no_formula(re.sub("[^;\t\r\n]+", lambda part: str(no_formula(part[0])), name))
-    return '"' + name.replace('"', '""') + '"' if re.search('[",;\t\r\n]', name) else name
-
-
-def _write_text(path: Path, text: str) -> None:
-    with written(path) as file:
-        file.write(text.encode())
+    write_text(path, "".join(map(csv_line, (frame.columns, *frame.itertuples(index=False, name=None)))))
 
 
 def _graphml(result: Result, path: Path) -> None:
@@ -66,7 +47,7 @@ def _graphml(result: Result, path: Path) -> None:
                 f"cannot write {path.name!r}: variable {name!r} has the character {match.group()!r}, which XML cannot "
                 "hold; rename it, or write .json"
             )
-    with written(path) as file:
+    with write_whole(path) as file:
         networkx.write_graphml(result.to_networkx(), file)
 
 
@@ -77,7 +58,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def _gml(result: Result, path: Path) -> None:
     import networkx
 
-    with written(path) as file:
+    with write_whole(path) as file:
         networkx.write_gml(result.to_networkx(), file)
 
 
@@ -86,7 +67,7 @@ def _json(result: Result, path: Path) -> None:
 
     graph = result.to_networkx()
     graph.graph.update(skeleton_of(result).facts)
-    _write_text(path, json.dumps(networkx.node_link_data(graph, edges="edges"), indent=1) + "\n")
+    write_text(path, json.dumps(networkx.node_link_data(graph, edges="edges"), indent=1) + "\n")
 
 
 def _dot(result: Result, path: Path) -> None:
@@ -96,7 +77,7 @@ def _dot(result: Result, path: Path) -> None:
     lines = [f"{keyword} {{", "  node [shape=box];"]
     lines += [f"  v{k} [label={_quoted(name)}];" for k, name in enumerate(result.names)]
     lines += [f"  v{i} {arrow} v{j}{styles.get(kind, '')};" for i, j, kind in numbered_edges(result)]
-    _write_text(path, "\n".join([*lines, "}"]) + "\n")
+    write_text(path, "\n".join([*lines, "}"]) + "\n")
 
 
 _DOT_STYLES = {"undirected": " [dir=none]", "conflict": " [dir=none, style=dashed]", "bidirected": " [dir=both]"}

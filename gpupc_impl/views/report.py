@@ -5,9 +5,9 @@ import importlib.resources
 from pathlib import Path
 from typing import Any
 
+from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.registry import methods
-from gpupc_impl.core.result_file import written
 from gpupc_impl.views import edges
 from gpupc_impl.views.html import facts_table, picture, table
 from gpupc_impl.views.plots import require
@@ -28,7 +28,7 @@ HUBS_LISTED, COMPONENTS_LISTED, MEMBERS_SHOWN = 15, 10, 8
 def write(result: Result, path: str | Path) -> None:
     """See `core.shown.Shown.report`."""
     require()
-    with written(path) as file:  # A data file's name need not be UTF-8.
+    with write_whole(path) as file:  # A data file's name need not be UTF-8.
         file.write(page(result).encode(errors="backslashreplace"))
 
 

@@ -61,8 +61,7 @@ THREADS = (1, 1, 2, 2, 3, 5, 16)
 BUDGETS = (None, None, None, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 24)
 """Bytes of device memory; a method may say that a problem does not fit, but not answer otherwise."""
 DEVICE_MB_STEP = 8
-"""Megabytes that are left on a GPU are a multiple of this: its driver moves managed memory in blocks of 2 MiB,
-and where it has no room for them the search meets an illegal address, after which the process cannot use the GPU."""
+"""Megabytes that are left on a GPU are a multiple of this, as fewer are refused."""
 
 LINE_S = 10.0
 """Seconds between two lines of the log; to look at 30,000 mappings takes half of one."""

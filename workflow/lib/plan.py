@@ -11,7 +11,7 @@ import yaml
 
 from datasets import registry
 from datasets.fetch import mirrored_paths
-from gpupc_impl.core.files import save_json, write_whole
+from gpupc_impl.core.files import save_json, write_text
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.folders import EXPERIMENTS
@@ -95,8 +95,7 @@ class Plan:
         `gpupc records publish` reads both.
         """
         config = {**self.config, "mirrors": [], "recorded": None}
-        with write_whole(Path(self.folder, CONFIG)) as path:
-            path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+        write_text(Path(self.folder, CONFIG), yaml.safe_dump(config, sort_keys=False))
         parts = self.measurements().items()
         runs = {name: {"datasets": part.datasets, "settings": list(part.settings)} for name, part in parts}
         save_json(runs, Path(self.folder, EXPERIMENTS))

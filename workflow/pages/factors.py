@@ -9,7 +9,6 @@ replaces that of the same package and data set.
 """
 
 import argparse
-import csv
 import datetime
 import time
 from pathlib import Path
@@ -20,7 +19,7 @@ from gpupc_impl.api import skeleton
 from gpupc_impl.backends import BackendUnavailable
 from gpupc_impl.backends.machine import cpu_name
 from gpupc_impl.core.family import get_family
-from gpupc_impl.core.files import read_csv, write_whole
+from gpupc_impl.core.files import read_csv, write_csv
 from workflow.lib.config import complete, read_config
 from workflow.lib.plan import ROOT, Plan
 
@@ -74,10 +73,7 @@ def main(argv: list[str] | None = None) -> None:
             parser.error(str(error))
         lines[options.peer, dataset] = line
         print(line, flush=True)
-        with write_whole(options.output) as path, open(path, "w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(line), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(lines.values())
+        write_csv(options.output, list(lines.values()))
 
 
 if __name__ == "__main__":

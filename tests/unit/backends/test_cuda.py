@@ -41,7 +41,7 @@ from gpupc_impl.backends.cuda_copies import MIRROR
 from gpupc_impl.backends.sources import SourceCache
 from gpupc_impl.integers import round_up
 
-KIB = 1024
+KIB, MB = 1024, 1_000_000
 
 
 class CudaError(RuntimeError):
@@ -757,19 +757,27 @@ def test_managed_memory_has_the_same_budget_unless_asked(backend):
     assert held.nbytes + managed.nbytes + more.nbytes == 156 * KIB
 
 
-def test_a_device_seems_smaller_while_plain_memory_is_held(cupy, backend, monkeypatch):
+def test_a_device_seems_smaller_while_plain_memory_is_held(cupy, compiled, monkeypatch):
     runtime, held = cupy.cuda.runtime, []
-    monkeypatch.setattr(runtime, "memGetInfo", lambda: (50 * KIB, 64 * KIB))
+    monkeypatch.setattr(runtime, "memGetInfo", lambda: (50 * MB, 64 * MB))
+    backend = open_backend("cuda", device_memory_limit=40 * MB)
     monkeypatch.setattr(runtime, "malloc", lambda size: held.append(size) or len(held), raising=False)
     monkeypatch.setattr(runtime, "free", lambda address: held.__setitem__(address - 1, 0), raising=False)
-    with backend.smaller_device(20 * KIB):
-        assert held == [30 * KIB]
-        assert backend.memory_limit == 20 * KIB
-    assert (held, backend.memory_limit) == ([0], 64 * KIB)
-    with backend.smaller_device(60 * KIB):  # there is no more than that
-        assert (held, backend.memory_limit) == ([0], 60 * KIB)
+    with backend.smaller_device(20 * MB):
+        assert held == [30 * MB]
+        assert backend.memory_limit == 20 * MB
+    assert (held, backend.memory_limit) == ([0], 40 * MB)
+    with backend.smaller_device(60 * MB):  # there is no more than that
+        assert (held, backend.memory_limit) == ([0], 40 * MB)
     monkeypatch.setattr(runtime, "malloc", fail("cudaErrorMemoryAllocation"))
-    with pytest.raises(DeviceMemoryError), backend.smaller_device(20 * KIB):
+    with pytest.raises(DeviceMemoryError), backend.smaller_device(20 * MB):
+        pass
+    assert backend.memory_limit == 40 * MB
+
+
+def test_a_device_too_small_for_managed_memory_is_refused(backend):
+    said = r"7,999,999 .* too few .* leave 8,000,000 or more \(device_mb=8\)"
+    with pytest.raises(DeviceMemoryError, match=said), backend.smaller_device(8 * MB - 1):
         pass
     assert backend.memory_limit == 64 * KIB
 

@@ -73,6 +73,18 @@ def test_code_of_strangers_is_never_unpickled(tmp_path, way):
     assert not marker.exists()
 
 
+@pytest.mark.parametrize("damaged", ["function.nbi", "function.1.nbc"])
+@pytest.mark.parametrize("content", [b"", b"\x80\x04damaged", pickle.dumps(("0.0", b"other"))[:-3]])
+def test_a_damaged_cache_is_filled_again(tmp_path, caplog, damaged, content):
+    cache = caching.IndexDataCacheFile(str(tmp_path), "function", "stamp")
+    cache.save("types", "code")
+    (tmp_path / damaged).write_bytes(content)
+    assert cache.load("types") is None
+    assert f"{tmp_path}/function.nbi is damaged" in caplog.text
+    cache.save("types", "new code")
+    assert cache.load("types") == "new code"
+
+
 def test_functions_are_compiled_where_nothing_can_be_kept(monkeypatch, caplog):
     """As with a home folder and an installation that are read-only."""
     monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import time
 
 import numpy as np
@@ -71,6 +72,17 @@ def test_what_others_put_at_a_known_name_is_not_written_to(tmp_path, kind, appen
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize(("folder", "lock"), [(0o755, 0o600), (0o775, 0o660), (0o1777, 0o666), (0o700, 0o600)])
+def test_only_who_may_write_to_a_folder_can_hold_its_locks(tmp_path, folder, lock):
+    tmp_path.chmod(folder)
+    mask = os.umask(0)
+    try:
+        with files.locked(tmp_path / "lock"):
+            assert (tmp_path / "lock").stat().st_mode & 0o777 == lock
+    finally:
+        os.umask(mask)
+
+
 def test_a_file_of_ones_own_is_replaced_or_continued(tmp_path):
     for append, content in ((False, b"one"), (True, b"onetwo"), (False, b"two")):
         with files.open_own(tmp_path / "file", append=append) as file:
@@ -96,6 +108,8 @@ FORMULAS = [
     "\ufeff-a",
     "a\r=1+1",
     "a\r\n=1+1",
+    "a;=1+1",
+    "a, b\t@sum(A1)",
     '"\r=1+1',
     "-",
 ]
@@ -111,8 +125,9 @@ def test_no_cell_of_a_csv_is_a_formula_and_none_breaks_its_row(tmp_path):
         assert len(table) == len(rows) + 1
         assert all(len(row) == 3 for row in table)
         for cell in (cell for row in table for cell in row):
-            assert cell in NUMBERS or cell.strip()[:1] not in ("=", "+", "-", "@", "＝"), cell
-    assert [row["name"].removeprefix("'") for row in files.read_csv(tmp_path / "table.csv")] == FORMULAS + NUMBERS
+            for part in re.split("[;\t]", cell):  # and as a column's
+                assert part in NUMBERS or part.strip()[:1] not in ("=", "+", "-", "@", "＝"), cell
+    assert [row["name"].replace("'", "") for row in files.read_csv(tmp_path / "table.csv")] == FORMULAS + NUMBERS
 
 
 def test_a_header_that_lies_takes_no_memory(tmp_path):

@@ -1,5 +1,6 @@
 """Results written into folders that others may write to, and to paths that are none."""
 
+import contextlib
 import csv
 import os
 
@@ -7,9 +8,10 @@ import numpy as np
 import pandas
 import pytest
 
-from gpupc_impl import CPDAG, InvalidProblem, Skeleton, bootstrap, pc, skeleton
+from gpupc_impl import CPDAG, GaussianProblem, InvalidProblem, Skeleton, bootstrap, pc, skeleton
+from gpupc_impl.core.files import save_json, write_csv, write_whole
 from gpupc_impl.core.registry import InvalidParameter
-from gpupc_impl.core.result_file import written
+from gpupc_impl.gaussian.large import exact_correlation
 
 SUFFIXES = (".npz", ".csv", ".graphml", ".gml", ".dot", ".json")
 DATA = np.random.default_rng(0).normal(size=(60, 4)).cumsum(axis=1)
@@ -27,10 +29,27 @@ def written_by(graph):
     return ways | {"skeleton.html": graph.skeleton.report, "cpdag.html": graph.report}
 
 
+def other_files():
+    """Functions of a path that write other files than results, by name."""
+    problem = GaussianProblem.from_data(DATA)
+
+    def matrix(path):
+        with contextlib.suppress(ValueError):  # The matrix is mapped at the end, from where the link leads.
+            exact_correlation(problem.correlation, path)
+
+    return {
+        "checkpoint": lambda path: skeleton(problem, method="out-of-core-block", backend="host", checkpoint=str(path)),
+        "matrix.npy": matrix,
+        "problem.npz": problem.save,
+        "table.csv": lambda path: write_csv(path, [{"column": "cell"}]),
+        "text.json": lambda path: save_json("text", path),
+    }
+
+
 WAYS = (*(f"{kind}{suffix}" for kind in ("skeleton", "cpdag") for suffix in (*SUFFIXES, ".html")),)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, *other_files()])
 def test_nothing_is_written_through_a_link_that_another_user_puts_at_the_temporary_file(
     graph, tmp_path, monkeypatch, way
 ):
@@ -50,8 +69,9 @@ def test_nothing_is_written_through_a_link_that_another_user_puts_at_the_tempora
         return descriptor
 
     monkeypatch.setattr(os, "open", open_and_swap)
-    written_by(graph)[way](folder / way)
+    (written_by(graph) | other_files())[way](folder / way)
     assert swapped
+    assert {file.name for file in folder.iterdir()} <= {way}  # A finished search removes its checkpoint.
     assert precious.read_bytes() == b"precious"
 
 
@@ -83,7 +103,7 @@ def test_a_path_that_is_none_is_named(graph, tmp_path, name):
 def test_the_old_file_is_left_where_writing_fails(tmp_path):
     path = tmp_path / "result"
     path.write_text("old")
-    with pytest.raises(TypeError), written(path) as file:
+    with pytest.raises(TypeError), write_whole(path) as file:
         file.writelines([b"new", None])
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("result", "old")]
 

@@ -177,7 +177,7 @@ def test_records_as_csv_have_no_formula_and_what_was_not_measured_is_empty(recor
     runpy.run_path(str(script), {"snakemake": SimpleNamespace(**places)})
     one, other = read_csv(tmp_path / "records.csv")
     assert (one["setting"], one["why"], float(one["median_s"])) == (record.setting, "", band(record.time_s.warm)[1])
-    assert (other["why"], other["result.edges"]) == ("'\r=1+1", "")
+    assert (other["why"], other["result.edges"]) == ("\r'=1+1", "")
 
 
 def test_band():
@@ -191,8 +191,8 @@ def test_write_whole_leaves_the_old_file_when_it_fails(tmp_path):
     path.write_text("old")
 
     def write():
-        with files.write_whole(path) as temporary:
-            temporary.write_text("half of the n")
+        with files.write_whole(path) as file:
+            file.write(b"half of the n")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
