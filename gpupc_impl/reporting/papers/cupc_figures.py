@@ -34,8 +34,8 @@ def cupc_fig5(runs: Runs, reported: CsvRows) -> Drawing:
     of median runtimes on one machine and backend. Bars are the ratios of the levels alone, in which the methods differ
     and which make up the paper's runtimes (its Fig. 6); diamonds are those of whole calls. Hollow bars show what the
     paper's text states for a GTX 1080 (for cuPC-E the range over its six data sets, for cuPC-S the value for
-    DREAM5-Insilico). Hatched bars are bounds of whole calls from a time limit. Data sets on which no baseline was run
-    are left out.
+    DREAM5-Insilico). A hatched bar is a bound on the ratio of whole calls, since one of the two runs reached its time
+    limit. Data sets on which no baseline was run are left out.
     """
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
@@ -134,7 +134,7 @@ def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
     graph before it. A number above a bar is the percentage that the levels take of the whole call; the rest are
     transfers and the collection of sets. The paper (GTX 1080) states that level 1 takes 49 to 83 % on its first five
     data sets and less than 10 % on DREAM5-Insilico, on which levels 2 to 5 take 90 % (cuPC-E) and 70 % (cuPC-S). Where
-    DREAM5-Insilico was not measured, the heading compares the simulated dream5-like.
+    DREAM5-Insilico was not measured, the heading compares the simulated data set dream5-like with that statement.
     """
     import matplotlib.pyplot as plt
     from matplotlib.patches import Patch
