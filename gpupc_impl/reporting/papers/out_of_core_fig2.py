@@ -29,10 +29,10 @@ def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps, rates: Rates = None)
     """The figure shows the runtime of level 0 (left) and level 1 (right) over the number of variables, as the
     Out-of-Core paper's Fig. 2: medians with the 20–80 % band, on a logarithmic axis. All possible CI tests are made,
     because alpha is so close to one that no edge is removed. Below are the ratios of the two methods. Each layout of
-    blocks has a line, in the style of the line of its times, which is dotted where unified memory is modelled. Diamonds
-    are the ratios that the paper (V100, 32 GB) states. The vertical line marks the number of variables at which the
-    in-core data structures fill the device memory, or the budget that the config sets instead. Beyond that limit
-    unified memory is modelled (``docs/out-of-core.md``) unless it was run; a cross marks a size without a time. {% if
+    blocks has a line in the style of its times; the line is dotted where unified memory is modelled. Diamonds are the
+    ratios that the paper (V100, 32 GB) states. The vertical line marks the number of variables at which the in-core
+    data structures fill the device memory, or the budget that the config sets instead. Beyond that limit unified memory
+    is modelled (``docs/out-of-core.md``) unless it was run; a cross marks a size without a time. {% if
     config["backend"] == "host" %}On the host backend managed memory is plain memory, so nothing is migrated and the
     runtime does not jump at the limit.{% endif %} Block-based uses the paper's square blocks, and unified memory uses
     the same kernels, so the solid ratio measures only memory management. Dashed lines are other settings, such as
