@@ -234,14 +234,14 @@ WIDTHS = (1, 2, 4, 5, 8, 10, 20, 40)
 MOST_BINS = 24
 
 
-@figure("cupc_fig9", "Fig. 9: shared conditional sets", paper=PAPER, family="gaussian", numbers=False)
+@figure("cupc_fig9", "Fig. 9: shared conditioning sets", paper=PAPER, family="gaussian", numbers=False)
 def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
-    """The figure shows how many rows of A'_G share a conditional set in level 2, as cuPC's Fig. 9, in percent
-    of the redundant sets (those that appear in more than one row), on the real data set with the most sets, or on the
-    generated one with the most if no real data set has a redundant set. The panel's title names it. The rows are
-    counted exactly in the graph at the start of level 2 at alpha = {{ config["alpha"] }}. The dashed line marks the
-    paper's "about 95 % [...] in at most 40 rows", which refers to DREAM5-Insilico. ``results/sharing.csv`` has all data
-    sets.
+    """The figure shows how many rows of A'_G (one for the neighbours of each variable) share a conditioning set in
+    level 2, as cuPC's Fig. 9, in percent of the redundant sets, which are those that appear in more than one row. It
+    shows the real data set with the most sets, or the generated one with the most if no real data set has a redundant
+    set; the panel's title names the data set. The rows are counted exactly in the graph at the start of level 2 at
+    alpha = {{ config["alpha"] }}. The dashed line marks the paper's "about 95 % [...] in at most 40 rows", which refers
+    to DREAM5-Insilico. ``results/sharing.csv`` has all data sets.
     """
     import matplotlib.pyplot as plt
     from matplotlib.ticker import PercentFormatter
