@@ -251,7 +251,7 @@ def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
     shown = shared_sets.largest(shared_sets.load(sharing))
     if shown is None:
         axes.set_axis_off()
-        axes.text(0.5, 0.5, "no data set has a conditional set\nin more than one row", ha="center", va="center")
+        axes.text(0.5, 0.5, "no data set has a conditioning set\nin more than one row", ha="center", va="center")
         return Drawing(figure)
     paper = reported[0]
     most, percent = int(paper["rows_at_most"]), float(paper["percent"])
