@@ -25,7 +25,7 @@ from gpupc_impl.nonlinear.problem import NonlinearProblem
     "tigramite",
     family="nonlinear",
     backends=("cpu",),
-    source="tigramite, CMIknn (Runge 2018) in PC-stable; GPU-CMIknn, section 5.1, as CPU (1 worker) and CPU-8 (8)",
+    source="tigramite, CMIknn (Runge 2018) in PC-stable; GPU-CMIknn, sections 5.1 and 5.3: CPU-8 with 8 workers",
     summary="PC-stable with CMIknn of the package tigramite (k-d trees, slow)",
     params={"workers": Parameter(1, "processes that share the edges of a level", minimum=1, maximum=1024)},
     reference=True,

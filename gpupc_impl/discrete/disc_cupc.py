@@ -1,4 +1,4 @@
-"""disc-cupc: cuPC-E's strategy on discrete data, the paper's baseline (gpuPC, section 4.1)."""
+"""disc-cupc: cuPC-E's strategy (cuPC, Algorithms 3 and 4) on discrete data, gpuPC's baseline (gpuPC, section 4.1)."""
 
 import contextlib
 
@@ -174,7 +174,7 @@ def _widened(problem: DiscreteProblem) -> np.ndarray:
 @method(
     "disc-cupc",
     family="discrete",
-    source="gpuPC, section 4.1",
+    source="gpuPC, section 4.1; cuPC, Algorithms 3 and 4",
     summary="cuPC-E's strategy: a thread a test, with a table of its own",
     params={
         "beta": Parameter(2, "edges a block (beta)", minimum=1, maximum=MAX_THREADS),

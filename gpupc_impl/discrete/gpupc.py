@@ -1,4 +1,5 @@
-"""gpuPC: threads that make each contingency table together, and explicit memory management (gpuPC, section 3).
+"""gpuPC: threads that make each contingency table together, and explicit memory management (gpuPC, sections 3.3 and
+3.4, Algorithms 2 and 3).
 
 A test is made in one of three ways, which compute the same statistic to the bit: at level 0 from a product of all bit
 planes (`products`), from level 1 on in batches of the same edge (`batches`), and otherwise by blocks of threads as in
@@ -73,7 +74,7 @@ class GpuPC(DiscreteSearch):
 @method(
     "gpupc",
     family="discrete",
-    source="gpuPC, section 3, Algorithms 2 and 3",
+    source="gpuPC, sections 3.3 and 3.4, Algorithms 2 and 3",
     summary="delta threads a table, gamma tests at a time, beta edges a block",
     params={
         "delta": Parameter(

@@ -1,5 +1,5 @@
-"""GPU-CMIknn Parallel (GPU-CMIknn, Algorithm 5), which uses the permutations of a variable given a set for the tests
-with all its neighbours."""
+"""GPU-CMIknn Parallel (GPU-CMIknn, section 4.2, Algorithm 5), which uses the permutations of a variable given a set for
+the tests with all its neighbours."""
 
 import itertools
 import math

@@ -1,5 +1,5 @@
-"""GPU-CMIknn Single (GPU-CMIknn, Algorithm 2), which makes one test at a time and processes its samples and
-permutations in parallel."""
+"""GPU-CMIknn Single (GPU-CMIknn, sections 4.1 and 4.2, Algorithm 2), which makes one test at a time and processes its
+samples and permutations in parallel."""
 
 import itertools
 from collections.abc import Callable, Mapping

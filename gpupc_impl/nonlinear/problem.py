@@ -162,12 +162,13 @@ class NonlinearProblem(Problem):
         return int(np.argmax(np.arange(self.permutations + 1) / self.permutations >= self.alpha))
 
     def p_value(self, counts: int | np.ndarray) -> float | np.ndarray:
-        """Return the p-value for a number of permuted CMI values that are at least the data's (Algorithm 2, line
-        13)."""
+        """Return the p-value for a number of permuted CMI values that are at least the data's (GPU-CMIknn,
+        Algorithm 2, line 13)."""
         return counts / self.permutations
 
     def cmi(self, partial: int | np.ndarray) -> float | np.ndarray:
-        """Return the CMI in nats for sums of psi(n_xz) + psi(n_yz) - psi(n_z) in units of 2^-40 (equation 1)."""
+        """Return the CMI in nats for sums of psi(n_xz) + psi(n_yz) - psi(n_z) in units of 2^-40 (GPU-CMIknn, equation
+        1)."""
         return scipy.special.digamma(self.k_cmi) - np.asarray(partial) / (self.n_samples * 2.0**PSI_BITS)
 
     @functools.cached_property

@@ -34,8 +34,8 @@ class MemoryPlan:
     """The layout of a level, its memory and its transfers.
 
     Attributes:
-        layout: ``core`` (everything on the device), ``blocks`` (Algorithm 2), ``panels`` (whole rows) or ``gather``
-            (sub-matrices).
+        layout: ``core`` (everything on the device), ``blocks`` (Out-of-Core, Algorithm 2), ``panels`` (whole
+            rows) or ``gather`` (sub-matrices).
         device_bytes: device memory.
         rows, columns: variables of a block of pairs, on either side.
         width: variables of a separation-set block.
@@ -168,7 +168,8 @@ def _block_bytes(side: int, pair_bytes: int) -> int:
 
 
 def blocks(p: int, budget: int, block_size: int, pmax: bool = False) -> MemoryPlan | None:
-    """The plan of level 1 by Algorithm 2: square blocks of pairs, each with the separation-set blocks of both sides."""
+    """The plan of level 1 by Out-of-Core, Algorithm 2: square blocks of pairs, each with the separation-set blocks of
+    both sides."""
     pair_bytes = 12 if pmax else 4
     high = min(block_size, p)
     low = min(SMALLEST_BLOCK, high)

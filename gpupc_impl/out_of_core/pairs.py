@@ -1,4 +1,5 @@
-"""Level 1 on blocks of pairs: the results of a block, and the kernels of square blocks (kernels/pair_blocks.cu)."""
+"""Level 1 on blocks of pairs (Out-of-Core, section 4.2, Algorithm 2): the results of a block, and the kernels of square
+blocks (kernels/pair_blocks.cu)."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ MEASURES = {
 
 @table("accuracy", "Distance to the truth", paper="Accuracy", experiments=("accuracy",))
 def accuracy_table(runs: Runs, problems: Sequence[Mapping[str, Any]], sweeps: Sweeps) -> Table:
-    """The table compares CPDAGs with that of the true graph on generated data and on expressions that others simulated
-    on networks of genes, by the structural Hamming distance and by the precision and recall of edges and arrows. Cells
-    are means over graphs, with 95 % intervals by the bootstrap over graphs. causal-learn directs the edges of its
-    skeletons by its own rules. ``results/tables/accuracy.csv`` has the numbers of each graph.
+    """The table compares estimated CPDAGs with that of the true graph, by the structural Hamming distance and by the
+    precision and recall of edges and arrows, on generated data and on gene expressions that others simulated on known
+    networks. Cells are means over graphs, with 95 % intervals by the bootstrap over graphs. causal-learn directs the
+    edges of its skeletons by its own rules. ``results/tables/accuracy.csv`` has the numbers of each graph.
     """
     truths = {facts["name"]: facts.get("true_edges") for facts in problems}
     measured = {

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def overview(runs: Runs) -> Drawing:
     """The figure shows the runtime of every method on every data set, with a panel for each family of tests: the median
     of the warm runs of the method's fastest setting, on a logarithmic axis. Hollow triangles mark an exceeded time
-    limit, other hollow markers a result that is not verified, and crosses a data set on which the method has
-    no time although it has one on others. "not available" stands where the file of a data set could not be read. The
-    table of every setting has all settings and the reasons.
+    limit, and other hollow markers a result that is not verified. A cross marks a data set on which the method has no
+    time although it has one on others. "not available" stands where the file of a data set could not be read. The table
+    "Every setting on every data set" lists all settings, and gives the reason for each one without a time.
     """
     import matplotlib.pyplot as plt
 

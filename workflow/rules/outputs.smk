@@ -43,7 +43,7 @@ rule count_sharing:
         kind=lambda wildcards: PLAN.entries[wildcards.dataset]["kind"],
         code=digest("workflow/scripts/count_sharing.py"),
     message:
-        "Counting the rows that share conditional sets on {wildcards.dataset}"
+        "Counting the rows that share conditioning sets on {wildcards.dataset}"
     script:
         "../scripts/count_sharing.py"
 
@@ -60,7 +60,7 @@ rule collect_sharing:
     params:
         code=digest("workflow/scripts/collect_csv.py"),
     message:
-        "Collecting the shared conditional sets of all data sets"
+        "Collecting the shared conditioning sets of all data sets"
     script:
         "../scripts/collect_csv.py"
 

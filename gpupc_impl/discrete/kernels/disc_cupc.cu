@@ -60,8 +60,8 @@ __device__ void make_test_alone(const DiscreteSearch& search, const Data<Code>& 
     search.decide(shape, total, df, key);
 }
 
-// Level 0: a thread tests one pair, or several pairs one after the other. Grid (up to ceil(p / 32), up to p), block
-// (32).
+// Level 0 (cuPC, Algorithm 3): a thread tests one pair, or several pairs one after the other. Grid (up to
+// ceil(p / 32), up to p), block (32).
 template <class Code, Allocation ALLOCATION>
 __global__ void __launch_bounds__(MAX_THREADS, 1)
     disc_cupc_level_zero(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,

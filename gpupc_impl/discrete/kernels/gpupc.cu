@@ -43,9 +43,9 @@ struct Shortcuts {
     int most_terms;
 };
 
-// Makes the test that `unit` describes (Algorithm 3, lines 8-34), if it describes one. All threads of the block must
-// call this function. The caller needs a barrier between writing the unit and the call, and another between the call
-// and the next change of the unit or the table.
+// Makes the test that `unit` describes (gpuPC, Algorithm 3, lines 8-35), if it describes one. All threads of the
+// block must call this function. The caller needs a barrier between writing the unit and the call, and another between
+// the call and the next change of the unit or the table.
 template <Where WHERE, Ways WAYS, class Code>
 __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Data<Code>& data,
                                           const Shortcuts& shortcuts, Unit& unit, const int* members, int level,
@@ -131,9 +131,9 @@ __device__ __forceinline__ void make_test_by(const DiscreteSearch& search, const
     }
 }
 
-// Level 0 (Algorithm 2), but for the pairs that products.cu tests: those whose variables have planes and whose tables
-// have up to `product_cells` cells. A block makes the test of pair (i, j) for each j = blockIdx.x + k gridDim.x and i
-// likewise. Grid (up to p, up to p), block (delta).
+// Level 0 (gpuPC, Algorithm 2), but for the pairs that products.cu tests: those whose variables have planes and whose
+// tables have up to `product_cells` cells. A block makes the test of pair (i, j) for each j = blockIdx.x + k gridDim.x
+// and i likewise. Grid (up to p, up to p), block (delta).
 template <class Code, Where WHERE>
 __global__ void __launch_bounds__(MAX_THREADS, 1)
     gpupc_level_zero(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
@@ -160,10 +160,10 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
     }
 }
 
-// Levels from 1 on (Algorithm 3). A block works on beta edges of one of the `busy` rows that have tests, with gamma
-// tests of each at a time and delta threads a table; its threads choose the next tests together. Blocks start in the
-// order of their numbers, so those with the first sets of all edges come first, and later ones find edges settled. Grid
-// (ceil(busy / z), ceil(n' / beta) * splits), block (delta, gamma, beta).
+// Levels from 1 on (gpuPC, Algorithm 3). A block works on beta edges of one of the `busy` rows that have tests, with
+// gamma tests of each at a time and delta threads a table; its threads choose the next tests together. Blocks start in
+// the order of their numbers, so those with the first sets of all edges come first, and later ones find edges settled.
+// Grid (ceil(busy / z), ceil(n' / beta) * splits), block (delta, gamma, beta).
 template <class Code, Where WHERE, Ways WAYS>
 __global__ void __launch_bounds__(MAX_THREADS, 1)
     gpupc_level(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,

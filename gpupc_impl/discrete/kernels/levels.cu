@@ -157,7 +157,7 @@ __global__ void settle(const __grid_constant__ BestKeys best, const int* pairs, 
     if (k < count) best.separate(pairs[2 * k], pairs[2 * k + 1], keys[k]);
 }
 
-// --- the workload of section 4.1 -----------------------------------------------------------------------------------
+// --- the workload of gpuPC, section 4.1 ----------------------------------------------------------------------------
 
 // Counts the neighbours with a larger index of each variable in graph `before` (-1: all pairs).
 __global__ void count_upper(const __grid_constant__ BitGraphs graphs, int before, int* upper) {

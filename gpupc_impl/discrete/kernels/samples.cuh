@@ -24,8 +24,8 @@ __device__ __forceinline__ void load_codes(const Code* codes, unsigned (&out)[RO
 #endif
 }
 
-// Adds 1 to the cell of each sample (Algorithm 3, lines 12-18), ROWS_AT_ONCE samples at a time. Index is an unsigned
-// type that is large enough for the numbers of the table's cells.
+// Adds 1 to the cell of each sample (gpuPC, Algorithm 3, lines 12-18), ROWS_AT_ONCE samples at a time. Index is an
+// unsigned type that is large enough for the numbers of the table's cells.
 template <class Index, class Code>
 __device__ void count_rows(const Data<Code>& data, const Shape& shape, const int* members, int level, const Team& team,
                            unsigned* table) {

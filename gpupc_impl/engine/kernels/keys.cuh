@@ -19,10 +19,10 @@ __device__ __forceinline__ unsigned long long set_key(int i, int j, unsigned lon
 // The key of a required edge. No key is smaller, so no test of the edge could change the answer, and none is made.
 constexpr unsigned long long REQUIRED_KEY = 0;
 
-// Early termination (cuPC, section 4.1): returns whether a test with this key can no longer change the answer, given a
-// best key that was read earlier and may have decreased since. Under the canonical rule this is so if the best key is
-// not larger; under the papers' rule (first come) it is so if any set has separated the edge. A key of all ones means
-// that no set has, for keys of any width.
+// Early termination (cuPC, section 4.1; Algorithm 4, line 7; Algorithm 5, line 12): returns whether a test with this
+// key can no longer change the answer, given a best key that was read earlier and may have decreased since. Under the
+// canonical rule this is so if the best key is not larger; under the papers' rule (first come) it is so if any set has
+// separated the edge. A key of all ones means that no set has, for keys of any width.
 template <class Key>
 __device__ __forceinline__ bool settled(bool first_come, Key found, Key key) {
     return first_come ? found != static_cast<Key>(~Key{0}) : found <= key;

@@ -188,9 +188,9 @@ QUANTITIES: dict[str, Quantity] = {
 
 @table("cmiknn_claims", "Section 5: claims", paper=PAPER, experiments=("cmiknn_table5",))
 def cmiknn_claims(runs: Runs, every_test: Sequence[Mapping[str, Any]], reported: CsvRows) -> Table:
-    """The table compares what section 5 of the GPU-CMIknn paper states in numbers with the same quantities from our
-    records, on the tests and graphs named in the last column. The paper used an Nvidia A40 and an AMD EPYC 7343; on the
-    backend ``host`` kernels run on CPU cores.
+    """The table compares what the abstract and section 5 of the GPU-CMIknn paper state in numbers with the same
+    quantities from our records, on the tests and graphs named in the last column. The paper used an Nvidia A40 and an
+    AMD EPYC 7343; on the backend ``host`` kernels run on CPU cores.
     """
     backends = {cell["backend"] for its in every_test for cell in its["cells"]} | {*device_backends(runs)}
     evidence = {backend: Evidence(runs, backend, every_test) for backend in sorted(backends - {"cpu"}) or ["cpu"]}

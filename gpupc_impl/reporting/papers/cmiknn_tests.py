@@ -24,7 +24,7 @@ PERCENTILES = (0.05, 0.5, 0.95)
 CAPTION = """The table shows the {what} seconds of single CI tests with local permutations over {symbol}, as Table
 {number} of GPU-CMIknn: ours above the paper's (Nvidia A40; one core of an AMD EPYC 7343). The implementations
 ``buckets``, ``counting`` and ``insertion`` find the k-th nearest neighbour in different ways with the same result; the
-paper uses insertion. DNF means that a cell exceeded the time limit of all its tests."""
+paper uses insertion. DNF means that the tests of a cell did not finish within the time limit for all of them."""
 """The caption of each table; ``what`` names its statistic."""
 
 

@@ -92,8 +92,8 @@ def cupc_table2(runs: Runs, reported: CsvRows) -> Table:
     """The table shows runtimes and speedups as cuPC's Table 2, at alpha = {{ config["alpha"] }}: ours (median of the
     warm runs, 20–80 % band) above the paper's (Nvidia GTX 1080; Intel Xeon at 2.5 GHz, 8 cores). cuPC is measured with
     the paper's rule for separating sets, from which speedups are computed, and with canonical sets. Rows with "levels"
-    are those of the levels alone; the other rows are those of whole calls, as the paper's. † marks a bound from a time
-    limit.
+    have the time of the levels alone; the other rows have that of whole calls, transfers included, as the paper's.
+    † marks a bound that follows from a time limit.
     """
     datasets = datasets_of(runs)
     chosen = {method: runs_of(runs, method) for method in (SERIAL, PARALLEL, *CUPC)}

@@ -231,9 +231,9 @@ QUANTITIES: dict[str, Quantity] = {
     experiments=("cupc_fig7", "cupc_fig8", "cupc_fig10"),
 )
 def cupc_claims(runs: Runs, sharing: CsvRows, factors: CsvRows, reported: CsvRows) -> Table:
-    """The table compares what section 5 of the cuPC paper states in numbers with the same quantities from our records
-    at alpha = {{ config["alpha"] }}, on the data sets named in the last column. The paper used an Nvidia GTX 1080; on
-    the backend ``host`` kernels run on CPU cores.
+    """The table compares what the abstract and section 5 of the cuPC paper state in numbers with the same quantities
+    from our records at alpha = {{ config["alpha"] }}, on the data sets named in the last column. The paper used an
+    Nvidia GTX 1080; on the backend ``host`` kernels run on CPU cores.
     """
     histograms = shared_sets.load(sharing)
     backends = device_backends(runs) or ["cpu"]

@@ -34,8 +34,8 @@ def cupc_fig5(runs: Runs, reported: CsvRows) -> Drawing:
     of median runtimes on one machine and backend. Bars are the ratios of the levels alone, in which the methods differ
     and which make up the paper's runtimes (its Fig. 6); diamonds are those of whole calls. Hollow bars show what the
     paper's text states for a GTX 1080 (for cuPC-E the range over its six data sets, for cuPC-S the value for
-    DREAM5-Insilico). Hatched bars are bounds of whole calls from a time limit. Data sets on which no baseline was run
-    are left out.
+    DREAM5-Insilico). A hatched bar is a bound on the ratio of whole calls, since one of the two runs reached its time
+    limit. Data sets on which no baseline was run are left out.
     """
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
@@ -134,7 +134,7 @@ def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
     graph before it. A number above a bar is the percentage that the levels take of the whole call; the rest are
     transfers and the collection of sets. The paper (GTX 1080) states that level 1 takes 49 to 83 % on its first five
     data sets and less than 10 % on DREAM5-Insilico, on which levels 2 to 5 take 90 % (cuPC-E) and 70 % (cuPC-S). Where
-    DREAM5-Insilico was not measured, the heading compares the simulated dream5-like.
+    DREAM5-Insilico was not measured, the heading compares the simulated data set dream5-like with that statement.
     """
     import matplotlib.pyplot as plt
     from matplotlib.patches import Patch
@@ -234,14 +234,14 @@ WIDTHS = (1, 2, 4, 5, 8, 10, 20, 40)
 MOST_BINS = 24
 
 
-@figure("cupc_fig9", "Fig. 9: shared conditional sets", paper=PAPER, family="gaussian", numbers=False)
+@figure("cupc_fig9", "Fig. 9: shared conditioning sets", paper=PAPER, family="gaussian", numbers=False)
 def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
-    """The figure shows how many rows of A'_G share a conditional set in level 2, as cuPC's Fig. 9, in percent
-    of the redundant sets (those that appear in more than one row), on the real data set with the most sets, or on the
-    generated one with the most if no real data set has a redundant set. The panel's title names it. The rows are
-    counted exactly in the graph at the start of level 2 at alpha = {{ config["alpha"] }}. The dashed line marks the
-    paper's "about 95 % [...] in at most 40 rows", which refers to DREAM5-Insilico. ``results/sharing.csv`` has all data
-    sets.
+    """The figure shows how many rows of A'_G (one for the neighbours of each variable) share a conditioning set in
+    level 2, as cuPC's Fig. 9, in percent of the redundant sets, which are those that appear in more than one row. It
+    shows the real data set with the most sets, or the generated one with the most if no real data set has a redundant
+    set; the panel's title names the data set. The rows are counted exactly in the graph at the start of level 2 at
+    alpha = {{ config["alpha"] }}. The dashed line marks the paper's "about 95 % [...] in at most 40 rows", which refers
+    to DREAM5-Insilico. ``results/sharing.csv`` has all data sets.
     """
     import matplotlib.pyplot as plt
     from matplotlib.ticker import PercentFormatter
@@ -251,7 +251,7 @@ def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
     shown = shared_sets.largest(shared_sets.load(sharing))
     if shown is None:
         axes.set_axis_off()
-        axes.text(0.5, 0.5, "no data set has a conditional set\nin more than one row", ha="center", va="center")
+        axes.text(0.5, 0.5, "no data set has a conditioning set\nin more than one row", ha="center", va="center")
         return Drawing(figure)
     paper = reported[0]
     most, percent = int(paper["rows_at_most"]), float(paper["percent"])

@@ -27,24 +27,25 @@ HATCH = {"facecolor": "white", "edgecolor": "#888888", "hatch": "//////", "linew
 
 @figure("cupc_fig7", "Fig. 7: configurations of cuPC-E", paper=PAPER, experiments=("cupc_fig7",))
 def cupc_fig7(runs: Runs, reported: CsvRows) -> Drawing:
-    """The figure shows how many times faster 30 configurations of cuPC-E are than the selected configuration (framed:
-    beta = 2, gamma = 32), as cuPC's Fig. 7: ratios of median runtimes on one machine and backend. The Y axis is beta,
-    the edges of a block; the X axis is gamma, the threads of an edge. Hatched configurations failed or exceeded the
-    time limit; grey ones were not run. The lines beside the scale are our range and that of the paper (GTX 1080), whose
-    text states no single ratio; larger gamma is better on dense graphs, smaller gamma on sparse ones. {% if
-    config["backend"] == "host" %}On the host backend every thread of a block costs time, whether it has work or not, so
-    small gamma is fastest.{% endif %} ``results/tables/cupc_fig7.csv`` has the numbers.
+    """The figure shows how many times faster configurations of cuPC-E are than the selected configuration (framed:
+    beta = 2, gamma = 32), as cuPC's Fig. 7 does for 30 configurations: ratios of median runtimes on one machine and
+    backend. The Y axis is beta, the edges of a block; the X axis is gamma, the threads of an edge. Hatched
+    configurations failed or exceeded the time limit; grey ones were not run. The lines beside the scale are our range
+    and that of the paper (GTX 1080), which states that larger gamma is faster on dense graphs, and smaller gamma on
+    sparse ones. {% if config["backend"] == "host" %}On the host backend every thread of a block costs time, whether it
+    has work or not, so small gamma is fastest.{% endif %} ``results/tables/cupc_fig7.csv`` has the numbers.
     """
     return heatmaps(runs, reported[0], panel=(2.35, 2.3))
 
 
 @figure("cupc_fig8", "Fig. 8: configurations of cuPC-S", paper=PAPER, experiments=("cupc_fig8",))
 def cupc_fig8(runs: Runs, reported: CsvRows) -> Drawing:
-    """The figure shows how many times faster 16 configurations of cuPC-S are than the selected configuration (framed:
-    theta = 64, delta = 2), as cuPC's Fig. 8: ratios of median runtimes on one machine and backend. The Y axis is theta,
-    the threads of a block; the X axis is delta, the blocks of a row. Hatched configurations failed or exceeded the time
-    limit; grey ones were not run. The lines beside the scale are our range and that of the paper (GTX 1080), whose
-    ratios vary less than those of cuPC-E. ``results/tables/cupc_fig8.csv`` has the numbers.
+    """The figure shows how many times faster configurations of cuPC-S are than the selected configuration (framed:
+    theta = 64, delta = 2), as cuPC's Fig. 8 does for 16 configurations: ratios of median runtimes on one machine and
+    backend. The Y axis is theta, the threads of a block; the X axis is delta, the blocks of a row. Hatched
+    configurations failed or exceeded the time limit; grey ones were not run. The lines beside the scale are our range
+    and that of the paper (GTX 1080), which states that cuPC-S varies less with its configuration than cuPC-E.
+    ``results/tables/cupc_fig8.csv`` has the numbers.
     """
     return heatmaps(runs, reported[0], panel=(1.1, 1.35))
 

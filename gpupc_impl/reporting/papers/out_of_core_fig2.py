@@ -28,8 +28,8 @@ PAPER_LOOK = {"color": "black", "marker": "D", "markersize": 3.5, "markerfacecol
 def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps, rates: Rates = None) -> Drawing:
     """The figure shows the runtime of level 0 (left) and level 1 (right) over the number of variables, as the
     Out-of-Core paper's Fig. 2: medians with the 20–80 % band, on a logarithmic axis. All possible CI tests are made,
-    because alpha is so close to one that no edge is removed. Below are the ratios of the two methods, with a line for
-    each layout of blocks in the style of its times; lines are dotted where unified memory is modelled. Diamonds are the
+    because alpha is so close to one that no edge is removed. Below are the ratios of the two methods. Each layout of
+    blocks has a line in the style of its times; the line is dotted where unified memory is modelled. Diamonds are the
     ratios that the paper (V100, 32 GB) states. The vertical line marks the number of variables at which the in-core
     data structures fill the device memory, or the budget that the config sets instead. Beyond that limit unified memory
     is modelled (``docs/out-of-core.md``) unless it was run; a cross marks a size without a time. {% if

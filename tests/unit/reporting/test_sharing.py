@@ -1,4 +1,4 @@
-"""How many rows share a conditional set: counted in blocks as by brute force, and drawn."""
+"""How many rows share a conditioning set: counted in blocks as by brute force, and drawn."""
 
 import csv
 import itertools
