@@ -135,6 +135,16 @@ def test_memory_is_given_back(method):
     assert backend.memory_used == 0
 
 
+def test_a_device_too_small_for_managed_memory_is_refused_before_a_kernel_fails():
+    problem, method = random_problem(20, 60, 0.1, 0.05, 7), methods()["out-of-core-um"]
+    for megabytes in (1, 7):
+        with pytest.raises(DeviceMemoryError, match="device_mb=8"):
+            solve(problem, method, open_backend("cuda"), {"device_mb": megabytes})
+    assert_same(
+        solve(problem, method, open_backend("cuda"), {"device_mb": 8}), solve(problem, method, open_backend("cuda"))
+    )
+
+
 @pytest.mark.parametrize("test", ["rcit", "rcot", "kci"])
 def test_kernel_tests_keep_any_budget_or_name_it(test):
     """Libraries that CuPy calls may hide which exception the allocator raised."""
