@@ -7,12 +7,14 @@ column determine its type (`gpupc_impl.tables.columns`), independently of the ki
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpupc_impl.core.files import shortened
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.tables.binary import FRAMES, read_frame, read_numpy
 from gpupc_impl.tables.checks import DataError
@@ -37,7 +39,8 @@ class TableFormat:
         missing_values: the cells, beside empty ones, that stand for missing values.
 
     Raises:
-        DataError: the decimal mark is neither a point nor a comma, or the delimiter is not one character.
+        DataError: the decimal mark is neither a point nor a comma, the delimiter is not one character, or Python has no
+            text encoding of that name.
     """
 
     header: bool | None = None
@@ -52,6 +55,13 @@ class TableFormat:
             raise DataError(f"decimal is {self.decimal!r}; it is '.' or ','")
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '\r\n"'):
             raise DataError(f"delimiter is {self.delimiter!r}; it is one character, such as ';'")
+        try:
+            io.TextIOWrapper(io.BytesIO(), encoding=self.encoding)
+        except (LookupError, ValueError, TypeError) as error:
+            raise DataError(
+                f"encoding is {shortened(repr(self.encoding), 60)}, by which Python decodes no text; it is a name such "
+                "as 'utf-8' or 'latin-1' (--encoding latin-1), or left out"
+            ) from error
         if isinstance(self.missing_values, str):
             object.__setattr__(self, "missing_values", [self.missing_values])
 

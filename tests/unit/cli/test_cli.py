@@ -328,6 +328,11 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
         ),
         (["--output", "no/such/out.npz"], "cannot write no/such/out.npz: there is no folder no/such"),
         (["--depth", "3"], "unrecognized arguments: --depth 3"),
+        *(
+            (["--encoding", name], "by which Python decodes no text; it is a name such as 'utf-8' or 'latin-1'")
+            for name in ("utf-8\0", "no such", "zlib", "rot13", "", "\udcff")
+        ),
+        (["--encoding", "x" * 5000], "x (4,942 characters) x"),
     ],
 )
 def test_refuses_before_it_reads(refused, args, message):
