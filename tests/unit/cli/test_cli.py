@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -295,6 +296,17 @@ def test_warnings_are_one_line(run, frame, tmp_path):
     code, _, err = run("skeleton", tmp_path / "flat.csv", *METHOD, "--quiet")
     assert code == 0
     assert err == "warning: 1 constant variable(s) (flat) are independent of all others\n"
+
+
+def test_no_name_of_others_commands_the_terminal(run, frame, data, tmp_path):
+    name = "\x1b]0;title\x07\x9b2J"
+    frame.assign(**{name: 1.0}).to_csv(tmp_path / "odd.csv", index=False)
+    frame.rename(columns={"a": name, "b": f"{name} "}).to_csv(tmp_path / "same.csv", index=False)
+    for file, code in (("odd.csv", 0), ("same.csv", 2)):
+        outcome, *printed = run("skeleton", tmp_path / file, *METHOD)
+        assert outcome == code
+        assert r"\x1b]0;title\x07\x9b2J" in printed[1]
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", "".join(printed))
 
 
 def test_a_cycle_is_warned_of(run, data, monkeypatch):
