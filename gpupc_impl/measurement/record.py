@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 
 logger = logging.getLogger("gpupc_impl.record")
 
-MAX_NUMBER = 2.0**63
+MAX_NUMBER = 2.0**64
 """The upper bound on the magnitude of a number in a record."""
 
 DATASET_FACTS = ("source", "licence", "citation", "sha256")
