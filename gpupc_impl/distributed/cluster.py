@@ -104,7 +104,7 @@ def _connect(address: str) -> Any:
 
     try:
         return Client(address)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:  # TypeError: tls:// without keys, or an unfinished scheme
         raise InvalidParameter(
             f"parameter client is {str(address)!r}, where no scheduler answers ({error}): give the address of one that "
             "runs, as tcp://HOST:PORT, or leave it out for a cluster of this machine"

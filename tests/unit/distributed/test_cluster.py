@@ -97,9 +97,10 @@ def test_a_missing_package_is_said(monkeypatch):
         pass
 
 
-def test_an_address_without_a_scheduler_is_said():
+@pytest.mark.parametrize("address", ["http://[::1", "tls://127.0.0.1:1", "tcp://\0"])
+def test_an_address_without_a_scheduler_is_said(address):
     with (
         pytest.raises(InvalidParameter, match="no scheduler answers"),
-        open_client(ClientAddress("http://[::1"), "host", 0),
+        open_client(ClientAddress(address), "host", 0),
     ):
         pass
