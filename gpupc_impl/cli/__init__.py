@@ -104,11 +104,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EXPECTED as error:
         if debug:
             raise
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {output.visible(error)}", file=sys.stderr)
         return 2
     except Exception as error:
         if debug:
             raise
-        print(f"error: {type(error).__name__}: {error} (GPUPC_DEBUG=1 shows where)", file=sys.stderr)
+        print(f"error: {type(error).__name__}: {output.visible(error)} (GPUPC_DEBUG=1 shows where)", file=sys.stderr)
         return 1
     return 0

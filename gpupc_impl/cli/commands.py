@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpupc_impl.cli import records
 from gpupc_impl.cli.compiling import fill_cache
-from gpupc_impl.cli.output import OUTPUT_SUFFIXES, UsageError, listed, show_progress, summary
+from gpupc_impl.cli.output import OUTPUT_SUFFIXES, UsageError, listed, show_progress, summary, visible
 from gpupc_impl.core.colliders import AUTO, default_rule
 from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.core.orientation import CPDAG, orient
@@ -84,10 +84,10 @@ def search(args: argparse.Namespace) -> None:
     if args.report is not None:
         result.report(args.report)
     if not args.quiet:
-        print(f"read: {ready.reading['table']}; {ready.reading['test']}")
+        print(visible(f"read: {ready.reading['table']}; {ready.reading['test']}"))
         if ready.compile_seconds >= COMPILING_NAMED:
             print(f"compiling kernels, once: {ready.compile_seconds:.2f} s, beside the time below")
-        print(summary(result, seconds, named=ready.source.names is not None))
+        print(visible(summary(result, seconds, named=ready.source.names is not None)))
         for path in filter(None, (args.output, args.report)):
             print(f"written: {path}")
 

@@ -7,6 +7,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.pc_stable import Progress
@@ -20,6 +21,15 @@ OUTPUT_SUFFIXES = (".npz", *WRITERS)
 
 class UsageError(ValueError):
     """The command line or a file cannot be used; the user sees the message alone."""
+
+
+_CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+
+
+def visible(text: Any) -> str:
+    """Return a text with escapes in place of control characters, which a terminal would obey: names in files are those
+    of others."""
+    return str(text).translate(_CONTROL_CHARACTERS)
 
 
 def listed(words: Sequence[str]) -> str:
@@ -44,7 +54,7 @@ def summary(result: Skeleton | CPDAG, seconds: float, named: bool) -> str:
 def plain_warnings() -> Iterator[None]:
     """Show each warning as one line, without the source position."""
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_args, **_kwargs: print(f"warning: {message}", file=sys.stderr)
+        warnings.showwarning = lambda message, *_args, **_kwargs: print(f"warning: {visible(message)}", file=sys.stderr)
         yield
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.cli.output import UsageError
+from gpupc_impl.cli.output import UsageError, visible
 
 ACTIONS = {
     "publish": (
@@ -100,12 +100,12 @@ def run(args: argparse.Namespace) -> None:
         if args.action == "merge":
             merged = merge(args.folders, args.into, args.prefer)
             for sentence in merged.settled:
-                print(sentence)
+                print(visible(sentence))
         else:
             args.into = args.into or own_folder(args.results)
             merged = publish(args.results, args.into)
         for sentence in merged.ignored:
-            print(f"not taken over: {sentence}")
+            print(visible(f"not taken over: {sentence}"))
         counts = f"{merged.runs:,} runs, {merged.shared:,} of them alike in several folders"
         if args.action == "publish":
             counts = f"{merged.runs:,} runs, {merged.shared:,} of them as before"

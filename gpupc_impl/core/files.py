@@ -98,9 +98,11 @@ def write_whole(path: str | Path) -> Iterator[IO[bytes]]:
     are made.
 
     Raises:
-        OSError: the file cannot be written, or `path` is none.
+        OSError: the file cannot be written, or `path` is none, or leads to a folder, a device or a pipe.
     """
     path = checked_path(path)
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no regular file, and would be replaced; name another", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{uuid.uuid4().hex}.part")  # This name is short, so every valid `path` can be written.
     descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,11 @@ def open_client(address: ClientAddress, backend: str, workers: int) -> Iterator[
                 f"workers of a cluster of this machine cannot run kernels on {backend}: {reason}; give the client of "
                 "another cluster (client=...), or another backend (workers_on=...)"
             )
-        with _local_cluster(backend, workers) as cluster, Client(cluster) as client:
+        with (
+            tempfile.TemporaryDirectory(prefix="gpupc-", ignore_cleanup_errors=True) as folder,
+            _local_cluster(backend, workers, folder) as cluster,
+            Client(cluster) as client,
+        ):
             yield client
 
 
@@ -99,19 +104,23 @@ def _connect(address: str) -> Any:
 
     try:
         return Client(address)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:  # TypeError: tls:// without keys, or an unfinished scheme
         raise InvalidParameter(
             f"parameter client is {str(address)!r}, where no scheduler answers ({error}): give the address of one that "
             "runs, as tcp://HOST:PORT, or leave it out for a cluster of this machine"
         ) from error
 
 
-def _local_cluster(backend: str, workers: int) -> Any:
+def _local_cluster(backend: str, workers: int, folder: str) -> Any:
     """Return a cluster of this machine: a process for each GPU, or processes that share the cores.
 
     A single worker on CPU cores runs in this process. Anybody who can connect to a scheduler or a worker can run code
     in it. A cluster within this process therefore listens on no port, and processes of a cluster communicate by TLS
     with a key that no other process has. The web pages about the state of the cluster are on the loopback interface.
+
+    Args:
+        folder: an empty folder of the caller alone, in which Dask locks files and from which it imports modules. By
+            default Dask does so in a folder of the system's temporary one, which another user may have made.
     """
     from distributed import LocalCluster, Nanny, Scheduler, Security, SpecCluster
 
@@ -123,12 +132,18 @@ def _local_cluster(backend: str, workers: int) -> Any:
         environments = [{"GPUPC_HOST_THREADS": threads}] * workers
     else:
         pages = {"dashboard_address": f"{LOOPBACK}:0", "worker_dashboard_address": f"{LOOPBACK}:0"}
+        own = {"local_directory": folder, "scheduler_kwargs": {"local_directory": folder}}
         return LocalCluster(
-            1, processes=False, protocol="inproc://", threads_per_worker=THREADS, memory_limit=0, **pages
+            1, processes=False, protocol="inproc://", threads_per_worker=THREADS, memory_limit=0, **pages, **own
         )
     if reason := needs_package("cryptography", "cryptography")():
         raise BackendUnavailable(f"processes of a cluster cannot be kept from strangers: {reason}")
-    place = {"host": LOOPBACK, "dashboard_address": f"{LOOPBACK}:0", "protocol": "tls://"}
+    place = {
+        "host": LOOPBACK,
+        "dashboard_address": f"{LOOPBACK}:0",
+        "protocol": "tls://",
+        "local_directory": folder,
+    }
     place["security"] = security = Security.temporary()
     options = {**place, "nthreads": THREADS, "memory_limit": 0, "silence_logs": logging.WARNING}
     specs = {

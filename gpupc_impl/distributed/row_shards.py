@@ -94,7 +94,7 @@ class RowShards(FirstShards):
         """
         (self.folder.path / "rows").mkdir(exist_ok=True)
         names = (path.stem.partition("-") for path in (self.folder.path / "rows").glob("*-*.npz"))
-        written = [slice(int(a), int(b)) for a, _, b in names if a.isdigit() and b.isdigit()]
+        written = [slice(int(a), int(b)) for a, _, b in names if a.isdecimal() and b.isdecimal()]
         first, by_first = 0, {rows.start: rows for rows in written}
         group: list[tuple[slice, Mapping[str, Any]]] = []
         while (rows := by_first.get(group[-1][0].stop if group else first)) is not None:

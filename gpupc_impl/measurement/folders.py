@@ -11,24 +11,29 @@ import contextlib
 import csv
 import dataclasses
 import io
-import re
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.core.files import read_bytes, shortened
+from gpupc_impl.core.files import no_formula, read_bytes, shortened
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.yaml_text import parse_yaml
-from gpupc_impl.measurement.published import PublishedRuns, Run
-from gpupc_impl.measurement.record import InvalidRecord, Record, parse, schema, schema_of_tests, validate
+from gpupc_impl.measurement.published import NAME, PublishedRuns, Run
+from gpupc_impl.measurement.record import (
+    InvalidRecord,
+    Record,
+    parse,
+    schema,
+    schema_of_facts,
+    schema_of_tests,
+    validate,
+)
 
 PLAIN_FILES = ("config.yaml", "tests/*.json", "timelines/*.csv", "verification/ci_tests.csv")
 """Files that are copied whole."""
 
 EXPERIMENTS, SHARING = "experiments.json", "sharing.csv"
-
-EXPERIMENT = re.compile("[A-Za-z0-9][A-Za-z0-9._=+-]{0,149}")
-"""The names that a config may give to an experiment; files are called like them."""
 
 KEPT_SKELETON_BYTES = 1 << 18
 """The upper bound on the size of published skeletons of graphs whose truth is known; tables count the errors of these
@@ -102,13 +107,22 @@ class Reader:
             self.faults.append(f"{path} is damaged: {type(error).__name__}: {shortened(str(error))}")
 
     def _read_published(self) -> None:
+        for path in sorted(self.folder.rglob("*")):  # A link could bring any file of the reader into a merged folder.
+            if path.is_symlink():
+                self.faults.append(f"{shortened(ascii(str(path)))} is a link; put the file itself there")
         published = PublishedRuns(self.folder)
         for name, facts in published.datasets.items():
+            with self._naming(self.folder):
+                validate(facts, f"data set {shortened(ascii(name), 100)}", schema_of_facts())
             self.entries["data set", name] = Entry(self.folder, facts, facts)
         for dataset, setting in published:
             with self._naming(self.folder):
                 run = published.run(dataset, setting)
                 validate(run.record.to_json(), f"the run of {setting} on {dataset}", schema())
+                if run.record.ok and (run.record.result is None or run.record.problem is None):
+                    raise InvalidRecord(f"the run of {setting} on {dataset} is ok, and has no result or no problem")
+                if run.skeleton is not None:
+                    _check_skeleton(published.skeleton_file(dataset, setting), run.record)
                 self.entries["run", dataset, setting] = run_entry(self.folder, run)
 
     def _read_results(self) -> None:
@@ -118,7 +132,7 @@ class Reader:
             return
         asked = parse(read_bytes(path), EXPERIMENTS)
         for name in asked:
-            if not EXPERIMENT.fullmatch(name):
+            if not NAME.fullmatch(name):
                 raise ValueError(f"{shortened(ascii(name), 100)} is no name of an experiment")
         experiments = {(d, s): name for name, its in asked.items() for d in its["datasets"] for s in its["settings"]}
         for path in sorted(self.folder.glob("problems/*.json")):
@@ -161,6 +175,8 @@ class Reader:
         return Run(experiment, record, row and {key: row[key] for key in row if key not in repeated}, skeleton)
 
     def _read_plain(self, name: str) -> None:
+        if (self.folder / name).resolve() != self.folder.resolve() / name:
+            raise ValueError("a link leads to it; put the file itself there")
         data = read_bytes(self.folder / name)
         if name == SHARING:
             for row in read_rows(data):
@@ -182,13 +198,18 @@ def _skeleton(path: Path, record: Record) -> bytes | None:
     """The content of a record's skeleton; None where there is none, or it is too large to be published."""
     if not path.is_file() or path.stat().st_size > KEPT_SKELETON_BYTES:
         return None
+    _check_skeleton(path, record)
+    return read_bytes(path)
+
+
+def _check_skeleton(path: Path | zipfile.Path, record: Record) -> None:
+    """Raise ValueError if the file is not that of the skeleton of a record."""
     try:
         digest = Skeleton.load(path).sha256
     except (ValueError, OSError) as error:
         raise ValueError(f"its skeleton {path.name} cannot be read: {error}") from error
     if record.result is None or digest != record.result.skeleton_sha256:
         raise ValueError(f"its skeleton {path.name} is another's: the digests differ")
-    return read_bytes(path)
 
 
 def read_rows(data: bytes, of_runs: bool = True) -> list[dict[str, str]]:
@@ -207,6 +228,8 @@ def read_rows(data: bytes, of_runs: bool = True) -> list[dict[str, str]]:
         raise ValueError(f"it is no CSV: {error}") from error
     if any(None in row or None in row.values() for row in rows):
         raise ValueError("it is no CSV: a row has not as many values as the header has names")
+    if formulas := [cell for row in rows for cell in (*row, *row.values()) if no_formula(cell) != cell]:
+        raise ValueError(f"a spreadsheet takes {shortened(ascii(formulas[0]), 100)} for a formula")
     if of_runs and (missing := {"dataset", "setting"} - set(reader.fieldnames or ())):
         raise ValueError(f"it has no column {' and no column '.join(sorted(missing))}")
     return rows

@@ -18,17 +18,21 @@ import functools
 import hashlib
 import io
 import json
+import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.core.files import read_bytes
+from gpupc_impl.core.files import read_bytes, shortened
 from gpupc_impl.measurement.record import DATASET_FACTS, InvalidRecord, Record, parse
 
 RunKey = tuple[str, str]
 """The identity of a run: the names of its data set and its setting."""
+
+NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._=+-]{0,149}")
+"""The names that a config may give to an experiment, a data set and a setting; files are called like them."""
 
 MACHINES, DATASETS = "machines.json", "datasets.json"
 
@@ -86,6 +90,11 @@ class PublishedRuns:
                     known = experiments.setdefault(key, path.stem)
                 except (KeyError, TypeError) as error:
                     raise InvalidRecord(f"{place} is no run: it names no data set or no setting") from error
+                for name in key:
+                    if not (isinstance(name, str) and NAME.fullmatch(name)):
+                        raise InvalidRecord(
+                            f"{place}: {shortened(ascii(name), 100)} is no name of a data set or setting"
+                        )
                 if key in self._lines:
                     raise InvalidRecord(f"{place}: the run of {key[1]} on {key[0]} is in records/{known}.jsonl already")
                 self._lines[key] = place, line
@@ -158,9 +167,12 @@ class PublishedRuns:
         archive = self.folder / "skeletons" / f"{experiment}.zip"
         if experiment not in self._archives and archive.is_file():
             try:
-                self._archives[experiment] = zipfile.Path(archive)
+                opened = zipfile.Path(archive)
+                if any(each.compress_type != zipfile.ZIP_STORED for each in opened.root.infolist()):
+                    raise ValueError("its members are compressed, so that reading them may take any amount of memory")
             except Exception as error:  # a damaged archive can raise nearly anything
                 raise InvalidRecord(f"skeletons/{archive.name} is damaged: {error}") from error
+            self._archives[experiment] = opened
         return self._archives.get(experiment, archive).joinpath(dataset, f"{setting}.npz")
 
     def files_of(self, keys: Iterable[RunKey]) -> list[str]:

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 logger = logging.getLogger("gpupc_impl.record")
+
+MAX_NUMBER = 2.0**64
+"""The upper bound on the magnitude of a number in a record."""
 
 DATASET_FACTS = ("source", "licence", "citation", "sha256")
 """The facts of a data set that its records repeat."""
@@ -318,6 +321,33 @@ def schema_of_tests() -> dict[str, Any]:
     return content
 
 
+@functools.cache
+def schema_of_facts() -> dict[str, Any]:
+    """Return the JSON schema of the facts of a data set that others may have written."""
+    edge = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 2, "maxItems": 2}
+    return {
+        "properties": {
+            "problem": schema()["properties"]["problem"],
+            "true_edges": {"type": ["array", "null"], "items": edge},
+        }
+    }
+
+
+@functools.cache
+def _validator() -> Any:
+    """Return a validator for which NaN, infinities and numbers from `MAX_NUMBER` on are no numbers; JSON has none of
+    them, but Python reads them, and no table can show them."""
+    import jsonschema  # The package is imported here because workers start often and validate nothing.
+
+    plain = jsonschema.Draft202012Validator
+
+    def bounded(kind: str) -> Callable[[Any, Any], bool]:
+        return lambda _, value: plain.TYPE_CHECKER.is_type(value, kind) and abs(value) < MAX_NUMBER
+
+    checker = plain.TYPE_CHECKER.redefine_many({kind: bounded(kind) for kind in ("number", "integer")})
+    return jsonschema.validators.extend(plain, type_checker=checker)  # type: ignore[no-untyped-call]
+
+
 def parse(text: bytes, source: str) -> Any:
     """The content of a JSON document; raises InvalidRecord, with the source's name, if it is not JSON in UTF-8."""
     try:
@@ -336,11 +366,11 @@ def validate(content: Any, source: str, schema: Mapping[str, Any]) -> None:
         InvalidRecord: the document does not fit; the message names the source, the key and the reason.
     """
     try:
-        import jsonschema  # The package is imported here because workers start often and validate nothing.
+        import jsonschema
     except ImportError:
         logger.warning("%s is not validated: the package jsonschema is not installed", source)
         return
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(content))
+    error = jsonschema.exceptions.best_match(_validator()(schema).iter_errors(content))
     if error is not None:
         place, reason = shortened(error.json_path), shortened(error.message)
         raise InvalidRecord(f"{source} is not a valid record: at {place}: {reason}")

@@ -80,7 +80,7 @@ def footer(figure: Figure, runs: Runs, share: float = 1.0) -> None:
     commits = ", ".join(sorted({run.commit or "unknown" for run in ran}))
     letters = int(share * figure.get_figwidth() * 72 / (0.52 * SMALL_PRINT["fontsize"]))
     lines = [textwrap.fill(line, letters) for line in (machines, f"commit {commits}")]
-    figure.supxlabel("\n".join(lines), **SMALL_PRINT)
+    figure.supxlabel("\n".join(lines), **SMALL_PRINT, parse_math=False)
 
 
 def name_datasets(axes: Axes, names: Sequence[str]) -> None:

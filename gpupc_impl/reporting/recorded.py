@@ -58,7 +58,7 @@ def markdown(records: Iterable[Record]) -> str:
         parts.append(tables.markdown(["ms", *map(label, columns)], rows, numeric=range(1, len(columns) + 1)))
     if grids:
         parts.append(_extremes(grids))
-    return "\n\n".join([*parts, "\n".join(f"- {line}" for line in _provenance(records))]) + "\n"
+    return "\n\n".join([*parts, "\n".join(f"- {tables.plain(line)}" for line in _provenance(records))]) + "\n"
 
 
 def _extremes(grids: Mapping[tuple[str, str], Sequence[Record]]) -> str:
@@ -116,8 +116,8 @@ def _cell(records: Sequence[Record]) -> str:
 
 
 def _levels(record: Record) -> float:
-    """Return the median over the runs of the total seconds of all levels."""
-    return statistics.median(map(sum, record.time_s.levels))
+    """Return the median over the runs of the total seconds of all levels; 0 if none was timed."""
+    return statistics.median(map(sum, record.time_s.levels or [[]]))
 
 
 def _provenance(records: Sequence[Record]) -> list[str]:

@@ -7,17 +7,20 @@ column determine its type (`gpupc_impl.tables.columns`), independently of the ki
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpupc_impl.core.files import shortened
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.tables.binary import FRAMES, read_frame, read_numpy
 from gpupc_impl.tables.checks import DataError
 from gpupc_impl.tables.columns import Place, typed
-from gpupc_impl.tables.streams import open_stream
+from gpupc_impl.tables.plink import open_genotypes
+from gpupc_impl.tables.streams import is_streamed, open_stream
 from gpupc_impl.tables.text import read_text
 
 if TYPE_CHECKING:
@@ -36,7 +39,8 @@ class TableFormat:
         missing_values: the cells, beside empty ones, that stand for missing values.
 
     Raises:
-        DataError: the decimal mark is neither a point nor a comma, or the delimiter is not one character.
+        DataError: the decimal mark is neither a point nor a comma, the delimiter is not one character, or Python has no
+            text encoding of that name.
     """
 
     header: bool | None = None
@@ -51,6 +55,13 @@ class TableFormat:
             raise DataError(f"decimal is {self.decimal!r}; it is '.' or ','")
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '\r\n"'):
             raise DataError(f"delimiter is {self.delimiter!r}; it is one character, such as ';'")
+        try:
+            io.TextIOWrapper(io.BytesIO(), encoding=self.encoding)
+        except (LookupError, ValueError, TypeError) as error:
+            raise DataError(
+                f"encoding is {shortened(repr(self.encoding), 60)}, by which Python decodes no text; it is a name such "
+                "as 'utf-8' or 'latin-1' (--encoding latin-1), or left out"
+            ) from error
         if isinstance(self.missing_values, str):
             object.__setattr__(self, "missing_values", [self.missing_values])
 
@@ -84,8 +95,8 @@ def read_table(
     """Read a file of numbers, of labels or of both; a missing value becomes NaN, or None in a column of text.
 
     Args:
-        path: ``.npy`` or ``.npz`` (see `read_numpy`), ``.parquet``, ``.xlsx``, ``.h5ad`` or ``.bed`` (see
-            `read_frame`); any other file is a text table.
+        path: ``.npy`` or ``.npz`` (see `read_numpy`), ``.parquet``, ``.xlsx`` or ``.h5ad`` (see `read_frame`), or
+            ``.bed`` (see `open_genotypes`); any other file is a text table.
         kind: the kind of the columns, if it is known: ``"numbers"``, ``"labels"`` or ``"both"``.
         transpose: whether samples are in columns and variables in rows.
         streamed: whether a large table of numbers may become a `RowStream` (`gpupc_impl.tables.streams`).
@@ -98,7 +109,14 @@ def read_table(
 
     if streamed and not transpose and (stream := open_stream(path)) is not None:
         rows, names = stream
-        return Table(rows, names, _place(path, names), counts=suffix == ".bed")
+        return Table(rows, names, _place(path, names))
+    if suffix == ".bed":
+        genotypes, names = open_genotypes(path)
+        whole = transpose or not (streamed and is_streamed(genotypes.shape))
+        values = np.asarray(genotypes) if whole else genotypes
+        if transpose:
+            values, names = np.ascontiguousarray(values.T), None
+        return Table(values, names, _place(path, names), counts=True)
     if suffix in (".npy", ".npz"):
         values, names = read_numpy(path, missing=True)
         if transpose:
@@ -107,8 +125,7 @@ def read_table(
     if suffix in FRAMES:
         frame = read_frame(path, form.header, form.row_names, transpose)
         names = list(frame.columns)
-        table = _typed(frame, names, _place(path, names), kind, form)
-        return dataclasses.replace(table, counts=suffix == ".bed")
+        return _typed(frame, names, _place(path, names), kind, form)
     arguments = {
         "header": form.header,
         "row_names": form.row_names,

@@ -1,5 +1,4 @@
-"""Readers of tables in binary files: NumPy files, and Parquet, Excel, AnnData and PLINK files, which need further
-packages."""
+"""Readers of tables in binary files: NumPy files, and Parquet, Excel and AnnData files, which need further packages."""
 
 from __future__ import annotations
 
@@ -24,7 +23,6 @@ FRAMES: Mapping[str, tuple[str, str]] = {
     ".xlsx": ("openpyxl", "excel"),
     ".xlsm": ("openpyxl", "excel"),
     ".h5ad": ("anndata", "anndata"),
-    ".bed": ("bed_reader", "plink"),
 }
 """The module that reads a file and the extra of this project that installs the module, by the file's suffix."""
 
@@ -64,11 +62,8 @@ def read_numpy(path: Path, array: str | None = None, missing: bool = False) -> t
 def read_frame(
     path: Path, header: bool | None = None, row_names: bool = False, transpose: bool = False
 ) -> pandas.DataFrame:
-    """Read a Parquet file, the first sheet of an Excel file, the matrix ``X`` of an AnnData file, or the genotypes of a
-    PLINK file.
-
-    The observations of an AnnData file are the samples. The genotypes in a PLINK ``.bed``, beside which lie a ``.bim``
-    and a ``.fam``, are counts of allele 1; the identifiers of the variants name the variables.
+    """Read a Parquet file, the first sheet of an Excel file, or the matrix ``X`` of an AnnData file, whose observations
+    are the samples.
 
     Args:
         header: whether the first line of a sheet holds names; None means true.
@@ -108,9 +103,6 @@ def read_frame(
                     dtype=object,  # `typed` determines types and missing values.
                     keep_default_na=False,
                 )
-        elif module == "bed_reader":
-            with importlib.import_module(module).open_bed(path) as file:
-                frame = pandas.DataFrame(file.read(dtype="float64"), columns=file.sid)
         else:
             check_hdf5(path)
             frame = frame_of_anndata(importlib.import_module(module).read_h5ad(path))

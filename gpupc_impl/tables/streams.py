@@ -24,7 +24,7 @@ def is_streamed(shape: tuple[int, ...]) -> bool:
 
 
 def open_stream(path: Path) -> tuple[RowStream, list[str] | None] | None:
-    """Return the rows of an ``.npy``, ``.parquet`` or PLINK ``.bed`` file and the variables' names.
+    """Return the rows of an ``.npy`` or ``.parquet`` file and the variables' names.
 
     Returns:
         None if the table is read as a whole: it is small, has columns without numbers, or cannot be read, which the
@@ -34,7 +34,7 @@ def open_stream(path: Path) -> tuple[RowStream, list[str] | None] | None:
         DataError: two names are equal, or one is empty.
         OSError: the file cannot be opened.
     """
-    opener = {".npy": _numpy, ".parquet": _parquet, ".bed": _plink}.get(path.suffix.lower())
+    opener = {".npy": _numpy, ".parquet": _parquet}.get(path.suffix.lower())
     return None if opener is None else opener(path)
 
 
@@ -73,27 +73,6 @@ def _parquet(path: Path) -> tuple[RowStream, list[str]] | None:
                 yield part
 
     return RowStream(shape, _naming(path, read)), checked_names([schema.names[k] for k in places], path)
-
-
-def _plink(path: Path) -> tuple[RowStream, list[str]] | None:
-    with open_regular(path):
-        pass
-    try:
-        from bed_reader import open_bed
-
-        with open_bed(path) as file:
-            shape, names = file.shape, file.sid
-    except Exception:  # bed_reader is absent, or the file is damaged.
-        return None
-    if not is_streamed(shape):
-        return None
-
-    def read() -> Iterator[np.ndarray]:
-        with open_bed(path) as file:
-            for rows in mapped.pieces(shape[0], _rows_at_once(shape[1])):
-                yield file.read(index=np.s_[rows, :], dtype="float64", order="C")
-
-    return RowStream(shape, _naming(path, read)), checked_names(names, path)
 
 
 def _naming(path: Path, read: Callable[[], Iterator[np.ndarray]]) -> Callable[[], Iterator[np.ndarray]]:

@@ -27,7 +27,6 @@ IMPORT_NAMES = {
 TOOLS = {
     "cryptography": ("gpupc_impl/distributed/cluster.py", "cryptography"),  # Dask makes certificates with it
     "anndata": ("gpupc_impl/tables/binary.py", '"anndata", "anndata"'),  # imported by that name
-    "bed-reader": ("gpupc_impl/tables/binary.py", '"bed_reader", "plink"'),
     "asyncssh": ("tests/conformance/test_distributed_ssh.py", 'importorskip("asyncssh"'),  # Dask's SSHCluster needs it
     "openpyxl": ("gpupc_impl/tables/binary.py", '"openpyxl", "excel"'),  # pandas reads with it
     "pyarrow": ("gpupc_impl/tables/binary.py", '"pyarrow", "parquet"'),

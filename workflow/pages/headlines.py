@@ -12,6 +12,7 @@ from pathlib import Path
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.reporting.catalogue import entries
 from gpupc_impl.reporting.headlines import CLAIMS, headlines, in_markdown
+from gpupc_impl.reporting.tables import plain
 from workflow.lib.plan import ROOT, recorded_plans
 from workflow.pages import marks
 
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("pages", type=Path, nargs="+", help="Markdown files with the two marks")
     pages = parser.parse_args(argv).pages
     table = headlines(recorded_claims(), read_csv(ROOT / "results/reported/headlines.csv"))
-    inside = "\n\n".join([in_markdown(table), *table.notes])
+    inside = "\n\n".join([in_markdown(table), *map(plain, table.notes)])
     for page in pages:
         try:
             marks.replace(page, {"headlines: `make images`": inside})

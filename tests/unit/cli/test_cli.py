@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -297,6 +298,17 @@ def test_warnings_are_one_line(run, frame, tmp_path):
     assert err == "warning: 1 constant variable(s) (flat) are independent of all others\n"
 
 
+def test_no_name_of_others_commands_the_terminal(run, frame, data, tmp_path):
+    name = "\x1b]0;title\x07\x9b2J"
+    frame.assign(**{name: 1.0}).to_csv(tmp_path / "odd.csv", index=False)
+    frame.rename(columns={"a": name, "b": f"{name} "}).to_csv(tmp_path / "same.csv", index=False)
+    for file, code in (("odd.csv", 0), ("same.csv", 2)):
+        outcome, *printed = run("skeleton", tmp_path / file, *METHOD)
+        assert outcome == code
+        assert r"\x1b]0;title\x07\x9b2J" in printed[1]
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", "".join(printed))
+
+
 def test_a_cycle_is_warned_of(run, data, monkeypatch):
     monkeypatch.setattr(CPDAG, "has_directed_cycle", True)
     assert run("pc", data, *METHOD, "--quiet")[2].startswith("warning: the v-structures contradict each other")
@@ -328,6 +340,11 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
         ),
         (["--output", "no/such/out.npz"], "cannot write no/such/out.npz: there is no folder no/such"),
         (["--depth", "3"], "unrecognized arguments: --depth 3"),
+        *(
+            (["--encoding", name], "by which Python decodes no text; it is a name such as 'utf-8' or 'latin-1'")
+            for name in ("utf-8\0", "no such", "zlib", "rot13", "", "\udcff")
+        ),
+        (["--encoding", "x" * 5000], "x (4,942 characters) x"),
     ],
 )
 def test_refuses_before_it_reads(refused, args, message):

@@ -72,6 +72,22 @@ def test_what_others_put_at_a_known_name_is_not_written_to(tmp_path, kind, appen
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "link to a device", "folder"])
+def test_no_pipe_and_no_device_is_replaced(tmp_path, kind):
+    """As root a rename would replace /dev/null."""
+    path = tmp_path / "place"
+    {
+        "pipe": lambda: os.mkfifo(path),
+        "link to a pipe": lambda: (os.mkfifo(tmp_path / "pipe"), path.symlink_to(tmp_path / "pipe")),
+        "link to a device": lambda: path.symlink_to(os.devnull),
+        "folder": path.mkdir,
+    }[kind]()
+    before = path.lstat()
+    with pytest.raises(OSError, match=r"no regular file, and would be replaced; name another.*place"):
+        files.write_text(path, "text")
+    assert path.lstat() == before
+
+
 @pytest.mark.parametrize(("folder", "lock"), [(0o755, 0o600), (0o775, 0o660), (0o1777, 0o666), (0o700, 0o600)])
 def test_only_who_may_write_to_a_folder_can_hold_its_locks(tmp_path, folder, lock):
     tmp_path.chmod(folder)

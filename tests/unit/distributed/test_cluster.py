@@ -1,9 +1,11 @@
 """Clusters that a search starts on this machine: who may connect to them."""
 
+import importlib.util
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -62,6 +64,30 @@ def test_a_single_worker_listens_for_nobody():
         assert {address for address, _ in listening() - before} <= {"127.0.0.1"}  # pages, and no tasks
 
 
+def finds_planted() -> bool:
+    return importlib.util.find_spec("planted_by_a_stranger") is not None
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_nothing_is_imported_from_a_folder_that_another_user_made_for_dask(tmp_path, monkeypatch, workers):
+    """The other user makes Dask's folder in the system's temporary one first, and puts a module and a link there."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("dask-scratch-space", f"dask-scratch-space-{os.getuid()}"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(0o777)
+        (tmp_path / name / "planted_by_a_stranger.py").write_text("")
+        (tmp_path / name / "global.lock").symlink_to(tmp_path / "precious")
+    (tmp_path / "precious").write_text("content")
+    before = sorted(tmp_path.iterdir())
+    with open_client(ClientAddress(""), "host", workers) as client:
+        assert not finds_planted()
+        assert not client.submit(finds_planted).result(30)
+        (folder,) = set(tmp_path.iterdir()) - set(before)
+        assert folder.stat().st_mode & 0o077 == 0
+    assert (tmp_path / "precious").read_text() == "content"
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_a_missing_package_is_said(monkeypatch):
     monkeypatch.setattr(cluster, "needs_package", lambda *names: lambda: "the package cryptography is not installed")
     with (
@@ -71,9 +97,10 @@ def test_a_missing_package_is_said(monkeypatch):
         pass
 
 
-def test_an_address_without_a_scheduler_is_said():
+@pytest.mark.parametrize("address", ["http://[::1", "tls://127.0.0.1:1", "tcp://\0"])
+def test_an_address_without_a_scheduler_is_said(address):
     with (
         pytest.raises(InvalidParameter, match="no scheduler answers"),
-        open_client(ClientAddress("http://[::1"), "host", 0),
+        open_client(ClientAddress(address), "host", 0),
     ):
         pass

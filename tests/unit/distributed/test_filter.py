@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import sys
 import time
 import types
@@ -407,6 +408,15 @@ def test_links_in_the_folder_of_a_search_are_refused(tmp_path, name):
     with pytest.raises(InvalidProblem, match=f"'{name}' in folder .* is a link, .* remove the link"):
         search(x, 0.2, folder=folder)
     assert [path.read_text() for path in elsewhere.iterdir()] == ["mine"]
+
+
+def test_files_of_others_in_the_folder_of_a_search_are_no_shards(tmp_path):
+    x = sample(np.random.default_rng(4), 20, 50, 4)
+    (tmp_path / "rows").mkdir()
+    for name in ("²-20.npz", "0-20.npz", "-.npz", "000000000-000000000.npz", f"0-{'9' * 200}.npz"):
+        (tmp_path / "rows" / name).write_text("a stranger's")
+    os.mkfifo(tmp_path / "rows/000000000-000000020.npz")
+    assert_same(search(x, 0.2, folder=tmp_path), in_core(x, 0.2))
 
 
 @pytest.mark.parametrize("workers", [1, 3])

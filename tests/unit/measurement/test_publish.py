@@ -22,7 +22,8 @@ from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.publish import MergeError, merge, own_folder, publish
 from gpupc_impl.measurement.published import PublishedRuns, open_published
-from gpupc_impl.measurement.record import Limits, Peaks, Record, Result, Times
+from gpupc_impl.measurement.record import InvalidRecord, Limits, Peaks, Record, Result, Times
+from workflow.pages import devices
 
 DATA = np.random.default_rng(0).normal(size=(30, 4))
 PROBLEM = GaussianProblem.from_data(DATA, alpha=0.1)
@@ -378,6 +379,14 @@ def line_of(folder, **changes):
         ),
         (lambda folder, line: line.replace('"why":null', '"why":"on host-7a"'), r"line 1 tells this machine's name"),
         (lambda folder, line: line + "\n", r"gaussian\.jsonl, line 2 is (no run|not)"),
+        (lambda folder, line: line_of(folder, result=None), r"the run of s on d is ok, and has no result or no prob"),
+        (lambda folder, line: line_of(folder, problem=None), r"the run of s on d is ok, and has no result or no prob"),
+        *(
+            (lambda folder, line, number=number: line.replace('"warm":[0.3]', f'"warm":[{number}]'), r"time_s\.warm")
+            for number in ("NaN", "Infinity", "1e999", "1e300", "-1", "0", "1" + "0" * 400, '"<b>"')
+        ),
+        (lambda folder, line: line.replace('"warm":[0.3]', '"warm":[]'), r"at \$\.time_s\.warm: \[\] should be non-e"),
+        (lambda folder, line: line.replace('"edges":1', '"edges":1' + "0" * 30), r"at \$\.result\.edges: 1000"),
         (lambda folder, line: "{", r"records/gaussian\.jsonl, line 1 is not JSON"),
         (lambda folder, line: "[]\n", r"records/gaussian\.jsonl, line 1 is no run: it names no data set"),
         (lambda folder, line: "", r"holds no runs|machines\.json, line 2 is not what publishing writes"),
@@ -408,6 +417,68 @@ def test_damaged_archives_of_skeletons_are_found(tmp_path, damage):
     assert any("is damaged" in fault or "holds no run" in fault for fault in check(folder)), check(folder)
 
 
+@pytest.mark.parametrize("damage", ["another", "no skeleton", "compressed"])
+def test_an_archive_of_other_skeletons_or_of_gigabytes_is_found(tmp_path, refused, damage):
+    """A small archive may unpack to any size, and tables count the errors of a skeleton that is none of the record."""
+    folder = published(put(tmp_path / "a", skeleton=True), tmp_path / "published")
+    other = tmp_path / "other.npz"
+    skeleton(DATA, 0.9, method="stable-serial").save(other)
+    content = {"another": other.read_bytes(), "no skeleton": b"<script>", "compressed": bytes(1 << 24)}[damage]
+    with zipfile.ZipFile(folder / "skeletons/gaussian.zip", "w") as archive:
+        kind = zipfile.ZIP_DEFLATED if damage == "compressed" else zipfile.ZIP_STORED
+        archive.writestr("d/s.npz", content, compress_type=kind)
+    message = {"another": "another's: the digests differ", "no skeleton": "cannot be read", "compressed": "compressed"}
+    refused([folder], message[damage])
+    assert any(message[damage] in fault for fault in check(folder))
+
+
+@pytest.mark.parametrize("name", ["../../planted", "/planted", "", "a\0", "a\n::error::", "<b>", "=1", "-x", "a" * 300])
+@pytest.mark.parametrize("key", ["dataset", "setting"])
+def test_no_name_of_a_run_leads_out_of_a_folder(tmp_path, refused, name, key):
+    """Skeletons are read, and pages written, under the names of a data set and a setting."""
+    name = str(tmp_path / "outside") if name == "/planted" else name
+    (tmp_path / "outside").mkdir()
+    FOUND.save(tmp_path / "outside/s.npz")
+    folder = published(put(tmp_path / "a"), tmp_path / "published")
+    (folder / "records/gaussian.jsonl").write_text(line_of(folder, **{key: name}))
+    facts = json.loads((folder / "datasets.json").read_text())
+    (folder / "datasets.json").write_text(json.dumps({str(name): facts["d"]} if key == "dataset" else facts))
+    refused([folder], "is no name of a data set or setting")
+    with pytest.raises(InvalidRecord, match="is no name of a data set or setting"):
+        devices.rows([folder])
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "notes.txt", "timelines", "records/gaussian.jsonl", "data/set"])
+@pytest.mark.parametrize("of_workflow", [False, True])
+def test_no_link_brings_files_of_the_reader_into_a_published_folder(tmp_path, refused, name, of_workflow):
+    folder = put(tmp_path / "a")
+    if not of_workflow:
+        folder = published(folder, tmp_path / "published")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/credentials.csv").write_text("user,password\nme,secret\n")
+    (tmp_path / "own.yaml").write_text("password: secret\n")
+    target = tmp_path / ("own" if name == "timelines" else "own.yaml")
+    (folder / name).parent.mkdir(exist_ok=True)
+    if name.startswith("records") and not of_workflow:
+        target = (folder / name).rename(tmp_path / "own.jsonl")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(target)
+    if not of_workflow:
+        assert any("is a link" in fault for fault in check(folder))
+    if not of_workflow or name in ("config.yaml", "timelines"):
+        refused([folder], "link")
+    else:  # it is no part of what is published
+        publish(folder, tmp_path / "into")
+        assert b"secret" not in b"".join(contents(tmp_path / "into").values())
+
+
+def test_no_formula_is_copied(tmp_path, refused):
+    tree = put(tmp_path / "a")
+    (tree / "timelines").mkdir()
+    (tree / "timelines/d.csv").write_text('block,ms\n"=HYPERLINK(""http://x"")",1\n')
+    refused([tree], r"timelines/d\.csv is damaged: a spreadsheet takes '=HYPERLINK")
+
+
 @pytest.mark.parametrize("name", ["records/gaussian.jsonl", "timelines/d.csv", "verification/ci_tests.csv"])
 def test_no_pipe_in_a_folder_of_runs_is_waited_for(tmp_path, name):
     folder = published(put(tmp_path / "a"), tmp_path / "into")
@@ -415,6 +486,14 @@ def test_no_pipe_in_a_folder_of_runs_is_waited_for(tmp_path, name):
     (folder / name).parent.mkdir(exist_ok=True)
     os.mkfifo(folder / name)
     assert any("no regular file" in fault for fault in check(folder)), check(folder)
+
+
+@pytest.mark.parametrize("edges", ["abc", [[0]], [[0, -1]], [[0, 1e999]], [[0, "1"]]])
+def test_facts_that_no_data_set_has_are_found(tmp_path, edges):
+    folder = published(put(tmp_path / "a"), tmp_path / "into")
+    facts = json.loads((folder / "datasets.json").read_text())
+    (folder / "datasets.json").write_text(json.dumps({"d": facts["d"] | {"true_edges": edges}}))
+    assert any("data set 'd' is not a valid record: at $.true_edges" in fault for fault in check(folder))
 
 
 def test_unused_entries_and_files_are_found(tmp_path):

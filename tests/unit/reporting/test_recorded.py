@@ -1,5 +1,6 @@
 """The published runs of the project are valid, and the page that shows them shows these."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,17 @@ def test_statuses_and_numbers(tmp_path, publish):
     assert "| ms | fast | slow |" in shown
     assert "| small | 2.00 [1.40–2.60] / 1.00 | oom |" in shown
     assert "- GPU methods: A GPU, driver 580, NVRTC 13.0, CuPy 14.2, Python 3.12; commit 0123456789" in shown
+
+
+def test_words_of_others_are_text(tmp_path, publish):
+    """A record's machine is what its sender wrote."""
+    environment = {"python": "<img src=x onerror=alert(1)>", "cpu": "[here](javascript:alert(1))", "git_commit": "<b>"}
+    time = {"warm": [0.001], "levels": []}
+    method = {"dataset": {"name": "d"}, "setting": "a", "method": "a", "family": "gaussian", "reference": True}
+    publish([method | {"backend": "cpu", "status": "ok", "time_s": time, "environment": environment}], tmp_path)
+    shown = recorded.markdown(open_published(tmp_path).records())
+    assert "&lt;img src=x" in shown
+    assert not re.search(r"<[a-z]|\]\(", shown)
 
 
 def test_seeds_of_a_series_share_a_row(tmp_path, publish):

@@ -1,0 +1,116 @@
+"""Reads the genotypes of PLINK: a ``.bed``, beside which lie a ``.bim`` with the variants and a ``.fam`` with the
+samples (https://www.cog-genomics.org/plink/1.9/formats)."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from gpupc_impl.core import mapped
+from gpupc_impl.core.files import read_text
+from gpupc_impl.core.rows import RowStream
+from gpupc_impl.ownership import open_regular
+from gpupc_impl.tables.checks import DataError, checked_names
+
+MAGIC, SAMPLE_MAJOR_MAGIC = b"\x6c\x1b\x01", b"\x6c\x1b\x00"
+
+COUNTS = np.array([2.0, np.nan, 1.0, 0.0])
+"""The count of allele 1 by the two bits of a genotype; NaN means that the genotype is missing."""
+
+
+def open_genotypes(path: Path) -> tuple[RowStream, list[str]]:
+    """Return the counts of allele 1 and the variants' names.
+
+    Raises:
+        DataError: the three files do not fit together or are damaged, or two names are equal, or one is empty.
+        OSError: a file cannot be opened, or is no regular file.
+    """
+    samples = sum(1 for _ in _lines(path.with_suffix(".fam")))
+    variants = path.with_suffix(".bim")
+    names = []
+    for number, line in _lines(variants):
+        cells = line.split("\t") if "\t" in line else line.split()
+        if len(cells) != 6:
+            raise DataError(f"{variants}, line {number} has {len(cells)} cells; the line of a variant has 6")
+        names.append(cells[1])
+    shape = samples, len(names)
+    with _open_bed(path, shape):  # Errors are raised before anything is read.
+        pass
+
+    def read() -> Iterator[np.ndarray]:
+        with _open_bed(path, shape) as file:
+            for rows in mapped.pieces(samples, 4 * max(1, mapped.PIECE_BYTES // (32 * max(1, len(names))))):
+                yield _counts(path, file, rows, shape)
+
+    return RowStream(shape, read), checked_names(names, path)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of every line that is not blank; PLINK skips blank ones, and needs no line end
+    after the last one."""
+    try:
+        text = io.StringIO(read_text(path), newline=None)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not text in UTF-8: {error}") from error
+    for number, line in enumerate(text, 1):
+        if line.strip():
+            yield number, line
+
+
+@contextlib.contextmanager
+def _open_bed(path: Path, shape: tuple[int, int]) -> Iterator[io.BufferedReader]:
+    """Open a ``.bed`` with genotypes of this shape (samples, variants)."""
+    samples, variants = shape
+    with open_regular(path) as file:
+        magic = file.read(len(MAGIC))
+        if magic == SAMPLE_MAJOR_MAGIC:
+            raise DataError(
+                f"{path} holds one sample after the other, which only old versions of PLINK write; "
+                f"plink --bfile {path.stem} --make-bed --out NEW writes it anew, one variant after the other"
+            )
+        if magic != MAGIC:
+            raise DataError(f"{path} is not a readable .bed file: it begins with {magic.hex(' ') or 'nothing'}")
+        size, expected = os.fstat(file.fileno()).st_size, len(MAGIC) + variants * _width(samples)
+        if size != expected:
+            raise DataError(
+                f"{path} has {size:,} bytes, but {variants:,} variants of its .bim and {samples:,} samples of its "
+                f".fam take {expected:,}: it is damaged, or the three files do not belong together"
+            )
+        yield file
+
+
+def _width(samples: int) -> int:
+    """Return the bytes of a variant."""
+    return -(-samples // 4)
+
+
+def _counts(path: Path, file: io.BufferedReader, rows: slice, shape: tuple[int, int]) -> np.ndarray:
+    """Read the genotypes of some samples, the first of which begins a byte.
+
+    Returns:
+        (samples, variants) C-contiguous float64 counts of allele 1.
+    """
+    samples, variants = shape
+    first, last = rows.start // 4, _width(rows.stop)
+    stored = np.empty((variants, last - first), np.uint8)
+    for k in range(variants):
+        file.seek(len(MAGIC) + k * _width(samples) + first)
+        if file.readinto(stored[k]) != last - first:
+            raise DataError(f"{path} became shorter while it was read; leave it unchanged, and read it again")
+    stored = np.ascontiguousarray(stored.T)
+    counts = np.empty((last - first, 4, variants))
+    for k in range(4):
+        np.take(COUNTS, stored >> 2 * k & 3, out=counts[:, k])
+    counts = counts.reshape(4 * (last - first), variants)
+    length = rows.stop - rows.start
+    if (counts[length:] != COUNTS[0]).any():
+        raise DataError(
+            f"{path} has bits after the {samples:,} samples of its .fam that are not zero: the .fam has too few lines, "
+            "or the files do not belong together"
+        )
+    return counts[:length]
