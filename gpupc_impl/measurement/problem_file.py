@@ -39,8 +39,10 @@ class ProblemFile:
         if states[0] != self._last_states[0] and not self._is_the_same():
             change = f"it changed the problem's file {self.path.name}"
             self._copy.seek(0)
-            if self.path.is_dir():
+            if self.path.is_dir() and not self.path.is_symlink():
                 shutil.rmtree(self.path)
+            else:
+                self.path.unlink(missing_ok=True)
             with write_whole(self.path) as file:
                 shutil.copyfileobj(self._copy, file)
         elif states[1:] != self._last_states[1:]:
