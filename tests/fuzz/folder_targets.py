@@ -17,6 +17,7 @@ from gpupc_impl.distributed import shards
 from gpupc_impl.measurement.checking import check
 from gpupc_impl.measurement.publish import MergeError, merge, publish
 from gpupc_impl.studies import bootstrap
+from gpupc_impl.tables import DataError, read_table
 from tests.fuzz.damage import Target
 
 Files = Mapping[str, bytes]
@@ -128,7 +129,37 @@ def _read_resample(name: str, path: Path) -> None:
     assert (_bootstrapped(_folder(path, name, files)) == counts).all()
 
 
+# --- genotypes -------------------------------------------------------------------------------------------------------
+
+GENOTYPES: Files = {
+    "cohort.bed": bytes.fromhex("6c1b01 dc0f e70f 6b01"),
+    "cohort.bim": b"1\tsnp1\t0\t1\tG\tA\n1\tsnp2\t0\t2\t1\t2\n1\tsnp3\t0\t3\tA\tC\n",
+    "cohort.fam": b"1 1 0 0 1 0\n1 2 0 0 1 0\n1 3 0 0 1 0\n2 1 0 0 1 0\n2 2 0 0 1 0\n2 3 0 0 1 0\n",
+}
+"""The example of PLINK's description of the format."""
+
+
+def _read_genotypes(name: str, path: Path) -> None:
+    """The table has a row for each line that is left of the samples, and a column for each variant's."""
+    folder = _folder(path, name, GENOTYPES)
+    table = read_table(folder / "cohort.bed")
+    values = np.asarray(table.values)
+    lines = [(folder / f"cohort.{each}").read_text(encoding="utf-8").splitlines() for each in ("fam", "bim")]
+    assert values.shape[0] <= len(lines[0])
+    assert values.shape[1] <= len(lines[1])
+    assert np.isin(values[~np.isnan(values)], (0, 1, 2)).all()
+
+
 TARGETS: Mapping[str, Target] = {
+    **{
+        f"plink{Path(name).suffix}": Target(
+            functools.partial(_read_genotypes, name),
+            (DataError,),
+            (Path(name).suffix,),
+            functools.partial(lambda name: [GENOTYPES[name]], name),
+        )
+        for name in GENOTYPES
+    },
     **{
         f"results-{Path(name).name}": Target(
             functools.partial(_read_results, name),
