@@ -46,6 +46,7 @@ def test_all_gpus_find_what_one_finds(monkeypatch):
 
 @pytest.mark.parametrize("panel", [0, 64])
 def test_a_gpu_finds_what_the_host_finds(panel):
+    pytest.importorskip("cryptography")  # for the processes of a cluster
     x = sample(700, 100, 5)
     x[:, 5] = x[:, 6]
     how = {"method": "distributed", "panel": panel, "transpose": False}
