@@ -35,6 +35,7 @@ EXCLUDED_OF_METHODS = {
     "gpupc_impl/core/files.py": _OUTSIDE + "reading and writing files",
     "gpupc_impl/core/mapped.py:new_npy": _OUTSIDE + "making a file",
     "gpupc_impl/core/problem.py:Problem._write": _OUTSIDE + "writing a problem",
+    "gpupc_impl/core/problem.py:search_parameters": "a check of parameters, which are in the origin of a sample",
     "gpupc_impl/core/registry.py": "the method and its parameters, which it decides, are in the origin of a sample",
     "gpupc_impl/core/result.py:Skeleton.__repr__": _OUTSIDE + "a display",
     "gpupc_impl/core/result.py:Skeleton.load": _OUTSIDE + "reading a result",
