@@ -7,13 +7,17 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from gpupc_impl.backends import Backend, BackendUnavailable, backend_class, compilations
 from gpupc_impl.core import placing
 from gpupc_impl.core.family import Family, get_family
+from gpupc_impl.core.files import shortened
 from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
@@ -51,6 +55,17 @@ class SearchRequest:
     progress: Callable[[Progress], None] | bool | None = None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     form: TableFormat = dataclasses.field(default_factory=TableFormat)
+
+    def __post_init__(self) -> None:
+        kinds = {
+            "names": (isinstance(self.names, Iterable) and not isinstance(self.names, str), "a sequence of names"),
+            "transpose": (isinstance(self.transpose, (bool, np.bool_)), "True or False"),
+            "pmax": (isinstance(self.pmax, (bool, np.bool_)), "True or False"),
+            "device_memory_limit": (isinstance(self.device_memory_limit, Real), "a number of bytes"),
+        }
+        for name, (fits, kind) in kinds.items():
+            if not fits and getattr(self, name) is not None:
+                raise InvalidProblem(f"{name} is {shortened(repr(getattr(self, name)), 60)}; it must be {kind}")
 
     @classmethod
     def of(cls, **arguments: Any) -> SearchRequest:

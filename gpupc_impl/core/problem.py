@@ -269,10 +269,15 @@ def _frozen(value: Any) -> Any:
 
 
 def search_parameters(alpha: float, max_level: int | None) -> dict[str, Any]:
-    """alpha and max_level by name, checked; raises InvalidProblem if one is out of range."""
-    if not 0 < alpha < 1:
-        raise InvalidProblem(f"alpha is {alpha!r}; it must lie strictly between 0 and 1")
-    if max_level is not None and (max_level < 0 or int(max_level) != max_level):
+    """alpha and max_level by name, checked; raises InvalidProblem if one is no number or out of range."""
+    if np.ndim(alpha) > 0 or np.asarray(alpha).dtype.kind not in "iuf" or not 0 < alpha < 1:
+        raise InvalidProblem(f"alpha is {alpha!r}; it must be a number strictly between 0 and 1")
+    if max_level is not None and (
+        np.ndim(max_level) > 0
+        or np.asarray(max_level).dtype.kind not in "iuf"
+        or max_level < 0
+        or not float(max_level).is_integer()
+    ):
         raise InvalidProblem(f"max_level is {max_level!r}; it must be a whole number of at least 0, or None")
     return {"alpha": float(alpha), "max_level": None if max_level is None else int(max_level)}
 

@@ -225,8 +225,8 @@ def methods(family: str | None = None) -> dict[str, Method]:
 def get_method(name: str) -> Method:
     """The method of that name; raises UnknownMethod if there is none."""
     known = methods()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=3)
+    if not isinstance(name, str) or name not in known:
+        near = difflib.get_close_matches(str(name), known, n=3)
         choice = f"did you mean {' or '.join(near)}? All are" if near else "all are"
         raise UnknownMethod(
             f"method {name!r} is not known; {choice} listed by gpupc_impl.methods() (python -m gpupc_impl methods)"

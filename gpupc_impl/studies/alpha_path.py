@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
@@ -87,7 +87,7 @@ class AlphaPath(Mapping[float, Skeleton]):
 
 def alpha_path(
     data: Any,
-    alphas: Sequence[float] = ALPHAS,
+    alphas: Iterable[float] = ALPHAS,
     *,
     progress: bool | None = None,
     **options: Any,
@@ -105,9 +105,12 @@ def alpha_path(
     Raises:
         InvalidProblem: there is no alpha, or one is passed twice; and the errors of `skeleton`.
     """
-    grid = sorted({search_parameters(alpha, options.get("max_level"))["alpha"] for alpha in alphas})
-    if not grid or len(grid) != len(alphas):
-        raise InvalidProblem(f"alphas are {list(alphas)!r}; give at least one, and none twice")
+    if not isinstance(alphas, Iterable):
+        raise InvalidProblem(f"alphas is {alphas!r}; it must be a sequence of numbers")
+    given = [search_parameters(alpha, options.get("max_level"))["alpha"] for alpha in alphas]
+    grid = sorted(set(given))
+    if not grid or len(grid) != len(given):
+        raise InvalidProblem(f"alphas are {given!r}; give at least one, and none twice")
     if isinstance(data, Problem):
         raise InvalidProblem("data is a ready problem, which carries its own alpha; give the data themselves")
     skeletons: dict[float, Skeleton] = {}

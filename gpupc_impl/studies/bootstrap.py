@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -237,9 +238,9 @@ def _check(
     if options.get("missing") == "imputed":
         raise InvalidProblem("missing='imputed' has several tables, which are not resampled together; give one of them")
     for name, value, least in (("n", n, 1), ("seed", seed, 0), ("processes", 1 if processes is None else processes, 1)):
-        if int(value) != value or value < least:
+        if not isinstance(value, Integral) or value < least:
             raise InvalidProblem(f"{name} is {value!r}; it must be a whole number of at least {least}")
-    if not fraction > 0 or (fraction > 1 and not replace):
+    if not isinstance(fraction, Real) or not fraction > 0 or (fraction > 1 and not replace):
         raise InvalidProblem(f"fraction is {fraction!r}; it must lie above 0, and at 1 or below without replacement")
 
 

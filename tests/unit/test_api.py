@@ -47,6 +47,29 @@ def test_skeleton_keeps_names_and_says_how_it_was_found(frame):
     assert found.facts["problem"]["alpha"] == 0.001
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"alpha": "0.05"}, InvalidProblem, "alpha is '0.05'; it must be a number strictly between 0 and 1"),
+        ({"max_level": [1]}, InvalidProblem, r"max_level is \[1\]; it must be a whole number"),
+        ({"names": "abcd"}, InvalidProblem, "names is 'abcd'; it must be a sequence of names"),
+        ({"names": 4}, InvalidProblem, "names is 4; it must be a sequence of names"),
+        ({"transpose": "yes"}, InvalidProblem, "transpose is 'yes'; it must be True or False"),
+        ({"pmax": 3}, InvalidProblem, "pmax is 3; it must be True or False"),
+        (
+            {"device_memory_limit": "1 GB"},
+            InvalidProblem,
+            "device_memory_limit is '1 GB'; it must be a number of bytes",
+        ),
+        ({"method": None}, UnknownMethod, "method None is not known; all are listed by"),
+        ({"method": ["pair-scan"]}, UnknownMethod, r"method \['pair-scan'\] is not known; did you mean pair-scan"),
+    ],
+)
+def test_a_value_of_another_type_is_named(frame, arguments, error, message):
+    with pytest.raises(error, match=message):
+        skeleton(frame.to_numpy(), **arguments)
+
+
 def test_pc_orients(frame):
     found = pc(frame, 0.001, method=METHOD)
     assert isinstance(found, CPDAG)

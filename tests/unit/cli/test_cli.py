@@ -327,7 +327,7 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
         (["--param", "=64"], "'=64' is not of the form KEY=VALUE"),
         (["--param", "x=1", "--param", "x=2"], "a --param is given twice"),
         (["--alpha", "high"], "invalid float value: 'high'"),
-        (["--alpha", "2"], "alpha is 2.0; it must lie strictly between 0 and 1"),
+        (["--alpha", "2"], "alpha is 2.0; it must be a number strictly between 0 and 1"),
         (["--backend", "opencl"], "invalid choice: 'opencl'"),
         (["--family", "ordinal"], "invalid choice: 'ordinal'"),
         (["--device-memory-limit", "much"], "'much' is not a size, such as 512MiB or 2GiB"),

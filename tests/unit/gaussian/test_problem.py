@@ -37,10 +37,15 @@ def problem(**changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"alpha": 0.0}, r"alpha is 0\.0; it must lie strictly between 0 and 1"),
+        ({"alpha": 0.0}, r"alpha is 0\.0; it must be a number strictly between 0 and 1"),
         ({"alpha": 1}, "alpha is 1;"),
         ({"alpha": 1.5}, "alpha is 1.5;"),
         ({"alpha": math.nan}, "alpha is nan;"),
+        ({"alpha": "0.1"}, "alpha is '0.1'; it must be a number"),
+        ({"alpha": None}, "alpha is None; it must be a number"),
+        ({"alpha": [0.1]}, r"alpha is \[0.1\]; it must be a number"),
+        ({"max_level": "1"}, "max_level is '1'; it must be a whole number"),
+        ({"max_level": math.inf}, "max_level is inf; it must be a whole number"),
         ({"max_level": -1}, "max_level is -1; it must be a whole number of at least 0, or None"),
         ({"max_level": 1.5}, r"max_level is 1\.5;"),
         ({"df_convention": "cuPC"}, "df_convention is 'cuPC'; choose one of: pcalg, cupc"),

@@ -75,7 +75,7 @@ def test_plot(data):
 
 
 def test_what_cannot_be_used(data):
-    for alphas in ([], [0.1, 0.1], [0.1, 1.0]):
+    for alphas in ([], [0.1, 0.1], [0.1, 1.0], 0.1, None, "0.1", ["0.1"], [[0.1]], [None]):
         with pytest.raises(InvalidProblem, match="alpha"):
             alpha_path(data, alphas)
     with pytest.raises(InvalidProblem, match="carries its own alpha"):
