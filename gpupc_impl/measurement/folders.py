@@ -11,6 +11,7 @@ import contextlib
 import csv
 import dataclasses
 import io
+import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -34,6 +35,12 @@ PLAIN_FILES = ("config.yaml", "tests/*.json", "timelines/*.csv", "verification/c
 """Files that are copied whole."""
 
 EXPERIMENTS, SHARING = "experiments.json", "sharing.csv"
+
+NUMBERS = {
+    **dict.fromkeys(("rows", "sets", "level", "block", "stream"), "[0-9]{1,18}"),
+    **dict.fromkeys(("start_s", "end_s"), r"[0-9]{1,9}(\.[0-9]{1,9})?"),
+}
+"""The form of the numbers in the CSV files of a folder of runs, by column."""
 
 KEPT_SKELETON_BYTES = 1 << 18
 """The upper bound on the size of published skeletons of graphs whose truth is known; tables count the errors of these
@@ -230,6 +237,10 @@ def read_rows(data: bytes, of_runs: bool = True) -> list[dict[str, str]]:
         raise ValueError("it is no CSV: a row has not as many values as the header has names")
     if formulas := [cell for row in rows for cell in (*row, *row.values()) if no_formula(cell) != cell]:
         raise ValueError(f"a spreadsheet takes {shortened(ascii(formulas[0]), 100)} for a formula")
+    for name in reader.fieldnames or ():
+        for row in rows:
+            if name in NUMBERS and not re.fullmatch(NUMBERS[name], row[name]):
+                raise ValueError(f"column {name} has {shortened(ascii(row[name]), 100)}, which is no such number")
     if of_runs and (missing := {"dataset", "setting"} - set(reader.fieldnames or ())):
         raise ValueError(f"it has no column {' and no column '.join(sorted(missing))}")
     return rows

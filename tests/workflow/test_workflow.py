@@ -180,6 +180,11 @@ def test_a_mistake_in_the_config_is_named(tmp_path):
             "experiments.cupc_fig7: cupc-e-1-32: method 'cupc-e' has no parameter 'delta'",
         ),
         (
+            "experiments.cupc_fig7.grid.values",
+            {"beta": list(range(1, 2000)), "gamma": list(range(1, 2000))},
+            "experiments.cupc_fig7: beta, gamma have 3,996,001 combinations, over the limit of 10,000",
+        ),
+        (
             "experiments.cupc_fig10.settings",
             ["cupc-x"],
             "experiments.cupc_fig10: setting 'cupc-x' is none of settings.",

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 from datasets import registry
 from gpupc_impl.core.registry import get_method
 
+MOST_SETTINGS = 10_000
+"""The upper bound on the settings of a grid and on the graphs of an experiment."""
+
 
 class Experiment(NamedTuple):
     """The measurements for one figure.
@@ -91,6 +94,8 @@ def _sweeps(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
         ):
             problem = shared | own
             graph = _named(choice["graphs"]["name"], problem | parameters)
+            if len(graphs) >= MOST_SETTINGS:
+                raise ValueError(f"it has more than {MOST_SETTINGS:,} graphs; vary fewer parameters")
             entry = registry.resolve(graph, {"kind": "generated", **choice["graphs"]["spec"], "parameters": parameters})
             if (graphs.setdefault(graph, entry), problems.setdefault(graph, problem)) != (entry, problem):
                 raise ValueError(f"two graphs would be called {graph!r}: graphs.name must name all that varies")
@@ -150,4 +155,8 @@ def grid_settings(
 def combinations(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield every combination of the listed values; a value that is no list is part of all combinations."""
     lists = [value if isinstance(value, list) else [value] for value in values.values()]
+    if (count := math.prod(map(len, lists))) > MOST_SETTINGS:
+        raise ValueError(
+            f"{', '.join(values)} have {count:,} combinations, over the limit of {MOST_SETTINGS:,}; list fewer values"
+        )
     return (dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*lists))
