@@ -11,6 +11,7 @@ import contextlib
 import csv
 import dataclasses
 import io
+import math
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -120,7 +121,11 @@ class Reader:
         published = PublishedRuns(self.folder)
         for name, facts in published.datasets.items():
             with self._naming(self.folder):
-                validate(facts, f"data set {shortened(ascii(name), 100)}", schema_of_facts())
+                label = f"data set {shortened(ascii(name), 100)}"
+                validate(facts, label, schema_of_facts())
+                variables = (facts.get("problem") or {}).get("n_variables", math.inf)
+                if any(max(edge) >= variables for edge in facts.get("true_edges") or ()):
+                    raise InvalidRecord(f"{label} has {variables:,} variables, and a true edge with another one")
             self.entries["data set", name] = Entry(self.folder, facts, facts)
         for dataset, setting in published:
             with self._naming(self.folder):

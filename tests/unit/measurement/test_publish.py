@@ -498,6 +498,15 @@ def test_facts_that_no_data_set_has_are_found(tmp_path, edges):
     assert any("data set 'd' is not a valid record: at $.true_edges" in fault for fault in check(folder))
 
 
+def test_a_true_edge_of_a_variable_that_is_not_there_is_found(tmp_path):
+    folder = published(put(tmp_path / "a"), tmp_path / "into")
+    facts = json.loads((folder / "datasets.json").read_text())
+    variables = facts["d"]["problem"]["n_variables"]
+    (folder / "datasets.json").write_text(json.dumps({"d": facts["d"] | {"true_edges": [[0, variables]]}}))
+    message = f"data set 'd' has {variables} variables, and a true edge with another one"
+    assert any(message in fault for fault in check(folder))
+
+
 def test_unused_entries_and_files_are_found(tmp_path):
     folder = published(put(tmp_path / "a", skeleton=True), tmp_path / "into")
     machines = json.loads((folder / "machines.json").read_text())
