@@ -245,7 +245,7 @@ def read_rows(data: bytes, of_runs: bool = True) -> list[dict[str, str]]:
     for name in reader.fieldnames or ():
         for row in rows:
             if name in NUMBERS and not re.fullmatch(NUMBERS[name], row[name]):
-                raise ValueError(f"column {name} has {shortened(ascii(row[name]), 100)}, which is no such number")
+                raise ValueError(f"column {name} has {shortened(ascii(row[name]), 100)}, where a number is expected")
     if of_runs and (missing := {"dataset", "setting"} - set(reader.fieldnames or ())):
         raise ValueError(f"it has no column {' and no column '.join(sorted(missing))}")
     return rows

@@ -237,8 +237,8 @@ BOMB = "\n".join(["a0: &a0 [lol]", *(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 
         ),
         ("verification/gaussian.csv", 'dataset,setting\n"d"x,s\n', r"gaussian\.csv is damaged: it is no CSV"),
         ("sharing.csv", "dataset,rows\nd,1\n", r"sharing\.csv is damaged: it has no column setting"),
-        ("sharing.csv", "dataset,setting,rows,sets\nd,s,1e9,1\n", r"column rows has '1e9', which is no such number"),
-        ("timelines/d.csv", "level,start_s\n0,nan\n", r"d\.csv is damaged: column start_s has 'nan', which is no such"),
+        ("sharing.csv", "dataset,setting,rows,sets\nd,s,1e9,1\n", r"column rows has '1e9', where a number is expected"),
+        ("timelines/d.csv", "level,start_s\n0,nan\n", r"d\.csv is damaged: column start_s has 'nan', where a number"),
         ("tests/t.json", "{}", r"t\.json is damaged"),
     ],
 )
