@@ -93,6 +93,14 @@ def test_missing_genotypes(genotypes, tmp_path, monkeypatch, streamed):
     assert pairwise == skeleton(genotypes, names=NAMES, missing="pairwise")
 
 
+def test_pieces_are_the_table(genotypes, cohort, monkeypatch):
+    monkeypatch.setattr(streams, "STREAMED_BYTES", 0)
+    monkeypatch.setattr(mapped, "PIECE_BYTES", 30 * 4 * 8)
+    pieces = list(read_input(cohort).values.read())
+    assert [len(piece) for piece in pieces] == 7 * [28] + [3]
+    np.testing.assert_array_equal(np.concatenate(pieces), genotypes)
+
+
 @pytest.mark.parametrize("suffix", [".fam", ".bim"])
 @pytest.mark.parametrize(
     "change",
