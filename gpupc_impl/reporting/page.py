@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -61,13 +62,19 @@ def report_page(
     )
     for paper in papers:
         parts.append(f'<h2 class="paper" id="{_anchor(paper)}">{html.escape(paper)}</h2>')
-        own = sorted((entry for entry in entries if entry.paper == paper), key=lambda entry: not entry.figure)
+        own = sorted((entry for entry in entries if entry.paper == paper), key=_place)
         for position, entry in enumerate(own):
             shown = " open" if position == 0 and paper in ORDER[:4] else ""
             caption = html.escape(captions[entry.name].replace("``", ""))
             parts.append(f"<details{shown}><summary>{html.escape(entry.title)}</summary><p>{caption}</p>")
             parts.append(_content(entry, files[entry.name]) + "</details>")
     return html_page("GPU versions of the PC algorithm, reproduced and verified", "\n".join(parts))
+
+
+def _place(entry: Entry) -> tuple[bool, bool, int]:
+    """Return what orders a paper's entries: figures and then tables, by the paper's numbers; those without one last."""
+    number = re.match(r"(?:Fig\.|Table) (\d+)", entry.title)
+    return not entry.figure, number is None, int(number[1]) if number else 0
 
 
 def _anchor(paper: str) -> str:
