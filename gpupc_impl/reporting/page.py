@@ -23,10 +23,13 @@ summary { cursor: pointer; padding: .5em; font-weight: 600; background: #f6f7f8;
 details > :not(summary) { margin-left: .7em; margin-right: .7em; }
 .figure img { display: block; width: 100%; min-width: 560px; max-width: 1000px; margin: auto; }
 .long { min-width: 14em; }
-@media (max-width: 700px) {
+.headlines :is(td:nth-child(3), td:nth-child(4)) { white-space: normal; }
+.headlines td:last-child { min-width: 28em; }
+@media (max-width: 1150px) {
   .headlines thead { display: none; }
   .headlines tr { display: block; padding: .5em 0; border-bottom: 1px solid #ddd; }
   .headlines td { display: inline-block; border: 0; padding: .1em .4em; min-width: 0; white-space: normal; }
+  .headlines td:last-child { display: block; min-width: 0; max-width: none; }
   .headlines td:nth-child(3)::before { content: "reported "; color: #666; }
   .headlines td:nth-child(4)::before { content: "measured "; color: #666; }
 }
