@@ -79,7 +79,9 @@ def _exclusive(save: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any
         if not _is_safe(cache):
             return
         try:
-            with open(f"{cache._index_path}.lock", "ab") as file:
+            lock = Path(f"{cache._index_path}.lock")
+            lock.touch(mode=0o600)  # Whoever can open the file can hold its lock.
+            with lock.open("ab") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 save(cache, key, data)
         except OSError as error:

@@ -8,7 +8,6 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
 from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.scalars import as_number
 from gpupc_impl.core.solve import choose_method, open_method_backend, prefetched, solve, unavailable
 from gpupc_impl.intake import InputTable, TableFormat, choose_family, read_input
 from gpupc_impl.intake.messages import shown
@@ -57,11 +57,12 @@ class SearchRequest:
     form: TableFormat = dataclasses.field(default_factory=TableFormat)
 
     def __post_init__(self) -> None:
+        several = isinstance(self.names, Iterable) and not isinstance(self.names, str) and np.ndim(self.names) > 0
         kinds = {
-            "names": (isinstance(self.names, Iterable) and not isinstance(self.names, str), "a sequence of names"),
-            "transpose": (isinstance(self.transpose, (bool, np.bool_)), "True or False"),
-            "pmax": (isinstance(self.pmax, (bool, np.bool_)), "True or False"),
-            "device_memory_limit": (isinstance(self.device_memory_limit, Real), "a number of bytes"),
+            "names": (several, "a sequence of names"),
+            "transpose": (as_number(self.transpose) in (0, 1), "True or False"),
+            "pmax": (as_number(self.pmax) in (0, 1), "True or False"),
+            "device_memory_limit": (not math.isnan(as_number(self.device_memory_limit)), "a number of bytes"),
         }
         for name, (fits, kind) in kinds.items():
             if not fits and getattr(self, name) is not None:

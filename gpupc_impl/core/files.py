@@ -36,18 +36,19 @@ MAX_TEXT = 1 << 28
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def open_own(path: Path, *, append: bool = False) -> IO[bytes]:
+def open_own(path: Path, *, append: bool = False, mode: int = 0o666) -> IO[bytes]:
     """Open a file for writing at a path that other users may know: the file is new or belongs to the caller, and is no
     link.
 
     Args:
         append: whether to keep the present content.
+        mode: the mode of a new file.
 
     Raises:
         OSError: the file cannot be opened, is a link, is no regular file, or belongs to another user.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_APPEND if append else 0)
-    descriptor = checked_file(os.open(path, flags, 0o666), path)
+    descriptor = checked_file(os.open(path, flags, mode), path)
     status = os.fstat(descriptor)
     if status.st_uid != os.geteuid() or status.st_nlink != 1:
         os.close(descriptor)
@@ -63,18 +64,23 @@ def remove_foreign(path: Path) -> None:
         path.unlink()
 
 
+def lock_mode(folder: Path) -> int:
+    """Return the mode for a new file in a folder that is locked. Whoever can open such a file can hold its lock: in a
+    folder to which the caller alone may write, only the caller can open it."""
+    status = folder.stat()
+    own = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return 0o600 if own else 0o666
+
+
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock of a file, which is created if necessary; the system releases the lock if the process dies.
 
-    Whoever can open the file can hold its lock, so a new file can be opened only by those who may write to its folder.
-
     Raises:
         OSError: the file is a link or no regular file, or cannot be opened.
     """
-    writers = path.parent.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = checked_file(os.open(path, flags, 0o600 | writers | writers << 1), path)
+    descriptor = checked_file(os.open(path, flags, lock_mode(path.parent)), path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

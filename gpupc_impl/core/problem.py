@@ -270,14 +270,11 @@ def _frozen(value: Any) -> Any:
 
 def search_parameters(alpha: float, max_level: int | None) -> dict[str, Any]:
     """alpha and max_level by name, checked; raises InvalidProblem if one is no number or out of range."""
-    if np.ndim(alpha) > 0 or np.asarray(alpha).dtype.kind not in "iuf" or not 0 < alpha < 1:
+    from gpupc_impl.core.scalars import as_number
+
+    if not 0 < as_number(alpha) < 1:
         raise InvalidProblem(f"alpha is {alpha!r}; it must be a number strictly between 0 and 1")
-    if max_level is not None and (
-        np.ndim(max_level) > 0
-        or np.asarray(max_level).dtype.kind not in "iuf"
-        or max_level < 0
-        or not float(max_level).is_integer()
-    ):
+    if max_level is not None and not (as_number(max_level) >= 0 and as_number(max_level).is_integer()):
         raise InvalidProblem(f"max_level is {max_level!r}; it must be a whole number of at least 0, or None")
     return {"alpha": float(alpha), "max_level": None if max_level is None else int(max_level)}
 

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from gpupc_impl.core.family import get_family
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.rows import RowStream
+from gpupc_impl.core.scalars import as_number
 from gpupc_impl.intake import TableFormat, read_input
 from gpupc_impl.studies.resample_folder import DIRECTED, UNDIRECTED, claim, load, path, save
 from gpupc_impl.views.progress import bar
@@ -175,6 +175,8 @@ def bootstrap(
         errors of `pc`.
     """
     _check(data, n, seed, replace, fraction, processes, options)
+    n, seed, fraction = int(n), int(seed), float(fraction)
+    processes = None if processes is None else int(processes)
     graph = pc(data, alpha, **options)  # This also checks the other arguments.
     problem = graph.skeleton.problem
     job = _Job(*_samples(data, problem.family, options), alpha, seed, replace, fraction)
@@ -238,9 +240,9 @@ def _check(
     if options.get("missing") == "imputed":
         raise InvalidProblem("missing='imputed' has several tables, which are not resampled together; give one of them")
     for name, value, least in (("n", n, 1), ("seed", seed, 0), ("processes", 1 if processes is None else processes, 1)):
-        if not isinstance(value, Integral) or value < least:
+        if not (as_number(value).is_integer() and value >= least):
             raise InvalidProblem(f"{name} is {value!r}; it must be a whole number of at least {least}")
-    if not isinstance(fraction, Real) or not fraction > 0 or (fraction > 1 and not replace):
+    if not as_number(fraction) > 0 or (fraction > 1 and not replace):
         raise InvalidProblem(f"fraction is {fraction!r}; it must lie above 0, and at 1 or below without replacement")
 
 

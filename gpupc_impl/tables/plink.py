@@ -6,13 +6,14 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from gpupc_impl.core import mapped
-from gpupc_impl.core.files import read_text
+from gpupc_impl.core.files import read_bytes
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.ownership import open_regular
 from gpupc_impl.tables.checks import DataError, checked_names
@@ -27,17 +28,15 @@ def open_genotypes(path: Path) -> tuple[RowStream, list[str]]:
     """Return the counts of allele 1 and the variants' names.
 
     Raises:
-        DataError: the three files do not fit together or are damaged, or two names are equal, or one is empty.
+        DataError: the three files do not fit together or are damaged, or two names are equal.
         OSError: a file cannot be opened, or is no regular file.
     """
-    samples = sum(1 for _ in _lines(path.with_suffix(".fam")))
-    variants = path.with_suffix(".bim")
-    names = []
-    for number, line in _lines(variants):
-        cells = line.split("\t") if "\t" in line else line.split()
-        if len(cells) != 6:
-            raise DataError(f"{variants}, line {number} has {len(cells)} cells; the line of a variant has 6")
-        names.append(cells[1])
+    samples = sum(1 for _ in _rows(path.with_suffix(".fam"), (6,)))
+    variants = path.with_suffix(".bim")  # Genetic distances, its third column, may be missing.
+    try:
+        names = [cells[1].decode() for cells in _rows(variants, (5, 6))]
+    except UnicodeDecodeError as error:
+        raise DataError(f"{variants} is not text in UTF-8: {error}") from error
     shape = samples, len(names)
     with _open_bed(path, shape):  # Errors are raised before anything is read.
         pass
@@ -50,16 +49,20 @@ def open_genotypes(path: Path) -> tuple[RowStream, list[str]]:
     return RowStream(shape, read), checked_names(names, path)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the number and the text of every line that is not blank; PLINK skips blank ones, and needs no line end
-    after the last one."""
-    try:
-        text = io.StringIO(read_text(path), newline=None)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not text in UTF-8: {error}") from error
-    for number, line in enumerate(text, 1):
-        if line.strip():
-            yield number, line
+def _rows(path: Path, widths: Collection[int]) -> Iterator[list[bytes]]:
+    """Yield the cells of every line; all lines have the same number of cells, which is one of these.
+
+    As in PLINK, cells are separated by blanks and tabs, and lines that are blank or begin with # are skipped.
+    """
+    for number, line in enumerate(re.split(b"\r\n|\r|\n", read_bytes(path)), 1):
+        cells = line.split()
+        if not cells or cells[0].startswith(b"#"):
+            continue
+        if len(cells) not in widths:
+            known = " or ".join(map(str, widths))
+            raise DataError(f"{path}, line {number} has {len(cells)} cells; it must have {known}")
+        widths = (len(cells),)
+        yield cells
 
 
 @contextlib.contextmanager
@@ -70,7 +73,7 @@ def _open_bed(path: Path, shape: tuple[int, int]) -> Iterator[io.BufferedReader]
         magic = file.read(len(MAGIC))
         if magic == SAMPLE_MAJOR_MAGIC:
             raise DataError(
-                f"{path} holds one sample after the other, which only old versions of PLINK write; "
+                f"{path} holds one sample after the other; "
                 f"plink --bfile {path.stem} --make-bed --out NEW writes it anew, one variant after the other"
             )
         if magic != MAGIC:

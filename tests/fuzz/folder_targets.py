@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import shutil
 import tempfile
 import warnings
@@ -144,9 +145,9 @@ def _read_genotypes(name: str, path: Path) -> None:
     folder = _folder(path, name, GENOTYPES)
     table = read_table(folder / "cohort.bed")
     values = np.asarray(table.values)
-    lines = [(folder / f"cohort.{each}").read_text(encoding="utf-8").splitlines() for each in ("fam", "bim")]
-    assert values.shape[0] <= len(lines[0])
-    assert values.shape[1] <= len(lines[1])
+    texts = [(folder / f"cohort.{each}").read_bytes() for each in ("fam", "bim")]
+    lines = [re.findall(rb"(?:^|[\r\n])[ \t\v\f]*[^\s#]", text) for text in texts]
+    assert values.shape == tuple(map(len, lines))
     assert np.isin(values[~np.isnan(values)], (0, 1, 2)).all()
 
 

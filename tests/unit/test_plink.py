@@ -93,6 +93,16 @@ def test_missing_genotypes(genotypes, tmp_path, monkeypatch, streamed):
     assert pairwise == skeleton(genotypes, names=NAMES, missing="pairwise")
 
 
+def test_what_plink_writes_otherwise(genotypes, cohort):
+    """Variants without genetic distances, and families whose names are not UTF-8."""
+    variants, samples = cohort.with_suffix(".bim"), cohort.with_suffix(".fam")
+    variants.write_text(variants.read_text().replace("\t0\t", "\t", 4))
+    samples.write_bytes(samples.read_bytes().replace(b"f1", b"f\xff"))
+    table = read_table(cohort)
+    np.testing.assert_array_equal(table.values, genotypes)
+    assert table.names == list(NAMES)
+
+
 def test_pieces_are_the_table(genotypes, cohort, monkeypatch):
     monkeypatch.setattr(streams, "STREAMED_BYTES", 0)
     monkeypatch.setattr(mapped, "PIECE_BYTES", 30 * 4 * 8)
@@ -110,8 +120,9 @@ def test_pieces_are_the_table(genotypes, cohort, monkeypatch):
         lambda text: text.replace("\n", "\r\n"),
         lambda text: text.replace("\n", "\r"),
         lambda text: text.replace("\t", " "),
+        lambda text: "#FID\tIID\n" + text,
     ],
-    ids=["no last line end", "blank lines", "CRLF", "CR", "spaces"],
+    ids=["no last line end", "blank lines", "CRLF", "CR", "spaces", "a comment"],
 )
 def test_no_person_and_no_variant_comes_or_goes_with_a_line_end(genotypes, cohort, suffix, change):
     path = cohort.with_suffix(suffix)
@@ -126,10 +137,11 @@ def test_no_person_and_no_variant_comes_or_goes_with_a_line_end(genotypes, cohor
         (".fam", lambda data: data[: data.rindex(b"f198")], "bits after the 198 samples of its .fam that are not zero"),
         (".fam", lambda data: data * 2, "but 4 variants of its .bim and 398 samples of its .fam take 403"),
         (".bim", lambda data: data[: data.rindex(b"1\trs4")], "has 203 bytes, but 3 variants"),
-        (".bim", lambda data: b"#chromosome\n" + data, r"cohort.bim, line 1 has 1 cells"),
+        (".bim", lambda data: b"chromosome\n" + data, r"cohort.bim, line 1 has 1 cells; it must have 5 or 6"),
+        (".fam", lambda data: b"family person\n" + data, r"cohort.fam, line 1 has 2 cells; it must have 6"),
         (".bim", lambda data: data.replace(b"rs2", b"rs\xff"), r"cohort.bim is not text in UTF-8"),
         (".bim", lambda data: data.replace(b"rs2", b"rs1"), r"variable names must differ; repeated: rs1"),
-        (".bim", lambda data: data.replace(b"rs2", b" "), r"column 2 has no name"),
+        (".bim", lambda data: data.replace(b"rs2", b" "), r"cohort.bim, line 2 has 5 cells; it must have 6"),
         (".bed", lambda data: data[:-1], "cohort.bed has 202 bytes, but"),
         (".bed", lambda data: data + b"\0", "cohort.bed has 204 bytes, but"),
         (".bed", lambda data: b"", "cohort.bed is not a readable .bed file: it begins with nothing"),

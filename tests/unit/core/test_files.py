@@ -88,8 +88,8 @@ def test_no_pipe_and_no_device_is_replaced(tmp_path, kind):
     assert path.lstat() == before
 
 
-@pytest.mark.parametrize(("folder", "lock"), [(0o755, 0o600), (0o775, 0o660), (0o1777, 0o666), (0o700, 0o600)])
-def test_only_who_may_write_to_a_folder_can_hold_its_locks(tmp_path, folder, lock):
+@pytest.mark.parametrize(("folder", "lock"), [(0o755, 0o600), (0o775, 0o666), (0o1777, 0o666), (0o700, 0o600)])
+def test_nobody_else_can_hold_the_locks_in_a_folder_of_ones_own(tmp_path, folder, lock):
     tmp_path.chmod(folder)
     mask = os.umask(0)
     try:
@@ -143,7 +143,10 @@ def test_no_cell_of_a_csv_is_a_formula_and_none_breaks_its_row(tmp_path):
         for cell in (cell for row in table for cell in row):
             for part in re.split("[;\t]", cell):  # and as a column's
                 assert part in NUMBERS or part.strip()[:1] not in ("=", "+", "-", "@", "＝"), cell
-    assert [row["name"].replace("'", "") for row in files.read_csv(tmp_path / "table.csv")] == FORMULAS + NUMBERS
+    read = [row["name"] for row in files.read_csv(tmp_path / "table.csv")]
+    assert [name.replace("'", "") for name in read] == FORMULAS + NUMBERS
+    assert read[len(FORMULAS) :] == NUMBERS
+    assert [name.count("'") for name in read] == [1] * len(FORMULAS) + [0] * len(NUMBERS)
 
 
 def test_a_header_that_lies_takes_no_memory(tmp_path):
