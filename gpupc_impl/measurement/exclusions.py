@@ -32,7 +32,8 @@ EXCLUDED_OF_METHODS = {
     "baselines/_compile.py:_*": _OUTSIDE + "a cache of compiled code",
     "gpupc_impl/core/checkpoint.py": "no measurement keeps checkpoints",
     "gpupc_impl/core/family.py": "it finds the families; the method's own family counts by itself",
-    "gpupc_impl/core/files.py": _OUTSIDE + "reading and writing files",
+    "gpupc_impl/core/files.py": _OUTSIDE
+    + "reading and writing files; `distributed`, which writes in the clock, has no recorded run",
     "gpupc_impl/core/mapped.py:new_npy": _OUTSIDE + "making a file",
     "gpupc_impl/core/problem.py:Problem._write": _OUTSIDE + "writing a problem",
     "gpupc_impl/core/problem.py:search_parameters": "a check of parameters, which are in the origin of a sample",

@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 from gpupc_impl import cli
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.measurement import exclusions
 from gpupc_impl.measurement.checking import check, compare, unknown_origins
+from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.published import open_published
 from gpupc_impl.reporting import recorded
 from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES
+from workflow.pages import digests
 
 ROOT = Path(__file__).parents[3]
 RECORDED = ROOT / "results" / "recorded"
@@ -94,6 +98,27 @@ def test_statuses_and_numbers(tmp_path, publish):
     assert "| ms | fast | slow |" in shown
     assert "| small | 2.00 [1.40–2.60] / 1.00 | oom |" in shown
     assert "- GPU methods: A GPU, driver 580, NVRTC 13.0, CuPy 14.2, Python 3.12; commit 0123456789" in shown
+
+
+def test_digests_follow_a_changed_rule_and_others_stay(tmp_path, publish, monkeypatch, capsys):
+    folder, noted = tmp_path / "device", tmp_path / "noted.json"
+    cupc_s, other = code_version(get_method("cupc-s"), "cuda"), "f" * 64
+    run = {
+        "method": "cupc-s",
+        "backend": "cuda",
+        "family": "gaussian",
+        "status": "ok",
+        "reference": False,
+        "dataset": {"name": "d"},
+    }
+    publish([run | {"setting": "a", "code": cupc_s}, run | {"setting": "b", "code": other}], folder)
+    digests.main(["note", str(noted), str(folder)])
+    monkeypatch.setitem(exclusions.EXCLUDED_OF_METHODS, "gpupc_impl/gaussian/correlation.py", "to see a changed rule")
+    digests.main(["replace", str(noted), str(folder)])
+    changed = code_version(get_method("cupc-s"), "cuda")
+    assert changed != cupc_s
+    assert [record.code for record in open_published(folder).records()] == [changed, other]
+    assert capsys.readouterr().out == "replaced: 1, left: 1\n"
 
 
 def test_words_of_others_are_text(tmp_path, publish):
