@@ -143,7 +143,7 @@ def families() -> dict[str, Family]:
 def get_family(name: str) -> Family:
     """The family of that name; raises InvalidProblem if there is none."""
     known = families()
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise InvalidProblem(f"family {name!r} is not known; choose one of: {', '.join(known)}")
     return known[name]
 

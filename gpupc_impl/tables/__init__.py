@@ -53,7 +53,8 @@ class TableFormat:
     def __post_init__(self) -> None:
         if self.decimal not in (None, ".", ","):
             raise DataError(f"decimal is {self.decimal!r}; it is '.' or ','")
-        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '\r\n"'):
+        is_one = isinstance(self.delimiter, str) and len(self.delimiter) == 1 and self.delimiter not in '\r\n"'
+        if self.delimiter is not None and not is_one:
             raise DataError(f"delimiter is {self.delimiter!r}; it is one character, such as ';'")
         try:
             io.TextIOWrapper(io.BytesIO(), encoding=self.encoding)

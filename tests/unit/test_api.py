@@ -26,6 +26,7 @@ from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core import solve
 from gpupc_impl.core.solve import choose_method
+from gpupc_impl.tables import DataError
 
 METHOD = "stable-serial"
 
@@ -61,6 +62,8 @@ def test_skeleton_keeps_names_and_says_how_it_was_found(frame):
             InvalidProblem,
             "device_memory_limit is '1 GB'; it must be a number of bytes",
         ),
+        ({"family": ["gaussian"]}, InvalidProblem, r"family \['gaussian'\] is not known; choose one of: discrete"),
+        ({"delimiter": 1.5}, DataError, "delimiter is 1.5; it is one character, such as ';'"),
         ({"method": None}, UnknownMethod, "method None is not known; all are listed by"),
         ({"method": ["pair-scan"]}, UnknownMethod, r"method \['pair-scan'\] is not known; did you mean pair-scan"),
     ],
