@@ -24,8 +24,8 @@ details > :not(summary) { margin-left: .7em; margin-right: .7em; }
 .figure img { display: block; width: 100%; min-width: 560px; max-width: 1000px; margin: auto; }
 .long { min-width: 14em; }
 .headlines :is(td:nth-child(3), td:nth-child(4)) { white-space: normal; }
-.headlines td:last-child { min-width: 28em; }
-@media (max-width: 1150px) {
+.headlines td:last-child { min-width: 24em; }
+@media (max-width: 1240px) {
   .headlines thead { display: none; }
   .headlines tr { display: block; padding: .5em 0; border-bottom: 1px solid #ddd; }
   .headlines td { display: inline-block; border: 0; padding: .1em .4em; min-width: 0; white-space: normal; }
