@@ -64,9 +64,14 @@ def remove_foreign(path: Path) -> None:
         path.unlink()
 
 
-def lock_mode(folder: Path) -> int:
-    """Return the mode for a new file in a folder that is locked. Whoever can open such a file can hold its lock: in a
-    folder to which the caller alone may write, only the caller can open it."""
+def open_lock(path: Path) -> IO[bytes]:
+    """Open the file of a lock as `open_own` does; in a folder to which the caller alone may write, nobody else can open
+    a new one, and hold its lock."""
+    return open_own(path, mode=_lock_mode(path.parent))
+
+
+def _lock_mode(folder: Path) -> int:
+    """Return the mode of the file of a lock in a folder."""
     status = folder.stat()
     own = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return 0o600 if own else 0o666
@@ -76,11 +81,13 @@ def lock_mode(folder: Path) -> int:
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock of a file, which is created if necessary; the system releases the lock if the process dies.
 
+    Unlike that of `open_lock`, the file may belong to another user, with whom the caller shares the folder.
+
     Raises:
         OSError: the file is a link or no regular file, or cannot be opened.
     """
     flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = checked_file(os.open(path, flags, lock_mode(path.parent)), path)
+    descriptor = checked_file(os.open(path, flags, _lock_mode(path.parent)), path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from gpupc_impl.core.files import lock_mode, open_own
+from gpupc_impl.core.files import open_lock, open_own
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.measurement.bench import Bench, Setting
 
@@ -99,9 +99,7 @@ def own_cores(place: Place, job: str, folder: Path = Path("results")) -> Iterato
     chosen = range(1) if place is Place.GPU else range(1, len(sets))
     before = os.sched_getaffinity(0)
     with contextlib.ExitStack() as stack:
-        files = [
-            stack.enter_context(open_own(folder / f".cores-{number}.lock", mode=lock_mode(folder))) for number in chosen
-        ]
+        files = [stack.enter_context(open_lock(folder / f".cores-{number}.lock")) for number in chosen]
         name = place.value
         if place is Place.ALL:  # All jobs take the sets in the same order, so no deadlock is possible.
             for file in files:

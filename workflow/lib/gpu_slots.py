@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpupc_impl.core.files import lock_mode, open_own
+from gpupc_impl.core.files import open_lock
 from workflow.lib.core_sets import lock_one
 
 LOOK_S = 0.2
@@ -28,10 +28,7 @@ def own_gpu(slots: int, folder: Path = Path("results")) -> Iterator[None]:
         yield
         return
     with contextlib.ExitStack() as stack:
-        files = [
-            stack.enter_context(open_own(folder / f".gpu-{number}.lock", mode=lock_mode(folder)))
-            for number in range(slots)
-        ]
+        files = [stack.enter_context(open_lock(folder / f".gpu-{number}.lock")) for number in range(slots)]
         number = lock_one(files, LOOK_S)
         os.environ["CUDA_VISIBLE_DEVICES"] = visible_name(number)
         cores = sorted(os.sched_getaffinity(0))
