@@ -2,29 +2,29 @@
 #   CORES=4                       cores for the workflow and the tests (default: all)
 #   CONFIG=config/paper.yaml      which experiments (default: config/config.yaml, minutes on any machine)
 #   BACKEND=auto|cuda|host        where kernels run (default: auto)
-#   ONLY="mcc and pair_scan"      which benchmarks, by name (default: all)
+#   ONLY="cupc_fig10 overview"    which tables and figures `make reproduce` and `make record` make (default: all), or which
+#                                 benchmarks `make benchmark` runs, as pytest's -k
+#   GPUS=2                        measure on as many GPUs side by side (default: 1)
+#   ARGS=--dry-run                further arguments of Snakemake
 #   RECORDED=results/recorded/X   whose runs `make images` draws (default: every device's), or the folder that `make submit`
 #                                 writes (default: named after the device)
+#   TARGETS="x86-64-v3 sm_90"     for which CPUs and GPUs `make wheel` compiles kernels (default: all)
+#   MINUTES=60                    how long `make fuzz` goes on (default: 1)
 #   PYTHON=python3.12             interpreter for the virtual environment (3.11 or 3.12)
 CORES ?= $(shell nproc 2>/dev/null || echo 1)
 CONFIG ?= config/config.yaml
 BACKEND ?= auto
 ONLY ?=
-TARGETS ?=
-RECORDED ?=
-#   TARGETS="x86-64-v3 sm_90"     for which CPUs and GPUs `make wheel` compiles kernels (default: all)
-#   MINUTES=60                    how long `make fuzz` and `make soak` go on (default: 1), or by when `make record` and `make submit` end
-# Further for make record, which measures config/gpu.yaml unless CONFIG names another one:
-#   ONLY="cupc_fig10 gpupc_table3"  tables and figures whose runs are measured (default: all)
-#   GPUS=2                        measure on as many GPUs side by side (default: 1)
-#   PLAN=1                        print what is to be measured and the estimated minutes, and measure nothing
-MINUTES ?=
 GPUS ?= 1
-PLAN ?=
+ARGS ?=
+RECORDED ?=
+TARGETS ?=
+MINUTES ?= 1
 PYTHON ?= $(shell for v in python3.12 python3.11 python3; do $$v -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$v && break; done)
 
 BIN := .venv/bin
-SNAKEMAKE = $(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG) --config backend=$(BACKEND)
+SNAKEMAKE = $(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG) --config backend=$(BACKEND) \
+    $(ARGS) --resources gpu=$(GPUS) timing_slot=$(GPUS)
 # Hundreds of short processes follow; where this is set, each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 # Tests that share a folder in which the workflow was run stay in one process. Many tests wait for other processes, so
@@ -34,7 +34,7 @@ PYTEST = $(BIN)/python -m pytest -n $$(($(CORES) + 1)) --dist loadgroup
 QUICKLY := $(if $(shell command -v c++),CXX="$${CXX:-'$(CURDIR)/tests/quick-c++' c++}")
 HEADERS := $(if $(QUICKLY),build/quick/system.hpp)
 
-.PHONY: help venv reproduce report images record submit fuzz soak test test-slow test-slurm test-ssh coverage lint benchmark docs tutorials wheel clean
+.PHONY: help venv reproduce report images record submit fuzz test test-slow test-slurm test-ssh coverage lint benchmark docs tutorials wheel clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -54,36 +54,30 @@ venv: .venv/installed ## Create .venv with everything the project needs
 	@touch $@
 
 reproduce: venv ## Run every experiment of CONFIG, verify, draw, and write results/report.html
-	$(SNAKEMAKE)
+	$(SNAKEMAKE) -- $(ONLY)
 
 report: venv ## Write Snakemake's own report, with the provenance of each file, to results/workflow.html
 	$(SNAKEMAKE) --report results/workflow.html
 
-images: venv ## Draw the pictures and headlines of README and docs from the recorded runs, and the tables of docs/scale.md
+images: venv ## Draw the pictures, headlines and verdicts of README and docs from the recorded runs, and the table of docs/scale.md
 	$(BIN)/python -m workflow.pages.draw overview docs/images/overview.svg results/recorded/nvidia-h100
-	$(BIN)/python -m workflow.pages.headlines README.md docs/index.md
+	$(BIN)/python -m workflow.pages.recorded
 	$(BIN)/python -m workflow.pages.draw ooc_fig1 docs/images/h100-timeline.svg $(RECORDED)
-	$(BIN)/python -m workflow.pages.scale --page docs/scale.md
+	$(BIN)/python -m workflow.pages.million --page docs/scale.md
 
 record: CONFIG = config/gpu.yaml
 record: BACKEND = cuda
-record: venv ## Measure what results/recorded keeps, in MINUTES; a second call goes on (docs/reproduce.md)
-	$(if $(PLAN),$(BIN)/python -m workflow.lib.durations $(ONLY) --config $(CONFIG) --backend $(BACKEND),\
-	    $(if $(MINUTES),GPUPC_DEADLINE=$$(($$(date +%s) + 60 * $(MINUTES)))) $(SNAKEMAKE) --keep-incomplete \
-	    --resources gpu=$(GPUS) timing_slot=$(GPUS) -- $(or $(ONLY),record))
+record: venv ## Measure and verify what results/recorded keeps; after an interruption, a second call goes on (docs/reproduce.md)
+	$(SNAKEMAKE) -- $(or $(ONLY),record)
 
 submit: CONFIG = config/submit.yaml
-submit: venv ## Measure CONFIG in MINUTES (default: 20) for a table of all devices, publish and check it; a second call goes on (docs/submit.md)
-	GPUPC_DEADLINE=$$(($$(date +%s) + 60 * $(or $(MINUTES),20))) $(SNAKEMAKE) --keep-incomplete \
-	    --resources gpu=$(GPUS) timing_slot=$(GPUS) -- record || echo "not all was measured and verified (see above); the same command goes on" >&2
+submit: venv ## Measure twenty minutes of work for a table of all devices, publish and check it; a second call goes on (docs/submit.md)
+	-$(SNAKEMAKE) -- record
 	$(BIN)/python -m gpupc_impl records publish results $(RECORDED)
 	$(BIN)/python -m gpupc_impl records check
 
 fuzz: venv ## Damage files for MINUTES and read them; build/fuzz has what was found
-	nice -n 19 $(BIN)/python -m tests.fuzz.run --minutes $(or $(MINUTES),1)
-
-soak: venv ## Solve random problems by every method for MINUTES, watching memory; build/soak has log and summary
-	nice -n 19 $(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),1)
+	nice -n 19 $(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 build/quick/system.hpp: tests/headers.py | venv
 	$(BIN)/python -m tests.headers $@

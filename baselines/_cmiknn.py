@@ -1,4 +1,4 @@
-"""The CMIknn test, compiled with numba, which `cmiknn-serial` and `cmiknn-parallel` share.
+"""PC-stable with CMIknn, compiled with numba, which the references of the nonlinear and the mixed family share.
 
 This is Algorithm 1 of GPU-CMIknn, the test of Runge (2018), with the fixed rules of docs/cmiknn.md: random numbers come
 from Philox, sums are whole multiples of 2^-40, and the smaller index wins a tie. The code shares nothing with the
@@ -9,16 +9,27 @@ Each variable is a row of an array: x (n,) is the permuted variable, ys (w, n) a
 (l, n) is the conditioning set; all have one float dtype.
 """
 
+import concurrent.futures
+import itertools
+import weakref
+from collections.abc import Callable
+
 import numpy as np
 
 from baselines._compile import compiled, inlined
+from gpupc_impl.core import progress_watcher
+from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome, pc_stable
+from gpupc_impl.core.registry import Run
+from gpupc_impl.core.tiers import allowed_partners
+from gpupc_impl.integers import ceil_div
+from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 LOW = np.uint64(0xFFFFFFFF)
 INDEX_BITS = np.uint64(0xFFFFFF)  # The low bits of a priority hold the index of the sample, so that priorities differ.
 FOLD, DRAW = np.uint64(0), np.uint64(1)  # The last word of a counter separates the uses of the generator.
-
-BISECTIONS = 8
-"""The number of bisections of an interval before only the distances in it are considered."""
+COLUMNS = 128  # number of permutations that are evaluated at once, which bounds the memory
+SMALLEST_TASK = 32  # lower bound on the samples of a thread's task
+BISECTIONS = 8  # number of bisections of an interval before only the distances in it are considered
 
 
 # --- random numbers --------------------------------------------------------------------------------------------------
@@ -26,8 +37,7 @@ BISECTIONS = 8
 
 @compiled
 def philox(c0, c1, c2, c3, k0, k1):
-    """Philox4x32-10 (Salmon et al. 2011): computes four random 32-bit words, each stored in 64 bits, from a counter and
-    a key."""
+    """Philox4x32-10 (Salmon et al. 2011): four random 32-bit words, each in 64 bits, from a counter and a key."""
     for _ in range(10):
         first = np.uint64(0xD2511F53) * c0
         second = np.uint64(0xCD9E8D57) * c2
@@ -74,8 +84,7 @@ def insert(d, b, inserted, distances, nearest):
 
 @compiled
 def nearest_neighbours(s, k, first, last, neighbours):
-    """Fill rows [first, last) of an (n, k) int32 array with the k nearest other samples in S, by distance and then by
-    index."""
+    """Fill rows [first, last) of an (n, k) int32 array with the nearest other samples in S, by distance, then index."""
     n = s.shape[1]
     row = np.empty(n, s.dtype)
     distances = np.empty(k, s.dtype)
@@ -116,8 +125,7 @@ def free_permutation(n, permutation, key, scratch):
 
 @compiled
 def sort_by_priority(priorities, order):
-    """Write the indexes in ascending order of priorities, which differ and are uniform over 64 bits, by a bucket
-    sort."""
+    """Write the indexes in ascending order of priorities, which are uniform over 64 bits, by a bucket sort."""
     n = len(priorities)
     starts = np.zeros(n + 1, np.int64)
     for a in range(n):
@@ -145,8 +153,7 @@ def priority_bucket(priority, n):
 
 @compiled
 def permute(x, neighbours, key, permutations, columns):
-    """Write the permutations with these numbers into (n, width) columns; a negative number means x without a
-    permutation.
+    """Write the permutations with these numbers into (n, width) columns; a negative number means x itself.
 
     Algorithm 1, lines 5 to 20: in a random order of the samples, each sample takes the first of its shuffled neighbours
     that no other sample has taken, or the last neighbour if all are taken. The shuffle (Fisher-Yates from the front)
@@ -191,18 +198,12 @@ def permute(x, neighbours, key, permutations, columns):
 
 @compiled
 def partial_sums(columns, ys, s, k, psi, first, last):
-    """Return the sums of psi(n_xz) + psi(n_yz) - psi(n_z) over samples [first, last), for each y and each column.
+    """Return the (w, width) int64 sums of psi(n_xz) + psi(n_yz) - psi(n_z) over samples [first, last).
 
-    Loops over all columns are innermost, so that they vectorize. The radius of a sample is the distance to its k-th
-    nearest other sample in the joint space. Bisection finds the radius among the samples that are near in (Y, S) only.
-    The radius of the previous sample is the guess of how near, which is enlarged if it turns out too small.
-
-    Args:
-        columns: (n, width) permutations of the permuted variable, one per column.
-        psi: (n + 1,) int64: digammas of integers in units of 2^-40.
-
-    Returns:
-        (w, width) int64.
+    Loops over all (n, width) columns of permutations are innermost, so that they vectorize. The radius of a sample is
+    the distance to its k-th nearest other sample in the joint space, which bisection finds among the samples that are
+    near in (Y, S) only: as near as the radius of the previous sample, or farther if that is too small. ``psi`` are (n +
+    1,) int64 digammas in units of 2^-40.
     """
     n, width = columns.shape
     dtype = columns.dtype.type
@@ -247,8 +248,8 @@ def partial_sums(columns, ys, s, k, psi, first, last):
 def k_th_distances(columns, a, row, k, reach, near, joint, radius):
     """Write, for each column, the distance from sample a to its k-th nearest other sample in the joint space.
 
-    ``row`` holds the distances in (Y, S), and ``reach`` is a guess of the largest result; ``near`` and ``joint`` are
-    working memory.
+    ``row`` holds the distances in (Y, S); ``reach`` is a guess of the largest result; ``near`` and ``joint`` are
+    scratch.
     """
     n, width = columns.shape
     dtype = columns.dtype.type
@@ -321,7 +322,7 @@ def k_th_distances(columns, a, row, k, reach, near, joint, radius):
 
 @compiled
 def count_near(columns, centre, row_s, row, radius, widest, n_x, n_y, n_z):
-    """Write, for each column, the numbers of samples within the radius of sample a in (X, S), in (Y, S) and in S."""
+    """Write, for each column, the numbers of samples within the radius of a in (X, S), in (Y, S) and in S."""
     width = len(radius)
     dtype = columns.dtype.type
     zero, one = dtype(0), dtype(1)
@@ -343,10 +344,9 @@ def count_near(columns, centre, row_s, row, radius, widest, n_x, n_y, n_z):
 
 @compiled
 def count_within(ascending, centre, radius):
-    """Return the number of ascending values within a radius of a centre, which is one of the values.
+    """Return the number of ascending values within a radius of one of them.
 
-    Differences are compared with the radius, as for all other distances; adding the radius to the centre would round
-    differently.
+    Differences are compared, as for all other distances; adding the radius to the centre would round differently.
     """
     n = len(ascending)
     low, high = 0, n  # This bisection finds the first value that is not too far below.
@@ -365,3 +365,130 @@ def count_within(ascending, centre, radius):
         else:
             low = middle + 1
     return low - first
+
+
+# --- the test and the search ------------------------------------------------------------------------------------------
+
+
+class CmiknnTest:
+    """The test of Algorithm 1 for one permuted variable and set, and any number of other variables at once.
+
+    Threads, to which `map_tasks` gives tasks, share the samples; sums are of integers and every random number has its
+    own counter, so the result does not depend on them.
+    """
+
+    COLUMN_MULTIPLE = 16  # the width of blocks, so that vectorized loops over columns have no scalar remainder
+
+    def __init__(self, problem: NonlinearProblem, threads: int = 1, map_tasks=map):
+        self._problem, self._map_tasks = problem, map_tasks
+        size = max(ceil_div(problem.n_samples, 4 * threads), SMALLEST_TASK) if threads > 1 else problem.n_samples
+        firsts = range(0, problem.n_samples, size)
+        self._samples = [(first, min(first + size, problem.n_samples)) for first in firsts]
+        self._shares = threads
+
+    @classmethod
+    def single(cls, problem: NonlinearProblem, threads: int) -> Callable[..., float]:
+        """`p_value` of a test whose threads end when it is garbage collected."""
+        if threads == 1:
+            return cls(problem).p_value
+        pool = concurrent.futures.ThreadPoolExecutor(threads)
+        test = cls(problem, threads, pool.map)
+        weakref.finalize(test, pool.shutdown)
+        return test.p_value
+
+    def partial_sums(self, permuted: int, others: list[int], members: tuple[int, ...]) -> np.ndarray:
+        """Return the sums that determine CMI, (w, permutations + 1) int64; the sum of the data comes first."""
+        numbers, x = np.arange(-1, self._problem.permutations), self._problem.values[permuted]
+        key = permutation_key(self._problem.seed, permuted, members)
+        neighbours = self._neighbours(list(members))
+        sums = []
+        for start in range(0, len(numbers), COLUMNS):
+            block = numbers[start : start + COLUMNS]
+            padding = np.full(-len(block) % self.COLUMN_MULTIPLE, -1)
+            columns = self._permutations(x, neighbours, key, np.append(block, padding))
+            add_up = self._adder(columns, permuted, list(others), list(members))
+            sums.append(sum(self._map_tasks(add_up, self._samples))[:, : len(block)])
+        return np.concatenate(sums, axis=1)
+
+    def _adder(self, columns: np.ndarray, permuted: int, others: list[int], members: list[int]) -> Callable:
+        """Return a function from a range of samples to their sums of psi(n_xz) + psi(n_yz) - psi(n_z), (w, width)."""
+        values, k, psi = self._problem.values, self._problem.k_cmi, self._problem.psi
+        ys, s = values[others], values[members]
+        return lambda samples: partial_sums(columns, ys, s, k, psi, *samples)
+
+    def counts(self, permuted: int, others: list[int], members: tuple[int, ...]) -> np.ndarray:
+        """Return the numbers of permutations, (w,), whose CMI is at least that of the data: whose sum is at most
+        its."""
+        sums = self.partial_sums(permuted, others, members)
+        return (sums[:, 1:] <= sums[:, :1]).sum(axis=1)
+
+    def p_value(self, permuted: int, other: int, members: tuple[int, ...]) -> float:
+        return float(self._problem.p_value(self.counts(permuted, [other], members)[0]))
+
+    def _neighbours(self, members: list[int]) -> np.ndarray:
+        """The nearest samples in S, nearest first, as (n, k_perm) int32; (n, 0) if S is empty."""
+        neighbours = np.empty((self._problem.n_samples, self._problem.k_perm if members else 0), np.int32)
+        if members:
+            list(self._map_tasks(lambda samples: self._fill_neighbours(members, *samples, neighbours), self._samples))
+        return neighbours
+
+    def _fill_neighbours(self, members: list[int], first: int, last: int, neighbours: np.ndarray) -> None:
+        s = self._problem.values[members]
+        nearest_neighbours(s, self._problem.k_perm, first, last, neighbours)
+
+    def _permutations(self, x: np.ndarray, neighbours: np.ndarray, key, numbers: np.ndarray) -> np.ndarray:
+        """Return a permutation of x in each column: (n, width)."""
+        columns = np.empty((len(x), len(numbers)), x.dtype)
+        shares = np.array_split(np.arange(len(numbers)), self._shares)
+
+        def fill(share):
+            part = slice(share[0], share[-1] + 1)
+            permute(x, neighbours, key, numbers[part], columns[:, part])
+
+        list(self._map_tasks(fill, [share for share in shares if len(share)]))
+        return columns
+
+
+def cmiknn_skeleton(problem: NonlinearProblem, run: Run, threads: int, test_class: type[CmiknnTest] = CmiknnTest):
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        test = test_class(problem, threads, map if threads == 1 else pool.map)
+        search = _CmiknnSearch(problem, run.pmax, test)
+        return pc_stable(problem, search, facts=run.facts, progress=run.progress)
+
+
+class _CmiknnSearch(GraphSearch):
+    """PC-stable on one problem, variable by variable, with sets in lexicographic order.
+
+    The permutations of a variable given a set serve all its neighbours that are not separated yet. A pair is visited
+    first from its smaller end, so the tests are those of a serial PC-stable that visits edge after edge.
+    """
+
+    def __init__(self, problem: NonlinearProblem, pmax: bool, test: CmiknnTest):
+        super().__init__(problem, pmax)
+        self._test = test
+
+    def run_level(self, level: int) -> LevelOutcome:
+        neighbours = [np.flatnonzero(row).tolist() for row in self.adjacent]
+        to_test = set(map(tuple, self.problem.edges_to_test(np.argwhere(np.triu(self.adjacent))).tolist()))
+        removed: dict[tuple[int, int], tuple[int, ...]] = {}
+        tests, possible = 0, progress_watcher.possible_tests(self.adjacent, level)
+        for permuted, row in enumerate(neighbours):
+            # At level 0 a pair is tested only from its smaller end.
+            others = [k for k in row if level or k > permuted]
+            others = [k for k in others if (min(k, permuted), max(k, permuted)) in to_test - removed.keys()]
+            if len(row) <= level:
+                continue
+            for members in itertools.combinations(row, level):
+                if not others:
+                    break
+                tested = allowed_partners(self.problem.tiers, permuted, others, members)
+                if not tested:
+                    continue
+                tests += len(tested)
+                counts = self._test.counts(permuted, tested, members)
+                progress_watcher.advance(tests, possible, "possible tests")
+                self.note_p_values(permuted, tested, self.problem.p_value(counts))
+                for k in np.array(tested)[counts >= self.problem.critical_count].tolist():
+                    removed[min(k, permuted), max(k, permuted)] = members
+                    others.remove(k)
+        return self.remove(level, tests, removed)

@@ -45,8 +45,7 @@ def _warn(message: str) -> None:
 
 
 def _is_safe(cache: Any) -> bool:
-    """Return whether only the caller can have written the cache of a function; a warning explains what is wrong with a
-    folder."""
+    """Return whether only the caller can have written the cache of a function; warn of a folder that is not safe."""
     index = Path(cache._index_path)
     try:
         fault = fault_of_folder(index.parent)
@@ -92,6 +91,5 @@ def _exclusive(save: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any
 
 caching.IndexDataCacheFile.load = _load_safely(caching.IndexDataCacheFile.load)
 caching.IndexDataCacheFile.save = _exclusive(caching.IndexDataCacheFile.save)
-
 compiled = njit(cache=True, nogil=True, error_model="numpy")
 inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")

@@ -14,7 +14,7 @@ import collections
 
 import numpy as np
 
-from baselines._compile import compiled
+from baselines._compile import compiled, inlined
 from baselines._discrete_counts import (
     BASE,
     BITMAP_CELLS,
@@ -24,25 +24,17 @@ from baselines._discrete_counts import (
     count_by_histogram,
     count_pair_by_bitmaps,
 )
-from baselines._discrete_statistic import statistic_of_sorted, statistic_of_table
-from baselines._graph import neighbours_without, next_combination
+from baselines._levels import neighbours_without, next_combination
 
+CHUNK = 64  # number of strata whose terms are added up before their sum is added to the total
 Criticals = collections.namedtuple("Criticals", ["small", "keys", "values", "below", "above"])
-"""Critical values by degrees of freedom.
-
-Attributes:
-    small: float64: the critical values of 0, 1, 2, ... degrees of freedom.
-    keys, values: int64 larger degrees of freedom, and their float64 critical values.
-    below, above: -log(1 - alpha) and -log(alpha), for bounds on all other critical values.
-"""
+"""Critical values of 0, 1, 2, ... degrees of freedom (small) and of some larger ones (keys, values), and -log(1 -
+alpha) and -log(alpha) (below, above) for bounds on all others."""
 
 
 @compiled
 def test(data, space, i, j, members):
-    """Return the statistic of Vi and Vj (i < j) given the members (ascending), and the adjusted degrees of freedom.
-
-    The size of the table determines how it is counted; see `_discrete_counts` and `_discrete_statistic`.
-    """
+    """Return the statistic of Vi and Vj (i < j) given the members (ascending), and the adjusted degrees of freedom."""
     r_i, r_j = data.categories[i], data.categories[j]
     by_bitmaps = data.bit_rows[i] >= 0 and data.bit_rows[j] >= 0
     strata = 1
@@ -68,8 +60,7 @@ def test(data, space, i, j, members):
 
 @compiled
 def test_pairs(data, space, first, last, statistics, degrees):
-    """Write the statistics and degrees of freedom of level 0, (last - first, p), for pairs with first <= i < last and j
-    > i."""
+    """Write the statistics and degrees of freedom of level 0, (last - first, p), for first <= i < last and j > i."""
     empty_set = np.empty(0, np.int32)
     for i in range(first, last):
         for j in range(i + 1, len(data.categories)):
@@ -106,13 +97,13 @@ def decide(statistic, df, criticals):
 def separate_edges(data, space, starts, neighbours, edges, tiers, level, criticals, tests_per_edge, record):
     """Test edges one after the other given sets of ``level`` variables, each until a set separates it.
 
-    The order is that of a serial PC-stable: sets from the neighbours of i, then sets from those of j, both in
-    lexicographic order. If ``tests_per_edge`` is not 0, each edge has that many tests, and no edge is removed.
+    The order is that of a serial PC-stable: sets from the neighbours of i, then from those of j, in lexicographic
+    order. If ``tests_per_edge`` is not 0, each edge has that many tests, and no edge is removed.
 
     Returns:
-        the indices of the removed edges and their separating sets; the number of tests; with ``record``, the edges,
-        statistics and degrees of freedom of tests among which is that of each edge's largest p-value; the number of
-        edges that were tested; and the degrees of freedom whose critical value is needed to go on, or 0.
+        indices of the removed edges and their sets; the number of tests; with ``record``, the edges, statistics and
+        degrees of freedom of tests among which is that of each edge's largest p-value; the number of edges tested; and
+        the degrees of freedom whose critical value is needed to go on, or 0.
     """
     removed = np.empty(len(edges), np.int64)
     sets = np.empty((len(edges), level), np.int32)
@@ -173,13 +164,10 @@ def longer(array):
 
 @compiled
 def add_to_front(edge_of, statistics, degrees, front, recorded, edge, statistic, df):
-    """Add a test to the Pareto front of an edge's tests, whose record begins at position ``front``.
+    """Add a test to the Pareto front of an edge's tests, which begins at position ``front``; return the front's end.
 
-    A p-value decreases with the statistic and increases with the degrees of freedom, so the largest p-value belongs to
-    a test on the front: no other test has both a statistic at most as large and degrees of freedom at least as large.
-
-    Returns:
-        the end of the front.
+    A p-value decreases with the statistic and increases with the degrees of freedom, so the largest belongs to a test
+    of the front: no other test has both a statistic at most as large and degrees of freedom at least as large.
     """
     for at in range(front, recorded):
         if statistics[at] <= statistic and degrees[at] >= df:
@@ -195,8 +183,7 @@ def add_to_front(edge_of, statistics, degrees, front, recorded, edge, statistic,
 
 @compiled
 def first_sets(starts, neighbours, edges, tiers, level, n_variables):
-    """Return the first set of each edge in canonical order; if there is none, the smallest variables other than its
-    ends."""
+    """Return the first set of each edge in canonical order, or else the smallest variables other than its ends."""
     sets = np.empty((len(edges), level), np.int32)
     candidates = np.empty(n_variables, np.int32)
     for e in range(len(edges)):
@@ -213,3 +200,176 @@ def first_sets(starts, neighbours, edges, tiers, level, n_variables):
         for t in range(level):
             sets[e, t] = candidates[t]
     return sets
+
+
+# --- statistics ------------------------------------------------------------------------------------------------------
+# The order of additions is that of the GPU methods, so that statistics have the same bits: the terms of a stratum by
+# rows and then columns, the strata in chunks of `CHUNK`, and then the chunks.
+
+
+@compiled
+def statistic_of_table(space, r_i, r_j, strata, logs):
+    """Return the statistic of the counts in ``space.table``, and the adjusted degrees of freedom."""
+    total = in_chunk = 0.0
+    df = 0
+    for stratum in range(strata):
+        if stratum % CHUNK == 0:
+            total += in_chunk
+            in_chunk = 0.0
+        part, degrees = statistic_of_counts(space, stratum * r_i * r_j, r_i, r_j, logs)
+        in_chunk += part
+        df += degrees
+    total += in_chunk
+    return (2.0 * total if len(logs) else total), df
+
+
+@compiled
+def statistic_of_counts(space, at, r_i, r_j, logs):
+    """Return the terms and degrees of freedom of one stratum, from its counts from ``space.table[at]`` on."""
+    table, rows, cols = space.table, space.rows, space.cols
+    n = n_rows = n_cols = 0
+    for a in range(r_i):
+        in_row = 0
+        for b in range(r_j):
+            count = table[at + a * r_j + b]
+            in_row += count
+            cols[b] += count
+        rows[a] = in_row
+        n_rows += in_row > 0
+        n += in_row
+    for b in range(r_j):
+        n_cols += cols[b] > 0
+    part = 0.0
+    if n_rows > 1 and n_cols > 1:  # Otherwise every count equals its expectation.
+        for a in range(r_i):
+            if rows[a]:
+                for b in range(r_j):
+                    if cols[b]:
+                        part += term(table[at + a * r_j + b], rows[a], cols[b], n, logs)
+    for b in range(r_j):
+        cols[b] = 0
+    return part, max(n_rows - 1, 0) * max(n_cols - 1, 0)
+
+
+@compiled
+def term(count, in_row, in_col, n, logs):
+    """Return a cell's term: (N - E)^2 / E, or N log(N / E) of half of G-square; row and column are not empty."""
+    if len(logs):
+        # All methods add the same tabulated logarithms instead of the logarithm of a quotient.
+        return count * ((logs[count] + logs[n]) - (logs[in_row] + logs[in_col])) if count else 0.0
+    expected = (float(in_row) * float(in_col)) / float(n)
+    difference = float(count) - expected
+    return difference * difference / expected
+
+
+@compiled
+def statistic_of_sorted(data, space, r_i, r_j, members):
+    """Return the statistic and the adjusted degrees of freedom, from samples sorted by stratum."""
+    order, other, base = space.order, space.other_order, space.base[0]
+    for k in range(len(order)):
+        order[k] = k
+    for s in members:  # The sort is stable, so the last member is the most significant.
+        sort_by_code(data.codes[s], order, data.totals[data.places[s] : data.places[s + 1]], other)
+        order, other = other, order
+    total = in_chunk = 0.0
+    chunk = df = start = 0
+    while start < len(order):
+        stop = start + 1
+        while stop < len(order) and same_stratum(data.codes, members, order[start], order[stop]):
+            stop += 1
+        if stop - start > 1:  # The count of a single sample equals its expectation.
+            stratum, stride = 0, 1
+            for s in members:
+                stratum += stride * data.codes[s, order[start]]
+                stride *= data.categories[s]
+            if stratum // CHUNK != chunk:
+                total += in_chunk
+                in_chunk, chunk = 0.0, stratum // CHUNK
+            cells = space.sorted[: stop - start]
+            for at in range(start, stop):
+                cells[at - start] = base[order[at]]
+            if r_i * r_j <= min(4 * len(cells), len(space.table)):
+                for cell in range(r_i * r_j):
+                    space.table[cell] = 0
+                for cell in cells:
+                    space.table[cell] += 1
+                part, degrees = statistic_of_counts(space, 0, r_i, r_j, data.logs)
+            else:
+                sort(cells)
+                part, degrees = statistic_of_cells(cells, r_j, space.cols, space.used, data.logs)
+            in_chunk += part
+            df += degrees
+        start = stop
+    total += in_chunk
+    return (2.0 * total if len(data.logs) else total), df
+
+
+@inlined
+def same_stratum(codes, members, a, b):
+    """Return whether samples a and b have the same categories of all members."""
+    same = True
+    for s in members:
+        same &= codes[s, a] == codes[s, b]
+    return same
+
+
+@compiled
+def sort(values):
+    """Sort in place by Shell's method, which suits the few samples of most strata."""
+    n = len(values)
+    gap = 1
+    while gap < n // 3:
+        gap = 3 * gap + 1
+    while gap:
+        for at in range(gap, n):
+            value, to = values[at], at
+            while to >= gap and values[to - gap] > value:
+                values[to] = values[to - gap]
+                to -= gap
+            values[to] = value
+        gap //= 3
+
+
+@compiled
+def statistic_of_cells(cells, r_j, cols, used, logs):
+    """Return the terms and degrees of freedom of one stratum, from the ascending cells of its samples.
+
+    ``cols`` contains only zeros before and after the call.
+    """
+    n, n_rows, n_cols, part = len(cells), 0, 0, 0.0
+    for cell in cells:
+        cols[cell % r_j] += 1
+    for b in range(r_j):
+        if cols[b]:
+            used[n_cols] = b
+            n_cols += 1
+    at = 0
+    while at < n:
+        row = cells[at] // r_j
+        stop = at
+        while stop < n and cells[stop] // r_j == row:
+            stop += 1
+        in_row = stop - at
+        n_rows += 1
+        for t in range(n_cols):
+            count = 0
+            while at < stop and cells[at] == row * r_j + used[t]:
+                count += 1
+                at += 1
+            part += term(count, in_row, cols[used[t]], n, logs)
+    for t in range(n_cols):
+        cols[used[t]] = 0
+    return part, (n_rows - 1) * (n_cols - 1)
+
+
+@compiled
+def sort_by_code(codes, order, totals, out):
+    """Write the samples in ascending order of their codes, by a stable counting sort of the samples in ``order``."""
+    ends = np.empty(len(totals), np.int64)
+    end = 0
+    for c in range(len(totals)):
+        ends[c] = end
+        end += totals[c]
+    for k in order:
+        out[ends[codes[k]]] = k
+        ends[codes[k]] += 1

@@ -14,19 +14,10 @@ from numba.extending import intrinsic
 
 from baselines._compile import compiled
 
-BITMAP_CATEGORIES = 16
-"""The upper bound on the categories of a variable with bitmaps, which take an eighth of a byte per sample and
-category."""
-
-BITMAP_CELLS = 256
-"""The upper bound on the cells of a table that is counted by bitmaps."""
-
-SMALL_TABLE = 4096
-"""The upper bound on the cells of a table that is counted by a histogram, unless it has at most two cells per
-sample."""
-
-BITMAPS, BASE = range(2)
-"""Indices into ``Space.valid``."""
+BITMAP_CATEGORIES = 16  # upper bound on the categories of a variable with bitmaps
+BITMAP_CELLS = 256  # upper bound on the cells of a table that is counted by bitmaps
+SMALL_TABLE = 4096  # cells of a table counted by a histogram, unless it has at most two cells per sample
+BITMAPS, BASE = range(2)  # Indices into Space.valid
 
 Data = collections.namedtuple(
     "Data", ["codes", "categories", "places", "totals", "bit_rows", "bits", "logs", "adjusted"]
@@ -51,16 +42,14 @@ Space = collections.namedtuple(
 """The working memory of a thread that tests edges at one level; t ranges from 0 to level - 1.
 
 Attributes:
-    table: int32 counts of a table, stratum by stratum; inside a stratum the category of Vj varies fastest.
-    rows, cols: int64 sums of the rows and the columns of a stratum.
-    used: int64 the columns that occur in a stratum.
-    base: (level, n) uint32: each sample's cell in the table of the pair and the first t members.
-    sorted: (n,) int64: the pair's cells of the samples of one stratum.
-    order, other_order: (n,) int32: the samples sorted by stratum, and working memory for sorting.
-    prefix, prefix_counts: (level, cells, words) uint64 and (level, cells): the bitmaps of the table of the pair and the
-        first t members, and the number of their bits; the bitmaps of empty cells are not written.
-    valid: (2,) int64: the number of members for which ``prefix`` and ``base`` are valid; -1 if they are not even valid
-        for the pair.
+    table: counts of a table, stratum by stratum; inside a stratum the category of Vj varies fastest.
+    rows, cols, used: sums of the rows and the columns of a stratum, and the columns that occur.
+    base: (level, n): each sample's cell in the table of the pair and the first t members.
+    sorted: (n,): the pair's cells of the samples of one stratum.
+    order, other_order: (n,): the samples sorted by stratum, and scratch.
+    prefix, prefix_counts: (level, cells, words), (level, cells): the bitmaps of the table of the pair and the first t
+        members, and the number of their bits; the bitmaps of empty cells are not written.
+    valid: (2,): the number of members for which ``prefix`` and ``base`` are valid; -1: not even for the pair.
 """
 
 
@@ -79,8 +68,7 @@ def popcount(typing_context, word):
 
 @compiled
 def count_categories(codes, first_row, bits, totals):
-    """Write one variable's bitmaps, if it has any, from ``bits[first_row]`` on, and the number of samples of each
-    category."""
+    """Write one variable's bitmaps, if it has any, from ``bits[first_row]`` on, and the counts of its categories."""
     n = len(codes)
     for c in range(len(totals)):
         totals[c] = 0
@@ -92,7 +80,6 @@ def count_categories(codes, first_row, bits, totals):
 
 
 def new_space(data, level):
-    """Return a `Space` for tests of up to this level."""
     n = data.codes.shape[1]
     most = int(data.categories.max())
     kept = max(level, 1)
@@ -120,8 +107,7 @@ def begin_pair(space):
 
 @compiled
 def begin_set(space, changed):
-    """Invalidate the counts that depend on members from index ``changed`` on, which differ from those of the previous
-    set."""
+    """Invalidate the counts that depend on members from index ``changed`` on."""
     space.valid[BITMAPS] = min(space.valid[BITMAPS], changed)
     space.valid[BASE] = min(space.valid[BASE], changed)
 

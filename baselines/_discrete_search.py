@@ -13,23 +13,15 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.integers import ceil_div
 
-TABULATED = 8192
-"""The upper bound on the degrees of freedom whose critical values are tabulated; others are computed when a test needs
-them."""
-
-
-COUNTED = 1 << 17
-"""The samples, of one or several variables, that a task counts, which takes a tenth of a millisecond."""
+TABULATED = 8192  # degrees of freedom up to here have tabulated critical values
+COUNTED = 1 << 17  # samples that a task counts, in a tenth of a millisecond
 
 
 def discrete_skeleton(problem: DiscreteProblem, run: Run, threads: int) -> Skeleton:
-    """Find the skeleton with this many threads."""
     return search(problem, run, _DiscreteTests(problem, run.pmax), threads)
 
 
 class _DiscreteTests(Tests):
-    """The chi-square or G-square test on one problem."""
-
     def __init__(self, problem: DiscreteProblem, pmax: bool):
         self._problem, self._record, self._of_thread = problem, pmax, threading.local()
         largest = int(problem.categories.max())
@@ -108,14 +100,12 @@ class _DiscreteTests(Tests):
         )
 
     def _space(self, level: int) -> _discrete_counts.Space:
-        """Return the running thread's space for a level."""
         if getattr(self._of_thread, "level", None) != level:
             self._of_thread.level, self._of_thread.space = level, _discrete_counts.new_space(self._data, level)
         return self._of_thread.space
 
     def _add_critical_value(self, df: int) -> None:
-        """Add a critical value. If two threads do this at once, one value is lost, and is added again when it is
-        needed."""
+        """Add a critical value; if two threads do this at once, one is lost, and added again when it is needed."""
         known = self._criticals
         self._criticals = known._replace(
             keys=np.append(known.keys, df), values=np.append(known.values, self._problem.critical_value(df))
@@ -123,7 +113,6 @@ class _DiscreteTests(Tests):
 
 
 def prepared(problem: DiscreteProblem, map_tasks: Callable = map) -> _discrete_counts.Data:
-    """Return a problem's data as the compiled functions take them."""
     n = problem.n_samples
     categories = problem.categories.astype(np.int64)
     with_bits = categories <= _discrete_counts.BITMAP_CATEGORIES

@@ -16,8 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from baselines._compile import compiled, inlined
-from baselines._graph import may_be_member, neighbours_without, next_combination
-from baselines._levels import Graph, Tested, Tests, search
+from baselines._levels import Graph, Tested, Tests, may_be_member, neighbours_without, next_combination, search
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, GaussianProblem
@@ -25,8 +24,7 @@ from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, GaussianProble
 
 @intrinsic
 def fma(typing_context, a, b, c):
-    """Return a b + c in float64, rounded once, by the processor's instruction or, without one, by the C library's
-    function."""
+    """Return a b + c in float64, rounded once."""
 
     def generate(context, builder, signature, arguments):
         return builder.fma(*arguments)
@@ -36,8 +34,7 @@ def fma(typing_context, a, b, c):
 
 @inlined
 def is_undefined(h11, h22, no_variance):
-    """Return whether an endpoint has no variance left; with a tolerance of zero, whether its variance is exactly
-    zero."""
+    """Return whether an endpoint has no variance left, up to a tolerance."""
     if no_variance == 0.0:
         return h11 == 0.0 or h22 == 0.0
     return h11 <= no_variance or h22 <= no_variance
@@ -65,8 +62,7 @@ def r_squared(h11, h12, h22, no_variance):
 
 @compiled
 def separate_pairs(correlation, critical, adjacent):
-    """Perform level 0: keep the pairs whose squared correlation is above the critical value; returns the number of
-    edges left."""
+    """Level 0: keep the pairs whose squared correlation is above the critical value; returns the number of edges."""
     p = len(correlation)
     edges = 0
     for i in range(p):
@@ -79,10 +75,7 @@ def separate_pairs(correlation, critical, adjacent):
 
 @compiled
 def separate_edges_level_one(correlation, starts, neighbours, edges, tiers, limits, smallest):
-    """Test edges given one variable; see `separate_edges`.
-
-    Level 1 makes nearly all tests of a search on wide data, and needs no factorisation.
-    """
+    """Test edges given one variable, as `separate_edges`; nearly all tests of wide data are these."""
     critical, no_variance, _, _ = limits
     record = len(smallest) > 0
     removed = np.empty(len(edges), np.int64)
@@ -122,12 +115,9 @@ def separate_edges_level_one(correlation, starts, neighbours, edges, tiers, limi
 def separate_edges(correlation, starts, neighbours, edges, tiers, level, limits, smallest):
     """Test edges one after the other given sets of ``level`` >= 2 variables, each until a set separates it.
 
-    The order is that of a serial PC-stable: sets from the neighbours of i, then sets from those of j, in lexicographic
-    order. ``smallest``, unless it is empty, receives the smallest r^2 of each edge.
-
-    Returns:
-        Indexes of the removed edges, their separating sets, and the numbers of tests, of undefined tests among them,
-        and of near-singular conditioning matrices.
+    The order is that of a serial PC-stable: sets from the neighbours of i, then from those of j, in lexicographic
+    order. ``smallest``, unless it is empty, receives the smallest r^2 of each edge. Returns indexes of the removed
+    edges, their sets, and the numbers of tests, of undefined tests, and of near-singular conditioning matrices.
     """
     removed = np.empty(len(edges), np.int64)
     sets = np.empty((len(edges), level), np.int32)
@@ -161,9 +151,8 @@ def separate_edges(correlation, starts, neighbours, edges, tiers, level, limits,
 def first_separating_set(correlation, i, j, candidates, members, limits, record):
     """Test i and j given the sets of candidates, in lexicographic order, up to the first that separates them.
 
-    Returns:
-        Whether there is such a set, which is then in ``members``; the smallest r^2, if ``record`` is set; and the
-        numbers of tests, of undefined tests and of near-singular conditioning matrices.
+    Returns whether there is one, which is then in ``members``; the smallest r^2 (``record``); and the numbers of tests,
+    of undefined tests and of near-singular conditioning matrices.
     """
     critical, no_variance, near_pivot, no_pivot = limits
     level = len(members)
@@ -201,15 +190,10 @@ def first_separating_set(correlation, i, j, candidates, members, limits, record)
 
 
 Factor = collections.namedtuple("Factor", ["rows", "scale", "of_i", "of_j", "h"])
-"""The Cholesky factor of M2, and H, for the first members of a set.
-
-Attributes:
-    rows: rows[t, u] is the factor's entry below the diagonal.
-    scale: scale[t] is the reciprocal of the factor's diagonal entry, which is the root of the pivot. The pivot is the
-        residual variance of member t given its predecessors.
-    of_i, of_j: the solutions x of factor x = C[S, i] and of factor x = C[S, j].
-    h: h[t] holds H11, H12 and H22 given the first t members.
-"""
+"""The Cholesky factor of M2 for the first members of a set: its entries ``rows[t, u]`` below the diagonal, and the
+reciprocals ``scale[t]`` of the diagonal, the roots of the pivots (residual variances of member t given its
+predecessors); the solutions x of factor x = C[S, i] and of factor x = C[S, j]; and in ``h[t]`` H11, H12 and H22 given
+the first t members."""
 
 
 @inlined
@@ -250,9 +234,8 @@ def add_member(correlation, i, j, members, t, factor, near_pivot):
 def residuals_by_pseudo_inverse(correlation, i, j, members, no_pivot):
     """Compute H11, H12, H22 with the Moore-Penrose inverse of M2 by cuPC's Algorithm 7 (Courrieu 2008).
 
-    With M2^T M2 = L L^T of full rank and R = (L^T L)^-1, the inverse is L R R L^T M2^T. R L^T is the pseudo-inverse of
-    L, so M1 M2^+ M1^T is the product of two least-squares solutions. Computing these solutions instead of R halves the
-    number of digits lost to the condition number of L.
+    With M2^T M2 = L L^T of full rank and R = (L^T L)^-1, the inverse is L R R L^T M2^T, and R L^T is the pseudo-inverse
+    of L. So M1 M2^+ M1^T is the product of two least-squares solutions, which lose half as many digits as R would.
     """
     size = len(members)
     m2, m1 = np.empty((size, size)), np.empty((size, 2))

@@ -8,27 +8,23 @@ from typing import Protocol
 
 import numpy as np
 
-from baselines._graph import neighbour_lists
-from gpupc_impl.core import watching
+from baselines._compile import compiled, inlined
+from gpupc_impl.core import progress_watcher
 from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome, pc_stable
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 
 LEAST_TASK, LARGEST_TASK = 16, 4096
-"""Bounds on the edges in a task: handing a task to a thread takes as long as testing a few edges, and the memory for
-the separating sets of a task grows with its edges."""
+"""Bounds on the edges in a task, since handing over a task takes as long as a few edges, and its sets take memory."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
     """The graph G' at the start of a level.
 
-    Attributes:
-        starts: (p + 1,) int64; row i's neighbours, ascending, are ``neighbours[starts[i] : starts[i + 1]]``.
-        neighbours: int32.
-        edges: (m, 2) int32 pairs i < j to test, ascending, without required edges.
-        tiers: (p,) int32 (`Problem.tiers`), of length 0 if sets are not limited.
+    Row i's neighbours, ascending, are ``neighbours[starts[i] : starts[i + 1]]``. The (m, 2) int32 edges i < j to test
+    are ascending, without required edges; tiers are `Problem.tiers`, of length 0 if sets are not limited.
     """
 
     starts: np.ndarray
@@ -39,13 +35,9 @@ class Graph:
 
 @dataclasses.dataclass(frozen=True)
 class Tested:
-    """The results of testing some edges at one level.
+    """The results of testing some edges at one level: (k,) indexes of the removed ones, and their (k, level) sets.
 
-    Attributes:
-        removed: (k,) the indexes of the separated edges among these edges.
-        sets: (k, level) their separating sets.
-        tests, undefined, pseudo_inverses: the numbers of tests (see `Skeleton`).
-        p_values: the largest p-value of each edge, NaN for an edge without one; None unless they are recorded.
+    Counts are those of `Skeleton`; the largest p-value of each edge is NaN if it has none.
     """
 
     removed: np.ndarray
@@ -60,8 +52,7 @@ class Tests(Protocol):
     """A family's CI test, applied to one problem."""
 
     def separate_pairs(self, adjacent: np.ndarray, pmax: np.ndarray | None, map_tasks: Callable) -> int:
-        """Run level 0: remove pairs from the complete graph, (p, p) bool, and write p-values; return the number of
-        edges left."""
+        """Run level 0 on the complete graph, (p, p) bool, and write p-values; return the number of edges left."""
 
     def separate_edges(self, graph: Graph, task: slice, level: int) -> Tested:
         """Test each edge of a task, in canonical order, up to the first set that separates it."""
@@ -72,11 +63,8 @@ class Tests(Protocol):
 
 
 def search(problem: Problem, run: Run, tests: Tests, threads: int) -> Skeleton:
-    """Find the skeleton with that many threads.
-
-    The edges of a level are divided into small tasks, each of which returns the edges that it removed, so the answer
-    does not depend on the number of threads.
-    """
+    """Find the skeleton with that many threads, which share tasks of edges; the answer does not depend on their
+    number."""
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         levels = _Levels(problem, tests, run.pmax, threads, map if threads == 1 else pool.map)
         return pc_stable(problem, levels, facts=run.facts, progress=run.progress)
@@ -105,7 +93,7 @@ class _Levels(GraphSearch):
         results = []
         for result in self._map_tasks(lambda task: self._tests.separate_edges(graph, task, level), tasks):
             results.append(result)
-            watching.advance(tasks[len(results) - 1].stop, len(edges), "edges")
+            progress_watcher.advance(tasks[len(results) - 1].stop, len(edges), "edges")
         pairs = np.concatenate([edges[task][part.removed] for task, part in zip(tasks, results, strict=True)])
         pairs, sets = self._tests.after_level(graph, level, pairs, np.concatenate([part.sets for part in results]))
         self.adjacent[pairs[:, 0], pairs[:, 1]] = self.adjacent[pairs[:, 1], pairs[:, 0]] = False
@@ -123,3 +111,61 @@ class _Levels(GraphSearch):
 
     def _max_degree(self) -> int:
         return self.problem.most_tested_degree(self.adjacent.sum(axis=1))
+
+
+# --- graphs and subsets -----------------------------------------------------------------------------------------------
+
+
+@compiled
+def neighbour_lists(adjacent):
+    """Return the graph G' of a level as (starts, neighbours, edges); see `Graph`."""
+    p = len(adjacent)
+    starts = np.zeros(p + 1, np.int64)
+    for i in range(p):
+        starts[i + 1] = starts[i] + adjacent[i].sum()
+    neighbours = np.empty(starts[p], np.int32)
+    edges = np.empty((starts[p] // 2, 2), np.int32)
+    filled = listed = 0
+    for i in range(p):
+        for j in range(p):
+            if adjacent[i, j]:
+                neighbours[filled] = j
+                filled += 1
+                if i < j:
+                    edges[listed, 0] = i
+                    edges[listed, 1] = j
+                    listed += 1
+    return starts, neighbours, edges
+
+
+@inlined
+def may_be_member(tiers, i, j, k):
+    """Return whether the (p,) tiers let a variable be in a set for a pair; see `gpupc_impl.core.tiers`."""
+    if len(tiers) == 0 or tiers[i] < 0 or tiers[j] < 0:
+        return True
+    return tiers[k] <= max(tiers[i], tiers[j])
+
+
+@inlined
+def neighbours_without(starts, neighbours, row, other, tiers, out):
+    """Write the neighbours of ``row`` that may be in a set for it and ``other``; return their number."""
+    n = 0
+    for at in range(starts[row], starts[row + 1]):
+        if neighbours[at] != other and may_be_member(tiers, row, other, neighbours[at]):
+            out[n] = neighbours[at]
+            n += 1
+    return n
+
+
+@inlined
+def next_combination(chosen, n):
+    """Advance to the next subset of range(n); return the first position that changed, -1 at the end."""
+    size = len(chosen)
+    place = size - 1
+    while place >= 0 and chosen[place] == n - size + place:
+        place -= 1
+    if place >= 0:
+        chosen[place] += 1
+        for t in range(place + 1, size):
+            chosen[t] = chosen[t - 1] + 1
+    return place

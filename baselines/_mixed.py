@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from baselines._cmiknn import count_within, insert
-from baselines._cmiknn_search import CmiknnTest
+from baselines._cmiknn import CmiknnTest, count_within, insert
 from baselines._compile import compiled, inlined
 from gpupc_impl.mixed.problem import MixedProblem
 
@@ -27,8 +26,7 @@ def distance(a, b, categorical, different):
 
 @compiled
 def distances_from(s, categorical, a, different, row):
-    """Write the distances of all samples from sample a in s, (l, n); (l,) flags mark categorical variables; zeros if l
-    is 0."""
+    """Write the distances of all samples from sample a in s, (l, n); (l,) flags mark categorical variables."""
     row[:] = 0
     for m in range(len(s)):
         for b in range(len(row)):
@@ -61,19 +59,10 @@ def nearest_neighbours(s, categorical, k, first, last, neighbours):
 
 @compiled
 def partial_sums(permuted, x_categorical, ys, y_categorical, s, s_categorical, k, psi, first, last):
-    """Return the sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) over samples [first, last), for each y and each
-    permutation.
+    """Return the (w, width) int64 sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) over samples [first, last).
 
     Other samples are visited in the order of their distances in (Y, S), up to the distance of the k-th neighbour in the
-    joint space.
-
-    Args:
-        permuted: (width, n) permutations of the permuted variable, one per row.
-        ys: (w, n); s: (l, n).
-        psi: (n + 1,) int64: digammas of integers in units of 2^-40.
-
-    Returns:
-        (w, width) int64.
+    joint space. Arguments: (width, n) permutations of x, (w, n) ys, (l, n) s, (n + 1,) digammas in units of 2^-40.
     """
     width, n = permuted.shape
     one = permuted.dtype.type(1)
@@ -120,9 +109,8 @@ def partial_sums(permuted, x_categorical, ys, y_categorical, s, s_categorical, k
 def k_th_distance(x, x_categorical, a, row, order, k, nearest):
     """Return the distance from sample a to its k-th nearest other sample in the joint space.
 
-    Args:
-        row: (n,) distances in (Y, S), which are ascending in the order of `order`.
-        nearest: (k,) working memory: a heap of the smallest distances, the largest first.
+    (n,) distances in (Y, S) ascend in the order of `order`; `nearest` is scratch: a heap of the smallest, largest
+    first.
     """
     one = x.dtype.type(1)
     length = 0
@@ -154,14 +142,13 @@ def k_th_distance(x, x_categorical, a, row, order, k, nearest):
 
 
 class MixedTest(CmiknnTest):
-    """The test for one permuted variable and set, and any number of other variables at once."""
+    """The test of `CmiknnTest` for mixed data."""
 
     COLUMN_MULTIPLE = 1
     _problem: MixedProblem
 
     def _adder(self, columns: np.ndarray, permuted: int, others: list[int], members: list[int]) -> Callable:
-        """Return a function from a range of samples to sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~), (w,
-        width)."""
+        """Return a function from a range of samples to their sums, (w, width)."""
         problem, rows = self._problem, np.ascontiguousarray(columns.T)
         values, categorical = problem.values, problem.categories > 0
         ys, s = (values[others], categorical[others]), (values[members], categorical[members])

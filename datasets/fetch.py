@@ -11,7 +11,6 @@ import os
 import shutil
 import sys
 import time
-import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,7 +28,6 @@ TIMEOUT_S = 20.0
 CHUNK = 1 << 16
 MAX_BYTES = 1 << 32
 """The upper bound on a download, whose checksum is compared only at the end."""
-MAX_REDIRECTS = 5
 
 
 def fetch(
@@ -73,14 +71,7 @@ def fetch_file(
     offline: bool = False,
     progress: bool = True,
 ) -> Path:
-    """Return the path of one file of a data set, as `fetch` does.
-
-    Args:
-        entry: the keys that describe the file: one of `registry.files` of the data set's entry.
-
-    Raises:
-        DatasetUnavailable: see `fetch`.
-    """
+    """Return the path of one file of a data set, one of `registry.files` of its entry, as `fetch` does."""
     if "how" in entry:
         built = mirrored_paths(entry, mirrors)
         if built:
@@ -241,31 +232,16 @@ class _Refused(Exception):
     """The downloaded file is unacceptable, and a retry would not help."""
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows a few redirects to http(s), but never from https to http."""
-
-    max_redirections = MAX_REDIRECTS
-
-    def redirect_request(self, request: Any, file: Any, code: int, message: str, headers: Any, url: str) -> Any:
-        before, after = (urllib.parse.urlsplit(each).scheme for each in (request.full_url, url))
-        if after != "https" and after != before:
-            raise _Refused(f"it redirects from {before} to {url}")
-        return super().redirect_request(request, file, code, message, headers, url)
-
-
-_OPENER = urllib.request.build_opener(_Redirects)
-
-
 def _receive(url: str, part: Path, label: str, show: bool) -> None:
     """Try once to download: append the rest to `part`, or replace `part` if the server sends the whole file.
 
     Raises:
         OSError, http.client.HTTPException: the download was interrupted; `part` holds the received bytes.
-        _Refused: the file is too long, or the server redirects to an unacceptable address.
+        _Refused: the file is too long.
     """
     held = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={held}-"} if held else {})
-    with _OPENER.open(request, timeout=TIMEOUT_S) as response:  # The schema admits only http(s).
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # The schema admits only http(s).
         resumed = response.status == 206
         size = held if resumed else 0
         total = None if response.length is None else size + response.length

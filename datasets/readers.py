@@ -51,13 +51,12 @@ def read_table(path: str | Path, header: Header = "auto") -> pd.DataFrame:
 
 
 def read_csv(path: str | Path, header: Header = "auto", delimiter: str = ",") -> Matrix:
-    """Read a UTF-8 text table, perhaps compressed, with samples in rows; see `gpupc_impl.tables.read_text`.
+    """Read a UTF-8 text table, perhaps compressed, with samples in rows; see `gpupc_impl.tables.read_numbers`.
 
     Args:
         header: whether the first row holds the names; "auto": it does if it holds text and no number.
     """
-    table = tables.read_text(Path(path), None if header == "auto" else header, delimiter=delimiter)
-    return _named(table.values, table.names)
+    return _named(*tables.read_numbers(Path(path), None if header == "auto" else header, delimiter))
 
 
 def read_npz(path: str | Path, array: str | None = None) -> Matrix:

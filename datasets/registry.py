@@ -15,8 +15,7 @@ from jsonschema import Draft202012Validator
 
 from datasets.dataset import RegistryError
 from gpupc_impl.core.family import families
-from gpupc_impl.core.files import shortened
-from gpupc_impl.core.yaml_text import parse_yaml
+from gpupc_impl.core.files import parse_yaml, shortened
 
 Entry = dict[str, Any]
 MERGE = "tag:yaml.org,2002:merge"

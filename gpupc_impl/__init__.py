@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gpupc_impl._public import (
         CPDAG,
+        PAG,
         AlphaPath,
         BackendUnavailable,
         BackgroundKnowledge,
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
         DeviceMemoryError,
         DiscreteProblem,
         GaussianProblem,
+        IndependenceOracle,
         InvalidParameter,
         InvalidProblem,
         KernelProblem,
@@ -26,12 +28,15 @@ if TYPE_CHECKING:
         RegressionProblem,
         SeparatingSets,
         Skeleton,
+        TimeSeriesGraph,
         UnknownMethod,
         alpha_path,
         bootstrap,
+        fci,
         methods,
         orient,
         pc,
+        pcmci,
         resampled_rows,
         skeleton,
     )
@@ -40,6 +45,7 @@ __version__ = "0.2.0rc1"
 
 __all__ = [
     "CPDAG",
+    "PAG",
     "AlphaPath",
     "BackendUnavailable",
     "BackgroundKnowledge",
@@ -47,6 +53,7 @@ __all__ = [
     "DeviceMemoryError",
     "DiscreteProblem",
     "GaussianProblem",
+    "IndependenceOracle",
     "InvalidParameter",
     "InvalidProblem",
     "KernelProblem",
@@ -56,12 +63,15 @@ __all__ = [
     "RegressionProblem",
     "SeparatingSets",
     "Skeleton",
+    "TimeSeriesGraph",
     "UnknownMethod",
     "alpha_path",
     "bootstrap",
+    "fci",
     "methods",
     "orient",
     "pc",
+    "pcmci",
     "resampled_rows",
     "skeleton",
 ]

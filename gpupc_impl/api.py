@@ -1,4 +1,4 @@
-"""The two calls of the library: `skeleton` and `pc` turn a table into a graph."""
+"""The calls of the library: `skeleton`, `pc` and `fci` turn a table into a graph."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -6,8 +6,12 @@ from typing import Any
 
 from gpupc_impl.core.colliders import AUTO, V_STRUCTURES, default_rule
 from gpupc_impl.core.orientation import CPDAG, check_choices, orient
+from gpupc_impl.core.pag import PAG
 from gpupc_impl.core.pc_stable import Progress
+from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.latent.inference import Limits, check_algorithm, find_pag
+from gpupc_impl.latent.oracle import IndependenceOracle
 from gpupc_impl.search import SearchRequest
 
 
@@ -123,3 +127,46 @@ def pc(
     if cpdag.has_directed_cycle:
         warnings.warn("the v-structures contradict each other: the arrows have a cycle", stacklevel=2)
     return cpdag
+
+
+def fci(
+    data: Any,
+    alpha: float = 0.01,
+    *,
+    algorithm: str = "rfci",
+    max_possible_d_sep: int | None = None,
+    max_path_length: int | None = None,
+    knowledge: Any = None,
+    **options: Any,
+) -> PAG:
+    """Find the PAG behind the data, in which pairs of variables may have common causes that were not measured.
+
+    The graph does not depend on the order of the variables (docs/latent.md).
+
+    Args:
+        data: as for `skeleton`, or an `IndependenceOracle` in place of data.
+        algorithm: ``"rfci"`` (Colombo, Maathuis, Kalisch and Richardson 2012), or ``"fci"`` (Spirtes, Glymour and
+            Scheines 2000; Zhang 2008), which makes further tests and may remove further edges.
+        max_possible_d_sep: for ``"fci"``, the largest set of members of Possible-D-SEP to test; None sets no limit.
+        max_path_length: the most edges of a discriminating path, and of a walk by which a variable is in
+            Possible-D-SEP; None sets no limit.
+        knowledge: as for `skeleton`. A required direction is a tail and an arrow; a forbidden direction, and a later
+            tier, is an arrow at the variable that is no cause. A forbidden edge has no separating set, so no mark is
+            inferred from it.
+        alpha, options: the arguments of `skeleton`. Limits of the search, such as ``max_level``, hold for all tests.
+
+    Raises:
+        The errors that `skeleton` raises, and those of
+        InvalidParameter: the algorithm is unknown, or a limit is below 1 or not used by the algorithm.
+        InvalidProblem: there are fewer than three variables, or FCI would test too many sets.
+    """
+    limits = Limits(max_possible_d_sep, max_path_length)
+    check_algorithm(algorithm, limits)
+    if isinstance(data, IndependenceOracle):
+        if knowledge is not None or options:
+            named = ", ".join([*options, *(["knowledge"] if knowledge is not None else [])])
+            raise InvalidProblem(f"data is an oracle, which is asked instead of tests; leave {named} out")
+        return find_pag(data.skeleton(), data, algorithm, limits=limits, tests=data.tests())
+    graph = skeleton(data, alpha, knowledge=knowledge, **options)
+    backend = options.get("backend", "auto")
+    return find_pag(graph, graph.problem, algorithm, limits=limits, knowledge=knowledge, backend=backend)

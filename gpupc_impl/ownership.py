@@ -17,19 +17,14 @@ from pathlib import Path
 
 
 def fault_of_folder(folder: Path) -> str | None:
-    """Return the reason why another user may have written code in an existing folder, as a clause; None if only the
-    caller can have.
+    """Return why another user may have written code in an existing folder, as a clause; None if only the caller can.
 
-    The folder must belong to the caller. The folders above it, including those of links in the path, may belong to the
-    system.
-
-    Raises:
-        OSError: the folder, or a folder above it, cannot be examined.
+    The folder must belong to the caller. The folders above it, also of links in the path, may belong to the system.
     """
     status = folder.stat()
     if status.st_uid != os.geteuid():
         return "it belongs to another user"
-    if _others_write(folder, status):
+    if _others_write(status):
         return "others may write to it (after a look at what it holds, chmod go-w mends that)"
     # In a user namespace, system files may belong to another user than root.
     system = {0, os.geteuid(), os.stat("/").st_uid}
@@ -37,40 +32,28 @@ def fault_of_folder(folder: Path) -> str | None:
         status = place.lstat()
         if status.st_uid not in system:
             return f"{place}, above it, belongs to another user"
-        if not stat.S_ISLNK(status.st_mode) and _others_write(place, status) and not status.st_mode & stat.S_ISVTX:
+        if not stat.S_ISLNK(status.st_mode) and _others_write(status) and not status.st_mode & stat.S_ISVTX:
             return f"others may write to {place} above it"
     return None
 
 
 def is_own(path: Path) -> bool:
-    """Return whether a regular file exists that belongs to the caller and to which no other user may write."""
+    """Return whether this is a regular file of the caller to which no other user may write."""
     try:
         status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not _others_write(path, status)
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not _others_write(status)
 
 
 def open_regular(path: str | Path, limit: int | None = None) -> io.BufferedReader:
-    """Open a regular file for reading; the caller closes it.
-
-    Args:
-        limit: the upper bound on the size of the file in bytes; None means no limit.
-
-    Raises:
-        OSError: the file cannot be opened, is not regular, or is larger than `limit`.
-    """
+    """Open a regular file of at most `limit` bytes for reading; OSError for any other."""
     with _path_errors(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # O_NONBLOCK avoids waiting for a pipe.
     return os.fdopen(checked_file(descriptor, path, limit), "rb")
 
 
 def is_regular(path: str | Path) -> bool:
-    """Return whether a path leads to a regular file.
-
-    Raises:
-        OSError: the path does not exist.
-    """
     with _path_errors(path):
         return stat.S_ISREG(os.stat(path).st_mode)
 
@@ -84,8 +67,7 @@ def _path_errors(path: str | Path) -> Iterator[None]:
 
 
 def checked_file(descriptor: int, path: str | Path, limit: int | None = None) -> int:
-    """Return the descriptor if it is of a regular file with at most `limit` bytes; otherwise close it and raise
-    OSError."""
+    """Return the descriptor of a regular file with at most `limit` bytes; otherwise close it and raise OSError."""
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and (limit is None or status.st_size <= limit):
         return descriptor
@@ -97,29 +79,14 @@ def checked_file(descriptor: int, path: str | Path, limit: int | None = None) ->
     raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, over the limit of {limit:,}", str(path))
 
 
-def _others_write(path: Path, status: os.stat_result) -> bool:
-    """Return whether other users may write to a path, which is no link. If it has an access control list, the bits of
-    the group bound what all users and groups of the list may do."""
+def _others_write(status: os.stat_result) -> bool:
     mode = status.st_mode
-    if mode & stat.S_IWGRP and (_has_access_list(path) or not _is_private(status.st_gid)):
-        return True
-    return bool(mode & stat.S_IWOTH)
-
-
-def _has_access_list(path: Path) -> bool:
-    if not hasattr(os, "getxattr"):  # only Linux has it
-        return False
-    try:
-        os.getxattr(path, "system.posix_acl_access")
-    except OSError as error:
-        return error.errno not in (errno.ENODATA, errno.ENOTSUP)
-    return True
+    return bool(mode & stat.S_IWOTH) or (bool(mode & stat.S_IWGRP) and not _is_private(status.st_gid))
 
 
 @functools.cache
 def _is_private(group: int) -> bool:
-    """Return whether the caller is the only member of a group, such as the private group that many systems create for
-    each user."""
+    """Return whether the caller is the only member of a group, such as the private one of many systems."""
     try:
         user = pwd.getpwuid(os.geteuid())
         members = {*grp.getgrgid(group).gr_mem, *(entry.pw_name for entry in pwd.getpwall() if entry.pw_gid == group)}
@@ -129,8 +96,7 @@ def _is_private(group: int) -> bool:
 
 
 def _places(path: Path) -> Iterator[Path]:
-    """Yield a path and all folders above it; if one of them is a link, also the target of the link and all folders
-    above that."""
+    """Yield a path and all folders above it, and for each link among them the same of its target."""
     for place in (*reversed(path.parents), path):
         yield place
         if place.is_symlink():

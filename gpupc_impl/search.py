@@ -14,19 +14,25 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend, BackendUnavailable, backend_class, compilations
-from gpupc_impl.core import placing
+from gpupc_impl.core import allocation
 from gpupc_impl.core.family import Family, get_family
 from gpupc_impl.core.files import shortened
 from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.pc_stable import Progress
-from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
+from gpupc_impl.core.problem import InvalidProblem, Problem, as_number, search_parameters
 from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.core.scalars import as_number
 from gpupc_impl.core.solve import choose_method, open_method_backend, prefetched, solve, unavailable
-from gpupc_impl.intake import InputTable, TableFormat, choose_family, read_input
-from gpupc_impl.intake.messages import shown
-from gpupc_impl.intake.missing import TREATMENTS
+from gpupc_impl.intake import (
+    FEWEST_SAMPLES,
+    TREATMENTS,
+    InputTable,
+    TableFormat,
+    choose_family,
+    read_input,
+    shown,
+    warn,
+)
 from gpupc_impl.views.progress import compile_report, level_progress
 
 
@@ -70,7 +76,6 @@ class SearchRequest:
 
     @classmethod
     def of(cls, **arguments: Any) -> SearchRequest:
-        """Make a request from the arguments of `gpupc_impl.skeleton` except for the data."""
         form, own = (
             {field.name: arguments.pop(field.name) for field in dataclasses.fields(kind) if field.name in arguments}
             for kind in (TableFormat, cls)
@@ -78,14 +83,7 @@ class SearchRequest:
         return cls(**own, form=TableFormat(**form), options=arguments)
 
     def open(self, data: Any) -> Search:
-        """Read the data, choose family and method, and open the backend.
-
-        Everything that can be checked without the data is checked before the data are read.
-
-        Raises:
-            The errors that `gpupc_impl.skeleton` raises, except those that only the problem or the search itself can
-            detect.
-        """
+        """Read the data, choose family and method, and open the backend; data come last, since they take time."""
         search_parameters(self.alpha, self.max_level)
         source: InputTable | Problem | None = data if isinstance(data, Problem) else None
         if self.family != "auto":
@@ -111,6 +109,8 @@ class SearchRequest:
         return Search(self, _data_name(data), source, problem_class, method, backend, params, test)
 
     def _read(self, data: Any, kind: str | None) -> InputTable:
+        if as_number(self.n_samples) < FEWEST_SAMPLES:
+            warn(f"n_samples is {self.n_samples}, too few to test anything with: the edges are those of no test")
         return read_input(
             data,
             names=self.names,
@@ -122,7 +122,6 @@ class SearchRequest:
         )
 
     def _choose(self, family: Family) -> tuple[type[Problem], Method]:
-        """Return the class of the problem and the method that solves it."""
         if self.missing in TREATMENTS:
             return self._choose_treatment(family)
         try:
@@ -144,7 +143,6 @@ class SearchRequest:
         return family.problem, method
 
     def _choose_treatment(self, family: Family) -> tuple[type[Problem], Method]:
-        """Return the class of problems that a treatment of missing values makes, and the method that solves them."""
         if self.missing not in family.treatments:
             raise InvalidProblem(
                 f"missing={self.missing!r} is for tests on correlations, which the {family.name} test is not; "
@@ -159,7 +157,7 @@ class SearchRequest:
         return problem_class, method
 
     def _split_options(self, problem_class: type[Problem], method: Method) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the parameters of the problem's test, as requested, and all parameters of the method, checked."""
+        """Return the parameters of the problem's test, as requested, and all of the method, checked."""
         names = (*problem_class.PARAMETERS, *problem_class.DATA_PARAMETERS)
         test = {name: value for name, value in self.options.items() if name in names}
         params = {name: value for name, value in self.options.items() if name not in names}
@@ -192,6 +190,8 @@ def _data_name(data: Any) -> str:
         return f"{len(data)} tables, the first {_data_name(data[0])}"
     if not isinstance(data, (str, os.PathLike)):
         return type(data).__name__
+    if str(data) == "-":
+        return "standard input"
     return f"{Path(data).name}, last changed {_minute(Path(data).stat().st_mtime)}"
 
 
@@ -245,7 +245,7 @@ class Search:
 
     @property
     def reading(self) -> dict[str, str]:
-        """A description of the data, and of the chosen test with the reason, as texts by name."""
+        """The data, and the chosen test with the reason, as texts by name."""
         family = self.method.family
         request = self.request
         if request.family != "auto":
@@ -270,12 +270,10 @@ class Search:
 
     @property
     def compile_seconds(self) -> float:
-        """The time in seconds that was spent waiting for kernels to be compiled."""
         return 0.0 if self.backend is None else self.backend.compile_seconds
 
     def problem(self) -> Problem:
-        """Return the problem of the source with the background knowledge; raises InvalidProblem if either is
-        invalid."""
+        """Return the problem of the source with the background knowledge."""
         request, source = self.request, self.source
         problem = source if isinstance(source, Problem) else self._prepare(source)
         _warn_of_resolution(problem)
@@ -286,17 +284,12 @@ class Search:
         parameters = {"alpha": request.alpha, "max_level": request.max_level, "names": table.names, **self.test}
         if request.missing == "pairwise":
             parameters["backend"] = self.backend
-        with placing.inside(None if self.backend is None else self.backend.host_arrays):
+        with allocation.allocated_by(None if self.backend is None else self.backend.host_arrays):
             if request.n_samples is None:
                 return self.problem_class.from_data(table.values, **{**self.method.problem_defaults, **parameters})
             return self.problem_class.from_correlation(table.values, n_samples=request.n_samples, **parameters)
 
     def solve(self, problem: Problem) -> Skeleton:
-        """Solve a problem and return the skeleton, which holds the problem.
-
-        Raises:
-            The errors that `gpupc_impl.core.solve.solve` raises.
-        """
         request = self.request
         compiling = compile_report(request.progress is not False)
         with compilations.reported(compiling), level_progress(request.progress) as report:

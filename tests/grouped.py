@@ -71,7 +71,7 @@ class Groups:
         source = source.resolve()
         if expression not in self.members[source]:
             return self.alone[1](source, expression)
-        return self._copy(source, expression, ("thread",), (), "", _objects_of_replay)
+        return self._copy(source, expression, ("thread",), (), "", build.replay_objects)
 
     def _copy(
         self,
@@ -98,12 +98,6 @@ class Groups:
             if not copy.exists():  # another thread may have loaded it, which writing it again would crash
                 shutil.copy(whole, copy)
         return copy
-
-
-def _objects_of_replay() -> list[Path]:
-    return [
-        build._build_object(build.SIMT / name, "-O2", "-g", "-DGPUPC_TSAN") for name in ("runtime.cpp", "replay.cpp")
-    ]
 
 
 def install(kernels: Iterable[tuple[str, str]], folder: str) -> None:

@@ -24,15 +24,15 @@ class WorkerInside:
         self._session = Session()
 
     def request(self, message: Mapping[str, Any], time_limit_s: float | None = None) -> Outcome:
-        return self.wait(self.send(message), time_limit_s)
+        self.send(message)
+        return self.wait(time_limit_s)
 
-    def send(self, message: Mapping[str, Any]) -> str:
+    def send(self, message: Mapping[str, Any]) -> None:
         self._message, self.busy = json.dumps(message), True
-        return "token"
 
-    def wait(self, token: str, time_limit_s: float | None = None) -> Outcome:
+    def wait(self, time_limit_s: float | None = None) -> Outcome:
         self.busy = False
-        return Outcome(**json.loads(isolate._attempt(self._session.answer, json.loads(self._message), {})))
+        return Outcome(**json.loads(isolate.attempt(self._session.answer, json.loads(self._message))))
 
     def close(self) -> None:
         self.alive = False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import itertools
 import os
 import subprocess
 import sys
@@ -12,12 +10,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gpupc_impl.backends.base import PACKAGE_ROOT, KernelSource
+from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.simt.build import find_compiler, kernel_unit
+from gpupc_impl.core.registry import listed_kernels, method_packages
 
 ROOT = PACKAGE_ROOT.parent
 TIDY = Path(sys.executable).with_name("clang-tidy")
-ROOMS = ("gaussian", "discrete", "nonlinear", "mixed", "out_of_core", "distributed")
 LEVEL = 2
 """Up to which level kernels are looked at: each is another instance of the same template."""
 
@@ -25,10 +23,8 @@ LEVEL = 2
 def units() -> Iterator[tuple[str, str]]:
     """The translation unit of each kernel file with all its kernels, by a name."""
     kernels: dict[str, list[str]] = {}
-    for room in ROOMS:
-        all_kernels = importlib.import_module(f"gpupc_impl.{room}.device").all_kernels
-        for kernel in itertools.starmap(KernelSource, all_kernels(LEVEL)):
-            kernels.setdefault(str(kernel.source), []).append(kernel.expression)
+    for kernel in listed_kernels(method_packages(), LEVEL):
+        kernels.setdefault(str(kernel.source), []).append(kernel.expression)
     for source, (first, *others) in kernels.items():
         more = (f"[[maybe_unused]] static const auto also_{k} = &{name};\n" for k, name in enumerate(others))
         yield source.replace("/", "-"), kernel_unit(PACKAGE_ROOT / source, first) + "".join(more)

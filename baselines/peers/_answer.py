@@ -1,5 +1,4 @@
-"""Functions that all adapters share: a check that a library is available, and the conversion of its answer to a
-`Skeleton`."""
+"""What all adapters share: a check that a library is available, and the conversion of its answer to a `Skeleton`."""
 
 import os
 import time
@@ -17,9 +16,7 @@ from gpupc_impl.core.result import SeparatingSets, Skeleton, complete_graph
 def unavailable(variable: str, load: Callable[[str], Any]) -> Callable[[], str | None]:
     """Return a function that explains why the library named by an environment variable cannot be used, or returns None.
 
-    Args:
-        variable: the environment variable with the library's path.
-        load: loads the library and looks up its functions.
+    ``load`` loads the library at a path and looks up its functions.
     """
 
     def reason() -> str | None:
@@ -110,3 +107,17 @@ def _sets_of(adjacency: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.nd
     pairs = np.argwhere(np.triu((has_set | has_set.T) & ~adjacency, 1))
     i, j = pairs.T
     return pairs, np.where(has_set[i, j][:, None], sets[i, j], sets[j, i])
+
+
+def padded(flat: np.ndarray, p: int, first: int) -> np.ndarray:
+    """Return (p, p, width) int32 sets, padded with -1, from ``i, j, size, members`` of each pair, where variables are
+    numbered from `first` on."""
+    found, at = [], 0
+    while at < len(flat):
+        i, j, size = flat[at : at + 3]
+        found.append((i - first, j - first, flat[at + 3 : at + 3 + size] - first))
+        at += 3 + size
+    sets = np.full((p, p, max((len(members) for *_, members in found), default=0)), -1, np.int32)
+    for i, j, members in found:
+        sets[i, j, : len(members)] = members
+    return sets

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from baselines.peers._answer import to_skeleton
-from baselines.peers._flat_sets import padded
+from baselines.peers._answer import padded, to_skeleton
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton

@@ -13,7 +13,6 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 LIBRARY = "GPUPC_CUPC_LIBRARY"
-"""The environment variable with the library's path."""
 
 MAX_LEVEL = 14
 """The deepest level for which the program has a kernel, and the length of a separating set."""

@@ -9,15 +9,13 @@ import time
 
 import numpy as np
 
-from baselines.peers._answer import deepest_level, refuse_pmax, to_skeleton, unavailable, untested
-from baselines.peers._flat_sets import padded
+from baselines.peers._answer import deepest_level, padded, refuse_pmax, to_skeleton, unavailable, untested
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.discrete.problem import DiscreteProblem
 
 LIBRARY = "GPUPC_FASTPGM_LIBRARY"
-"""The environment variable with the library's path."""
 
 MAX_CELLS = 2**31 - 1
 """The upper bound on the cells of a table, which the program numbers with 32 bits."""

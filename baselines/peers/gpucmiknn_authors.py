@@ -23,7 +23,6 @@ from gpupc_impl.core.result import Skeleton, complete_graph
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 LIBRARY = "GPUPC_GPUCMIKNN_LIBRARY"
-"""The environment variable with the library's path."""
 
 MAX_LEVEL = 10
 """The upper bound on the members of a set; with more members the program's kernel writes beyond an array."""
@@ -44,6 +43,12 @@ OUT_OF_MEMORY = 2
 """The value of cudaErrorMemoryAllocation."""
 
 
+def open_test(problem: NonlinearProblem, backend: Any, params: Mapping[str, Any]) -> Callable[..., float]:
+    """Return a function (i, j, S) -> p-value for `measurement.single_tests`, by the functions of the paper's Single."""
+    _check(problem)
+    return _Program(problem).p_value
+
+
 @method(
     "gpucmiknn-authors",
     family="nonlinear",
@@ -54,6 +59,7 @@ OUT_OF_MEMORY = 2
     random=True,
     knowledge=False,
     unavailable=unavailable(LIBRARY, lambda path: _library(path)),
+    open_test=open_test,
 )
 def gpucmiknn_authors(problem: NonlinearProblem, run: Run) -> Skeleton:
     """Run the authors' search on the problem's transformed samples, in float32 like the whole program.
@@ -89,12 +95,6 @@ def gpucmiknn_authors(problem: NonlinearProblem, run: Run) -> Skeleton:
                 sets[x, y, :level] = members
         seconds.append(time.perf_counter() - start)
     return to_skeleton(problem, run, edges, sets, deepest, seconds)
-
-
-def open_test(problem: NonlinearProblem, backend: Any, params: Mapping[str, Any]) -> Callable[..., float]:
-    """Return a function (i, j, S) -> p-value for `measurement.single_tests`, by the functions of the paper's Single."""
-    _check(problem)
-    return _Program(problem).p_value
 
 
 def _check(problem: NonlinearProblem) -> None:

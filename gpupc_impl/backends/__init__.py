@@ -13,9 +13,8 @@ from gpupc_impl.backends.errors import (
     KernelCompilationError,
     KernelLaunchError,
 )
-from gpupc_impl.backends.launch import Kernel
+from gpupc_impl.backends.launch import Event, Kernel
 from gpupc_impl.backends.machine import has_nvidia_driver
-from gpupc_impl.backends.streams import Event
 
 BACKENDS = ("cuda", "host")
 
@@ -39,11 +38,7 @@ __all__ = [
 
 
 def backend_class(name: str) -> type[Backend]:
-    """Return the class of the backend ``"cuda"`` or ``"host"``, without importing CuPy.
-
-    Raises:
-        ValueError: no backend has this name.
-    """
+    """Return the class of the backend ``"cuda"`` or ``"host"``, without importing CuPy."""
     if name == "cuda":
         from gpupc_impl.backends.cuda import CudaBackend
 

@@ -39,8 +39,6 @@ _CPP = {
     "float32": "float",
     "float64": "double",
 }
-"""The C++ names of NumPy's types."""
-
 ASSERTIONS = "backends/simt/arguments.cuh"
 """The header that the assertions of `declaration_checks` use, from the include root."""
 
@@ -50,8 +48,7 @@ else."""
 
 
 class Unfit(TypeError):
-    """Raised if a value does not fit a parameter; ``field`` is the path to the field of a struct, empty outside of
-    structs."""
+    """Raised if a value does not fit a parameter; ``field`` is the path to the field of a struct."""
 
     field = ""
 
@@ -72,15 +69,10 @@ class KernelParameter(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, value: Any, address: Address) -> bytes:
-        """Return the bytes that the kernel receives for a value.
-
-        Raises:
-            Unfit: the value does not fit this parameter.
-        """
+        """Return the bytes that the kernel receives for a value."""
 
     def arrays(self, value: Any) -> Iterator[tuple[int, Any]]:
-        """Return the device arrays in a value that fits, each as (the offset of its address in the bytes, the
-        array)."""
+        """Return the device arrays in a value that fits, each with the offset of its address in the bytes."""
         yield from ()
 
 
@@ -89,9 +81,6 @@ class Pointer(KernelParameter):
 
     The elements of an array must have the type's size and kind; signed integers, unsigned integers and bools count as
     one kind.
-
-    Args:
-        element: the element type; None for any type.
     """
 
     storage = np.dtype(np.uint64)
@@ -119,8 +108,7 @@ class Pointer(KernelParameter):
 
 
 class Number(KernelParameter):
-    """A number. Its values are NumPy scalars of exactly this type or, if the type is declared in Python, Python
-    numbers."""
+    """A number: a NumPy scalar of exactly this type or, if the type is declared in Python, a Python number."""
 
     def __init__(self, dtype: DTypeLike, declared: bool = False):
         self.storage, self.declared = np.dtype(dtype), declared
@@ -191,11 +179,7 @@ class Struct(KernelParameter):
         self._offsets = {field: self.storage.fields[field][1] for field in self.fields}
 
     def __call__(self, **values: Any) -> Filled:
-        """Return the struct with a value for each field.
-
-        Raises:
-            TypeError: a field does not exist, or has no value.
-        """
+        """Return the struct with a value for each field."""
         if values.keys() != self.fields.keys():
             wrong = ", ".join(sorted(values.keys() ^ self.fields.keys()))
             raise TypeError(f"{self.name} takes {', '.join(self.fields)}; missing or unknown: {wrong}")
@@ -233,11 +217,7 @@ class Struct(KernelParameter):
 
 @dataclasses.dataclass(frozen=True)
 class Filled:
-    """A struct with its values; see `Struct.__call__`.
-
-    Attributes:
-        encoded: the struct's bytes for the kernels of a backend, cached at the first launch.
-    """
+    """A struct with its values; see `Struct.__call__`."""
 
     struct: Struct
     values: Mapping[str, Any]

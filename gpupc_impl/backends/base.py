@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import functools
 import time
 import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -19,14 +20,12 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from gpupc_impl.backends.arguments import Struct
-from gpupc_impl.backends.launch import Kernel
-from gpupc_impl.backends.streams import Stream
+from gpupc_impl.backends.launch import Kernel, Stream
+from gpupc_impl.backends.sources import PACKAGE_ROOT as PACKAGE_ROOT
+from gpupc_impl.backends.sources import SourceCache
 
 Empty = Callable[[tuple[int, ...], DTypeLike], np.ndarray]
 """A function that returns an uninitialised C-contiguous host array of a given shape and type."""
-
-PACKAGE_ROOT = Path(__file__).resolve().parents[1]
-"""The folder to which the names of kernel sources are relative; it is also the include root of every kernel."""
 
 NO_CONSTANTS: Mapping[str, int] = types.MappingProxyType({})
 
@@ -73,8 +72,15 @@ class Backend(abc.ABC):
     max_shared_bytes: int
     waits_for_best: bool = False
 
+    _loaded: ClassVar[SourceCache[Any]]  # the kernels that this process has loaded, and those that threads compile
+
     @abc.abstractmethod
-    def __init__(self, device_memory_limit: int | None = None): ...
+    def __init__(self, device_memory_limit: int | None = None):
+        if device_memory_limit is not None and device_memory_limit < 0:
+            raise ValueError(f"device_memory_limit must not be negative; got {device_memory_limit}")
+        self.device_memory_limit = device_memory_limit
+        self.compile_seconds = 0.0
+        self._kernels: dict[tuple[str, str], Kernel] = {}
 
     @classmethod
     @abc.abstractmethod
@@ -212,7 +218,6 @@ class Backend(abc.ABC):
 
     # --- kernels -----------------------------------------------------------------------------------------------
 
-    @abc.abstractmethod
     def kernel(
         self,
         source: str | Path,
@@ -231,6 +236,19 @@ class Backend(abc.ABC):
         Raises:
             KernelCompilationError: the source does not compile, or declares other structs or constants.
         """
+        name = str(source), expression
+        if name not in self._kernels:
+            started = time.perf_counter()
+            kernel = KernelSource(str(source), expression, tuple(structs), constants)
+            key, sources = self._key(kernel)
+            try:
+                loaded = self._loaded.get(
+                    key, sources, self._compilation(kernel), functools.partial(self._load, kernel)
+                )
+            finally:
+                self.compile_seconds += time.perf_counter() - started
+            self._kernels[name] = self._launchable(expression, loaded)
+        return self._kernels[name]
 
     def prefetch(self, kernels: Sequence[KernelSource]) -> None:
         """Let threads compile kernels that are probably needed soon, in this order.
@@ -242,7 +260,7 @@ class Backend(abc.ABC):
         if key not in _prefetched:
             _prefetched[key] = kernels
             for kernel in kernels:
-                self._prefetch(kernel)
+                self._loaded.prefetch(*self._key(kernel), self._compilation(kernel))
 
     def clock(self) -> float:
         """A clock in seconds that stops while `kernel` waits for a compiler."""
@@ -251,32 +269,40 @@ class Backend(abc.ABC):
     def is_ready(self, kernel: KernelSource) -> bool:
         """Return whether a search that can run without this prefetched kernel is to use it, because it is compiled or
         because searches always wait for it."""
-        return self.waits_for_best or self._is_compiled(kernel)
+        return self.waits_for_best or self._loaded.is_ready(*self._key(kernel))
 
-    @abc.abstractmethod
-    def _is_compiled(self, kernel: KernelSource) -> bool:
-        """Whether a prefetched kernel is compiled, so that `kernel` does not wait for a compiler."""
-
-    @abc.abstractmethod
     def finish_prefetched(self) -> None:
         """Wait until all prefetched kernels are compiled."""
+        self._loaded.compilations.finish()
 
     def drop_prefetched(self) -> None:
         """Drop the prefetched kernels that no thread has begun to compile; the next search may request them again."""
-        if self._cancel_compilations():
+        if self._loaded.compilations.cancel():
             _prefetched.clear()
 
-    @abc.abstractmethod
-    def _cancel_compilations(self) -> bool:
-        """Drop compilations that no thread has begun; returns whether there were any."""
+    def _key(self, kernel: KernelSource) -> tuple[Hashable, tuple[Path, ...]]:
+        """Return a key that identifies a compiled kernel in the process, and the kernel's sources."""
+        path = PACKAGE_ROOT / kernel.source
+        key = path, kernel.expression, *kernel.structs, tuple(kernel.constants.items()), self._target()
+        return key, (path, *self._beside_kernels)
+
+    _beside_kernels: ClassVar[tuple[Path, ...]]  # the sources that are compiled with every kernel
 
     @abc.abstractmethod
     def _target(self) -> Hashable:
         """Return the target of compilations and the cache that keeps their results."""
 
     @abc.abstractmethod
-    def _prefetch(self, kernel: KernelSource) -> None:
-        """Let a thread compile a kernel."""
+    def _compilation(self, kernel: KernelSource) -> Callable[[], Any]:
+        """Return the function that compiles a kernel or reads it from the cache."""
+
+    @abc.abstractmethod
+    def _load(self, kernel: KernelSource, compiled: Any) -> Any:
+        """Load what `_compilation` returned."""
+
+    @abc.abstractmethod
+    def _launchable(self, expression: str, loaded: Any) -> Kernel:
+        """Return a loaded kernel as this object launches it."""
 
     @abc.abstractmethod
     def synchronize(self) -> None:

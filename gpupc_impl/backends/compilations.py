@@ -1,4 +1,4 @@
-"""Compiles kernels in parallel threads, ahead of the search that needs them.
+"""Compiles kernels in parallel threads, ahead of the search that needs them, and notifies observers of compilations.
 
 Both compilers release Python's global lock while they work: CuPy releases it around NVRTC, and a C++ compiler is
 another process.
@@ -18,9 +18,7 @@ from typing import Any, NamedTuple
 
 from gpupc_impl.backends.machine import available_cores
 
-QUIET_SECONDS = 0.3
-"""The time after which a wait for a compilation is reported, in seconds."""
-
+QUIET_SECONDS = 0.3  # the time after which a wait for a compilation is reported, in seconds
 READING_SECONDS = 0.1
 """The time in seconds for which a search that can do without a kernel waits for it to be read from the cache."""
 
@@ -39,6 +37,23 @@ def reported(report: Report | None) -> Iterator[None]:
         yield
     finally:
         _report.reset(token)
+
+
+observers: list[Callable[[bool], None]] = []
+"""Functions that are called with True when a compilation begins and with False when it ends; compilations may be
+nested."""
+
+
+@contextlib.contextmanager
+def compiling() -> Iterator[None]:
+    """Notify the observers that the block, or the decorated function, compiles code."""
+    for observer in observers:
+        observer(True)
+    try:
+        yield
+    finally:
+        for observer in observers:
+            observer(False)
 
 
 class Compilations:
@@ -61,7 +76,7 @@ class Compilations:
                 self._taken = 0
             if (process, key) not in self._requests:
                 self._requests[process, key] = _Request(
-                    _threads(process).submit(make), urgent=False, since=time.monotonic()
+                    _threads(process, False).submit(make), urgent=False, since=time.monotonic()
                 )
 
     def is_ready(self, key: Hashable) -> bool:
@@ -91,7 +106,7 @@ class Compilations:
         with self._lock:
             request = self._requests.get((process, key))
             if request is None or (not request.urgent and request.future.cancel()):
-                request = _Request(_urgent_threads(process).submit(make), urgent=True, since=time.monotonic())
+                request = _Request(_threads(process, True).submit(make), urgent=True, since=time.monotonic())
                 self._requests[process, key] = request
         try:
             self._wait(request.future)
@@ -133,12 +148,6 @@ class _Request(NamedTuple):
 
 
 @functools.cache
-def _threads(process: int) -> ThreadPoolExecutor:
-    """The executor of a process, with as many threads as compilers may work concurrently."""
-    return ThreadPoolExecutor(available_cores(), thread_name_prefix="compile")
-
-
-@functools.cache
-def _urgent_threads(process: int) -> ThreadPoolExecutor:
-    """A second executor for urgent results, so that they do not wait for those that may be needed later."""
-    return ThreadPoolExecutor(available_cores(), thread_name_prefix="compile-now")
+def _threads(process: int, urgent: bool) -> ThreadPoolExecutor:
+    """Return the executor of a process for urgent results, which do not wait for others, or the one for others."""
+    return ThreadPoolExecutor(available_cores(), thread_name_prefix="compile-now" if urgent else "compile")

@@ -1,98 +1,460 @@
 """The CUDA backend: kernels compiled by NVRTC and run on a GPU through CuPy.
 
-CuPy is imported when a backend is opened, never by this module, so the package works without it. The class is built in
-layers: the device (cuda_device.py), its memory (cuda_memory.py), copies (cuda_copies.py), and kernels in this file.
+CuPy is imported when a backend is opened, never by this module, so the package works without it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import itertools
 import logging
-import threading
-import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+import math
+import socket
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from gpupc_impl.backends import nvrtc
-from gpupc_impl.backends.arguments import ASSERTIONS, KernelParameter, Struct, Unfit
-from gpupc_impl.backends.base import NO_CONSTANTS, PACKAGE_ROOT, KernelSource
-from gpupc_impl.backends.cuda_copies import CudaCopies
-from gpupc_impl.backends.cuda_device import CudaStream
-from gpupc_impl.backends.errors import KernelCompilationError
-from gpupc_impl.backends.launch import MAX_REMEMBERED, MAX_THREADS, Dimensions, Kernel
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from gpupc_impl.backends import cuda_device, nvrtc
+from gpupc_impl.backends.arguments import ASSERTIONS, Unfit
+from gpupc_impl.backends.base import Backend, Empty, KernelSource
+from gpupc_impl.backends.cuda_device import (
+    CudaEvent,
+    CudaKernel,
+    CudaStream,
+    LoadedFunction,
+    OnDevice,
+    chosen_device,
+    drop_pool,
+    free_dropped_pools,
+    pinned_pool,
+    version,
+)
+from gpupc_impl.backends.errors import (
+    BackendUnavailable,
+    DeviceMemoryError,
+    KernelCompilationError,
+    KernelLaunchError,
+)
+from gpupc_impl.backends.machine import memory_bytes
+from gpupc_impl.backends.pinned import CHUNK_BYTES, Rows, chunks, is_placed, staged_download, staged_upload
 from gpupc_impl.backends.simt.build import cache_folder
-from gpupc_impl.backends.sources import SourceCache
+from gpupc_impl.backends.sources import PACKAGE_ROOT, SourceCache
+from gpupc_impl.integers import ceil_div, round_up
 
 logger = logging.getLogger("gpupc_impl.cuda")
 
+MIRROR = KernelSource("backends/kernels/mirror.cu", "mirror<double>")
+"""Copies the upper triangle of a square matrix to the lower one."""
 
-class CudaBackend(CudaCopies):
+SMALL_BYTES = 1 << 21
+"""The upper bound on the size of arrays that one core copies alone, since waking helpers would take longer."""
+
+SMALL_MATRIX_BYTES = 1 << 20
+"""The upper bound on the size of symmetric matrices that are uploaded whole, since mirroring a triangle would take
+longer."""
+
+TRIANGLE_PARTS = 8
+"""The lower bound on the number of parts in which a triangle is uploaded, so that staging one part overlaps with
+sending another."""
+
+SMALL_PLACED_BYTES = 16 << 20
+"""The upper bound on the size of symmetric matrices in pinned memory that are uploaded whole, since queueing parts
+would take longer."""
+
+MAX_PLACED_BYTES = 1 << 30
+"""The upper bound on the size of host arrays that are made in pinned memory for uploads, so that enough is left for
+other arrays."""
+
+PINNED_RESULT_BYTES = 256 << 20
+"""The upper bound on the size of downloads that stay in pinned memory; larger ones are copied on to pageable memory."""
+
+MEMORY_MARGIN = 512 * 2**20
+"""Device memory left free for code and for the local memory of running threads; a sixteenth of the device's memory if
+that is more."""
+
+ALIGNMENT = 256
+
+
+class CudaBackend(Backend):
     """Kernels on one GPU, in one stream unless the caller names another.
 
     The device has the number in the environment variable ``GPUPC_CUDA_DEVICE`` among those that
     ``CUDA_VISIBLE_DEVICES`` leaves visible; without the variable it is CuPy's current device.
     """
 
+    name = "cuda"
+    warp_threads = 32
+    _loaded: ClassVar[SourceCache[LoadedFunction]] = SourceCache()
+    _beside_kernels = (PACKAGE_ROOT / ASSERTIONS,)
+
     def __init__(self, device_memory_limit: int | None = None):
+        import cupy
+
+        runtime = cupy.cuda.runtime
+        free_dropped_pools(runtime.CUDARuntimeError)
         super().__init__(device_memory_limit)
-        self.compile_seconds = 0.0
-        self._kernels: dict[tuple[str, str], CudaKernel] = {}
-        runtime = self._cupy.cuda.runtime
+        self._cupy = cupy
+        self._device = cupy.cuda.Device(chosen_device())
+        self._device_id, self._current_device = self._device.id, runtime.getDevice
+        self._running: dict[str, None] = {}  # the kernels launched since the last synchronisation, in order
+        self._in_flight: list[np.ndarray] = []  # pinned memory that queued copies still read
+        try:
+            with self._device:
+                self._stream = cupy.cuda.Stream(non_blocking=True)
+                free_bytes, _ = runtime.memGetInfo()
+        except runtime.CUDARuntimeError as error:
+            raise BackendUnavailable(f"CUDA device {self._device.id} cannot be used: {error}") from error
+        self.max_shared_bytes = self._attribute(runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin)
+        self.multiprocessors = self._attribute(runtime.cudaDevAttrMultiProcessorCount)
+        self.blocks_at_once = 8 * self.multiprocessors
         self._has_cooperative_launches = bool(self._attribute(runtime.cudaDevAttrCooperativeLaunch))
-        architecture = nvrtc.target_architecture(self._cupy.cuda.nvrtc, self._device.compute_capability)
+        architecture = nvrtc.target_architecture(cupy.cuda.nvrtc, self._device.compute_capability)
         assert architecture is not None  # `unavailable` reports this error.
         self._architecture = architecture
+        with self._device:
+            self._pool = cupy.cuda.MemoryPool()
+        weakref.finalize(self, drop_pool, self._pool, self._device, runtime.CUDARuntimeError).atexit = False
+        self._other_pool = None  # the device's own pool, while arrays are allocated in managed memory
+        self._pinned = pinned_pool(self._device_id)
+        self._peak = 0
+        available = max(0, free_bytes - max(MEMORY_MARGIN, free_bytes // 16))
+        self._limit: int = available if device_memory_limit is None else min(device_memory_limit, available)
 
-    def kernel(
-        self,
-        source: str | Path,
-        expression: str,
-        structs: Sequence[Struct] = (),
-        constants: Mapping[str, int] = NO_CONSTANTS,
-    ) -> CudaKernel:
-        key = str(source), expression
-        if key not in self._kernels:
-            start = time.perf_counter()
-            kernel = KernelSource(str(source), expression, tuple(structs), constants)
-            function = _functions.get(*self._compilation(kernel), functools.partial(self._load, kernel))
-            self.compile_seconds += time.perf_counter() - start
-            self._kernels[key] = CudaKernel(self, expression, function)
-        return self._kernels[key]
+    @classmethod
+    def unavailable(cls) -> str | None:
+        return cuda_device.fault()
 
-    def _is_compiled(self, kernel: KernelSource) -> bool:
-        key, sources, _ = self._compilation(kernel)
-        return _functions.is_ready(key, sources)
+    def describe(self) -> dict[str, Any]:
+        runtime = self._cupy.cuda.runtime
+        properties = runtime.getDeviceProperties(self._device_id)
+        return {
+            "device": properties["name"].decode(),
+            "compute_capability": f"{properties['major']}.{properties['minor']}",
+            "multiprocessors": properties["multiProcessorCount"],
+            "memory_bytes": properties["totalGlobalMem"],
+            "cuda_driver": version(runtime.driverGetVersion()),
+            "cuda_runtime": version(runtime.runtimeGetVersion()),
+            "nvrtc": ".".join(map(str, self._cupy.cuda.nvrtc.getVersion())),
+            "cupy": self._cupy.__version__,
+        }
 
-    def finish_prefetched(self) -> None:
-        _functions.compilations.finish()
+    def device_key(self) -> str:
+        runtime = self._cupy.cuda.runtime
+        # If the driver provides no uuid, the machine's name and the PCI bus identify the device.
+        uuid = bytes(runtime.getDeviceProperties(self._device_id).get("uuid", b"")).hex() or socket.gethostname()
+        return f"{uuid} {runtime.deviceGetPCIBusId(self._device_id)}"
 
-    def _cancel_compilations(self) -> bool:
-        return _functions.compilations.cancel()
+    def stream(self) -> CudaStream:
+        return CudaStream(self)
 
-    def _prefetch(self, kernel: KernelSource) -> None:
-        _functions.prefetch(*self._compilation(kernel))
+    def synchronize(self) -> None:
+        with self._on_device():
+            self._stream.synchronize()
+        self._running.clear()
+        self._in_flight.clear()
+
+    def _queued(self) -> Callable[[], None]:
+        """Return a function that waits for the work queued so far."""
+        with self._in_stream():
+            return CudaEvent(self, self._stream.record()).synchronize
+
+    def _attribute(self, number: int) -> int:
+        return int(self._cupy.cuda.runtime.deviceGetAttribute(number, self._device_id))
+
+    def _in_stream(self, stream: CudaStream | None = None) -> OnDevice:
+        """Return a context in which this device is current, and this stream or the backend's own."""
+        return OnDevice(self, self._stream if stream is None else stream.handle)
+
+    def _on_device(self) -> OnDevice:
+        """Return a context in which this device is current, for calls that name their stream."""
+        return OnDevice(self, None)
+
+    # --- memory ----------------------------------------------------------------------------------------------------
+
+    def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
+        sizes, dtype = as_tuple(shape), np.dtype(dtype)
+        with self._in_stream():
+            return self._cupy.ndarray(sizes, dtype, memptr=self._allocate(math.prod(sizes) * dtype.itemsize))
+
+    def empty_all(self, **arrays: tuple[int | tuple[int, ...], DTypeLike]) -> dict[str, Any]:
+        # One allocation serves all arrays, because an allocation for each would take longer than many kernels.
+        places, end = {}, 0
+        for name, (shape, dtype) in arrays.items():
+            sizes, kind = as_tuple(shape), np.dtype(dtype)
+            places[name] = end, sizes, kind
+            end += round_up(math.prod(sizes) * kind.itemsize, ALIGNMENT)
+        with self._in_stream():
+            memory = self._allocate(end)
+            return {
+                name: self._cupy.ndarray(sizes, kind, memptr=memory + start)
+                for name, (start, sizes, kind) in places.items()
+            }
+
+    def fill(self, array: Any, value: Any) -> None:
+        byte = np.asarray(value, array.dtype).tobytes()[0]
+        with self._on_device():
+            array.data.memset_async(byte, array.nbytes, self._stream)
+
+    @contextlib.contextmanager
+    def managed_memory(self, oversubscribe: bool = False) -> Iterator[None]:
+        device_pool, limit = self._pool, self._limit
+        with self._in_stream():
+            device_pool.free_all_blocks()  # Managed memory migrates to the memory that is free on the device.
+            self._pool = self._cupy.cuda.MemoryPool(self._cupy.cuda.malloc_managed)
+        self._other_pool = device_pool
+        if oversubscribe:
+            self._limit = max(limit, limit + memory_bytes())
+        try:
+            yield
+        finally:
+            managed, self._pool, self._limit, self._other_pool = self._pool, device_pool, limit, None
+            drop_pool(managed, self._device, self._cupy.cuda.runtime.CUDARuntimeError)
+
+    @contextlib.contextmanager
+    def smaller_device(self, left: int) -> Iterator[None]:
+        runtime, limit = self._cupy.cuda.runtime, self._limit
+        smallest = 8_000_000  # bytes; with 3 to 6 MB an access to managed memory meets an illegal address on an H100
+        if left < smallest:
+            raise DeviceMemoryError(
+                smallest,
+                self.memory_used,
+                left,
+                f"{left:,} bytes of device memory are too few for the driver, which moves managed memory in blocks of "
+                f"2 MiB: leave {smallest:,} or more (device_mb={smallest // 1_000_000})",
+            )
+        held = 0  # the address of the allocation that occupies the rest
+        with self._in_stream():
+            self._pool.free_all_blocks()
+            free, _ = runtime.memGetInfo()
+            if free > left:
+                try:
+                    held = runtime.malloc(free - left)
+                except runtime.CUDARuntimeError as error:
+                    raise DeviceMemoryError(free - left, self._used_bytes(), limit) from error
+        self._limit = min(limit, left)
+        try:
+            yield
+        finally:
+            self._limit = limit
+            if held:
+                with self._in_stream():
+                    runtime.free(held)
+
+    def release_memory(self) -> None:
+        # After a fault the device frees no memory.
+        faults = self._cupy.cuda.runtime.CUDARuntimeError, KernelLaunchError
+        with contextlib.suppress(*faults), self._in_stream():
+            self._pool.free_all_blocks()
+        free_dropped_pools(faults[0])
+
+    @property
+    def memory_used(self) -> int:
+        with self._in_stream():
+            return self._used_bytes()
+
+    def _used_bytes(self) -> int:
+        """The bytes in use in the pools of device memory and of managed memory."""
+        return sum(pool.used_bytes() for pool in (self._pool, self._other_pool) if pool is not None)
+
+    @property
+    def memory_peak(self) -> int:
+        return self._peak
+
+    def reset_peak(self) -> None:
+        self._peak = self.memory_used
+
+    @property
+    def memory_limit(self) -> int:
+        return self._limit
+
+    def _allocate(self, size: int) -> Any:
+        """Allocate device memory from the pool, within the budget.
+
+        `MemoryPool.set_limit` is not used: it counts freed blocks that the pool caches as used, and refuses a request
+        if those blocks are fragmented. Here the cached blocks are returned to the device when the budget needs them.
+        """
+        used = self._used_bytes()
+        if used + size > self._limit:
+            raise DeviceMemoryError(size, used, self._limit)
+        if self._pool.total_bytes() + size > self._limit:
+            self._pool.free_all_blocks()
+        try:
+            memory = self._pool.malloc(size)
+        except self._cupy.cuda.memory.OutOfMemoryError as error:
+            free, _ = self._cupy.cuda.runtime.memGetInfo()  # Other processes use the device, too.
+            raise DeviceMemoryError(size, used, used + free) from error
+        self._peak = max(self._peak, self._used_bytes())
+        return memory
+
+    # --- to the device -----------------------------------------------------------------------------------------
+
+    def full(self, shape: int | tuple[int, ...], value: Any, dtype: DTypeLike) -> Any:
+        if len(set(np.asarray(value, dtype).tobytes())) > 1:  # CuPy's fill would compile a kernel first.
+            return self.upload(np.full(shape, value, dtype))
+        array = self.empty(shape, dtype)
+        self.fill(array, value)
+        return array
+
+    def upload(self, array: ArrayLike) -> Any:
+        host = np.asarray(array, order="C")
+        device = self.empty(host.shape, host.dtype)
+        if not is_placed(host):
+            if host.nbytes > SMALL_BYTES:
+
+                def send(staged: np.ndarray, part: Rows) -> None:
+                    self._send(device.data.ptr + part.first, staged)
+
+                self._in_flight += staged_upload(self._pinned, host, chunks(host.nbytes), send, self._queued)
+                return device
+            staged = self._pinned.array(host.shape, host.dtype)
+            staged[...] = host
+            host = staged
+        self._in_flight.append(host)
+        self._send(device.data.ptr, host)
+        return device
+
+    def upload_rows(self, matrix: np.ndarray, width: int) -> Any:
+        device = self.empty((len(matrix), width), matrix.dtype)
+        if not matrix.nbytes:
+            return device
+        self.fill(device, 0)
+        matrix = np.ascontiguousarray(matrix)
+        row_bytes, pitch = matrix.shape[1] * matrix.itemsize, width * matrix.itemsize
+        count = max(ceil_div(matrix.nbytes, CHUNK_BYTES), TRIANGLE_PARTS if matrix.nbytes > SMALL_BYTES else 1)
+        height = len(matrix) if is_placed(matrix) else ceil_div(len(matrix), count)
+        parts = [
+            Rows(first * row_bytes, min(height, len(matrix) - first), row_bytes, row_bytes)
+            for first in range(0, len(matrix), height)
+        ]
+        self._upload_parts(matrix, parts, lambda part: device.data.ptr + part.first // row_bytes * pitch, pitch)
+        return device
+
+    def upload_symmetric(self, matrix: np.ndarray) -> Any:
+        if matrix.nbytes <= (SMALL_PLACED_BYTES if is_placed(matrix) else SMALL_MATRIX_BYTES):
+            return self.upload(matrix)
+        matrix = np.ascontiguousarray(matrix)
+        p, itemsize = len(matrix), matrix.itemsize
+        device = self.empty(matrix.shape, matrix.dtype)
+        # Rows from `first` on contain the fraction (1 - first / p)^2 of the triangle, so these bounds cut it into equal
+        # parts.
+        count = max(TRIANGLE_PARTS, ceil_div(matrix.nbytes, 2 * CHUNK_BYTES))
+        bounds = [round(p * (1 - math.sqrt(1 - part / count))) for part in range(count + 1)]
+        parts = [
+            Rows(first * (p + 1) * itemsize, last - first, (p - first) * itemsize, p * itemsize)
+            for first, last in itertools.pairwise(bounds)
+            if last > first
+        ]
+        self._upload_parts(matrix, parts, lambda part: device.data.ptr + part.first, p * itemsize)
+        tiles = ceil_div(p, 32)
+        self.kernel(*MIRROR)((tiles, tiles), (32, 8), [device, np.int32(p)])
+        return device
+
+    def _upload_parts(
+        self, matrix: np.ndarray, parts: Sequence[Rows], address: Callable[[Rows], int], pitch: int
+    ) -> None:
+        """Upload parts of a C-contiguous matrix, each to rows on the device that begin `pitch` bytes apart."""
+        if is_placed(matrix):
+            self._in_flight.append(matrix)
+            for part in parts:
+                self._send_rows(address(part), pitch, matrix.ctypes.data, part)
+            return
+
+        def send(staged: np.ndarray, part: Rows) -> None:
+            rows, width = staged.shape
+            self._send_rows(address(part), pitch, staged.ctypes.data, Rows(0, rows, width, width))
+
+        self._in_flight += staged_upload(self._pinned, matrix, parts, send, self._queued)
+
+    def _send(self, address: int, pinned: np.ndarray) -> None:
+        """Queue a copy of a pinned array to the device."""
+        if pinned.nbytes:
+            runtime = self._cupy.cuda.runtime
+            kind = runtime.memcpyHostToDevice
+            with self._on_device():
+                runtime.memcpyAsync(address, pinned.ctypes.data, pinned.nbytes, kind, self._stream.ptr)
+
+    def _send_rows(self, address: int, pitch: int, pinned: int, part: Rows) -> None:
+        """Queue a copy from pinned memory at an address to rows on the device that begin `pitch` bytes apart."""
+        runtime = self._cupy.cuda.runtime
+        kind, source = runtime.memcpyHostToDevice, pinned + part.first
+        with self._on_device():
+            runtime.memcpy2DAsync(address, pitch, source, part.stride, part.width, part.rows, kind, self._stream.ptr)
+
+    # --- to the host -------------------------------------------------------------------------------------------
+
+    def download_all(self, arrays: Sequence[Any]) -> list[np.ndarray]:
+        if sum(array.nbytes for array in arrays) > PINNED_RESULT_BYTES:
+            return [self.download(array) for array in arrays]
+        out = [self._pinned.array(array.shape, array.dtype) for array in arrays]
+        for host, array in zip(out, arrays, strict=True):
+            self._fetch(host, array.data.ptr)
+        self.synchronize()
+        return out
+
+    def download(self, array: Any, out: np.ndarray | None = None) -> np.ndarray:
+        if not array.nbytes:
+            return np.empty(array.shape, array.dtype)
+        if out is not None or array.nbytes <= PINNED_RESULT_BYTES:
+            host = self._pinned.array(array.shape, array.dtype) if out is None else out
+            self._fetch(host, array.data.ptr)
+            self.synchronize()
+            return host
+        host = np.empty(array.shape, array.dtype)
+
+        def fetch(staged: np.ndarray, offset: int) -> Callable[[], None]:
+            self._fetch(staged, array.data.ptr + offset)
+            return self._queued()
+
+        staged_download(self._pinned, host, fetch)
+        self.synchronize()
+        return host
+
+    def _fetch(self, pinned: np.ndarray, address: int) -> None:
+        """Queue a copy from the device to a pinned array."""
+        if pinned.nbytes:
+            runtime = self._cupy.cuda.runtime
+            kind = runtime.memcpyDeviceToHost
+            with self._on_device():
+                runtime.memcpyAsync(pinned.ctypes.data, address, pinned.nbytes, kind, self._stream.ptr)
+
+    def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+        return self._pinned.array(as_tuple(shape), dtype)
+
+    @property
+    def host_arrays(self) -> Empty:
+        return self._placed_array
+
+    def _placed_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+        """Return an array in pinned memory, or in pageable memory if it is very large or no more can be pinned."""
+        sizes = as_tuple(shape)
+        if math.prod(sizes) * np.dtype(dtype).itemsize <= MAX_PLACED_BYTES:
+            with contextlib.suppress(MemoryError):
+                return self._pinned.array(sizes, dtype)
+        return np.empty(sizes, dtype)
+
+    # --- kernels ---------------------------------------------------------------------------------------------------
 
     def _target(self) -> Hashable:
         return self._device_id, self._architecture, cache_folder()
 
-    def _compilation(self, kernel: KernelSource) -> tuple[Hashable, tuple[Path, ...], Callable[[], nvrtc.Image]]:
-        """Return a kernel's key (unique in the process), its sources, and the function that compiles it or reads it
-        from the cache."""
-        path, structs, constants = PACKAGE_ROOT / kernel.source, kernel.structs, kernel.constants
-        key = path, kernel.expression, *structs, tuple(constants.items()), self._target()
-        compile_it = functools.partial(
+    def _compilation(self, kernel: KernelSource) -> Callable[[], nvrtc.Image]:
+        kernels = {kernel.expression: kernel.structs}
+        return functools.partial(
             nvrtc.compile_image,
             self._cupy.cuda.nvrtc,
-            path,
-            {kernel.expression: structs},
+            PACKAGE_ROOT / kernel.source,
+            kernels,
             self._architecture,
-            constants,
+            kernel.constants,
         )
-        return key, (path, PACKAGE_ROOT / ASSERTIONS), compile_it
+
+    def _launchable(self, expression: str, loaded: LoadedFunction) -> CudaKernel:
+        return CudaKernel(self, expression, loaded)
 
     def gram(self, matrix: Any) -> Any:
         out = self.empty((matrix.shape[1], matrix.shape[1]), matrix.dtype)
@@ -105,11 +467,7 @@ class CudaBackend(CudaCopies):
             yield self._cupy
 
     def address(self, array: Any) -> int:
-        """Return the address of a C-contiguous array on this backend's device.
-
-        Raises:
-            Unfit: the value is no such array.
-        """
+        """Return the address of a C-contiguous array on this backend's device."""
         if not isinstance(array, self._cupy.ndarray):
             raise Unfit("a device array", "a NumPy array in host memory (use upload)")
         if array.data.device_id != self._device_id and array.size:
@@ -142,85 +500,6 @@ class CudaBackend(CudaCopies):
             return LoadedFunction(function, nvrtc.parameters(compiled, kernel.structs))
 
 
-class LoadedFunction:
-    """A kernel loaded on a device. All backends of the process on that device share this object."""
-
-    def __init__(self, function: Any, parameters: Sequence[KernelParameter]):
-        self.parameters, self.pointer, self.registers = parameters, function.kernel.ptr, function.num_regs
-        self.max_threads, self.static_shared_bytes = function.max_threads_per_block, function.shared_size_bytes
-        self._function, self._granted_bytes = function, function.max_dynamic_shared_size_bytes
-        self._lock = threading.Lock()
-
-    def allow_shared(self, shared_bytes: int) -> None:
-        """Request this much dynamic shared memory, because CUDA grants more than 48 KB only on request."""
-        if shared_bytes > self._granted_bytes:
-            with self._lock:
-                granted = max(shared_bytes, self._granted_bytes)
-                self._function.max_dynamic_shared_size_bytes = self._granted_bytes = granted
-
-
-_functions: SourceCache[LoadedFunction] = SourceCache()
-
-
-class CudaKernel(Kernel):
-    """A kernel of a CUDA backend."""
-
-    def __init__(self, backend: CudaBackend, expression: str, function: LoadedFunction):
-        parameters, threads = function.parameters, min(MAX_THREADS, function.max_threads)
-        shared_bytes = backend.max_shared_bytes - function.static_shared_bytes
-        super().__init__(expression, parameters, threads, shared_bytes, backend.address, function.registers)
-        self._backend, self._function = backend, function
-        self._driver, self._pointer = backend._cupy.cuda.driver, function.pointer
-        self._resident: dict[tuple[int, int], int] = {}
-        self._padding: list[bytes] = []  # the padding before each argument
-        offsets, end = [], 0
-        for parameter in parameters:
-            self._padding.append(bytes(-end % parameter.storage.alignment))
-            offsets.append(end + len(self._padding[-1]))
-            end = offsets[-1] + parameter.storage.itemsize
-        # The driver reads the arguments from a buffer in the layout that the kernel expects.
-        self._buffer = (ctypes.c_char * end)()
-        self._size = ctypes.c_size_t(end)
-        self._extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(self._buffer), 2, ctypes.addressof(self._size), 0)
-        self._extra_address = ctypes.addressof(self._extra)
-        # For a cooperative launch the driver reads the address of each argument instead.
-        start = ctypes.addressof(self._buffer)
-        self._arguments = (ctypes.c_void_p * len(offsets))(*(start + offset for offset in offsets))
-        self._lock = threading.Lock()  # The lock lets one launch at a time use the buffer.
-
-    def _launch(
-        self,
-        grid: Dimensions,
-        block: Dimensions,
-        args: Sequence[Any],
-        encoded: Sequence[bytes],
-        shared_bytes: int,
-        stream: CudaStream | None,
-        cooperative: bool,
-    ) -> None:
-        # The driver is called directly, because a launch through CuPy's `RawKernel` takes several times as long.
-        content = b"".join(itertools.chain.from_iterable(zip(self._padding, encoded, strict=True)))
-        handle = (self._backend._stream if stream is None else stream.handle).ptr
-        self._backend._running[self.name] = None
-        with self._backend._on_device(), self._lock:
-            self._function.allow_shared(shared_bytes)
-            self._buffer.raw = content
-            if cooperative:
-                addresses = ctypes.addressof(self._arguments)
-                self._driver.launchCooperativeKernel(self._pointer, *grid, *block, shared_bytes, handle, addresses)
-            else:
-                self._driver.launchKernel(self._pointer, *grid, *block, shared_bytes, handle, 0, self._extra_address)
-
-    def resident_blocks(self, threads: int, shared_bytes: int) -> int:
-        if not self._backend._has_cooperative_launches:
-            return 0
-        blocks = self._resident.get((threads, shared_bytes))
-        if blocks is None:
-            with self._backend._on_device():
-                self._function.allow_shared(shared_bytes)
-                blocks = self._driver.occupancyMaxActiveBlocksPerMultiprocessor(self._pointer, threads, shared_bytes)
-            blocks *= self._backend.multiprocessors
-            if len(self._resident) == MAX_REMEMBERED:
-                self._resident.clear()
-            self._resident[threads, shared_bytes] = blocks
-        return blocks
+def as_tuple(shape: int | tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape as a tuple of Python integers."""
+    return tuple(map(int, shape)) if isinstance(shape, tuple) else (int(shape),)

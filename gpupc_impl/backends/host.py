@@ -7,15 +7,15 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from gpupc_impl.backends.arguments import Struct, Unfit
-from gpupc_impl.backends.base import NO_CONSTANTS, PACKAGE_ROOT, Backend, KernelSource
+from gpupc_impl.backends.arguments import Unfit
+from gpupc_impl.backends.base import Backend, KernelSource
 from gpupc_impl.backends.errors import BackendUnavailable
 from gpupc_impl.backends.host_kernels import (
     MAX_SHARED_BYTES,
@@ -28,19 +28,15 @@ from gpupc_impl.backends.host_kernels import (
     prefetch_runtime,
 )
 from gpupc_impl.backends.host_memory import Budget, allocate, borrow, libc, owner
+from gpupc_impl.backends.launch import Event, Stream, check_copy
 from gpupc_impl.backends.machine import available_cores, cpu_name, memory_bytes
 from gpupc_impl.backends.simt import build, shipped
 from gpupc_impl.backends.sources import SourceCache
-from gpupc_impl.backends.streams import Event, Stream, check_copy
 
 _PLACES = ("CXX", "PATH", "GPUPC_SHIPPED_DIR", "GPUPC_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
-"""Environment variables that say where kernels, the compiler and the cache are."""
-
 GRAM_COLUMNS = 1024
 """The number of columns whose products with all others are computed at a time. In one product of 16,000 columns,
 threads of OpenBLAS 0.3.31 write out of bounds."""
-
-_loaded: SourceCache[LoadedKernel] = SourceCache()
 
 
 class HostEvent(Event):
@@ -95,14 +91,13 @@ class HostBackend(Backend):
     warp_threads = 1
     multiprocessors = 0
     max_shared_bytes = MAX_SHARED_BYTES
+    _loaded: ClassVar[SourceCache[LoadedKernel]] = SourceCache()
+    _beside_kernels = build.BESIDE_KERNELS
 
     def __init__(self, device_memory_limit: int | None = None):
         if reason := self.unavailable():
             raise BackendUnavailable(reason)
-        if device_memory_limit is not None and device_memory_limit < 0:
-            raise ValueError(f"device_memory_limit must not be negative; got {device_memory_limit}")
-        self.device_memory_limit = device_memory_limit
-        self.compile_seconds = 0.0
+        super().__init__(device_memory_limit)
         self.threads = _whole_number("GPUPC_HOST_THREADS", available_cores(), upper=1024)
         self.array_threads = self.threads
         self.blocks_at_once = 2 * self.threads
@@ -110,7 +105,6 @@ class HostBackend(Backend):
         self._sanitizers = build.parse_sanitizers(os.environ.get("GPUPC_SANITIZE", ""))
         self._launch_threads = Threads(self._sanitizers, self.threads, stack_bytes)
         self._budget = Budget(memory_bytes() if device_memory_limit is None else device_memory_limit)
-        self._kernels: dict[tuple[str, str], HostKernel] = {}
         folder = os.environ.get("GPUPC_RECORD_LAUNCHES")
         self._recorder = Recorder(Path(folder), self._budget) if folder else None
 
@@ -236,11 +230,7 @@ class HostBackend(Backend):
         return self._budget.limit
 
     def address(self, array: Any) -> int:
-        """Return the address of a C-contiguous device array of this backend.
-
-        Raises:
-            Unfit: the value is no such array.
-        """
+        """Return the address of a C-contiguous device array of this backend."""
         if not isinstance(array, np.ndarray) or owner(array, self._budget) is None:
             raise Unfit("a device array", "a NumPy array in host memory (use upload)")
         if not array.flags.c_contiguous:
@@ -249,59 +239,28 @@ class HostBackend(Backend):
 
     # --- kernels ---------------------------------------------------------------------------------------------------
 
-    def kernel(
-        self,
-        source: str | Path,
-        expression: str,
-        structs: Sequence[Struct] = (),
-        constants: Mapping[str, int] = NO_CONSTANTS,
-    ) -> HostKernel:
-        key = str(source), expression
-        if key not in self._kernels:
-            started = time.perf_counter()
-            kernel = KernelSource(str(source), expression, tuple(structs), constants)
-            load = functools.partial(load_kernel, kernel, self._sanitizers)
-            try:
-                loaded = _loaded.get(*self._compilation(kernel), load)
-            finally:
-                self.compile_seconds += time.perf_counter() - started
-            self._kernels[key] = HostKernel(expression, loaded, self.address, self._launch_threads, self._recorder)
-        return self._kernels[key]
-
-    def _is_compiled(self, kernel: KernelSource) -> bool:
-        key, sources, _ = self._compilation(kernel)
-        return _loaded.is_ready(key, sources)
-
-    def finish_prefetched(self) -> None:
-        _loaded.compilations.finish()
-
-    def _cancel_compilations(self) -> bool:
-        return _loaded.compilations.cancel()
-
-    def _prefetch(self, kernel: KernelSource) -> None:
-        prefetch_runtime(self._sanitizers)
-        _loaded.prefetch(*self._compilation(kernel))
-
     def _target(self) -> Hashable:
         return self._sanitizers, *map(os.environ.get, _PLACES)
 
-    def _compilation(self, kernel: KernelSource) -> tuple[Hashable, tuple[Path, ...], Callable[[], Path]]:
-        """Return a kernel's key (unique in the process), its sources, and the function that compiles it or reads it
-        from the cache."""
-        path, sanitizers = PACKAGE_ROOT / kernel.source, self._sanitizers
-        key = path, kernel.expression, *kernel.structs, tuple(kernel.constants.items()), self._target()
-        return key, (path, *build.BESIDE_KERNELS), functools.partial(compile_kernel, kernel, sanitizers)
+    def prefetch(self, kernels: Sequence[KernelSource]) -> None:
+        prefetch_runtime(self._sanitizers)
+        super().prefetch(kernels)
+
+    def _compilation(self, kernel: KernelSource) -> Callable[[], Path]:
+        return functools.partial(compile_kernel, kernel, self._sanitizers)
+
+    def _load(self, kernel: KernelSource, compiled: Path) -> LoadedKernel:
+        return load_kernel(kernel, self._sanitizers, compiled)
+
+    def _launchable(self, expression: str, loaded: LoadedKernel) -> HostKernel:
+        return HostKernel(expression, loaded, self.address, self._launch_threads, self._recorder)
 
     def synchronize(self) -> None:
         """Return at once, because a launch returns only after its end."""
 
 
 def _whole_number(variable: str, default: int, lower: int = 1, upper: int = 1 << 20) -> int:
-    """Read an integer from the environment.
-
-    Raises:
-        ValueError: the variable holds no integer, or one that is out of bounds.
-    """
+    """Read an integer from the environment."""
     text = os.environ.get(variable, "").strip()
     if not text:
         return default

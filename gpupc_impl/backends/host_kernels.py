@@ -18,30 +18,18 @@ from gpupc_impl.backends.base import PACKAGE_ROOT, KernelSource
 from gpupc_impl.backends.compilations import Compilations
 from gpupc_impl.backends.errors import BackendUnavailable, KernelCompilationError, KernelLaunchError
 from gpupc_impl.backends.host_memory import Budget, Memory, owner
-from gpupc_impl.backends.launch import MAX_THREADS, Dimensions, Kernel
+from gpupc_impl.backends.launch import MAX_THREADS, Dimensions, Kernel, Stream
 from gpupc_impl.backends.simt import build, shipped
 from gpupc_impl.backends.sources import source_name
-from gpupc_impl.backends.streams import Stream
 from gpupc_impl.integers import round_up
 
-MAX_SHARED_BYTES = 232_448
-"""The upper bound on the dynamic shared memory of a block: that of an H100."""
-
-ARGUMENT_ALIGNMENT = 16
-"""The largest alignment of any type of argument, in bytes."""
-
-POLL_MS = 50
-"""The interval in which Python checks for an interrupt while a kernel runs."""
+MAX_SHARED_BYTES = 232_448  # the upper bound on the dynamic shared memory of a block: that of an H100
+ARGUMENT_ALIGNMENT = 16  # the largest alignment of any type of argument, in bytes
+POLL_MS = 50  # the interval in which Python checks for an interrupt while a kernel runs
 
 
 class Threads(NamedTuple):
-    """The options with which kernels are compiled and launched.
-
-    Attributes:
-        sanitizers: the names of the sanitizers that kernels are compiled with.
-        workers: the number of OS threads.
-        stack_bytes: the size of the stack of a CUDA thread.
-    """
+    """The options with which kernels are compiled and launched."""
 
     sanitizers: tuple[str, ...]
     workers: int
@@ -66,20 +54,14 @@ class LoadedKernel:
 
 
 def _parameter(code: str) -> KernelParameter:
-    """Return a parameter from its code in export.hpp: "f8" is a number, "*f8" a pointer to such numbers, "*V" any other
-    pointer."""
+    """Return a parameter from its code in export.hpp: "f8" a number, "*f8" a pointer to it, "*V" any other pointer."""
     if code.startswith("*"):
         return Pointer(None if code == "*V" else code[1:])
     return Number(code)
 
 
 def compile_kernel(kernel: KernelSource, sanitizers: tuple[str, ...]) -> Path:
-    """The library of a kernel: compiled ahead, taken from the cache or compiled now.
-
-    Raises:
-        KernelCompilationError: the source is missing, or does not compile.
-        BackendUnavailable: it has to be compiled, and there is no compiler.
-    """
+    """The library of a kernel: compiled ahead, taken from the cache or compiled now."""
     path = PACKAGE_ROOT / kernel.source
     if not path.is_file():
         raise KernelCompilationError(f"kernel source {str(path)!r} does not exist")
@@ -105,12 +87,7 @@ def load_kernel(kernel: KernelSource, sanitizers: tuple[str, ...], library: Path
 
 
 class HostKernel(Kernel):
-    """A kernel compiled for the host.
-
-    Args:
-        threads: the options of its launches.
-        recorder: records launches; None if they are not recorded.
-    """
+    """A kernel compiled for the host."""
 
     def __init__(
         self, expression: str, loaded: LoadedKernel, address: Address, threads: Threads, recorder: Recorder | None
@@ -189,8 +166,9 @@ _runtimes = Compilations()
 
 
 def prefetch_runtime(sanitizers: tuple[str, ...]) -> None:
-    """Have a thread compile the runtime."""
-    _runtimes.prefetch(sanitizers, functools.partial(_compile_runtime, sanitizers))
+    """Have a thread compile the runtime, unless it is loaded."""
+    if not _runtime.cache_info().currsize:
+        _runtimes.prefetch(sanitizers, functools.partial(_compile_runtime, sanitizers))
 
 
 def _compile_runtime(sanitizers: tuple[str, ...]) -> Path:
@@ -239,8 +217,7 @@ def _load_library(
 
 
 class Recorder:
-    """Writes launches to a folder, from which ``python -m gpupc_impl.backends.replay`` repeats them under the thread
-    sanitizer."""
+    """Writes launches to a folder, from which replay.py repeats them under the thread sanitizer."""
 
     _numbers: Iterator[int] = itertools.count()
 

@@ -12,8 +12,6 @@ import numpy as np
 from gpupc_impl.backends.errors import DeviceMemoryError
 
 ALIGNMENT = 256
-"""The alignment of an array, in bytes."""
-
 libc = ctypes.CDLL(None)
 libc.posix_memalign.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t]
 libc.free.argtypes = [ctypes.c_void_p]
@@ -47,13 +45,7 @@ class Budget:
 
 
 class Memory:
-    """The owner of the memory of an array that kernels may use.
-
-    Attributes:
-        budget: the budget of one backend, against which the bytes count.
-        address: the address of the first byte.
-        nbytes: the size in bytes.
-    """
+    """The owner of the memory of an array that kernels may use."""
 
     def __init__(
         self, budget: Budget, address: int, shape: tuple[int, ...], dtype: np.dtype, borrowed: np.ndarray | None = None
@@ -66,14 +58,9 @@ class Memory:
 
 
 def allocate(budget: Budget, shape: tuple[int, ...], dtype: np.dtype, poison: bool) -> Memory:
-    """Uninitialised memory in a separate allocation, so that the address sanitizer detects accesses beyond both ends.
+    """Uninitialised memory of its own, so that the address sanitizer detects accesses beyond its ends.
 
-    Args:
-        poison: fill the memory with a byte that makes no sense as data, so that a kernel that reads before it writes
-            fails every time.
-
-    Raises:
-        DeviceMemoryError: the budget or the system does not have enough memory.
+    With `poison`, it is filled with bytes that make no sense, so that a kernel that reads before it writes fails.
     """
     if dtype.hasobject:
         raise TypeError(f"a device array cannot hold Python objects (dtype {dtype})")

@@ -1,15 +1,14 @@
-"""Launches of kernels, and the checks that both backends make before each launch."""
+"""Kernels with the checks that both backends make before each launch, and the streams in which work is queued."""
 
 from __future__ import annotations
 
 import abc
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from gpupc_impl.backends.arguments import Address, KernelParameter, Struct, Unfit
 from gpupc_impl.backends.errors import KernelLaunchError
-from gpupc_impl.backends.streams import Stream
 
 # Limits that hold for every device since compute capability 3.0 (CUDA C++ Programming Guide, Technical Specifications).
 MAX_GRID = (2**31 - 1, 65535, 65535)
@@ -17,24 +16,62 @@ MAX_GRID_Y = MAX_GRID[1]
 MAX_BLOCK = (1024, 1024, 64)
 MAX_THREADS = 1024
 
-MAX_REMEMBERED = 4096
-"""The number of checked launch configurations that a kernel remembers."""
-
+MAX_REMEMBERED = 4096  # the number of checked launch configurations that a kernel remembers
 Dimensions = tuple[int, int, int]
 
 
-class Kernel(abc.ABC):
-    """A compiled kernel, to be called as ``kernel(grid, block, args, shared_bytes=0, stream=None, cooperative=False)``.
+class Event(abc.ABC):
+    """A position in the work of a stream."""
 
-    Args:
-        name: the kernel's name in messages.
-        parameters: the kernel's parameters in order.
-        max_threads: the upper bound on the threads of a block.
-        max_shared_bytes: the upper bound on the dynamic shared memory of a block.
-        address: returns the address of a C-contiguous device array of the backend, and raises `Unfit` for anything
-            else.
-        registers: the registers of a thread, if these limit the threads of a block.
+    @abc.abstractmethod
+    def synchronize(self) -> None:
+        """Wait until the stream has reached the event."""
+
+    @abc.abstractmethod
+    def seconds_since(self, earlier: Self) -> float:
+        """Return the time between two events that have both passed."""
+
+
+class Stream(abc.ABC):
+    """Work that runs in order, concurrently with other streams if the device supports that. The host backend runs work
+    as it is queued.
+
+    Arrays that queued work uses must stay alive until the work is done; host arrays of copies come from
+    `Backend.host_empty`.
     """
+
+    @abc.abstractmethod
+    def copy(self, target: Any, source: Any) -> None:
+        """Queue a copy between a host array and a device array, both C-contiguous and of equal size in bytes."""
+
+    @abc.abstractmethod
+    def fill_bytes(self, array: Any, byte: int) -> None:
+        """Queue a fill of a C-contiguous device array with a byte."""
+
+    @abc.abstractmethod
+    def record(self) -> Event:
+        """Record an event after all the work queued so far."""
+
+    @abc.abstractmethod
+    def wait(self, event: Event) -> None:
+        """Let work that is queued from now on start after an event of any stream."""
+
+    @abc.abstractmethod
+    def synchronize(self) -> None:
+        """Wait for all the work of this stream."""
+
+
+def check_copy(target: Any, source: Any) -> None:
+    """Raise ValueError unless one array can be copied to the other byte by byte."""
+    if not (target.flags.c_contiguous and source.flags.c_contiguous and target.nbytes == source.nbytes):
+        raise ValueError(
+            f"cannot copy {source.nbytes} bytes to an array of {target.nbytes}: both arrays must be C-contiguous and "
+            "of equal size"
+        )
+
+
+class Kernel(abc.ABC):
+    """A kernel, called as ``kernel(grid, block, args, shared_bytes=0, stream=None, cooperative=False)``."""
 
     def __init__(
         self,
@@ -102,13 +139,7 @@ class Kernel(abc.ABC):
 
     @abc.abstractmethod
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:
-        """Return how many blocks of this kernel can be resident on the device at once; 0 if it supports no cooperative
-        launches.
-
-        Args:
-            threads: the number of threads of a block.
-            shared_bytes: the dynamic shared memory of a block.
-        """
+        """Return how many blocks can be resident on the device at once; 0 without cooperative launches."""
 
     @abc.abstractmethod
     def _launch(

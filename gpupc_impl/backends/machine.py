@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import os
 import platform
-import subprocess
 from pathlib import Path
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use according to its affinity and the CPU quota of its
-    container."""
+    """Return the number of cores that this process may use, by its affinity and its container's CPU quota."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
@@ -26,14 +24,8 @@ def memory_bytes() -> int:
 
 
 def cpu_name() -> str:
-    """Return the processor's name as Linux or macOS reports it, or its architecture."""
-    for line in cpu_facts("model name"):
-        return line.partition(":")[2].strip()
-    try:
-        output = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True)
-    except OSError:
-        return platform.machine()
-    return output.stdout.strip() or platform.machine()
+    """Return the processor's name as Linux reports it, or its architecture."""
+    return next((line.partition(":")[2].strip() for line in cpu_facts("model name")), platform.machine())
 
 
 def cpu_facts(*names: str) -> list[str]:

@@ -22,11 +22,10 @@ from typing import Any
 from gpupc_impl.backends import shipped
 from gpupc_impl.backends.arguments import ASSERTIONS, KernelParameter, Struct, Word, declaration_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT
-from gpupc_impl.backends.compiling import compiling
+from gpupc_impl.backends.compilations import compiling
 from gpupc_impl.backends.errors import KernelCompilationError
 from gpupc_impl.backends.simt.build import open_cache
 from gpupc_impl.backends.sources import sources_of
-from gpupc_impl.ownership import is_own
 
 NVRTC_OPTIONS = (
     "-std=c++17",
@@ -70,8 +69,7 @@ class Image:
 
 
 def target_architecture(nvrtc: Any, compute_capability: str) -> str | None:
-    """Return the target for a device: its machine code, or the newest PTX; None if NVRTC no longer supports the
-    device."""
+    """Return a device's target: its machine code, or the newest PTX; None if NVRTC does not support the device."""
     capability = int(compute_capability)
     supported = [arch for arch in nvrtc.getSupportedArchs() if arch <= capability]
     if not supported:
@@ -93,15 +91,7 @@ def compile_source(
     architecture: str,
     constants: Mapping[str, int] | None = None,
 ) -> tuple[bytes, dict[str, CompiledKernel], str]:
-    """Compile some kernels of a source; returns the image, the kernels by expression and the PTX of the image.
-
-    Args:
-        kernels: for each expression, the structs among the kernel's parameters.
-        constants: values on which Python relies, by their names in the source.
-
-    Raises:
-        KernelCompilationError: the source does not compile, or declares other kernels, structs or constants.
-    """
+    """Compile some kernels of a source; returns the image, the kernels by expression and the PTX of the image."""
     options = (*NVRTC_OPTIONS, f"-I{PACKAGE_ROOT}", f"-arch={architecture}")
     checks = declaration_checks(kernels, constants)
     program = nvrtc.createProgram(f"{source.read_text()}\n{checks}", str(source), (), ())
@@ -133,12 +123,7 @@ def compile_image(
 ) -> Image:
     """An image from the cache on disk or from an archive, by the contents of all files in it, else `compile_source`.
 
-    Two processes may compile the same kernels concurrently. If an entry is damaged, or another user may have written
-    it, its kernels are compiled again.
-
-    Raises:
-        KernelCompilationError: the source is missing or does not compile, or the cache folder is not writable, or other
-            users may write to it.
+    Two processes may compile the same kernels concurrently. The kernels of a damaged entry are compiled again.
     """
     if not source.is_file():
         raise KernelCompilationError(f"kernel source {str(source)!r} does not exist")
@@ -147,18 +132,14 @@ def compile_image(
     folder = open_cache("cuda")
     image_path, index_path = folder / f"{key}.cubin", folder / f"{key}.json"
     try:
-        own = is_own(index_path) and is_own(image_path)
-        index = json.loads(index_path.read_text()) if own else None
-        if index and hashlib.sha256(image_path.read_bytes()).hexdigest() == index["sha256"]:
+        index = json.loads(index_path.read_text())
+        if hashlib.sha256(image_path.read_bytes()).hexdigest() == index["sha256"]:
             return Image(image_path, _kernels(index["kernels"]), cached=True)
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         pass  # the entry is missing or damaged
     unpacked = _from_archive(nvrtc, architecture, content)
     image, compiled = unpacked or compile_source(nvrtc, source, kernels, architecture, constants)[:2]
-    index = {
-        "sha256": hashlib.sha256(image).hexdigest(),
-        "kernels": described(compiled),
-    }
+    index = {"sha256": hashlib.sha256(image).hexdigest(), "kernels": described(compiled)}
     try:
         _write_atomically(image_path, image)
         _write_atomically(index_path, json.dumps(index).encode())
@@ -199,7 +180,7 @@ def _from_archive(nvrtc: Any, architecture: str, content: str) -> tuple[bytes, d
 
 
 def described(kernels: Mapping[str, CompiledKernel]) -> dict[str, dict[str, Any]]:
-    """Kernels by expression, as the indexes of the cache and of archives describe them."""
+    """Return kernels by expression, as the indexes of the cache and of archives describe them."""
     return {expression: dataclasses.asdict(kernel) for expression, kernel in kernels.items()}
 
 

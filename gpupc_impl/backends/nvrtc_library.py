@@ -17,11 +17,7 @@ def find_library() -> Path | None:
 
 
 class NvrtcLibrary:
-    """The functions of ``cupy.cuda.nvrtc`` that nvrtc.py calls.
-
-    Args:
-        path: the shared library.
-    """
+    """The functions of ``cupy.cuda.nvrtc`` that nvrtc.py calls."""
 
     class NVRTCError(RuntimeError):
         """A function of NVRTC failed."""

@@ -27,29 +27,17 @@ from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.integers import round_up
 
 CACHED_BYTES = 1 << 30
-"""The upper bound on the free pinned memory that is cached, in bytes."""
-
-CHUNK_BYTES = 4 << 20
-"""The bytes of one copy to or from a device."""
-
+CHUNK_BYTES = 4 << 20  # the bytes of one copy to or from a device
 STAGE_BYTES = 64 << 20
 """The size of the pinned block through which uploads go. Most matrices fit into it whole; a larger block would take
 longer to pin."""
 
-DOWNLOADS_IN_FLIGHT = 4
-"""The number of chunks of a download that the device copies while earlier chunks are copied on."""
-
-COPIERS = 8
-"""The upper bound on the threads that copy, the caller included; more threads do not increase the bandwidth."""
+DOWNLOADS_IN_FLIGHT = 4  # the number of chunks of a download that the device copies while earlier chunks are copied on
+COPIERS = 8  # the upper bound on the threads that copy, the caller included; more threads do not increase the bandwidth
 
 
 class PinnedPool:
-    """A pool of blocks of pinned memory.
-
-    Args:
-        allocate: ``bytes -> (the owner of the memory, address)``.
-        refusal: the exceptions that `allocate` raises if the system pins no more pages.
-    """
+    """A pool of blocks of pinned memory, allocated by ``bytes -> (owner, address)``, or refused by an exception."""
 
     def __init__(self, allocate: Callable[[int], tuple[Any, int]], refusal: tuple[type[Exception], ...] = ()):
         self._allocate, self._refusal = allocate, refusal
@@ -59,12 +47,7 @@ class PinnedPool:
         self._lock = threading.RLock()
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-        """Return an uninitialised C-contiguous array in pinned memory, which returns to the pool with the last
-        reference to it.
-
-        Raises:
-            MemoryError: the system pins no more pages, even after all cached blocks have been freed.
-        """
+        """Return an uninitialised array in pinned memory, which returns to the pool with the last reference to it."""
         dtype = np.dtype(dtype)
         size = _size_class(math.prod(shape) * dtype.itemsize)
         with self._lock:
@@ -104,8 +87,7 @@ class _Block:
 
 
 def is_placed(array: np.ndarray) -> bool:
-    """Return whether a device may copy asynchronously from an array: it is C-contiguous, in pinned memory, and
-    read-only."""
+    """Return whether a device may copy asynchronously from an array: contiguous, in pinned memory, read-only."""
     memory: Any = array if array.flags.c_contiguous else None
     while isinstance(memory, np.ndarray):
         if memory.flags.writeable:
@@ -264,8 +246,7 @@ class Copy:
 
 @functools.cache
 def _helper_queue() -> queue.SimpleQueue[Copy] | None:
-    """Return the queue from which helpers take copies. An executor with futures takes several times as long per
-    copy."""
+    """Return the queue from which helpers take copies; an executor takes several times as long per copy."""
     pending: queue.SimpleQueue[Copy] = queue.SimpleQueue()
 
     def help_out() -> None:

@@ -42,11 +42,7 @@ class Replay:
 
 
 def replay(folder: Path) -> list[Replay]:
-    """Replay all launches recorded in a folder, kernel by kernel.
-
-    Raises:
-        FileNotFoundError: the folder holds no launches.
-    """
+    """Replay all launches recorded in a folder, kernel by kernel."""
     launches: dict[tuple[str, str], list[Path]] = defaultdict(list)
     for path in sorted(folder.glob("*.json")):
         description = json.loads(path.read_text())

@@ -31,8 +31,7 @@ from gpupc_impl.backends.sources import file_stamp
 from gpupc_impl.ownership import open_regular
 
 INDEX = "index.json"
-MAX_BYTES = 1 << 28
-"""Upper bound on the bytes of an archive, and of each of its members."""
+MAX_BYTES = 1 << 28  # upper bound on the bytes of an archive, and of each of its members
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, EOFError, zipfile.BadZipFile, lzma.LZMAError)
 
 
@@ -69,18 +68,7 @@ class Entry:
 
 
 class Archive:
-    """The binaries of one target.
-
-    Args:
-        path: a file that `write_archive` wrote.
-
-    Attributes:
-        compiler: the compiler that made the binaries, as text.
-        entries: where each binary lies, by the content digests of the binaries.
-
-    Raises:
-        DamagedArchive: the file is damaged, or `write_archive` did not write it.
-    """
+    """The binaries of one target."""
 
     def __init__(self, path: Path):
         self._path = path
@@ -94,11 +82,7 @@ class Archive:
         self._member = functools.lru_cache(maxsize=8)(self._read)
 
     def content(self, digest: str) -> bytes:
-        """Return the binary with a content digest.
-
-        Raises:
-            DamagedArchive: the binary cannot be read, or is not the one that was written.
-        """
+        """Return the binary with a content digest."""
         entry = self.entries[digest]
         try:
             with self._lock:
@@ -117,12 +101,7 @@ class Archive:
 
 
 def write_archive(path: Path, compiler: str, binaries: Mapping[str, tuple[str, bytes, dict[str, Any]]]) -> None:
-    """Write the archive of a target.
-
-    Args:
-        compiler: the compiler that made the binaries.
-        binaries: by content digest: the source's name, the binary, and `Entry.kernels`.
-    """
+    """Write a target's archive of binaries by content digest: source's name, binary, and `Entry.kernels`."""
     members: dict[str, bytearray] = {}
     entries = {}
     for digest, (source, content, kernels) in sorted(binaries.items(), key=lambda item: (item[1][0], item[0])):

@@ -10,8 +10,10 @@ from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.compilations import Compilations
+
+PACKAGE_ROOT = Path(__file__).resolve().parents[1]
+"""The folder to which the names of kernel sources are relative; it is also the include root of every kernel."""
 
 Product = TypeVar("Product")
 
@@ -20,20 +22,17 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 
 @functools.cache
 def source_name(path: Path) -> str:
-    """Return the name by which other sources include a file: relative to the include root if it lies below, else the
-    full path."""
+    """Return the name by which other sources include a file: relative to the include root, or the full path."""
     return path.relative_to(PACKAGE_ROOT).as_posix() if path.is_relative_to(PACKAGE_ROOT) else path.as_posix()
 
 
 def includes_of(path: Path) -> list[Path]:
-    """Return the files that a source includes with quotes; each is searched beside the source, then below the include
-    root."""
+    """Return the files that a source includes with quotes, from beside it or below the include root."""
     return _read(path)[1]
 
 
 def file_stamp(path: Path | str) -> tuple[int, int]:
-    """Return the time of modification and the size of a file, at least one of which changes when the file is written
-    to."""
+    """Return the time of modification and the size of a file, one of which changes when it is written to."""
     status = os.stat(path)
     return status.st_mtime_ns, status.st_size
 
@@ -53,8 +52,7 @@ def _read_as_of(path: Path, modified: int, size: int) -> tuple[str, list[Path]]:
 
 
 def sources_of(*paths: Path) -> dict[str, str]:
-    """Return source files and, recursively, all files that they include with quotes: name to contents, in the order of
-    the names."""
+    """Return the contents of source files and of all that they include with quotes, sorted by name."""
     return dict(sorted((source_name(path), text) for path, text in _with_included(paths).items()))
 
 
@@ -80,9 +78,6 @@ class SourceCache(Generic[Product]):
 
     Finding a compiled kernel on disk takes a millisecond, since every source file is hashed. A whole search takes only
     a few milliseconds, and opens a backend that requests ten kernels.
-
-    Attributes:
-        compilations: the threads that compile products which are not cached yet.
     """
 
     def __init__(self) -> None:

@@ -28,15 +28,12 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.retest import Retest
 from gpupc_impl.kernel.problem import KernelProblem
 from gpupc_impl.kernel.tests import open_tests
-from gpupc_impl.nonlinear.device import CmiEstimator, counts_of
+from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator, counts_of
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.tuning import DEFAULTS
 
-KEPT_VALUES = 1 << 24
-"""The upper bound on the p-values that are kept for one variable; further p-values are computed again."""
-
-DENSE_CELLS = 1 << 20
-"""The upper bound on the cells of a batch of contingency tables that are counted in one array."""
+KEPT_VALUES = 1 << 24  # upper bound on the p-values that are kept for one variable; further p-values are computed again
+DENSE_CELLS = 1 << 20  # upper bound on the cells of a batch of contingency tables that are counted in one array
 
 
 class BatchedTest(CIT_Base, abc.ABC):
@@ -135,7 +132,7 @@ class FisherZ(BatchedTest):
             pivot = columns[k, k]
             if pivot <= problem.pivot_tolerance and level > 1:
                 pairs = np.stack([np.full(len(others), x), np.array(others)], axis=1)
-                squares, _ = Retest(problem).statistics(pairs, np.tile(members, (len(others), 1)))
+                squares, *_ = Retest(problem).statistics(pairs, np.tile(members, (len(others), 1)))
                 return self._from_squares(squares.astype(np.float64), level)
             columns[k] /= np.sqrt(pivot)
             columns[k + 1 :] -= columns[k, k + 1 : level, None] * columns[k]

@@ -25,19 +25,16 @@ from gpupc_impl.gaussian.matrix import correlation_matrix
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 from gpupc_impl.kernel.kernel_batched import ci_test as kernel_test
 from gpupc_impl.kernel.problem import KernelProblem
-from gpupc_impl.nonlinear.device import ci_test
+from gpupc_impl.nonlinear.cmi_estimator import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 DISTRIBUTIONS = ("t", "fisher-z")
-
 TRANSFORMS = {"ranks": "ranks", "standardize": "standardize", False: "none"}
 """The values of tigramite's argument `transform`, with their names in `NonlinearProblem`."""
 
 # The module has the cache, and not each test, because tigramite copies tests.
 _open_backend = functools.cache(open_backend)
-
-Node = tuple[int, int]
-"""A variable's index and its lag, which is zero or negative."""
+Node = tuple[int, int]  # variable's index and its lag, which is zero or negative
 
 
 class GpupcParCorr(ParCorr):

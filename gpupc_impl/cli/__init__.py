@@ -1,4 +1,4 @@
-"""The command line: ``python -m gpupc_impl methods``, ``skeleton``, ``pc``, ``records`` and ``compile``."""
+"""The command line: ``python -m gpupc_impl methods``, ``skeleton``, ``pc``, ``fci``, ``records`` and ``compile``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from gpupc_impl.tables import DataError
 from gpupc_impl.views.exports import CannotWrite
 from gpupc_impl.views.optional import MissingPackage
 
+# Errors that the user can correct; any other error is a bug.
 EXPECTED = (
     output.UsageError,
     DataError,
@@ -31,14 +32,10 @@ EXPECTED = (
     MissingPackage,
     OSError,
 )
-"""Errors that the user can correct, for which only the message is shown; any other error is a bug."""
 
 
-INTERRUPTED = 130
-"""The exit code after Ctrl-C."""
-
-REPEAT_SECONDS = 2
-"""The time in seconds after which Ctrl-C is repeated."""
+INTERRUPTED = 130  # exit code after Ctrl-C
+REPEAT_SECONDS = 2  # time in seconds after which Ctrl-C is repeated
 
 
 def run() -> NoReturn:
@@ -53,8 +50,7 @@ def run() -> NoReturn:
 
 
 def _open_closed_streams() -> None:
-    """Discard what is printed to a stream that the caller closed (``>&-``), for which Python has None, and occupy its
-    descriptor, which the next file that is written would get."""
+    """Discard what is printed to a stream that the caller closed (``>&-``), and occupy its descriptor."""
     for name, number in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_WRONLY)
@@ -66,8 +62,7 @@ def _open_closed_streams() -> None:
 
 @contextlib.contextmanager
 def _repeated_interrupts() -> Iterator[None]:
-    """Repeat Ctrl-C until the block ends, because an import that probes for a module, and Python code in a callback,
-    may drop every exception, KeyboardInterrupt included."""
+    """Repeat Ctrl-C until the block ends, because imports and callbacks may drop a KeyboardInterrupt."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # as in the background jobs of a shell
         yield
         return
@@ -85,8 +80,7 @@ def _repeated_interrupts() -> Iterator[None]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0 for success, 1 for a bug, 2 for an error that the user can correct, 130
-    for Ctrl-C.
+    """Run a command and return its exit code: 0; 1 for a bug, 2 for an error of the user, 130 for Ctrl-C.
 
     With ``GPUPC_DEBUG=1`` in the environment errors keep their traceback.
     """

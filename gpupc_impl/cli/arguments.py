@@ -17,12 +17,15 @@ from gpupc_impl.core.family import families
 from gpupc_impl.core.files import shortened
 from gpupc_impl.core.orientation import CONFLICTS
 from gpupc_impl.core.registry import SEPARATING_SETS
-from gpupc_impl.intake.missing import MISSING
+from gpupc_impl.intake import MISSING
+from gpupc_impl.latent.inference import ALGORITHMS
+from gpupc_impl.time_series.parameters import CORRECTIONS
+from gpupc_impl.time_series.parameters import RULES as COLLIDER_RULES
+from gpupc_impl.time_series.parameters import SUFFIXES as SERIES_SUFFIXES
+from gpupc_impl.time_series.parameters import TESTS as SERIES_TESTS
 
 SIZE_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-
-MAX_SIZE = 2**60
-"""The upper bound on a size in bytes, which fits into 64 bits."""
+MAX_SIZE = 2**60  # upper bound on a size in bytes, which fits into 64 bits
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,16 +49,66 @@ def parser() -> Parser:
     for name, summary in (
         ("skeleton", "find the skeleton (the undirected graph) and the separating sets"),
         ("pc", "find the skeleton and orient its edges, which gives the CPDAG"),
+        ("fci", "find the PAG, which allows for common causes that were not measured"),
     ):
         command = commands.add_parser(name, help=summary, description=summary)
         _add_data_arguments(command.add_argument_group("data"))
         _add_search_arguments(command.add_argument_group("search"))
         if name == "pc":
             _add_orientation_arguments(command.add_argument_group("orientation"))
+        if name == "fci":
+            _add_latent_arguments(command.add_argument_group("common causes"))
+            command.set_defaults(alpha=0.01)
         _add_output_arguments(command.add_argument_group("output"))
+    _add_pcmci(commands)
     records.add_parser(commands)
     _add_compile(commands)
     return parser
+
+
+def _add_pcmci(commands: argparse._SubParsersAction[Parser]) -> None:
+    summary = "find the causal graph of time series by PCMCI or PCMCI+"
+    command = commands.add_parser("pcmci", help=summary, description=summary)
+    command.add_argument(
+        "data",
+        metavar="DATA",
+        type=Path,
+        nargs="+",
+        help="time steps in rows, variables in columns; a first column of dates is the index; several tables are "
+        "several series of the same variables",
+    )
+    command.add_argument("--tau-max", metavar="LAG", type=int, required=True, help="the largest lag, in time steps")
+    command.add_argument("--tau-min", metavar="LAG", type=int, default=0, help="the smallest lag (default: 0)")
+    command.add_argument("--alpha", type=float, default=0.01, help="significance level (default: %(default)s)")
+    command.add_argument(
+        "--contemporaneous", action="store_true", help="PCMCI+, which directs contemporaneous links as well"
+    )
+    command.add_argument(
+        "--test", choices=SERIES_TESTS, default=SERIES_TESTS[0], help="the test (default: %(default)s)"
+    )
+    command.add_argument(
+        "--pc-alpha",
+        metavar="ALPHA",
+        type=float,
+        nargs="+",
+        help="level of the first phase of PCMCI (default: 0.2), or several, from which Akaike's criterion chooses",
+    )
+    command.add_argument(
+        "--collider-rule", choices=COLLIDER_RULES, default=COLLIDER_RULES[0], help="of PCMCI+ (default: %(default)s)"
+    )
+    command.add_argument(
+        "--correction",
+        choices=CORRECTIONS,
+        default=CORRECTIONS[0],
+        help="fdr_bh corrects the p-values of lagged links by Benjamini and Hochberg's method",
+    )
+    command.add_argument(
+        "--backend", choices=("auto", *BACKENDS), default="auto", help="where kernels run (default: %(default)s)"
+    )
+    command.add_argument(
+        "--output", metavar="OUT", type=Path, help=f"write the graph to this file: {listed(SERIES_SUFFIXES)}"
+    )
+    command.add_argument("--quiet", action="store_true", help="print errors and warnings only")
 
 
 def _add_compile(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -192,6 +245,27 @@ def _add_orientation_arguments(group: argparse._ArgumentGroup) -> None:
         help="how v-structures are found: by the separating sets (standard), or by tests given all subsets of "
         "neighbours, all (conservative) or most (majority) of which must agree; auto is majority, or standard for the "
         "nonlinear and the mixed test (default: %(default)s)",
+    )
+
+
+def _add_latent_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--algorithm",
+        choices=ALGORITHMS,
+        default=ALGORITHMS[0],
+        help="rfci, or fci, which makes further tests and may remove further edges (default: %(default)s)",
+    )
+    group.add_argument(
+        "--max-possible-d-sep",
+        metavar="SIZE",
+        type=int,
+        help="size of the largest sets of members of Possible-D-SEP that fci tests (default: no limit)",
+    )
+    group.add_argument(
+        "--max-path-length",
+        metavar="EDGES",
+        type=int,
+        help="the most edges of a discriminating path, and of a walk to a member of Possible-D-SEP (default: no limit)",
     )
 
 

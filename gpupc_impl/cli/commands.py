@@ -19,13 +19,14 @@ from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.core.orientation import CPDAG, orient
 from gpupc_impl.core.registry import methods
 from gpupc_impl.core.solve import unavailable
+from gpupc_impl.latent.inference import Limits, check_algorithm, find_pag
 from gpupc_impl.search import SearchRequest
 from gpupc_impl.tables import TableFormat
+from gpupc_impl.time_series.parameters import SUFFIXES as SERIES_SUFFIXES
 from gpupc_impl.views.text import text_table
 
 
 def list_methods(args: argparse.Namespace) -> None:
-    """Run the command ``methods``."""
     listed_methods = methods(args.family)
     if not listed_methods:
         families = sorted({method.family for method in methods().values()})
@@ -51,8 +52,11 @@ def list_methods(args: argparse.Namespace) -> None:
 
 
 def search(args: argparse.Namespace) -> None:
-    """Run the command ``skeleton`` or ``pc``."""
+    """Run the command ``skeleton``, ``pc`` or ``fci``."""
     request = _request(args)
+    if args.command == "fci":
+        limits = Limits(args.max_possible_d_sep, args.max_path_length)
+        check_algorithm(args.algorithm, limits)
     # Whether the output can be written is checked before the data are read, since reading may take long.
     if args.output is not None:
         _check_output(args.output, args.data, OUTPUT_SUFFIXES)
@@ -76,6 +80,9 @@ def search(args: argparse.Namespace) -> None:
             conflicts=args.conflicts,
             v_structures=default_rule(result.problem) if args.v_structures == AUTO else args.v_structures,
         )
+    if args.command == "fci":
+        options = {"limits": limits, "knowledge": request.knowledge, "backend": args.backend}
+        result = find_pag(result, result.problem, args.algorithm, **options)
     seconds = time.perf_counter() - start - ready.compile_seconds
     if isinstance(result, CPDAG) and result.has_directed_cycle:
         warnings.warn("the v-structures contradict each other: the arrows have a cycle", stacklevel=1)
@@ -92,13 +99,42 @@ def search(args: argparse.Namespace) -> None:
             print(f"written: {path}")
 
 
+def time_series(args: argparse.Namespace) -> None:
+    """Run the command ``pcmci``."""
+    from gpupc_impl.time_series.search import pcmci  # imported here, since other commands do not need it
+
+    if args.output is not None:
+        _check_output(args.output, args.data, SERIES_SUFFIXES)
+    levels = args.pc_alpha or ["auto"]
+    try:
+        graph = pcmci(
+            args.data if len(args.data) > 1 else args.data[0],
+            pc_alpha=levels if len(levels) > 1 else levels[0],
+            **{name: getattr(args, name) for name in _PCMCI_ARGUMENTS},
+        )
+    except OSError as error:
+        raise UsageError(f"{error.filename or args.data[0]} cannot be read: {error.strerror or error}") from error
+    if args.output is not None:
+        graph.save(args.output)
+    if not args.quiet:
+        facts = graph.facts
+        print(
+            f"{facts['method']}, {facts['test']}: {facts['tests']:,} tests of {facts['n_samples']:,} samples in "
+            f"{facts['seconds']:.2f} s on backend {facts['backend']}"
+        )
+        frame = graph.to_frame()
+        rows = [(*row[:4], f"{row[4]:.3f}", f"{row[5]:.2g}") for row in frame.itertuples(index=False)]
+        print(visible(text_table([tuple(frame.columns), *(tuple(map(str, row)) for row in rows)])))
+        if args.output is not None:
+            print(f"written: {args.output}")
+
+
+_PCMCI_ARGUMENTS = ("tau_max", "tau_min", "alpha", "contemporaneous", "test", "collider_rule", "correction", "backend")
+
+
 def _request(args: argparse.Namespace) -> SearchRequest:
     """Return the request that the command line's arguments describe; arguments and attributes of the same name
-    correspond.
-
-    Raises:
-        UsageError: the arguments do not fit together, or the file of background knowledge cannot be read.
-    """
+    correspond."""
     if args.correlation != (args.n_samples is not None):
         raise UsageError("--correlation and --n-samples go together: a correlation matrix, and its number of samples")
     if len(args.data) > 1 and args.missing != "imputed":
@@ -117,12 +153,16 @@ def _request(args: argparse.Namespace) -> SearchRequest:
 
 
 REPORT_SUFFIXES = (".html", ".htm")
-
-
-COMPILING_NAMED = 0.05
-"""The time in seconds from which the compilation of kernels is reported; reading them from the cache takes less."""
-
-COMMANDS = {"compile": fill_cache, "methods": list_methods, "skeleton": search, "pc": search, "records": records.run}
+COMPILING_NAMED = 0.05  # seconds of compiling from which they are reported; reading the cache takes less
+COMMANDS = {
+    "compile": fill_cache,
+    "methods": list_methods,
+    "skeleton": search,
+    "pc": search,
+    "fci": search,
+    "pcmci": time_series,
+    "records": records.run,
+}
 
 
 def _knowledge(path: Path) -> BackgroundKnowledge:

@@ -13,18 +13,12 @@ from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.backends.simt.build import cache_folder
 from gpupc_impl.core.family import families, get_family
-from gpupc_impl.core.registry import listed_kernels
+from gpupc_impl.core.registry import PACKAGES_WITHOUT_METHODS, listed_kernels
 from gpupc_impl.views.progress import compile_report
 
 
 def fill_cache(args: argparse.Namespace) -> None:
-    """Compile all kernels of one family or of all families, for this machine or for a GPU architecture.
-
-    Raises:
-        InvalidProblem: no family has this name.
-        BackendUnavailable: the backend cannot be used here, or its NVRTC does not support the architecture.
-        KernelCompilationError: a kernel does not compile, or the cache is not writable.
-    """
+    """Compile all kernels of one family or of all, for this machine or for a GPU architecture."""
     kernels = _kernels(args.family, args.max_level)
     if args.arch is not None:
         target = args.arch
@@ -40,14 +34,16 @@ def fill_cache(args: argparse.Namespace) -> None:
 
 
 def _kernels(family: str | None, max_level: int) -> list[KernelSource]:
-    """Return the kernels of a family's methods up to a level, as the module `device` of each package lists them."""
+    """Return the kernels of a family's methods up to a level, as the module `device` of each package lists them; those
+    of all families and of the rooms without methods, if no family is named."""
     chosen = families().values() if family is None else [get_family(family)]
     packages = dict.fromkeys(package for each in chosen for package in each.packages)
+    if family is None:
+        packages |= dict.fromkeys(PACKAGES_WITHOUT_METHODS)
     return listed_kernels(filter(importlib.util.find_spec, packages), max_level)
 
 
 def _compile_for(kernels: list[KernelSource], architecture: str) -> None:
-    """Compile kernels for an architecture, with NVRTC and without a GPU."""
     compiler = _nvrtc()
     known = sorted(compiler.getSupportedArchs())
     if architecture not in {f"sm_{number}" for number in known}:
@@ -63,11 +59,6 @@ def _compile_for(kernels: list[KernelSource], architecture: str) -> None:
 
 
 def _nvrtc() -> Any:
-    """Return CuPy's binding of NVRTC.
-
-    Raises:
-        BackendUnavailable: CuPy or NVRTC is not installed.
-    """
     try:
         return importlib.import_module("cupy.cuda.nvrtc")
     except ImportError as error:

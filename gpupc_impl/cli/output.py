@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpupc_impl.core.orientation import CPDAG
+from gpupc_impl.core.pag import PAG
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.registry import method_packages
 from gpupc_impl.core.result import Skeleton
@@ -27,8 +28,7 @@ _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(
 
 
 def visible(text: Any) -> str:
-    """Return a text with escapes in place of control characters, which a terminal would obey: names in files are those
-    of others."""
+    """Return a text with escapes in place of control characters, which a terminal would obey."""
     return str(text).translate(_CONTROL_CHARACTERS)
 
 
@@ -44,7 +44,7 @@ def show_progress(level: Progress) -> None:
     )
 
 
-def summary(result: Skeleton | CPDAG, seconds: float, named: bool) -> str:
+def summary(result: Skeleton | CPDAG | PAG, seconds: float, named: bool) -> str:
     names = result.names
     unnamed = "" if named else f" (no names in the file: {names[0]} to {names[-1]})"
     return "\n".join(summary_lines(result, unnamed, seconds))
@@ -52,7 +52,6 @@ def summary(result: Skeleton | CPDAG, seconds: float, named: bool) -> str:
 
 @contextlib.contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show each warning as one line, without the source position."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_args, **_kwargs: print(f"warning: {visible(message)}", file=sys.stderr)
         yield

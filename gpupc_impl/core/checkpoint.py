@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.core.files import read_sealed, write_sealed, write_whole
-from gpupc_impl.core.fixed import write
+from gpupc_impl.core.fixed_pairs import write
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.result import NO_PAIRS
@@ -32,24 +32,13 @@ class SearchState:
 
 
 class Checkpoint:
-    """A file for the state of one problem's search. The folder of the file is made if it is missing.
-
-    Args:
-        problem: the problem that is searched.
-        separating_sets: the rule by which sets are chosen; a search resumes only under the rule that its finished
-            levels had.
-        pmax: whether the search records the largest p-values.
-
-    Raises:
-        InvalidProblem: the folder cannot be made.
-    """
+    """A file for the state of one problem's search, which resumes only under the same rule for separating sets."""
 
     def __init__(self, path: str, problem: Problem, separating_sets: str, pmax: bool):
         make_folder("checkpoint", path)
         self.path, self.problem, self.separating_sets, self.pmax = Path(path), problem, separating_sets, pmax
 
     def save(self, state: SearchState) -> None:
-        """Replace the stored state by this one in one atomic step."""
         levels = [{name: getattr(outcome, name) for name in (*COUNTS, "seconds")} for outcome in state.outcomes]
         arrays: dict[str, Any] = {} if state.pmax is None else {"pmax": state.pmax}
         for level, outcome in enumerate(state.outcomes):
@@ -65,11 +54,8 @@ class Checkpoint:
             write_sealed(file, description, arrays)
 
     def load(self) -> SearchState | None:
-        """Read the state from which to resume; None if there is no file.
-
-        Raises:
-            InvalidProblem: the file is damaged, or belongs to another problem or another kind of search.
-        """
+        """Read the state from which to resume; None if there is no file, InvalidProblem if it is damaged or of another
+        search."""
         if not self.path.exists():
             return None
         try:
@@ -99,7 +85,6 @@ class Checkpoint:
             raise InvalidProblem(f"checkpoint {str(self.path)!r} cannot be read: {error}; delete it") from error
 
     def _refuse_another(self, description: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Refuse the state of another problem or of another kind of search."""
         refusal, written = None, description["separating_sets"]
         if description["fingerprint"] != self.problem.fingerprint:
             refusal = "belongs to another problem (other data, alpha, max_level or parameters of the test)"
@@ -113,7 +98,6 @@ class Checkpoint:
             )
 
     def remove(self) -> None:
-        """Delete the file at the end of the search."""
         self.path.unlink(missing_ok=True)
 
 
@@ -177,7 +161,7 @@ def _required(problem: Problem) -> np.ndarray:
 
 
 def make_folder(parameter: str, path: str) -> None:
-    """Make the folder of a file that a search will write; raises InvalidProblem, before any work, if that fails."""
+    """Make the folder of a file that a search will write, before any work."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

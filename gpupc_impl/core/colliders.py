@@ -6,50 +6,32 @@ every subset of the neighbours of the first end and every subset of the neighbou
 """
 
 import dataclasses
-import itertools
 import math
 import warnings
 from collections.abc import Iterator
 
 import numpy as np
 
-from gpupc_impl.core import mapped
-from gpupc_impl.core.family import get_family
+from gpupc_impl.core.family import get_family, open_tests
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.core.tiers import allowed_sets
+from gpupc_impl.core.tiers import may_be_members
 
-AUTO = "auto"
-"""The value of ``v_structures`` that selects the rule of `Family.v_structures`."""
-
+AUTO = "auto"  # selects the rule of `Family.v_structures`
 V_STRUCTURES = ("standard", "conservative", "majority")
-
-MAX_TRIPLES = 2**22
-"""The upper bound on the triples in memory at once; a variable with very many neighbours would otherwise exceed it."""
-
-MAX_TESTS = 2**24
-"""The upper bound on the tests of the conservative and the majority rule; tests given at most one variable are always
-made."""
-
-TESTS_AT_ONCE = 2**16
-"""The upper bound on the tests in a batch."""
+MAX_TRIPLES = 2**22  # triples in memory at once
+MAX_TESTS = 2**24  # tests of the conservative and the majority rule; those given at most one variable are always made
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Triples:
-    """Unshielded triples i - k - j that are colliders or ambiguous.
-
-    Attributes:
-        colliders: (c, 3) int64 rows i, k, j, i < j: v-structures i -> k <- j.
-        ambiguous: (a, 3) int64 rows i, k, j, i < j: triples for which the tests do not decide; no rule uses them.
-    """
+    """Unshielded triples i - k - j, int64 rows i, k, j with i < j: colliders, (c, 3), and ambiguous ones, (a, 3)."""
 
     colliders: np.ndarray
     ambiguous: np.ndarray
 
 
 def default_rule(problem: Problem) -> str:
-    """Return the rule that ``"auto"`` selects: that of the problem's family."""
     return get_family(problem.family).v_structures
 
 
@@ -90,7 +72,7 @@ def _unshielded(adjacency: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _by_separating_sets(skeleton: Skeleton) -> Iterator[Triples]:
-    """Implements the standard rule of `judged_triples`."""
+    """The standard rule of `judged_triples`."""
     sepsets, p = skeleton.sepsets, len(skeleton.names)
     pairs, gaps = (array.astype(np.int64) @ [p, 1] for array in (sepsets.pairs, sepsets.gaps))
     members = np.repeat(np.arange(len(pairs)), sepsets.sizes()) * p + sepsets.members
@@ -103,7 +85,7 @@ def _by_separating_sets(skeleton: Skeleton) -> Iterator[Triples]:
 
 
 def _by_votes(skeleton: Skeleton, v_structures: str, problem: Problem) -> Triples:
-    """Implements the conservative and the majority rule of `judged_triples`."""
+    """The conservative and the majority rule of `judged_triples`."""
     triples = np.concatenate([np.empty((0, 3), np.int64), *_unshielded(skeleton.adjacency)])
     members, separating = _votes(triples, skeleton.adjacency, problem)
     if v_structures == "conservative":
@@ -115,7 +97,7 @@ def _by_votes(skeleton: Skeleton, v_structures: str, problem: Problem) -> Triple
 
 
 def find(ascending: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of numbers in an ascending array (insertion points), and whether the array contains them."""
+    """Return where numbers are, or belong, in an ascending array, and whether it contains them."""
     positions = np.searchsorted(ascending, numbers)
     contained = positions < len(ascending)
     contained[contained] = ascending[positions[contained]] == numbers[contained]
@@ -123,68 +105,53 @@ def find(ascending: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _votes(triples: np.ndarray, adjacency: np.ndarray, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Count for each triple the separating sets of its two ends that contain its middle, and all of them: (t,) int64
-    each.
+    """Count the separating sets of the ends of each triple that contain its middle, and all of them: (t,) int64 each.
 
     As in pcalg, a set among the neighbours of both ends counts twice, because either end yields it.
     """
-    p, retest = len(adjacency), get_family(problem.family).retest(problem)
-    ends = triples[:, [0, 2]] @ [p, 1]
-    pairs, of_pair = np.unique(ends, return_inverse=True)
-    counts, separating = np.zeros((len(pairs), p), np.int64), np.zeros(len(pairs), np.int64)
-    for tested, sets, numbers in _tests(pairs, adjacency, problem):
-        ratios, _ = retest.ratios(tested, sets)
-        hits = np.flatnonzero(ratios <= 1)
-        np.add.at(separating, numbers[hits], 1)
-        np.add.at(counts, (np.repeat(numbers[hits], sets.shape[1]), sets[hits].reshape(-1)), 1)
-    return counts[of_pair, triples[:, 1]], separating[of_pair]
-
-
-def _tests(
-    keys: np.ndarray, adjacency: np.ndarray, problem: Problem
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield the tests of the pairs in batches of one level: (t, 2) the variable whose neighbours the set is drawn from
-    and the other variable, (t, level) the set, and (t,) the number of the pair."""
-    p = len(adjacency)
+    p, tests = len(adjacency), open_tests(problem)
+    keys, of_pair = np.unique(triples[:, [0, 2]] @ [p, 1], return_inverse=True)
     pairs = np.stack(np.divmod(keys, p), axis=1)
+    middles, of_middle = np.unique(of_pair * p + triples[:, 1], return_inverse=True)
+    with_middle, separating = np.zeros(len(middles) + 1, np.int64), np.zeros(len(pairs), np.int64)
     neighbours = [np.flatnonzero(row) for row in adjacency]
-    owners = np.concatenate([pairs, pairs[:, ::-1]])
-    widest = max(np.unique(owners), key=lambda owner: len(neighbours[owner]), default=0)
-    longest = len(neighbours[widest]) if len(owners) else 0
-    levels = []
+    owners = np.concatenate([pairs, pairs[:, ::-1]])  # the end whose neighbours the sets are drawn from, and the other
+    degrees = adjacency.sum(axis=1)[owners[:, 0]]
+    most = _largest_set(owners[:, 0], degrees, problem)
+    for n in np.unique(degrees).tolist() if most >= 0 else ():
+        alike = np.flatnonzero(degrees == n)
+        tested, of_tested = owners[alike], alike % len(pairs)
+        rows = np.stack([neighbours[owner] for owner in tested[:, 0]])
+        allowed = may_be_members(problem.tiers, tested, rows)
+        at, is_middle = find(middles, of_tested[:, None] * p + rows)
+        at[~is_middle] = len(middles)
+        for numbers, members in tests.separating_subsets(tested, rows, allowed, most):
+            np.add.at(separating, of_tested[numbers], 1)
+            np.add.at(with_middle, at[numbers][members], 1)
+    return with_middle[of_middle], separating[of_pair]
+
+
+def _largest_set(owners: np.ndarray, degrees: np.ndarray, problem: Problem) -> int:
+    """Return the size of the largest sets that vote for (k,) ends of these degrees, -1 if no test is possible.
+
+    A warning says so if larger ones would take too many tests.
+    """
+    longest, sizes = int(degrees.max(initial=0)), []
     for level in range(longest + 1):
         if problem.obstacle(level) is not None or (problem.max_level is not None and level > problem.max_level):
             break
-        levels.append(level)
-    degrees = np.array(list(map(len, neighbours)), np.int64)[owners[:, 0]]
+        sizes.append(level)
     counts = tuple(array.tolist() for array in np.unique(degrees, return_counts=True))
-    tests = [sum(math.comb(n, level) * count for n, count in zip(*counts, strict=True)) for level in levels]
-    affordable = levels
-    while len(affordable) > 2 and sum(tests[: len(affordable)]) > MAX_TESTS:
-        affordable = affordable[:-1]
-    if affordable != levels:
+    tests = [sum(math.comb(n, size) * count for n, count in zip(*counts, strict=True)) for size in sizes]
+    affordable = len(sizes)
+    while affordable > 2 and sum(tests[:affordable]) > MAX_TESTS:
+        affordable -= 1
+    if affordable < len(sizes):
+        widest = problem.names[int(owners[degrees == longest].min())]
         warnings.warn(
-            f"v-structures are found by subsets of at most {affordable[-1]} neighbours: larger ones would take "
-            f"{sum(tests):,} tests, more than {MAX_TESTS:,}, since {problem.names[widest]} has {longest} neighbours; "
+            f"v-structures are found by subsets of at most {affordable - 1} neighbours: larger ones would take "
+            f"{sum(tests):,} tests, more than {MAX_TESTS:,}, since {widest} has {longest} neighbours; "
             'lower alpha, or say v_structures="standard", which makes no tests and depends on the order of variables',
             stacklevel=2,
         )
-        levels = affordable
-    for level, n in itertools.product(levels, np.unique(degrees).tolist()):
-        alike = np.flatnonzero(degrees == n)
-        rows = np.stack([neighbours[owner] for owner in owners[alike, 0]])
-        for positions in _combinations(n, level):
-            count = len(positions)
-            for part in mapped.pieces(len(alike), max(TESTS_AT_ONCE // count, 1)):
-                some = alike[part]
-                sets = rows[part][:, positions].reshape(len(some) * count, level)
-                tested, numbers = np.repeat(owners[some], count, axis=0), np.repeat(some % len(pairs), count)
-                allowed = allowed_sets(problem.tiers, tested, sets)
-                yield tested[allowed], sets[allowed], numbers[allowed]
-
-
-def _combinations(n: int, size: int) -> Iterator[np.ndarray]:
-    """Yield the subsets of range(n) in batches, each (c, size) int64."""
-    subsets = itertools.combinations(range(n), size)
-    while some := list(itertools.islice(subsets, TESTS_AT_ONCE)):
-        yield np.array(some, np.int64).reshape(len(some), size)
+    return affordable - 1

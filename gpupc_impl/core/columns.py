@@ -9,12 +9,8 @@ from gpupc_impl.core.problem import InvalidProblem, as_matrix
 
 
 def coded_columns(categories: Any) -> tuple[str, ...]:
-    """Return the names of the columns of numbers that hold codes of categories.
-
-    Args:
-        categories: names, as a list or separated by commas; or the labels of the codes by variable, as data sets have
-            them, with an empty list for a variable of numbers.
-    """
+    """Return the names of the columns of numbers that hold codes of categories: from a list, a text with commas, or
+    labels by variable, as data sets have them (none for numbers)."""
     if isinstance(categories, (str, int)):  # The command line converts names to numbers.
         return tuple(filter(None, map(str.strip, str(categories).split(","))))
     if hasattr(categories, "items"):
@@ -27,11 +23,7 @@ def numbers_and_codes(
 ) -> tuple[np.ndarray, tuple[str, ...], np.ndarray]:
     """Return (n, p) float64 numbers and codes of categories, the names, and (p,) bool that marks columns of codes.
 
-    Text, Boolean and categorical columns of a DataFrame hold categories, and so do the columns named in `coded`.
-
-    Raises:
-        InvalidProblem: the shape is wrong, a value is missing or infinite, a name is unknown, or a column has more than
-            `most` categories.
+    Text, Boolean and categorical columns hold categories, at most `most`, and so do the columns named in `coded`.
     """
     import pandas as pd
 

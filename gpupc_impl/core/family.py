@@ -17,12 +17,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gpupc_impl.backends import BackendUnavailable
 from gpupc_impl.core.files import open_arrays
+from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.ownership import open_regular
 
-PLUGIN_GROUP = "gpupc_impl.plugins"
-"""The group of entry points that name modules or packages with additional methods or a family (see `plugins`)."""
+PLUGIN_GROUP = "gpupc_impl.plugins"  # the entry points that name modules with further methods or a family
 
 
 class Retest(Protocol):
@@ -44,18 +45,6 @@ class Retest(Protocol):
         """
 
 
-class Strength(Protocol):
-    """Single tests of a problem with effect sizes, for reports alone; `effect` names the effect's column."""
-
-    effect: str
-
-    def __call__(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return p-values and effect sizes of (k, 2) pairs given (k, l) sets, (k,) each; NaN where a test is undefined.
-
-        Sets are drawn from the neighbours of a pair's first variable.
-        """
-
-
 @dataclasses.dataclass(frozen=True)
 class Family:
     """Everything that differs between families, so that one folder can define a new family.
@@ -71,13 +60,13 @@ class Family:
         data: the kind of cells in the family's tables: ``"numbers"``, ``"labels"`` (of categories), or ``"both"``, by
             column.
         default: whether a table of such cells belongs to this family if the user names no family.
-        strength: ``(problem, backend) -> Strength``, where `backend` is a name; None if the family reports no
-            strengths.
+        tests: ``(problem, backend) -> IndependenceTests``, where `backend` is a name; None if the family has only the
+            test from scratch, which then decides the votes about v-structures and reports no strengths.
         v_structures: the rule by which `pc` finds v-structures by default (`core.colliders`): ``"majority"``, or
             ``"standard"`` if tests are slow or random, because random answers depend on the order of the variables
             anyway.
         treatments: the class of problems that a treatment of missing values makes, ``"pairwise"`` or ``"imputed"``
-            (`intake.missing.MISSING`), with the `Method` that solves such problems.
+            (`intake.MISSING`), with the `Method` that solves such problems.
         prepare_large: ``(data, path, *, progress, **parameters)``: prepares problems that need files beside them (see
             `prepare`); None if `from_data` suffices.
     """
@@ -89,7 +78,7 @@ class Family:
     packages: tuple[str, ...] = ()
     data: str = "numbers"
     default: bool = False
-    strength: Callable[[Any, str], Strength] | None = None
+    tests: Callable[[Any, str], IndependenceTests] | None = None
     v_structures: str = "majority"
     treatments: Mapping[str, tuple[type[Problem], Any]] = dataclasses.field(default_factory=dict)
     prepare_large: Callable[..., Problem | None] = lambda data, path, **options: None
@@ -97,33 +86,23 @@ class Family:
     def prepare(
         self, data: Any, path: Path, *, progress: Callable[[int, int], None] | None = None, **parameters: Any
     ) -> Problem:
-        """Make the problem of (samples, variables) data, which is to be saved at `path`; large parts may lie beside
-        that file.
+        """Make the problem of (samples, variables) data, to be saved at `path`, beside which large parts may lie.
 
-        Args:
-            progress: is called with the number of finished steps and of all steps, if preparing takes long.
-            parameters: arguments of `from_data` of the problem class.
-
-        Raises:
-            InvalidProblem: the data or a parameter is invalid.
+        `progress` is called with the numbers of finished and of all steps; parameters are those of `from_data`.
         """
         large = self.prepare_large(data, path, progress=progress, **parameters)
         return self.problem.from_data(data, **parameters) if large is None else large
 
 
 def plugins() -> list[str]:
-    """Return the modules and packages that the entry points of `PLUGIN_GROUP` and ``GPUPC_PLUGINS`` (comma separated)
-    name.
-
-    Processes that measure methods inherit this environment variable.
-    """
+    """Return the modules that entry points of `PLUGIN_GROUP` and ``GPUPC_PLUGINS`` (comma separated) name."""
     named = [point.value for point in importlib.metadata.entry_points(group=PLUGIN_GROUP)]
     return [*named, *filter(None, map(str.strip, os.environ.get("GPUPC_PLUGINS", "").split(",")))]
 
 
 @functools.cache
 def families() -> dict[str, Family]:
-    """All families by name: this project's, then those of plug-ins; raises ValueError if two have the same name."""
+    """All families by name: this project's, then those of plug-ins."""
     own = (path for path in Path(__file__).parents[1].glob("*/family.py") if path != Path(__file__))
     modules = [f"gpupc_impl.{path.parent.name}.family" for path in sorted(own)]
     for plugin in plugins():
@@ -141,20 +120,52 @@ def families() -> dict[str, Family]:
 
 
 def get_family(name: str) -> Family:
-    """The family of that name; raises InvalidProblem if there is none."""
     known = families()
     if not isinstance(name, str) or name not in known:
         raise InvalidProblem(f"family {name!r} is not known; choose one of: {', '.join(known)}")
     return known[name]
 
 
-def load_problem(path: str | Path) -> Problem:
-    """Read a problem of any family that was written by its ``save``.
+class _TestsFromScratch(IndependenceTests):
+    """The decisions of a family's retest. `fault` says why there is nothing better, and no p-value."""
+
+    def __init__(self, problem: Problem, retest: Retest, fault: Exception):
+        self._problem, self._retest, self._fault = problem, retest, fault
+
+    def separates(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
+        if self._problem.obstacle(sets.shape[1]) is not None:
+            return np.zeros(len(pairs), bool)
+        return self._retest.ratios(pairs, sets)[0] <= 1
+
+    def strengths(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        raise self._fault
+
+
+def open_tests(problem: Problem, backend: str = "auto") -> IndependenceTests:
+    """Return the CI tests of a problem for any pairs and sets, with the decisions of a search (see
+    `IndependenceTests`).
+
+    Args:
+        backend: ``"auto"``, ``"cuda"`` or ``"host"``, for families whose tests have kernels or run on a GPU. If
+            ``"auto"`` finds no backend here, the slow test from scratch decides, and there are no p-values.
 
     Raises:
-        InvalidProblem: the file holds no problem, or the problem's family is not known here.
-        OSError: the file cannot be opened.
+        BackendUnavailable: the backend that was named cannot be used here.
     """
+    family = get_family(problem.family)
+    if family.tests is None:
+        fault = ValueError(f"family {problem.family!r} does not say how strong an edge is (Family.tests)")
+        return _TestsFromScratch(problem, family.retest(problem), fault)
+    try:
+        return family.tests(problem, backend)
+    except BackendUnavailable as error:
+        if backend != "auto":
+            raise
+        return _TestsFromScratch(problem, family.retest(problem), error)
+
+
+def load_problem(path: str | Path) -> Problem:
+    """Read a problem of any family that its ``save`` wrote; InvalidProblem for other content or an unknown family."""
     with open_regular(path) as file:
         try:
             with open_arrays(file) as stored:

@@ -9,18 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core import mapped
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.pairs import PAIRS_AT_ONCE
 
 
 def check_skeleton(skeleton: Any) -> None:
-    """Check a skeleton.
-
-    Raises:
-        ValueError: the adjacency matrix is not (p, p) bool, symmetric and False on its diagonal; names are equal or not
-            p; separating sets are out of range, belong to edges, are not sorted or contain their own pair; counts,
-            times or p-values are out of range; or another field has the wrong type.
-    """
+    """Raise ValueError if a field of a skeleton has a wrong type or range, or fields do not fit together."""
     _check_adjacency(skeleton.adjacency, len(skeleton.names))
     if len(set(skeleton.names)) != len(skeleton.names):
         raise ValueError("two of its variables have the same name")
@@ -32,22 +26,17 @@ def check_skeleton(skeleton: Any) -> None:
         _check_counts(name, getattr(skeleton, name))
     seconds = skeleton.seconds_per_level
     if not (isinstance(seconds, (tuple, list)) and all(is_time(value) for value in seconds)):
-        raise ValueError(f"seconds_per_level is {shown(seconds)}; it must hold numbers of at least 0")
+        raise ValueError(f"seconds_per_level is {excerpt(seconds)}; it must hold numbers of at least 0")
     if not isinstance(skeleton.stopped_because, str):
-        raise ValueError(f"stopped_because is {shown(skeleton.stopped_because)}; it must be a sentence")
+        raise ValueError(f"stopped_because is {excerpt(skeleton.stopped_because)}; it must be a sentence")
     if not isinstance(skeleton.facts, Mapping):
-        raise ValueError(f"facts is {shown(skeleton.facts)}; it must be a mapping")
+        raise ValueError(f"facts is {excerpt(skeleton.facts)}; it must be a mapping")
     if skeleton.pmax is not None:
         _check_pmax(skeleton.pmax, len(skeleton.names))
 
 
 def check_stored(skeleton: Any) -> None:
-    """Check a skeleton that was read from a file, whose facts no problem can be compared with.
-
-    Raises:
-        ValueError: `check_skeleton` raises it, numbers per level are not of the levels that were run, or facts have the
-            wrong type.
-    """
+    """Check a skeleton that was read from a file, whose facts no problem can be compared with."""
     check_skeleton(skeleton)
     for name in ("tests_per_level", "edges_per_level", "seconds_per_level"):
         count = len(getattr(skeleton, name))
@@ -57,7 +46,7 @@ def check_stored(skeleton: Any) -> None:
         raise ValueError(f"its last level left {skeleton.edges_per_level[-1]} edges, and it has {skeleton.n_edges}")
     for name in ("problem", "params"):
         if not isinstance(skeleton.facts.get(name, {}), Mapping):
-            raise ValueError(f"facts[{name!r}] is {shown(skeleton.facts[name])}; it must be a mapping")
+            raise ValueError(f"facts[{name!r}] is {excerpt(skeleton.facts[name])}; it must be a mapping")
 
 
 def check_directions(graph: Any) -> None:
@@ -65,7 +54,7 @@ def check_directions(graph: Any) -> None:
     p, adjacency = len(graph.names), graph.skeleton.adjacency
     for name in ("directed", "undirected"):
         _check_matrix(name, getattr(graph, name), p)
-    for rows in mapped.row_pieces(adjacency):
+    for rows in mapped_arrays.row_pieces(adjacency):
         forward, backward = graph.directed[rows], graph.directed[:, rows].T
         undirected = graph.undirected[rows]
         if (undirected != graph.undirected[:, rows].T).any():
@@ -83,7 +72,7 @@ def check_directions(graph: Any) -> None:
     if not graph.undirected[tuple(graph.conflicts.T)].all():
         raise ValueError("conflicts has a pair that is no undirected edge")
     if graph.conflict_kind not in ("conflict", "bidirected"):
-        raise ValueError(f"conflict_kind is {shown(graph.conflict_kind)}; it must be 'conflict' or 'bidirected'")
+        raise ValueError(f"conflict_kind is {excerpt(graph.conflict_kind)}; it must be 'conflict' or 'bidirected'")
 
 
 def _check_matrix(name: str, matrix: Any, p: int, kind: type = np.bool_) -> None:
@@ -96,7 +85,7 @@ def _check_adjacency(adjacency: Any, p: int) -> None:
     _check_matrix("adjacency", adjacency, p)
     if np.diagonal(adjacency).any():
         raise ValueError(f"its adjacency has {np.diagonal(adjacency).sum()} variable(s) adjacent to themselves")
-    for rows in mapped.row_pieces(adjacency):
+    for rows in mapped_arrays.row_pieces(adjacency):
         if (differs := adjacency[rows] != adjacency[:, rows].T).any():
             i, j = np.argwhere(differs)[0] + (rows.start, 0)
             raise ValueError(f"its adjacency is not symmetric: [{i}, {j}] is {adjacency[i, j]}, [{j}, {i}] is not")
@@ -104,7 +93,7 @@ def _check_adjacency(adjacency: Any, p: int) -> None:
 
 def _check_pmax(pmax: Any, p: int) -> None:
     _check_matrix("pmax", pmax, p, np.float64)
-    for rows in mapped.row_pieces(pmax):
+    for rows in mapped_arrays.row_pieces(pmax):
         if ((pmax[rows] < 0) | (pmax[rows] > 1)).any():
             raise ValueError("its pmax has a number that is no p-value, from 0 to 1")
 
@@ -123,7 +112,7 @@ def _check_sets(sepsets: Any, adjacency: np.ndarray) -> None:
     if offsets[0] != 0 or offsets[-1] != len(members):
         raise ValueError(f"the offsets of sepsets go from {offsets[0]} to {offsets[-1]} of {len(members)} members")
     last = -1
-    for part in mapped.pieces(len(pairs), PAIRS_AT_ONCE):
+    for part in mapped_arrays.pieces(len(pairs), PAIRS_AT_ONCE):
         i, j = pairs[part].T.astype(np.int64)
         bounds = offsets[part.start : min(part.stop, len(pairs)) + 1]
         sizes = np.diff(bounds)
@@ -143,13 +132,13 @@ def _check_gaps(sepsets: Any, adjacency: np.ndarray) -> None:
         raise ValueError(f"the gaps of sepsets are {gaps.dtype} {gaps.shape}; they must be int32 of shape (k, 2)")
     _check_pairs(gaps, adjacency, -1, "is forbidden")
     keys = gaps.astype(np.int64) @ (p, 1)
-    for part in mapped.pieces(len(sepsets.pairs) if len(gaps) else 0, PAIRS_AT_ONCE):
+    for part in mapped_arrays.pieces(len(sepsets.pairs) if len(gaps) else 0, PAIRS_AT_ONCE):
         tested = sepsets.pairs[part].astype(np.int64) @ (p, 1)
         _refuse(np.isin(tested, keys), sepsets.pairs[part], "is forbidden, and has a separating set")
 
 
 def _check_pairs(pairs: np.ndarray, adjacency: np.ndarray, last: int, what: str) -> int:
-    """Check that pairs are no edges, and ascend from i * p + j > `last` on; returns the last pair's number."""
+    """Check that pairs are no edges, and ascend from i * p + j > `last` on; returns the last number."""
     i, j = pairs.T.astype(np.int64)
     p = len(adjacency)
     _refuse((i < 0) | (i >= j) | (j >= p), pairs, f"is no pair i < j of {p} variables")
@@ -166,15 +155,13 @@ def _refuse(wrong: np.ndarray, things: np.ndarray, why: str) -> None:
 
 def _check_counts(name: str, counts: Any) -> None:
     if not (isinstance(counts, (tuple, list)) and all(type(count) is int and count >= 0 for count in counts)):
-        raise ValueError(f"{name} is {shown(counts)}; it must be whole numbers of at least 0")
+        raise ValueError(f"{name} is {excerpt(counts)}; it must be whole numbers of at least 0")
 
 
 def is_time(value: Any) -> bool:
-    """Return whether a value is a number of seconds of at least 0."""
     return isinstance(value, (int, float)) and 0 <= value < math.inf
 
 
-def shown(value: Any) -> str:
-    """Return a value as it is written in Python, cut to 100 characters."""
+def excerpt(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 100 else text[:100] + " ..."

@@ -1,6 +1,6 @@
 """Background knowledge: statements about edges and directions that hold whatever the data say.
 
-Required and forbidden edges are fixed in the search (`gpupc_impl.core.fixed`; pcalg's ``fixedEdges`` and
+Required and forbidden edges are fixed in the search (`gpupc_impl.core.fixed_pairs`; pcalg's ``fixedEdges`` and
 ``fixedGaps``); directions and tiers orient edges before the v-structures do (Meek 1995; pcalg's ``addBgKnowledge``).
 """
 
@@ -14,15 +14,13 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from gpupc_impl.core.files import read_text
-from gpupc_impl.core.fixed import FixedPairs, sorted_pairs
+from gpupc_impl.core.files import parse_yaml, read_text
+from gpupc_impl.core.fixed_pairs import FixedPairs, sorted_pairs
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.tiers import NO_TIER
-from gpupc_impl.core.yaml_text import parse_yaml
 
 Variable = str | int
 AnyProblem = TypeVar("AnyProblem", bound=Problem)
-
 PAIR_FIELDS = ("required_edges", "forbidden_edges", "required_directions", "forbidden_directions")
 GROUP_FIELDS = (*PAIR_FIELDS, "tiers")
 
@@ -77,13 +75,7 @@ class BackgroundKnowledge:
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
-        """From a YAML file whose keys are this class's attributes, each with a list of lists of variables, and
-        ``tiers_in_search`` with true or false.
-
-        Raises:
-            InvalidProblem: the file holds other content, or its statements contradict each other.
-            OSError: the file cannot be read.
-        """
+        """From a YAML file whose keys are this class's attributes; InvalidProblem for other content."""
         try:
             import yaml  # type: ignore[import-untyped]
         except ImportError as error:
@@ -108,14 +100,9 @@ class BackgroundKnowledge:
 
     @classmethod
     def from_causallearn(cls, knowledge: Any, names: Sequence[str] = ()) -> Self:
-        """From causal-learn's ``BackgroundKnowledge``, whose nodes have the names of the variables.
+        """From causal-learn's ``BackgroundKnowledge``; `names` of variables are matched against its patterns.
 
         A required edge of causal-learn becomes a required direction, and a forbidden edge a forbidden direction.
-
-        Args:
-            knowledge: its ``BackgroundKnowledge``.
-            names: the variables' names, against which causal-learn's patterns are matched; not needed if there are no
-                patterns.
         """
 
         def pairs(kind: str) -> list[tuple[str, str]]:
@@ -169,8 +156,7 @@ class Constraints:
         return limits
 
     def directed(self, adjacency: np.ndarray) -> np.ndarray:
-        """Return the arrows, (k, 2), of those edges of a (p, p) bool adjacency matrix for which only one direction is
-        allowed."""
+        """Return the arrows, (k, 2), of those edges of an adjacency matrix for which only one direction is allowed."""
         edges = np.argwhere(adjacency)
         before, after = self.tiers[edges].T
         of_tiers = edges[(before >= 0) & (before < after)]
@@ -179,14 +165,7 @@ class Constraints:
 
 
 def constraints(knowledge: Any, names: Sequence[str]) -> Constraints:
-    """Convert background knowledge to indexes of the variables with these names.
-
-    Args:
-        knowledge: a `BackgroundKnowledge`, or causal-learn's.
-
-    Raises:
-        InvalidProblem: `knowledge` is of another class, names an unknown variable, or contradicts itself.
-    """
+    """Convert background knowledge, of this package or causal-learn's, to indexes of the variables with these names."""
     if hasattr(knowledge, "required_rules_specs"):
         knowledge = BackgroundKnowledge.from_causallearn(knowledge, names)
     if not isinstance(knowledge, BackgroundKnowledge):
@@ -199,12 +178,10 @@ def constraints(knowledge: Any, names: Sequence[str]) -> Constraints:
 
 
 def with_knowledge(problem: AnyProblem, knowledge: Any) -> AnyProblem:
-    """Return the problem with the edges that background knowledge requires and forbids, and the tiers that limit
-    separating sets.
+    """Return the problem with the fixed edges and the limiting tiers of background knowledge.
 
     Raises:
-        InvalidProblem: the knowledge is invalid (see `constraints`), the problem has other knowledge already, or the
-            problem is a workload, in which tests do not decide which edges are removed.
+        InvalidProblem: the knowledge is invalid, the problem has other knowledge already, or is a workload.
     """
     stated = constraints(knowledge, problem.names)
     fixed, tiers = stated.fixed, stated.limits
@@ -223,7 +200,6 @@ def with_knowledge(problem: AnyProblem, knowledge: Any) -> AnyProblem:
 
 
 def _groups(name: str, value: Any) -> tuple[tuple[Variable, ...], ...]:
-    """Return the groups of variables of a field as tuples."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InvalidProblem(f"{name} is {value!r}; it must be a list of lists of variables")
     groups = []
@@ -247,7 +223,6 @@ def _variable(name: str, variable: Any) -> Variable:
 
 
 def _index(variable: Variable, by_name: dict[str, int]) -> int:
-    """Return the index of a variable."""
     p = len(by_name)
     if isinstance(variable, int):
         if not 0 <= variable < p:
@@ -271,7 +246,6 @@ def _index(variable: Variable, by_name: dict[str, int]) -> int:
 def _constraints(
     knowledge: BackgroundKnowledge, index_of: Callable[[Variable], int], names: Sequence[str]
 ) -> Constraints:
-    """The statements of background knowledge, by the indexes of variables."""
     p = len(names)
 
     def pairs(field: str) -> np.ndarray:

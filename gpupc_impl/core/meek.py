@@ -3,12 +3,13 @@
 Rules 1 to 3 are complete if only data orient edges; rule 4 is needed in addition if background knowledge does.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from gpupc_impl.core.colliders import find
+from gpupc_impl.core.mapped_arrays import pieces
 
 
 class PartlyDirected:
@@ -26,11 +27,9 @@ class PartlyDirected:
         self._ambiguous = np.empty(0, np.int64)
 
     def orient(self, arrows: np.ndarray) -> np.ndarray:
-        """Orient undirected edges along (k, 2) distinct ascending arrows; returns the arrows that the graph has
-        afterwards.
+        """Orient undirected edges along (k, 2) distinct ascending arrows; returns the arrows that the graph then has.
 
-        An edge for which both arrows are passed becomes a conflict, or is oriented along the first of them
-        (`first_wins`).
+        An edge for which both arrows are passed becomes a conflict, or is oriented along the first (`first_wins`).
         """
         tails, heads = arrows.T
         self.directed[tails, heads] = True
@@ -74,55 +73,59 @@ def complete(graph: PartlyDirected, with_rule_4: bool = False) -> None:
             pending = [np.concatenate((earlier, arrows)) for earlier in pending]
 
 
-_Arrows = list[tuple[np.ndarray | int, np.ndarray | int]]
+CELLS_AT_ONCE = 1 << 22
+_Arrows = tuple[np.ndarray, np.ndarray]  # tails and heads
 
 
 def _consequences(
-    rule: Callable[[PartlyDirected, int, int], _Arrows], graph: PartlyDirected, new: np.ndarray
+    rule: Callable[[PartlyDirected, np.ndarray, np.ndarray], Iterable[_Arrows]], graph: PartlyDirected, new: np.ndarray
 ) -> np.ndarray:
     """Return the distinct arrows, (k, 2), that follow from new arrows by a rule."""
     p = len(graph.adjacency)
     keys = [np.empty(0, np.int64)]
-    for tail, head in new:
-        keys.extend(np.atleast_1d(tails * p + heads) for tails, heads in rule(graph, tail, head))
+    for part in pieces(len(new), max(1, CELLS_AT_ONCE // p)):
+        keys.extend(tails * p + heads for tails, heads in rule(graph, *new[part].T))
     return np.stack(np.divmod(np.unique(np.concatenate(keys)), p), axis=1)
 
 
-def _rule_1(graph: PartlyDirected, a: int, b: int) -> _Arrows:
+def _rule_1(graph: PartlyDirected, a: np.ndarray, b: np.ndarray) -> list[_Arrows]:
     """Rule 1: a -> b - c with a and c not adjacent implies b -> c, because b is not a collider."""
-    c = np.flatnonzero(graph.undirected[b] & ~graph.adjacency[a])
-    return [(b, c[graph.is_clear(a, b, c)])]
+    arrow, c = np.nonzero(graph.undirected[b] & ~graph.adjacency[a])
+    clear = graph.is_clear(a[arrow], b[arrow], c)
+    return [(b[arrow[clear]], c[clear])]
 
 
-def _rule_2(graph: PartlyDirected, a: int, b: int) -> _Arrows:
-    """Rule 2: x -> y -> z with x - z implies x -> z, because there is no cycle. The new arrow a -> b is either x -> y
-    or y -> z."""
-    z = np.flatnonzero(graph.undirected[a] & graph.directed[b])
-    x = np.flatnonzero(graph.undirected[b])
-    x = x[graph.directed[x, a]]
-    return [(a, z), (x, b)]
+def _rule_2(graph: PartlyDirected, a: np.ndarray, b: np.ndarray) -> list[_Arrows]:
+    """Rule 2: x -> y -> z with x - z implies x -> z, because there is no cycle; a -> b is x -> y or y -> z."""
+    of_first, z = np.nonzero(graph.undirected[a] & graph.directed[b])
+    of_second, x = np.nonzero(graph.undirected[b] & graph.directed[:, a].T)
+    return [(a[of_first], z), (x, b[of_second])]
 
 
-def _rule_3(graph: PartlyDirected, c: int, b: int) -> _Arrows:
-    """Rule 3: c -> b <- d with c and d not adjacent, and a - b, a - c, a - d, implies a -> b: the other direction would
-    make a cycle or a v-structure."""
-    near = np.flatnonzero(graph.adjacency[b])
-    d = near[graph.directed[near, b] & ~graph.adjacency[c, near] & (near != c)]
-    a = np.flatnonzero(graph.undirected[b] & graph.undirected[c])
-    a = a[(graph.undirected[np.ix_(a, d)] & graph.is_clear(c, a[:, None], d)).any(axis=1)]
-    return [(a, b)]
+def _rule_3(graph: PartlyDirected, c: np.ndarray, b: np.ndarray) -> list[_Arrows]:
+    """Rule 3: c -> b <- d, c and d not adjacent, and a - b, a - c, a - d: a -> b, or a cycle or v-structure arises."""
+    may_be_a = graph.undirected[b] & graph.undirected[c]
+    arrows: list[_Arrows] = []
+    for arrow in np.flatnonzero(may_be_a.any(axis=1)).tolist():
+        tail, head = c[arrow], b[arrow]
+        d = np.flatnonzero(graph.directed[:, head] & ~graph.adjacency[tail])
+        a, d = np.flatnonzero(may_be_a[arrow]), d[d != tail]
+        a = a[(graph.undirected[np.ix_(a, d)] & graph.is_clear(tail, a[:, None], d)).any(axis=1)]
+        arrows.append((a, np.full(len(a), head)))
+    return arrows
 
 
-def _rule_4(graph: PartlyDirected, x: int, y: int) -> _Arrows:
-    """Rule 4: d -> c -> b with b and d not adjacent, a - b, a - d, and a and c adjacent, implies a -> b: the other
-    direction would make a v-structure.
+def _rule_4(graph: PartlyDirected, tails: np.ndarray, heads: np.ndarray) -> list[_Arrows]:
+    """Rule 4: d -> c -> b, b and d not adjacent, a - b, a - d, a and c adjacent: a -> b, or a v-structure arises.
 
-    The new arrow x -> y is either d -> c or c -> b.
+    A new arrow x -> y is either d -> c or c -> b.
     """
-    from_d = [(x, y, int(b)) for b in np.flatnonzero(graph.directed[y] & ~graph.adjacency[x])]
-    to_b = [(int(d), x, y) for d in np.flatnonzero(graph.directed[:, x] & ~graph.adjacency[y])]
-    arrows: _Arrows = []
-    for d, c, b in from_d + to_b:
-        a = np.flatnonzero(graph.undirected[b] & graph.undirected[d] & graph.adjacency[c])
-        arrows.append((a[graph.is_clear(d, a, b)], b))
+    arrows: list[_Arrows] = []
+    for x, y in zip(tails.tolist(), heads.tolist(), strict=True):
+        from_d = [(x, y, int(b)) for b in np.flatnonzero(graph.directed[y] & ~graph.adjacency[x])]
+        to_b = [(int(d), x, y) for d in np.flatnonzero(graph.directed[:, x] & ~graph.adjacency[y])]
+        for d, c, b in from_d + to_b:
+            a = np.flatnonzero(graph.undirected[b] & graph.undirected[d] & graph.adjacency[c])
+            a = a[graph.is_clear(d, a, b)]
+            arrows.append((a, np.full(len(a), b)))
     return arrows

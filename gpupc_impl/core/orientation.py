@@ -31,15 +31,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core.colliders import V_STRUCTURES, Triples, judged_triples
-from gpupc_impl.core.files import open_arrays, write_whole
+from gpupc_impl.core.files import open_arrays, write_arrays, write_whole
 from gpupc_impl.core.invariants import check_directions
 from gpupc_impl.core.knowledge import constraints
 from gpupc_impl.core.meek import PartlyDirected, complete
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter
 from gpupc_impl.core.result import InvalidSkeleton, Skeleton, causallearn_graph
-from gpupc_impl.core.result_file import write_arrays
-from gpupc_impl.core.shown import Shown
+from gpupc_impl.core.result_views import ResultViews
 
 if TYPE_CHECKING:
     import networkx
@@ -47,12 +46,11 @@ if TYPE_CHECKING:
     from causallearn.graph.GeneralGraph import GeneralGraph
 
 CONFLICTS = ("relaxed", "priority", "bidirected")
-
 NO_TRIPLES = np.empty((0, 3), np.int64)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class CPDAG(Shown):
+class CPDAG(ResultViews):
     """A completed partially directed acyclic graph: a skeleton with the directions of its edges, as far as they are
     known.
 
@@ -246,14 +244,13 @@ def orient(
 
 
 def check_choices(conflicts: str, v_structures: str, rules: Sequence[str] = V_STRUCTURES) -> None:
-    """Raise InvalidParameter for an argument of `orient` that is none of the choices."""
     for name, value, choices in (("conflicts", conflicts, CONFLICTS), ("v_structures", v_structures, rules)):
         if value not in choices:
             raise InvalidParameter(f"{name} is {value!r}; choose one of: {', '.join(choices)}")
 
 
 def _known_arrows(skeleton: Skeleton, knowledge: Any) -> np.ndarray:
-    """Return the arrows along the skeleton's edges that follow from background knowledge: (k, 2)."""
+    """The (k, 2) arrows along the skeleton's edges that follow from background knowledge."""
     if knowledge is None:
         return np.empty((0, 2), np.int64)
     names, stated = skeleton.names, constraints(knowledge, skeleton.names)
@@ -266,11 +263,7 @@ def _known_arrows(skeleton: Skeleton, knowledge: Any) -> np.ndarray:
 
 
 def equivalence_class(dag: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the CPDAG of a (p, p) bool DAG ([i, j] for i -> j): its arrows, and its undirected edges as a symmetric
-    matrix.
-
-    `orient` returns the same graph if every test of the DAG's independences is right.
-    """
+    """Return the CPDAG of a (p, p) bool DAG ([i, j] for i -> j): its arrows and its symmetric undirected edges."""
     adjacency = dag | dag.T
     colliders = np.zeros_like(dag)
     for k in range(len(dag)):
@@ -302,8 +295,7 @@ def _orient_colliders(graph: PartlyDirected, judged: Iterable[Triples]) -> np.nd
 
 
 def _first_colliders(colliders: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Return a (p, p) bool matrix with the arrows of (c, 3) v-structures, without those that contradict an earlier
-    one."""
+    """The arrows, (p, p) bool, of (c, 3) v-structures without those that contradict an earlier one."""
     arrows = known.copy()
     for i, k, j in colliders.tolist():
         if not (arrows[k, i] or arrows[k, j]):

@@ -8,27 +8,28 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gpupc_impl.core import mapped
+from gpupc_impl.core import mapped_arrays
 
-PAIRS_AT_ONCE = 1 << 20
-"""The number of pairs that are processed at a time, so that temporary arrays stay small."""
+PAIRS_AT_ONCE = 1 << 20  # keeps temporary arrays small
 
 
 def connect(adjacency: np.ndarray, edges: np.ndarray) -> None:
     """Add edges to a (p, p) bool adjacency matrix."""
-    for part in mapped.pieces(len(edges), PAIRS_AT_ONCE):
+    for part in mapped_arrays.pieces(len(edges), PAIRS_AT_ONCE):
         i, j = edges[part].T.astype(np.int64)
         adjacency[i, j] = adjacency[j, i] = True
 
 
 def equal(one: np.ndarray, other: np.ndarray) -> bool:
     """Compare two arrays like `numpy.array_equal`, without a temporary array of their size."""
-    return one.shape == other.shape and all(np.array_equal(one[rows], other[rows]) for rows in mapped.row_pieces(one))
+    return one.shape == other.shape and all(
+        np.array_equal(one[rows], other[rows]) for rows in mapped_arrays.row_pieces(one)
+    )
 
 
 def in_order(pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The ascending pairs that one level removed, and their separating sets."""
-    for part in mapped.pieces(len(pairs) - 1, PAIRS_AT_ONCE):
+    for part in mapped_arrays.pieces(len(pairs) - 1, PAIRS_AT_ONCE):
         (i, j), (next_i, next_j) = pairs[part].T, pairs[part.start + 1 : part.stop + 1].T
         if not ((i < next_i) | ((i == next_i) & (j < next_j))).all():
             order = np.lexsort((pairs[:, 1], pairs[:, 0]))
@@ -37,17 +38,16 @@ def in_order(pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def row_starts(pairs: np.ndarray, p: int) -> np.ndarray:
-    """For each i up to p, the position of the first pair whose first variable is at least i in the ascending pairs: (p
-    + 1,) int64."""
+    """The position of the first of the ascending pairs whose first variable is at least i: (p + 1,) int64."""
     counts = np.zeros(p + 1, np.int64)
-    for part in mapped.pieces(len(pairs), PAIRS_AT_ONCE):
+    for part in mapped_arrays.pieces(len(pairs), PAIRS_AT_ONCE):
         counts[1:] += np.bincount(pairs[part, 0], minlength=p)
     return np.cumsum(counts)
 
 
 def row_groups(starts: np.ndarray, most: int | None = None) -> Iterator[slice]:
-    """Cut the range of first variables into slices with at most `most` pairs (default: `PAIRS_AT_ONCE`), given the
-    `row_starts`; a variable with more pairs has a slice of its own."""
+    """Cut the range of first variables into slices with at most `most` pairs, given the `row_starts`; a variable with
+    more has a slice of its own."""
     first, p = 0, len(starts) - 1
     while first < p:
         last = int(np.searchsorted(starts, starts[first] + (most or PAIRS_AT_ONCE), side="right")) - 1
@@ -57,8 +57,7 @@ def row_groups(starts: np.ndarray, most: int | None = None) -> Iterator[slice]:
 
 
 def merge(levels: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Merge the pairs of several levels into one ascending list; returns the pairs, the sizes of their sets, and the
-    concatenated members."""
+    """Merge several levels' pairs into one ascending list: pairs, sizes of their sets, concatenated members."""
     runs = [(pairs, np.full(len(sets), sets.shape[1], np.int64), sets.reshape(-1)) for pairs, sets in levels]
     return functools.reduce(_merge_two, sorted(runs, key=lambda run: len(run[0])))
 
@@ -66,8 +65,7 @@ def merge(levels: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, 
 def _merge_two(
     few: tuple[np.ndarray, np.ndarray, np.ndarray], many: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Merge two (pairs, sizes, members) lists; a binary search finds where the pairs of the shorter list belong in the
-    longer one."""
+    """Merge two (pairs, sizes, members) lists by binary search for the places of the shorter one."""
     if not len(few[0]):
         return many
     keys = [run[0][:, 0].astype(np.int64) << 32 | run[0][:, 1] for run in (few, many)]

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend
-from gpupc_impl.core import watching
+from gpupc_impl.core import progress_watcher
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
-MAX_SETS = 2**62
-"""The upper bound on the conditioning sets of a row, since keys have 62 bits for the rank of a set."""
+MAX_SETS = 2**62  # conditioning sets of a row: keys have 62 bits for the rank of a set
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,10 +67,7 @@ class LevelSearch(abc.ABC):
         """(p, p) bool: the remaining edges, in host memory."""
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets | None:
-        """Return the separating sets of all levels, if the search collects them at its end.
-
-        The result is None if the search puts each level's sets into its `LevelOutcome`.
-        """
+        """Return the sets of all levels; None if the search puts those of each level into its `LevelOutcome`."""
         return None
 
     def pmax(self) -> np.ndarray | None:
@@ -80,13 +76,7 @@ class LevelSearch(abc.ABC):
 
 
 class GraphSearch(LevelSearch):
-    """A search whose graph lies in host memory.
-
-    Attributes:
-        problem: the problem.
-        adjacent: (p, p) bool: the edges that are left.
-        largest_p: (p, p) float64: the largest p-value of each pair so far, NaN for none; None if they are not kept.
-    """
+    """A search whose graph, (p, p) bool, and largest p-values, (p, p) with NaN for none, lie in host memory."""
 
     def __init__(self, problem: Any, pmax: bool):
         self.problem = problem
@@ -100,12 +90,11 @@ class GraphSearch(LevelSearch):
         return self.largest_p
 
     def note_p_values(self, i: Any, j: Any, p_values: Any) -> None:
-        """Keep the p-values of distinct pairs of variables i and j where they are the largest so far."""
         if self.largest_p is not None:
             self.largest_p[i, j] = self.largest_p[j, i] = np.fmax(self.largest_p[i, j], p_values)
 
     def remove(self, level: int, tests: int, sets: Mapping[tuple[int, int], Sequence[int]]) -> LevelOutcome:
-        """Remove the pairs i < j that these sets separate; returns the outcome of the level with this many tests."""
+        """Remove the pairs i < j that these sets separate; returns the outcome of the level."""
         pairs = np.array(sorted(sets), np.int32).reshape(-1, 2)
         self.adjacent[pairs[:, 0], pairs[:, 1]] = self.adjacent[pairs[:, 1], pairs[:, 0]] = False
         degrees = self.adjacent.sum(axis=1)
@@ -136,7 +125,7 @@ def pc_stable(
     removed: list[tuple[np.ndarray, np.ndarray]] = []
     undefined = pseudo_inverses = level = 0
     clock = time.perf_counter if search.backend is None else search.backend.clock
-    watcher = watching.current()
+    watcher = progress_watcher.current()
     while (reason := stop_reason(problem, level, max_degree)) is None:
         if watcher is not None:
             watcher.begin(level)
@@ -177,8 +166,7 @@ def pc_stable(
 
 
 def stop_reason(problem: Problem, level: int, max_degree: int) -> str | None:
-    """Return the reason why a level is not run, as a sentence; None if it is run (cuPC, Algorithm 2, line 13, and our
-    limits)."""
+    """Return why a level is not run, as a sentence; None if it is (cuPC, Algorithm 2, line 13, and our limits)."""
     if max_degree - 1 < level:
         return f"complete: no variable has the {level + 1} neighbours that a test of level {level} needs"
     if problem.max_level is not None and level > problem.max_level:

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,9 +19,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gpupc_impl.core import mapped, placing
+from gpupc_impl.core import allocation, mapped_arrays
 from gpupc_impl.core.files import open_arrays, parse_json, write_whole
-from gpupc_impl.core.fixed import FixedPairs, sorted_pairs
+from gpupc_impl.core.fixed_pairs import FixedPairs, sorted_pairs
+
+Check = Callable[[str, Any], Any]  # check of a parameter; see `parameter`
 
 
 class InvalidProblem(ValueError):
@@ -32,12 +35,14 @@ class Problem:
     """The base class of the problems of all families.
 
     A family's subclass adds fields (arrays, and values that JSON can represent), ``n_samples``, and a classmethod
-    ``from_data(data, *, alpha, max_level, names, **parameters)`` that checks its arguments.
+    ``from_data(data, *, alpha, max_level, names, **parameters)`` that checks its arguments. The fields that `parameter`
+    declares are the one table of its test's parameters: their defaults and checks, the outline, the fingerprint and the
+    file follow from it.
 
     Attributes:
         family: the kind of data and test.
-        PARAMETERS: the parameters of `from_data` beside data, alpha, max_level and names, with their defaults; `facts`
-            contains their values.
+        PARAMETERS: the parameters of `from_data` beside data, alpha, max_level and names, with their defaults: those of
+            the fields that `parameter` declares. `facts` contains their values.
         DATA_PARAMETERS: further parameters of `from_data`, which control how the data are read.
         names: the names of the p variables.
         alpha: significance level of each CI test, in (0, 1). A set separates when its p-value is >= alpha.
@@ -49,7 +54,10 @@ class Problem:
     """
 
     family: ClassVar[str]
-    PARAMETERS: ClassVar[Mapping[str, Any]]
+    PARAMETERS: ClassVar[Mapping[str, Any]] = {}
+    NOT_IN_FINGERPRINT: ClassVar[tuple[str, ...]] = ("names", "constant", "labels")
+    """Fields that hold names, or follow from others."""
+    _CHECKS: ClassVar[Mapping[str, Check]] = {}
     DATA_PARAMETERS: ClassVar[tuple[str, ...]] = ()
     from_data: ClassVar[Callable[..., Problem]]
 
@@ -58,6 +66,32 @@ class Problem:
     max_level: int | None
     fixed: FixedPairs | None = dataclasses.field(default=None, kw_only=True)
     tiers: np.ndarray | None = dataclasses.field(default=None, kw_only=True)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = {name: field for name, field in vars(cls).items() if isinstance(field, dataclasses.Field)}
+        declared = {name: field for name, field in own.items() if "check" in field.metadata}
+        if declared:
+            cls.PARAMETERS = {**cls.PARAMETERS, **{name: field.default for name, field in declared.items()}}
+            cls._CHECKS = {**cls._CHECKS, **{name: field.metadata["check"] for name, field in declared.items()}}
+
+    @classmethod
+    def checked(
+        cls, n_samples: float, *, alpha: float = 0.05, max_level: int | None = None, **parameters: Any
+    ) -> dict[str, Any]:
+        """Return alpha, max_level and all parameters of the test, checked, with defaults for those not passed; raises
+        TypeError for an unknown one."""
+        if unknown := set(parameters) - set(cls._CHECKS):
+            raise TypeError(f"from_data() got an unexpected keyword argument {min(unknown)!r}")
+        given = {**cls.PARAMETERS, **parameters}
+        values = {name: check(name, given[name]) for name, check in cls._CHECKS.items()}
+        return search_parameters(alpha, max_level) | cls.checked_together(n_samples, values)
+
+    @classmethod
+    def checked_together(cls, n_samples: float, values: dict[str, Any]) -> dict[str, Any]:
+        """Check parameters that depend on each other or on the number of samples; returns all of them, perhaps
+        replaced."""
+        return values
 
     @classmethod
     def from_correlation(cls, correlation: Any, *, n_samples: int, **parameters: Any) -> Problem:
@@ -73,7 +107,7 @@ class Problem:
 
     @classmethod
     def remark(cls, parameters: Mapping[str, Any]) -> str:
-        """What readers of results must know about the test with these parameters besides its name; "" for nothing."""
+        """What readers of results must know about the test beside its name; "" for nothing."""
         return ""
 
     @property
@@ -82,8 +116,7 @@ class Problem:
 
     @property
     def decided_by_tests(self) -> bool:
-        """Whether the outcome of tests decides which edges are removed; False for a workload, which only imitates a
-        search."""
+        """Whether tests decide which edges are removed; False for a workload, which only imitates a search."""
         return True
 
     def obstacle(self, level: int) -> str | None:
@@ -96,7 +129,7 @@ class Problem:
         return self.n_variables * (self.n_variables - 1) // 2 - (0 if self.fixed is None else len(self.fixed))
 
     def start_graph(self) -> np.ndarray:
-        """The graph before level 0, (p, p) bool, in which every pair that is not forbidden has an edge."""
+        """The graph before level 0, (p, p) bool: an edge for every pair that is not forbidden."""
         graph = ~np.eye(self.n_variables, dtype=bool)
         if self.fixed is not None:
             self.fixed.apply(graph)
@@ -110,15 +143,11 @@ class Problem:
         return edges[~np.isin(edges @ keys, self.fixed.required @ keys)]
 
     def most_tested_degree(self, degrees: np.ndarray) -> int:
-        """Return the largest of the (p,) degrees among the variables with an edge to test; see
-        `LevelOutcome.max_degree`."""
+        """Return the largest of the (p,) degrees among the variables with an edge to test."""
         return int(degrees.max()) if self.fixed is None else self.fixed.most_tested_degree(degrees)
 
     def fault(self) -> str | None:
-        """A sentence that says why `from_data` could not have made this problem; None if it could have.
-
-        `from_data` makes only consistent problems, on which methods and kernels rely, but a file may hold anything.
-        """
+        """Say why `from_data` could not have made this problem, as a file may hold anything; None if it could have."""
         try:
             self.check()
         except InvalidProblem as error:
@@ -126,12 +155,8 @@ class Problem:
         return None
 
     def check(self) -> None:
-        """Check everything that `from_data` guarantees; subclasses check their own fields in addition.
-
-        Raises:
-            InvalidProblem: a field is invalid.
-        """
-        for name, value in (search_parameters(self.alpha, self.max_level) | self.checked_parameters()).items():
+        """Check everything that `from_data` guarantees; subclasses check their own fields in addition."""
+        for name, value in self.checked_parameters().items():
             own = getattr(self, name)
             if type(own) is not type(value) or own != value:
                 raise InvalidProblem(f"{name} is {own!r}, which is no {type(value).__name__} that it can be")
@@ -146,8 +171,10 @@ class Problem:
             raise InvalidProblem(f"its tiers are no {p} whole numbers from -1")
 
     def checked_parameters(self) -> dict[str, Any]:
-        """The parameters of the family's test by name, checked by the code that checks them in `from_data`."""
-        return {}
+        """alpha, max_level and the parameters of the family's test by name, checked as `from_data` checks them."""
+        values = {name: getattr(self, name) for name in self._CHECKS}
+        n_samples: int = self.n_samples  # type: ignore[attr-defined]  # Each family's own field or property.
+        return self.checked(n_samples, alpha=self.alpha, max_level=self.max_level, **values)
 
     def outline(self) -> dict[str, Any]:
         """Facts about the problem for a result, which exclude the data."""
@@ -161,17 +188,17 @@ class Problem:
         return {name: getattr(self, name) for name in facts} | counts
 
     def facts(self) -> dict[str, Any]:
-        """Facts about the problem for a record: `outline` and the fingerprint, whose computation reads all data."""
+        """`outline` and the fingerprint, whose computation reads all data, for a record."""
         return {**self.outline(), "fingerprint": self.fingerprint}
 
     @functools.cached_property
     def fingerprint(self) -> str:
         """The sha256 of everything that changes the answer; names do not change it."""
-        plain = {name: value for name, value in self._plain().items() if name != "names"}
+        plain = {name: value for name, value in self._plain().items() if name not in self.NOT_IN_FINGERPRINT}
         digest = hashlib.sha256(json.dumps([self.family, plain]).encode())
         for name, array in self._arrays().items():
             digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-            mapped.update_digest(digest, array)
+            mapped_arrays.update_digest(digest, array)
         self.update_digest(digest)
         return digest.hexdigest()
 
@@ -185,15 +212,15 @@ class Problem:
     @property
     def mapped_arrays(self) -> list[np.memmap]:
         """The problem's arrays that lie in files."""
-        arrays = map(mapped.base_memmap, self._arrays().values())
+        arrays = map(mapped_arrays.base_memmap, self._arrays().values())
         return [array for array in arrays if array is not None]
 
-    def placed(self) -> Self:
-        """Copy the problem's arrays, except those in files, with the current allocator (placing.py)."""
+    def reallocated(self) -> Self:
+        """Copy the problem's arrays, except those in files, with the current allocator (allocation.py)."""
         problem = copy.copy(self)
         for name, array in self._arrays().items():
-            if mapped.base_memmap(array) is None:
-                object.__setattr__(problem, name, placing.placed(array))
+            if mapped_arrays.base_memmap(array) is None:
+                object.__setattr__(problem, name, allocation.copied(array))
         return problem
 
     # --- files ---------------------------------------------------------------------------------------------------
@@ -204,12 +231,7 @@ class Problem:
 
     @classmethod
     def load(cls, path: str | Path) -> Problem:
-        """Read a problem that `save` wrote.
-
-        Raises:
-            InvalidProblem: another version wrote the file, a second file that belongs to it is missing or has changed,
-                or the arrays are inconsistent.
-        """
+        """Read a problem that `save` wrote; InvalidProblem if another version wrote it or its arrays do not fit."""
         with open_arrays(path) as stored:
             if "fields" not in stored:
                 raise InvalidProblem(f"{Path(path).name} is no problem that this version wrote; make it again")
@@ -268,15 +290,41 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-def search_parameters(alpha: float, max_level: int | None) -> dict[str, Any]:
-    """alpha and max_level by name, checked; raises InvalidProblem if one is no number or out of range."""
-    from gpupc_impl.core.scalars import as_number
+def as_number(value: Any) -> float:
+    """Return a real number of any type as a float; NaN for anything else, which includes text."""
+    if isinstance(value, (str, bytes)) or np.ndim(value) > 0:
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
+
+def search_parameters(alpha: float, max_level: int | None) -> dict[str, Any]:
+    """alpha and max_level by name, checked."""
     if not 0 < as_number(alpha) < 1:
         raise InvalidProblem(f"alpha is {alpha!r}; it must be a number strictly between 0 and 1")
     if max_level is not None and not (as_number(max_level) >= 0 and as_number(max_level).is_integer()):
         raise InvalidProblem(f"max_level is {max_level!r}; it must be a whole number of at least 0, or None")
     return {"alpha": float(alpha), "max_level": None if max_level is None else int(max_level)}
+
+
+def parameter(default: Any, check: Check) -> Any:
+    """Declare a field that is a parameter of the test; `check` returns a value as the field holds it, or raises."""
+    return dataclasses.field(default=default, metadata={"check": check})
+
+
+def one_of(*choices: str) -> Check:
+
+    def check(name: str, value: Any) -> Any:
+        check_choice(name, value, choices)
+        return value
+
+    return check
+
+
+def whole(least: int, most: int) -> Check:
+    return lambda name, value: whole_number(name, value, least, most)
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
@@ -286,7 +334,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
 
 
 def whole_number(name: str, value: Any, least: int, most: int) -> int:
-    """The value of a parameter as an int; raises InvalidProblem if it is no whole number from `least` to `most`."""
+    """The value of a parameter as an int, if it is a whole number from `least` to `most`."""
     try:
         whole = int(value)
     except (TypeError, ValueError, OverflowError):
@@ -297,8 +345,7 @@ def whole_number(name: str, value: Any, least: int, most: int) -> int:
 
 
 def standard_rows(rows: np.ndarray, ddof: int) -> np.ndarray:
-    """Rows with mean 0 and variance 1, with n - ddof as its divisor; dividing by the largest magnitude first keeps
-    squares from overflowing. Constant rows become 0 but for rounding."""
+    """Rows with mean 0 and variance 1 (divisor n - ddof); dividing by the largest magnitude first avoids overflow."""
     scale = np.abs(rows).max(axis=1, keepdims=True)
     scaled = rows / np.where(scale > 0, scale, 1.0)
     scaled -= scaled.mean(axis=1, keepdims=True)
@@ -308,9 +355,9 @@ def standard_rows(rows: np.ndarray, ddof: int) -> np.ndarray:
 
 
 def finite_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """`as_matrix` of samples by variables; raises InvalidProblem as well if a value is missing or infinite."""
+    """`as_matrix` of samples by variables without a missing or infinite value."""
     values, names = as_matrix(data, names)
-    if not all(mapped.by_pieces(values, lambda rows: bool(np.isfinite(values[rows]).all()))):
+    if not all(mapped_arrays.by_pieces(values, lambda rows: bool(np.isfinite(values[rows]).all()))):
         bad = np.argwhere(~np.isfinite(values))
         row, column = bad[0]
         raise InvalidProblem(
@@ -321,11 +368,7 @@ def finite_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, t
 
 
 def as_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return the data as a two-dimensional float64 array, with the names of its columns.
-
-    Raises:
-        InvalidProblem: the data are not numbers, not two-dimensional or have no columns, or names are invalid.
-    """
+    """Return the data as a two-dimensional float64 array, with the names of its columns."""
     if names is None and hasattr(data, "columns"):
         names = [str(name) for name in data.columns]
     try:
@@ -341,8 +384,7 @@ def as_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple
 
 
 def variable_names(names: Sequence[str] | None, p: int) -> tuple[str, ...]:
-    """The names of p variables: those passed, or V0, V1, ...; raises InvalidProblem unless they are p distinct
-    names."""
+    """The p distinct names of variables: those passed, or V0, V1, ..."""
     names = tuple(f"V{k}" for k in range(p)) if names is None else tuple(map(str, names))
     if len(names) != p:
         raise InvalidProblem(f"{len(names)} names for {p} variables; give one name a variable")
@@ -353,8 +395,7 @@ def variable_names(names: Sequence[str] | None, p: int) -> tuple[str, ...]:
 
 
 def name_constants(names: Sequence[str], constant: np.ndarray) -> tuple[str, ...]:
-    """Return the names of the constant variables, marked by (p,) bool, after a warning that names them at the caller's
-    caller."""
+    """Return the names of the constant variables, marked by (p,) bool, after a warning that names them."""
     constant_names = tuple(names[int(k)] for k in np.flatnonzero(constant))
     if constant_names:
         shown = ", ".join(constant_names[:5]) + (", ..." if len(constant_names) > 5 else "")
@@ -365,7 +406,7 @@ def name_constants(names: Sequence[str], constant: np.ndarray) -> tuple[str, ...
 
 
 def _first_text(data: Any, error: Exception) -> str:
-    """Describe the data that cannot be converted to numbers, with the column's name for a DataFrame."""
+    """Describe data that are no numbers, with the column's name for a DataFrame."""
     if hasattr(data, "columns"):
         for name, column in data.items():
             try:

@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import math
 import pkgutil
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -54,11 +55,7 @@ class Parameter:
     choices: tuple[Any, ...] | None = None
 
     def parse(self, name: str, value: Any) -> Any:
-        """Convert a value, perhaps text from a command line, to the parameter's type.
-
-        Raises:
-            InvalidParameter: the value has another type, or is out of range.
-        """
+        """Convert a value, perhaps text from a command line, to the parameter's type, or raise InvalidParameter."""
         kind = type(self.default)
         if isinstance(value, np.generic):
             value = value.item()
@@ -132,8 +129,12 @@ class Method:
         kernels: ``(backend, params, pmax, max_level) -> kernels``: those that a search probably needs, the first of
             them first. Equal arguments give the same object, as `Backend.prefetch` takes it. By default kernels are
             compiled as they are needed.
+        open_test: ``(problem, backend, params) -> (i, j, S) -> p-value``: opens the method's test so that it can be
+            timed alone (`measurement.single_tests`); None if it cannot.
         check: ``(params) -> str | None``: why a combination of parameters is invalid, as a sentence.
         module: the Python module that defines the method.
+        code: the modules that perform it, if `module` registers methods of several families; an edit of these and of
+            what they import makes recorded times stale.
     """
 
     name: str
@@ -150,15 +151,17 @@ class Method:
     tiers: bool = False
     cluster: bool = False
     problem_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    open_test: Callable[[Any, Any, Mapping[str, Any]], Callable[..., float]] | None = None
     unavailable: Callable[[], str | None] = lambda: None
     check: Callable[[Mapping[str, Any]], str | None] = lambda params: None
     kernels: Callable[[Backend, Mapping[str, Any], bool, int | None], Sequence[KernelSource]] = (
         lambda backend, params, pmax, max_level: ()
     )
     module: str = ""
+    code: tuple[str, ...] = ()
 
     def parse_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """All parameters: those passed, checked (InvalidParameter), and the defaults of the others."""
+        """All parameters: those passed, checked, and the defaults of the others."""
         unknown = sorted(set(params) - set(self.params))
         if unknown:
             known = ", ".join(self.params) or "none"
@@ -173,7 +176,6 @@ class Method:
 
 
 _METHODS: dict[str, Method] = {}
-
 Solve = Callable[[Problem, Run], Skeleton]
 
 
@@ -193,8 +195,7 @@ def method(name: str, **attributes: Any) -> Callable[[Solve], Solve]:
 
 
 def needs_package(module: str, package: str) -> Callable[[], str | None]:
-    """Return an ``unavailable`` function for a method that needs a module; it says how to install the missing
-    package."""
+    """Return an ``unavailable`` function for a method that needs a module of a package."""
 
     def unavailable() -> str | None:
         try:
@@ -207,7 +208,7 @@ def needs_package(module: str, package: str) -> Callable[[], str | None]:
 
 
 def at_most_threads(most: int, *names: str) -> Callable[[Mapping[str, Any]], str | None]:
-    """The ``check`` of a method whose blocks have as many threads as the product of these parameters; 0 counts as 1."""
+    """The ``check`` of a method whose blocks have as many threads as the product of these; 0 counts as 1."""
 
     def check(params: Mapping[str, Any]) -> str | None:
         threads = math.prod(max(params[name], 1) for name in names)
@@ -223,7 +224,6 @@ def methods(family: str | None = None) -> dict[str, Method]:
 
 
 def get_method(name: str) -> Method:
-    """The method of that name; raises UnknownMethod if there is none."""
     known = methods()
     if not isinstance(name, str) or name not in known:
         near = difflib.get_close_matches(str(name), known, n=3)
@@ -234,25 +234,37 @@ def get_method(name: str) -> Method:
     return known[name]
 
 
+PACKAGES_WITHOUT_METHODS = ("gpupc_impl.time_series",)
+"""Packages whose kernels belong to no method."""
+
+
 def method_packages() -> list[str]:
-    """Return the packages and modules with methods: the installed ones that families name, then plug-ins."""
+    """Return the installed packages with methods: those that families name, then plug-ins."""
     named = dict.fromkeys(package for family in families().values() for package in family.packages)
     return [package for package in named if importlib.util.find_spec(package)] + plugins()
 
 
 def listed_kernels(packages: Iterable[str], max_level: int) -> list[KernelSource]:
-    """Every kernel up to a level that the modules `device` of these packages list (`all_kernels`)."""
-    devices = [f"{name}.device" for name in packages if hasattr(importlib.import_module(name), "__path__")]
-    modules = [importlib.import_module(name) for name in devices if importlib.util.find_spec(name)]
-    listed = [kernel for module in modules for kernel in getattr(module, "all_kernels", lambda _: [])(max_level)]
+    """Every kernel up to a level that public modules of these packages list by a function `all_kernels`."""
+    _discover()
+    wanted = set(packages)
+    for name in wanted.intersection(PACKAGES_WITHOUT_METHODS):
+        _import_modules(name)
+    modules = [module for name, module in list(sys.modules.items()) if name.rpartition(".")[0] in wanted]
+    lists = dict.fromkeys(module.all_kernels for module in modules if hasattr(module, "all_kernels"))
+    listed = [kernel for all_kernels in lists for kernel in all_kernels(max_level)]
     return list({(kernel.source, kernel.expression): kernel for kernel in listed}.values())
 
 
 @functools.cache
 def _discover() -> None:
-    """Import every public module of the packages, so that their decorators register methods."""
     for name in method_packages():
-        package = importlib.import_module(name)
-        for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
-            if not module.name.startswith("_"):
-                importlib.import_module(f"{name}.{module.name}")
+        _import_modules(name)
+
+
+def _import_modules(name: str) -> None:
+    """Import a package and its public modules."""
+    package = importlib.import_module(name)
+    for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
+        if not module.name.startswith("_"):
+            importlib.import_module(f"{name}.{module.name}")

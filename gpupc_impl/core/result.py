@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.core import mapped
-from gpupc_impl.core.files import open_arrays, parse_json, write_whole
-from gpupc_impl.core.fixed import write
+from gpupc_impl.core import mapped_arrays
+from gpupc_impl.core.files import open_arrays, parse_json, write_arrays, write_whole
+from gpupc_impl.core.fixed_pairs import write
 from gpupc_impl.core.pairs import connect, equal, in_order, merge, row_groups, row_starts
-from gpupc_impl.core.shown import Shown
+from gpupc_impl.core.result_views import ResultViews
 from gpupc_impl.ownership import open_regular
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
         self._sizes = sizes
 
     def with_gaps(self, gaps: np.ndarray) -> SeparatingSets:
-        """Return the same sets with other `gaps`."""
         return SeparatingSets(self._adjacency, self.pairs, self._sizes, self.members, gaps)
 
     @functools.cached_property
@@ -160,7 +159,7 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
         """A digest of the non-empty sets and their pairs."""
         digest = hashlib.sha256()
         for array in (self.pairs, self.offsets, self.members):
-            mapped.update_digest(digest, np.ascontiguousarray(array))
+            mapped_arrays.update_digest(digest, np.ascontiguousarray(array))
         return digest.hexdigest()
 
 
@@ -169,7 +168,7 @@ class InvalidSkeleton(ValueError):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Skeleton(Shown):
+class Skeleton(ResultViews):
     """The undirected graph that the first step of PC-stable returns (cuPC, Algorithm 1).
 
     Attributes:
@@ -216,7 +215,7 @@ class Skeleton(Shown):
     def edges(self) -> np.ndarray:
         """The edges as (n_edges, 2) int64 index pairs, i < j, ascending."""
         parts = []
-        for rows in mapped.row_pieces(self.adjacency):
+        for rows in mapped_arrays.row_pieces(self.adjacency):
             pairs = np.argwhere(np.triu(self.adjacency[rows], rows.start + 1))
             pairs[:, 0] += rows.start
             parts.append(pairs)
@@ -229,7 +228,7 @@ class Skeleton(Shown):
         flat = self.adjacency.reshape(-1)
         # With a multiple of 8 rows, the packed bits of a piece are consecutive bytes of the packed bits of the whole
         # matrix.
-        for part in mapped.pieces(len(flat), mapped.PIECE_BYTES):
+        for part in mapped_arrays.pieces(len(flat), mapped_arrays.PIECE_BYTES):
             digest.update(np.packbits(flat[part]).data)
         return digest.hexdigest()
 
@@ -297,8 +296,6 @@ class Skeleton(Shown):
         Raises:
             ValueError: the suffix is unknown, or the format cannot hold a name.
         """
-        from gpupc_impl.core.result_file import write_arrays
-
         path = Path(path)
         if path.suffix == ".npz":
             with write_whole(path) as file:
@@ -376,7 +373,7 @@ class Skeleton(Shown):
 
 
 def causallearn_graph(names: Sequence[str], edges: Iterable[tuple[str, str, str, str]]) -> GeneralGraph:
-    """A causal-learn ``GeneralGraph`` of edges: the names of both ends, and the names of the ``Endpoint`` at each."""
+    """A causal-learn ``GeneralGraph`` of edges: the names of both ends, and of the ``Endpoint`` at each."""
     from causallearn.graph.Edge import Edge
     from causallearn.graph.Endpoint import Endpoint
     from causallearn.graph.GeneralGraph import GeneralGraph
@@ -390,7 +387,6 @@ def causallearn_graph(names: Sequence[str], edges: Iterable[tuple[str, str, str,
 
 
 def complete_graph(n_variables: int) -> np.ndarray:
-    """Return the complete graph, (p, p) bool."""
     adjacency = np.ones((n_variables, n_variables), dtype=bool)
     np.fill_diagonal(adjacency, False)
     return adjacency

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core import mapped
+from gpupc_impl.core import mapped_arrays
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,9 +59,9 @@ class RowStream:
         """Return the stream of an (m, p) array of numbers, which may be mapped."""
 
         def read() -> Iterator[np.ndarray]:
-            for rows in mapped.row_pieces(values):
+            for rows in mapped_arrays.row_pieces(values):
                 yield np.asarray(values[rows], np.float64)
-                mapped.release(values)
+                mapped_arrays.release(values)
 
         return cls(values.shape, read)
 
@@ -72,7 +72,6 @@ class RowStream:
         return np.concatenate([np.empty((0, self.shape[1])), *map(np.array, self.chunks())]).astype(dtype, copy=False)
 
     def chunks(self) -> Iterator[np.ndarray]:
-        """Yield the rows, some at a time, in order."""
         for rows in self.read():
             yield rows[~np.isnan(rows).any(axis=1)] if self.complete_only else rows
 
@@ -125,6 +124,5 @@ class RowStream:
 
 
 def _first(marks: np.ndarray, before: int) -> tuple[int, int]:
-    """Return the row and the column of the first mark; `before` rows precede those of `marks`."""
     row, column = np.argwhere(marks)[0].tolist()
     return before + row, column

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, BackendUnavailable, backend_class, open_backend, resolve_backend
 from gpupc_impl.core.family import get_family
-from gpupc_impl.core.fixed import write
+from gpupc_impl.core.fixed_pairs import write
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import SEPARATING_SETS, InvalidParameter, Method, Run, UnknownMethod, get_method, methods
@@ -17,7 +17,7 @@ from gpupc_impl.core.result import Skeleton
 
 
 def unavailable(method: Method, backend: str = "auto", problem: Problem | None = None) -> str | None:
-    """Return the reason why a method cannot run on this backend and problem, as a sentence; None if it can."""
+    """Return the reason why a method cannot run on this backend and problem; None if it can."""
     if problem is not None and problem.family != method.family:
         return f"method {method.name!r} solves {method.family} problems, not {problem.family} ones"
     reason = method.unavailable()
@@ -36,12 +36,7 @@ def _resolve(method: Method, backend: str) -> str:
 
 
 def choose_method(name: str, backend: str, family: str) -> Method:
-    """Return the method of this name; ``"auto"`` selects the family's fastest method that is installed (`Family.auto`).
-
-    Raises:
-        UnknownMethod: no method has this name, or none that ``"auto"`` may select can run here.
-        InvalidProblem: no family has this name.
-    """
+    """Return the method of this name; ``"auto"`` selects the fastest that is installed (`Family.auto`)."""
     if name != "auto":
         return get_method(name)
     auto, known = get_family(family).auto, methods(family)
@@ -55,12 +50,7 @@ def choose_method(name: str, backend: str, family: str) -> Method:
 
 
 def open_method_backend(method: Method, backend: str, device_memory_limit: int | None = None) -> Backend | None:
-    """Open the backend on which a method runs; returns None if NumPy or numba makes its tests on the cores.
-
-    Raises:
-        BackendUnavailable: the backend cannot be used here.
-        InvalidParameter: a backend or a device memory limit was passed although the method has no kernels.
-    """
+    """Open the backend on which a method runs; returns None if NumPy or numba makes its tests on the cores."""
     reference = method.backends == ("cpu",)
     if not reference and backend != "cpu":
         name = _resolve(method, backend)
@@ -78,13 +68,10 @@ def open_method_backend(method: Method, backend: str, device_memory_limit: int |
 def prefetched(
     method: Method, backend: Backend | None, params: Mapping[str, Any], *, pmax: bool, max_level: int | None
 ) -> Iterator[None]:
-    """Let threads compile the kernels that a search by a method probably needs, while its data are prepared.
+    """Let threads compile the kernels that a search probably needs, while its data are prepared.
 
-    If an error, such as Ctrl-C, ends the block, compilations that have not begun are dropped. Otherwise the process
-    could not end before all kernels are compiled.
-
-    Args:
-        params: all parameters of the method, checked.
+    If an error, such as Ctrl-C, ends the block, compilations that have not begun are dropped, for which the process
+    would wait.
     """
     if backend is None:
         yield
@@ -110,11 +97,9 @@ def solve(
     """Find the skeleton of a problem with a method.
 
     Raises:
-        InvalidProblem: the method belongs to another family, or does not support required and forbidden edges, or tiers
-            that limit separating sets.
-        InvalidParameter: a parameter is unknown or out of range.
-        BackendUnavailable: a library that the method needs is missing.
-        DeviceMemoryError: the problem does not fit in device memory.
+        InvalidProblem: the method belongs to another family, or does not support the background knowledge.
+        InvalidParameter, BackendUnavailable, DeviceMemoryError: a parameter is invalid, a library is missing, or the
+            problem does not fit in device memory.
     """
     if problem.family != method.family:
         raise InvalidProblem(unavailable(method, problem=problem))

@@ -11,30 +11,30 @@ from typing import Any
 import numpy as np
 
 NO_TIER = -1
-"""The tier of a variable whose place in time is not known: it may be in any set, and as an end of a pair it limits
-none."""
-
-NO_LIMIT = np.iinfo(np.int32).max
-"""The last tier for a pair with an end in no tier."""
+NO_LIMIT = np.iinfo(np.int32).max  # the last tier for a pair with an end in no tier
 
 
 def last_tiers(tiers: np.ndarray, i: Any, j: Any) -> np.ndarray:
-    """Return the last tier that members of separating sets for the pairs (i, j) may have, from the (p,) tiers."""
+    """Return the last tier that members of separating sets for the pairs (i, j) may have."""
     first, second = tiers[i], tiers[j]
     return np.where(np.minimum(first, second) == NO_TIER, NO_LIMIT, np.maximum(first, second))
 
 
 def allowed_sets(tiers: np.ndarray | None, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
     """Return which of the (k, level) sets may separate the (k, 2) pairs, (k,) bool; all may without tiers."""
+    return np.asarray(may_be_members(tiers, pairs, sets).all(axis=1))
+
+
+def may_be_members(tiers: np.ndarray | None, pairs: np.ndarray, variables: np.ndarray) -> np.ndarray:
+    """Return which of the (k, n) variables may be in separating sets for the (k, 2) pairs, (k, n) bool."""
     if tiers is None:
-        return np.ones(len(pairs), bool)
-    allowed: np.ndarray = (tiers[sets] <= last_tiers(tiers, *pairs.T)[:, None]).all(axis=1)
-    return allowed
+        return np.ones(variables.shape, bool)
+    possible: np.ndarray = tiers[variables] <= last_tiers(tiers, *pairs.T)[:, None]
+    return possible
 
 
 def allowed_partners(tiers: np.ndarray | None, i: int, js: Sequence[int], members: Sequence[int]) -> list[int]:
-    """Return those of the variables `js` that these members may separate from Vi; the members themselves are left
-    out."""
+    """Return those of `js` that these members may separate from Vi, without the members themselves."""
     partners = [j for j in js if j not in members]
     if tiers is None:
         return partners

@@ -5,12 +5,10 @@ import math
 
 import numpy as np
 
-from gpupc_impl.backends import Filled, KernelSource
+from gpupc_impl.backends import Backend, Filled, KernelSource
 from gpupc_impl.backends.launch import MAX_GRID_Y
-from gpupc_impl.core.registry import Run
 from gpupc_impl.discrete.declarations import BATCHES, MAX_BATCH_COLUMNS, MAX_BATCH_STRATA, batches_kernel
-from gpupc_impl.discrete.device import NO_TESTS, Level, LevelTests
-from gpupc_impl.discrete.kernel_choice import is_worth_waiting_for
+from gpupc_impl.discrete.level import NO_TESTS, Level, LevelTests, is_worth_waiting_for
 from gpupc_impl.discrete.planes import Planes
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.integers import ceil_div
@@ -23,20 +21,13 @@ BATCH_WORDS, BATCH_PARTS = 3584, 1024
 """Upper bounds on the counts and parts of statistics of a warp in shared memory, with which a multiprocessor holds 12
 warps."""
 
-BATCH_SETS = 32
-"""Consecutive sets that a block takes at a time where several blocks share an edge; a warp tests the same number of
-sets at once."""
+BATCH_SETS, BATCH_RUN = 32, 4
+"""Consecutive sets that a warp tests at once; and the lower bound on those of a row of mean length that share all
+members but the last, for batches to be made: with fewer, starting a batch takes longer than it saves."""
 
-BATCH_WARPS, WARPS_A_MULTIPROCESSOR = 4, 12
-"""Warps of a block, and warps that a multiprocessor holds at once. The warps of a block whose edges share an end read
-the same planes."""
-
-MAX_BATCH_BLOCKS = 1 << 15
-"""Upper bound on the blocks of a launch in which several blocks share an edge."""
-
-BATCH_RUN = 4
-"""Lower bound on the consecutive sets of a row of mean length that share all members but the last, for batches to be
-made: with fewer sets, starting a batch takes longer than the batch saves."""
+BATCH_WARPS, WARPS_A_MULTIPROCESSOR, MAX_BATCH_BLOCKS = 4, 12, 1 << 15
+"""Warps of a block, whose edges share an end so that they read the same planes; warps that a multiprocessor holds; and
+the upper bound on the blocks of a launch in which several blocks share an edge."""
 
 MAX_PLANE_WORDS = 1 << 33
 """Upper bound on the words of all planes that the kernel can index."""
@@ -45,38 +36,30 @@ MAX_PLANE_WORDS = 1 << 33
 class BatchedTests:
     """The tests that are made in batches: tests with small tables, all of whose variables have planes.
 
-    Attributes:
-        wanted: whether batches may be made.
-
     Args:
-        chooses: whether batches may be made without a request: on a GPU, where no shape of blocks is requested.
+        wanted: whether batches may be made: on a GPU, where no shape of blocks is requested.
     """
 
-    def __init__(self, problem: DiscreteProblem, run: Run, planes: Planes, chooses: bool):
-        self._problem, self._backend, self._params, self._planes = problem, run.backend, run.params, planes
-        self.wanted = run.params["batches"] == "yes" or (run.params["batches"] == "auto" and chooses)
+    def __init__(self, problem: DiscreteProblem, backend: Backend, planes: Planes, wanted: bool):
+        self._problem, self._backend, self._planes, self._wanted = problem, backend, planes, wanted
 
     def level(self, level: Level) -> tuple[Filled, LevelTests]:
         """Return the tests of a level that are made in batches, as a `BATCHES`, and their launch."""
         planes = self._planes
         long = level.busy_ends - level.busy >= BATCH_RUN * level.level * level.busy
-        wanted = self.wanted and (long or self._params["batches"] == "yes")
-        if not wanted or planes.bits is None or planes.bits.size >= MAX_PLANE_WORDS:
+        if not (self._wanted and long) or planes.bits is None or planes.bits.size >= MAX_PLANE_WORDS:
             return _no_batches(), NO_TESTS
         splits = self._blocks_an_edge(level)
         block_an_edge = self._is_block_an_edge(level, splits)
         kernel = batches_kernel(self._problem.codes.dtype.name, block_an_edge)
-        may_omit = self._params["batches"] == "auto"
-        if may_omit and not is_worth_waiting_for(kernel, self._backend, self._problem, level):
+        if not is_worth_waiting_for(kernel, self._backend, self._problem, level):
             return _no_batches(), NO_TESTS
         first, second, *_ = descending = [*self._problem.descending, 1]
         strata, stride = math.prod(descending[: level.level]), first * second + first | 1
         words = min(2 * MAX_BATCH_COLUMNS * stride, BATCH_WORDS)
         parts = min(max(MAX_BATCH_COLUMNS // 2 * (strata // first), MAX_BATCH_COLUMNS), BATCH_PARTS)
         cells = BATCH_CELLS if level.level == 1 else BATCH_CELLS_IN_COMMON
-        covered = [
-            cells
-        ]  # the smallest bound, since a larger table with the sums of its columns may not fit into a batch
+        covered = [cells]  # Larger tables with the sums of their columns may not fit into a batch.
         if strata > parts:
             covered.append(2 * parts)
         if stride * first > words:
@@ -89,13 +72,8 @@ class BatchedTests:
         """Return the number of blocks that share the sets of each edge, since an edge that stays may have hundreds of
         sets and others none."""
         most = max(1, MAX_GRID_Y // level.max_degree)
-        if requested := self._params["splits"]:
-            return min(requested, most)
-        if not self._backend.multiprocessors:
-            return 1
         blocks = max(level.busy, 1) * ceil_div(level.max_degree, BATCH_WARPS)
-        sets = math.comb(level.max_degree - 1, level.level)
-        return max(1, min(MAX_BATCH_BLOCKS // blocks, ceil_div(sets, BATCH_SETS), most))
+        return max(1, min(MAX_BATCH_BLOCKS // blocks, ceil_div(level.most_sets, BATCH_SETS), most))
 
     def _is_block_an_edge(self, level: Level, splits: int) -> bool:
         """Return whether all warps of a block share the tests of one edge, since there are too few edges to give each

@@ -19,16 +19,8 @@ from gpupc_impl.discrete.declarations import (
     PLACES,
     tests_kernel,
 )
-from gpupc_impl.discrete.device import Level, LevelTests, largest_pair_table, logger
-from gpupc_impl.discrete.kernel_choice import is_worth_waiting_for
-from gpupc_impl.discrete.memory_plan import (
-    SHARED_TABLE_CELLS,
-    MemoryPlan,
-    plan_memory,
-    shared_cells,
-    sorted_cells,
-    unit_bytes,
-)
+from gpupc_impl.discrete.level import Level, LevelTests, is_worth_waiting_for, largest_pair_table, logger
+from gpupc_impl.discrete.memory_plan import SHARED_TABLE_CELLS, MemoryPlan, plan_memory, sorted_cells, unit_bytes
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.integers import ceil_div
 
@@ -45,17 +37,16 @@ faster than a block of threads."""
 
 MAX_DELTA, PAIR_DELTA = 256, 32
 """Upper bound on the threads of a table where a level has too few edges to fill a GPU; and the threads of a table at
-level 0, where there are all pairs."""
+level 0."""
 
 TERMS_FROM, MAX_TERMS = 32, 1024
-"""The lower bound on the threads of a table whose statistic has terms that are computed in parallel; and the upper
-bound on the cells of such a table, since terms take at most a quarter of the shared memory."""
+"""The threads of a table from which they compute the terms of its statistic in parallel; and the upper bound on the
+cells of such a table, since terms take at most a quarter of the shared memory."""
 
 SMALL_CELLS, SMALL_GAMMA, SMALL_DELTAS = 1280, 4, (32, 64)
-"""Upper bound on the cells of small tables, which a busy GPU makes in a separate launch, since more of these blocks are
-resident than of blocks with room for the largest table; the tests of an edge that such a block makes at a time, which
-read the planes of the edge from the same L1 cache; and the threads of a small table at level 1, where few planes count
-a table, and at later levels."""
+"""Upper bound on the cells of small tables, which a busy GPU makes in a launch of their own, since it holds more blocks
+without room for the largest table; the tests of an edge that such a block makes at a time; and the threads of a small
+table at level 1 and at later levels."""
 
 THREADS_A_MULTIPROCESSOR = 512
 """Threads of gpupc.cu that a multiprocessor holds, as its registers permit."""
@@ -64,17 +55,12 @@ SAMPLES_A_THREAD = {"shared": 256, "scratch": 64}
 """Lower bound on the samples of each thread of a table, by where the table lies: device memory has a longer latency to
 hide, and sorting does more work for each sample."""
 
-QUEUED = 4
-"""Launched blocks for each resident block where several blocks share an edge: edges differ in their number of tests,
-and queued blocks take the places of blocks that end early."""
-
-MAX_BLOCKS = 1 << 15
-"""Upper bound on the blocks of a launch in which several blocks share an edge: blocks without a test take time as
-well."""
+QUEUED, MAX_BLOCKS = 4, 1 << 15
+"""Launched blocks for each resident block where several blocks share an edge, so that queued ones take the places of
+those that end early; and the upper bound on these blocks, since blocks without a test take time as well."""
 
 BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4
-"""Upper bound on the blocks with scratch space, by multiprocessor and by core: the resident blocks, and more to fill
-the places of blocks that end."""
+"""Upper bound on the blocks with scratch space: the resident ones, and more to take the places of those that end."""
 
 
 def block_shape(params: Mapping[str, Any], backend: str) -> dict[str, int]:
@@ -119,25 +105,6 @@ class BlockTables:
         self._dense_cells = EVERY_SIZE if params["tables"] == "global" else max(most, SHARED_TABLE_CELLS)
         self._digits = DIGITS[backend.name]
 
-    def scratch_bytes(self, level: int, cells: int, left: int) -> int:
-        """Return an upper bound on the scratch space of a level with tables of up to `cells` cells, given `left` free
-        bytes."""
-        backend, p = self._backend, self._problem.n_variables
-        row_bytes, tables, columns = 0, 1, min(p, MAX_GRID_Y)
-        if level:
-            row_bytes = min(4 * (p - 1), backend.max_shared_bytes // 4)
-            tables = self.shape["gamma"] * self.shape["beta"]
-            columns = ceil_div(p, self.shape["beta"])
-        where = self._params["tables"]
-        if cells <= shared_cells(level, cells, tables, row_bytes, backend.max_shared_bytes, where):
-            return 0
-        sorting = sorted_cells(self._problem.n_samples, MAX_THREADS, self._digits)
-        if cells > self._dense_cells:
-            cells = max(self._dense_cells, sorting)
-        elif cells * tables * CELL_BYTES > left:
-            cells = max(cells, sorting)
-        return min(self._resident_blocks, p * columns) * tables * (cells + 1) * CELL_BYTES
-
     def level_zero(self, product_cells: int) -> LevelTests:
         """Return level 0's tests of all pairs, except where both variables have planes and a table has up to
         `product_cells` cells."""
@@ -166,7 +133,7 @@ class BlockTables:
             for where, samples in SAMPLES_A_THREAD.items()
         }
         grid = (max(level.busy, 1), min(ceil_div(level.max_degree, beta), MAX_GRID_Y))
-        splits = self.blocks_an_edge(edges, deltas["shared"], math.comb(level.max_degree - 1, level.level), grid)
+        splits = self.blocks_an_edge(edges, deltas["shared"], level.most_sets, grid)
         row_bytes = 4 * level.max_degree
         use_shared = backend.name == "cuda" and row_bytes <= backend.max_shared_bytes // 4
         row_shared = row_bytes if use_shared else 0
@@ -202,8 +169,6 @@ class BlockTables:
         At late levels few variables have enough neighbours, but each of their edges has hundreds of sets.
         """
         rows, columns = grid
-        if requested := self._params["splits"]:
-            return min(requested, MAX_GRID_Y // columns)
         if self._params["delta"] or not self.threads_at_once:
             return 1
         gamma, beta = self.shape["gamma"], self.shape["beta"]

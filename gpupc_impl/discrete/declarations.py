@@ -14,10 +14,8 @@ from gpupc_impl.discrete.labels import MAX_SAMPLES
 from gpupc_impl.engine import bit_graph, graph, separating_sets
 from gpupc_impl.engine.bit_graph import GRAPHS
 
-CODE_TYPES = {"uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int"}
-"""The C++ types of codes, by the name of their NumPy type. Problems have the first two; disc-cupc can widen them."""
-
-NARROW_CODES = ("uint8", "uint16")
+CODE_TYPES = {"uint8": "unsigned char", "uint16": "unsigned short"}
+"""The C++ types of codes, by the name of their NumPy type."""
 
 REQUESTED_CODE = "uint8"
 """The type of codes whose kernels are requested before a search begins: that of nearly all data."""
@@ -25,11 +23,8 @@ REQUESTED_CODE = "uint8"
 MAX_THREADS = 512
 """Threads of a block: the kernels' launch bounds leave each thread 128 registers for the counts of a tile."""
 
-CELL_BYTES = 4
-"""Bytes of a cell of a table."""
-
-UNIT_BYTES = 48
-"""Shared memory for the description of one test."""
+CELL_BYTES, UNIT_BYTES = 4, 48
+"""Bytes of a cell of a table, and of the description of one test in shared memory."""
 
 DIGITS = {"cuda": 16, "host": 256}
 """Values of a digit of the radix sort, by backend."""
@@ -166,11 +161,11 @@ _TEMPLATE_OPTIONS: dict[tuple[str, str], list[tuple[str, ...]]] = {
 
 
 def tests_kernel(name: str, part: str, code: str, *options: str) -> KernelSource:
-    """Return the kernel of a method that makes the tests of level 0 or of any other, on codes of a NumPy type.
+    """Return the kernel that makes the tests of a part of a search.
 
     Args:
         name: ``"gpupc"`` or ``"disc_cupc"``.
-        part: ``"level_zero"`` or ``"level"``.
+        part: ``"level_zero"`` or ``"level"``, which is every other level.
         code: the name of the codes' NumPy type.
         options: template arguments after the type of codes.
     """
@@ -181,12 +176,8 @@ def tests_kernel(name: str, part: str, code: str, *options: str) -> KernelSource
 
 
 def batches_kernel(code: str, block_an_edge: bool) -> KernelSource:
-    """Return the kernel that makes many tests of an edge at once, on codes of a NumPy type.
-
-    Args:
-        code: the name of the codes' NumPy type.
-        block_an_edge: whether the warps of a block share the tests of one edge; else each warp has its own edge.
-    """
+    """Return the kernel in which a warp, or with `block_an_edge` all warps of a block, make many tests of an edge at
+    once."""
     expression = f"gpupc_batches<{CODE_TYPES[code]}, {str(block_an_edge).lower()}>"
     structs = (DATA[code], SEARCH, LEVEL, BATCHES)
     return KernelSource("discrete/kernels/batches.cu", expression, structs, _BATCH_CONSTANTS)
@@ -197,20 +188,18 @@ def search_kernels(
 ) -> Sequence[KernelSource]:
     """Return the kernels of a search by gpuPC on data with at most 256 categories a variable (`Method.kernels`)."""
     on_gpu = backend.warp_threads > 1
-    may_batch = on_gpu and params["batches"] != "no"
     if params["tables"] == "global":
         options: tuple[tuple[str, ...], ...] = (("SCRATCH", "ALL_WAYS"),)
     else:
         options = (FEW_WAYS, ALL_WAYS) if on_gpu else (ALL_WAYS,)
-    return _search_kernels("gpupc", options, params["batches"] == "yes" or may_batch)
+    return _search_kernels("gpupc", options, on_gpu)
 
 
 def disc_cupc_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
     """Return the kernels of a search by disc-cupc on data with at most 256 categories a variable (`Method.kernels`)."""
-    code = "uint32" if params["codes"] == "wide" else REQUESTED_CODE
-    return _search_kernels("disc_cupc", ((allocation(params),),), False, code)
+    return _search_kernels("disc_cupc", ((allocation(params),),), False)
 
 
 def allocation(params: Mapping[str, Any]) -> str:
@@ -219,9 +208,8 @@ def allocation(params: Mapping[str, Any]) -> str:
 
 
 @functools.cache
-def _search_kernels(
-    name: str, options: tuple[tuple[str, ...], ...], may_batch: bool, code: str = REQUESTED_CODE
-) -> tuple[KernelSource, ...]:
+def _search_kernels(name: str, options: tuple[tuple[str, ...], ...], may_batch: bool) -> tuple[KernelSource, ...]:
+    code = REQUESTED_CODE
     first = [PLANE_PRODUCTS, DECIDE_PAIRS] if name == "gpupc" else [tests_kernel(name, "level_zero", code, *options[0])]
     return (
         tests_kernel(name, "level", code, *options[0]),
@@ -240,11 +228,11 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     tests = [
         tests_kernel(name, part, code, *options)
         for (name, part), all_options in _TEMPLATE_OPTIONS.items()
-        for code in (CODE_TYPES if name == "disc_cupc" else NARROW_CODES)
+        for code in CODE_TYPES
         for options in all_options
         if options != FEW_WAYS or code == REQUESTED_CODE
     ]
-    tests += [batches_kernel(code, block_an_edge) for code in NARROW_CODES for block_an_edge in (False, True)]
+    tests += [batches_kernel(code, block_an_edge) for code in CODE_TYPES for block_an_edge in (False, True)]
     shared = [
         bit_graph.KERNELS["expand"],
         graph.KERNELS["mark_pairs<unsigned long long>"],

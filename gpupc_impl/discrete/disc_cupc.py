@@ -1,6 +1,7 @@
 """disc-cupc: cuPC-E's strategy (cuPC, Algorithms 3 and 4) on discrete data, gpuPC's baseline (gpuPC, section 4.1)."""
 
 import contextlib
+import math
 
 import numpy as np
 
@@ -10,7 +11,8 @@ from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, at_most_threads, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.discrete.declarations import CELL_BYTES, MAX_THREADS, TABLES, allocation, disc_cupc_kernels
-from gpupc_impl.discrete.device import DiscreteSearch, Level, largest_pair_table, logger
+from gpupc_impl.discrete.discrete_search import DiscreteSearch
+from gpupc_impl.discrete.level import Level, largest_pair_table, logger
 from gpupc_impl.discrete.planes import COUNTING
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.integers import ceil_div
@@ -56,9 +58,6 @@ class DiscCuPC(DiscreteSearch):
         if self.allocation == "IN_KERNEL" and on_gpu:
             self.heap_bytes = set_heap(self.backend, self._heap_size())
 
-    def codes(self) -> np.ndarray:
-        return _widened(self.problem) if self.run.params["codes"] == "wide" else self.problem.codes
-
     def launch_level_zero(self, arguments: list) -> None:
         p, cells = self.p, largest_pair_table(self.problem)
         width = ceil_div(p, LEVEL_ZERO_THREADS)
@@ -89,15 +88,6 @@ class DiscCuPC(DiscreteSearch):
             kernel((grid,), (beta, gamma), [*arguments, *after], shared_bytes=shared_bytes)
         self._check_heap()
 
-    def table_bytes(self, level: int, cells: int, left: int) -> int:
-        p, params = self.p, self.run.params
-        threads, blocks = LEVEL_ZERO_THREADS, p * ceil_div(p, LEVEL_ZERO_THREADS)
-        if level:
-            threads, blocks = params["beta"] * params["gamma"], p * ceil_div(p, params["beta"])
-        if cells <= self._shared_cells(threads):
-            cells = 0
-        return min(self._resident_blocks(blocks, threads) * threads * (cells * CELL_BYTES + 4 * level), left)
-
     def _shared_cells(self, threads: int) -> int:
         """Return the cells of each thread's table in shared memory: an odd number, so that equal cells lie in different
         banks."""
@@ -106,13 +96,9 @@ class DiscCuPC(DiscreteSearch):
         room = self.backend.max_shared_bytes * 3 // 4 // (threads * CELL_BYTES)  # a quarter is left for rows
         return min(SHARED_TABLE_CELLS, room - 1 | 1) if room > 1 else 0
 
-    def _resident_blocks(self, blocks: int, threads: int) -> int:
-        """Return the number of blocks that are resident on the device at once."""
-        return max(min(blocks, self.resident // threads), 1)
-
     def _tables(self, level: int, blocks: int, threads: int, cells: int) -> tuple[Filled, int]:
         """Return the tables of the blocks that are resident on the device at once, and the number of those blocks."""
-        resident, shared_cells = self._resident_blocks(blocks, threads), self._shared_cells(threads)
+        resident, shared_cells = max(min(blocks, self.resident // threads), 1), self._shared_cells(threads)
         tables, table = resident * threads, cells * CELL_BYTES
         if cells <= shared_cells:
             logger.info("level %d: %s tables of %s bytes in shared memory", level, f"{tables:,}", f"{table:,}")
@@ -130,11 +116,12 @@ class DiscCuPC(DiscreteSearch):
 
         The process keeps the heap until it ends, so without a budget the heap has a quarter of the memory at most.
         """
-        known = self.forecast
-        left = max(known.memory_limit - known.resident_bytes - known.level_bytes, 0)
+        last_level = self.p - 2 if self.problem.max_level is None else self.problem.max_level
+        cells = math.prod(self.problem.descending[: last_level + 2])
+        left = max(self.backend.memory_limit - self.backend.memory_used, 0)
         if self.backend.device_memory_limit is None:
             left //= 4
-        return min(max(known.table_bytes, LEAST_HEAP_BYTES), left)
+        return min(max(2 * cells * CELL_BYTES * self.resident, LEAST_HEAP_BYTES), left)
 
     def _check_heap(self) -> None:
         """Raise `DeviceMemoryError` if the heap had no room for a table, so that tests of the level are missing."""
@@ -159,18 +146,6 @@ def set_heap(backend: Backend, size: int) -> int:
         return int(runtime.deviceGetLimit(runtime.cudaLimitMallocHeapSize))
 
 
-_wide: dict[str, np.ndarray] = {}
-"""The 32-bit codes of the last problem that was solved with them, by its fingerprint."""
-
-
-def _widened(problem: DiscreteProblem) -> np.ndarray:
-    """Return 32-bit codes, which are cached so that only the first call takes the time to make them."""
-    if problem.fingerprint not in _wide:
-        _wide.clear()
-        _wide[problem.fingerprint] = problem.codes.astype(np.uint32)
-    return _wide[problem.fingerprint]
-
-
 @method(
     "disc-cupc",
     family="discrete",
@@ -180,7 +155,6 @@ def _widened(problem: DiscreteProblem) -> np.ndarray:
         "beta": Parameter(2, "edges a block (beta)", minimum=1, maximum=MAX_THREADS),
         "gamma": Parameter(32, "threads an edge (gamma)", minimum=1, maximum=MAX_THREADS),
         "counting": COUNTING,
-        "codes": Parameter("narrow", "narrow: 8 bits, or 16, as fit; wide: 32 bits", choices=("narrow", "wide")),
         "tables": Parameter(
             "shared",
             "where tables lie: shared memory, small ones; global: device memory; in-kernel: device memory that each "
@@ -199,6 +173,4 @@ def _widened(problem: DiscreteProblem) -> np.ndarray:
     kernels=disc_cupc_kernels,
 )
 def disc_cupc(problem: DiscreteProblem, run: Run) -> Skeleton:
-    search = DiscCuPC(problem, run)
-    facts = {**run.facts, "forecast": search.forecast.facts()}
-    return pc_stable(problem, search.in_parts(), facts=facts, progress=run.progress)
+    return pc_stable(problem, DiscCuPC(problem, run).in_parts(), facts=dict(run.facts), progress=run.progress)

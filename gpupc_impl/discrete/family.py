@@ -3,13 +3,13 @@
 from gpupc_impl.core.family import Family
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.retest import Retest
-from gpupc_impl.discrete.statistic import Strength
+from gpupc_impl.discrete.single_tests import DiscreteTests
 
 FAMILY = Family(
     name="discrete",
     problem=DiscreteProblem,
     retest=Retest,
-    strength=Strength,
+    tests=DiscreteTests,
     auto={"cuda": "gpupc", "cpu": "discrete-parallel", "host": "gpupc"},
     packages=("gpupc_impl.discrete", "baselines", "baselines.peers"),
     data="labels",

@@ -2,7 +2,7 @@
 3.4, Algorithms 2 and 3).
 
 A test is made in one of three ways, which compute the same statistic to the bit: at level 0 from a product of all bit
-planes (`products`), from level 1 on in batches of the same edge (`batches`), and otherwise by blocks of threads as in
+planes (`planes`), from level 1 on in batches of the same edge (`batches`), and otherwise by blocks of threads as in
 the paper (`block_tables`). Each way returns its part of a level as a `LevelTests`.
 """
 
@@ -16,10 +16,10 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.discrete.batches import BatchedTests
 from gpupc_impl.discrete.block_tables import BlockTables
 from gpupc_impl.discrete.declarations import MAX_THREADS, search_kernels
-from gpupc_impl.discrete.device import NO_TESTS, DiscreteSearch, Level, largest_pair_table
-from gpupc_impl.discrete.planes import COUNTING
+from gpupc_impl.discrete.discrete_search import DiscreteSearch
+from gpupc_impl.discrete.level import NO_TESTS, Level, largest_pair_table
+from gpupc_impl.discrete.planes import COUNTING, PairProducts
 from gpupc_impl.discrete.problem import DiscreteProblem
-from gpupc_impl.discrete.products import PairProducts
 
 
 class GpuPC(DiscreteSearch):
@@ -33,21 +33,14 @@ class GpuPC(DiscreteSearch):
 
     @functools.cached_property
     def batches(self) -> BatchedTests:
-        return BatchedTests(self.problem, self.run, self.planes, self.block_tables.chooses)
+        return BatchedTests(self.problem, self.backend, self.planes, self.block_tables.chooses)
 
     @functools.cached_property
     def products(self) -> PairProducts:
-        keeps = self.last_level > 0 and not self.batches.wanted
-        return PairProducts(self.problem, self.backend, self.planes, keeps)
+        return PairProducts(self.problem, self.backend, self.planes, self.problem.max_level != 0)
 
     def tables(self) -> dict[str, np.ndarray]:
         return {**super().tables(), **self.products.tables()}
-
-    def table_bytes(self, level: int, cells: int, left: int) -> int:
-        scratch = self.block_tables.scratch_bytes(level, cells, left)
-        if level:
-            return min(scratch + self.products.kept_bytes(left), left)
-        return min(max(scratch, self.products.device_bytes(left)), left)
 
     def launch_level_zero(self, arguments: list) -> None:
         largest, product_cells = largest_pair_table(self.problem), 0
@@ -85,20 +78,7 @@ class GpuPC(DiscreteSearch):
         ),
         "gamma": Parameter(0, "tests at a time (gamma); 0: 2 on a GPU, 1 on cores", minimum=0, maximum=MAX_THREADS),
         "beta": Parameter(0, "edges a block (beta); 0: 1", minimum=0, maximum=64),
-        "splits": Parameter(
-            0,
-            "blocks that share out an edge's sets, where tables lie in shared memory; 0: 1, more on a GPU where few "
-            "edges have tests and no delta is asked for",
-            minimum=0,
-            maximum=1024,
-        ),
         "counting": COUNTING,
-        "batches": Parameter(
-            "auto",
-            "whether a warp makes many tests of an edge at a time, as a product of bits, where tables are small; auto: "
-            "on a GPU where rows are long, if neither delta, gamma nor beta is asked for",
-            choices=("auto", "yes", "no"),
-        ),
         "tables": Parameter(
             "shared",
             "where tables lie: global (the paper's, from level 1 on), or shared memory as far as they fit there",
@@ -110,8 +90,7 @@ class GpuPC(DiscreteSearch):
     kernels=search_kernels,
 )
 def gpupc(problem: DiscreteProblem, run: Run) -> Skeleton:
-    search = GpuPC(problem, run)
-    facts = {**run.facts, "forecast": search.forecast.facts()}
+    search, facts = GpuPC(problem, run), dict(run.facts)
     skeleton = pc_stable(problem, search.in_parts(), facts=facts, progress=run.progress)
     facts["memory_plans"] = [dict(vars(plan)) for plan in search.block_tables.plans]
     return skeleton

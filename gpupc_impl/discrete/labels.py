@@ -14,9 +14,6 @@ MAX_CATEGORIES = 65_535
 MAX_SAMPLES = 2**31 - 2**18
 """Upper bound on the samples: their numbers have 32 bits, and a kernel's loop may step beyond the last sample."""
 
-_DENSE_RANGE = 1 << 20
-"""Upper bound on the range of integers that are counted to learn which occur; integers of a larger range are sorted."""
-
 
 def columns_of(data: Any, names: Sequence[str] | None) -> tuple[Iterator[Any], tuple[str, ...]]:
     """Return the columns of a DataFrame or an array in order, and their names.
@@ -114,29 +111,18 @@ def _whole(name: str, values: np.ndarray) -> np.ndarray:
 
 def _encode_observed(name: str, values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return codes and sorted labels of the values that occur."""
-    if values.dtype.kind in "iu" and len(values):
-        low, high = int(values.min()), int(values.max())
-        if high - low < _DENSE_RANGE:
-            wide = values.astype(np.int64 if values.dtype.kind == "i" else np.uint64)
-            offsets = (wide - wide.dtype.type(low)).astype(np.int64)
-            occurs = np.bincount(offsets) > 0
-            occurring = np.flatnonzero(occurs)
-            _check_count(name, len(occurring))
-            return (np.cumsum(occurs) - 1)[offsets], tuple(str(low + int(k)) for k in occurring)
-    if values.dtype.kind in "OUST" or values.dtype.kind not in "biu":
-        import pandas as pd
+    import pandas as pd
 
-        codes, uniques = pd.factorize(values)
-        labels = list(uniques)
-        try:
-            order = sorted(range(len(labels)), key=labels.__getitem__)
-        except TypeError:  # labels of several types are ordered by their text
-            order = sorted(range(len(labels)), key=lambda k: str(labels[k]))
-        position = np.empty(len(labels), np.int64)
-        position[order] = np.arange(len(labels))
-        return position[codes], _as_text(name, [labels[k] for k in order])
-    uniques, codes = np.unique(values, return_inverse=True)
-    return codes, _as_text(name, uniques.tolist())
+    codes, uniques = pd.factorize(values)
+    _check_count(name, len(uniques))
+    labels = list(uniques)
+    try:
+        order = sorted(range(len(labels)), key=labels.__getitem__)
+    except TypeError:  # labels of several types are ordered by their text
+        order = sorted(range(len(labels)), key=lambda k: str(labels[k]))
+    position = np.empty(len(labels), np.int64)
+    position[order] = np.arange(len(labels))
+    return position[codes], _as_text(name, [labels[k] for k in order])
 
 
 def _encode_declared(

@@ -43,14 +43,11 @@ class MemoryPlan:
         sizes = f"level {self.level}: tables of up to {self.largest_table:,} bytes"
         if not self.scratch_cells:
             return f"{sizes}, all in {self.shared_bytes:,} bytes of shared memory a block"
-        which = f"; those beyond {self.shared_cells * CELL_BYTES:,} bytes" if self.shared_cells else ", all"
-        rows, columns = self.scratch_grid
-        instead = ""
-        if self.largest_table > self.dense_cells * CELL_BYTES:
-            instead = f"; samples are sorted instead of tables beyond {self.dense_cells * CELL_BYTES:,} bytes"
+        shared, dense = (CELL_BYTES * cells for cells in (self.shared_cells, self.dense_cells))
+        instead = f"; samples are sorted instead of tables beyond {dense:,} bytes" if self.largest_table > dense else ""
         return (
-            f"{sizes}{which} in {self.scratch_bytes:,} bytes of device memory, which {rows * columns:,} blocks share, "
-            f"with {self.z:,} rows for each (z){instead}"
+            f"{sizes}; those beyond {shared:,} bytes in {self.scratch_bytes:,} bytes of device memory, which "
+            f"{math.prod(self.scratch_grid):,} blocks share, with {self.z:,} rows for each (z){instead}"
         )
 
 
@@ -62,16 +59,6 @@ def unit_bytes(level: int, cells: int) -> int:
 def sorted_cells(samples: int, threads: int, digits: int) -> int:
     """Return the scratch space for a test whose samples are sorted, in cells (sorted.cuh, Sorting)."""
     return 6 * samples + digits * (threads + 1)
-
-
-def shared_cells(
-    level: int, largest_table: int, tables: int, row_bytes: int, max_shared_bytes: int, where: str = "shared"
-) -> int:
-    """Return an upper bound on the cells of a table in shared memory; see `plan_memory` for the arguments."""
-    if level and where == "global":
-        return 0
-    free = max_shared_bytes - tables * unit_bytes(level, 0) - row_bytes
-    return min(largest_table, SHARED_TABLE_CELLS, max(free, 0) // (tables * CELL_BYTES))
 
 
 def plan_memory(
@@ -110,7 +97,10 @@ def plan_memory(
     Raises:
         DeviceMemoryError: the tables of one block do not fit.
     """
-    cells = shared_cells(level, largest_table, tables, row_bytes, max_shared_bytes, where)
+    free = max(max_shared_bytes - tables * unit_bytes(level, 0) - row_bytes, 0)
+    cells = min(largest_table, SHARED_TABLE_CELLS, free // (tables * CELL_BYTES))
+    if level and where == "global":
+        cells = 0
     shared_bytes = tables * unit_bytes(level, cells) + row_bytes
     plan = MemoryPlan(level, largest_table * CELL_BYTES, cells, shared_bytes, dense_cells=cells)
     if largest_table <= cells:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -11,15 +10,24 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy
 
-from gpupc_impl.core import placing
-from gpupc_impl.core.problem import InvalidProblem, Problem, check_choice, name_constants, search_parameters
+from gpupc_impl.core import allocation
+from gpupc_impl.core.problem import InvalidProblem, Problem, name_constants, one_of, parameter
 from gpupc_impl.discrete.labels import columns_of, encode
-
-TESTS = ("chi-square", "g-square")
-DF_RULES = ("full", "adjusted")
 
 MAX_CELLS = 2**62
 """Upper bound on the cells of a contingency table, whose numbers have 64 bits."""
+
+
+def _checked_tests(name: str, value: Any) -> int | None:
+    if value is not None and (value < 1 or int(value) != value):
+        raise InvalidProblem(f"{name} is {value!r}; it must be a whole number of at least 1")
+    return None if value is None else int(value)
+
+
+def _checked_decay(name: str, value: Any) -> float | None:
+    if value is not None and not 0 < value < 1:
+        raise InvalidProblem(f"{name} is {value!r}; it must lie strictly between 0 and 1")
+    return None if value is None else float(value)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,36 +56,25 @@ class DiscreteProblem(Problem):
     """
 
     family: ClassVar[str] = "discrete"
-    PARAMETERS: ClassVar[Mapping[str, Any]] = {
-        "test": "chi-square",
-        "df_rule": "full",
-        "tests_per_edge": None,
-        "decay": None,
-    }
     DATA_PARAMETERS: ClassVar[tuple[str, ...]] = ("categories",)
 
     codes: np.ndarray
     categories: np.ndarray
     declared: np.ndarray
     labels: tuple[tuple[str, ...], ...]
-    test: str = "chi-square"
-    df_rule: str = "full"
-    tests_per_edge: int | None = None
-    decay: float | None = None
+    test: str = parameter("chi-square", one_of("chi-square", "g-square"))
+    df_rule: str = parameter("full", one_of("full", "adjusted"))
+    tests_per_edge: int | None = parameter(None, _checked_tests)
+    decay: float | None = parameter(None, _checked_decay)
 
     @classmethod
     def from_data(
         cls,
         data: Any,
         *,
-        alpha: float = 0.05,
-        max_level: int | None = None,
-        test: str = "chi-square",
-        df_rule: str = "full",
-        tests_per_edge: int | None = None,
-        decay: float | None = None,
         names: Sequence[str] | None = None,
         categories: Mapping[str, Sequence[Any] | int] | None = None,
+        **parameters: Any,
     ) -> Self:
         """Make a problem of a DataFrame or an array of labels, with samples in rows and variables in columns.
 
@@ -90,6 +87,7 @@ class DiscreteProblem(Problem):
             categories: by variable name, the labels in the order of their codes, or the number of categories. A column
                 of integers contains codes from 0 on if its labels are text or only their number is declared; otherwise
                 it contains labels.
+            parameters: alpha (0.05), max_level (None), test, df_rule, tests_per_edge and decay.
 
         Raises:
             InvalidProblem: the shape is wrong, a value is missing, is no label or is not declared, or a parameter is
@@ -104,30 +102,34 @@ class DiscreteProblem(Problem):
             )
         if unknown := sorted(set(categories) - set(names), key=str):
             raise InvalidProblem(f"categories are given for {unknown[0]!r}, which is no variable of the data")
-        search = search_parameters(alpha, max_level)
-        parameters = _checked_parameters(test, df_rule, tests_per_edge, decay)
+        checked = cls.checked(len(data), **parameters)
         coded, labels, declared = [], [], []
         for name, column in zip(names, columns, strict=True):
             codes, own_labels, is_declared = encode(name, column, categories.get(name))
             coded.append(codes.astype(np.uint16 if len(own_labels) > 256 else np.uint8))
             labels.append(own_labels)
             declared.append(is_declared)
-        matrix = placing.new_array((len(names), len(coded[0])), np.result_type(*coded))
+        matrix = allocation.new_array((len(names), len(coded[0])), np.result_type(*coded))
         for row, codes in zip(matrix, coded, strict=True):
             row[:] = codes
         name_constants(names, (matrix == matrix[:, :1]).all(axis=1))
         return cls(
             names=names,
-            **search,
             codes=_frozen(matrix),
             categories=_frozen(np.array(list(map(len, labels)), np.int32)),
             declared=_frozen(np.array(declared, bool)),
             labels=tuple(labels),
-            **parameters,
+            **checked,
         )
 
-    def checked_parameters(self) -> dict[str, Any]:
-        return _checked_parameters(self.test, self.df_rule, self.tests_per_edge, self.decay)
+    @classmethod
+    def checked_together(cls, n_samples: float, values: dict[str, Any]) -> dict[str, Any]:
+        tests, decay = values["tests_per_edge"], values["decay"]
+        if (tests is None) != (decay is None):
+            raise InvalidProblem(
+                f"tests_per_edge is {tests!r} and decay is {decay!r}; give both for a fixed workload, or neither"
+            )
+        return values
 
     def check(self) -> None:
         super().check()
@@ -225,18 +227,6 @@ class DiscreteProblem(Problem):
             "constant_variables": len(self.constant),
         }
 
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """The SHA-256 of everything that changes the answer; names and labels do not."""
-        parameters = tuple(getattr(self, name) for name in self.PARAMETERS)
-        digest = hashlib.sha256(
-            repr((self.family, self.alpha, self.max_level, parameters, self.codes.shape, self.codes.dtype.str)).encode()
-        )
-        digest.update(self.categories.tobytes())
-        digest.update(np.ascontiguousarray(self.codes).reshape(-1))  # the bytes without a copy
-        self.update_digest(digest)
-        return digest.hexdigest()
-
 
 @functools.lru_cache(maxsize=1 << 16)
 def _critical_value(alpha: float, df: int) -> float:
@@ -246,20 +236,3 @@ def _critical_value(alpha: float, df: int) -> float:
 def _frozen(array: np.ndarray) -> np.ndarray:
     array.setflags(write=False)
     return array
-
-
-def _checked_parameters(test: str, df_rule: str, tests_per_edge: int | None, decay: float | None) -> dict[str, Any]:
-    """Return the checked parameters of the test by name."""
-    check_choice("test", test, TESTS)
-    check_choice("df_rule", df_rule, DF_RULES)
-    if (tests_per_edge is None) != (decay is None):
-        raise InvalidProblem(
-            f"tests_per_edge is {tests_per_edge!r} and decay is {decay!r}; give both for a fixed workload, or neither"
-        )
-    if tests_per_edge is not None and (tests_per_edge < 1 or int(tests_per_edge) != tests_per_edge):
-        raise InvalidProblem(f"tests_per_edge is {tests_per_edge!r}; it must be a whole number of at least 1")
-    if decay is not None and not 0 < decay < 1:
-        raise InvalidProblem(f"decay is {decay!r}; it must lie strictly between 0 and 1")
-    tests = None if tests_per_edge is None else int(tests_per_edge)
-    share = None if decay is None else float(decay)
-    return {"test": test, "df_rule": df_rule, "tests_per_edge": tests, "decay": share}

@@ -1,4 +1,5 @@
-"""The statistics and effect sizes of single tests with NumPy and pandas, for reports; they decide nothing."""
+"""The statistic of single tests with NumPy and pandas and without the code of the methods, for reports and for
+verification; it decides no edge."""
 
 import numpy as np
 
@@ -7,11 +8,11 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 
 def p_values(problem: DiscreteProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
     """Return (k,) float64 p-values of (k, 2) pairs given (k, level) sets."""
-    return problem.p_value(*_statistics(problem, pairs, sets))
+    return problem.p_value(*statistics(problem, pairs, sets))
 
 
-def _statistics(problem: DiscreteProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-    """Return (2, k) float64 statistics and degrees of freedom."""
+def statistics(problem: DiscreteProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
+    """Return (2, k) float64 statistics and degrees of freedom of (k, 2) pairs given (k, level) sets."""
     tests = [statistic(problem, i, j, members) for (i, j), members in zip(pairs, sets, strict=True)]
     return np.array(tests, np.float64).reshape(-1, 2).T
 
@@ -52,26 +53,3 @@ def _a_sample_of(cell: np.ndarray, counts: np.ndarray) -> np.ndarray:
     samples = np.empty(len(counts), np.int64)
     samples[cell] = np.arange(len(cell))
     return samples[counts > 0]
-
-
-class Strength:
-    """See `core.family.Strength`.
-
-    The effect size of chi-square is Cramér's V (1946), sqrt(X / (n (min(|Vi|, |Vj|) - 1))), with the statistic X summed
-    over the strata; it lies in [0, 1], with strata as without. The effect size of G-square is G / (2 n), the
-    conditional mutual information in nats.
-    """
-
-    def __init__(self, problem: DiscreteProblem, backend: str):
-        self._problem = problem
-        self.effect = "cramers_v" if problem.test == "chi-square" else "mutual_information"
-
-    def __call__(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        problem = self._problem
-        statistics, df = _statistics(problem, pairs, np.sort(sets))
-        if problem.test == "g-square":
-            effects = statistics / (2 * problem.n_samples)
-        else:
-            most = problem.n_samples * (problem.categories[pairs].min(axis=1) - 1)
-            effects = np.sqrt(np.minimum(statistics / np.maximum(most, 1), 1.0))
-        return np.asarray(problem.p_value(statistics, df)), effects

@@ -1,174 +1,439 @@
-"""Dask clusters: the parameters that name one, and the cluster of this machine that is started by default."""
+"""Workers of a Dask cluster: how the client finds and calls them, and how they exchange arrays with each other."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import dataclasses
+import functools
+import gc
+import hashlib
 import logging
-import os
-import tempfile
-from collections.abc import Iterator
+import socket
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.backends import BackendUnavailable, backend_class
-from gpupc_impl.backends.machine import available_cores
-from gpupc_impl.core.registry import InvalidParameter, Parameter, needs_package
-from gpupc_impl.distributed.panel_plan import THREADS
+import numpy as np
 
-LOOPBACK = "127.0.0.1"
+from gpupc_impl.backends import Backend, BackendUnavailable, backend_class, open_backend
+from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.machine import memory_bytes
+from gpupc_impl.core import mapped_arrays
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.registry import InvalidParameter
+from gpupc_impl.distributed.communicator import Communicator, Part, Value
+from gpupc_impl.distributed.progress import MESSAGE_INTERVAL
+from gpupc_impl.distributed.team import ClusterFailure, Team, WorkersLost
+from gpupc_impl.distributed.worker import Worker
+from gpupc_impl.gaussian.problem import GaussianProblem
+
+logger = logging.getLogger("gpupc_impl.distributed")
+
+WORKER_TIMEOUT = 600.0  # seconds for which a cluster may have no worker
+MESSAGE_BYTES = 1 << 26  # the bytes of arrays after which a worker sends a message to the others
+PIECE_BYTES = 1 << 22
+MOST_MATRIX_BYTES = 1 << 31  # the largest correlation matrix that is sent to workers, in one message each
+HOST_SHARE = 0.6
+"""The part of its share of a machine's free memory that a worker on CPU cores takes in place of device memory; the rest
+is for the worker's process and for others."""
+
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+WORKER_PACKAGES = ("distributed", "engine", "gaussian", "out_of_core")
+"""Packages whose modules a search uses on a worker."""
+
+_collecting = threading.Lock()
+"""A process may have several workers, and `gc.collect` does nothing while another thread runs it."""
+
+TAKEN = "another search has taken the workers of the cluster"
+
+# --- on a worker -----------------------------------------------------------------------------------------------------
 
 
-def missing() -> str | None:
-    """Return the reason why the method cannot run if Dask is not installed, otherwise None."""
-    if needs_package("distributed", "distributed")() is None:
-        return None
-    return "the package distributed (Dask) is not installed; pip install distributed cryptography"
+class Mailbox:
+    """What other workers have sent to a worker of a search."""
+
+    def __init__(self, key: str):
+        self.key, self.is_broken = key, False
+        self.sending: Future[None] | None = None
+        self._changed = threading.Condition()
+        self._values: dict[tuple[int, int], Any] = {}
+
+    def put(self, turn: int, sender: int, value: Any) -> None:
+        with self._changed:
+            self._values[turn, sender] = value
+            self._changed.notify_all()
+
+    def take(self, turn: int, sender: int) -> Any:
+        """Wait for a value, and return it; raises BrokenBarrierError if another worker has failed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.is_broken or (turn, sender) in self._values)
+            if self.is_broken:
+                raise threading.BrokenBarrierError
+            return self._values.pop((turn, sender))
+
+    def abort(self) -> None:
+        with self._changed:
+            self.is_broken = True
+            self._changed.notify_all()
+            if self.sending is not None:
+                self.sending.cancel()
 
 
-class ClientAddress(str):
-    """The address of a scheduler, or empty for a cluster of this machine.
-
-    Attributes:
-        client: the `distributed.Client` that a user passed, if any.
+class ClusterCommunicator(Communicator):
+    """The connection of a worker of a Dask cluster, which sends values directly to the others by Dask's own
+    connections.
     """
 
-    client: Any = None
+    def __init__(self, backend: Backend, number: int, dask_worker: Any, addresses: Sequence[str], mailbox: Mailbox):
+        self.backend, self.number, self.size = backend, number, len(addresses)
+        self._dask_worker, self._addresses, self._mailbox, self._turn = dask_worker, addresses, mailbox, 0
+
+    def _exchange(self, values: Sequence[Any]) -> list[Any]:
+        """Send a value to each worker; returns the values that each has sent to this one."""
+        from distributed.protocol import to_serialize
+
+        self._turn += 1
+        others = [number for number in range(self.size) if number != self.number]
+
+        async def send() -> None:
+            facts = {"key": self._mailbox.key, "turn": self._turn, "sender": self.number}
+            calls = [
+                self._dask_worker.rpc(self._addresses[number]).gpupc_put(**facts, value=to_serialize(values[number]))
+                for number in others
+            ]
+            await asyncio.gather(*calls)
+
+        if others:
+            try:
+                self._mailbox.sending = asyncio.run_coroutine_threadsafe(send(), self._dask_worker.loop.asyncio_loop)
+                self.check()
+                self._mailbox.sending.result()
+                self._mailbox.sending = None
+            except (OSError, CancelledError) as error:  # The client finds out who is gone.
+                self.abort()
+                raise threading.BrokenBarrierError from error
+        received = {number: self._mailbox.take(self._turn, number) for number in others}
+        return [received.get(number, values[number]) for number in range(self.size)]
+
+    def all_gather(self, value: Value) -> list[Value]:
+        return self._exchange([value] * self.size)
+
+    def complete(self, own: Sequence[Any], parts: Sequence[Part]) -> None:
+        if self.size == 1:
+            return
+        for some in _messages(own, parts):
+            mine = [self._download(own, part) for owner, part in some if owner == self.number]
+            received = [iter(each) for each in self.all_gather(mine)]
+            with self.backend.array_library():
+                for owner, part in some:
+                    arrays = next(received[owner])
+                    if owner != self.number:
+                        for to, of in zip(own, arrays, strict=True):
+                            self._put(to[part], of)
+        self.backend.synchronize()
+
+    def others(self, own: Sequence[Any], parts: Sequence[Part]) -> Iterator[tuple[slice, list[Any]]]:
+        for some in _messages(own, parts):
+            mine = [
+                [self._download(own, part) for owner, part in some if owner == number and number != self.number]
+                for number in range(self.size)
+            ]
+            own_parts = [part for owner, part in some if owner == self.number]
+            for number, arrays_of_parts in enumerate(self._exchange(mine)):
+                if number != self.number:
+                    for part, arrays in zip(own_parts, arrays_of_parts, strict=True):
+                        yield part, [self.backend.upload(array) for array in arrays]
+
+    def _put(self, to: Any, of: np.ndarray) -> None:
+        """Copy an array to the device, as many rows at a time as the rest of the budget has room for."""
+        free = self.backend.memory_limit - self.backend.memory_used
+        rows = max(1, min(PIECE_BYTES, free // 2) * len(of) // max(1, of.nbytes))
+        for piece in mapped_arrays.pieces(len(of), rows):
+            to[piece] = self.backend.upload(of[piece])
+
+    def _download(self, arrays: Sequence[Any], part: slice) -> list[np.ndarray]:
+        with self.backend.array_library():
+            # On CPU cores a part would be a view of an array that changes while the message is on its way.
+            return [np.array(self.backend.download(array[part])) for array in arrays]
+
+    def abort(self) -> None:
+        self._mailbox.abort()
+
+    def check(self) -> None:
+        if self._mailbox.is_broken:
+            raise threading.BrokenBarrierError
 
 
-class ClientParameter(Parameter):
-    """A parameter that takes a Dask client, the address of a scheduler, or None."""
+def _messages(arrays: Sequence[Any], parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """Yield parts of arrays in groups of about `MESSAGE_BYTES`, the same on every worker."""
+    some: list[Part] = []
+    size = 0
+    row_bytes = sum(array.nbytes // max(1, len(array)) for array in arrays)
+    for owner, part in parts:
+        some.append((owner, part))
+        size += row_bytes * (part.stop - part.start)
+        if size >= MESSAGE_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
-    def parse(self, name: str, value: Any) -> ClientAddress:
-        if isinstance(value, ClientAddress):
-            return value
-        if value is None or isinstance(value, str):
-            return ClientAddress(value or "")
-        if not hasattr(value, "scheduler_info"):
-            raise InvalidParameter(
-                f"parameter {name} is {value!r}; it must be a distributed.Client or the address of a scheduler"
+
+class Membership:
+    """A Dask worker's part in a search. One thread opens the worker and makes the client's calls, one after another."""
+
+    def __init__(self, key: str, open_worker: Callable[[Mailbox], Worker]):
+        self.mailbox, self.is_taken = Mailbox(key), False
+        self._thread = ThreadPoolExecutor(1, "gpupc-worker")
+        self._worker: Worker | None = None
+        self._open_worker = open_worker
+
+    async def run(self, method: str, arguments: Sequence[Any]) -> tuple[bool, Any]:
+        """Call a method of the worker; returns whether it succeeded, and its result or its error."""
+        return await asyncio.wrap_future(self._thread.submit(self._run, method, arguments))
+
+    def _run(self, method: str, arguments: Sequence[Any]) -> tuple[bool, Any]:
+        try:
+            if self._worker is None:
+                self._worker = self._open_worker(self.mailbox)
+            return True, getattr(self._worker, method)(*arguments)
+        except BaseException as error:
+            self.mailbox.abort()
+            return False, ClusterFailure(TAKEN) if self.is_taken else error.with_traceback(None)
+
+    async def end(self) -> None:
+        """Free the memory of the worker, as soon as its present call has ended."""
+        self.mailbox.abort()
+        await asyncio.wrap_future(self._thread.submit(self._drop))
+        self._thread.shutdown(wait=False)
+
+    def _drop(self) -> None:
+        self._worker = None
+        # A backend and its kernels form a reference cycle, which keeps the memory pool alive until garbage collection.
+        with _collecting:
+            gc.collect()
+
+
+@functools.cache
+def code_digest() -> str:
+    """Return the digest of the kernels and of the modules that fill kernel arguments; it must be equal on all
+    machines."""
+    digest = hashlib.sha256()
+    modules = (path for package in WORKER_PACKAGES for path in (PACKAGE_ROOT / package).rglob("*.py"))
+    for path in sorted([*PACKAGE_ROOT.rglob("*.cu*"), *modules]):
+        digest.update(str(path.relative_to(PACKAGE_ROOT)).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def free_memory() -> int:
+    """Return the free bytes of this machine's memory, or of this process's control group if the group has fewer."""
+    free = memory_bytes()
+    with contextlib.suppress(OSError):  # on Linux; elsewhere the size of the memory has to do
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        free = 1024 * int(lines["MemAvailable"].split()[0])
+    with contextlib.suppress(OSError, ValueError):
+        own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+        for group in (CONTROL_GROUPS / own, *(CONTROL_GROUPS / own).parents):
+            with contextlib.suppress(OSError, ValueError):  # the file does not exist, or the limit is "max"
+                free = min(free, int((group / "memory.max").read_text()) - _bytes_in_use(group))
+    return max(0, free)
+
+
+def _bytes_in_use(group: Path) -> int:
+    """Return the bytes that a control group uses, without the pages of files that the system can drop."""
+    counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    return int((group / "memory.current").read_text()) - int(counts.get("inactive_file", 0))
+
+
+async def offer(backend: str, device_memory_limit: int | None, dask_worker: Any = None) -> dict[str, Any]:
+    """Return the code, device and memory of a worker, which leaves the search that it may still belong to.
+
+    Returns:
+        ``code``, ``machine``, and either ``unavailable`` (the reason) or ``device``, ``gpu`` (None on CPU cores), and
+        ``memory`` (the free bytes of the machine; None on a GPU, which has memory of its own).
+    """
+    await leave(dask_worker=dask_worker)
+    kind = backend_class(backend)
+    offered: dict[str, Any] = {"code": code_digest(), "machine": socket.gethostname()}
+    if reason := kind.unavailable():
+        return offered | {"unavailable": reason}
+    opened = kind(device_memory_limit)
+    memory = free_memory() if opened.warp_threads == 1 else None
+    return offered | {"device": opened.describe(), "gpu": opened.device_key(), "memory": memory}
+
+
+async def join(
+    key: str,
+    number: int,
+    addresses: Sequence[str],
+    problem: GaussianProblem,
+    backend: str,
+    device_memory_limit: int | None,
+    dask_worker: Any = None,
+) -> None:
+    """Become a worker of a search."""
+    await leave(dask_worker=dask_worker)
+
+    def open_worker(mailbox: Mailbox) -> Worker:
+        device = open_backend(backend, device_memory_limit)
+        return Worker(problem, ClusterCommunicator(device, number, dask_worker, addresses, mailbox))
+
+    membership = Membership(key, open_worker)
+
+    async def gpupc_put(key: str, turn: int, sender: int, value: Any) -> str:
+        if key == membership.mailbox.key:
+            membership.mailbox.put(turn, sender, value)
+        return "OK"
+
+    dask_worker.handlers["gpupc_put"] = gpupc_put
+    dask_worker.gpupc_membership = membership
+
+
+async def call(key: str, method: str, arguments: Sequence[Any], dask_worker: Any = None) -> tuple[bool, Any]:
+    """Call a method of the worker; returns whether it succeeded, and its result or its error."""
+    membership = _membership(dask_worker)
+    if membership is None or membership.mailbox.key != key:
+        return False, ClusterFailure(TAKEN)
+    return await membership.run(method, arguments)
+
+
+async def stop(key: str, dask_worker: Any = None) -> None:
+    """Make the worker's present call fail, if it waits for other workers."""
+    membership = _membership(dask_worker)
+    if membership is not None and membership.mailbox.key == key:
+        membership.mailbox.abort()
+
+
+async def leave(key: str | None = None, dask_worker: Any = None) -> None:
+    """Free the memory of the search with this key; None stands for any search, whose workers are taken thereby."""
+    membership = _membership(dask_worker)
+    if membership is not None and key in (None, membership.mailbox.key):
+        membership.is_taken = key is None
+        del dask_worker.gpupc_membership
+        dask_worker.handlers.pop("gpupc_put", None)
+        await membership.end()
+
+
+def _membership(dask_worker: Any) -> Membership | None:
+    return getattr(dask_worker, "gpupc_membership", None)
+
+
+# --- on the client ---------------------------------------------------------------------------------------------------
+
+
+class ClusterTeam(Team):
+    """Workers of a Dask cluster: all that the cluster has now."""
+
+    def __init__(self, client: Any, problem: GaussianProblem, backend: str, device_memory_limit: int | None):
+        self._client, self._key = client, uuid.uuid4().hex
+        offers = _offers(client, backend, device_memory_limit)
+        self._addresses = sorted(offers)
+        self.size, self.devices = len(offers), [offers[address]["device"] for address in self._addresses]
+        machines = Counter(each["machine"] for each in offers.values())
+        sent = problem
+        if problem.correlations == "device":
+            sent = dataclasses.replace(problem, samples=None, correlation=None)
+        elif problem.correlation.nbytes > MOST_MATRIX_BYTES:
+            raise InvalidProblem(
+                f"the correlation matrix has {problem.correlation.nbytes:,} bytes, and at most {MOST_MATRIX_BYTES:,} "
+                "are sent to the workers of a cluster: give the samples, or leave client out"
             )
-        address = ClientAddress("given")
-        address.client = value
-        return address
+        with self._noticing_loss():
+            for number, address in enumerate(self._addresses):
+                limit, memory = device_memory_limit, offers[address]["memory"]
+                if limit is None and memory is not None:
+                    limit = int(HOST_SHARE * memory / machines[offers[address]["machine"]])
+                arguments = self._key, number, self._addresses, sent, backend, limit
+                client.run(join, *arguments, workers=[address])
+
+    @contextlib.contextmanager
+    def _noticing_loss(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # a worker's own errors are answers, so this one is of a connection
+            raise WorkersLost(f"a worker was lost ({type(error).__name__}: {error})") from error
+
+    def _call(self, number: int, method: Callable[..., Any], *arguments: Any) -> Any:
+        address = self._addresses[number]
+        with self._noticing_loss():
+            answers = self._client.run(call, self._key, method.__name__, arguments, workers=[address])
+        succeeded, result = answers[address]
+        if not succeeded:
+            raise result
+        return result
+
+    def _abort(self) -> None:
+        self._on_present(stop)
+
+    def close(self) -> None:
+        self._on_present(leave)
+
+    def _on_present(self, function: Callable[..., Any]) -> None:
+        with contextlib.suppress(Exception):  # the cluster itself may have failed
+            present = set(self._client.scheduler_info(n_workers=-1)["workers"]) & set(self._addresses)
+            self._client.run(function, self._key, workers=sorted(present), on_error="ignore")
 
 
-class FolderParameter(Parameter):
-    """A parameter that takes the path of a folder, or None for a temporary folder."""
+def _offers(client: Any, backend: str, device_memory_limit: int | None) -> dict[str, dict[str, Any]]:
+    """Return the answers of all present workers to `offer`, by address; there is at least one."""
+    started = last = time.monotonic()
+    while True:
+        try:
+            offers: dict[str, dict[str, Any]] = client.run(offer, backend, device_memory_limit)
+            if offers:
+                break
+        except Exception as error:
+            _check_scheduler(client, error)
+            if not isinstance(error, OSError):  # a worker was not lost meanwhile, but failed
+                raise
+        now = time.monotonic()
+        if now - started >= WORKER_TIMEOUT:
+            raise ClusterFailure(f"the cluster has had no worker for {now - started:.0f} s")
+        if now - last >= MESSAGE_INTERVAL:
+            last = now
+            logger.warning("the cluster has 0 workers; one is waited for, %.0f s so far", now - started)
+        time.sleep(0.1)
+    code = code_digest()
+    gpu_users: dict[str, str] = {}
+    for address, offered in offers.items():
+        if offered["code"] != code:
+            raise BackendUnavailable(f"worker {address} has another version of gpupc; install one everywhere")
+        if "unavailable" in offered:
+            raise BackendUnavailable(f"worker {address} cannot run kernels on {backend}: {offered['unavailable']}")
+        if offered["gpu"] is not None and device_memory_limit is None and offered["gpu"] in gpu_users:
+            raise InvalidParameter(
+                f"workers {gpu_users[offered['gpu']]} and {address} have the same GPU: give each one of its own "
+                "(CUDA_VISIBLE_DEVICES), or say what a worker may take of it (device_memory_limit)"
+            )
+        gpu_users[offered["gpu"]] = address
+    return offers
 
-    def parse(self, name: str, value: Any) -> Any:
-        return super().parse(name, "" if value is None else os.fspath(value) if isinstance(value, Path) else value)
+
+def _check_scheduler(client: Any, error: Exception) -> None:
+    """Raise ClusterFailure if the scheduler does not answer."""
+    try:
+        client.run_on_scheduler(lambda: None)
+    except Exception:
+        raise ClusterFailure(f"the cluster failed ({error})") from error
 
 
 @contextlib.contextmanager
-def open_client(address: ClientAddress, backend: str, workers: int) -> Iterator[Any]:
-    """Yield the client that the user passed, or a client of the scheduler at the address or of a new cluster of this
-    machine.
-
-    Args:
-        backend: where the workers run kernels.
-        workers: the number of workers of a new cluster; 0 stands for one worker for each GPU, or one for all cores.
-
-    Raises:
-        InvalidParameter: there are fewer GPUs than workers; or `workers` is set for a cluster that runs already; or no
-            scheduler answers at the address.
-        BackendUnavailable: this machine cannot run kernels on the backend, or lacks the package that makes TLS keys.
-    """
-    from distributed import Client
-
-    if address and workers:
-        raise InvalidParameter(
-            f"parameter workers is {workers}, and a client is given, whose cluster has its own workers: leave one out"
-        )
-    if address.client is not None:
-        yield address.client
-    elif address:
-        with _connect(address) as client:
-            yield client
-    else:
-        if reason := backend_class(backend).unavailable():
-            raise BackendUnavailable(
-                f"workers of a cluster of this machine cannot run kernels on {backend}: {reason}; give the client of "
-                "another cluster (client=...), or another backend (workers_on=...)"
-            )
-        with (
-            tempfile.TemporaryDirectory(prefix="gpupc-", ignore_cleanup_errors=True) as folder,
-            _local_cluster(backend, workers, folder) as cluster,
-            Client(cluster) as client,
-        ):
-            yield client
-
-
-def _connect(address: str) -> Any:
-    """Return a client of the scheduler at an address."""
+def connected(address: str) -> Iterator[Any]:
+    """Yield a client of the scheduler at an address."""
     from distributed import Client
 
     try:
-        return Client(address)
+        client = Client(address)
     except (OSError, ValueError, TypeError) as error:  # TypeError: tls:// without keys, or an unfinished scheme
         raise InvalidParameter(
-            f"parameter client is {str(address)!r}, where no scheduler answers ({error}): give the address of one that "
-            "runs, as tcp://HOST:PORT, or leave it out for a cluster of this machine"
+            f"parameter client is {address!r}, where no scheduler answers ({error}): give the address of one that "
+            "runs, as tcp://HOST:PORT, or leave it out for workers of this process"
         ) from error
-
-
-def _local_cluster(backend: str, workers: int, folder: str) -> Any:
-    """Return a cluster of this machine: a process for each GPU, or processes that share the cores.
-
-    A single worker on CPU cores runs in this process. Anybody who can connect to a scheduler or a worker can run code
-    in it. A cluster within this process therefore listens on no port, and processes of a cluster communicate by TLS
-    with a key that no other process has. The web pages about the state of the cluster are on the loopback interface.
-
-    Args:
-        folder: an empty folder of the caller alone, in which Dask locks files and from which it imports modules. By
-            default Dask does so in a folder of the system's temporary one, which another user may have made.
-    """
-    from distributed import LocalCluster, Nanny, Scheduler, Security, SpecCluster
-
-    # The search counts its memory itself, so Dask must neither spill nor end a worker.
-    if backend == "cuda":
-        environments = _gpu_environments(workers)
-    elif workers > 1:
-        threads = os.environ.get("GPUPC_HOST_THREADS", str(max(1, available_cores() // workers)))
-        environments = [{"GPUPC_HOST_THREADS": threads}] * workers
-    else:
-        pages = {"dashboard_address": f"{LOOPBACK}:0", "worker_dashboard_address": f"{LOOPBACK}:0"}
-        own = {"local_directory": folder, "scheduler_kwargs": {"local_directory": folder}}
-        return LocalCluster(
-            1, processes=False, protocol="inproc://", threads_per_worker=THREADS, memory_limit=0, **pages, **own
-        )
-    if reason := needs_package("cryptography", "cryptography")():
-        raise BackendUnavailable(f"processes of a cluster cannot be kept from strangers: {reason}")
-    place = {
-        "host": LOOPBACK,
-        "dashboard_address": f"{LOOPBACK}:0",
-        "protocol": "tls://",
-        "local_directory": folder,
-    }
-    place["security"] = security = Security.temporary()
-    options = {**place, "nthreads": THREADS, "memory_limit": 0, "silence_logs": logging.WARNING}
-    specs = {
-        number: {"cls": Nanny, "options": {**options, "env": environment}}
-        for number, environment in enumerate(environments)
-    }
-    scheduler = {"cls": Scheduler, "options": {**place, "dashboard": False, "port": 0}}
-    return SpecCluster(workers=specs, scheduler=scheduler, security=security, silence_logs=logging.WARNING)
-
-
-def _gpu_environments(workers: int) -> list[dict[str, str]]:
-    """Return the environment variables of each worker, by which each worker sees a different GPU."""
-    devices = _visible_devices()
-    workers = workers or len(devices)
-    if workers > len(devices):
-        raise InvalidParameter(
-            f"parameter workers is {workers}; at most {len(devices)} on this machine, a GPU for each: leave it out"
-        )
-    return [{"CUDA_VISIBLE_DEVICES": device, "GPUPC_CUDA_DEVICE": ""} for device in devices[:workers]]
-
-
-def _visible_devices() -> list[str]:
-    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
-    if visible := os.environ.get("CUDA_VISIBLE_DEVICES"):
-        return visible.split(",")
-    import cupy
-
-    return [str(number) for number in range(cupy.cuda.runtime.getDeviceCount())]
+    with client:
+        yield client

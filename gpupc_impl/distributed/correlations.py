@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource, open_backend
-from gpupc_impl.core import mapped
-from gpupc_impl.distributed.communicator import Communicator
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.gaussian.correlation import SOURCE as STANDARDISE_SOURCE
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
@@ -20,80 +18,56 @@ SOURCE = "distributed/kernels/correlate.cu"
 CORRELATE = KernelSource(SOURCE, "correlate")
 SQUARES = KernelSource(SOURCE, "correlate_squares")
 STANDARDISE = KernelSource(STANDARDISE_SOURCE, "standardise")
-MIRROR = KernelSource(SOURCE, "mirror")
 
 TILES = {"cuda": (128, 64), "host": (64, 64)}
-"""Rows and columns of a tile, by backend."""
-
 TILE_CONSTANTS = {name: {"TILE_ROWS": rows, "TILE_COLUMNS": columns} for name, (rows, columns) in TILES.items()}
 
 THREADS = {"cuda": (16, 16), "host": (1, 1)}
-"""The thread block of a tile, by backend."""
-
-COLUMNS_AT_ONCE = 512
-"""Upper bound on the variables that are standardised at a time, to save device memory."""
+COLUMNS_AT_ONCE = 512  # upper bound on the variables that are standardised at a time, to save device memory
 
 
-def standardised(backend: Backend, samples: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+def standardised(backend: Backend, samples: np.ndarray) -> np.ndarray:
     """Return (m, p) columns with mean 0 and Euclidean length 1, with the same bits on any backend; a constant column is
     zero.
-
-    Args:
-        samples: (m, p).
-        out: (m, p) float64 array for the result, such as a mapped file; a new array by default.
     """
-    out = np.empty(samples.shape) if out is None else out
-    for columns, device in _standardised_parts(
-        backend, samples, list(mapped.pieces(samples.shape[1], COLUMNS_AT_ONCE))
-    ):
-        out[:, columns] = backend.download(device)
+    out = np.empty(samples.shape)
+    for columns in mapped_arrays.pieces(samples.shape[1], COLUMNS_AT_ONCE):
+        out[:, columns] = backend.download(_standardised(backend, np.ascontiguousarray(samples[:, columns])))
     return out
 
 
-def standardised_rows(devices: Communicator, samples: np.ndarray, at_once: int) -> Any:
-    """Return (p, m) float64 on the device: the transpose of the result of `standardised`, which devices share.
+class SampleRows:
+    """The transpose of the result of `standardised`, on a device, made from parts of the samples."""
 
-    Args:
-        at_once: number of variables that are standardised at a time.
-    """
-    m, p = samples.shape
-    backend, rows = devices.backend, devices.backend.empty((p, m), np.float64)
-    parts = [(k % devices.size, variables) for k, variables in enumerate(mapped.pieces(p, at_once))]
-    own = [variables for owner, variables in parts if owner == devices.number]
-    for variables, device in _standardised_parts(backend, samples, own):
-        with backend.array_library():
-            rows[variables] = device.T
-    devices.complete([rows], parts)
-    return rows
+    def __init__(self, backend: Backend, m: int, p: int, at_once: int):
+        self._backend = backend
+        # The memory of a part is reused, since new pages take longer than copies.
+        self._memory = np.empty(m * min(at_once, p))
+        self.rows = backend.empty((p, m), np.float64)
+
+    def add(self, variables: slice, samples: np.ndarray) -> None:
+        """Standardise the (m, width) samples of some variables."""
+        part = self._memory[: samples.size].reshape(samples.shape)
+        mapped_arrays.by_pieces(part, lambda rows: np.copyto(part[rows], samples[rows]))
+        with self._backend.array_library():
+            self.rows[variables] = _standardised(self._backend, part).T
 
 
-def _standardised_parts(backend: Backend, samples: np.ndarray, parts: Sequence[slice]) -> Iterator[tuple[slice, Any]]:
-    """Yield parts of the standardised columns, each as (m, width) float64 on the device."""
-    m = len(samples)
+def _standardised(backend: Backend, samples: np.ndarray) -> Any:
+    """Return standardised (m, width) samples on the device."""
+    device, (m, width) = backend.upload(samples), samples.shape
     threads = 128 if backend.warp_threads > 1 else 1
-    kernel = backend.kernel(*STANDARDISE)
-    # The memory is reused, since new pages take longer than copies.
-    memory = np.empty(m * max((columns.stop - columns.start for columns in parts), default=0))
-    for columns in parts:
-        width = columns.stop - columns.start
-        part = memory[: m * width].reshape(m, width)
-        mapped.by_pieces(part, functools.partial(_copy_columns, part, samples, columns))
-        device = backend.upload(part)
-        kernel((ceil_div(width, threads),), (threads,), [device, np.int32(m), np.int32(width)])
-        yield columns, device
+    backend.kernel(*STANDARDISE)((ceil_div(width, threads),), (threads,), [device, np.int32(m), np.int32(width)])
+    return device
 
 
-def _copy_columns(to: np.ndarray, samples: np.ndarray, columns: slice, rows: slice) -> None:
-    to[rows] = samples[rows, columns]
-
-
-def correlate(backend: Backend, samples: Any, rows: Any, columns: Any, out: Any, first: int = 0) -> None:
+def correlate(backend: Backend, samples: Any, rows: Any, columns: Any, out: Any) -> None:
     """Queue the computation of the correlations of some variables with others.
 
     Args:
         samples: (m, p) float64, standardised, on the device.
         rows, columns: int32 variables, on the device.
-        out: (rows, width) float64, on the device, whose columns from `first` on receive the correlations.
+        out: (rows, columns) float64, on the device, which receives the correlations.
     """
     m, p = samples.shape
     n_rows, n_columns = len(rows), len(columns)
@@ -101,8 +75,7 @@ def correlate(backend: Backend, samples: Any, rows: Any, columns: Any, out: Any,
         height, width = TILES[backend.name]
         inputs = (samples, np.int32(m), np.int32(p), rows, np.int32(n_rows), columns, np.int32(n_columns))
         grid = ceil_div(n_columns, width), ceil_div(n_rows, height)
-        target = (out, np.int32(out.shape[1]), np.int32(first))
-        _tile_kernel(CORRELATE, backend)(grid, THREADS[backend.name], [*inputs, *target])
+        _tile_kernel(CORRELATE, backend)(grid, THREADS[backend.name], [*inputs, out])
 
 
 def correlate_squares(backend: Backend, samples: Any, variables: np.ndarray, sizes: np.ndarray) -> Any:
@@ -141,15 +114,59 @@ def tiles_of(sizes: np.ndarray, height: int, width: int) -> np.ndarray:
     return np.stack([matrix, height * row, width * column], axis=1).astype(np.int32)
 
 
-def mirror(backend: Backend, other: Any, first_other: int, own: Any, first: int) -> None:
-    """Queue the copying, by symmetry, of entries of the rows `own` that the rows `other` contain already.
+class Numbers(Protocol):
+    """The numbers of a problem on a worker, from which it takes canonical correlations.
 
-    Args:
-        other, own: (rows, p) float64 on the device: the rows of the variables from `first_other` and from `first` on.
+    Attributes:
+        samples_held: the number of samples on the device; 0 for a correlation matrix.
     """
-    n_other, p = other.shape
-    numbers = [other, np.int32(n_other), np.int32(first_other), own, *map(np.int32, (len(own), first, p))]
-    backend.kernel(*MIRROR)((ceil_div(n_other, 32), ceil_div(len(own), 32)), (32, 8), numbers)
+
+    samples_held: int
+
+    def tile(self, rows: slice, stop: int) -> Any:
+        """Return (rows, stop) float64 on the device: the correlations of some variables with those below `stop`."""
+
+    def squares(self, variables: np.ndarray, sizes: np.ndarray) -> Any:
+        """Return the correlation matrix of each group of variables, one after the other, on the device; see
+        `correlate_squares`."""
+
+
+class SampleNumbers:
+    """Standardised samples, (m, p) float64 on the device."""
+
+    def __init__(self, backend: Backend, samples: Any):
+        self._backend, self._samples, self.samples_held = backend, samples, len(samples)
+
+    def tile(self, rows: slice, stop: int) -> Any:
+        own, others = (
+            self._backend.upload(np.arange(*ends, dtype=np.int32)) for ends in ((rows.start, rows.stop), (stop,))
+        )
+        out = self._backend.empty((rows.stop - rows.start, stop), np.float64)
+        correlate(self._backend, self._samples, own, others, out)
+        return out
+
+    def squares(self, variables: np.ndarray, sizes: np.ndarray) -> Any:
+        return correlate_squares(self._backend, self._samples, variables, sizes)
+
+
+class MatrixNumbers:
+    """A correlation matrix, (p, p) float64 in host memory."""
+
+    samples_held = 0
+
+    def __init__(self, backend: Backend, matrix: np.ndarray):
+        self._backend, self._matrix = backend, matrix
+
+    def tile(self, rows: slice, stop: int) -> Any:
+        tile = self._backend.upload(self._matrix[rows, :stop])
+        mapped_arrays.release(self._matrix)
+        return tile
+
+    def squares(self, variables: np.ndarray, sizes: np.ndarray) -> Any:
+        groups = np.split(variables, np.cumsum(sizes)[:-1])
+        matrices = [self._matrix[np.ix_(members, members)].reshape(-1) for members in groups]
+        mapped_arrays.release(self._matrix)
+        return self._backend.upload(np.concatenate(matrices))
 
 
 def fixed_order_correlation(samples: np.ndarray, backend: Backend | None = None) -> np.ndarray:

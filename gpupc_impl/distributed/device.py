@@ -1,44 +1,86 @@
-"""The kernels of method `distributed`: those that are compiled ahead, and all of them."""
+"""The kernels of method `distributed`: the declarations of those that decide levels 0 and 1 from matrix products
+(kernels/filter.cu), and which kernels are compiled ahead."""
 
 from __future__ import annotations
 
 import functools
 
-from gpupc_impl.backends import Backend, KernelSource
-from gpupc_impl.distributed.correlations import CORRELATE, MIRROR, SQUARES, STANDARDISE, TILE_CONSTANTS
-from gpupc_impl.distributed.filter_kernels import ALL_KERNELS as FILTER_KERNELS
-from gpupc_impl.distributed.worker_search import KEEP, LIST
-from gpupc_impl.distributed.worker_state import DECIDE
-from gpupc_impl.out_of_core.panel_scan import SCANS
-from gpupc_impl.out_of_core.row_tests import GATHERED
+import numpy as np
 
-MOST_PREFETCHED = 24
-"""The highest level whose kernels a search on one device requests before level 0."""
+from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
+from gpupc_impl.distributed.correlations import CORRELATE, SQUARES, STANDARDISE, TILE_CONSTANTS
+from gpupc_impl.distributed.filter_plan import COLUMNS_A_WARP, LISTS, MOST_CANDIDATES
+from gpupc_impl.out_of_core.gathered import GATHERED
+
+MOST_PREFETCHED = 24  # the highest level whose kernels a search requests before level 0
+
+FILTER_SOURCE = "distributed/kernels/filter.cu"
+FILTER = Struct(
+    "Filter",
+    samples=Pointer(np.float64),
+    m=np.int32,
+    **dict.fromkeys(("low", "high", "critical_zero", "critical_one", "residual_tolerance"), np.float64),
+    **dict.fromkeys(("critical", "slack", "defined"), np.float32),
+    **dict.fromkeys(("low_single", "high_single", "needed_scale", "needed_offset"), np.float32),
+)
+PRODUCTS = Struct("Products", products=Pointer(np.float64), **dict.fromkeys(("first", "count", "columns"), np.int32))
+EDGE_ROWS = Struct("EdgeRows", starts=Pointer(np.int64), **dict.fromkeys(("partners", "values"), Pointer(np.uint32)))
+CANDIDATES = Struct(
+    "Candidates",
+    panel=Pointer(np.float32),
+    numbers=Pointer(np.uint16),
+    correlations=Pointer(np.float32),
+    starts=Pointer(np.int64),
+    ends=Pointer(np.int32),
+    end=Pointer(np.uint64),
+    capacity=np.int64,
+    **dict.fromkeys(("first", "count", "pitch"), np.int32),
+)
+OPEN_EDGES = Struct("OpenEdges", rows=EDGE_ROWS, slots=Pointer(np.int64), second_members=Pointer(np.uint32))
+SEPARATED = 1 << 31
+NO_MEMBER = 2**32 - 1
+COUNTS = ("tests", "undefined", "rechecked")
+"""The names of the first counters of level 1. The counter with index `OPEN` follows: the number of edges that no test
+has separated."""
+
+OPEN = len(COUNTS)
+CONSTANTS = {
+    "COLUMNS_A_WARP": COLUMNS_A_WARP,
+    "MOST_CANDIDATES": MOST_CANDIDATES,
+    "SEPARATED": SEPARATED,
+    "NO_MEMBER": NO_MEMBER,
+    "OPEN": OPEN,
+    "LISTS": LISTS,
+}
+
+
+def _kernel(expression: str, *structs: Struct) -> KernelSource:
+    return KernelSource(FILTER_SOURCE, expression, structs, CONSTANTS)
+
+
+COUNT = _kernel("count_edges", FILTER, PRODUCTS)
+LIST = _kernel("list_edges", FILTER, PRODUCTS, EDGE_ROWS)
+KEEP = _kernel("keep_panel", FILTER, PRODUCTS, CANDIDATES)
+SCANS = tuple(_kernel(f"scan_block<{flag}>", FILTER, EDGE_ROWS, CANDIDATES) for flag in ("false", "true"))
+COUNT_OPEN = _kernel("count_open", EDGE_ROWS)
+LIST_OPEN = _kernel("list_open", EDGE_ROWS, OPEN_EDGES)
+SCANS_OPEN = tuple(_kernel(f"scan_open<{flag}>", FILTER, OPEN_EDGES, CANDIDATES) for flag in ("false", "true"))
+USE_COPIES = _kernel("use_copies", EDGE_ROWS, OPEN_EDGES)
+TAKE_OVER = _kernel("take_over", EDGE_ROWS)
+FILTER_KERNELS = (COUNT, LIST, KEEP, *SCANS, COUNT_OPEN, LIST_OPEN, *SCANS_OPEN, USE_COPIES, TAKE_OVER)
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Return the method's own kernels, without those of `out_of_core` that the method uses as well."""
-    return [CORRELATE, SQUARES, MIRROR, DECIDE, KEEP, LIST, *FILTER_KERNELS]
-
-
-def prefetch(backend: Backend, level: int) -> None:
-    """Have threads compile the kernels for tasks of a level and of the next levels; 1 stands for levels 0 and 1."""
-    backend.prefetch(_task_kernels(backend.name, level))
+    return [CORRELATE, SQUARES, *FILTER_KERNELS]
 
 
 def prefetch_all(backend: Backend) -> None:
-    """Have threads compile the kernels for all levels of a search on one device (filtered_search.py)."""
-    backend.prefetch(_all_of_one_device(backend.name))
+    """Have threads compile the kernels for all levels of a search of samples."""
+    backend.prefetch(_searching(backend.name))
 
 
 @functools.cache
-def _all_of_one_device(backend: str) -> tuple[KernelSource, ...]:
+def _searching(backend: str) -> tuple[KernelSource, ...]:
     squares = SQUARES._replace(constants=TILE_CONSTANTS[backend])
     return STANDARDISE, *FILTER_KERNELS, squares, *GATHERED.up_to(MOST_PREFETCHED)
-
-
-@functools.cache
-def _task_kernels(backend: str, level: int) -> tuple[KernelSource, ...]:
-    correlate, squares = (kernel._replace(constants=TILE_CONSTANTS[backend]) for kernel in (CORRELATE, SQUARES))
-    first = (correlate, MIRROR, DECIDE, SCANS["false"], KEEP, LIST, squares) if level == 1 else ()
-    return *first, *GATHERED.ahead(max(level, 2), None)

@@ -45,11 +45,8 @@ def excess_bound(m: int, critical: float) -> float:
     return bound * (1 + 2.0**-10) + 2.0**-50  # covers terms of higher order and rounding in the canonical test
 
 
-NEEDED_SLACK = 2.0**-15
-"""Slack of `needed_product`, which is larger than what rounding adds to it."""
-
-MOST_CRITICAL = 0.25
-"""The critical r^2 from which on there is no `needed_product`, since rounding would add more to it."""
+NEEDED_SLACK = 2.0**-15  # slack of `needed_product`, which is larger than what rounding adds to it
+MOST_CRITICAL = 0.25  # the critical r^2 from which on there is no `needed_product`, since rounding would add more to it
 
 
 def needed_product(critical: float) -> tuple[float, float]:

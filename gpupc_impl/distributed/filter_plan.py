@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from gpupc_impl.engine.device_memory import COUNTER_BYTES, allocated_bytes
+from gpupc_impl.engine.budget import COUNTER_BYTES, allocated_bytes
 from gpupc_impl.integers import ceil_div, round_up
 
-COLUMNS_A_WARP = 4096
-"""Columns of level 0 that a warp takes (kernels/filter.cu)."""
-
-MOST_CANDIDATES = 4096
-"""Upper bound on the variables of a block of candidates (kernels/filter.cu)."""
-
-STEP = 32
-"""Lower bound on the candidates of a block, whose number is a multiple of this one."""
-
+COLUMNS_A_WARP = 4096  # columns of level 0 that a warp takes (kernels/filter.cu)
+MOST_CANDIDATES = 4096  # upper bound on the variables of a block of candidates (kernels/filter.cu)
+STEP = 32  # lower bound on the candidates of a block, whose number is a multiple of this one
 MOST_TILE_BYTES = 1 << 31
 """Upper bound on the bytes of a tile of products, since larger tiles hardly shorten the waits between them."""
 
@@ -23,21 +17,11 @@ TILE_ROWS = 128
 """The number of rows of a larger tile of products is a multiple of this number, since libraries compute so many rows at
 once."""
 
-MOST_UPLOAD_BYTES = 1 << 30
-"""Upper bound on the bytes of samples that are standardised at a time."""
-
-LISTS = 8
-"""Lists of each variable's neighbours in a block of candidates (kernels/filter.cu)."""
-
-EDGE_BYTES = 8
-"""Bytes of an edge: its partner, and its correlation or member."""
-
-CANDIDATE_BYTES = 4
-"""Bytes of a correlation in the panel of a block of candidates."""
-
-NEIGHBOUR_BYTES = 6
-"""Bytes of an entry of a list of neighbours: the neighbour's number and correlation."""
-
+MOST_UPLOAD_BYTES = 1 << 30  # upper bound on the bytes of samples that are standardised at a time
+LISTS = 8  # lists of each variable's neighbours in a block of candidates (kernels/filter.cu)
+EDGE_BYTES = 8  # bytes of an edge: its partner, and its correlation or member
+CANDIDATE_BYTES = 4  # bytes of a correlation in the panel of a block of candidates
+NEIGHBOUR_BYTES = 6  # bytes of an entry of a list of neighbours: the neighbour's number and correlation
 RESULT_BYTES = 32
 """Bytes of an edge whose result is read: its partner and member, a flag whether it is separated, and its entry in the
 list of edges that are not."""
@@ -46,8 +30,7 @@ MOST_READ = 1 << 22
 """Upper bound on the edges whose results are read at a time, so that the page-locked memory of all threads stays within
 what the backend caches; pinning pages anew takes longer than copying."""
 
-OPEN_BYTES = 20
-"""Bytes of the copy of an open edge: its partner, its correlation, its index, and the member of a set."""
+OPEN_BYTES = 20  # bytes of the copy of an open edge: its partner, its correlation, its index, and the member of a set
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +44,6 @@ class FilterPlan:
         edges: upper bound on the edges of a group of rows.
         open_edges: upper bound on the open edges that are copied to a list of their own.
         read: upper bound on the edges whose results are read at a time, which is at least the number of edges of a row.
-        upload: number of variables whose samples are standardised at a time.
         device_bytes: lower bound on the device memory that the search needs.
     """
 
@@ -71,13 +53,11 @@ class FilterPlan:
     edges: int
     open_edges: int
     read: int
-    upload: int
     device_bytes: int
 
 
 def fixed_bytes(m: int, p: int, tile_bytes: int) -> int:
-    """Return the bytes of (m, p) samples, a tile, counts and sums of its edges or of open edges, degrees, starts of
-    rows, and counters."""
+    """Return the bytes of samples, a tile, counts and sums of edges, degrees, starts of rows, and counters."""
     tile = tile_bytes // 8
     counts = 32 * max(tile // COLUMNS_A_WARP + tile // p + 1, p)
     return allocated_bytes(8 * m * p) + tile_bytes + counts + 4 * p + 16 * (p + 1) + COUNTER_BYTES + 32 * 512
@@ -100,9 +80,15 @@ def least_device_bytes(m: int, p: int) -> int:
     return max(2 * allocated_bytes(8 * m * p), smallest)
 
 
+def variables_at_once(m: int, p: int, budget: int) -> int:
+    """Return the number of variables whose samples are standardised at a time, on a device with this budget."""
+    samples = allocated_bytes(8 * m * p)
+    return max(1, min(MOST_UPLOAD_BYTES, budget - samples, ceil_div(samples, 8)) // (8 * m))
+
+
 def choose(m: int, p: int, budget: int) -> FilterPlan:
     """Return the plan for a device with a budget of at least `least_device_bytes`."""
-    least, least_tile, samples = least_device_bytes(m, p), 8 * p, allocated_bytes(8 * m * p)
+    least, least_tile = least_device_bytes(m, p), 8 * p
     spare = budget - least  # divided among larger tiles, blocks and lists, and edges
     tile_bytes = least_tile + min(max(0, MOST_TILE_BYTES - least_tile), spare // 16) // 8 * 8
     candidates = STEP + min(MOST_CANDIDATES - STEP, spare // 4 // (CANDIDATE_BYTES * p) // STEP * STEP)
@@ -120,6 +106,5 @@ def choose(m: int, p: int, budget: int) -> FilterPlan:
         edges=max(1, min(left // EDGE_BYTES, p * (p - 1) // 2)),
         open_edges=max(1, min(open_edges, p * (p - 1) // 2)),
         read=read,
-        upload=max(1, min(MOST_UPLOAD_BYTES, budget - samples, ceil_div(samples, 8)) // (8 * m)),
         device_bytes=least,
     )

@@ -2,47 +2,102 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpupc_impl.backends import BackendUnavailable
 from gpupc_impl.core.pc_stable import pc_stable
-from gpupc_impl.core.registry import Parameter, Run, method
+from gpupc_impl.core.registry import InvalidParameter, Parameter, Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.distributed.cluster import ClientParameter, FolderParameter, missing
-from gpupc_impl.distributed.filtered_search import FilteredSearch, filtering_devices
+from gpupc_impl.distributed import cluster
 from gpupc_impl.distributed.search import DistributedSearch
+from gpupc_impl.distributed.team import Team, open_threads
 from gpupc_impl.gaussian.problem import GaussianProblem
+
+
+class ClientAddress(str):
+    """The address of a scheduler, or empty for workers of this process."""
+
+    client: Any = None
+
+
+class ClientParameter(Parameter):
+    """A parameter that takes a Dask client, the address of a scheduler, or None."""
+
+    def parse(self, name: str, value: Any) -> ClientAddress:
+        if isinstance(value, ClientAddress):
+            return value
+        if value is None or isinstance(value, str):
+            return ClientAddress(value or "")
+        if not hasattr(value, "scheduler_info"):
+            raise InvalidParameter(
+                f"parameter {name} is {value!r}; it must be a distributed.Client or the address of a scheduler"
+            )
+        address = ClientAddress("given")
+        address.client = value
+        return address
+
+
+class FolderParameter(Parameter):
+    """A parameter that takes the path of a folder, or None for a temporary folder."""
+
+    def parse(self, name: str, value: Any) -> Any:
+        return super().parse(name, "" if value is None else os.fspath(value) if isinstance(value, Path) else value)
 
 
 @method(
     "distributed",
     family="gaussian",
     source="ours: docs/distributed.md",
-    summary="on a Dask cluster: pairs of row panels computed from the samples, no p x p matrix anywhere",
+    summary="on the GPUs of a machine or on a Dask cluster: correlations from the samples, no p x p matrix anywhere",
     params={
-        "client": ClientParameter("", "Dask client, or a scheduler's address; none: a new cluster of this machine"),
+        "client": ClientParameter("", "Dask client, or a scheduler's address; none: workers are threads"),
         "workers": Parameter(
             0,
-            "GPUs of this machine, or workers of a new cluster; 0: one for each GPU (one for small problems), or one "
-            "on CPU cores",
+            "GPUs of this machine, or workers on its CPU cores; 0: all GPUs (one for small problems), or one worker",
             minimum=0,
             maximum=1024,
         ),
         "workers_on": Parameter(
             "auto",
-            "where workers run kernels; auto: on `backend`, as the client does",
+            "where workers of a cluster run kernels; auto: on `backend`, as the client does",
             choices=("auto", "cuda", "host"),
         ),
-        "panel": Parameter(0, "variables of a panel, rounded up to 32; 0: chosen by the workers' memory", minimum=0),
-        "host_memory_limit": Parameter(0, "bytes of host memory of a worker; 0: its share of what is free", minimum=0),
         "folder": FolderParameter(
-            "", "folder of shards, which all machines see and a search called again finds; empty: a temporary one"
+            "", "folder in which the search keeps what is done, for a search called again; empty: none is kept"
         ),
     },
     cluster=True,
     problem_defaults={"correlations": "device"},  # workers compute correlations from the samples
-    unavailable=missing,
 )
 def distributed(problem: GaussianProblem, run: Run) -> Skeleton:
-    devices = filtering_devices(problem, run)
-    with FilteredSearch(problem, run, devices) if devices else DistributedSearch(problem, run) as search:
-        params = {**run.params, "client": "given" if run.params["client"] else ""}  # an address is not recorded
+    params, backend, stack = run.params, run.backend, contextlib.ExitStack()
+    assert backend is not None
+    address, workers, workers_on = params["client"], params["workers"], params["workers_on"]
+    if address and workers:
+        raise InvalidParameter(
+            f"parameter workers is {workers}, and a client is given, whose cluster has its own workers: leave one out"
+        )
+    if not address and workers_on not in ("auto", backend.name):
+        raise InvalidParameter(
+            f"parameter workers_on is {workers_on!r}, and no client is given: workers of this process are on "
+            f"{backend.name!r}; choose them by backend={workers_on!r}"
+        )
+    if address and (reason := needs_package("distributed", "distributed")()):
+        raise BackendUnavailable(f"workers of a cluster cannot be reached: {reason}")
+    with stack:
+        open_team: Callable[[], Team]
+        if not address:
+            open_team = functools.partial(open_threads, problem, run, workers, run.progress is not None)
+        else:
+            client = address.client or stack.enter_context(cluster.connected(str(address)))
+            on, limit = backend.name if workers_on == "auto" else workers_on, backend.device_memory_limit
+            open_team = functools.partial(cluster.ClusterTeam, client, problem, on, limit)
+        search = stack.enter_context(DistributedSearch(problem, run, open_team))
+        params = {**params, "client": "given" if address else ""}  # an address is not recorded
         facts = {**run.facts, "params": params, "distributed": search.report}
         return pc_stable(problem, search, facts=facts, progress=run.progress)

@@ -1,78 +1,102 @@
-"""The tests of a group of rows at a level from 2 on, on a device that holds the samples or the matrix."""
+"""The tests of a group of rows at a level that is run row by row, on a worker's device."""
 
 from __future__ import annotations
 
-import collections
-from typing import Any, Protocol
+import dataclasses
+from collections import Counter
 
 import numpy as np
 
-from gpupc_impl.backends import Backend
-from gpupc_impl.distributed import panel_plan
-from gpupc_impl.distributed.spec import RowGroup
+from gpupc_impl.backends import Backend, DeviceMemoryError
+from gpupc_impl.core.pairs import row_groups
+from gpupc_impl.distributed.correlations import Numbers
+from gpupc_impl.distributed.progress import Laps
+from gpupc_impl.engine.budget import COUNTER_BYTES, allocated_bytes
 from gpupc_impl.engine.graph import BINOMIALS, COUNTER_SHAPE, NO_KEY, REQUIRED_KEY, binomial_table
 from gpupc_impl.gaussian import cupc_s
+from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
-from gpupc_impl.out_of_core.row_tests import BATCH, ROW_SEARCH, gathered_launch
+from gpupc_impl.out_of_core.gathered import BATCH, ROW_SEARCH, gathered_launch
 
 THETA = cupc_s.PARAMETERS["theta"].default
-MOST_DELTA = 1 << 12
-"""Upper bound on the thread blocks that divide the sets of a row among themselves."""
+MOST_DELTA = 1 << 12  # upper bound on the thread blocks that divide the sets of a row among themselves
 
 
-class RowDevice(Protocol):
-    """The device on which rows are tested, with the samples or the correlation matrix.
+@dataclasses.dataclass(frozen=True)
+class RowGroup:
+    """Rows of the graph that are tested in one launch, if the device's memory allows it.
 
     Attributes:
-        p: number of variables.
-        samples_held: number of samples on the device; 0 if the device holds a correlation matrix.
-        budget: bytes that may be in use on the device.
+        rows: (rows,) int64 variables.
+        degrees: (rows,) int64 numbers of neighbours.
+        neighbours: (slots,) int32: the neighbours, row after row, ascending in each.
+        required: (slots,) bool: the slots of required edges; None for none.
     """
 
-    backend: Backend
-    budget: int
-    p: int
-    samples_held: int
-    residual_tolerance: float
-    pivot_tolerance: float
+    rows: np.ndarray
+    degrees: np.ndarray
+    neighbours: np.ndarray
+    required: np.ndarray | None
 
-    def square_correlations(self, variables: np.ndarray, sizes: np.ndarray) -> Any:
-        """Return the correlation matrix of each group of variables, one after the other, on the device.
+    def part(self, rows: slice) -> RowGroup:
+        """Return the group of some of the rows."""
+        slots = slice(*(int(self.degrees[:end].sum()) for end in (rows.start, rows.stop)))
+        required = None if self.required is None else self.required[slots]
+        return RowGroup(self.rows[rows], self.degrees[rows], self.neighbours[slots], required)
 
-        Args:
-            variables: int32, group after group.
-            sizes: (groups,) the number of variables of each group.
-        """
 
-    def lap(self, step: str) -> None:
-        """Wait for the device, and add the time since the previous call to a step."""
+def bytes_of_rows(degrees: np.ndarray) -> np.ndarray:
+    """Return the bytes of rows with these degrees: matrices, tiles, keys, indexes of slots, and rounding."""
+    sizes = degrees.astype(np.int64) + 1
+    return 8 * sizes**2 + 12 * (sizes // 64 + 1) ** 2 + 20 * sizes + 512
+
+
+def bytes_for_rows(samples: int, p: int, level: int, widest: int, budget: int) -> int:
+    """Return the bytes of a budget that are left for rows beside (samples, p) numbers, variables, counters, and
+    binomials for degrees up to `widest`."""
+    numbers = allocated_bytes(8 * samples * p) + allocated_bytes(4 * p) + COUNTER_BYTES + 16 * 512
+    return budget - numbers - 8 * (level + 1) * (widest + 1)
+
+
+def check_fit(problem: GaussianProblem, degrees: np.ndarray, active: np.ndarray, level: int, budget: int) -> None:
+    """Check that each row fits on a device at a level."""
+    samples = problem.n_samples if problem.correlations == "device" else 0
+    limit = bytes_for_rows(samples, len(degrees), level, int(degrees.max()), budget)
+    needed = bytes_of_rows(degrees)
+    too_long = np.flatnonzero(active & (needed > limit))
+    if len(too_long):
+        i = int(too_long[0])
+        least = int(needed[i]) + budget - limit
+        raise DeviceMemoryError(
+            least,
+            0,
+            budget,
+            f"level {level} needs {least:,} bytes of a worker's device memory for the {degrees[i]:,} neighbours of "
+            f"{problem.names[i]}; it has {budget:,}: give workers more (device_memory_limit), lower alpha, or "
+            f"set max_level to {level - 1}",
+        )
 
 
 def search_rows(
-    device: RowDevice, level: int, critical: float, group: RowGroup
-) -> tuple[dict[str, int], dict[str, np.ndarray]]:
-    """Test all sets of some rows.
-
-    The rows of a group fit into the plan's budget; a worker with less memory tests a part of the rows at a time.
-
-    Args:
-        critical: the level's critical r^2.
+    backend: Backend, numbers: Numbers, laps: Laps, problem: GaussianProblem, level: int, group: RowGroup
+) -> tuple[Counter[str], np.ndarray]:
+    """Test all sets of some rows, as many rows at a time as fit on the device.
 
     Returns:
-        the counts of a shard, and the shard's array `keys`: (slots,) uint64 best keys.
+        the counts ``tests``, ``undefined`` and ``pseudo_inverses``, and (slots,) uint64 best keys.
     """
-    sizes = panel_plan.row_bytes(group.degrees)
-    totals, keys = collections.Counter[str](), []
-    limit = panel_plan.bytes_for_rows(device.samples_held, device.p, level, int(group.degrees.max()), device.budget)
-    for rows in panel_plan.share_out(np.zeros(len(sizes)), sizes, limit, 1.0, 1):
-        counts, part_keys = _search_part(device, level, critical, group.part(rows))
+    widest, totals, keys = int(group.degrees.max()), Counter[str](), []
+    limit = bytes_for_rows(numbers.samples_held, problem.n_variables, level, widest, backend.memory_limit)
+    for rows in row_groups(np.concatenate(([0], np.cumsum(bytes_of_rows(group.degrees)))), max(1, limit)):
+        counts, part_keys = _search_part(backend, numbers, laps, problem, level, group.part(rows))
         totals.update(counts)
         keys.append(part_keys)
-    return dict(totals), {"keys": np.concatenate(keys)}
+    return totals, np.concatenate(keys)
 
 
-def _search_part(device: RowDevice, level: int, critical: float, group: RowGroup) -> tuple[dict[str, int], np.ndarray]:
-    backend = device.backend
+def _search_part(
+    backend: Backend, numbers: Numbers, laps: Laps, problem: GaussianProblem, level: int, group: RowGroup
+) -> tuple[dict[str, int], np.ndarray]:
     rows, degrees, near = group.rows, group.degrees, group.neighbours
     first_slot = np.concatenate(([0], np.cumsum(degrees)))
     owners = np.repeat(rows, degrees)
@@ -84,10 +108,11 @@ def _search_part(device: RowDevice, level: int, critical: float, group: RowGroup
     starts = np.cumsum(sizes) - sizes
     variables = np.empty(int(sizes.sum()), np.int32)
     variables[starts + own], variables[np.repeat(starts, degrees) + local] = rows, near
-    matrices = device.square_correlations(variables, sizes)
-    device.lap("correlate")
+    matrices = numbers.squares(variables, sizes)
+    laps.lap("correlate")
     first_keys = np.full(len(near), NO_KEY, np.uint64)
-    first_keys[group.required] = REQUIRED_KEY
+    if group.required is not None:
+        first_keys[group.required] = REQUIRED_KEY
     keys, counters = backend.upload(first_keys), backend.full(COUNTER_SHAPE, 0, np.uint64)
     longest = int(degrees.max())
     binomials = binomial_table(longest, level)
@@ -98,16 +123,16 @@ def _search_part(device: RowDevice, level: int, critical: float, group: RowGroup
         sizes=backend.upload(sizes.astype(np.int32)),
         own=backend.upload(own),
         neighbours=backend.upload(local),
-        mirrors=backend.upload(mirror_slots(rows, degrees, near, device.p)),
+        mirrors=backend.upload(mirror_slots(rows, degrees, near, problem.n_variables)),
     )
     search = ROW_SEARCH(
         keys=keys,
         min_r_squared=None,
         counters=counters,
         binomial=BINOMIALS(table=backend.upload(binomials), max_n=longest),
-        critical_r_squared=critical,
-        residual_tolerance=device.residual_tolerance,
-        pivot_tolerance=device.pivot_tolerance,
+        critical_r_squared=problem.critical_r_squared(level),
+        residual_tolerance=problem.residual_tolerance,
+        pivot_tolerance=problem.pivot_tolerance,
         level=level,
         first_come=False,
     )
@@ -117,18 +142,12 @@ def _search_part(device: RowDevice, level: int, critical: float, group: RowGroup
     backend.kernel(*kernel)(*launch)
     best = backend.download(keys)
     tests, undefined, pseudo_inverses = map(int, backend.download(counters).sum(axis=0)[:3])
-    device.lap("tests")
+    laps.lap("tests")
     return {"tests": tests, "undefined": undefined, "pseudo_inverses": pseudo_inverses}, best
 
 
 def mirror_slots(rows: np.ndarray, degrees: np.ndarray, near: np.ndarray, p: int) -> np.ndarray:
-    """Return (slots,) int32: for each edge, its slot in the other end's row, or its own slot if that row is not in the
-    group.
-
-    Args:
-        rows, degrees: (rows,) the variables of the rows, and their numbers of neighbours.
-        near: (slots,) the neighbour of each slot.
-    """
+    """Return for each edge its slot in the other end's row, or its own slot if that row is not in the group."""
     from scipy import sparse
 
     number = np.full(p, -1, np.int32)

@@ -1,207 +1,307 @@
-"""The client's part of a search on a cluster: the plan, the tasks of each level, and the graph between levels."""
+"""A search on workers: the levels, the graph between them, and what is made again if a worker is lost."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
-import tempfile
+import mmap
+import platform
+import sys
 import time
-import uuid
 from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from gpupc_impl.core.files import write_text
-from gpupc_impl.core.pc_stable import LevelOutcome, stop_reason
-from gpupc_impl.core.registry import Run
-from gpupc_impl.distributed import cluster, machine, panel_plan, preparation, shards, supervision, worker
-from gpupc_impl.distributed.address_space import empty_graph
-from gpupc_impl.distributed.panel_plan import PanelPlan
-from gpupc_impl.distributed.row_tasks import row_groups
-from gpupc_impl.distributed.sharded_sets import BlockShards, check_block, check_rows
-from gpupc_impl.distributed.shards import ShardFolder
-from gpupc_impl.distributed.sparse_search import SparseSearch
-from gpupc_impl.distributed.spec import SearchSpec
-from gpupc_impl.distributed.task_runner import TaskRunner
-from gpupc_impl.engine.graph import NO_KEY
+from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.core import mapped_arrays
+from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, stop_reason
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.registry import InvalidParameter, Run
+from gpupc_impl.core.result import SeparatingSets, complete_graph
+from gpupc_impl.distributed.edge_shards import EdgeShards, Shard, ShardedSets, Share, keep
+from gpupc_impl.distributed.folder import SearchFolder
+from gpupc_impl.distributed.row_search import RowGroup, check_fit
+from gpupc_impl.distributed.team import Call, ClusterFailure, Team, WorkersLost
+from gpupc_impl.distributed.worker import Worker
+from gpupc_impl.engine.graph import NO_KEY, binomial_table
 from gpupc_impl.engine.row_graph import RowGraph
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.integers import round_up
 
 logger = logging.getLogger("gpupc_impl.distributed")
 
+Result = TypeVar("Result")
 
-class DistributedSearch(SparseSearch):
-    """One search on a cluster, which is used as a context manager.
+ATTEMPTS = 4  # how often workers may begin the same step, before a search ends because they are lost again and again
+OCTAVES = 3
+"""Rows whose numbers of sets differ by less than a factor of 2^OCTAVES are tested in one launch, so that all its thread
+blocks have about the same work."""
 
-    Attributes:
-        report: the facts that are recorded: the plan, the workers, and seconds and bytes by level.
+ENTRIES_AT_ONCE = 1 << 16  # the entries of the adjacency matrix that a thread writes at a time
+MAP_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0
+"""The value of Linux's flag, for which Python's mmap has a name from 3.13 on."""
 
-    Raises:
-        InvalidParameter: pmax is requested, or a parameter does not fit the machine.
-        InvalidProblem: the folder is for another search, or a worker does not see it.
-        BackendUnavailable: a worker cannot run kernels.
-        DeviceMemoryError: the workers' memory does not hold the smallest panels.
-        ClusterFailure: the scheduler died, or there was no worker for `WORKER_TIMEOUT` seconds, or several workers died
-            at the same task.
+ROW_COUNTS = ("tests", "undefined", "pseudo_inverses")
+
+
+class DistributedSearch(LevelSearch):
+    """One search, which is used as a context manager.
+
+    It has no p x p matrix but that of the result, of which only memory pages with edges are allocated. Levels 0 and 1
+    are run together, for one group of rows after another. Each of these groups, and each later level, is made again by
+    the workers that are left if one is lost meanwhile. What a named folder has is not made at all.
     """
 
-    def __init__(self, problem: GaussianProblem, run: Run):
-        super().__init__(problem, run)
-        self._stack = contextlib.ExitStack()
+    def __init__(self, problem: GaussianProblem, run: Run, open_team: Callable[[], Team]):
+        if run.pmax:
+            raise InvalidParameter(
+                "method 'distributed' records no pmax, which is a p x p matrix; leave it out, or take out-of-core-block"
+            )
+        self.problem, self.run, self.p = problem, run, problem.n_variables
+        self.report: dict[str, Any] = {"levels": [], "lost": 0, "peak_device_bytes": 0}
+        self._with_level_one = stop_reason(problem, 1, max(self.p - 1, 2)) is None
+        self._open_team = open_team
+        self._team: Team | None = None
+        self._memory = 0  # bytes of device memory of the worker with the least
+        self._edges: np.ndarray | None = None  # (k, 2) int32 edges i < j, ascending, that may have tests
+        self._settled: list[np.ndarray] = []  # edges that have no more tests
+        self._adjacency: np.ndarray | None = None
+        named = run.params["folder"]
+        self._folder = SearchFolder(Path(named).absolute(), problem.fingerprint) if named else None
+        self._shards: EdgeShards | None = None
+        self._later_sets: list[tuple[np.ndarray, np.ndarray]] = []
         self._first_outcomes: list[LevelOutcome] = []
-        self._workers: list[str] = []
-        self.report: dict[str, Any] = {"levels": []}
 
     def __enter__(self) -> DistributedSearch:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._stack.close()
+        self._close_team()
 
-    # --- before the first level --------------------------------------------------------------------------------------
+    # --- workers -----------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        """Connect to the cluster, plan the search, and bring the numbers to the workers."""
-        started = time.perf_counter()
-        self._adjacency = empty_graph(self.p)  # allocated before any work, so that a failure costs nothing
-        params, problem = self.params, self.problem
-        backend = self.run.backend.name if params["workers_on"] == "auto" else params["workers_on"]
-        client = self._stack.enter_context(cluster.open_client(params["client"], backend, params["workers"]))
-        self._stack.enter_context(supervision.turn(client))
-        owner = None if params["folder"] else tempfile.TemporaryDirectory(prefix="gpupc-")
-        folder = ShardFolder(Path(owner.name if owner else params["folder"]).absolute())
-        limit = self.run.backend.device_memory_limit
-        offers = preparation.ask_workers(client, backend, limit, params["host_memory_limit"])
-        self._workers = sorted(offers)
-        plan = panel_plan.choose(
-            0 if problem.samples is None else problem.n_samples,
-            self.p,
-            device_memory=min(offer["device_memory"] for offer in offers.values()),
-            host_memory=min(offer["host_memory"] for offer in offers.values()),
-            workers=len(offers),
-            rows=round_up(params["panel"] or folder.rows_claimed(), panel_plan.STEP),
-            knowledge=problem.fixed is not None,
-        )
-        planned = time.perf_counter()
-        preparation.write_numbers(problem, self.run.backend, folder, plan, fingerprinted=owner is None)
-        written = time.perf_counter()
-        self._spec = self._describe(folder, plan, backend, is_temporary=owner is not None)
-        self._shards = BlockShards(folder, plan, owner)
-        self._runner = TaskRunner(client, self._spec, params["folder"], self.run.progress is not None, self.run.backend)
-        self._stack.callback(self._forget, client)
-        write_text(folder.key, self._spec.key)
-        supervision.run_on_workers(client, worker.prepare, self._spec)
-        ready = time.perf_counter()
-        seconds = {"plan": planned - started, "write_numbers": written - planned, "read_numbers": ready - written}
-        self.report |= {
-            "seconds_before_levels": seconds,
-            "plan": dataclasses.asdict(plan),
-            "workers": len(offers),
-            "devices": [offer["describe"] for offer in offers.values()],
-            "levels": self._runner.levels,
-        }
-        logger.info(
-            "%s variables in %d panels of %d, %d blocks; %d workers, which need %s bytes of device memory each and may "
-            "take %s (%d panels), and %s of host memory",
-            *(f"{self.p:,}", plan.panels, plan.rows, plan.panels * (plan.panels + 1) // 2, len(offers)),
-            *(f"{plan.device_bytes:,}", f"{plan.budget:,}", plan.held, f"{plan.host_bytes:,}"),
-        )
+    def _on_workers(self, step: str, work: Callable[[Team], Result]) -> Result:
+        """Return the result of a step of the workers, which is begun again if one of them is lost."""
+        try:
+            for _ in range(ATTEMPTS):
+                try:
+                    if self._team is None:
+                        self._team = self._begin(self._open_team())
+                    return work(self._team)
+                except WorkersLost as error:
+                    self.report["lost"] += 1
+                    logger.warning("%s: %s; the workers that are left make it again", step, error)
+                    self._close_team()
+            raise ClusterFailure(f"workers were lost {ATTEMPTS} times")
+        except ClusterFailure as error:
+            advice = "search again, with folder=... to keep what is done"
+            if named := self.run.params["folder"]:
+                advice = f"search again with folder={named!r}, which continues after the last step"
+            raise ClusterFailure(f"{step}: {error}; {advice}") from error
 
-    def _describe(self, folder: ShardFolder, plan: PanelPlan, backend: str, is_temporary: bool) -> SearchSpec:
-        """Return the description of the search for workers."""
-        problem, is_matrix = self.problem, self.problem.samples is None
-        has_level_one = stop_reason(problem, 1, max(self.p - 1, 2)) is None
-        key = uuid.uuid4().hex
-        return SearchSpec(
-            key=key,
-            identity=key if is_temporary else f"{problem.fingerprint} {plan.rows}",
-            code=machine.code_digest(),
-            folder=str(folder.path),
-            shape=(self.p if is_matrix else problem.n_samples, self.p),
-            is_matrix=is_matrix,
-            plan=plan,
-            backend=backend,
-            is_limited=self.run.backend.device_memory_limit is not None,
-            critical=(problem.critical_r_squared(0), problem.critical_r_squared(1) if has_level_one else None),
-            residual_tolerance=problem.residual_tolerance,
-            pivot_tolerance=problem.pivot_tolerance,
-            knowledge=problem.fixed is not None,
-        )
+    def _begin(self, team: Team) -> Team:
+        """Bring the samples to new workers; returns them."""
+        self._team = team  # to be closed if this fails
+        problem, with_first = self.problem, self._edges is None
+        prepared = team.on_all(lambda number, call: call(Worker.prepare, self._with_level_one))
+        at_once, self._memory = prepared[0]["at_once"], min(each["memory"] for each in prepared)
+        parts = list(mapped_arrays.pieces(self.p, at_once)) if problem.samples is not None else []
 
-    def _forget(self, client: Any) -> None:
-        """Let the workers drop their state of the search."""
-        with contextlib.suppress(Exception):  # the cluster itself may have failed
-            client.run(worker.forget, self._spec.key)
+        def send(number: int, call: Call) -> None:
+            for part in parts[number :: team.size]:
+                call(Worker.add_samples, part, problem.samples[:, part])
+            call(Worker.start, at_once, with_first, self._with_level_one)
 
-    # --- LevelSearch -------------------------------------------------------------------------------------------------
+        team.on_all(send)
+        self.report |= {"workers": team.size, "devices": team.devices, "plan": prepared[0]["plan"]}
+        logger.info("%s variables on %d workers, plan %s", f"{self.p:,}", team.size, prepared[0]["plan"])
+        return team
+
+    def _close_team(self) -> None:
+        team, self._team = self._team, None
+        if team is not None:
+            team.close()
+
+    # --- levels 0 and 1 ----------------------------------------------------------------------------------------------
 
     def run_level(self, level: int) -> LevelOutcome:
         if level == 0:
-            self._begin()
             self._first_outcomes = self._first_levels()
-        return self._first_outcomes[level] if level < 2 else self._later_level(level)
-
-    # --- levels ------------------------------------------------------------------------------------------------------
+        return self._first_outcomes[level] if level < len(self._first_outcomes) else self._later_level(level)
 
     def _first_levels(self) -> list[LevelOutcome]:
-        """Run levels 0 and 1, which share their tasks."""
-        started, problem, plan = self.run.backend.clock(), self.problem, self._spec.plan
-        blocks = list(plan.blocks())
-        share = plan.shares(len(self._workers))
-        preferred = [self._workers[share[block]] if len(self._workers) > 1 else None for block in blocks]
-        paths = [self._spec.shards.block(*block) for block in blocks]
+        started, problem = time.perf_counter(), self.problem
+        self._adjacency = empty_graph(self.p)  # allocated before any work, so that a failure costs nothing
+        shards, steps = EdgeShards(self.p), dict[str, float]()
+        self._shards = shards
+        if self._folder is None or not shards.load(self._folder):
+            while shards.first < self.p:
+                self._on_workers(f"levels 0 and 1 from row {shards.first} on", self._run_group)
+            facts = self._on_workers("the end of level 1", self._finish_first_levels)
+            steps = facts[0]["seconds"]
+            self._note_peak(facts)
+            if self._folder is not None:
+                shards.save(self._folder)
+        left = shards.left()
+        keys = np.sort(left[:, 0].astype(np.int64) * self.p + left[:, 1])  # much faster than sorting rows
+        self._edges = np.stack(np.divmod(keys, self.p), axis=1).astype(np.int32)
+        elapsed, counts = time.perf_counter() - started, shards.counts
+        self.report |= {"seconds": steps, "counts": dict(counts)}
+        logger.info("levels 0 and 1: %.1f s, %s", elapsed, {name: round(each, 2) for name, each in steps.items()})
+        of_zero = sum(taken for step, taken in steps.items() if step.startswith(("samples", "memory", "level 0")))
+        degrees, tests = shards.degrees, problem.tests_of_level_zero
+        zero = LevelOutcome(int(degrees.sum()) // 2, problem.most_tested_degree(degrees), tests, seconds=of_zero)
+        if shards.levels == 1:  # Level 1 then runs row by row, like later levels.
+            return [zero]
+        seconds = elapsed - of_zero
+        return [zero, LevelOutcome(*self._count(), counts["tests"], undefined=counts["undefined"], seconds=seconds)]
 
-        def check(k: int, outcome: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-            check_block(plan, *blocks[k], outcome, arrays)
+    def _run_group(self, team: Team) -> None:
+        """Run levels 0 and 1 for the next group of rows, and keep the results."""
+        shards = self._shards
+        assert shards is not None
 
-        outcomes = self._runner.run("levels 0 and 1", worker.block_task, blocks, paths, preferred, check)
-        left, degrees = [], np.empty(self.p, np.int64)
-        for (i, j), outcome in zip(blocks, outcomes, strict=True):
-            sent = outcome.get("left")
-            left.append(self._shards.left(i, j) if sent is None else sent)
-            if i == j:
-                sent = outcome.get("degrees")
-                degrees[plan.panel(i)] = self._shards.degrees(i) if sent is None else sent
-        self._keep_edges(np.concatenate(left))
-        seconds = self.run.backend.clock() - started
-        step_seconds: Counter = Counter()
-        for facts in self._runner.levels[-1]["workers"].values():
-            step_seconds.update(facts["seconds"])
-        first_seconds = 0.0
-        if step_seconds:
-            first_seconds = seconds * (step_seconds["correlate"] + step_seconds["level_0"]) / sum(step_seconds.values())
-        max_degree = problem.most_tested_degree(degrees)
-        zero = LevelOutcome(int(degrees.sum()) // 2, max_degree, problem.tests_of_level_zero, seconds=first_seconds)
-        tests, undefined = (sum(outcome[name] for outcome in outcomes) for name in ("tests", "undefined"))
-        return [zero, LevelOutcome(*self._count(), tests, undefined=undefined, seconds=seconds - first_seconds)]
+        def run(number: int, call: Call) -> tuple[Share, list[Shard]]:
+            share: Share = call(Worker.run_group, shards.first)
+            return share, keep(share, lambda edges: call(Worker.read, edges))
+
+        shards.add(*zip(*team.on_all(run), strict=True))
+
+    def _finish_first_levels(self, team: Team) -> list[dict[str, Any]]:
+        return team.on_all(lambda number, call: call(Worker.finish_first_levels))
+
+    # --- later levels ------------------------------------------------------------------------------------------------
 
     def _later_level(self, level: int) -> LevelOutcome:
-        """Run a level from 2 on."""
-        edges, fixed, folder = self._edges, self.problem.fixed, self._spec.shards
-        graph = RowGraph.from_pairs(edges, self.p)
-        required = np.empty(0, np.int64) if fixed is None else graph.edge_slots(fixed.required)
-        groups = list(row_groups(self.problem, self._spec, graph, level, required))
-        paths = [folder.rows(level, group.name) for group, _ in groups]
-        critical = self.problem.critical_r_squared(level)
-        tasks = [(level, critical, group) for group, _ in groups]
+        """Run a level row by row, unless the folder has its result."""
+        started = time.perf_counter()
+        assert self._edges is not None
+        active = np.bincount(self._edges.reshape(-1), minlength=self.p) > level
+        # A row without tests has none at later levels either, and matters only as the other end of an edge.
+        is_tested = active[self._edges[:, 0]] | active[self._edges[:, 1]]
+        self._settled.append(self._edges[~is_tested])
+        self._edges = self._edges[is_tested]
+        graph = RowGraph.from_pairs(self._edges, self.p)
+        folder, name = self._folder, f"level-{level:04d}"
+        stored = folder and folder.read(name, lambda totals, arrays: (arrays["pairs"], arrays["sets"], totals))
+        if stored is not None:
+            return self._remove(*stored)
+        pairs, sets, totals, step = self._on_workers(f"level {level}", lambda team: self._run_later(team, level, graph))
+        if folder is not None:
+            folder.write(name, totals, {"pairs": pairs, "sets": sets})
+        outcome = self._remove(pairs, sets, totals)
+        seconds = time.perf_counter() - started
+        self.report["levels"].append({"level": level, "seconds": seconds, **step})
+        message = "level %d: %.1f s, %s rows, %s tests; %s edges are left"
+        logger.info(message, level, seconds, f"{step['rows']:,}", f"{totals['tests']:,}", f"{outcome.edges:,}")
+        return outcome
 
-        def check(k: int, outcome: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-            check_rows(level, groups[k][0], outcome, arrays)
+    def _run_later(
+        self, team: Team, level: int, graph: RowGraph
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, int], dict[str, Any]]:
+        """Test all rows at a level."""
+        degrees, fixed = graph.degrees, self.problem.fixed
+        active, required = degrees > level, None
+        if fixed is not None:
+            active &= ~fixed.without_tests(degrees)
+            required = np.zeros(len(graph.neighbours), bool)
+            required[graph.edge_slots(self._required())] = True
+        rows = np.flatnonzero(active)
+        check_fit(self.problem, degrees, active, level, self._memory)
+        sets = binomial_table(int(degrees.max()), level)[level, degrees[rows]].astype(np.float64)
+        launch = np.log2(sets * degrees[rows]).astype(int) // OCTAVES
+        keys, totals = np.full(len(graph.neighbours), NO_KEY, np.uint64), Counter[str]()
 
-        outcomes = self._runner.run(f"level {level}", worker.rows_task, tasks, paths, [None] * len(groups), check)
-        keys = np.full(len(graph.neighbours), NO_KEY, np.uint64)
-        totals: Counter = Counter()
-        for (_, slots), path, outcome in zip(groups, paths, outcomes, strict=True):
-            keys[slots] = shards.read_array(path, "keys")
-            totals.update({name: outcome[name] for name in ("tests", "undefined", "pseudo_inverses")})
-        keys[required] = NO_KEY
-        pairs, sets = graph.separated(keys, level)
-        if (sets[:, :, None] == pairs[:, None]).any():
-            raise shards.MissingShard(
-                f"level {level}: a shard in {folder.path} separates a pair by one of its own; name another folder"
-            )
-        return self._remove(pairs, sets, totals)
+        def search_share(number: int, call: Call) -> tuple[Counter[str], dict[str, Any]]:
+            parts = [rows[launch == each][number :: team.size] for each in np.unique(launch)[::-1]]
+            parts = [own for own in parts if len(own)]
+            slots = [graph.row_slots(own) for own in parts]
+            groups = [
+                RowGroup(own, degrees[own], graph.neighbours[of], None if required is None else required[of])
+                for own, of in zip(parts, slots, strict=True)
+            ]
+            counts, found, facts = call(Worker.search_rows, level, groups)
+            for of, best in zip(slots, found, strict=True):
+                keys[of] = best
+            return counts, facts
+
+        done = team.on_all(search_share)
+        for counts, _ in done:
+            totals.update(counts)
+        if required is not None:
+            keys[required] = NO_KEY
+        facts = [each for _, each in done]
+        self._note_peak(facts)
+        step = {"rows": len(rows), "device_seconds": facts[0]["seconds"]}
+        return *graph.separated(keys, level), {name: totals[name] for name in ROW_COUNTS}, step
+
+    def _required(self) -> np.ndarray:
+        """Return the required edges that may be tested, (k, 2)."""
+        assert self._edges is not None
+        assert self.problem.fixed is not None
+        required = self.problem.fixed.required
+        to_number = np.array([self.p, 1])
+        return required[np.isin(required @ to_number, self._edges @ to_number)]
+
+    def _remove(self, pairs: np.ndarray, sets: np.ndarray, totals: Mapping[str, int]) -> LevelOutcome:
+        """Remove the ascending pairs that a level run row by row has separated."""
+        assert self._edges is not None
+        self._later_sets.append((pairs, sets))
+        to_number = np.array([self.p, 1])
+        numbers, removed = self._edges @ to_number, pairs @ to_number  # both ascending
+        left = np.ones(len(numbers), bool)
+        left[np.searchsorted(numbers, removed)] = False
+        self._edges = self._edges[left]
+        counts = {name: totals[name] for name in ("undefined", "pseudo_inverses")}
+        return LevelOutcome(*self._count(), totals["tests"], **counts)
+
+    def _count(self) -> tuple[int, int]:
+        """Return the number of edges left, and the largest degree of a variable with an edge that may be tested."""
+        assert self._edges is not None
+        degrees = np.bincount(self._edges.reshape(-1), minlength=self.p)
+        return sum(map(len, (self._edges, *self._settled))), self.problem.most_tested_degree(degrees)
+
+    def _note_peak(self, facts: list[dict[str, Any]]) -> None:
+        self.report["peak_device_bytes"] = max(self.report["peak_device_bytes"], *(each["peak"] for each in facts))
+
+    # --- result ------------------------------------------------------------------------------------------------------
+
+    def adjacency(self) -> np.ndarray:
+        if self._edges is None or self._adjacency is None:  # no level was run
+            return complete_graph(self.p)
+        adjacency = self._adjacency
+        # Nearly every entry is the first in its memory page, so threads share the allocation of pages.
+        edges = np.concatenate([self._edges, *self._settled])
+        ends = np.concatenate([edges, edges[:, ::-1]])
+
+        def connect(part: slice) -> None:
+            adjacency[ends[part, 0], ends[part, 1]] = True
+
+        with ThreadPoolExecutor(available_cores()) as pool:
+            list(pool.map(connect, mapped_arrays.pieces(len(ends), ENTRIES_AT_ONCE)))
+        return adjacency
+
+    def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
+        if self._shards is None:
+            return SeparatingSets.from_levels(adjacency, [])
+        return ShardedSets(adjacency, self._shards, self._later_sets)
+
+
+def empty_graph(p: int) -> np.ndarray:
+    """Return a (p, p) bool array of False, which on Linux takes only address space until edges are written to it."""
+    try:
+        if sys.platform != "linux" or p == 0:
+            return np.zeros((p, p), bool)
+        # NumPy's zeros would be refused if p^2 bytes exceed the memory, although hardly any page is ever written.
+        space = mmap.mmap(-1, p * p, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+    except (MemoryError, OSError) as error:
+        raise InvalidProblem(
+            f"the adjacency matrix of {p:,} variables takes {p * p:,} bytes of address space, which this process "
+            f"cannot have ({error}): raise its limit (ulimit -v, vm.overcommit_memory), or take fewer variables"
+        ) from error
+    with contextlib.suppress(OSError):  # Linux may lack huge pages
+        space.madvise(mmap.MADV_NOHUGEPAGE)  # an edge then takes a page of 4 KiB, not of 2 MiB
+    return np.frombuffer(space, np.uint8).view(bool).reshape(p, p)

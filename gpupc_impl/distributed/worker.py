@@ -1,200 +1,172 @@
-"""The functions that Dask runs on a worker: those that begin and end a search, and the tasks."""
+"""A worker of a search: what it holds, and the steps that the client calls (`search`).
+
+Every worker holds all samples and the edges of a group of rows. Its share of the work are some of these rows at level
+0, every k-th block of candidates at level 1, and every k-th row at later levels. Workers are threads of one process or
+processes of a Dask cluster; they differ in their communicator alone.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import gc
-import socket
-import threading
-import time
-import weakref
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, TypeVar
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import DeviceMemoryError, backend_class
-from gpupc_impl.distributed import device, machine, panel_plan, shards
-from gpupc_impl.distributed.row_search import search_rows
-from gpupc_impl.distributed.spec import RowGroup, SearchSpec
-from gpupc_impl.distributed.worker_search import search_block
-from gpupc_impl.distributed.worker_state import WorkerState
-
-Result = TypeVar("Result")
-
-MOST_SENT = 1 << 14
-"""Upper bound on the remaining pairs of a block that a task's outcome brings to the client; more pairs are read from
-the block's shard."""
-
-ATTEMPTS = 20
-"""Upper bound on the checks, with pauses of 10 ms, whether a backend has been freed and whether there is memory.
-
-Dask may refer to an error, and thereby to the frames of a task, for a short time.
-"""
-
-_opening = threading.Lock()
-"""The lock for the creation of a state, since one process may have several workers."""
+from gpupc_impl.backends import DeviceMemoryError
+from gpupc_impl.core import mapped_arrays
+from gpupc_impl.distributed import device, filter_plan
+from gpupc_impl.distributed.communicator import Communicator
+from gpupc_impl.distributed.correlations import MatrixNumbers, Numbers, SampleNumbers, SampleRows
+from gpupc_impl.distributed.device import COUNTS, SEPARATED
+from gpupc_impl.distributed.edge_shards import SHORT, Share
+from gpupc_impl.distributed.filter import FilteredLevels
+from gpupc_impl.distributed.level_zero import GroupResult, LevelZero
+from gpupc_impl.distributed.progress import Laps
+from gpupc_impl.distributed.row_search import RowGroup, search_rows
+from gpupc_impl.gaussian.problem import GaussianProblem
 
 
-class StateHolder:
-    """The one state that a worker has in memory, and the number of tasks that use it.
-
-    A task of another search waits until the tasks that use the state have ended, even if their client has died, and
-    then replaces the state.
-    """
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._state: WorkerState | None = None
-        self._users = 0
-        self._is_over = False
-
-    def take(self, spec: SearchSpec) -> WorkerState:
-        """Return the state of the search; each call must be followed by `give_back`."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._belongs_to(spec.key) or not self._users)
-            if not self._belongs_to(spec.key):
-                self._drop()
-                with _opening:
-                    self._state = WorkerState(spec)
-            assert self._state is not None
-            self._users += 1
-            return self._state
-
-    def give_back(self) -> None:
-        with self._changed:
-            self._users -= 1
-            if self._is_over and not self._users:
-                self._drop()
-            self._changed.notify_all()
-
-    def forget(self, key: str | None = None) -> None:
-        """Drop the state of the search with this key (None: of any search) as soon as no task uses the state."""
-        with self._changed:
-            if key is None or self._belongs_to(key):
-                self._is_over = True
-                if not self._users:
-                    self._drop()
-
-    def _belongs_to(self, key: str) -> bool:
-        return self._state is not None and self._state.spec.key == key
-
-    def _drop(self) -> None:
-        self._is_over = False
-        if self._state is None:
-            return
-        backend, self._state = weakref.ref(self._state.backend), None
-        # A backend and its kernels form a reference cycle, which keeps the memory pool alive until garbage collection.
-        for _ in range(ATTEMPTS):
-            gc.collect()
-            if backend() is None:
-                break
-            time.sleep(0.01)  # gc.collect() does nothing while another thread runs it
+def is_filtered(problem: GaussianProblem) -> bool:
+    """Return whether levels 0 and 1 of a problem are decided by `filter`, and level 0 alone by `level_zero` if not."""
+    return problem.correlations == "device" and problem.fixed is None and problem.residual_tolerance > 0.0
 
 
-def _holder(worker: Any) -> StateHolder:
-    holder: StateHolder = worker.__dict__.setdefault("_gpupc_state_holder", StateHolder())
-    return holder
+class Worker:
+    """A worker of a search. The samples of `problem` are not used: `add_samples` brings them in parts."""
 
+    def __init__(self, problem: GaussianProblem, workers: Communicator, show: bool = False):
+        self._problem, self._workers, self._backend, self._show = problem, workers, workers.backend, show
+        self._laps = Laps(workers)
+        self._plan: filter_plan.FilterPlan | None = None
+        self._arriving: SampleRows | None = None
+        self._rows: Any = None  # (p, m) standardised samples on the device, until the canonical kernels need them
+        self._numbers: Numbers | None = None
+        self._levels: FilteredLevels | LevelZero | None = None
+        self._result: GroupResult | None = None
+        self._counted = np.zeros(3, np.int64)
 
-async def probe(backend: str, device_memory_limit: int | None, dask_worker: Any = None) -> dict[str, Any]:
-    """Return the code, device and memory of a worker; the state of an earlier search is dropped first.
+    # --- before level 0 ----------------------------------------------------------------------------------------------
 
-    Returns:
-        code, machine, and either unavailable (the reason) or describe, gpu (None on CPU cores), host_memory,
-        device_memory and on_host.
-    """
-    await asyncio.to_thread(_holder(dask_worker).forget)
-    if backend != "host":
-        gc.collect()  # frees arrays of tasks that outlived their search
-    kind = backend_class(backend)
-    offer: dict[str, Any] = {"code": machine.code_digest(), "machine": socket.gethostname()}
-    if reason := kind.unavailable():
-        return offer | {"unavailable": reason}
-    opened = kind(device_memory_limit)
-    offer |= {"describe": opened.describe(), "gpu": opened.device_key(), "host_memory": machine.free_memory()}
-    return offer | {"device_memory": opened.memory_limit, "on_host": opened.warp_threads == 1}
+    def prepare(self, with_level_one: bool) -> dict[str, Any]:
+        """Plan the search, and let threads compile kernels.
 
+        Returns:
+            ``at_once``, the number of variables whose samples are sent at a time, ``plan``, a record's facts about the
+            plan, and ``memory``, the bytes that rows may take from level 2 on.
+        """
+        problem, backend = self._problem, self._backend
+        m, p, at_once = problem.n_samples, problem.n_variables, problem.n_variables
+        if with_level_one and backend.warp_threads > 1:
+            device.prefetch_all(backend)
+        free = min(self._workers.all_gather(backend.memory_limit - backend.memory_used))
+        if problem.correlations == "device":
+            if (least := filter_plan.least_device_bytes(m, p)) > free:
+                raise DeviceMemoryError(
+                    least,
+                    backend.memory_used,
+                    backend.memory_limit,
+                    f"method 'distributed' needs {least:,} bytes of device memory on every worker for {m:,} samples of "
+                    f"{p:,} variables, and a worker has {free:,}: give workers more (device_memory_limit), have fewer "
+                    "workers a machine, or fewer variables",
+                )
+            at_once = filter_plan.variables_at_once(m, p, free)
+            if is_filtered(problem):
+                self._plan = filter_plan.choose(m, p, free)
+            self._arriving = SampleRows(backend, m, p, at_once)
+            self._laps.start()
+        plan = {} if self._plan is None else dataclasses.asdict(self._plan)
+        return {"at_once": at_once, "plan": plan, "memory": backend.memory_limit}
 
-async def prepare(spec: SearchSpec, dask_worker: Any = None) -> None:
-    """Bring the numbers to the worker's device.
+    def add_samples(self, variables: slice, samples: np.ndarray) -> None:
+        """Take the (m, width) samples of some variables, which no other worker gets from the client."""
+        assert self._arriving is not None
+        self._arriving.add(variables, samples)
 
-    The function runs in a thread beside the event loop, since it may have to wait for another search.
-    """
-    await asyncio.to_thread(_with_state, dask_worker, spec, lambda state: device.prefetch(state.backend, 1))
+    def start(self, at_once: int, with_first_levels: bool, with_level_one: bool) -> None:
+        """Get the samples of all variables from the other workers, and allocate the arrays of levels 0 and 1."""
+        problem, workers, p = self._problem, self._workers, self._problem.n_variables
+        if self._arriving is not None:
+            self._rows, self._arriving = self._arriving.rows, None
+            parts = [(k % workers.size, part) for k, part in enumerate(mapped_arrays.pieces(p, at_once))]
+            workers.complete([self._rows], parts)
+            self._laps.lap("samples")
+        if with_first_levels and self._plan is not None:
+            self._levels = FilteredLevels(
+                problem, workers, self._plan, self._rows, self._laps, with_level_one, self._show
+            )
+            self._laps.lap("memory")
+        elif with_first_levels:
+            self._levels = LevelZero(problem, workers, self._canonical_numbers(), self._laps)
 
+    def _canonical_numbers(self) -> Numbers:
+        """Return the numbers that canonical correlations are computed from, in the layout of their kernels."""
+        if self._numbers is None and self._problem.correlations == "host":
+            self._numbers = MatrixNumbers(self._backend, self._problem.correlation)
+        elif self._numbers is None:
+            rows, self._rows = self._rows, None
+            samples = self._backend.empty(rows.shape[::-1], np.float64)
+            with self._backend.array_library():
+                samples[...] = rows.T
+            self._numbers = SampleNumbers(self._backend, samples)
+        return self._numbers
 
-async def forget(key: str, dask_worker: Any = None) -> None:
-    """Drop the worker's state of a search."""
-    await asyncio.to_thread(_holder(dask_worker).forget, key)
+    # --- levels 0 and 1 ----------------------------------------------------------------------------------------------
 
+    def run_group(self, first: int) -> Share:
+        """Run levels 0 and 1 for a group of rows that begins with row `first`."""
+        levels = self._levels
+        assert levels is not None
+        if self._result is not None:
+            self._result = None
+            self._laps.lap("results")
+        result = self._result = levels.group(first)
+        made = np.sum(self._workers.all_gather(levels.counts - self._counted), axis=0)
+        counts = dict(zip(COUNTS, map(int, made), strict=True))
+        self._counted = levels.counts.copy()
+        degrees = levels.degrees if isinstance(levels, LevelZero) else self._backend.download(levels.degrees)
+        most = self._plan.read if self._plan is not None else filter_plan.MOST_READ
+        return Share(result.rows, result.group_stop, result.starts, result.levels, degrees, counts, most)
 
-def _with_state(worker: Any, spec: SearchSpec, work: Callable[[WorkerState], Result]) -> Result:
-    """Call a function with the search's state, and return the result."""
-    holder = _holder(worker)
-    state = holder.take(spec)
-    try:
-        return work(state)
-    finally:
-        del state  # No reference is left when another search replaces the state.
-        holder.give_back()
+    def read(self, edges: slice) -> list[np.ndarray]:
+        """Return the partners, members and left edges (`Shard`) among some edges of the worker's share."""
+        result, backend = self._result, self._backend
+        assert result is not None
+        with backend.array_library() as library:  # a device finds the edges that are left faster than a core
+            partners, members = result.partners[edges], result.values[edges]
+            is_separated = partners >> 31
+            left = library.flatnonzero(is_separated == 0)
+            partners &= np.uint32(SEPARATED - 1)  # in place, since memory is short and each edge is read once
+            members *= is_separated
+            if self._problem.n_variables <= SHORT:
+                partners, members = partners.astype(np.uint16), members.astype(np.uint16)
+            return backend.download_all([partners, members, left])
 
+    def finish_first_levels(self) -> dict[str, Any]:
+        """Drop all arrays but the samples; returns ``seconds`` by step of levels 0 and 1, and ``peak``, the largest
+        number of bytes in use on the device."""
+        if self._result is not None:
+            self._result = None
+            self._laps.lap("results")
+        self._levels = None
+        seconds, self._laps = dict(self._laps.seconds), Laps(self._workers)
+        return {"seconds": seconds, "peak": self._backend.memory_peak}
 
-def _with_room(work: Callable[[], Result]) -> Result:
-    """Call a function, again if memory is short, and return the result.
+    # --- later levels ------------------------------------------------------------------------------------------------
 
-    Dask's profiler refers to the frames of tasks for a short time, and so keeps the arrays of an ended task alive.
-    """
-    for _ in range(ATTEMPTS):
-        with contextlib.suppress(DeviceMemoryError):
-            return work()
-        time.sleep(0.01)
-    return work()
+    def search_rows(
+        self, level: int, groups: Sequence[RowGroup]
+    ) -> tuple[Counter[str], list[np.ndarray], dict[str, Any]]:
+        """Test all sets of some rows at a level that is run row by row, one group of rows after the other.
 
-
-def block_task(spec: SearchSpec, i: int, j: int) -> dict[str, Any]:
-    """Run the task that writes the shard of a block of levels 0 and 1."""
-    from distributed import get_worker
-
-    def work(state: WorkerState) -> dict[str, Any]:
-        with state.lock:
-            state.begin()
-            counts, arrays = _with_room(lambda: search_block(state, i, j))
-            facts = state.facts()
-        arrays["members"] = arrays["members"].astype(np.uint16 if spec.plan.p <= 1 << 16 else np.int32, copy=False)
-        left = spec.plan.pairs(i, j, arrays["left"]) if panel_plan.count_bits(arrays["left"]) <= MOST_SENT else None
-        sent = {"left": left, "degrees": arrays.get("degrees")}
-        return _write(spec, spec.shards.block(i, j), counts, arrays, facts) | sent
-
-    return _with_state(get_worker(), spec, work)
-
-
-def rows_task(spec: SearchSpec, level: int, critical: float, group: RowGroup) -> dict[str, Any]:
-    """Run the task that writes the shard of a group of rows at a level from 2 on."""
-    from distributed import get_worker
-
-    def work(state: WorkerState) -> dict[str, Any]:
-        device.prefetch(state.backend, level)
-        with state.lock:
-            state.begin()
-            state.drop_panels()
-            counts, arrays = _with_room(lambda: search_rows(state, level, critical, group))
-            facts = state.facts()
-        return _write(spec, spec.shards.rows(level, group.name), counts, arrays, facts)
-
-    return _with_state(get_worker(), spec, work)
-
-
-def _write(
-    spec: SearchSpec, path: Path, counts: dict[str, Any], arrays: Mapping[str, np.ndarray], facts: dict[str, Any]
-) -> dict[str, Any]:
-    """Write a shard, and return the task's outcome: the shard's counts, and the worker, seconds and bytes of the
-    task."""
-    from distributed import get_worker
-
-    started = time.perf_counter()
-    size = shards.write(path, spec.identity, counts, arrays)
-    facts["seconds"]["write"] = time.perf_counter() - started
-    return {**counts, "worker": str(get_worker().name), "bytes": size, "made": facts}
+        Returns:
+            the counts of tests; for each group, (slots,) uint64 best keys; ``seconds`` and ``peak`` as above.
+        """
+        counts, keys, numbers = Counter[str](), [], self._canonical_numbers()
+        self._laps.start()
+        for group in groups:
+            made, best = search_rows(self._backend, numbers, self._laps, self._problem, level, group)
+            counts.update(made)
+            keys.append(best)
+        return counts, keys, {"seconds": dict(self._laps.seconds), "peak": self._backend.memory_peak}

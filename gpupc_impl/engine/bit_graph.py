@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
-from gpupc_impl.core.fixed import FixedPairs
+from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.integers import ceil_div
 
 WARPS = 8
@@ -82,13 +82,10 @@ class BitGraphs:
     """Several numbered graphs over p variables, and the launches of kernels that process them row by row.
 
     Attributes:
-        p: the number of variables.
-        words: the number of 32-bit words of a row.
         struct: the `GRAPHS` that kernels take.
         edges, most_degree: the number of edges and the largest degree after the last level that was read.
 
     Args:
-        graphs: the number of graphs.
         memory: the arrays that hold the graphs, with the shapes of `arrays`; None: new arrays are allocated.
     """
 
@@ -115,11 +112,6 @@ class BitGraphs:
             "counters": ((MOST_LEVELS, len(COUNTERS)), np.uint64),
         }
 
-    @staticmethod
-    def device_bytes(p: int, graphs: int) -> int:
-        """Return the size of `arrays` in device memory, in bytes."""
-        return 4 * graphs * p * row_words(p) + 8 * p + 8 * MOST_LEVELS * len(COUNTERS)
-
     def launch(self, kernel: KernelSource, *arguments: Any) -> None:
         """Queue a kernel each of whose warps has a range of rows."""
         self.backend.kernel(*kernel)(self._grid, self._block, arguments)
@@ -135,12 +127,10 @@ class BitGraphs:
 
     def read(self, level: int) -> LevelCounts:
         """Wait for a level and return its counters."""
-        (counts,) = self._read(level, level)
-        return self._update(counts)
+        return self._update(self._read(level, level)[0])
 
     def read_fused(self, first: int, last: int) -> list[LevelCounts]:
-        """Return the counters of the level before `first`, and those of the levels `first` to `last`, which ran in one
-        launch."""
+        """Return the counters of the level before `first`, and of the levels to `last` that ran in one launch."""
         ended = list(itertools.takewhile(lambda counts: counts.ended, self._read(first - 1, last)))
         self._update(ended[-1])
         return ended
@@ -173,7 +163,7 @@ class BitGraphs:
         self.struct = GRAPHS(**{**self.struct.values, "bits": self._bits})
 
     def bits(self, graph: int) -> Any:
-        """Return the graph's bits, (p, words) uint32 on the device."""
+        """Return (p, words) uint32 on the device."""
         return self._bits[graph]
 
     def download(self, graph: int) -> np.ndarray:

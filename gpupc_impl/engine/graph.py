@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend, Filled, KernelSource, Pointer, Struct
-from gpupc_impl.core.fixed import FixedPairs
+from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome
 from gpupc_impl.engine.separating_sets import LevelSets
 from gpupc_impl.integers import ceil_div
 
 SOURCE = "engine/kernels/graph.cu"
-ROW_THREADS = 128
-"""The number of threads in a block that processes one row."""
+ROW_THREADS = 128  # in a block that processes one row
 NO_KEY = np.uint64(2**64 - 1)
 """The key of an edge that no set has separated."""
 REQUIRED_KEY = np.uint64(0)
@@ -61,12 +60,10 @@ class Rows:
     """A'_G, the compacted graph at the start of a level (cuPC, section 3.3), on the device.
 
     Attributes:
-        p: the number of variables.
-        level: the size of conditioning sets, at least 1.
         max_degree: the largest number of neighbours, which is the length of a row.
         neighbours: (p, max_degree) int32; row i begins with the neighbours of Vi, ascending.
         degrees: (p,) int32: the number of neighbours of each variable.
-        binomials: the table from which ranks are computed, see `binomial_table`.
+        binomials: the `binomial_table`.
         widest: the length of the longest row for which the table suffices.
     """
 
@@ -99,7 +96,6 @@ class DeviceGraph:
         degrees: (p,) int32 on the device, as of the last count; 0 for a variable whose edges are all required, since
             it has no test.
         edges_left: the number of edges, as of the last count.
-        max_degree: the largest number of neighbours.
         begun: whether level 0 has run.
 
     Args:
@@ -118,7 +114,7 @@ class DeviceGraph:
         self.begun = False
 
     def best_keys(self, first_come: bool) -> Filled:
-        """Return the `BEST_KEYS` that kernels take, with the rule for choosing among separating sets."""
+        """Return the `BEST_KEYS` that kernels take."""
         return BEST_KEYS(keys=self.best, p=self.p, first_come=first_come)
 
     def adjacency(self) -> np.ndarray:
@@ -169,7 +165,8 @@ class DeviceGraph:
     def remove_separated(
         self, rows: Rows, counters: Any, ranks_whole_row: bool
     ) -> tuple[LevelOutcome, LevelSets | None]:
-        """Remove the edges that have a key, and count those that are left.
+        """Remove the edges that have a key; return the outcome of the level, without pairs and sets, and the removed
+        pairs with their separating sets on the device, if there are any.
 
         Only the counters are waited for: the removed edges are as many as the graph has lost.
 
@@ -178,10 +175,6 @@ class DeviceGraph:
             counters: `COUNTER_SHAPE` uint64 on the device, to which the kernel of the level has added its tallies.
             ranks_whole_row: whether ranks number the subsets of the whole row; otherwise those of the row without the
                 edge's other end.
-
-        Returns:
-            The outcome of the level, without pairs and sets; and the removed pairs with their separating sets, on the
-            device, or None if there is none.
         """
         self._mark_required(NO_KEY)
         counted = [self._removed, self._degrees_after, counters[0, TALLIES:]]
@@ -197,8 +190,6 @@ class DeviceGraph:
         return outcome, lists
 
     def _mark_required(self, key: np.uint64) -> None:
-        """Queue the writing of a key for required edges: `REQUIRED_KEY` before tests, `NO_KEY` before edges are
-        removed."""
         if self.fixed is not None:
             mark_pairs(self.backend, self.fixed.required, key, self.best)
 

@@ -37,7 +37,9 @@ class RowGraph:
             row, column = np.nonzero(adjacency[start : start + rows_at_once])
             counts[start + 1 : start + rows_at_once + 1] = np.bincount(row, minlength=min(rows_at_once, p - start))
             columns.append(column.astype(np.int32))
-        return cls._from_rows(np.cumsum(counts), np.concatenate(columns))
+        neighbours = np.concatenate(columns)
+        # Slots ordered by column, then row, are those of the transpose, and the graph is its own transpose.
+        return cls(np.cumsum(counts), neighbours, np.argsort(neighbours, kind="stable"))
 
     @classmethod
     def from_pairs(cls, pairs: np.ndarray, p: int) -> Self:
@@ -57,11 +59,6 @@ class RowGraph:
         neighbours[forth], neighbours[back] = j, i
         reverse[forth], reverse[back] = back, forth
         return cls(starts, neighbours, reverse)
-
-    @classmethod
-    def _from_rows(cls, starts: np.ndarray, neighbours: np.ndarray) -> Self:
-        # Slots ordered by column, then row, are those of the transpose, and the graph is its own transpose.
-        return cls(starts, neighbours, np.argsort(neighbours, kind="stable"))
 
     @property
     def degrees(self) -> np.ndarray:
@@ -97,13 +94,9 @@ class RowGraph:
         return order
 
     def separated(self, keys: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the separated pairs and their separating sets.
+        """Return the separated pairs i < j, (k, 2) int32, ascending, and the (k, level) int32 members of their sets.
 
-        Args:
-            keys: (slots,) uint64: for each slot, the best key that the search of its row found, or `NO_KEY`.
-
-        Returns:
-            (k, 2) int32 pairs i < j, ascending, and (k, level) int32 members.
+        For each slot `keys`, (slots,) uint64, has the best key that the search of its row found, or `NO_KEY`.
         """
         i = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), self.degrees)
         keys = np.minimum(keys, keys[self.reverse])
@@ -115,15 +108,8 @@ class RowGraph:
 
 
 def unrank(ranks: np.ndarray, sizes: np.ndarray, level: int) -> np.ndarray:
-    """Compute on the host the combinations that `unrank_combination` (kernels/combinations.cuh) computes on a device.
-
-    Args:
-        ranks: (k,) uint64 lexicographic ranks.
-        sizes: (k,) the number of elements from which each combination is drawn.
-
-    Returns:
-        (k, level) int64: ascending positions.
-    """
+    """Return the ascending positions, (k, level) int64, of combinations with (k,) uint64 lexicographic ranks, drawn
+    from (k,) `sizes` elements each; `unrank_combination` (kernels/combinations.cuh) does so on a device."""
     positions = np.empty((len(ranks), level), np.int64)
     if not len(ranks):
         return positions

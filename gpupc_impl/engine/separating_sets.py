@@ -53,18 +53,14 @@ class LevelSets:
         return LIST(pairs=self.pairs, offsets=self.offsets, members=self.members, count=len(self.pairs), size=size)
 
     def download(self, backend: Backend) -> tuple[np.ndarray, np.ndarray]:
-        """The (k, 2) pairs and the (k, level) sets of one level, in host memory."""
+        """Return the pairs and the sets of one level, in host memory."""
         pairs, members = backend.download_all([self.pairs, self.members])
         return pairs, members
 
 
 def download_result(backend: Backend, entries: Any, levels: Sequence[LevelSets]) -> tuple[np.ndarray, SeparatingSets]:
-    """Merge the separating sets of all levels on the device, and return the skeleton and the sets in host memory.
-
-    Args:
-        entries: (p, p) uint8 on the device, the skeleton's adjacency matrix.
-        levels: the lists of the levels that removed anything, ascending.
-    """
+    """Merge the lists of all levels that removed anything, ascending, on the device; return the skeleton, whose (p, p)
+    uint8 adjacency matrix is `entries`, and its separating sets in host memory."""
     if not levels:
         adjacency = backend.download(entries).view(bool)
         return adjacency, SeparatingSets.from_levels(adjacency, [])
@@ -81,7 +77,7 @@ def download_result(backend: Backend, entries: Any, levels: Sequence[LevelSets])
 
 
 def _merged(backend: Backend, lists: Sequence[LevelSets]) -> LevelSets:
-    """Merge lists, at most as many as `LISTS` has fields, into one list."""
+    """Merge at most as many lists as `LISTS` has fields."""
     count, size = sum(len(each.pairs) for each in lists), sum(each.members.size for each in lists)
     merged = LevelSets(
         **backend.empty_all(

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from gpupc_impl.backends import Backend
-from gpupc_impl.core.fixed import FixedPairs
+from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import NO_PAIRS
@@ -28,20 +28,16 @@ class PartSearch(Protocol):
 
     backend: Backend
 
-    def run_level(self, level: int) -> LevelOutcome:
-        """Run level 0."""
+    def run_level(self, level: int) -> LevelOutcome: ...
 
     def run_part(self, level: int, edges: np.ndarray, fixed: FixedPairs) -> LevelOutcome:
-        """Make the tests of a level in the graph `edges`, (p, p) bool; required edges are not tested.
-
-        The level is at least 1. The outcome has the separated pairs and their sets, if there are any.
-        """
+        """Make the tests of a level from 1 on in the graph `edges`, (p, p) bool, except those of required edges; the
+        outcome has the separated pairs and their sets, if there are any."""
 
     def adjacency_now(self) -> np.ndarray:
         """Return the remaining edges, (p, p) bool in host memory."""
 
-    def pmax(self) -> np.ndarray | None:
-        """Return the largest p-values."""
+    def pmax(self) -> np.ndarray | None: ...
 
 
 def run_in_parts(level: int, problem: Problem, adjacent: np.ndarray, run_part: RunPart) -> LevelOutcome:
@@ -78,12 +74,7 @@ def _parts(problem: Problem, adjacent: np.ndarray) -> Iterator[tuple[np.ndarray,
 
 
 class TierSearch(LevelSearch):
-    """A search in parts.
-
-    Args:
-        problem: a problem whose tiers limit separating sets.
-        search: the search of the same problem that makes the tests.
-    """
+    """A search in parts; `search` makes the tests of the same problem."""
 
     def __init__(self, problem: Problem, search: PartSearch):
         self.problem, self.search, self.backend = problem, search, search.backend

@@ -18,15 +18,14 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from gpupc_impl.core import watching
+from gpupc_impl.core import progress_watcher
 from gpupc_impl.core.pc_stable import MAX_SETS, GraphSearch, LevelOutcome, pc_stable
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Method, Run
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.tiers import allowed_sets
-from gpupc_impl.gaussian.partial_correlation import eliminate
+from gpupc_impl.gaussian.partial_correlation import to_host
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.gaussian.retest import pseudo_inverse_products
 
 TESTS_AT_ONCE = {"cpu": 1 << 16, "cuda": 1 << 20}
 """Upper bound on the tests in a batch: a GPU needs large launches, and a core's batch should stay near its cache."""
@@ -36,21 +35,14 @@ BYTES_OF_ENTRY = 64
 
 
 class Outcome(NamedTuple):
-    """The outcome of k tests; the first three are arrays of the library that made the tests, the others are NumPy's.
+    """The outcome of k tests; the first three are arrays of the library that made the tests, the others are NumPy's, or
+    None if no p-values were requested."""
 
-    Attributes:
-        separates: (k,) bool.
-        undefined: (k,) bool: an endpoint has no variance left, or the test has no degrees of freedom.
-        pseudo_inverse: (k,) bool: the pseudo-inverse of the conditioning matrix was used.
-        p_values: (k,) float64, zero where undefined; None if they were not requested.
-        effects: (k,) partial correlations, NaN where undefined; None if no p-values were requested.
-    """
-
-    separates: Any
-    undefined: Any
-    pseudo_inverse: Any
-    p_values: np.ndarray | None
-    effects: np.ndarray | None
+    separates: Any  # (k,) bool
+    undefined: Any  # (k,) bool: an endpoint has no variance left, or the test has no degrees of freedom
+    pseudo_inverse: Any  # (k,) bool: the pseudo-inverse of the conditioning matrix was used
+    p_values: np.ndarray | None  # (k,) float64, zero where undefined
+    effects: np.ndarray | None  # (k,) partial correlations, NaN where undefined
 
 
 class Tests(Protocol):
@@ -123,38 +115,6 @@ def array_method(problem_class: type[ArrayProblem], source: str, summary: str) -
     )
 
 
-def residuals(
-    xp: Any, problem: GaussianProblem, correlation: Any, pairs: Any, sets: Any
-) -> tuple[Any, Any, Any, Any, Any]:
-    """Return H of cuPC, section 4.3, for (k, 2) pairs given (k, l) sets, by the rules of docs/ci-tests.md.
-
-    Args:
-        problem: the problem, of which the tolerances are read.
-        correlation: (p, p), an array of the library.
-
-    Returns:
-        The residual variances of both ends and their covariance, (k,) each; (k,) bool that tells whether both ends have
-        variance left; and (k,) bool that tells whether the pseudo-inverse of the conditioning matrix was used.
-    """
-    level = sets.shape[1]
-    variables = xp.concatenate([sets, pairs], axis=1)
-    original = correlation[variables[:, :, None], variables[:, None, :]]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        left, smallest = eliminate(original.copy(), level, xp)
-        pseudo = (smallest <= problem.pivot_tolerance) & (level > 1)
-        for k in np.flatnonzero(to_host(pseudo)).tolist():
-            matrix = to_host(original[k])
-            explained = pseudo_inverse_products(matrix[:level, :level], matrix[:level, level:])
-            left[k] = xp.asarray(matrix[level:, level:] - explained)
-    first, second, covariance = left[:, 0, 0], left[:, 1, 1], left[:, 0, 1]
-    return first, second, covariance, xp.minimum(first, second) > problem.residual_tolerance, pseudo
-
-
-def to_host(array: Any) -> np.ndarray:
-    """Return an array of NumPy or CuPy as one of NumPy."""
-    return array.get() if hasattr(array, "get") else np.asarray(array)
-
-
 class ArraySearch(GraphSearch):
     """A search in an `ArrayProblem`, by CuPy on a GPU, and by NumPy if the run has no backend."""
 
@@ -207,7 +167,7 @@ class ArraySearch(GraphSearch):
                 first = hits[places]
                 separated[edges], sets[edges] = True, to_host(members[xp.asarray(first)])
                 done[open_edges] += counts
-                watching.advance(tests, int(totals.sum()), "possible tests")
+                progress_watcher.advance(tests, int(totals.sum()), "possible tests")
                 if self.largest_p is not None:
                     self._record(to_host(tested), outcome.p_values, first)
         i, j = pairs[separated].T

@@ -2,7 +2,7 @@
 
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian.device import INVERSE, MOST_THREADS, LevelKernel
+from gpupc_impl.gaussian.level_search import INVERSE, MOST_THREADS, LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import round_up
 

@@ -5,7 +5,7 @@ import math
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian.device import INVERSE, LevelKernel
+from gpupc_impl.gaussian.level_search import INVERSE, LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import round_up
 

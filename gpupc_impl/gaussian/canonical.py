@@ -1,124 +1,169 @@
-"""The canonical evaluation of Fisher's z test (docs/ci-tests.md) in plain Python, which is slow.
+"""The canonical evaluation of Fisher's z test (docs/ci-tests.md) for many tests at once, in NumPy.
 
 The kernels (kernels/fisher_z.cuh) and the references (baselines/_fisher_z.py) have implementations of their own that
-compute the same bits. Verification uses this third implementation if rounding errors decide a test, and tests compare
-the other two implementations with this one.
+compute the same bits. Single tests and verification use this third one where rounding errors could decide a test.
+
+Arrays hold one test in each place of their last axis, so that every operation processes all tests.
 """
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE
+from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, GaussianProblem
 
 
 class Residuals(NamedTuple):
-    """H of cuPC, section 4.3: the residual variances of Vi and Vj and their residual covariance given S."""
+    """H of cuPC, section 4.3: the residual variances of Vi and Vj and their residual covariance given S, (k,) each; and
+    (k,) bool that tells whether M2 is near singular, so that its Moore-Penrose inverse was used."""
 
-    ii: float
-    jj: float
-    ij: float
-    near_singular: bool
+    ii: np.ndarray
+    jj: np.ndarray
+    ij: np.ndarray
+    near_singular: np.ndarray
 
 
-def residuals(correlation: np.ndarray, i: int, j: int, members: Sequence[int], pivot_tolerance: float) -> Residuals:
-    """Return H of the test of Vi and Vj given S, whose members are ascending; (i, j) and (j, i) have the same H."""
-    i, j = min(i, j), max(i, j)
-    c = correlation[np.ix_((*members, i, j), (*members, i, j))].tolist()
-    size = len(members)
-    rows: list[list[float]] = []  # The last two rows are the projections of Vi and Vj.
-    scale: list[float] = []
+def separates(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
+    """Return which of the (k, l) sets separate the (k, 2) pairs, (k,) bool, by the bits that decide in every method."""
+    tolerance, critical = problem.residual_tolerance, problem.critical_r_squared(sets.shape[1])
+    h = residuals(problem.correlation, pairs, sets, problem.pivot_tolerance)
+    explained, possible = h.ij * h.ij, h.ii * h.jj
+    if tolerance > 0:
+        return (np.minimum(h.ii, h.jj) > tolerance) & (explained <= critical * possible)
+    # Without a tolerance, rounding errors decide: |r| may exceed one, and then counts as its inverse.
+    size = np.abs(possible)
+    return (h.ii != 0) & (h.jj != 0) & ((explained <= critical * size) | (size <= critical * explained))
+
+
+def residuals(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarray, pivot_tolerance: float) -> Residuals:
+    """Return H of the tests of (k, 2) pairs given (k, l) sets; (i, j) and (j, i) have the same H."""
+    size = sets.shape[1]
+    variables = np.concatenate([np.sort(sets, axis=1), np.sort(pairs, axis=1)], axis=1).T
+    c = correlation[variables[:, None], variables[None]]
+    rows, scale = np.zeros((size + 2, size, len(pairs))), np.empty((size, len(pairs)))
+    near_singular = np.zeros(len(pairs), bool)
+    left = np.ones((size + 2, len(pairs)))  # the residual variance of each variable given the members before it
     for a in range(size + 2):
-        row: list[float] = []
-        left = 1.0
         for b in range(min(a, size)):
-            covariance = c[a][b]
-            for k in range(b):
-                covariance = fma(-row[k], rows[b][k], covariance)
-            row.append(covariance * scale[b])
-            left = fma(-row[b], row[b], left)
-        rows.append(row)
+            covariance = c[a, b]
+            for t in range(b):
+                covariance = fma(-rows[a, t], rows[b, t], covariance)
+            rows[a, b] = covariance * scale[b]
+            left[a] = fma(-rows[a, b], rows[a, b], left[a])
         if a < size:
-            if a > 0 and left <= pivot_tolerance:
-                return _by_pseudo_inverse(c, size)
-            scale.append(1.0 / math.sqrt(left))
-        elif a == size:
-            ii = left
-    ij = c[size][size + 1]
-    for of_i, of_j in zip(rows[size], rows[size + 1], strict=True):
-        ij = fma(-of_i, of_j, ij)
-    return Residuals(ii, left, ij, False)
+            near_singular |= (left[a] <= pivot_tolerance) & (a > 0)
+            scale[a] = np.where(near_singular, 0.0, 1.0 / np.sqrt(np.where(near_singular, 1.0, left[a])))
+    ii, jj, ij = left[size], left[size + 1], c[size, size + 1].copy()
+    for t in range(size):
+        ij = fma(-rows[size, t], rows[size + 1, t], ij)
+    if near_singular.any():
+        ii[near_singular], jj[near_singular], ij[near_singular] = _by_pseudo_inverse(c[:, :, near_singular])
+    return Residuals(ii, jj, ij, near_singular)
 
 
-def _by_pseudo_inverse(c: list[list[float]], size: int) -> Residuals:
-    """Return H by the Moore-Penrose inverse of M2, the leading `size` x `size` block of c; Vi and Vj are the last two
-    rows."""
-    every = range(size)
-    gram = [[_dot([c[k][a] for k in every], [c[k][b] for k in every]) for b in every] for a in every]
-    smallest = min(gram[a][a] for a in every)
-    columns: list[list[float]] = []  # These are the columns of F, where M2^T M2 = F F^T.
-    for k in every:
-        column = [0.0] * size
-        for a in range(k, size):
-            column[a] = gram[a][k]
-            for before in columns:
-                column[a] = fma(-before[a], before[k], column[a])
-        if column[k] <= PSEUDO_INVERSE_TOLERANCE * smallest:
-            continue
-        root = math.sqrt(column[k])
-        columns.append([entry / root for entry in column])
-    rank = len(columns)
-    # Modified Gram-Schmidt decomposes F = Q triangle, and Q overwrites F.
-    triangle = [[0.0] * rank for _ in range(rank)]
-    for k in range(rank):
-        triangle[k][k] = math.sqrt(_dot(columns[k], columns[k]))
-        columns[k] = [entry / triangle[k][k] for entry in columns[k]]
-        for b in range(k + 1, rank):
-            triangle[k][b] = _dot(columns[k], columns[b])
-            columns[b] = _without(columns[b], triangle[k][b], columns[k])
+def _by_pseudo_inverse(c: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the three entries of H by the Moore-Penrose inverse of M2 (cuPC, Algorithm 7) for (l + 2, l + 2, k)
+    correlations, of which the pair's are last.
 
-    def solve(target: list[float]) -> list[float]:
-        x = [0.0] * rank
-        for k in range(rank):
-            x[k] = _dot(columns[k], target)
-            target = _without(target, x[k], columns[k])
-        for k in reversed(range(rank)):
-            for b in range(k + 1, rank):
-                x[k] = fma(-triangle[k][b], x[b], x[k])
-            x[k] /= triangle[k][k]
+    With M2^T M2 = F F^T and F of full rank, the inverse is made of two least-squares solutions for each end. A column
+    that F lacks is a column of zeros here: it changes no bit of the others.
+    """
+    size = len(c) - 2
+    m2 = c[:size, :size]
+    gram = _products(m2, m2)
+    smallest = np.diagonal(gram).min(axis=-1)
+    factor = np.zeros_like(m2)  # [a, k] is entry a of column k
+    for k in range(size):
+        column = gram[k:, k]
+        for before in range(k):
+            column = fma(-factor[k:, before], factor[k, before], column)
+        kept = column[0] > PSEUDO_INVERSE_TOLERANCE * smallest
+        factor[k:, k] = np.where(kept, column / np.sqrt(np.where(kept, column[0], 1.0)), 0.0)
+    triangle = np.zeros_like(m2)  # Modified Gram-Schmidt decomposes F = Q triangle, and Q overwrites F.
+    for k in range(size):
+        triangle[k, k] = np.sqrt(_dot(factor[:, k], factor[:, k]))
+        factor[:, k] /= np.where(triangle[k, k] > 0, triangle[k, k], 1.0)
+        for b in range(k + 1, size):
+            triangle[k, b] = _dot(factor[:, k], factor[:, b])
+            factor[:, b] = fma(-triangle[k, b], factor[:, k], factor[:, b])
+
+    def solve(target: np.ndarray) -> np.ndarray:
+        """Return the (l, k) least-squares solutions for (l, k) targets."""
+        x = np.empty_like(target)
+        for k in range(size):
+            x[k] = _dot(factor[:, k], target)
+            target = fma(-x[k], factor[:, k], target)
+        for k in reversed(range(size)):
+            for b in range(k + 1, size):
+                x[k] = fma(-triangle[k, b], x[b], x[k])
+            x[k] /= np.where(triangle[k, k] > 0, triangle[k, k], 1.0)
         return x
 
-    left, right = [], []
-    for end in (size, size + 1):
-        target = c[end][:size]
-        left.append(solve(target))
-        right.append(solve([_dot(c[a][:size], target) for a in every]))
-    ii, jj, ij = 1.0, 1.0, c[size][size + 1]
-    for k in range(rank):
+    of_ends = c[:size, size:]
+    products = _products(m2, of_ends)
+    left, right = ([solve(targets[:, end]) for end in (0, 1)] for targets in (of_ends, products))
+    ii, jj, ij = np.ones(c.shape[2]), np.ones(c.shape[2]), c[size, size + 1]
+    for k in range(size):
         ii = fma(-left[0][k], right[0][k], ii)
         jj = fma(-left[1][k], right[1][k], jj)
         ij = fma(-left[0][k], right[1][k], ij)
-    return Residuals(ii, jj, ij, True)
+    return ii, jj, ij
 
 
-def _dot(a: Sequence[float], b: Sequence[float]) -> float:
-    total = 0.0
+def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the products a^T b of (l, m, k) and (l, n, k) matrices."""
+    total = np.zeros((a.shape[1], *b.shape[1:]))
+    for left, right in zip(a, b, strict=True):
+        total = fma(left[:, None], right[None], total)
+    return total
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    total = np.zeros(a.shape[1:])
     for factor, other in zip(a, b, strict=True):
         total = fma(factor, other, total)
     return total
 
 
-def _without(a: list[float], factor: float, b: list[float]) -> list[float]:
-    return [fma(-factor, subtracted, entry) for entry, subtracted in zip(a, b, strict=True)]
+SPLITTER = 2.0**27 + 1  # Veltkamp's constant, which splits the significand of a float64 into two halves
+SAFE = 2.0**-900, 2.0**900
+"""Magnitudes of products and sums for which no part of an exact product underflows or overflows."""
 
 
-def fma(a: float, b: float, c: float) -> float:
-    """Return a b + c, rounded once.
+def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Return a b + c for float64 arrays that broadcast, rounded once.
 
-    Python has no fma before 3.13, but its division of integers is correctly rounded.
+    NumPy has no fused multiply-add. The product and the sums are made exact by error-free transformations, and the last
+    but one addition rounds to odd (Boldo and Melquiond 2008, Emulation of FMA and correctly rounded sums).
     """
+    product = a * b
+    high_a, high_b = (x * SPLITTER - (x * SPLITTER - x) for x in (a, b))
+    low_a, low_b = a - high_a, b - high_b
+    product_error = low_a * low_b - (((product - high_a * high_b) - low_a * high_b) - high_a * low_b)
+    low, low_error = _two_sum(c, product_error)
+    high, high_error = _two_sum(product, low)
+    odd, error = _two_sum(low_error, high_error)
+    bits = odd.view(np.int64)
+    to_odd = (error != 0) & (bits & 1 == 0)
+    bits[to_odd] += np.where((error > 0) == (odd > 0), 1, -1)[to_odd]
+    result = np.asarray(high + odd)
+    size = np.abs(product)
+    unsafe = ((size < SAFE[0]) & (a != 0) & (b != 0)) | ~(size + np.abs(c) < SAFE[1])
+    for place in np.argwhere(unsafe).tolist():
+        result[*place] = _exact_fma(*(float(np.broadcast_to(x, result.shape)[*place]) for x in (a, b, c)))
+    return result
+
+
+def _two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rounded sum and its rounding error, which add up to a + b exactly."""
+    total = np.asarray(a + b)
+    of_b = total - a
+    return total, np.asarray((a - (total - of_b)) + (b - of_b))
+
+
+def _exact_fma(a: float, b: float, c: float) -> float:
+    """Return a b + c, rounded once: Python's division of integers is correctly rounded."""
     if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
         return a * b + c
     (an, ad), (bn, bd), (cn, cd) = a.as_integer_ratio(), b.as_integer_ratio(), c.as_integer_ratio()

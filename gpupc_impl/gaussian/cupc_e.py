@@ -4,7 +4,7 @@ parallel."""
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Parameter, Run, at_most_threads, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian.device import INVERSE, MOST_THREADS, LevelKernel
+from gpupc_impl.gaussian.level_search import INVERSE, MOST_THREADS, LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
 

@@ -4,7 +4,7 @@ with each set."""
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.gaussian.device import INVERSE, MOST_THREADS, LevelKernel
+from gpupc_impl.gaussian.level_search import INVERSE, MOST_THREADS, LevelKernel
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 KERNEL = LevelKernel(

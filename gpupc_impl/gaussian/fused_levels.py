@@ -1,5 +1,10 @@
 """Fused levels of pair-scan: one cooperative launch runs several levels of a small problem, whose launches would take
-longer than its tests."""
+longer than its tests.
+
+The first levels of a small problem are also queued before the host reads any result: levels 0 and 1 and the fused
+levels after them run without a round trip to the host, and the last launch writes the result. Memory is then allocated
+for the largest number of edges that may remain after level 0.
+"""
 
 import dataclasses
 import itertools
@@ -12,11 +17,24 @@ import numpy as np
 from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
 from gpupc_impl.backends.launch import Kernel
 from gpupc_impl.core.pc_stable import LevelOutcome, stop_reason
+from gpupc_impl.core.registry import Run
 from gpupc_impl.engine import separating_sets
 from gpupc_impl.engine.bit_graph import LevelCounts
+from gpupc_impl.engine.budget import device_bytes, free_bytes
 from gpupc_impl.engine.separating_sets import LevelSets
+from gpupc_impl.gaussian import pair_block
+from gpupc_impl.gaussian.level_one import run_level_zero, scan_pairs
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.gaussian.scan_state import CONSTANTS, FUSED, GRAPHS_AT_ONCE, SEARCH, ScanState, cells, tests_before
+from gpupc_impl.gaussian.scan_state import (
+    CONSTANTS,
+    FUSED,
+    GRAPHS_AT_ONCE,
+    LAUNCH,
+    SEARCH,
+    ScanState,
+    cells,
+    tests_before,
+)
 
 MOST_EDGES = 1 << 18
 """The number of edges up to which levels are fused by default; with more edges, tests take far longer than launches."""
@@ -36,6 +54,15 @@ for each other, but at least one for each multiprocessor."""
 LEAST_SHARED_BYTES = 40 << 10
 """The lower bound on the shared memory of a thread block, in bytes. Later levels run in the same launch, and they have
 shorter rows but more cells for each variable."""
+
+MEMORY_SHARE = 4
+"""Queued levels take at most the free device memory divided by this."""
+
+ROWS_PER_BLOCK = 2
+"""The number of variables for each thread block of a launch of queued levels."""
+
+LONGEST_ROW = 256
+"""The upper bound on the degrees with which queued levels continue with level 2."""
 
 RESULT = Struct(
     "ScanResult",
@@ -67,34 +94,27 @@ class FusedKernel(NamedTuple):
     shared_bytes: int
 
 
-def is_requested(problem: GaussianProblem, params: Mapping[str, Any], backend: Backend, pmax: bool) -> bool:
+def is_requested(problem: GaussianProblem, backend: Backend, pmax: bool) -> bool:
     """Return whether levels are to be fused; kernels of fused levels support neither p-values nor fixed edges."""
-    return not pmax and problem.fixed is None and is_chosen(params, backend)
+    return not pmax and problem.fixed is None and is_chosen(backend)
 
 
-def is_chosen(params: Mapping[str, Any], backend: Backend) -> bool:
-    """Return whether the parameters choose fused levels on this backend for the problems that the kernels support."""
-    requested = params["fused_levels"]
+def is_chosen(backend: Backend) -> bool:
+    """Return whether levels are fused on this backend in the problems that the kernels support."""
+    requested = LAUNCH["fused_levels"]
     return bool(requested == "always" or (requested == "auto" and backend.warp_threads > 1))
 
 
-def launchable(
-    levels: tuple[int, int], params: Mapping[str, Any], backend: Backend, shared_bytes: int
-) -> FusedKernel | None:
-    """Return the kernel of fused levels with about as much shared memory as is requested, in bytes.
-
-    The kernels of single levels make the same tests and compile several times as fast as the kernel of fused levels. A
-    search with ``fused_levels="auto"`` therefore does not wait for the compilation of the latter.
-
-    Returns:
-        The kernel; None if no block of it would be resident, or if the search would have to wait for it.
-    """
+def launchable(levels: tuple[int, int], backend: Backend, shared_bytes: int) -> FusedKernel | None:
+    """Return the kernel of fused levels with about as much shared memory as is requested, in bytes; None if no block of
+    it would be resident, or if a search with ``fused_levels="auto"`` would have to wait for its compilation, which
+    takes several times as long as that of the kernels of single levels."""
     backend.prefetch(_PREFETCHED[levels])
-    if params["fused_levels"] == "auto" and not backend.is_ready(KERNELS[levels]):
+    if LAUNCH["fused_levels"] == "auto" and not backend.is_ready(KERNELS[levels]):
         return None
     shared_bytes = min(max(shared_bytes, LEAST_SHARED_BYTES), backend.max_shared_bytes)
     kernel = backend.kernel(*KERNELS[levels])
-    resident = kernel.resident_blocks(params["warps"] * backend.warp_threads, shared_bytes)
+    resident = kernel.resident_blocks(LAUNCH["warps"] * backend.warp_threads, shared_bytes)
     return FusedKernel(kernel, levels[1], shared_bytes) if resident else None
 
 
@@ -110,7 +130,7 @@ class FusedLevels:
         launches."""
         state = self.state
         backend, params = state.backend, state.params
-        if not is_requested(state.problem, params, backend, state.pmax):
+        if not is_requested(state.problem, backend, state.pmax):
             return None
         few = state.graphs.edges <= MOST_EDGES and tests_before(state, level) <= MOST_TESTS
         levels = next((levels for levels in FUSED if levels[0] <= level <= levels[1]), None)
@@ -118,7 +138,7 @@ class FusedLevels:
         warps = min(params["warps"], backend.max_shared_bytes // warp_bytes)
         if levels is None or not warps or not (few or params["fused_levels"] == "always"):
             return None
-        return launchable(levels, params, backend, warps * warp_bytes)
+        return launchable(levels, backend, warps * warp_bytes)
 
     def run(self, first: int, fused: FusedKernel) -> LevelOutcome:
         """Run levels from `first` on, as far as they have tests and their rows fit in shared memory; returns the
@@ -144,15 +164,13 @@ class FusedLevels:
     def launch(
         self, first: int, fused: FusedKernel, blocks: int, pairs: Any, sets: Any, result: Mapping[str, Any]
     ) -> list[LevelCounts]:
-        """Launch levels from `first` on, read their counters, and store their outcomes in `known`.
+        """Launch levels from `first` on, store their outcomes in `known`, and return the counters of the level before
+        `first` and of each level that was run.
 
         Args:
             blocks: the requested number of thread blocks, which is clamped to those that can be resident at once.
             pairs, sets: memory for the lists of removed pairs and of their sets.
             result: memory for the result by the names of `RESULT` if `first` is 1; otherwise None for each name.
-
-        Returns:
-            The counters of the level before `first`, and of each level that was run.
         """
         state = self.state
         last = first  # The kernel stops before the last level that the problem allows if the degrees are too small.
@@ -186,3 +204,75 @@ class FusedLevels:
 def removed_pairs(counts: list[LevelCounts]) -> list[int]:
     """Return the number of pairs that each level removed, from the counters of these levels and of the one before."""
     return [(before.degree_sum - after.degree_sum) // 2 for before, after in itertools.pairwise(counts)]
+
+
+# --- queued levels ----------------------------------------------------------------------------------------------------
+
+
+def queued_kernel(problem: GaussianProblem, run: Run) -> FusedKernel | None:
+    """Return the kernel that runs the levels after level 0; None if levels are not to be queued.
+
+    No level is queued if the device has a memory limit, since later levels may need the memory.
+    """
+    backend, p = run.backend, problem.n_variables
+    if not is_requested(problem, backend, run.pmax) or LAUNCH["tiles"] == "always":
+        return None
+    if p >= pair_block.TILED_FROM or backend.device_memory_limit is not None:
+        return None
+    if any(stop_reason(problem, level, p - 1) is not None for level in (0, 1)):
+        return None
+    if MEMORY_SHARE * device_bytes(queue_arrays(p)) > free_bytes(backend):
+        return None
+    return launchable(FUSED[0], backend, 8 * LAUNCH["warps"] * cells(2, min(p, LONGEST_ROW)))
+
+
+def queue_arrays(p: int) -> dict[str, tuple[Any, Any]]:
+    """Return the arrays that queued levels need: rows for as many edges as level 2 accepts, lists of all pairs that may
+    be removed, and the result."""
+    pairs = p * (p - 1) // 2
+    edges = min(pairs, MOST_EDGES)
+    members = pairs + (FUSED[0][1] - 1) * edges
+    return {
+        "starts": (p + 1, np.int64),
+        "run_starts": (p + 1, np.uint64),
+        "neighbours": (2 * edges, np.int32),
+        "best": (2 * edges, np.uint64),
+        "level_pairs": ((pairs, 2), np.int32),
+        "level_sets": (members, np.int32),
+        "entries": ((p, p), np.uint8),
+        "pairs": ((pairs, 2), np.int32),
+        "offsets": (pairs + 1, np.int64),
+        "sizes": (pairs, np.uint8),
+        "members": (members, np.int32),
+    }
+
+
+class QueuedLevels:
+    """The queued levels of one search, whose state has the `queue_arrays`."""
+
+    def __init__(self, state: ScanState, fused: FusedLevels, kernel: FusedKernel):
+        self.state, self.fused, self.kernel = state, fused, kernel
+        state.levels_prepared = FUSED[-1][1]
+        state.upload_tables(min(state.p, LONGEST_ROW))
+
+    def run(self) -> LevelOutcome:
+        """Run level 0 and the fused levels after it, whose outcomes are stored in `FusedLevels.known`."""
+        state = self.state
+        started = state.backend.clock()
+        memory = state.memory
+        run_level_zero(state)
+        scan_pairs(state, 0, 1)
+        blocks = max(state.backend.multiprocessors, state.p // ROWS_PER_BLOCK)
+        result = {name: memory[name] for name in RESULT.fields}
+        counts = self.fused.launch(1, self.kernel, blocks, memory["level_pairs"], memory["level_sets"], result)
+        removed = removed_pairs(counts)
+        if pairs := sum(removed):
+            members = sum(level * count for level, count in enumerate(removed, 1))
+            sizes = {"pairs": pairs, "offsets": pairs + 1, "sizes": pairs, "members": members}
+            state.removed.append(LevelSets(**{name: memory[name][:size] for name, size in sizes.items()}))
+        state.entries = memory["entries"]
+        if state.graphs.edges > len(state.fields["best"]) // 2 or state.graphs.most_degree > state.fields["widest"]:
+            state.levels_prepared = 0  # The rows are too short for the remaining edges.
+        zero = counts[0]
+        seconds = self.fused.unaccounted_seconds(started)
+        return LevelOutcome(zero.degree_sum // 2, zero.most_degree, state.problem.tests_of_level_zero, seconds=seconds)

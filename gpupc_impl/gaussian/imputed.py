@@ -9,7 +9,6 @@ the total variance is T = W + (1 + 1/M) B. The statistic z / sqrt(T) has Student
 """
 
 import dataclasses
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -17,11 +16,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy
 
-from gpupc_impl.core import placing
+from gpupc_impl.core import allocation
 from gpupc_impl.core.problem import InvalidProblem, name_constants
-from gpupc_impl.gaussian.array_search import ArrayProblem, Outcome, array_method, residuals, to_host
+from gpupc_impl.gaussian.array_search import ArrayProblem, Outcome, array_method
 from gpupc_impl.gaussian.matrix import correlation_fault, correlation_matrix
-from gpupc_impl.gaussian.problem import finite_samples, gaussian_parameters
+from gpupc_impl.gaussian.partial_correlation import residuals, to_host
+from gpupc_impl.gaussian.problem import finite_samples
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,8 +61,8 @@ class ImputedProblem(ArrayProblem):
                 )
         if correlations != "host":
             raise InvalidProblem(f"correlations is {correlations!r}; with missing='imputed' leave it out")
-        checked = gaussian_parameters(len(first), **parameters)
-        matrices, constant = placing.new_array((len(tables), p, p)), np.zeros(p, bool)
+        checked = cls.checked(len(first), **parameters)
+        matrices, constant = allocation.new_array((len(tables), p, p)), np.zeros(p, bool)
         for k, (values, _) in enumerate(tables):
             matrices[k], constant_here = correlation_matrix(values)
             constant |= constant_here
@@ -86,11 +86,6 @@ class ImputedProblem(ArrayProblem):
     @classmethod
     def remark(cls, parameters: Mapping[str, Any]) -> str:
         return "z is pooled over the tables by Rubin's rules"
-
-    @property
-    def fingerprint(self) -> str:
-        """The SHA-256 digest of everything that changes the answer, which the names do not."""
-        return hashlib.sha256(super().fingerprint.encode() + self.tables.tobytes()).hexdigest()
 
     def pooled(self, z: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the (k,) means and two-sided p-values of (M, k) Fisher's z at a level; see the module."""
@@ -119,7 +114,7 @@ class ImputedTests:
         r = np.empty((len(self._tables), len(pairs)))
         defined, pseudo = xp.ones(len(pairs), bool), xp.zeros(len(pairs), bool)
         for k, correlation in enumerate(self._tables):
-            first, second, covariance, defined_here, pseudo_here = residuals(xp, problem, correlation, pairs, sets)
+            first, second, covariance, defined_here, pseudo_here, _ = residuals(xp, problem, correlation, pairs, sets)
             r[k] = to_host(covariance / xp.sqrt(xp.where(defined_here, first * second, 1.0)))
             defined &= defined_here
             pseudo |= pseudo_here

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core import mapped
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
 from gpupc_impl.gaussian.matrix import check_correlations, standardized
-from gpupc_impl.gaussian.problem import GaussianProblem, gaussian_parameters
+from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
 
 LARGE = 10_000
@@ -47,7 +47,6 @@ def correlation_tiles(
         values: (m, p) numbers, all finite.
         out_path: the file for the (p, p) float64 matrix, which is written completely or not at all.
         tile: variables on a side of a tile.
-        progress: see `Progress`.
 
     Returns:
         The matrix, mapped read-only, with zeros for constant columns, and (p,) bool that marks these columns.
@@ -73,11 +72,11 @@ def correlation_tiles(
                 "drop such rows or impute them first"
             )
         standard, constant[columns] = standardized(panel_values)
-        mapped.release(values)
+        mapped_arrays.release(values)
         return standard
 
     with write_whole(out_path) as file:
-        out = mapped.new_npy(file, (p, p))
+        out = mapped_arrays.new_npy(file, (p, p))
         for rows, column_tiles in _upper_tiles(p, tile, progress):
             left = panel(rows)
             for columns in column_tiles:
@@ -103,8 +102,6 @@ def exact_correlation(
     Args:
         correlation: (p, p), an array that can be sliced (mapped, zarr, in memory).
         out_path: the file to write, which must not be the file of the matrix itself.
-        tile: variables on a side of a tile.
-        progress: see `Progress`.
 
     Raises:
         InvalidProblem: the matrix is one that `GaussianProblem.from_correlation` refuses.
@@ -114,7 +111,7 @@ def exact_correlation(
     if tuple(correlation.shape) != (p, p):
         raise InvalidProblem(f"correlation has shape {tuple(correlation.shape)}; it must be square")
     with write_whole(out_path) as file:
-        out = mapped.new_npy(file, (p, p))
+        out = mapped_arrays.new_npy(file, (p, p))
         for rows, column_tiles in _upper_tiles(p, tile, progress):
             for columns in column_tiles:
                 upper = np.asarray(correlation[rows, columns], np.float64)
@@ -124,7 +121,7 @@ def exact_correlation(
                 if rows == columns:
                     np.fill_diagonal(block, 1.0)
                 _put(out, rows, columns, block)
-                mapped.release(correlation)
+                mapped_arrays.release(correlation)
         out.flush()
     return np.load(out_path, mmap_mode="r")
 
@@ -144,8 +141,6 @@ def problem_from_data(
     Args:
         data: (m, p) samples by variables: a DataFrame, whose column names are kept, or an array that can be sliced.
         correlation_path: the ``.npy`` file to write; 8 p^2 bytes.
-        tile: variables on a side of a tile.
-        progress: see `Progress`.
         parameters: alpha, max_level and the parameters of `GaussianProblem.from_data`, except ``correlations``.
 
     Raises:
@@ -158,13 +153,13 @@ def problem_from_data(
     width = data.shape[1] if len(data.shape) == 2 else 0
     if width:  # Names and parameters are checked first, since the computation, which checks the values, takes long.
         _, names = as_matrix(np.zeros((1, width)), names)
-        gaussian_parameters(data.shape[0], **parameters)
+        GaussianProblem.checked(data.shape[0], **parameters)
     matrix, constant = correlation_tiles(data, correlation_path, tile=tile, progress=progress)
     return GaussianProblem(
         names=names,
         correlation=matrix,
         constant=name_constants(names, constant),
-        **gaussian_parameters(data.shape[0], **parameters),
+        **GaussianProblem.checked(data.shape[0], **parameters),
     )
 
 
@@ -192,8 +187,8 @@ def _upper_tiles(p: int, tile: int, progress: Progress | None) -> Iterator[tuple
             if progress is not None:
                 progress(done, total)
 
-    for rows in mapped.pieces(p, tile):
-        yield rows, counted(columns for columns in mapped.pieces(p, tile) if columns.start >= rows.start)
+    for rows in mapped_arrays.pieces(p, tile):
+        yield rows, counted(columns for columns in mapped_arrays.pieces(p, tile) if columns.start >= rows.start)
 
 
 def _put(out: np.memmap, rows: slice, columns: slice, block: np.ndarray) -> None:
@@ -201,4 +196,4 @@ def _put(out: np.memmap, rows: slice, columns: slice, block: np.ndarray) -> None
     out[rows, columns] = block
     if columns != rows:
         out[columns, rows] = block.T
-    mapped.release(out)
+    mapped_arrays.release(out)

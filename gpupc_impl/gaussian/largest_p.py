@@ -9,11 +9,8 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 
 
 class LargestPValues:
-    """The largest p-value of each pair, computed from the smallest r^2 that the kernels of each level record.
-
-    Attributes:
-        values: (p, p) float64; NaN for pairs without a test.
-    """
+    """The largest p-value of each pair, `values`, (p, p) float64, NaN for pairs without a test; computed from the
+    smallest r^2 that the kernels of each level record."""
 
     def __init__(self, problem: GaussianProblem):
         self.problem = problem
@@ -25,14 +22,8 @@ class LargestPValues:
         np.fill_diagonal(self.values, np.nan)
 
     def update(self, level: int, smallest: np.ndarray, pairs: np.ndarray, sets: np.ndarray) -> None:
-        """Update `values` with the p-values of a level from 1 on; a removed pair gets the p-value given its separating
-        set.
-
-        Args:
-            smallest: (p, p) uint64, for i < j the bits of the smallest r^2 of the level; `NO_KEY` for pairs without a
-                test.
-            pairs, sets: the (k, 2) removed pairs and their (k, level) sets.
-        """
+        """Update `values` with the p-values of a level from 1 on, of which `smallest`, (p, p) uint64, has the bits of
+        the smallest r^2 for i < j, and `NO_KEY` for pairs without a test; removed pairs get those given their sets."""
         tested = np.triu(smallest != NO_KEY)
         p_values = self.problem.p_value(np.where(tested, smallest, 0).view(np.float64), level)
         self.values[tested] = np.fmax(self.values[tested], p_values[tested])

@@ -57,36 +57,22 @@ KERNELS = {
 
 @dataclasses.dataclass
 class KeptLevels:
-    """The graphs at the start of all levels from 1 on; a level is at most the largest degree after level 0 minus one.
+    """The graphs at the start of all levels from 1 on; a level is at most the largest degree after level 0 minus
+    one."""
 
-    Attributes:
-        argument: the `LEVELS` that kernels take.
-        rows: the `ROWS` of the present level.
-        counters: `COUNTER_SHAPE` uint64 on the device: the tallies, which are summed over all levels, and the sum and
-            maximum of degrees.
-        on_host: host memory into which the counters are copied.
-        tallies: the tallies after the last level.
-        pairs: the number of pairs that were removed so far.
-        members: the number of members of the separating sets of these pairs.
-    """
-
-    argument: Filled
-    rows: Filled
-    counters: Any
-    on_host: np.ndarray
-    tallies: np.ndarray
-    pairs: int = 0
-    members: int = 0
+    argument: Filled  # the `LEVELS` that kernels take
+    rows: Filled  # the `ROWS` of the present level
+    counters: Any  # tallies, summed over all levels, and the sum and maximum of degrees, on the device
+    on_host: np.ndarray  # into which the counters are copied
+    tallies: np.ndarray  # after the last level
+    pairs: int = 0  # removed so far
+    members: int = 0  # of the separating sets of these pairs
 
 
 class LevelGraph(DeviceGraph):
-    """A graph that keeps the graphs of all levels if they take little memory.
+    """A graph that keeps the graphs of all levels if they take little memory."""
 
-    Attributes:
-        kept: the graphs of all levels; None before level 1, and if they are not kept.
-    """
-
-    kept: KeptLevels | None = None
+    kept: KeptLevels | None = None  # None before level 1, and if the graphs are not kept
 
     def keep_levels(self, ranks_whole_row: bool) -> None:
         """Queue the compaction for level 1, and keep the graphs of all levels from then on if they are small."""

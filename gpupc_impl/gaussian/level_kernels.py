@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable
 
 from gpupc_impl.backends import Backend, KernelSource
@@ -30,17 +31,11 @@ LEVELS_AHEAD = 3
 
 @dataclasses.dataclass(frozen=True)
 class LevelKernels:
-    """The kernels that make the tests of all levels.
+    """The kernels that make the tests of all levels."""
 
-    Attributes:
-        source: returns the kernel for a number of members, which is ``Exactly<level>`` or ``UpTo<most>`` in C++.
-        lowest: the lowest level that has such a kernel.
-        own_levels: the last level that has an own kernel; later levels have only general kernels.
-    """
-
-    source: Callable[[str], KernelSource]
-    lowest: int = 1
-    own_levels: int = OWN_LEVELS
+    source: Callable[[str], KernelSource]  # by the number of members, ``Exactly<level>`` or ``UpTo<most>`` in C++
+    lowest: int = 1  # the lowest level that has such a kernel
+    own_levels: int = OWN_LEVELS  # the last level that has an own kernel
 
     def of_level(self, level: int) -> tuple[KernelSource, ...]:
         """Return the kernels that can run a level, the fastest first; a search waits only for the last of them."""
@@ -55,7 +50,7 @@ class LevelKernels:
 
     def needed(self, last: int) -> tuple[KernelSource, ...]:
         """Return the kernels for which a search up to a level waits."""
-        return _needed(self, self.lowest, last)
+        return _distinct(self.of_level(level)[-1] for level in range(self.lowest, last + 1))
 
     def up_to(self, last: int) -> tuple[KernelSource, ...]:
         """Return all kernels for the levels up to this one, first those for which a search waits."""
@@ -77,14 +72,9 @@ def levels_at_first(backend: Backend, max_level: int | None) -> int:
 
 
 @functools.cache
-def _needed(kernels: LevelKernels, first: int, last: int) -> tuple[KernelSource, ...]:
-    return _distinct(kernels.of_level(level)[-1] for level in range(first, last + 1))
-
-
-@functools.cache
 def _every(kernels: LevelKernels, first: int, last: int) -> tuple[KernelSource, ...]:
-    others = (kernel for level in range(first, last + 1) for kernel in kernels.of_level(level))
-    return _distinct((*_needed(kernels, first, last), *others))
+    by_level = [kernels.of_level(level) for level in range(first, last + 1)]
+    return _distinct((*(of_level[-1] for of_level in by_level), *itertools.chain(*by_level)))
 
 
 def _distinct(kernels: Iterable[KernelSource]) -> tuple[KernelSource, ...]:

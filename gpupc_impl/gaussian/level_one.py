@@ -43,7 +43,6 @@ def run_level_one(state: ScanState, start: int, left: int) -> None:
 
 
 def scan_pairs(state: ScanState, start: int, left: int) -> None:
-    """Queue the tests of level 1 pair by pair."""
     splits = state.params["splits"] or max(1, min(ceil_div(state.p, 128), MOST_BLOCKS // state.p, 8))
     kernel = state.backend.kernel(*KERNELS[f"pair_scan_one<{'true' if state.pmax else 'false'}>"])
     kernel((state.p, splits), (state.threads,), [state.search, _critical(state), np.int32(start), np.int32(left)])
@@ -55,7 +54,7 @@ def list_removed(state: ScanState, before: int, after: int, pairs: np.ndarray, s
 
 
 def _in_tiles(state: ScanState, graph: int) -> bool:
-    """Return whether level 1 tests tiles of pairs: on request, or if the scans of a sample of pairs are long."""
+    """Return whether tiles are requested, or the scans of a sample of pairs are long."""
     requested, backend, p = state.params["tiles"], state.backend, state.p
     if state.pmax or state.problem.fixed is not None:  # Tiles support neither p-values nor fixed edges.
         return False

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core import mapped, placing
+from gpupc_impl.core import allocation, mapped_arrays
 from gpupc_impl.core.files import load_array
 from gpupc_impl.core.problem import InvalidProblem, as_matrix
 from gpupc_impl.core.rows import RowStream
@@ -26,18 +26,16 @@ quotients would lose digits of their differences from the mean."""
 
 
 def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the Pearson correlations of the columns of an (m, p) float64 matrix.
+    """Return the (p, p) Pearson correlations of the columns of an (m, p) float64 matrix, exactly symmetric, with zeros
+    for constant columns, and (p,) bool that marks those columns.
 
     Columns are scaled by their largest magnitude before anything is squared, so that values near the ends of the
     float64 range do not overflow (docs/numerics.md).
-
-    Returns:
-        (p, p) correlations, exactly symmetric, with zeros for constant columns, and (p,) bool that marks those columns.
     """
     centred, constant = standardized(values)
     p = centred.shape[1]
-    correlation = placing.new_array((p, p))
-    for columns in mapped.pieces(p, PANEL):
+    correlation = allocation.new_array((p, p))
+    for columns in mapped_arrays.pieces(p, PANEL):
         panel, rest = centred[:, columns], slice(columns.stop, p)
         # NumPy calls syrk, whose result is exactly symmetric.
         np.matmul(panel.T, panel, out=correlation[columns, columns])
@@ -51,12 +49,12 @@ def streamed_correlations(stream: RowStream) -> tuple[np.ndarray, np.ndarray]:
     """Return the correlations of `correlation_matrix`, up to rounding, in one pass over the rows, after the pass that
     computes their statistics. Means are subtracted from columns before products are summed, so that no digits cancel.
 
-    Memory: 8 p^2 bytes, and a few pieces of the rows (`mapped.PIECE_BYTES`).
+    Memory: 8 p^2 bytes, and a few pieces of the rows (`mapped_arrays.PIECE_BYTES`).
     """
     p, statistics = stream.shape[1], stream.statistics
-    correlation, sums = placing.new_array((p, p)), np.zeros(p)
+    correlation, sums = allocation.new_array((p, p)), np.zeros(p)
     correlation[...] = 0.0
-    panels = [(columns, slice(columns.start, p)) for columns in mapped.pieces(p, PANEL)]
+    panels = [(columns, slice(columns.start, p)) for columns in mapped_arrays.pieces(p, PANEL)]
     for rows in stream.chunks():
         centred = stream.scaled(rows)
         sums += centred.sum(axis=0)
@@ -77,11 +75,8 @@ def streamed_correlations(stream: RowStream) -> tuple[np.ndarray, np.ndarray]:
 
 
 def standardized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Scale the columns of an (m, p) matrix to mean zero and length one, so that their products are the correlations.
-
-    Returns:
-        (m, p) standardised columns, zeros for constant ones, and (p,) bool that marks the constant ones.
-    """
+    """Scale the columns of an (m, p) matrix to mean zero and length one, so that their products are the correlations;
+    constant columns, which the (p,) bool mark, become zeros."""
     values = np.ascontiguousarray(values, dtype=np.float64)  # One memory layout gives sums of the same bits.
     constant = (values == values[0]).all(axis=0)
     scale = np.abs(values).max(axis=0)
@@ -122,7 +117,7 @@ def correlation_in_memory(correlation: Any, names: Sequence[str] | None) -> tupl
     if matrix.shape != (p, p):
         raise InvalidProblem(f"correlation has shape {matrix.shape}; it must be square")
     check_correlations(matrix, matrix.T)
-    exact = placing.new_array((p, p))
+    exact = allocation.new_array((p, p))
     np.add(matrix, matrix.T, out=exact)
     exact /= 2
     np.clip(exact, -1.0, 1.0, out=exact)
@@ -132,29 +127,9 @@ def correlation_in_memory(correlation: Any, names: Sequence[str] | None) -> tupl
 
 
 def check_correlations(matrix: np.ndarray, transposed: np.ndarray, diagonal: bool = True) -> None:
-    """Check that a matrix, or a tile of one, holds correlations, with a tolerance of 1e-8.
-
-    Args:
-        transposed: the transposed matrix; for a tile, the transpose of its mirror image.
-        diagonal: whether the diagonal of a tile is part of the matrix's diagonal.
-
-    Raises:
-        InvalidProblem: the matrix does not hold correlations.
-    """
-    if not (np.isfinite(matrix).all() and np.isfinite(transposed).all()):
-        raise InvalidProblem("correlation has entries that are not finite; give constant variables zeros instead")
-    worst = float(np.abs(matrix - transposed).max(initial=0.0))
-    if worst > 1e-8:
-        raise InvalidProblem(f"correlation is not symmetric: it differs from its transpose by {worst:.3g}")
-    worst = float(np.abs(np.diagonal(matrix) - 1.0).max(initial=0.0)) if diagonal else 0.0
-    if worst > 1e-8:
-        raise InvalidProblem(
-            f"correlation has a diagonal that differs from one by {worst:.3g}; a covariance matrix must be "
-            "scaled to correlations first"
-        )
-    worst = float(np.abs(matrix).max(initial=0.0))
-    if worst > 1 + 1e-8:
-        raise InvalidProblem(f"correlation has an entry of size {worst:.6g}; entries must lie in [-1, 1]")
+    """Check that a matrix, or a tile of one, holds correlations, with a tolerance of 1e-8 (see `_fault`)."""
+    if fault := _fault(matrix, transposed, diagonal, 1e-8):
+        raise InvalidProblem(f"correlation cannot be used: {fault}")
 
 
 def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
@@ -162,30 +137,38 @@ def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
 
     Only two tiles are in memory at a time.
     """
-    for rows in mapped.pieces(len(matrix), tile):
-        for columns in mapped.pieces(len(matrix), tile):
-            if columns.start < rows.start:
-                continue
-            upper, lower = np.asarray(matrix[rows, columns]), np.asarray(matrix[columns, rows]).T
-            if not (np.isfinite(upper).all() and np.isfinite(lower).all()):
-                return "it has entries that are not finite"
-            difference = float(np.abs(upper - lower).max())
-            if difference > 0:
-                return f"it is not exactly symmetric: it differs from its transpose by {difference:.3g}"
-            largest = float(np.abs(upper).max())
-            if largest > 1:
-                return f"it has an entry of size {largest:.17g}; entries must lie in [-1, 1]"
-            if rows == columns and not (np.diagonal(upper) == 1).all():
-                worst = float(np.abs(np.diagonal(upper) - 1).max())
-                return f"its diagonal differs from one by {worst:.3g}"
-            mapped.release(matrix)
+    for rows in mapped_arrays.pieces(len(matrix), tile):
+        for columns in mapped_arrays.pieces(len(matrix), tile):
+            if columns.start >= rows.start:
+                upper, lower = np.asarray(matrix[rows, columns]), np.asarray(matrix[columns, rows]).T
+                if fault := _fault(upper, lower, rows == columns, 0.0):
+                    return fault
+                mapped_arrays.release(matrix)
+    return None
+
+
+def _fault(matrix: np.ndarray, transposed: np.ndarray, diagonal: bool, tolerance: float) -> str | None:
+    """Return the reason why a matrix, or a tile of one, does not hold correlations; None if it does.
+
+    Args:
+        transposed: the transposed matrix; for a tile, the transpose of its mirror image.
+        diagonal: whether the diagonal of a tile is part of the matrix's diagonal.
+    """
+    if not (np.isfinite(matrix).all() and np.isfinite(transposed).all()):
+        return "it has entries that are not finite; give constant variables zeros instead"
+    if (worst := float(np.abs(matrix - transposed).max(initial=0.0))) > tolerance:
+        return f"it is not symmetric: it differs from its transpose by {worst:.3g}"
+    if diagonal and (worst := float(np.abs(np.diagonal(matrix) - 1.0).max(initial=0.0))) > tolerance:
+        return f"its diagonal differs from one by {worst:.3g}; a covariance matrix must be scaled to correlations first"
+    if (worst := float(np.abs(matrix).max(initial=0.0))) > 1 + tolerance:
+        return f"it has an entry of size {worst:.17g}; entries must lie in [-1, 1]"
     return None
 
 
 def spot(matrix: np.ndarray) -> np.ndarray:
-    """Return the correlations of `mapped.SPOT_ROWS` evenly spread variables with each other, which are checked in place
-    of the whole matrix when a large one is opened."""
-    rows = mapped.spot_rows(matrix)
+    """Return the correlations of `mapped_arrays.SPOT_ROWS` evenly spread variables with each other, which are checked
+    in place of the whole matrix when a large one is opened."""
+    rows = mapped_arrays.spot_rows(matrix)
     return np.ascontiguousarray(matrix[np.ix_(rows, rows)])
 
 
@@ -217,7 +200,7 @@ def stored_correlation(path: Path, stored: Mapping[str, np.ndarray]) -> np.ndarr
             f"{path.name} is a problem whose correlation matrix lies in {str(stored['correlation_file'])!r} beside it, "
             f"which cannot be read ({error}); move both files together, or make the problem again"
         ) from error
-    if mapped.spot_sha256(matrix) != str(stored["correlation_spot"]):
+    if mapped_arrays.spot_sha256(matrix) != str(stored["correlation_spot"]):
         raise InvalidProblem(
             f"{matrix_file.name} is not the correlation matrix that {path.name} was saved with; make the problem again"
         )

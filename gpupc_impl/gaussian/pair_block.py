@@ -40,7 +40,6 @@ CONSTANTS = {
     "TILE": TILE,
     "SIDE": TILE_SIDE,
 }
-"""The constants that kernels/level_one_tile.cu and its headers must agree with."""
 
 TILES = {
     flag: KernelSource("gaussian/kernels/level_one_tile.cu", f"level_one_tile<{flag}>", (PAIR_BLOCK,), CONSTANTS)
@@ -70,13 +69,8 @@ def tile_launch(n_i: int, n_j: int, residual_tolerance: float) -> tuple[KernelSo
 
 
 def whole_matrix(correlation: Any, graph: Any, **fields: Any) -> Filled:
-    """Return a `PAIR_BLOCK` of all pairs of p variables, whose sets may contain any of these variables.
-
-    Args:
-        correlation: (p, p) float64 on the device.
-        graph: (p, words) uint32 on the device, with a bit for each pair that is 1 for an edge.
-        fields: the fields that the correlation matrix and the graph do not determine.
-    """
+    """Return a `PAIR_BLOCK` of all pairs of p variables, whose sets may contain any of these variables, from their (p,
+    p) float64 correlations and the (p, words) uint32 bits of the graph on the device."""
     p, words = graph.shape
     return PAIR_BLOCK(
         **dict.fromkeys(("rows_i", "rows_j", "c"), correlation),

@@ -3,8 +3,8 @@
 A scan tests a pair with sets from both its ends. Level 1 scans the third variable in ascending order, or tests tiles of
 pairs if nearly all pairs remain (level_one.py). From level 2 on, a warp scans the candidates for the last member of a
 set, after it has eliminated the other members from the covariances once (kernels/side_scan.cuh). In small problems one
-launch runs several levels (fused_levels.py), and the first levels are queued before the host reads any result
-(queued_levels.py). The graph is a matrix of bits, and separating sets stay on the device until the search ends.
+launch runs several levels, and the first levels are queued before the host reads any result (fused_levels.py). The
+graph is a matrix of bits, and separating sets stay on the device until the search ends.
 """
 
 import dataclasses
@@ -17,32 +17,23 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource
-from gpupc_impl.core.fixed import FixedPairs
+from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.pc_stable import MAX_SETS, LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.problem import InvalidProblem
-from gpupc_impl.core.registry import Parameter, Run, method
+from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.engine import bit_graph, separating_sets
 from gpupc_impl.engine.bit_graph import MOST_LEVELS, BitGraphs
+from gpupc_impl.engine.budget import device_bytes
 from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.engine.tier_parts import TierSearch
 from gpupc_impl.gaussian import correlation, fused_levels, level_one, pair_block
-from gpupc_impl.gaussian.fused_levels import FusedLevels
+from gpupc_impl.gaussian.fused_levels import FusedLevels, QueuedLevels, queue_arrays, queued_kernel
 from gpupc_impl.gaussian.largest_p import LargestPValues
 from gpupc_impl.gaussian.level_kernels import FIRST_LEVELS, LevelKernels, levels_at_first
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.gaussian.queued_levels import QueuedLevels, queue_arrays, queued_kernel
-from gpupc_impl.gaussian.scan_state import (
-    CONSTANTS,
-    FUSED,
-    GRAPHS_AT_ONCE,
-    LEVELS_PREPARED,
-    SEARCH,
-    ScanState,
-    cells,
-    list_bytes,
-)
+from gpupc_impl.gaussian.scan_state import CONSTANTS, FUSED, GRAPHS_AT_ONCE, SEARCH, ScanState, cells
 
 MOST_SCRATCH_BYTES = 1 << 29
 """The device memory in bytes for the cells of warps (`scan_state.cells`), if rows are too long for shared memory."""
@@ -50,33 +41,12 @@ MOST_SCRATCH_BYTES = 1 << 29
 SLACK_BYTES = 16 * 512
 """The upper bound on the bytes that an allocator adds when it rounds the sizes of a search's arrays up."""
 
-_CHOICES = ("auto", "always", "never")
-
-PARAMETERS = {
-    "warps": Parameter(4, "warps a block", minimum=1, maximum=4),
-    "splits": Parameter(0, "blocks a row in level 1; 0: by the size of the graph", minimum=0, maximum=4096),
-    "tiles": Parameter(
-        "auto",
-        "whether level 1 tests all pairs of a tile at once until the last of them is separated; never with p-values or "
-        "background knowledge; auto: on a GPU, where edges are many and the scans of single pairs are long",
-        choices=_CHOICES,
-    ),
-    "run": Parameter(0, "prefixes that a warp takes one after the other; 0: by the level", minimum=0, maximum=4096),
-    "fused_levels": Parameter(
-        "auto",
-        "whether one launch runs as many levels as it can, the first of them before level 0 is known; auto: on a GPU, "
-        "in small problems",
-        choices=_CHOICES,
-    ),
-}
-
 
 def search_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
-    """Return the kernels for which a search waits in the first levels, and the first kernel of fused levels (see
-    `Method.kernels`)."""
-    may_fuse = fused_levels.is_chosen(params, backend) and not pmax
+    """See `Method.kernels`; the first kernel of fused levels is among them."""
+    may_fuse = fused_levels.is_chosen(backend) and not pmax
     return _first_kernels(pmax, may_fuse, levels_at_first(backend, max_level))
 
 
@@ -93,7 +63,6 @@ def _first_kernels(pmax: bool, may_fuse: bool, last: int) -> tuple[KernelSource,
 
 
 def _flag(flag: bool) -> str:
-    """Return a Boolean as a template argument."""
     return "true" if flag else "false"
 
 
@@ -102,7 +71,6 @@ def _flag(flag: bool) -> str:
     family="gaussian",
     source="ours: docs/design/gaussian.md",
     summary="a warp a pair or a prefix of sets, 32 last members at a time, both sides in one scan",
-    params=PARAMETERS,
     tiers=True,
     kernels=search_kernels,
 )
@@ -135,7 +103,6 @@ warps lie in shared memory."""
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
-    """Return every kernel of this method for the levels 0 to `max_level`."""
     return [
         *level_one.KERNELS.values(),
         *BETWEEN_LEVELS.values(),
@@ -148,13 +115,24 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     ]
 
 
-class PairScan(LevelSearch):
-    """One search on one backend.
+def first_bytes(p: int, max_level: int | None, pmax: bool) -> int:
+    """Return an upper bound on the device memory of a search up to level 1 of any graph, with its result, in bytes."""
+    pairs = p * (p - 1) // 2
+    arrays: dict[str, Any] = {
+        **BitGraphs.arrays(p, GRAPHS_AT_ONCE),
+        "matrix": ((p, p), np.float64),
+        "has_twin": (p, np.uint8),
+        "members": ((p, p), np.int32),
+        "smallest": (p * p * pmax, np.uint64),
+        "result": ((p, p), np.uint8),
+    }
+    if max_level != 0:
+        arrays |= {"counts": (COUNTER_SHAPE, np.uint64), "removed": (pairs, (np.int32, 3))}
+    return device_bytes(arrays) + SLACK_BYTES
 
-    Args:
-        may_queue: whether levels may be queued before level 0 has run, which takes memory for as many edges as level 0
-            may leave.
-    """
+
+class PairScan(LevelSearch):
+    """One search on one backend; with `may_queue`, levels may be queued before level 0 has run."""
 
     def __init__(self, problem: GaussianProblem, run: Run, may_queue: bool = True):
         self.problem, self.backend = problem, run.backend
@@ -211,33 +189,6 @@ class PairScan(LevelSearch):
         pairs, sets = self.removed_in(level)
         return dataclasses.replace(outcome, pairs=pairs, sets=sets)
 
-    # --- for searches that out_of_core/search.py may continue; they take may_queue=False -----------------------------
-
-    @staticmethod
-    def first_bytes(p: int, max_level: int | None, pmax: bool) -> int:
-        """Return an upper bound on the bytes of device memory of a search up to level 1, with its result, for any
-        graph."""
-        # The result takes p^2 bytes.
-        of_graph = (8 + 4 + 8 * pmax + 1) * p * p + p + BitGraphs.device_bytes(p, GRAPHS_AT_ONCE)
-        level_one = 0 if max_level == 0 else 8 * math.prod(COUNTER_SHAPE) + list_bytes(1, p * (p - 1) // 2)
-        return of_graph + level_one + SLACK_BYTES
-
-    def level_bytes(self, level: int) -> int:
-        """Return an upper bound on the bytes of device memory that a level from 1 on takes, beside those in use
-        before."""
-        if level in self.fused.known:
-            return 0
-        state = self.state
-        edges, longest = state.graphs.edges, state.graphs.most_degree
-        last = next((last for first, last in FUSED if level > 1 and first <= level <= last), level)
-        needed = list_bytes(last, edges) + SLACK_BYTES
-        if level > 1:
-            warp_bytes = 8 * cells(level, longest)
-            needed += 16 * (state.p + 1) + 24 * edges + 8 * (level + LEVELS_PREPARED + 1) * (longest + 32)
-            if warp_bytes > state.backend.max_shared_bytes:
-                needed += max(MOST_SCRATCH_BYTES, state.params["warps"] * warp_bytes)
-        return needed
-
     def adjacency_now(self) -> np.ndarray:
         """Return the remaining edges, (p, p) bool in host memory, without allocating device memory."""
         return self.state.graphs.download(self.state.graph)
@@ -246,10 +197,8 @@ class PairScan(LevelSearch):
         """Return the (k, 2) pairs that a level from 1 on removed and their (k, level) sets, in host memory."""
         for removed in self.state.removed:
             if removed.members.shape[1] == level:
-                return self.state.backend.download(removed.pairs), self.state.backend.download(removed.members)
+                return removed.download(self.state.backend)
         return np.empty((0, 2), np.int32), np.empty((0, level), np.int32)
-
-    # --- levels with launches of their own ---------------------------------------------------------------------------
 
     def _level_zero(self) -> LevelOutcome:
         state = self.state

@@ -10,7 +10,6 @@ and undefined tests are those of every Gaussian test (`RESIDUAL_TOLERANCE`).
 
 import contextlib
 import dataclasses
-import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -19,11 +18,11 @@ import numpy as np
 import scipy
 
 from gpupc_impl.backends import Backend
-from gpupc_impl.core import mapped, placing
-from gpupc_impl.core.problem import InvalidProblem, as_matrix, check_choice, name_constants, variable_names
+from gpupc_impl.core import allocation, mapped_arrays
+from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants, one_of, parameter, variable_names
 from gpupc_impl.core.rows import RowStream
-from gpupc_impl.gaussian.array_search import ArrayProblem, Outcome, array_method, residuals, to_host
-from gpupc_impl.gaussian.problem import GaussianProblem, gaussian_parameters
+from gpupc_impl.gaussian.array_search import ArrayProblem, Outcome, array_method
+from gpupc_impl.gaussian.partial_correlation import residuals, to_host
 
 LEAST_SAMPLES = 4
 """The lower bound on the samples of a pair; with this many, a test of level 0 has one degree of freedom."""
@@ -31,8 +30,6 @@ LEAST_SAMPLES = 4
 NO_SPREAD = 1e-12
 """A variable is constant over the samples of a pair if its sum of squares about the mean is at most this share of its
 sum of squares about zero."""
-
-SAMPLE_SIZES = ("smallest", "harmonic-mean")
 
 SUMS_BYTES = 1 << 32
 """Upper bound on the memory of the sums over the samples of pairs, unless a device has less."""
@@ -52,10 +49,9 @@ class PairwiseProblem(ArrayProblem):
     """
 
     treatment: ClassVar[str] = "pairwise"
-    PARAMETERS: ClassVar[Mapping[str, Any]] = {**GaussianProblem.PARAMETERS, "sample_size": "smallest"}
 
     sizes: np.ndarray | None = None
-    sample_size: str = "smallest"
+    sample_size: str = parameter("smallest", one_of("smallest", "harmonic-mean"))
 
     @classmethod
     def from_data(
@@ -63,7 +59,6 @@ class PairwiseProblem(ArrayProblem):
         data: Any,
         *,
         correlations: str = "host",
-        sample_size: str = "smallest",
         names: Sequence[str] | None = None,
         backend: Backend | None = None,
         **parameters: Any,
@@ -95,7 +90,7 @@ class PairwiseProblem(ArrayProblem):
                 f"correlations is {correlations!r}; with missing='pairwise' they are made where the search runs: leave "
                 "it out"
             )
-        check_choice("sample_size", sample_size, SAMPLE_SIZES)
+        cls.checked(stream.shape[0], **parameters)  # before the correlations, which take long
         correlation, sizes = pairwise_correlations(stream, backend)
         few = np.argwhere(np.triu(sizes < LEAST_SAMPLES))
         if len(few):
@@ -112,9 +107,8 @@ class PairwiseProblem(ArrayProblem):
             names=names,
             correlation=correlation,
             sizes=sizes,
-            sample_size=sample_size,
             constant=name_constants(names, stream.statistics.constant),
-            **gaussian_parameters(int(sizes.max()), **parameters),
+            **cls.checked(int(sizes.max()), **parameters),
         )
 
     def check(self) -> None:
@@ -136,12 +130,6 @@ class PairwiseProblem(ArrayProblem):
         rule = parameters.get("sample_size", "smallest")
         kind = "the smallest" if rule == "smallest" else "the harmonic mean"
         return f"the sample size of a test is {kind} of its pairs' numbers of samples"
-
-    @property
-    def fingerprint(self) -> str:
-        """The SHA-256 digest of everything that changes the answer, which the names do not."""
-        facts = super().fingerprint + (self.sample_size if self.sample_size != "smallest" else "")
-        return hashlib.sha256(facts.encode() + self.sizes.tobytes()).hexdigest()
 
     def critical_of_sizes(self, level: int) -> np.ndarray:
         """Return (n_samples + 1,) critical r^2 by sample size; -1, below which no r^2 lies, for sizes without degrees
@@ -180,7 +168,7 @@ class PairwiseTests:
             self._critical = level, xp.asarray(self._problem.critical_of_sizes(level))
         sizes = self.sizes(xp.concatenate([sets, pairs], axis=1))
         critical = self._critical[1][sizes]
-        first, second, covariance, defined, pseudo = residuals(xp, self._problem, self._correlation, pairs, sets)
+        first, second, covariance, defined, pseudo, _ = residuals(xp, self._problem, self._correlation, pairs, sets)
         variances = xp.where(defined, first * second, 1.0)
         r_squared = xp.where(defined, covariance * covariance / variances, np.inf)
         p = effects = None
@@ -206,23 +194,20 @@ class PairwiseTests:
 
 
 def pairwise_correlations(stream: RowStream, backend: Backend | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return Pearson correlations of p columns with missing values, by masked matrix products on the backend.
+    """Return Pearson correlations of p columns with missing values, by masked matrix products on the backend or NumPy.
 
     Each correlation is computed from the samples that have both variables. Variables are taken in panels, whose sums
     fit into `SUMS_BYTES` and the free memory of the device. All rows of a stream are read once for each panel.
-
-    Args:
-        backend: None means NumPy.
 
     Returns:
         (p, p) correlations, exactly symmetric and zero if a column is constant over the samples of the pair; and (p, p)
         int32 sample sizes.
     """
     p = stream.shape[1]
-    correlation, counts = placing.new_array((p, p)), placing.new_array((p, p), np.int32)
+    correlation, counts = allocation.new_array((p, p)), allocation.new_array((p, p), np.int32)
     free = SUMS_BYTES if backend is None else min(SUMS_BYTES, (backend.memory_limit - backend.memory_used) // 2)
     with contextlib.nullcontext(np) if backend is None else backend.array_library() as xp:
-        for columns in mapped.pieces(p, max(1, min(p, free // (BYTES_OF_PAIR * p)))):
+        for columns in mapped_arrays.pieces(p, max(1, min(p, free // (BYTES_OF_PAIR * p)))):
             rest = slice(columns.start, p)
             r, sizes = _panel(xp, stream, columns)
             width = len(r)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import hashlib
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -12,15 +11,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy
 
-from gpupc_impl.core import mapped, placing
+from gpupc_impl.core import allocation, mapped_arrays
 from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.problem import (
     InvalidProblem,
     Problem,
-    check_choice,
     finite_matrix,
     name_constants,
-    search_parameters,
+    one_of,
+    parameter,
     variable_names,
 )
 from gpupc_impl.core.rows import RowStream
@@ -33,12 +32,6 @@ from gpupc_impl.gaussian.matrix import (
     stored_correlation,
     streamed_correlations,
 )
-
-DF_CONVENTIONS = ("pcalg", "cupc")
-
-CORRELATIONS = ("host", "device")
-
-PSEUDO_INVERSES = ("near-singular", "always")
 
 RESIDUAL_TOLERANCE = 1e-10
 """The default of `GaussianProblem.residual_tolerance`: a residual variance up to this, in units of the variable's own
@@ -54,6 +47,12 @@ Two rules of the Gaussian CI test use this tolerance, in every method and refere
 PSEUDO_INVERSE_TOLERANCE = 1e-9
 """The rank tolerance of cuPC, Algorithm 7: a pivot of M2^T M2 counts as zero if its ratio to the smallest positive
 diagonal entry of M2^T M2 is at most this (Courrieu 2008, reference [40] of cuPC)."""
+
+
+def _checked_tolerance(name: str, value: Any) -> float:
+    if not 0 <= value < 1:
+        raise InvalidProblem(f"{name} is {value!r}; it must be at least 0 and below 1")
+    return float(value)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -83,20 +82,14 @@ class GaussianProblem(Problem):
     """
 
     family: ClassVar[str] = "gaussian"
-    PARAMETERS: ClassVar[Mapping[str, Any]] = {
-        "df_convention": "pcalg",
-        "residual_tolerance": RESIDUAL_TOLERANCE,
-        "pseudo_inverse": "near-singular",
-        "correlations": "host",
-    }
 
     correlation: np.ndarray
     n_samples: int
-    df_convention: str = "pcalg"
-    residual_tolerance: float = RESIDUAL_TOLERANCE
-    pseudo_inverse: str = "near-singular"
+    df_convention: str = parameter("pcalg", one_of("pcalg", "cupc"))
+    residual_tolerance: float = parameter(RESIDUAL_TOLERANCE, _checked_tolerance)
+    pseudo_inverse: str = parameter("near-singular", one_of("near-singular", "always"))
     constant: tuple[str, ...] = ()
-    correlations: str = "host"
+    correlations: str = parameter("host", one_of("host", "device"))
     samples: np.ndarray | None = None
 
     def __post_init__(self) -> None:
@@ -113,21 +106,14 @@ class GaussianProblem(Problem):
 
     @classmethod
     def from_data(
-        cls,
-        data: Any,
-        *,
-        alpha: float = 0.05,
-        max_level: int | None = None,
-        df_convention: str = "pcalg",
-        residual_tolerance: float = RESIDUAL_TOLERANCE,
-        pseudo_inverse: str = "near-singular",
-        correlations: str = "host",
-        names: Sequence[str] | None = None,
+        cls, data: Any, *, correlations: str = "host", names: Sequence[str] | None = None, **parameters: Any
     ) -> Self:
         """Make a problem from finite numbers, with samples in rows and variables in columns.
 
         The data are an array, a DataFrame or a `RowStream`, which is not read as a whole if correlations are computed
         on the host.
+
+        The parameters are alpha (0.05), max_level (None) and the fields above with their defaults.
 
         A constant variable counts as independent of every other: its correlations are zero, and a warning names it.
 
@@ -136,19 +122,16 @@ class GaussianProblem(Problem):
         """
         streamed = isinstance(data, RowStream) and correlations == "host"
         values, names = (checked_stream if streamed else finite_samples)(data, names)
-        parameters = gaussian_parameters(
-            len(values), alpha, max_level, df_convention, residual_tolerance, pseudo_inverse
-        )
-        check_choice("correlations", correlations, CORRELATIONS)
+        checked = cls.checked(len(values), correlations=correlations, **parameters)
         correlation = samples = None
         if correlations == "host":
             correlation, constant = (streamed_correlations if streamed else correlation_matrix)(values)
             correlation.setflags(write=False)
         else:
-            samples, constant = placing.placed(values, np.float64), values[0] == values[-1]
+            samples, constant = allocation.copied(values, np.float64), values[0] == values[-1]
             constant[constant] = (values[:, constant] == values[0, constant]).all(axis=0)
-        parameters |= {"correlations": correlations, "samples": samples}
-        return cls(names=names, correlation=correlation, constant=name_constants(names, constant), **parameters)
+        arrays = {"correlation": correlation, "samples": samples}
+        return cls(names=names, constant=name_constants(names, constant), **arrays, **checked)
 
     @classmethod
     def from_correlation(
@@ -173,11 +156,11 @@ class GaussianProblem(Problem):
                 an entry that is not finite or lies outside [-1, 1] (to 1e-8), or is mapped and not exact; or a
                 parameter is invalid.
         """
-        if mapped.base_memmap(correlation) is not None and correlation.dtype == np.float64:
+        if mapped_arrays.base_memmap(correlation) is not None and correlation.dtype == np.float64:
             matrix, names = mapped_correlation(correlation, names)
         else:
             matrix, names = correlation_in_memory(correlation, names)
-        checked = gaussian_parameters(n_samples, **parameters)
+        checked = cls.checked(n_samples, **parameters)
         return cls(names=names, correlation=matrix, constant=tuple(constant), **checked)
 
     @property
@@ -194,9 +177,11 @@ class GaussianProblem(Problem):
         """
         return dataclasses.replace(self, pseudo_inverse="always")
 
-    def checked_parameters(self) -> dict[str, Any]:
-        names = ("n_samples", "alpha", "max_level", "df_convention", "residual_tolerance", "pseudo_inverse")
-        return gaussian_parameters(*(getattr(self, name) for name in names))
+    @classmethod
+    def checked_together(cls, n_samples: float, values: dict[str, Any]) -> dict[str, Any]:
+        if not float(n_samples).is_integer() or n_samples < 1:
+            raise InvalidProblem(f"n_samples is {n_samples!r}; it must be a whole number of at least 1")
+        return {"n_samples": int(n_samples), **values}
 
     def check(self) -> None:
         super().check()
@@ -213,7 +198,7 @@ class GaussianProblem(Problem):
             raise InvalidProblem("its constant variables are not among its variables")
         if self.samples is not None:
             finite_samples(self.samples, self.names)
-        elif fault := correlation_fault(matrix if mapped.base_memmap(matrix) is None else spot(matrix)):
+        elif fault := correlation_fault(matrix if mapped_arrays.base_memmap(matrix) is None else spot(matrix)):
             raise InvalidProblem(f"its correlation matrix cannot be used: {fault}")
 
     def degrees_of_freedom(self, level: int) -> int:
@@ -245,28 +230,14 @@ class GaussianProblem(Problem):
             )
         return None
 
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """The SHA-256 digest of everything that changes the answer, which the names do not."""
-        matrix = self.correlation if self.samples is None else self.samples
-        facts = (self.family, self.n_samples, self.alpha, self.max_level, self.df_convention, matrix.shape)
-        if self.residual_tolerance != RESIDUAL_TOLERANCE:
-            facts += (self.residual_tolerance,)
-        if self.pseudo_inverse != "near-singular":
-            facts += (self.pseudo_inverse,)
-        if self.samples is not None:
-            facts += (self.correlations,)
-        digest = hashlib.sha256(repr(facts).encode())
-        mapped.update_digest(digest, matrix)
-        self.update_digest(digest)
-        return digest.hexdigest()
-
     def _arrays(self) -> dict[str, np.ndarray]:
-        return {"correlation": self.correlation} if self.samples is None else {"samples": self.samples}
+        unused = "correlation" if self.samples is not None else "samples"
+        names = [field.name for field in dataclasses.fields(self) if field.name not in (unused, "tiers")]
+        return {name: value for name in names if isinstance(value := getattr(self, name), np.ndarray)}
 
     def _plain(self) -> dict[str, Any]:
-        names = (field.name for field in dataclasses.fields(self))
-        return {name: getattr(self, name) for name in names if name not in ("correlation", "samples", "fixed", "tiers")}
+        others = {"correlation", "samples", "fixed", "tiers", *self._arrays()}
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in others}
 
     def save(self, path: str | Path) -> None:
         """Write an uncompressed ``.npz`` that `load` reads back bit for bit.
@@ -275,13 +246,13 @@ class GaussianProblem(Problem):
         digest that identifies the matrix, and the path of its file relative to the problem's file, so that both files
         can be moved together.
         """
-        matrix_file = mapped.npy_path(self.correlation) if self.samples is None else None
+        matrix_file = mapped_arrays.npy_path(self.correlation) if self.samples is None else None
         if matrix_file is None:
             super().save(path)
             return
         content = {
             "correlation_file": Path(os.path.relpath(matrix_file, Path(path).absolute().parent)).as_posix(),
-            "correlation_spot": mapped.spot_sha256(self.correlation),
+            "correlation_spot": mapped_arrays.spot_sha256(self.correlation),
             "fingerprint": self.fingerprint,
         }
         self._write(path, content)
@@ -333,23 +304,3 @@ def _quantile(alpha: float) -> float:
     """Return Phi^-1(1 - alpha / 2), which is cached because every level needs it."""
     half = alpha / 2
     return -float(scipy.special.ndtri(half) if half > 0.0 else scipy.special.ndtri_exp(math.log(alpha) - math.log(2.0)))
-
-
-def gaussian_parameters(
-    n_samples: float,
-    alpha: float = 0.05,
-    max_level: int | None = None,
-    df_convention: str = "pcalg",
-    residual_tolerance: float = RESIDUAL_TOLERANCE,
-    pseudo_inverse: str = "near-singular",
-) -> dict[str, Any]:
-    """Check the parameters of a Gaussian problem and return them by name; raises InvalidProblem for invalid ones."""
-    if not float(n_samples).is_integer() or n_samples < 1:
-        raise InvalidProblem(f"n_samples is {n_samples!r}; it must be a whole number of at least 1")
-    check_choice("df_convention", df_convention, DF_CONVENTIONS)
-    if not 0 <= residual_tolerance < 1:
-        raise InvalidProblem(f"residual_tolerance is {residual_tolerance!r}; it must be at least 0 and below 1")
-    check_choice("pseudo_inverse", pseudo_inverse, PSEUDO_INVERSES)
-    own = {"df_convention": df_convention, "residual_tolerance": float(residual_tolerance)}
-    own |= {"n_samples": int(n_samples), "pseudo_inverse": pseudo_inverse}
-    return search_parameters(alpha, max_level) | own

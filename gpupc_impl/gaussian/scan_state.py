@@ -25,6 +25,18 @@ GRAPHS_AT_ONCE = 3
 CONSTANTS = {**bit_graph.CONSTANTS, "MOST_SETS": graph.CONSTANTS["MOST_SETS"]}
 """The constants that kernels/prefix_scan.cu must agree with; kernels/fused_levels.cu has further ones."""
 
+LAUNCH: dict[str, Any] = {"warps": 4, "splits": 0, "run": 0, "tiles": "auto", "fused_levels": "auto"}
+"""How kernels are launched, on which the answer does not depend; tests set other values.
+
+- ``warps``: the warps of a block;
+- ``splits``: the blocks of a row at level 1; 0: by the size of the graph;
+- ``run``: the prefixes that a warp takes one after the other; 0: by the level;
+- ``tiles``: whether level 1 tests all pairs of a tile at once until the last of them is separated;
+- ``fused_levels``: whether one launch runs as many levels as it can.
+
+The last two are "always", "never", or "auto": on a GPU, in graphs for which that is faster.
+"""
+
 SEARCH = Struct(  # kernels/pair_scan.cuh declares this struct.
     "PairScan",
     graphs=GRAPHS,
@@ -51,21 +63,17 @@ class ScanState:
 
     Attributes:
         graphs: the `GRAPHS_AT_ONCE` graphs; `graph` is the number of the present graph, None before level 0.
-        memory: device arrays by name, including those of `more_arrays`.
+        memory: device arrays by name, including `more_arrays`, which are allocated with the graphs.
         fields: the values of `SEARCH`; `search` is the struct that kernels take.
         critical: (levels,) float64 on the device, the critical r^2 of the levels from 2 on that may be fused.
         levels_prepared: the last level for which the allocated rows and the table of binomials suffice.
         removed: the pairs that each level removed, with their separating sets.
         tests: the number of tests of the level whose counters were read last.
         entries: the adjacency matrix of the present graph on the device, if a launch has written it.
-
-    Args:
-        correlation: (p, p) float64 on the device.
-        more_arrays: the shapes and types, by name, of further arrays that are allocated together with the graphs.
     """
 
     def __init__(self, problem: GaussianProblem, run: Run, correlation: Any, more_arrays: dict[str, tuple[Any, Any]]):
-        self.problem, self.params, self.pmax = problem, run.params, run.pmax
+        self.problem, self.params, self.pmax = problem, LAUNCH, run.pmax
         backend = self.backend = run.backend
         p = self.p = problem.n_variables
         memory = self.memory = backend.empty_all(
@@ -121,15 +129,11 @@ class ScanState:
 
     @property
     def threads(self) -> int:
-        """The number of threads in a block, by the parameter ``warps``."""
         return self.params["warps"] * self.backend.warp_threads
 
     def prepare_rows(self, level: int, scratch: Any) -> None:
-        """Allocate the rows and upload the tables for a level from 2 on and for some later levels, unless they suffice.
-
-        Args:
-            scratch: device memory for the cells of warps if shared memory is too small for these; otherwise None.
-        """
+        """Allocate the rows and upload the tables for a level from 2 on and for some later levels, unless they suffice;
+        `scratch` is device memory for the cells of warps, if these do not fit in shared memory."""
         if self.levels_prepared < level:
             edges = self.graphs.edges
             self.levels_prepared = level + LEVELS_PREPARED
@@ -170,24 +174,13 @@ def _binomials(widest: int, levels: int) -> np.ndarray:
 
 
 def cells(level: int, longest: int) -> int:
-    """Return the cells of a warp, the number of float64 that it keeps for a prefix and its partners.
-
-    Rows have up to `longest` neighbours (kernels/side_scan.cuh, cells_of_warp).
-    """
+    """Return the number of float64 that a warp keeps for a prefix and its partners, in rows of up to `longest`
+    neighbours (kernels/side_scan.cuh, cells_of_warp)."""
     return (3 * level - 1) * longest + ceil_div(longest, 2)
 
 
-def list_bytes(level: int, pairs: int) -> int:
-    """Return the size in bytes of a list of removed pairs with their sets."""
-    return (8 + 4 * level) * pairs
-
-
 def tests_before(state: ScanState, level: int) -> float:
-    """Return the number of tests of the level before, as a forecast for a level from 2 on.
-
-    The tests of level 1 are no forecast for level 2, for which the function returns a sixteenth of the tests that level
-    2 would make if all variables had the mean degree and no edge were removed (kernels/fused_levels.cu,
-    tests_expected).
-    """
+    """Return a forecast of the tests of a level from 2 on: those of the level before, or at level 2 a sixteenth of
+    those that it would make if all variables had the mean degree (kernels/fused_levels.cu, tests_expected)."""
     edges, degree = state.graphs.edges, 2 * state.graphs.edges / state.p
     return state.tests if level > 2 else edges * degree * degree / 16

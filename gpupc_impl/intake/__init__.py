@@ -1,4 +1,4 @@
-"""The conversion of the user's data (a file, a DataFrame, an AnnData object or an array) to a table for a problem.
+"""The checks of the user's table before it becomes a problem.
 
 No value is imputed, and no sample is dropped without a request: missing values are an error unless the user chooses
 another of `MISSING`. Probable mistakes (genes in rows, categories written as numbers) cause a warning that explains how
@@ -6,33 +6,31 @@ to correct them.
 """
 
 import dataclasses
-import os
+import re
+import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core import mapped
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.family import families
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.rows import RowStream
-from gpupc_impl.intake.messages import column_names, is_frame, shown, warn
-from gpupc_impl.intake.missing import MISSING, without_missing
-from gpupc_impl.intake.objects import anndata_frame, check_objects, check_rows, check_shape
-from gpupc_impl.tables import Table, read_table
+from gpupc_impl.tables import Table, is_frame, read_table
 from gpupc_impl.tables import TableFormat as TableFormat
-from gpupc_impl.tables.columns import FEW_VALUES, REPEATS, typed
-from gpupc_impl.tables.streams import is_streamed
+from gpupc_impl.tables.columns import FEW_VALUES, REPEATS, Place
 
-MANY_VARIABLES = 5
-"""The ratio of columns to rows from which a table may have its variables in rows."""
-
-FEWEST_SAMPLES = 4
-"""The lower bound on the samples with which Fisher's z test can separate two variables."""
-
-NEARLY_UNIQUE = 0.9
-"""The share of distinct labels among the rows from which a column is assumed to hold identifiers."""
+MISSING = ("error", "drop-rows", "pairwise", "imputed")
+TREATMENTS = MISSING[2:]
+SHOWN = 5  # number of columns that a message names
+MANY_VARIABLES = 5  # columns for each row from which a table may have its variables in rows
+FEWEST_SAMPLES = 4  # samples with which Fisher's z test can separate two variables
+NEARLY_UNIQUE = 0.9  # share of distinct labels from which a column seems to hold identifiers
+FIRST_ROWS = 1 << 12  # rows in which the values of a second header line are looked for
+LEAST_CODE, FAR = 9, 3  # of the magnitude of a code, and of its distance from other values in their ranges
+DATES = (19000101, 21001231)  # whole numbers between which dates are written
+INDEFINITE = 1e-6  # negative eigenvalues per variable up to here are rounding errors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,22 +64,14 @@ def read_input(
     form: TableFormat | None = None,
     correlation: bool = False,
 ) -> InputTable:
-    """Read the user's data, transpose them if requested and handle missing values.
+    """Read the user's data, transpose them if requested, handle missing values and look for probable mistakes.
 
     Args:
-        data: the path of a file (see `gpupc_impl.tables.read_table`), a DataFrame, an AnnData object or an array.
-        names: the variables' names, if the data have none.
-        kind: the kind of the columns, if it is known: ``"numbers"``, ``"labels"`` or ``"both"``; None infers it.
-        missing: one of `MISSING`; under ``"imputed"`` the data are a list of tables.
-        transpose: whether variables are in rows and samples in columns, as is usual for genes; the row names of a
-            DataFrame then name the variables. None means that they are not, with a warning if the shape suggests
+        data, names, kind, form: as of `gpupc_impl.tables.read_table`; under ``"imputed"`` data are several tables.
+        missing: one of `MISSING`; under ``"imputed"`` the values of the result are a list.
+        transpose: whether variables are in rows; None means that they are not, with a warning if the shape suggests
             otherwise.
-        form: the format of the table; None infers it.
         correlation: whether the data are a correlation matrix, which is not examined here.
-
-    Raises:
-        InvalidProblem: a value is missing, no sample is left, or the data look like a correlation matrix.
-        gpupc_impl.tables.DataError, OSError: the file, or a column of text, cannot be used.
     """
     if missing not in MISSING:
         raise InvalidProblem(f"missing is {missing!r}; choose one of: {', '.join(MISSING)}")
@@ -89,93 +79,65 @@ def read_input(
         raise InvalidProblem("n_samples says that data is a correlation matrix; missing and transpose are for samples")
     if missing == "imputed":
         return _imputed(data, names=names, kind=kind, transpose=transpose, form=form)
-    form = form or TableFormat()
-    if isinstance(data, (str, os.PathLike)):
-        table = read_table(Path(data), form, kind, bool(transpose), not correlation and kind in (None, "numbers"))
-        names = table.names if names is None else names
-    else:
-        table, names = _in_memory(data, names, kind, form, bool(transpose))
-    data = table.values
-    check_shape(data)
+    table = read_table(
+        data,
+        names,
+        form=form,
+        kind=kind,
+        transpose=bool(transpose),
+        streamed=not correlation and kind in (None, "numbers"),
+    )
+    values, is_table = table.values, np.ndim(table.values) == 2
+    if is_table and 0 in np.shape(values):
+        n, p = np.shape(values)
+        raise InvalidProblem(f"data has {n:,} samples (rows) and {p:,} variables (columns); give at least one of each")
     if correlation:
-        _refuse_indefinite(data)
-        return InputTable(data, names, "correlation", summary=f"a correlation matrix of {len(data):,} variables")
-    label_columns = _label_columns(data)
-    inferred = _kind(data, label_columns, kind)
-    rows = np.shape(data)[0] if np.ndim(data) == 2 else 0
+        _refuse_indefinite(values)
+        summary = f"a correlation matrix of {len(values):,} variables"
+        return InputTable(values, table.names, "correlation", summary=summary)
+    label_columns = _label_columns(values)
+    inferred = _kind(values, label_columns, kind)
     # Otherwise no family supports the data.
-    if missing != "pairwise" or _kind(data, label_columns, "numbers") == "numbers":
-        data = without_missing(data, names, kind or inferred, missing, table)
-    if np.ndim(data) == 2:
+    if is_table and (missing != "pairwise" or _kind(values, label_columns, "numbers") == "numbers"):
+        values = _without_missing(values, table, kind or inferred, missing)
+    if is_table:
+        head = values.head if isinstance(values, RowStream) else values
+        _refuse_second_header(head, table.place)
+        _warn_of_unnamed(column_names(values, table.names))
         if kind in (None, "numbers") and not label_columns:
-            _refuse_correlations(data)
+            _refuse_matrix(values)
+            _warn_of_codes(head, table.names)
         if transpose is None:
-            _warn_of_orientation(data)
-        _warn_of_identifiers(data.head if isinstance(data, RowStream) else data, names, label_columns)
-        if inferred == "numbers" and kind != "labels" and 0 < len(data) < FEWEST_SAMPLES:
-            warn(f"{len(data)} sample(s) are too few to test anything with: every variable stays beside every other")
-    only_labels = "labels" in (kind, inferred)
-    summary = _summary(data, rows, None if only_labels else len(label_columns), table.remark)
-    return InputTable(data, names, inferred, label_columns, summary, table.counts)
+            _warn_of_orientation(values)
+        _warn_of_identifiers(head, table.names, label_columns)
+        if inferred == "numbers" and kind != "labels" and 0 < len(values) < FEWEST_SAMPLES:
+            warn(f"{len(values)} sample(s) are too few to test anything with: every variable stays beside every other")
+    n_labels = None if "labels" in (kind, inferred) else len(label_columns)
+    rows = np.shape(table.values)[0] if is_table else 0
+    return InputTable(
+        values, table.names, inferred, label_columns, _summary(values, rows, n_labels, table.remark), table.counts
+    )
 
 
 def _imputed(tables: Any, **options: Any) -> InputTable:
-    """Return the completed tables of a list as one input table, whose values are a list as well."""
     if not isinstance(tables, (list, tuple)) and np.ndim(tables) != 3:
         raise InvalidProblem(
             "missing='imputed' takes a list of completed tables, in each of which other values were imputed; data is "
             f"{type(tables).__name__}"
         )
     read = [read_input(table, **options) for table in tables]
-    kinds = {table.kind for table in read}
-    if kinds - {"numbers"}:
+    if any(table.kind != "numbers" for table in read):
         raise InvalidProblem("missing='imputed' pools correlations, and a table has columns of text or categories")
     if not read:
         raise InvalidProblem("data has no completed table; give two or more")
-    names = [table.names for table in read]
+    names = [None if table.names is None else list(table.names) for table in read]
     if any(each != names[0] for each in names):
         raise InvalidProblem("the completed tables have different names; give tables with the same columns")
     summary = f"{len(read)} completed tables, the first of {read[0].summary}"
     return InputTable([table.values for table in read], names[0], "numbers", summary=summary)
 
 
-def _in_memory(
-    data: Any, names: Sequence[str] | None, kind: str | None, form: TableFormat, transpose: bool
-) -> tuple[Table, Sequence[str] | None]:
-    """Return the table of an object, with the types of a DataFrame's columns inferred from their cells, and its
-    names."""
-    if hasattr(data, "obs_names") and hasattr(data, "to_df"):
-        data = anndata_frame(data)
-    check_rows(data)
-    if transpose:
-        data, names = _transposed(data, names)
-    labels = getattr(data, "columns", names)
-
-    def place(row: int, column: int) -> str:
-        return f"row {row} of column {str(labels[column] if labels is not None else f'V{column}')!r}"
-
-    remark = ""
-    check_objects(data, place)
-    if is_frame(data):
-        data, remark = typed(data, kind, place, form.decimal, form.missing_values)
-    elif kind in (None, "numbers") and mapped.base_memmap(data) is not None and is_streamed(data.shape):
-        data = RowStream.of(data)
-    elif kind in (None, "numbers") and isinstance(data, np.ndarray) and data.dtype.kind in "OU" and data.ndim == 2:
-        data, remark = _typed_array(data, place, form)
-    return Table(data, None, place, remark), names
-
-
-def _typed_array(data: np.ndarray, place: Any, form: TableFormat) -> tuple[Any, str]:
-    """Convert an array of text or of objects to float64 if every column holds numbers; otherwise return it
-    unchanged."""
-    import pandas as pd
-
-    frame, remark = typed(pd.DataFrame(data), None, place, form.decimal, form.missing_values)
-    return (data, "") if _label_columns(frame) else (frame.to_numpy(np.float64), remark)
-
-
 def _summary(data: Any, rows: int, n_labels: int | None, remark: str) -> str:
-    """Return a description of the data in one line; `n_labels` is None if all columns are categories."""
     n, p = np.shape(data) if np.ndim(data) == 2 else (0, 0)
     n_labels = p if n_labels is None else n_labels
     parts = [f"{rows:,} rows", f"{p:,} columns ({p - n_labels:,} of numbers, {n_labels:,} of categories)"]
@@ -185,12 +147,6 @@ def _summary(data: Any, rows: int, n_labels: int | None, remark: str) -> str:
 
 
 def choose_family(table: InputTable, requested: str | None) -> str:
-    """Return the requested family, or by default that of the table's kind.
-
-    Raises:
-        InvalidProblem: the table has labels and the family's test takes numbers, or the table has columns of both kinds
-            and no family is the default for them.
-    """
     known = families()
     kind = "numbers" if table.kind == "correlation" else table.kind
     family = requested
@@ -206,11 +162,10 @@ def choose_family(table: InputTable, requested: str | None) -> str:
 
 
 def _labels_refused(table: InputTable, family: str | None) -> str:
-    """Return the reason why a test of numbers cannot take the table, and the way out."""
     ways = []
     categories = "say"
     if table.kind == "both":
-        ways = [f"say family={name!r} (--family {name}), which takes both" for name in _families_of("both")]
+        ways = [f"say family={name!r} (--family {name}), which takes both" for name in _families("both")]
         ways += ["leave the columns of one kind out", "make numbers of the text (pandas.get_dummies)"]
         categories = "or make categories of the numbers (pandas.qcut) and say"
     ways.append(f"{categories} {_options_of('labels')}")
@@ -221,17 +176,12 @@ def _labels_refused(table: InputTable, family: str | None) -> str:
     )
 
 
-def _families_of(kind: str) -> list[str]:
-    """Return the names of the families whose tests take this kind of data."""
-    return [family.name for family in families().values() if family.data == kind]
-
-
 def _options_of(kind: str) -> str:
-    """Return the options, in Python and on the command line, that choose a family for this kind of data."""
-    return " or ".join(f"family={name!r} (--family {name})" for name in _families_of(kind))
+    return " or ".join(f"family={name!r} (--family {name})" for name in _families(kind))
 
 
-# --- orientation -----------------------------------------------------------------------------------------------------
+def _families(kind: str) -> list[str]:
+    return [family.name for family in families().values() if family.data == kind]
 
 
 def _matrix(data: Any) -> np.ndarray | None:
@@ -245,18 +195,92 @@ def _matrix(data: Any) -> np.ndarray | None:
         return None
 
 
-def _refuse_correlations(data: Any) -> None:
-    """Refuse a matrix of correlations that is passed as samples."""
-    matrix = _matrix(data)
-    if matrix is not None and (np.diag(matrix) == 1).all() and np.array_equal(matrix, matrix.T):
+def _refuse_matrix(data: Any) -> None:
+    """Refuse a matrix of correlations, covariances or distances that is passed as samples.
+
+    R's cov.wt writes up to two columns of means and numbers of samples beside a matrix.
+    """
+    n, p = np.shape(data)
+    matrix = _matrix(data.iloc[:, :n] if is_frame(data) else data[:, :n]) if n <= p <= n + 2 else None
+    if matrix is None or not np.array_equal(matrix, matrix.T):
+        return
+    if (np.diag(matrix) == 1).all():
         raise InvalidProblem(
-            f"data is a symmetric {len(matrix)} x {len(matrix)} matrix with ones on its diagonal, a correlation "
-            "matrix; say n_samples, the number of samples behind it (--correlation --n-samples)"
+            f"data is a symmetric {n} x {n} matrix with ones on its diagonal, a correlation matrix; say n_samples, the "
+            "number of samples behind it (--correlation --n-samples)"
+        )
+    raise InvalidProblem(
+        f"data is a symmetric {n} x {n} matrix, which no samples are; divide covariances by the standard deviations of "
+        "both variables, and say n_samples, the number of samples behind them (--correlation --n-samples)"
+    )
+
+
+def _refuse_second_header(data: Any, place: Place) -> None:
+    """Refuse categories below a row with a value of its own in every column, such as types."""
+    n, p = np.shape(data)
+    if n < 2 * REPEATS or p < 2:
+        return
+    first = data[:FIRST_ROWS]
+    for k in range(p):
+        column = np.asarray(first.iloc[:, k] if is_frame(data) else first[:, k], object)
+        others = set(column[1:])
+        if column[0] in others or column[0] != column[0] or not 2 <= len(others) <= min(FEW_VALUES, n // REPEATS):
+            return
+    raise InvalidProblem(
+        f"{place(0, 0)} begins a row that has, in every column, a value that no other row has, like a second header "
+        "line of numbers of categories, types or units; delete it"
+    )
+
+
+def _warn_of_unnamed(names: Sequence[Any]) -> None:
+    unnamed = [name for name in names if name is None or re.fullmatch(r"Unnamed: \d+|nan|None|", str(name))]
+    if unnamed:
+        warn(
+            f"{len(unnamed)} column(s) ({shown(unnamed)}) have no name, as an index that was written with its table; "
+            "leave them out (--row-names, row_names=True for a first column of a file), or name them"
         )
 
 
+def _warn_of_codes(data: Any, names: Sequence[str] | None) -> None:
+    """Warn of a repeated extreme value far from others, such as -999, and of dates written as whole numbers."""
+    try:
+        values = np.asarray(data, np.float64)
+    except (TypeError, ValueError):  # The problem reports the fault.
+        return
+    if len(values) < 2 * REPEATS:
+        return
+    found, labels = [], column_names(data, names)
+    lowest, highest = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
+    for k in np.flatnonzero((lowest >= DATES[0]) & (highest <= DATES[1])):
+        if _are_dates(values[:, k]):
+            warn(f"column {str(labels[int(k)])!r} holds dates such as {lowest[k]:.0f}; make numbers of days of them")
+    for extremes in (lowest, highest):
+        # What is far from all values is far from the first ones, which are looked at together.
+        first = np.where(values[:64] == extremes, np.nan, values[:64])
+        near = np.fmin.reduce(np.abs(first - extremes), axis=0)
+        spread = np.fmax.reduce(first, axis=0) - np.fmin.reduce(first, axis=0)
+        for k in np.flatnonzero((np.abs(extremes) >= LEAST_CODE) & ~(near <= FAR * spread)):
+            column = values[np.isfinite(values[:, k]), k]
+            rest = column[column != extremes[k]]
+            repeated = len(column) > len(rest) + 1 and len(rest) > 0
+            if repeated and np.abs(rest - extremes[k]).min() > FAR * np.ptp(rest) > 0:
+                found.append((str(labels[int(k)]), f"{extremes[k]:g}"))
+    if found:
+        codes = sorted({code for _, code in found})
+        warn(
+            f"{len(found)} column(s) ({shown([name for name, _ in found])}) repeat a value far from all others "
+            f"({', '.join(codes[:5])}), as codes of missing values do; if they are, say missing_values={codes[:5]!r} "
+            f"(--missing-values {codes[0]}) and missing='drop-rows'"
+        )
+
+
+def _are_dates(column: np.ndarray) -> bool:
+    month, day = column // 100 % 100, column % 100
+    whole = (column == np.rint(column)) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
+    return bool(whole.all()) and len(np.unique(column)) > REPEATS
+
+
 def _refuse_indefinite(data: Any) -> None:
-    """Refuse a correlation matrix that no data can have; the problem reports its other faults."""
     matrix = _matrix(data) if np.ndim(data) == 2 else None
     if matrix is None or not np.isfinite(matrix).all() or not np.array_equal(matrix, matrix.T):
         return
@@ -270,12 +294,7 @@ def _refuse_indefinite(data: Any) -> None:
         ) from None
 
 
-INDEFINITE = 1e-6
-"""The upper bound on negative eigenvalues, per variable, that count as rounding errors."""
-
-
 def _warn_of_identifiers(data: Any, names: Sequence[str] | None, label_columns: Sequence[str]) -> None:
-    """Warn of a column whose labels differ in nearly every row, and of a first column that counts the rows."""
     n = len(data)
     if n < 2 * REPEATS:
         return
@@ -304,20 +323,7 @@ def _warn_of_identifiers(data: Any, names: Sequence[str] | None, label_columns: 
         )
 
 
-def _transposed(data: Any, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
-    """Return the transposed table, with the type of each column of a DataFrame inferred again, and its names."""
-    if not is_frame(data):
-        return np.asanyarray(data).T, names
-    import pandas as pd
-
-    frame = data.T.infer_objects()
-    if names is None and isinstance(data.index, pd.RangeIndex):
-        frame.columns = [f"V{k}" for k in range(frame.shape[1])]
-    return frame, names
-
-
 def _warn_of_orientation(data: Any) -> None:
-    """Warn of a shape that suggests variables in rows."""
     n, p = np.shape(data) if np.ndim(data) == 2 else (0, 0)
     if 0 < n * MANY_VARIABLES <= p:
         warn(
@@ -327,19 +333,14 @@ def _warn_of_orientation(data: Any) -> None:
         )
 
 
-# --- kinds -----------------------------------------------------------------------------------------------------------
-
-
 def _label_columns(data: Any) -> tuple[str, ...]:
-    """Return the names of the columns of a DataFrame that hold no numbers."""
     if not is_frame(data):
         return ()
     return tuple(str(name) for name, dtype in data.dtypes.items() if dtype.kind not in "iufc")
 
 
 def _kind(data: Any, label_columns: tuple[str, ...], expected: str | None) -> str:
-    """Return `InputTable.kind`; columns that can be read both ways count as the expected kind, and as numbers if other
-    columns hold numbers."""
+    """Return `InputTable.kind`; columns that can be read both ways count as expected, or as numbers beside numbers."""
     if not label_columns:
         return "numbers"
     only_labels = len(label_columns) == data.shape[1]
@@ -351,7 +352,7 @@ def _kind(data: Any, label_columns: tuple[str, ...], expected: str | None) -> st
 
 
 def _is_numeric(column: Any) -> bool:
-    """Return whether a column can be read as numbers, which includes Booleans and objects that are numbers."""
+    """Return whether a column can be read as numbers, also Booleans and objects that are numbers."""
     if column.dtype.kind in "iufcb":
         return True
     try:
@@ -362,7 +363,6 @@ def _is_numeric(column: Any) -> bool:
 
 
 def _warn_of_categories(table: InputTable, family: str) -> None:
-    """Warn of columns of integers with few distinct values, which may be categories."""
     few = few_values(table.values)
     options = _options_of("labels")
     if few.any() and options:
@@ -375,8 +375,7 @@ def _warn_of_categories(table: InputTable, family: str) -> None:
 
 
 def few_values(values: Any) -> np.ndarray:
-    """Return whether columns hold integers with few distinct values (see `FEW_VALUES` and `REPEATS`): (p,)
-    bool."""
+    """Return whether columns hold integers with few distinct values (see `FEW_VALUES` and `REPEATS`): (p,) bool."""
     try:
         values = np.asarray(values.head if isinstance(values, RowStream) else values, np.float64)
     except (TypeError, ValueError):  # The problem reports the fault.
@@ -388,9 +387,87 @@ def few_values(values: Any) -> np.ndarray:
         first = values[:64]
         candidates = np.flatnonzero(((first == np.rint(first)) | np.isnan(first)).all(axis=0))
     for k in candidates:
-        column = values[:, k]
-        column = column[np.isfinite(column)]
-        if len(column) and (column == np.rint(column)).all():
-            distinct = len(np.unique(column))
-            few[k] = 2 <= distinct <= FEW_VALUES and distinct * REPEATS <= len(column)
+        distinct, counts = np.unique(values[np.isfinite(values[:, k]), k], return_counts=True)
+        is_few = 2 <= len(distinct) <= FEW_VALUES and len(distinct) * REPEATS <= counts.sum()
+        few[k] = is_few and (distinct == np.rint(distinct)).all()
     return few
+
+
+# --- missing values ---------------------------------------------------------------------------------------------------
+
+
+def _without_missing(data: Any, table: Table, kind: str, missing: str) -> Any:
+    """Return values without missing ones or, under ``"pairwise"``, numbers with NaN for missing values."""
+    if isinstance(data, RowStream):
+        statistics = data.statistics
+        counts, first, incomplete = statistics.missing, statistics.first_missing, statistics.incomplete_rows
+    else:
+        absent = _absent(data)
+        rows = absent.any(axis=1)
+        counts, incomplete = absent.sum(axis=0), int(rows.sum())
+        first = (int(rows.argmax()), int(absent[rows.argmax()].argmax())) if incomplete else None
+    if first is None:
+        return data
+    columns, labels, complete = np.flatnonzero(counts), column_names(data, table.names), len(data) - incomplete
+    summary = (
+        f"{int(counts.sum()):,} value(s) missing in {len(columns):,} column(s) "
+        f"({shown([labels[k] for k in columns])}), the first in {table.place(*first)}"
+    )
+    if missing == "error":
+        pairs = "; missing='pairwise' (Gaussian test only) takes for each pair of variables the samples that hold both"
+        raise InvalidProblem(
+            f"data has {summary}; impute them, or say missing='drop-rows' (--missing drop-rows), which leaves "
+            f"{complete:,} of {len(data):,} samples{pairs if kind == 'numbers' else ''}"
+            f"{_categories_hint(data, columns)}"
+        )
+    if missing == "pairwise":
+        if isinstance(data, RowStream):
+            return data
+        if is_frame(data):  # Nullable types have several missing values.
+            return data.where(~absent, np.nan).astype(np.float64)
+        return np.asarray(data, np.float64)
+    if not complete:
+        worst = [k for k in np.argsort(-counts, kind="stable")[:SHOWN] if counts[k]]
+        most = ", ".join(f"{labels[k]!r}: {int(counts[k]):,}" for k in worst)
+        raise InvalidProblem(
+            f"data has {summary}: no sample is complete, so missing='drop-rows' leaves none; leave out the columns "
+            f"with the most ({most}), or impute them"
+        )
+    warn(f"{incomplete:,} of {len(data):,} samples have missing values and are dropped; {complete:,} are left")
+    if isinstance(data, RowStream):
+        return dataclasses.replace(data, shape=(complete, data.shape[1]), complete_only=True)
+    return data[~rows]
+
+
+def _categories_hint(data: Any, columns: np.ndarray) -> str:
+    """Return a hint if a category may have the name of a missing value, such as "none"; otherwise ""."""
+    if not is_frame(data) or all(data.dtypes.iloc[k].kind in "iuf" for k in columns):
+        return ""
+    return "; missing_values=[] (--missing-values '') makes a category of every cell that is not empty"
+
+
+def _absent(data: Any) -> np.ndarray:
+    if is_frame(data):
+        return np.asarray(data.isna())
+    if data.dtype.kind not in "fc" or not any(mapped_arrays.by_pieces(data, lambda rows: np.isnan(data[rows]).any())):
+        return np.zeros((len(data), 1), bool)
+    return np.asarray(np.isnan(data))
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def shown(names: Sequence[Any]) -> str:
+    """Return the first `SHOWN` names and the number of the others, for a message."""
+    more = f", ... {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return ", ".join(repr(str(name)) for name in names[:SHOWN]) + more
+
+
+def column_names(data: Any, names: Sequence[str] | None) -> Sequence[Any]:
+    """Return the names of the columns of (n, p) data for a message."""
+    return names if names is not None else getattr(data, "columns", [f"V{k}" for k in range(np.shape(data)[1])])
+
+
+def warn(message: str) -> None:
+    """Issue a warning that is attributed to the user's call of the library, or to a call close to it."""
+    warnings.warn(message, stacklevel=7)

@@ -1,15 +1,13 @@
 """Continuous data with kernel tests: RCIT, RCoT and KCI."""
 
 from gpupc_impl.backends import open_backend
-from gpupc_impl.core.batched_search import BatchedStrength
 from gpupc_impl.core.family import Family
-from gpupc_impl.core.p_values import PValueRetest
+from gpupc_impl.core.p_value_search import PValueRetest, PValueTests
 from gpupc_impl.kernel.plain import PlainTest
 from gpupc_impl.kernel.problem import KernelProblem
 from gpupc_impl.kernel.tests import open_tests
 
 AFFORDED = {"fourier": 2 * 10**7, "kci": 10**11}
-"""Upper bound on the samples (RCIT, RCoT) or their cubes (KCI), summed over all tests of one answer: about a minute."""
 
 
 def retest(problem: KernelProblem) -> PValueRetest:
@@ -22,7 +20,7 @@ FAMILY = Family(
     name="kernel",
     problem=KernelProblem,
     retest=retest,
-    strength=lambda problem, backend: BatchedStrength(open_tests(problem, open_backend(backend))),
+    tests=lambda problem, backend: PValueTests(problem, open_tests(problem, open_backend(backend))),
     auto={"cuda": "kernel-batched", "host": "kernel-batched"},
     packages=("gpupc_impl.kernel", "baselines"),
 )

@@ -19,27 +19,17 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend, DeviceMemoryError
-from gpupc_impl.core.batches import for_each
-from gpupc_impl.core.mapped import pieces
+from gpupc_impl.core.mapped_arrays import pieces
+from gpupc_impl.core.p_value_search import for_each
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.kernel.null import upper_tail
 from gpupc_impl.kernel.problem import BESIDE_SECOND, IN_SET, OWN, RIDGE, SECOND, KernelProblem
 
-POWERS = 8
-"""Upper bound on the power sums that a null distribution needs."""
-
-CONSTANT = 1e-12
-"""Upper bound on the standard deviation of a feature that counts as constant."""
-
-SETS_BYTES = {"cuda": 1 << 32, "host": 1 << 22}
-"""Upper bound on the memory of a batch of several sets, by backend: a GPU needs large launches, and a core's batch fits
-into its cache."""
-
-SET_BYTES = {"cuda": 1 << 32, "host": 1 << 28}
-"""Upper bound on the memory of the tables of one set, by backend; beyond it the set's features are made again."""
-
-CELLS = {"cuda": 1 << 62, "host": 1 << 16}
-"""Upper bound on the entries of features that are computed at a time, by backend."""
+POWERS = 8  # upper bound on the power sums that a null distribution needs
+CONSTANT = 1e-12  # upper bound on the standard deviation of a feature that counts as constant
+SETS_BYTES = {"cuda": 1 << 32, "host": 1 << 22}  # of a batch of several sets; that of a core fits its cache
+SET_BYTES = {"cuda": 1 << 32, "host": 1 << 28}  # of one set; beyond, its features are made again
+CELLS = {"cuda": 1 << 62, "host": 1 << 16}  # entries of features that are computed at a time
 
 
 class FourierTest:
@@ -186,11 +176,7 @@ class FourierTest:
         return features
 
     def _sorted(self, xp: Any, squares: Any) -> Any:
-        """The rows of an array in ascending order.
-
-        Raises:
-            DeviceMemoryError: the budget does not hold a sorted copy and what sorting takes besides.
-        """
+        """The rows of an array in ascending order."""
         try:
             return xp.sort(squares, axis=1)
         except MemoryError as error:

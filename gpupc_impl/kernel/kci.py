@@ -18,16 +18,13 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend, DeviceMemoryError
-from gpupc_impl.core.batches import for_each
-from gpupc_impl.core.mapped import pieces
+from gpupc_impl.core.mapped_arrays import pieces
+from gpupc_impl.core.p_value_search import for_each
 from gpupc_impl.kernel.null import upper_tail
 from gpupc_impl.kernel.problem import EIGENVALUE_CUTOFF, KCI_RIDGE, NYSTROM_JITTER, KernelProblem
 
 BATCH_BYTES = {"cuda": 1 << 33, "host": 1 << 28}
-"""Upper bound on the memory of the kernel matrices of a batch, by backend."""
-
-ROWS_BYTES = 1 << 27
-"""Upper bound on the memory of rows of a kernel matrix that is never held whole."""
+ROWS_BYTES = 1 << 27  # upper bound on the memory of rows of a kernel matrix that is never held whole
 
 
 class KciTest:

@@ -17,17 +17,11 @@ import math
 import numpy as np
 import scipy
 
-from gpupc_impl.core.mapped import pieces
+from gpupc_impl.core.mapped_arrays import pieces
 
-COMPONENTS = 4
-"""Gamma distributions in the mixture of Lindsay, Pilla and Basak, which matches twice as many moments."""
-
-HALVINGS, SECANTS = 10, 8
-"""Steps of the search for the shape of the mixture, which ends at the last bits of a double: bisections of its
-interval, then secant steps."""
-
-AT_ONCE = 1 << 11
-"""Tests that are computed at a time, so that their moments stay in a core's cache."""
+COMPONENTS = 4  # Gamma distributions in the mixture of Lindsay, Pilla and Basak, which matches twice as many moments
+HALVINGS, SECANTS = 10, 8  # bisections, then secant steps, of the search for the shape of the mixture
+AT_ONCE = 1 << 11  # Tests that are computed at a time, so that their moments stay in a core's cache
 
 
 def upper_tail(null: str, statistics: np.ndarray, power_sums: np.ndarray) -> np.ndarray:

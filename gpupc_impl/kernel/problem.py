@@ -2,73 +2,47 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
 
-from gpupc_impl.core import placing
+from gpupc_impl.core import allocation
 from gpupc_impl.core.problem import (
     InvalidProblem,
     Problem,
-    check_choice,
     finite_matrix,
     name_constants,
-    search_parameters,
+    one_of,
+    parameter,
     standard_rows,
-    whole_number,
+    whole,
 )
 
+# Tests, each with its possible null distributions, of which "auto" means the first.
 NULLS = {
     "rcit": ("lindsay-pilla-basak", "satterthwaite-welch", "hall-buckley-eagleson"),
     "rcot": ("lindsay-pilla-basak", "satterthwaite-welch", "hall-buckley-eagleson"),
     "kci": ("gamma", "spectral"),
 }
-"""The tests, each with its possible null distributions, of which ``"auto"`` means the first."""
 
-SAMPLES_PER_FEATURE = 4
-"""Lower bound on the samples for each feature of a set: with as many features as samples no residual would be left."""
-
-WEIGHTS = ("corrected", "published")
-"""The ways to scale the weights of the null distribution in RCIT and RCoT, since regression on the set makes the
-weights too small (docs/kernel.md)."""
-
-WIDTH_SAMPLES, WIDTH_PAIRS = 500, 4096
-"""The kernel width is the median distance of pairs of the first samples: upper bounds on these samples and pairs."""
-
-RIDGE = 1e-8
-"""The ridge that is added to the diagonal of the covariance of a set's features (RCIT, RCoT)."""
-
-KCI_RIDGE = 1e-3
-"""The regularization of the kernel ridge regression on the set, a multiple of the identity (KCI)."""
-
-EXACT_SAMPLES = 2000
-"""Upper bound on the samples for which KCI uses whole kernel matrices; beyond, it uses their Nystrom approximation."""
-
-SPECTRAL_SAMPLES = 1000
-"""Upper bound on the samples for which KCI simulates its null distribution from eigenvalues."""
-
-NULL_DRAWS = {False: 1000, True: 5000}
-"""Draws from the simulated null distribution without a conditioning set and with one, as in causal-learn."""
-
-EIGENVALUE_CUTOFF = {False: 1e-6, True: 1e-5}
-"""Share of the largest weight up to which weights are left out of KCI's simulation, as in causal-learn."""
-
-MAX_WEIGHTS = 4000
-"""Upper bound on the products of eigenvalues in KCI's simulation without a set, which keeps the largest."""
-
-NYSTROM_JITTER = 1e-6
-"""The number that is added to the diagonal of the landmarks' kernel matrix before its factorization."""
-
+SAMPLES_PER_FEATURE = 4  # at least, of a set: with as many features as samples no residual would be left
+WEIGHTS = ("corrected", "published")  # how the weights of the null distribution are scaled (docs/kernel.md)
+WIDTH_SAMPLES, WIDTH_PAIRS = 500, 4096  # the kernel width is the median distance of at most so many pairs
+RIDGE = 1e-8  # ridge that is added to the diagonal of the covariance of a set's features (RCIT, RCoT)
+KCI_RIDGE = 1e-3  # regularization of the kernel ridge regression on the set, a multiple of the identity (KCI)
+EXACT_SAMPLES = 2000  # beyond, KCI uses the Nystrom approximation of its matrices
+SPECTRAL_SAMPLES = 1000  # upper bound on the samples for which KCI simulates its null distribution from eigenvalues
+NULL_DRAWS = {False: 1000, True: 5000}  # without a conditioning set and with one, as in causal-learn
+EIGENVALUE_CUTOFF = {False: 1e-6, True: 1e-5}  # share of the largest weight, as in causal-learn
+MAX_WEIGHTS = 4000  # products of eigenvalues in KCI's simulation without a set: the largest
+NYSTROM_JITTER = 1e-6  # number that is added to the diagonal of the landmarks' kernel matrix before its factorization
 MIN_SAMPLES, MAX_SAMPLES = 8, 2**24
 MAX_FEATURES, MAX_SET_FEATURES = 20, 1000
-
 OWN, IN_SET, SECOND, BESIDE_SECOND, PAIRS, LANDMARKS, NULL = range(7)
-"""The purposes of random numbers, each of which has a stream of its own. The first four are for features: those of a
-variable alone, those of a member in a conditioning set, and in RCIT, where the second variable and the set have joint
-features, the parts of that variable and of a member. The others are for the pairs of samples that decide widths, for
-the landmarks, and for the simulated null distribution."""
+"""The purposes of random numbers, each with a stream of its own. The first four are for features: of a variable alone,
+of a member of a set, and in RCIT, where the second variable and the set have joint features, of either part."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -91,70 +65,56 @@ class KernelProblem(Problem):
     """
 
     family: ClassVar[str] = "kernel"
-    PARAMETERS: ClassVar[Mapping[str, Any]] = {
-        "test": "rcit",
-        "null": "auto",
-        "features": 5,
-        "set_features": 100,
-        "weights": "corrected",
-        "landmarks": 300,
-        "seed": 0,
-    }
 
     values: np.ndarray
-    test: str
-    null: str
-    features: int
-    set_features: int
-    weights: str
-    landmarks: int
-    seed: int
+    test: str = parameter("rcit", one_of(*NULLS))
+    null: str = parameter("auto", lambda name, value: value)
+    features: int = parameter(5, whole(1, MAX_FEATURES))
+    set_features: int = parameter(100, whole(1, MAX_SET_FEATURES))
+    weights: str = parameter("corrected", one_of(*WEIGHTS))
+    landmarks: int = parameter(300, whole(10, EXACT_SAMPLES))
+    seed: int = parameter(0, whole(0, 2**64 - 1))
     constant: tuple[str, ...] = ()
 
     @classmethod
-    def from_data(
-        cls,
-        data: Any,
-        *,
-        alpha: float = 0.05,
-        max_level: int | None = None,
-        names: Sequence[str] | None = None,
-        test: str = "rcit",
-        null: str = "auto",
-        features: int = 5,
-        set_features: int = 100,
-        weights: str = "corrected",
-        landmarks: int = 300,
-        seed: int = 0,
-    ) -> Self:
+    def from_data(cls, data: Any, *, names: Sequence[str] | None = None, **parameters: Any) -> Self:
         """Make a problem of an array or a DataFrame of finite numbers, with samples in rows and variables in columns.
 
-        Args:
-            null: ``"auto"`` takes Lindsay, Pilla and Basak's for RCIT and RCoT, and the gamma distribution for KCI.
+        The parameters are alpha (0.05), max_level (None) and the fields above with their defaults. The null
+        distribution ``"auto"`` is Lindsay, Pilla and Basak's for RCIT and RCoT, and the gamma distribution for KCI.
 
         A constant variable is independent of all others: its tests have p = 1, and a warning names the variable.
-
-        Raises:
-            InvalidProblem: wrong shape, a value that is missing or infinite, too few samples, a null distribution that
-                the test does not have, or another bad parameter.
         """
         matrix, names = finite_matrix(data, names)
-        search = search_parameters(alpha, max_level)
-        parameters = kernel_parameters(len(matrix), test, null, features, set_features, weights, landmarks, seed)
+        checked = cls.checked(len(matrix), **parameters)
         columns = np.ascontiguousarray(matrix.T)
         constant = (columns == columns[:, :1]).all(axis=1)
         values = standard_rows(columns, ddof=1)
         values[constant] = 0.0
         return cls(
             names=names,
-            **search,
-            values=placing.placed(values),
-            **parameters,
+            values=allocation.copied(values),
+            **checked,
             constant=name_constants(names, constant),
         )
 
-    def checked_parameters(self) -> dict[str, Any]:
-        return kernel_parameters(self.n_samples, *(getattr(self, name) for name in self.PARAMETERS))
+    @classmethod
+    def checked_together(cls, n_samples: float, values: dict[str, Any]) -> dict[str, Any]:
+        nulls = NULLS[values["test"]]
+        if values["null"] == "auto":
+            values["null"] = nulls[0]
+        if values["null"] not in nulls:
+            raise InvalidProblem(
+                f"null is {values['null']!r}; for test={values['test']!r} choose one of: auto, {', '.join(nulls)}"
+            )
+        if not MIN_SAMPLES <= n_samples < MAX_SAMPLES:
+            raise InvalidProblem(f"data has {n_samples} sample(s); the test needs {MIN_SAMPLES} to {MAX_SAMPLES - 1}")
+        if values["null"] == "spectral" and n_samples > SPECTRAL_SAMPLES:
+            raise InvalidProblem(
+                f"null is 'spectral' for {n_samples} samples; it needs all eigenvalues of matrices of that size and is "
+                f"for at most {SPECTRAL_SAMPLES}; say null='gamma', or bring fewer samples"
+            )
+        return values
 
     def check(self) -> None:
         p, values = self.n_variables, self.values
@@ -175,21 +135,19 @@ class KernelProblem(Problem):
 
     @property
     def n_set_features(self) -> int:
-        """The number of random features of a conditioning set: `set_features`, but no more than the samples allow."""
+        """`set_features`, but no more than the samples allow."""
         return min(self.set_features, self.n_samples // SAMPLES_PER_FEATURE)
 
     def weight_scale(self, degrees: Any) -> Any:
         """The factor of the weights of the null distribution, given the degrees of freedom k of the regression.
 
-        Residuals lie in n - 1 - k of n dimensions. The expected squared covariance is therefore proportional to
-        n - 1 - k, while the weights, means of products of squares, add up to a number proportional to
-        ((n - 1 - k) / n)^2 n.
+        Residuals lie in n - 1 - k of n dimensions: the expected squared covariance is proportional to n - 1 - k, and
+        the weights, means of products of squares, add up to a number proportional to ((n - 1 - k) / n)^2 n.
         """
         return self.n_samples / (self.n_samples - 1 - degrees) if self.weights == "corrected" else 0 * degrees + 1.0
 
     @property
     def is_exact(self) -> bool:
-        """Whether KCI works on whole kernel matrices."""
         return self.n_samples <= EXACT_SAMPLES
 
     def outline(self) -> dict[str, Any]:
@@ -203,14 +161,12 @@ class KernelProblem(Problem):
         return (small if n < 200 else medium if n < 1200 else large) * max(level, 1) ** 0.5
 
     def is_constant(self) -> np.ndarray:
-        """(p,) bool: the variables that are constant."""
         return ~self.values.any(axis=1)
 
     def frequencies(self, role: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """(p, count) standard normal frequencies and phases in [0, 2 pi) of the variables' features in a role.
 
-        A feature of several variables has the frequency of each variable and the sum of their phases. All sets can
-        therefore use the random numbers of single variables.
+        A feature of several variables has the frequency of each and the sum of their phases, so all sets can use them.
         """
         raw = np.stack([self._uniform(2 * count, role, v) for v in range(self.n_variables)])
         return scipy.special.ndtri(raw[:, :count]), 2 * np.pi * raw[:, count:]
@@ -239,30 +195,3 @@ class KernelProblem(Problem):
         """(count,) numbers in (0, 1) from Philox's raw stream, which NumPy guarantees not to change."""
         raw = np.random.Philox(np.random.SeedSequence([self.seed, *purpose])).random_raw(count)
         return ((raw >> np.uint64(11)) + 0.5) * 2.0**-53
-
-
-def kernel_parameters(
-    n: int, test: str, null: str, features: int, set_features: int, weights: str, landmarks: int, seed: int
-) -> dict[str, Any]:
-    """The checked parameters of the test of n samples by name, in the order of `KernelProblem.PARAMETERS`."""
-    check_choice("test", test, tuple(NULLS))
-    null = NULLS[test][0] if null == "auto" else null
-    if null not in NULLS[test]:
-        raise InvalidProblem(f"null is {null!r}; for test={test!r} choose one of: auto, {', '.join(NULLS[test])}")
-    check_choice("weights", weights, WEIGHTS)
-    if not MIN_SAMPLES <= n < MAX_SAMPLES:
-        raise InvalidProblem(f"data has {n} sample(s); the test needs {MIN_SAMPLES} to {MAX_SAMPLES - 1}")
-    if null == "spectral" and n > SPECTRAL_SAMPLES:
-        raise InvalidProblem(
-            f"null is 'spectral' for {n} samples; it needs all eigenvalues of matrices of that size and is for at "
-            f"most {SPECTRAL_SAMPLES}; say null='gamma', or bring fewer samples"
-        )
-    return {
-        "test": test,
-        "null": null,
-        "features": whole_number("features", features, 1, MAX_FEATURES),
-        "set_features": whole_number("set_features", set_features, 1, MAX_SET_FEATURES),
-        "weights": weights,
-        "landmarks": whole_number("landmarks", landmarks, 10, EXACT_SAMPLES),
-        "seed": whole_number("seed", seed, 0, 2**64 - 1),
-    }

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gpupc_impl.core.invariants import check_skeleton, is_time, shown
+from gpupc_impl.core.invariants import check_skeleton, excerpt, is_time
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
@@ -39,7 +39,7 @@ def _check_facts(facts: Any, problem: Problem) -> None:
     """Check the facts about the problem. A reference that supports only one of the problem's conventions may state
     another one."""
     if not is_time(facts.get("translation_s", 0.0)):
-        raise InvalidAnswer(f"facts['translation_s'] is {shown(facts['translation_s'])}; it must be seconds")
+        raise InvalidAnswer(f"facts['translation_s'] is {excerpt(facts['translation_s'])}; it must be seconds")
     ours, given = problem.facts(), facts.get("problem") or {}
     merged = ours | dict(given) if isinstance(given, Mapping) else {}
     fits = (
@@ -50,4 +50,4 @@ def _check_facts(facts: Any, problem: Problem) -> None:
         and re.fullmatch("[0-9a-f]{64}", str(merged["fingerprint"]))
     )
     if not fits:
-        raise InvalidAnswer(f"facts['problem'] is {shown(given)}; it must be the problem's facts()")
+        raise InvalidAnswer(f"facts['problem'] is {excerpt(given)}; it must be the problem's facts()")

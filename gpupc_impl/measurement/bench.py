@@ -13,43 +13,31 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from gpupc_impl.backends import BACKENDS
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.registry import SEPARATING_SETS, Method, get_method
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.isolate import Outcome, Worker
-from gpupc_impl.measurement.problem_file import ProblemFile
 from gpupc_impl.measurement.record import Limits
 
 START_LIMIT_S = 600
-"""The upper bound in seconds on starting a worker, loading a problem or saving a skeleton, none of which is part of a
-sample."""
+"""The upper bound in seconds on starting a worker, loading a problem or saving a skeleton."""
 
 SHARED = "our kernels"
 """The name of the process that settings with kernels of ours share; no setting has a name with a space."""
 
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMBA_NUM_THREADS",
-    "GPUPC_HOST_THREADS",
-)
+THREAD_VARIABLES = [f"{library}_NUM_THREADS" for library in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMBA")]
+THREAD_VARIABLES += ["VECLIB_MAXIMUM_THREADS", "GPUPC_HOST_THREADS"]
 """The environment variables that set the number of threads of libraries."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A method with its parameters, under a name of its own.
+    """A method with its parameters, under a name of its own, which its files have.
 
     Attributes:
-        name: the name of the setting's files, which consists of letters, digits and ``._=+-`` and begins with a letter
-            or digit.
-        method: the name of a registered method.
         params: the parameters that differ from the method's defaults.
         separating_sets: ``"canonical"`` or ``"first-come"``.
         limits: the limits on the time and the memory of each run.
@@ -62,18 +50,14 @@ class Setting:
     limits: Limits = dataclasses.field(default_factory=Limits)
 
     def check(self) -> None:
-        """Check that the setting is valid.
-
-        Raises:
-            ValueError: the name, the separating sets, the method (`UnknownMethod`) or a parameter (`InvalidParameter`)
-                is invalid.
-        """
+        """Raise ValueError if the name, the separating sets, the method (`UnknownMethod`) or a parameter
+        (`InvalidParameter`) is invalid."""
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=+-]*", self.name):
             raise ValueError(f"setting {self.name!r} cannot name a file: use letters, digits and ._=+-")
         if self.separating_sets not in SEPARATING_SETS:
+            rules = ", ".join(SEPARATING_SETS)
             raise ValueError(
-                f"setting {self.name!r}: separating_sets is {self.separating_sets!r}; choose one of: "
-                f"{', '.join(SEPARATING_SETS)}"
+                f"setting {self.name!r}: separating_sets is {self.separating_sets!r}; choose one of: {rules}"
             )
         _ = self.all_params
 
@@ -98,12 +82,12 @@ class Setting:
     @property
     def shares_worker(self) -> bool:
         """Whether the setting runs in a process with others. References do not, whose memory is that of their process,
-        nor do other authors' programs, which may do anything to the device."""
+        nor do other authors' programs."""
         return len(self.registered.backends) > 1
 
 
 def check_settings(settings: Sequence[Setting]) -> None:
-    """Check that settings are valid, by `Setting.check`, and that their names differ; raises ValueError if not."""
+    """Raise ValueError unless settings are valid and their names differ."""
     for setting in settings:
         setting.check()
     names = [setting.name for setting in settings]
@@ -113,13 +97,8 @@ def check_settings(settings: Sequence[Setting]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The facts about a setting on this machine.
-
-    Attributes:
-        backend: ``"cuda"``, ``"host"`` or ``"cpu"``.
-        environment: see `measurement.environment`.
-        obstacle: the outcome that explains why the setting cannot be measured; None if it can be measured.
-    """
+    """Where a setting runs: the backend (``"cuda"``, ``"host"`` or ``"cpu"``), the environment (see
+    `measurement.environment`), and the outcome that explains why it cannot be measured there; None if it can."""
 
     backend: str
     environment: Mapping[str, Any]
@@ -127,19 +106,16 @@ class Place:
 
 
 class Bench:
-    """The environment of measurements: the backend for kernels, the CPU threads of a worker and the log of its output.
+    """The backend for kernels, the CPU threads of a worker, and the log of its output.
 
-    What can run here is determined once, for all plans that share a bench.
+    What can run here is determined once for all measurements on a bench.
 
     Args:
         backend: ``"auto"``, ``"cuda"`` or ``"host"``, for methods with kernels.
         threads: the CPU threads of a worker (OpenMP, BLAS, numba, host backend), which is pinned to as many cores; None
-            for all available cores.
+            for all available cores. ValueError is raised if this process may not use as many.
         log: the file for the workers' output, each line of which gets a prefix; None for stderr.
         attempt: the number of this attempt at the same measurement, from 1 upward; see `samples`.
-
-    Raises:
-        ValueError: this process may not use that many cores.
     """
 
     def __init__(self, backend: str, threads: int | None = None, log: TextIO | None = None, attempt: int = 1):
@@ -150,7 +126,6 @@ class Bench:
             raise ValueError(f"threads is {self.threads}; this machine has 1 to {self.cores} to give")
         self._probes: dict[tuple[bool, tuple[str, ...]], Outcome] = {}
         self._workers: dict[str, Worker] = {}
-        self._starting: str | None = None  # the token of the request that started the shared process early
         self._users = 0
 
     @contextlib.contextmanager
@@ -162,32 +137,9 @@ class Bench:
         finally:
             self._users -= 1
             if not self._users:
-                self.close()
-
-    def close(self) -> None:
-        """End all processes."""
-        for worker in self._workers.values():
-            worker.close()
-        self._workers.clear()
-
-    def start_early(self, settings: Iterable[Setting]) -> None:
-        """Start the process that settings share while another process still uses the device; `move` must follow."""
-        if methods := [setting.method for setting in settings if setting.shares_worker]:
-            message = {"do": "prepare", "backend": self.backend, "methods": methods}
-            self._starting = self._worker(SHARED).send(message)
-
-    def move(self, cores: Sequence[int]) -> None:
-        """Move the process that settings share to some cores, which this thread already uses."""
-        self.cores = len(cores)
-        if self._starting is None:
-            return
-        worker = self._workers[SHARED]
-        outcome = worker.wait(self._starting, START_LIMIT_S)
-        if outcome.ok:
-            outcome = worker.request({"do": "move", "cores": list(cores)}, START_LIMIT_S)
-        if not outcome.ok:
-            worker.close()  # The next request starts another process on these cores.
-        self._starting = None
+                for worker in self._workers.values():
+                    worker.close()
+                self._workers.clear()
 
     def worker_of(self, setting: Setting) -> Worker:
         """Return the process for a setting, which is the shared one or its own."""
@@ -214,7 +166,10 @@ class Bench:
         )
 
     def places(self, settings: Iterable[Setting], refused: Mapping[str, str] | None = None) -> dict[str, Place]:
-        """Determine in worker processes what can be measured here; returns a place for each setting's name.
+        """Determine in worker processes, which do so concurrently, what can be measured; returns places by setting.
+
+        The shared process is asked, and the process of the first reference. Other authors' programs are probed in a
+        process that is used for nothing else, because the probe opens the backend.
 
         Args:
             refused: for each method that is not to be measured, the reason.
@@ -223,79 +178,71 @@ class Bench:
         groups: dict[tuple[bool, bool], list[Setting]] = {}
         for setting in settings:
             groups.setdefault((setting.has_kernels, setting.shares_worker), []).append(setting)
-        places = {}
-        with self.open():
-            outcomes = self._probe(
-                {kind: [each for each in group if each.method not in refused] for kind, group in groups.items()}
-            )
-        for (kernels, shared), group in groups.items():
-            outcome = outcomes[kernels, shared]
-            answer = outcome.value or {
-                "backend": self.backend if self.backend in BACKENDS else "host",
-                "environment": environment(self.cores, self.threads),
-                "unavailable": {},
-            }
-            for setting in group:
-                obstacle = None
-                if why := refused.get(setting.method) or answer["unavailable"].get(setting.method):
-                    obstacle = Outcome("skipped", why)
-                elif not outcome.ok:
-                    obstacle = Outcome(outcome.status, f"finding out what can run here failed: {outcome.why}")
-                backend = answer["backend"] if kernels else "cpu"
-                places[setting.name] = Place(backend, answer["environment"], obstacle)
-        return places
-
-    def _probe(self, groups: Mapping[tuple[bool, bool], Sequence[Setting]]) -> dict[tuple[bool, bool], Outcome]:
-        """Return the outcomes of `worker.probe`, all of which run concurrently, for settings by whether they have
-        kernels and whether they share a process.
-
-        The probe runs in the shared process, or in the process of the first reference. Other authors' programs are
-        probed in a process that is used for nothing else, because the probe opens the backend.
-        """
-        probes = {kind: (kind[0], tuple(sorted({each.method for each in group}))) for kind, group in groups.items()}
-        with contextlib.ExitStack() as stack:
-            waiting = {}
-            for kind, probe in probes.items():
-                if probe not in self._probes:
-                    kernels, names = probe
-                    alone = not groups[kind] or kind == (True, False)
-                    worker = (
-                        stack.enter_context(self.start_worker("probe")) if alone else self.worker_of(groups[kind][0])
-                    )
-                    message = {
-                        "do": "probe",
-                        "backend": self.backend if kernels else None,
-                        "cores": self.cores,
-                        "threads": self.threads,
-                        "methods": names,
-                    }
-                    waiting[probe] = worker, worker.send(message)
-            for probe, (worker, token) in waiting.items():
-                self._probes[probe] = outcome = worker.wait(token, START_LIMIT_S)
-                if not outcome.ok:
+        probes, waiting = {}, {}
+        with self.open(), contextlib.ExitStack() as stack:
+            for (kernels, shared), group in groups.items():
+                asked = [setting for setting in group if setting.method not in refused]
+                methods = tuple(sorted({setting.method for setting in asked}))
+                probe = probes[kernels, shared] = kernels, methods
+                if probe in self._probes or probe in waiting:
+                    continue
+                alone = not asked or (kernels and not shared)
+                worker = stack.enter_context(self.start_worker("probe")) if alone else self.worker_of(asked[0])
+                request = {"backend": self.backend if kernels else None, "methods": methods}
+                worker.send({"do": "probe", "cores": self.cores, "threads": self.threads, **request})
+                waiting[probe] = worker
+            for probe, worker in waiting.items():
+                self._probes[probe] = worker.wait(START_LIMIT_S)
+                if not self._probes[probe].ok:
                     worker.close()
-        return {kind: self._probes[probe] for kind, probe in probes.items()}
+        return {
+            setting.name: self._place(setting, self._probes[probes[kind]], refused)
+            for kind, group in groups.items()
+            for setting in group
+        }
+
+    def _place(self, setting: Setting, probe: Outcome, refused: Mapping[str, str]) -> Place:
+        answer = probe.value or {
+            "backend": self.backend if self.backend in BACKENDS else "host",
+            "environment": environment(self.cores, self.threads),
+            "unavailable": {},
+        }
+        obstacle = None
+        if why := refused.get(setting.method) or answer["unavailable"].get(setting.method):
+            obstacle = Outcome("skipped", why)
+        elif not probe.ok:
+            obstacle = Outcome(probe.status, f"finding out what can run here failed: {probe.why}")
+        return Place(answer["backend"] if setting.has_kernels else "cpu", answer["environment"], obstacle)
+
+
+class ProblemFile(NamedTuple):
+    """The file of a problem, and the fingerprint that every method must find in it."""
+
+    path: Path
+    fingerprint: str
 
 
 class Runner:
-    """The process of a setting, which is started when it is needed, and again after it was killed."""
+    """The process of a setting, which is started when it is needed, and again after it was killed.
+
+    Attributes:
+        memory_peak: the largest resident memory of the process and its descendants during the requests so far, in
+            bytes; None before the first one.
+    """
 
     def __init__(self, bench: Bench, setting: Setting, place: Place):
         self.bench, self.setting, self.place = bench, setting, place
         self.memory_peak: int | None = None
-        """the largest resident memory of the process and its descendants during the requests so far, in bytes"""
         self._worker: Worker | None = None
         self._open: set[Path] = set()
-        # the problem that the process is opening, and the token of that request
-        self._opening: tuple[Path, str] | None = None
+        self._opening: Path | None = None
 
     def start(self) -> Worker:
         """Return the process, which is started now if there is none."""
-        worker = self._worker
-        if worker is None or not worker.alive:
+        if self._worker is None or not self._worker.alive:
             self.close()
-            worker = self._worker = self.bench.worker_of(self.setting)
-        return worker
+            self._worker = self.bench.worker_of(self.setting)
+        return self._worker
 
     def begin(self, problem: ProblemFile, single_test: bool) -> None:
         """Start the process and let it begin to open a problem, one at a time; `open` waits for the end.
@@ -304,57 +251,57 @@ class Runner:
         """
         if self._opening is not None or (self._alive and problem.path in self._open) or self.start().busy:
             return
-        message = {
-            "do": "open",
-            "setting": self.setting.name,
-            "problem": str(problem.path),
-            "fingerprint": problem.fingerprint,
-            "method": self.setting.method,
-            "backend": self.place.backend,
-            "params": self.setting.all_params,
-            "separating_sets": self.setting.separating_sets,
-            "device_memory_limit": self.setting.limits.device_memory_bytes,
-            "single_test": single_test,
-        }
-        self._opening = problem.path, self._send(message)
+        self._opening = problem.path
+        self._send(
+            {
+                "do": "open",
+                "setting": self.setting.name,
+                "problem": str(problem.path),
+                "fingerprint": problem.fingerprint,
+                "single_test": single_test,
+                "method": self.setting.method,
+                "backend": self.place.backend,
+                "params": self.setting.all_params,
+                "separating_sets": self.setting.separating_sets,
+                "device_memory_limit": self.setting.limits.device_memory_bytes,
+            }
+        )
 
     def open(self, problem: ProblemFile, single_test: bool) -> Outcome:
         """Open a problem in the process, which may have several problems open."""
         if self._alive and problem.path in self._open:
             return Outcome("ok")
         self.begin(problem, single_test)
-        assert self._worker is not None
-        assert self._opening is not None
-        (path, token), self._opening = self._opening, None
-        assert path == problem.path, "problems are opened in the order in which `begin` was called"
-        outcome = self._wait(token, START_LIMIT_S)
+        assert self._opening == problem.path, "problems are opened in the order in which `begin` was called"
+        self._opening = None
+        outcome = self._wait(START_LIMIT_S)
         if outcome.ok:
-            self._open.add(path)
+            self._open.add(problem.path)
         return outcome
 
     def request(self, message: Mapping[str, Any], time_limit_s: float | None) -> Outcome:
         """Send a message about this setting and wait for its outcome."""
-        return self._wait(self._send({**message, "setting": self.setting.name}), time_limit_s)
+        self._send({**message, "setting": self.setting.name})
+        return self._wait(time_limit_s)
 
     def save(self, path: Path) -> Outcome:
         """Let the process write the skeleton of its last run."""
-        return self._wait(self._send({"do": "save", "path": str(path)}), START_LIMIT_S)
+        self._send({"do": "save", "path": str(path)})
+        return self._wait(START_LIMIT_S)
 
-    def _send(self, message: Mapping[str, Any]) -> str:
+    def _send(self, message: Mapping[str, Any]) -> None:
         worker = self.start()
         worker.memory_limit_bytes, worker.prefix = self.setting.limits.memory_bytes, f"[{self.setting.name}] "
         worker.memory_peak = 0
-        return worker.send(message)
+        worker.send(message)
 
-    def _wait(self, token: str, time_limit_s: float | None) -> Outcome:
-        """Return the outcome of a message, after noting how much memory the process has used.
-
-        After a fault nothing else runs in the process. It is intact if memory was refused.
-        """
+    def _wait(self, time_limit_s: float | None) -> Outcome:
+        """Return the outcome of a message. After a fault nothing else runs in the process, which is intact if memory
+        was refused."""
         assert self._worker is not None
-        outcome = self._worker.wait(token, time_limit_s)
+        outcome = self._worker.wait(time_limit_s)
         self.memory_peak = max(self._worker.memory_peak, self.memory_peak or 0)
-        if outcome.status not in ("ok", "oom"):
+        if outcome.status not in ("ok", "oom", "refused"):
             self._worker.close()
         return outcome
 
@@ -371,7 +318,6 @@ class Runner:
             self._worker.close()
         self.forget()
         self._worker, self._opening = None, None
-        self._open.clear()
 
     @property
     def _alive(self) -> bool:

@@ -4,7 +4,6 @@ No fact is a host name, user name, path or URL, except the name of a cluster's n
 user chooses another one (`node_name`). A fact that cannot be determined is None; if it matters, there is a warning.
 """
 
-import contextlib
 import importlib.metadata
 import os
 import platform
@@ -29,7 +28,6 @@ PACKAGES = {
     "gpucsl": ("gpucsl",),
 }
 """The packages whose versions are recorded, with the distributions that provide them."""
-
 
 RUN = "GPUPC_RUN"
 """The environment variable that a workflow sets to a name of its own; all its processes inherit it."""
@@ -82,44 +80,27 @@ def environment(
 
 
 def node_name() -> str | None:
-    """Return the name of a cluster's node in records; None on other machines.
-
-    The name is the value of ``GPUPC_NODE``, or by default Slurm's name for the node; an empty value omits the name.
-    """
+    """Return what records call a cluster's node: ``GPUPC_NODE``, by default Slurm's name; None if it is empty."""
     return os.environ.get("GPUPC_NODE", os.environ.get("SLURMD_NODENAME")) or None
 
 
 def scheduler_job() -> str | None:
-    """Return the Slurm job and its node, for look-ups in the scheduler's logs; None if Slurm did not start this
-    process."""
+    """Return the Slurm job and its node, for look-ups in the scheduler's logs; None outside of Slurm."""
     job = os.environ.get("SLURM_JOB_ID")
     return job and f"job {job} on node {os.environ.get('SLURMD_NODENAME', '?')}"
 
 
 def pin_cores(count: int) -> None:
-    """Restrict this process to this many of its cores, if the system supports that, so that libraries use as many
-    threads."""
+    """Restrict this process to some of its cores, if the system supports that; libraries then use as many threads."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
-def move_to_cores(cores: list[int]) -> None:
-    """Restrict all threads of this process to these cores (Linux)."""
-    for thread in os.listdir("/proc/self/task"):
-        with contextlib.suppress(ProcessLookupError):  # The thread has ended.
-            os.sched_setaffinity(int(thread), cores)
-
-
 def git_state() -> tuple[str | None, bool | None]:
-    """Return the commit of this package's repository, and whether files other than results differ from that commit.
-
-    The result is (None, None) if the commit is unknown. Results do not count, because they are no code and recording
-    changes them.
-    """
-    tracked = _git("ls-files", "--error-unmatch", "gpupc_impl/__init__.py")
-    # Git is missing, or there is no repository, or the repository merely contains the environment in which this package
-    # is installed.
-    if tracked is None:
+    """Return the commit of this package's repository, and whether files other than results, which are no code, differ
+    from that commit; None for what is unknown."""
+    # Without git or a repository, or in a repository that only contains the environment with this package.
+    if _git("ls-files", "--error-unmatch", "gpupc_impl/__init__.py") is None:
         return None, None
     commit = _git("rev-parse", "HEAD")
     status = _git("status", "--porcelain", "--", ".", ":(exclude)results")
@@ -137,8 +118,7 @@ def _are_on(device_key: str | None, gpu_processes: str) -> bool:
 def gpu_process_list() -> str | None:
     """Return the compute processes on this machine's GPUs, one per line ("" for none); None if they are unknown.
 
-    Processes of the same workflow are left out, because one of them measures at a time. In a container the driver may
-    hide the processes of others.
+    Processes of the same workflow are left out, because one of them measures at a time.
     """
     listed = _nvidia_smi("--query-compute-apps=gpu_uuid,pid")
     return listed and "\n".join(

@@ -1,16 +1,11 @@
-"""The parent process of a worker, which outlives the worker. `isolate.Worker` runs it as a script; measured code never
-imports it.
+"""The parent process of a worker, which outlives it. `isolate.Worker` runs the script guard.py STATUS PASSED COMMAND.
 
-    guard.py STATUS PASSED COMMAND...
-
-The guard starts the command in a session of its own with the descriptors PASSED (comma separated). The guard writes the
+The guard starts the command in a session of its own with the descriptors PASSED (comma separated). It writes the
 command's process id and, after the command's end, its exit code (negative for a signal) to the descriptor STATUS, each
 on a line. When the command ends, or when standard input ends because the owner closed it or died, the guard kills all
-its descendants and ends.
-
-On Linux the guard is the reaper of its descendants (PR_SET_CHILD_SUBREAPER): a process whose parent died becomes its
-child, even in another session or process group, so none escapes. On other systems the guard finds only descendants
-whose parents are alive, and those in the command's process group.
+its descendants and ends. On Linux it is the reaper of its descendants (PR_SET_CHILD_SUBREAPER): a process whose parent
+died becomes its child, even in another session. On other systems it finds only descendants whose parents are alive, and
+those in the command's process group.
 """
 
 import contextlib
@@ -25,7 +20,6 @@ import time
 import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
-
 DEATH_SECONDS = 10
 """The time in seconds to wait for killed processes to end, which a driver may delay."""
 

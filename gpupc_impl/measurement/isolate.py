@@ -7,28 +7,23 @@ result of a request is an `Outcome` with a status and a sentence:
 ok       it answered
 timeout  it did not answer within the time limit and was killed
 oom      memory was exhausted: our limit (it was killed), the host's or the device's (it raised MemoryError)
+refused  it needs more device memory than its budget (it raised `Refused`)
 error    it raised another exception, ended without an answer, or wrote something else to its pipe
 killed   another signal ended it, such as that of a crash or of the operating system's out-of-memory killer
 skipped  it was not run (measurements use this status; no request returns it)
 ======== ==================================================================================================
 
-Processes are killed with SIGKILL, because compiled code does not react to other signals. The memory limit is on the
-resident memory of the worker and its descendants, which is polled every `POLL_SECONDS`: an address-space limit
-(RLIMIT_AS) would break CUDA, which reserves far more than it uses. No process outlives its owner: the worker is the
-child of a guard (`guard`), which kills all descendants when the worker ends, or when the owner dies, even by SIGKILL.
-POSIX only.
-
-The code that a worker runs could write to the worker's pipes. They are therefore moved to descriptors that no child
-inherits, an answer must repeat its request's random token, and anything else ends the worker with status ``error``.
+Processes are killed with SIGKILL, because compiled code does not react to other signals. The resident memory of a
+worker and its descendants is polled, because an address-space limit would break CUDA, which reserves far more than it
+uses. The worker is the child of a guard (`guard`), which kills all descendants when the worker ends, or when the owner
+dies, even by SIGKILL. POSIX only.
 """
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import resource
-import secrets
 import selectors
 import signal
 import subprocess
@@ -42,18 +37,13 @@ from typing import Any, Self, TextIO
 
 import psutil
 
-from gpupc_impl.measurement.compile_clock import CompileClock
-
-STATUSES = ("ok", "timeout", "oom", "error", "killed", "skipped")
+from gpupc_impl.backends import compilations
 
 POLL_SECONDS = 0.1
 """The interval in seconds at which the memory of a busy worker is polled."""
 
-RECEIPT_SECONDS = 60
-"""The time in seconds that a worker which has answered before may take to confirm a request."""
-
-REPLY_BYTES = 1 << 26
-"""The upper bound on the length of an answer."""
+COMPILE_LIMIT_S = 120.0
+"""The upper bound on the seconds of compilation that do not count against a time limit, since compilers may hang."""
 
 LINE_BYTES = 1 << 14
 """The length at which lines of a worker's output are cut."""
@@ -69,13 +59,7 @@ _GUARD = Path(__file__).with_name("guard.py")
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The result of a request.
-
-    Attributes:
-        status: one of `STATUSES`.
-        why: the reason for any other status than ``ok``, as a sentence.
-        value: the answer; None unless the status is ``ok``.
-    """
+    """The result of a request: its status, for any other than ``ok`` the reason as a sentence, and else the answer."""
 
     status: str
     why: str | None = None
@@ -86,11 +70,15 @@ class Outcome:
         return self.status == "ok"
 
 
+class Refused(MemoryError):
+    """A request needs more than a budget allows."""
+
+
 class Worker:
     """A process, in a session of its own, that runs `serve` and answers one request at a time.
 
     Args:
-        argv: the command, to which the numbers of the worker's two pipes and of its clock are appended.
+        argv: the command, to which the numbers of the worker's two pipes are appended.
         env: the worker's environment; None for this process's environment.
         memory_limit_bytes: the limit on the resident memory of the worker and its descendants; None for no limit.
         log: the file for the worker's output, line by line, up to `LOG_BYTES`; None for stderr.
@@ -98,6 +86,8 @@ class Worker:
 
     Attributes:
         memory_limit_bytes, prefix: as above; they may be set between two requests.
+        memory_peak: the largest resident memory of the worker and its descendants so far, in bytes. Pages that
+            processes share count for each of them.
         busy: whether a message was sent whose outcome nobody has waited for yet.
     """
 
@@ -110,15 +100,11 @@ class Worker:
         log: TextIO | None = None,
         prefix: str = "",
     ):
-        self.memory_limit_bytes, self.prefix, self.busy = memory_limit_bytes, prefix, False
-        self.memory_peak = 0
-        """The largest resident memory of the worker and its descendants so far, in bytes. Pages that processes share
-        count for each of them."""
+        self.memory_limit_bytes, self.prefix, self.busy, self.memory_peak = memory_limit_bytes, prefix, False, 0
         request_end, self._requests = os.pipe()
         self._replies, reply_end = os.pipe()
         status, status_end = os.pipe()
-        self._clock = CompileClock()
-        ours = request_end, reply_end, self._clock.descriptor
+        ours = request_end, reply_end
         self._guard = subprocess.Popen(
             [sys.executable, "-P", str(_GUARD), str(status_end), ",".join(map(str, ours)), *argv, *map(str, ours)],
             env=env,
@@ -134,7 +120,8 @@ class Worker:
         self._pid: int | None = None
         self._printer = threading.Thread(target=self._print, args=(log or sys.stderr,), daemon=True)
         self._printer.start()
-        self._alive, self._answered = True, False
+        self._alive, self._received = True, b""
+        self._compiled, self._compiling_since = 0.0, 0.0
 
     @property
     def pid(self) -> int:
@@ -149,66 +136,71 @@ class Worker:
         return self._alive and self._guard.poll() is None
 
     def request(self, message: Mapping[str, Any], time_limit_s: float | None = None) -> Outcome:
-        """Send a message and wait for its outcome.
+        """Send a message, which JSON can represent, and wait for its outcome."""
+        self.send(message)
+        return self.wait(time_limit_s)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message; `wait` must be called before the next one is sent."""
+        self.busy = True
+        with contextlib.suppress(BrokenPipeError):  # The worker has ended, which `wait` reports.
+            os.write(self._requests, json.dumps(message).encode() + b"\n")
+
+    def wait(self, time_limit_s: float | None = None) -> Outcome:
+        """Return the outcome of the message that was sent.
 
         The worker has ended after the outcomes ``timeout`` and ``killed``, after ``oom`` by our limit, and after output
         that is no valid answer.
 
         Args:
-            message: any value that JSON can represent.
-            time_limit_s: the upper bound on the seconds until the answer; None for no limit.
+            time_limit_s: the upper bound on the seconds from now until the answer, without those of compilation; None
+                for no limit.
         """
-        return self.wait(self.send(message), time_limit_s)
-
-    def send(self, message: Mapping[str, Any]) -> str:
-        """Send a message; returns the token for `wait`, which must be called before the next message is sent."""
-        token, self.busy = secrets.token_hex(16), True
-        with contextlib.suppress(BrokenPipeError):  # The worker has ended, which `wait` reports.
-            os.write(self._requests, json.dumps({"token": token, "message": message}).encode() + b"\n")
-        return token
-
-    def wait(self, token: str, time_limit_s: float | None = None) -> Outcome:
-        """Return the outcome of the message that was sent. The time limit begins now; compiling does not count."""
         self.busy = False
         began = polled = time.monotonic()
-        deadline = float("inf") if time_limit_s is None else began + time_limit_s - self._clock.seconds()
-        pause = POLL_SECONDS
-        reply = _Reply(token)
+        compiled_before, pause = self._compile_seconds(), POLL_SECONDS
+        limit = float("inf") if time_limit_s is None else time_limit_s
         with selectors.DefaultSelector() as selector:
             selector.register(self._replies, selectors.EVENT_READ)
             while True:
-                remaining = deadline + self._clock.seconds() - time.monotonic()
-                if selector.select(min(POLL_SECONDS, max(remaining, 0))):
-                    part = os.read(self._replies, 1 << 16)
-                    if not part:
+                allowed = limit + min(self._compile_seconds() - compiled_before, COMPILE_LIMIT_S)
+                if selector.select(min(POLL_SECONDS, max(began + allowed - time.monotonic(), 0))):
+                    if not (part := os.read(self._replies, 1 << 16)):
                         return self._died()
                     try:
-                        outcome = reply.add(part)
-                    except ValueError as fault:
+                        if (outcome := self._read(part)) is not None:
+                            return outcome
+                    except (ValueError, TypeError, RecursionError) as fault:
                         return self._end("error", f"its answer pipe held something that is no answer: {fault}")
-                    if outcome is not None:
-                        self._answered = True
-                        return outcome
                 elif self._guard.poll() is not None:
                     # A process that the worker forked may still have its end of the pipe open.
                     return self._died()
-                now = time.monotonic()
-                if now >= deadline + self._clock.seconds():
+                elif time.monotonic() >= began + allowed:
                     return self._end("timeout", f"no answer within the time limit of {time_limit_s:g} s")
-                if self._answered and not reply.confirmed and now > began + RECEIPT_SECONDS:
-                    why = (
-                        f"it did not confirm a request within {RECEIPT_SECONDS:g} s; what it ran may have read the pipe"
-                    )
-                    return self._end("error", why)
-                if now < polled + pause:
+                if (now := time.monotonic()) < polled + pause:
                     continue
                 used = _descendants_memory(self._guard.pid)
                 polled = time.monotonic()
                 pause = max(POLL_SECONDS, 20 * (polled - now))  # Polling takes long on a machine with many processes.
                 self.memory_peak = max(self.memory_peak, used)
                 if self.memory_limit_bytes is not None and used > self.memory_limit_bytes:
-                    limit = f"{self.memory_limit_bytes:,} bytes"
-                    return self._end("oom", f"process memory reached {used:,} bytes, over its limit of {limit}")
+                    bound = f"{self.memory_limit_bytes:,} bytes"
+                    return self._end("oom", f"process memory reached {used:,} bytes, over its limit of {bound}")
+
+    def _read(self, part: bytes) -> Outcome | None:
+        """Add bytes of the answer pipe; returns the outcome once all of it has arrived."""
+        *lines, self._received = (self._received + part).split(b"\n")
+        for reply in map(json.loads, lines):
+            if "compiling" not in reply:
+                return Outcome(**reply)
+            if reply["compiling"]:
+                self._compiling_since = time.monotonic()
+            else:
+                self._compiled, self._compiling_since = self._compile_seconds(), 0.0
+        return None
+
+    def _compile_seconds(self) -> float:
+        return self._compiled + (time.monotonic() - self._compiling_since if self._compiling_since else 0.0)
 
     def _end(self, status: str, why: str) -> Outcome:
         """End the worker; returns the outcome of its last request."""
@@ -232,7 +224,6 @@ class Worker:
                 os.killpg(self.pid, signal.SIGKILL)
         self._printer.join(1)  # A process that the driver keeps alive may still have the pipe open.
         self._status.close()
-        self._clock.close()
         os.close(self._requests)
         os.close(self._replies)
 
@@ -267,13 +258,12 @@ class Worker:
             while line := pipe.readline(LINE_BYTES):
                 if left <= 0:
                     continue  # The thread keeps reading, so that the pipe never fills up.
-                prefix = self.prefix
-                left -= len(prefix) + len(line)
+                left -= len(self.prefix) + len(line)
                 text = line.decode(errors="replace").rstrip("\n")
                 with contextlib.suppress(ValueError):  # The log may be closed before the last line arrives.
-                    log.write(f"{prefix}{text}\n")
+                    log.write(f"{self.prefix}{text}\n")
                     if left <= 0:
-                        log.write(f"{prefix}[what it printed after {LOG_BYTES:,} bytes is dropped]\n")
+                        log.write(f"{self.prefix}[what it printed after {LOG_BYTES:,} bytes is dropped]\n")
                     log.flush()
 
 
@@ -287,111 +277,54 @@ def _descendants_memory(pid: int) -> int:
     return total
 
 
-class _Reply:
-    """The reply to a request in two lines: a receipt, which makes the request `confirmed`, and then the answer."""
-
-    def __init__(self, token: str):
-        self.confirmed = False
-        self._token, self._received = token, bytearray()
-
-    def add(self, part: bytes) -> Outcome | None:
-        """The outcome, once all of it has arrived; None before."""
-        self._received += part
-        if b"\n" not in part:
-            if len(self._received) > REPLY_BYTES:
-                raise ValueError(f"a line of more than {REPLY_BYTES:,} bytes")
-            return None
-        *lines, rest = self._received.split(b"\n")
-        self._received = rest
-        for line in lines:
-            reply = self._read(line)
-            if self.confirmed:
-                if rest or line is not lines[-1]:
-                    raise ValueError("something after the answer")
-                return Outcome(**reply)
-            self.confirmed = True
-        return None
-
-    def _read(self, line: bytes | bytearray) -> dict[str, Any]:
-        try:
-            reply = json.loads(line)
-            if isinstance(reply, dict) and reply.pop("token", None) == self._token:
-                return reply
-        except (ValueError, RecursionError):
-            pass
-        raise ValueError(repr(bytes(line[:60])) + ("..." if len(line) > 60 else ""))
-
-
-class _Pipes:
-    """Move the worker's ends of its two pipes to descriptors that its children do not inherit."""
-
-    def __init__(self, requests: int, replies: int):
-        # The numbers are high, because code that closes or writes to a descriptor that it no longer owns usually hits a
-        # low one.
-        lowest = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1024) // 2
-        self.requests, self.replies = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, lowest) for end in (requests, replies))
-        for end in (requests, replies):
-            os.close(end)
-        self._received = b""
-        os.register_at_fork(after_in_child=self._close)
-
-    def read(self) -> dict[str, Any] | None:
-        """Return the next request; None after the last one."""
-        while b"\n" not in self._received:
-            part = os.read(self.requests, 1 << 16)
-            if not part:
-                return None
-            self._received += part
-        line, _, self._received = self._received.partition(b"\n")
-        request: dict[str, Any] = json.loads(line)
-        return request
-
-    def write(self, line: str) -> None:
-        rest = memoryview(line.encode() + b"\n")
-        while rest:
-            rest = rest[os.write(self.replies, rest) :]
-
-    def _close(self) -> None:
-        for end in (self.requests, self.replies):
-            with contextlib.suppress(OSError):
-                os.close(end)
-        self.requests = self.replies = -1
-
-
 def serve(answer: Callable[[dict[str, Any]], Any]) -> None:
     """Answer requests in the worker until the pipe ends. An exception becomes a status and a sentence.
 
-    This must be called before code is imported that must not access the pipes. The function removes the pipes' numbers
-    from ``sys.argv``.
+    The function removes the pipes' numbers from ``sys.argv``.
     """
-    requests, replies, clock = map(int, sys.argv[-3:])
-    CompileClock(clock).observe()
-    del sys.argv[-3:]
-    pipes = _Pipes(requests, replies)
+    requests, replies = map(int, sys.argv[-2:])
+    del sys.argv[-2:]
+    for end in (requests, replies):
+        os.set_inheritable(end, False)
+    lock, depth = threading.Lock(), 0
+
+    def write(line: str) -> None:
+        rest = memoryview(line.encode() + b"\n")
+        while rest:
+            rest = rest[os.write(replies, rest) :]
+
+    def note(begins: bool) -> None:
+        """Tell the owner when the first of the compilations that run at a time begins, and the last one ends."""
+        nonlocal depth
+        with lock:
+            depth += 1 if begins else -1
+            if depth == int(begins):
+                write(json.dumps({"compiling": begins}))
+
+    compilations.observers.append(note)
     # A crash writes no core file, which would be as large as the data.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # If memory is exhausted, Linux ends this process and not its owner.
-    while (request := pipes.read()) is not None:
-        token = {"token": request["token"]}
-        pipes.write(json.dumps(token))
-        pipes.write(_attempt(answer, request["message"], token))
+    with os.fdopen(requests) as lines:
+        for line in lines:
+            reply = attempt(answer, json.loads(line))
+            with lock:
+                write(reply)
 
 
-def _attempt(answer: Callable[[dict[str, Any]], Any], message: dict[str, Any], token: Mapping[str, str]) -> str:
-    """Return the line with the outcome of a request."""
-
-    def line(outcome: Outcome) -> str:
-        return json.dumps({**token, **dataclasses.asdict(outcome)})
-
+def attempt(answer: Callable[[dict[str, Any]], Any], message: dict[str, Any]) -> str:
+    """Return the outcome of a request as JSON."""
     try:
-        return line(Outcome("ok", None, answer(message)))
+        return json.dumps(dataclasses.asdict(Outcome("ok", None, answer(message))))
     except MemoryError as error:
         traceback.print_exc()
-        return line(Outcome("oom", _sentence(error) or "host memory is exhausted (MemoryError)"))
+        status = "refused" if isinstance(error, Refused) else "oom"
+        outcome = Outcome(status, _sentence(error) or "host memory is exhausted (MemoryError)")
     except (Exception, SystemExit) as error:
         traceback.print_exc()
-        return line(Outcome("error", f"{type(error).__name__}: {_sentence(error)}"))
+        outcome = Outcome("error", f"{type(error).__name__}: {_sentence(error)}")
+    return json.dumps(dataclasses.asdict(outcome))
 
 
 def _sentence(error: BaseException) -> str:

@@ -17,8 +17,7 @@ from gpupc_impl.measurement.bench import Setting
 
 
 class KernelTime(NamedTuple):
-    """A kernel in one search: its name with template arguments, the number of its launches, and the seconds of all of
-    them."""
+    """A kernel, with its template arguments, in one search: the number of its launches, and the seconds of all."""
 
     kernel: str
     launches: int
@@ -26,8 +25,7 @@ class KernelTime(NamedTuple):
 
 
 class SearchTime(NamedTuple):
-    """One search with a wait after each launch: its seconds, its number of CI tests, and its kernels, the slowest
-    first."""
+    """One search with a wait after each launch: its seconds, its CI tests, and its kernels, the slowest first."""
 
     seconds: float
     tests: int
@@ -70,7 +68,7 @@ def search_time(problem: Problem, setting: Setting, backend: str = "auto", repea
     """Time the kernels of a search, in the run of median time among `repeats` runs after one run for warming up.
 
     Raises:
-        ValueError: the method has no kernels, `repeats` is below 1, or `gpupc_impl.core.solve.solve` raises it.
+        ValueError: the method has no kernels, `repeats` is below 1, or `solve` raises it.
         DeviceMemoryError: the problem does not fit in device memory.
     """
     method = get_method(setting.method)

@@ -1,99 +1,141 @@
-"""Publishes the runs of a workflow in a device's folder, and merges several folders into one; see `checking` as well.
+"""Writes folders of published runs (`published`) from the results of workflows, merges folders, and checks them.
 
-Both work run by run. A run that several folders hold alike is taken once. If folders hold different content under one
-name, that is a conflict: a message states the name, the keys that differ, and both values, and nothing is written
-unless a rule settles the conflict.
+The results of a workflow are config.yaml, experiments.json (the runs for which each part of the config asks),
+records/DATASET/SETTING.json with the skeletons (.npz) beside them, problems/DATASET.json, verification/NAME.csv, and
+the files that are copied whole.
 """
 
+import contextlib
+import csv
 import dataclasses
+import functools
+import hashlib
+import io
 import json
+import math
 import os
+import platform
 import re
 import shutil
+import subprocess
+import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.core.files import write_csv
-from gpupc_impl.measurement.folders import PLAIN_FILES, SHARING, Entry, Name, Reader, run_entry
-from gpupc_impl.measurement.published import DATASETS, MACHINES, PublishedRuns, file_contents
-from gpupc_impl.measurement.record import Record, machine_name
+from gpupc_impl.core.files import no_formula, parse_yaml, read_bytes, shortened, write_csv
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.measurement.digest import is_stale
+from gpupc_impl.measurement.published import (
+    ALONE,
+    CLOSED,
+    DATASETS,
+    MACHINES,
+    NAME,
+    PublishedRuns,
+    RunKey,
+    defaults_of,
+)
+from gpupc_impl.measurement.record import (
+    InvalidRecord,
+    Record,
+    load_tests,
+    machine_name,
+    parse,
+    schema,
+    schema_of_facts,
+    schema_of_tests,
+    validate,
+)
 
-PREFERENCES = ("newest", "first")
-"""Rules that settle conflicts: take the latest measurement, or the content of the first folder that has one. Content
-without a date has the date of its folder's latest run; of equally recent entries the first folder's is taken."""
+EXPERIMENTS = "experiments.json"
+SHARING = "sharing.csv"
+COPIED = ("config.yaml", "tests/*.json", "timelines/*.csv", "verification/ci_tests.csv")
+"""The files that are copied whole."""
 
-SHOWN_KEYS, SHOWN_CHARACTERS = 3, 60
-"""The number of keys of a conflict whose values a message shows, and the length at which it cuts a value."""
+KEPT_SKELETON_BYTES = 1 << 18
+"""The upper bound on the size of published skeletons of graphs whose truth is known; tables count their errors."""
 
-OWN_NAMES = {MACHINES, DATASETS, SHARING, "records", "skeletons", *(name.partition("/")[0] for name in PLAIN_FILES)}
-"""The files and folders at the top of a published folder that are written anew; others stay unchanged."""
+NAMED_AT_MOST = 3
+"""The upper bound on the runs that a fault of several runs names."""
 
 
-class MergeError(ValueError):
-    """Folders cannot be merged or published, and nothing was written; the message has one line per reason."""
+class InvalidFolder(ValueError):
+    """Folders cannot be read, merged or published, and nothing was written; the message has one line per reason."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Merged:
-    """A summary of merging or publishing.
+class Run:
+    """A run, the part of the config that requests it, the columns that verification adds, and its skeleton's file."""
 
-    Attributes:
-        runs: the number of runs in the folder that was written.
-        shared: the number of these runs that several folders held alike.
-        settled: one sentence for each conflict that the rule settled.
-        ignored: sentences about content that was not copied.
-    """
-
-    runs: int
-    shared: int
-    settled: Sequence[str]
-    ignored: Sequence[str]
+    experiment: str
+    record: Record
+    verification: Mapping[str, str] | None = None
+    skeleton: bytes | None = None
 
 
-def merge(folders: Sequence[Path], into: Path, prefer: str | None = None) -> Merged:
-    """Merge folders into a new published folder; either all content is written or none.
+@dataclasses.dataclass
+class Contents:
+    """What a folder holds: runs, facts of data sets, rows of sharing.csv by data set, and copied files; and sentences
+    about what is not copied."""
 
-    Args:
-        folders: at least one published folder or results folder of a workflow; the rule `first` follows this order.
-        into: a folder that does not exist or is empty.
-        prefer: one of `PREFERENCES`, which settles conflicts; None refuses conflicts.
-
-    Raises:
-        MergeError: a folder or a file in it cannot be read, there are conflicts, runs of one data set are of different
-            problems, or the target is not empty.
-    """
-    if into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise MergeError(f"{into} is there and not empty; name a new folder")
-    readers = read(folders)
-    chosen, shared, conflicts = _choose([reader.entries for reader in readers], prefer)
-    refusals = [*_different_problems(chosen)]
-    if conflicts and prefer is None:
-        refusals += [*conflicts, f"--prefer {' or '.join(PREFERENCES)} settles conflicts"]
-    if refusals:
-        raise MergeError("\n".join(refusals))
-    return _written(chosen, shared, conflicts, into, readers)
+    runs: dict[RunKey, Run] = dataclasses.field(default_factory=dict)
+    datasets: dict[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    sharing: dict[str, list[dict[str, str]]] = dataclasses.field(default_factory=dict)
+    files: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    left_out: list[str] = dataclasses.field(default_factory=list)
 
 
-def publish(results: Path, into: Path) -> Merged:
+def publish(results: Path, into: Path) -> Contents:
     """Add the results of a workflow to a published folder; either all of them are written or none.
 
-    A run, a data set or a file of the results replaces the one of the same name; all other content of the folder stays.
-    The names of a cluster's nodes are left out.
+    A run, a data set or a file of the results replaces the one of the same name, unless the run was skipped; all else
+    stays. The names of a cluster's nodes are left out.
 
     Raises:
-        MergeError: files cannot be read, all of which the message names; or ``into`` holds other content than published
-            runs.
+        InvalidFolder: files cannot be read, or ``into`` holds other content than published runs.
     """
     update = into.is_dir() and any(into.iterdir())
     if update and not (into / MACHINES).is_file():
-        raise MergeError(f"{into} is no folder of published runs: it has no {MACHINES}; name a new folder")
-    readers = read([results, into] if update else [results])
-    for name, entry in readers[0].entries.items():
-        if name[0] == "run":
-            readers[0].entries[name] = _without_node(entry)
-    return _written(*_choose([reader.entries for reader in readers], "first"), into=into, readers=readers)
+        raise InvalidFolder(f"{into} is no folder of published runs: it has no {MACHINES}; name a new folder")
+    new, old = read(results), read(into) if update else Contents()
+    for key, run in new.runs.items():
+        if run.record.status != "skipped" or key not in old.runs:
+            old.runs[key] = dataclasses.replace(run, record=_without_node(run.record))
+    written = Contents(
+        old.runs, old.datasets | new.datasets, old.sharing | new.sharing, old.files | new.files, new.left_out
+    )
+    _write(written, into)
+    return written
+
+
+def merge(folders: Sequence[Path], into: Path) -> Contents:
+    """Unite folders with different runs, published or of workflows, in a new one; either all is written or nothing.
+
+    Raises:
+        InvalidFolder: a file cannot be read, the target is not empty, or two folders differ in the content of a run, of
+            a data set or of a file.
+    """
+    if into.exists() and (not into.is_dir() or any(into.iterdir())):
+        raise InvalidFolder(f"{into} is there and not empty; name a new folder")
+    united = Contents()
+    homes: dict[tuple[str, Any], Path] = {}
+    conflicts = []
+    for folder in folders:
+        contents = read(folder)
+        united.left_out += contents.left_out
+        for kind in ("runs", "datasets", "sharing", "files"):
+            taken = getattr(united, kind)
+            for key, value in getattr(contents, kind).items():
+                home = homes.setdefault((kind, key), folder)
+                if taken.setdefault(key, value) != value:
+                    what = f"the run of {key[1]} on {key[0]}" if kind == "runs" else f"{kind}: {key}"
+                    conflicts.append(f"{what} is not the same in {home} and {folder}; leave one of them out")
+    if conflicts:
+        raise InvalidFolder("\n".join(conflicts))
+    _write(united, into)
+    return united
 
 
 def own_folder(results: Path) -> Path:
@@ -101,178 +143,196 @@ def own_folder(results: Path) -> Path:
     results, where DEVICE is the GPU, or the processor with its threads, on which most kernels ran.
 
     Raises:
-        MergeError: files cannot be read, or the folder has runs, but none of these results.
+        InvalidFolder: files cannot be read, or the folder has runs, but none of these results.
     """
-    (reader,) = read([results])
-    found = [entry.value.record for name, entry in reader.entries.items() if name[0] == "run"]
-    ran = [record for record in found if record.status != "skipped"]
+    ran = {key: run.record for key, run in read(results).runs.items() if run.record.status != "skipped"}
     if not ran:
-        raise MergeError(f"{results} has no run: all were skipped, or nothing was measured")
+        raise InvalidFolder(f"{results} has no run: all were skipped, or nothing was measured")
+    with_kernels = [record for record in ran.values() if record.backend != "cpu"] or ran.values()
     machines = Counter(
-        machine_name(record.environment, record.backend, record.environment["threads"])
-        for record in [record for record in ran if record.backend != "cpu"] or ran
+        machine_name(each.environment, each.backend, each.environment["threads"]) for each in with_kernels
     )
     machine = re.sub(r"\((R|TM)\)|@.*(?=,)", "", machines.most_common(1)[0][0])
     into = results / "recorded" / "-".join(re.findall("[a-z0-9]+", machine.lower()))
     if into.is_dir():
         published = PublishedRuns(into)
-        mine = {(record.dataset, record.setting): record for record in ran}
-        if not any(_without_node_name(mine[key]) == published.record(*key) for key in mine.keys() & set(published)):
-            raise MergeError(f"{into} has the runs of somebody else; name a folder, such as {into}-2")
+        if not any(_without_node(ran[key]) == published.record(*key) for key in ran.keys() & set(published)):
+            raise InvalidFolder(f"{into} has the runs of somebody else; name a folder, such as {into}-2")
     return into
 
 
-def read(folders: Sequence[Path]) -> list[Reader]:
-    """Read folders."""
-    readers = [Reader(folder) for folder in folders]
-    if faults := [fault for reader in readers for fault in reader.faults]:
-        raise MergeError("\n".join(faults))
-    return readers
-
-
-def _without_node(entry: Entry) -> Entry:
-    return run_entry(entry.folder, dataclasses.replace(entry.value, record=_without_node_name(entry.value.record)))
-
-
-def _without_node_name(record: Record) -> Record:
+def _without_node(record: Record) -> Record:
     environment = {name: fact for name, fact in record.environment.items() if name != "node"}
     return dataclasses.replace(record, environment=environment)
 
 
-# --- choosing --------------------------------------------------------------------------------------------------------
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _choose(contents: Sequence[Mapping[Name, Entry]], prefer: str | None) -> tuple[dict[Name, Entry], int, list[str]]:
-    """Choose the entry of each name; returns the entries, the number of runs that are alike, and sentences about
-    conflicts."""
-    newest = {entry.folder: "" for content in contents for entry in content.values()}
-    for entry in (entry for content in contents for entry in content.values()):
-        newest[entry.folder] = max(newest[entry.folder], entry.date)
-    chosen: dict[Name, Entry] = {}
-    conflicts: list[str] = []
-    shared = 0
-    for name in dict.fromkeys(name for content in contents for name in content):
-        candidates = [content[name] for content in contents if name in content]
-        if name[0] == "run":
-            measured = [entry for entry in candidates if entry.value.record.status != "skipped"]
-            candidates = _completed(measured or candidates)  # A skipped run gives way to one that was measured.
-        taken = candidates[0]
-        if prefer == "newest":  # max returns the first of equally recent entries.
-            taken = max(candidates, key=lambda entry: entry.date or newest[entry.folder])
-        differing = [entry for entry in candidates if any(_differences(entry.content, taken.content))]
-        choice = f"; taken: {taken.folder}" if prefer else ""
-        conflicts += [f"conflict: {label(name)}: {_difference(taken, entry)}{choice}" for entry in differing]
-        shared += name[0] == "run" and len(candidates) > 1 and not differing
-        chosen[name] = taken
-    return chosen, shared, conflicts
+def read(folder: Path) -> Contents:
+    """Read and validate a published folder or the results of a workflow; raises InvalidFolder with all faults."""
+    contents, faults = Contents(), []
+    if not folder.is_dir():
+        raise InvalidFolder(f"{folder} is no folder")
+
+    @contextlib.contextmanager
+    def naming(path: Path) -> Iterator[None]:
+        try:
+            yield
+        except MemoryError:
+            raise
+        except Exception as error:  # A damaged file can raise nearly anything.
+            kind = "" if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: "
+            faults.append(f"{path} is damaged: {kind}{shortened(str(error))}")
+
+    of_workflow = any(folder.glob("records/*/*.json"))
+    with naming(folder / EXPERIMENTS if of_workflow else folder):
+        (_read_results if of_workflow else _read_published)(folder, contents, naming)
+    for path in (path for pattern in (*COPIED, SHARING) for path in sorted(folder.glob(pattern))):
+        with naming(path):
+            if path.resolve() != folder.resolve() / path.relative_to(folder):
+                raise ValueError("a link leads to it; put the file itself there")
+            data = _checked(path)
+            if path.name != SHARING:
+                contents.files[path.relative_to(folder).as_posix()] = data
+            for row in _rows(data) if path.name == SHARING else ():
+                contents.sharing.setdefault(row["dataset"], []).append(row)
+    if not (faults or contents.runs or any(name.startswith("tests/") for name in contents.files)):
+        faults.append(f"{folder} holds no runs: it has neither records nor tests/TABLE.json")
+    if faults:
+        raise InvalidFolder("\n".join(faults))
+    return contents
 
 
-def _completed(candidates: Sequence[Entry]) -> list[Entry]:
-    """Return the candidates for a run, each with the verification and the skeleton that any folder has of the same
-    record."""
-    completed = []
-    for run, folder in ((entry.value, entry.folder) for entry in candidates):
-        for other in (entry.value for entry in candidates if entry.value.record == run.record):
-            run = dataclasses.replace(
-                run,
-                verification=other.verification if run.verification is None else run.verification,
-                skeleton=run.skeleton or other.skeleton,
-            )
-        completed.append(run_entry(folder, run))
-    return completed
+Naming = Callable[[Path], contextlib.AbstractContextManager[None]]
+"""A context in which errors become faults of a file."""
 
 
-def label(name: Name) -> str:
-    """Return the text by which messages name an entry."""
-    return f"run of {name[2]} on {name[1]}" if name[0] == "run" else name[1] if name[0] == "file" else " ".join(name)
+def _read_published(folder: Path, contents: Contents, naming: Naming) -> None:
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():  # It could bring any file of the reader into a merged folder.
+            raise ValueError(f"{shortened(ascii(str(path)))} is a link; put the file itself there")
+    published = PublishedRuns(folder)
+    for name, facts in published.datasets.items():
+        label = f"data set {shortened(ascii(name), 100)}"
+        validate(facts, label, schema_of_facts())
+        variables = (facts.get("problem") or {}).get("n_variables", math.inf)
+        if any(max(edge) >= variables for edge in facts.get("true_edges") or ()):
+            raise InvalidRecord(f"{label} has {variables:,} variables, and a true edge with another one")
+        contents.datasets[name] = facts
+    for key in published:
+        with naming(folder):
+            record, skeleton = published.record(*key), published.skeleton_file(*key)
+            label = f"the run of {record.setting} on {record.dataset}"
+            validate(record.to_json(), label, schema())
+            if record.ok and (record.result is None or record.problem is None):
+                raise InvalidRecord(f"{label} is ok, and has no result or no problem")
+            kept = _skeleton(skeleton, record) if skeleton.is_file() else None
+            contents.runs[key] = Run(published.experiments[key], record, published.verification(*key), kept)
 
 
-def _difference(taken: Entry, other: Entry) -> str:
-    keys = [*_differences(taken.content, other.content)]
-    shown = [
-        f"{key or 'all of it'} is {_shown(mine)} in {taken.folder} and {_shown(its)} in {other.folder}"
-        for key, mine, its in keys[:SHOWN_KEYS]
-    ]
-    more = f"; further: {', '.join(key for key, _, _ in keys[SHOWN_KEYS:])}" if len(keys) > SHOWN_KEYS else ""
-    return f"{'; '.join(shown)}{more}"
+def _read_results(folder: Path, contents: Contents, naming: Naming) -> None:
+    if not (folder / EXPERIMENTS).is_file():
+        raise ValueError("it is missing; run the workflow again, which writes it")
+    asked = parse(read_bytes(folder / EXPERIMENTS), EXPERIMENTS)
+    if names := [name for name in asked if not NAME.fullmatch(name)]:
+        raise ValueError(f"{EXPERIMENTS}: {shortened(ascii(names[0]), 100)} is no name of an experiment")
+    experiments = {(d, s): name for name, its in asked.items() for d in its["datasets"] for s in its["settings"]}
+    for path in sorted(folder.glob("problems/*.json")):
+        with naming(path):
+            facts = contents.datasets[path.stem] = parse(read_bytes(path), path.name)
+            if facts.get("name") != path.stem:
+                raise ValueError(f"its data set is {facts.get('name')!r}, and not that of the file's name")
+    tables = {}
+    for path in sorted(folder.glob("verification/*.csv")):
+        with naming(path):
+            rows = {(row["dataset"], row["setting"]): row for row in _rows(read_bytes(path))}
+            tables[path.stem] = path.stat().st_mtime_ns, rows
+    superfluous = unverified = 0
+    for path in sorted(folder.glob("records/*/*.json")):
+        key = path.parent.name, path.stem
+        if (experiment := experiments.get(key)) is None:
+            superfluous += 1
+            continue
+        verified_at, rows = tables.get(experiment) or tables.get(key[0]) or (0, {})
+        row = rows.get(key) if verified_at >= path.stat().st_mtime_ns else None
+        unverified += row is None
+        with naming(path):
+            record, skeleton = Record.load(path), path.with_suffix(".npz")
+            if (record.dataset, record.setting) != key:
+                raise InvalidRecord(f"it is the record of {record.setting} on {record.dataset}")
+            if key[0] not in contents.datasets:
+                raise ValueError(f"there is no problems/{key[0]}.json")
+            kept = "true_edges" in contents.datasets[key[0]] and skeleton.is_file()
+            kept = kept and skeleton.stat().st_size <= KEPT_SKELETON_BYTES
+            repeated = ("dataset", "setting", "method", "backend")
+            columns = row and {column: cell for column, cell in row.items() if cell and column not in repeated}
+            contents.runs[key] = Run(experiment, record, columns, _skeleton(skeleton, record) if kept else None)
+    if superfluous:
+        contents.left_out.append(f"{folder}: {superfluous:,} records that the config does not ask for")
+    if unverified:
+        contents.left_out.append(f"{folder}: verification of {unverified:,} records, which is missing or older")
 
 
-_ABSENT = object()
+def _skeleton(path: Path | zipfile.Path, record: Record) -> bytes:
+    """Return the file of a record's skeleton; raises ValueError if it is that of another one."""
+    try:
+        digest = Skeleton.load(path).sha256
+    except (ValueError, OSError) as error:
+        raise ValueError(f"its skeleton {path.name} cannot be read: {error}") from error
+    if record.result is None or digest != record.result.skeleton_sha256:
+        raise ValueError(f"its skeleton {path.name} is another's: the digests differ")
+    return read_bytes(path) if isinstance(path, Path) else path.read_bytes()
 
 
-def _differences(one: Any, other: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield the keys under which two JSON values differ, each with both values; a dot separates the keys of a path.
+def _checked(path: Path) -> bytes:
+    """Return the content of a copied file; raises ValueError if it is damaged."""
+    data = read_bytes(path)
+    if path.suffix == ".json":
+        validate(parse(data, path.name), path.name, schema_of_tests())
+    elif path.suffix == ".csv":
+        _rows(data)
+    else:
+        import yaml  # type: ignore[import-untyped]
 
-    NaN is equal to NaN, and 1 is equal neither to 1.0 nor to true.
-    """
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        for name in dict.fromkeys([*one, *other]):
-            inner = f"{key}.{name}" if key else str(name)
-            yield from _differences(one.get(name, _ABSENT), other.get(name, _ABSENT), inner)
-    elif json.dumps(one, sort_keys=True, default=str) != json.dumps(other, sort_keys=True, default=str):
-        yield key, one, other
-
-
-def _shown(value: Any) -> str:
-    if value is _ABSENT:
-        return "absent"
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]} ..."
+        try:
+            parse_yaml(data.decode())
+        except yaml.YAMLError as error:
+            raise ValueError(f"it is no YAML: {error}") from error
+    return data
 
 
-def _different_problems(chosen: Mapping[Name, Entry]) -> Iterator[str]:
-    """Yield sentences about data sets of which two folders have runs of different problems, which must not be compared.
-
-    A method may solve a variant of a folder's problem, such as another test, so the folders need one problem in common.
-    """
-    of_folders: dict[str, dict[Any, dict[str, str]]] = {}  # by data set and folder: a run for each fingerprint
-    for (kind, *rest), entry in chosen.items():
-        if kind == "run" and entry.value.record.problem is not None:
-            runs = of_folders.setdefault(rest[0], {}).setdefault(entry.folder, {})
-            runs.setdefault(entry.value.record.problem["fingerprint"], rest[1])
-    for dataset, folders in of_folders.items():
-        (folder, runs), *others = folders.items()
-        for other, its in others:
-            if runs.keys().isdisjoint(its):
-                (one, setting), (another, others_setting) = next(iter(runs.items())), next(iter(its.items()))
-                yield (
-                    f"{dataset}: problem.fingerprint is {_shown(one)} of {setting} in {folder} and "
-                    f"{_shown(another)} of {others_setting} in {other}: one name for two "
-                    "problems; measure them under one config, or give them two names"
-                )
+def _rows(data: bytes) -> list[dict[str, str]]:
+    """Return the rows of a CSV file; raises ValueError if it is damaged."""
+    try:
+        rows = list(csv.DictReader(io.StringIO(data.decode(), newline=""), strict=True))
+    except csv.Error as error:
+        raise ValueError(f"it is no CSV: {error}") from error
+    if any(None in row or None in row.values() for row in rows):
+        raise ValueError("it is no CSV: a row has not as many values as the header has names")
+    if formulas := [cell for row in rows for cell in (*row, *row.values()) if no_formula(cell) != cell]:
+        raise ValueError(f"a spreadsheet takes {shortened(ascii(formulas[0]), 100)} for a formula")
+    return rows
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def contents_of(chosen: Mapping[Name, Entry]) -> dict[str, bytes]:
-    """Return the contents of a published folder's files by name."""
-    of_kind: dict[str, dict[Any, Any]] = {"run": {}, "data set": {}, "file": {}}
-    for (kind, *rest), entry in chosen.items():
-        of_kind.setdefault(kind, {})[tuple(rest) if kind == "run" else rest[0]] = entry.value
-    return file_contents(of_kind["run"], of_kind["data set"]) | of_kind["file"]
-
-
-def _written(
-    chosen: Mapping[Name, Entry], shared: int, conflicts: Sequence[str], into: Path, readers: Sequence[Reader]
-) -> Merged:
-    """Write a published folder, with the other files of ``into``, to a temporary folder, then replace ``into``."""
+def _write(contents: Contents, into: Path) -> None:
+    """Write a folder, with files of ``into`` that are of no run, beside ``into``, then put it in the place of that."""
     into = into.absolute()
     part, before = (into.with_name(f".{into.name}.{os.getpid()}.{name}") for name in ("part", "before"))
-    config = chosen.get(("file", "config.yaml"))
-    order = list(config.content.get("datasets", ())) if config else []
-    sharing = {name[1]: entry.value for name, entry in chosen.items() if name[0] == "sharing"}
+    own = {MACHINES, DATASETS, SHARING, "records", "skeletons", *(name.partition("/")[0] for name in COPIED)}
     try:
         part.mkdir(parents=True)
         for path in into.iterdir() if into.is_dir() else ():
-            if path.name not in OWN_NAMES:
+            if path.name not in own:
                 (shutil.copytree if path.is_dir() else shutil.copy2)(path, part / path.name)
-        for name, data in contents_of(chosen).items():
+        for name, data in {**files_of(contents), **contents.files}.items():
             (part / name).parent.mkdir(parents=True, exist_ok=True)
             (part / name).write_bytes(data)
-        if sharing:
-            names = sorted(sharing, key=lambda name: (order.index(name) if name in order else len(order), name))
-            write_csv(part / SHARING, [row for name in names for row in sharing[name]])
+        if contents.sharing:
+            write_csv(part / SHARING, [row for rows in contents.sharing.values() for row in rows])
         if into.exists():
             into.rename(before)
         part.rename(into)
@@ -281,5 +341,167 @@ def _written(
             before.rename(into)
         shutil.rmtree(part, ignore_errors=True)
         shutil.rmtree(before, ignore_errors=True)
-    ignored = [sentence for reader in readers for sentence in reader.ignored]
-    return Merged(sum(name[0] == "run" for name in chosen), shared, conflicts, ignored)
+
+
+def files_of(contents: Contents) -> dict[str, bytes]:
+    """Return the files that hold the runs and data sets, by name."""
+    machines: dict[str, Mapping[str, Any]] = {}
+    lines: dict[str, list[str]] = {}
+    skeletons: dict[str, dict[str, bytes]] = {}
+    for (dataset, setting), run in sorted(contents.runs.items()):
+        machine = hashlib.sha256(json.dumps(run.record.environment, sort_keys=True).encode()).hexdigest()[:12]
+        machines[machine] = run.record.environment
+        lines.setdefault(run.experiment, []).append(_line(run, machine, contents.datasets[dataset]) + "\n")
+        if run.skeleton is not None:
+            skeletons.setdefault(run.experiment, {})[f"{dataset}/{setting}.npz"] = run.skeleton
+    facts = {}
+    for name, its in contents.datasets.items():  # without those that the facts of the problem repeat
+        repeated = {"name": name, **(its.get("problem") or {})}
+        facts[name] = {key: value for key, value in its.items() if key not in repeated or repeated[key] != value}
+    return {
+        **{MACHINES: _entries(machines), DATASETS: _entries(facts)},
+        **{f"records/{experiment}.jsonl": "".join(each).encode() for experiment, each in lines.items()},
+        **{f"skeletons/{experiment}.zip": _archive(each) for experiment, each in skeletons.items()},
+    }
+
+
+def _line(run: Run, machine: str, facts: Mapping[str, Any]) -> str:
+    content, defaults = run.record.to_json(), defaults_of(facts)
+    dataset, setting = content.pop("dataset"), content.pop("setting")
+    del content["environment"]
+    if content["problem"] == defaults["problem"]:
+        del content["problem"]
+    if dataset == {"name": run.record.dataset, **defaults["dataset"]}:
+        dataset = run.record.dataset
+    content["machine"] = machine
+    if run.verification is not None:
+        content["verification"] = dict(run.verification)
+    return _compact({"dataset": dataset, "setting": setting, **content})
+
+
+def _compact(content: Any) -> str:
+    return json.dumps(content, separators=(",", ":"))
+
+
+def _entries(content: Mapping[str, Any]) -> bytes:
+    """Format a JSON object with one line per key."""
+    lines = ",\n".join(f"{json.dumps(key)}:{_compact(value)}" for key, value in sorted(content.items()))
+    return f"{{\n{lines}\n}}\n".encode()
+
+
+def _archive(members: Mapping[str, bytes]) -> bytes:
+    """Return an archive whose bytes depend on its members only, which are compressed already."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in sorted(members.items()):
+            member = zipfile.ZipInfo(name)  # Members are dated 1980-01-01.
+            member.create_system, member.external_attr = 3, 0o644 << 16
+            archive.writestr(member, content)
+    return buffer.getvalue()
+
+
+# --- checking --------------------------------------------------------------------------------------------------------
+
+
+def check(folder: Path) -> list[str]:
+    """Return the faults of a published folder, one sentence each; there are none if `publish` could have written it.
+
+    The checks: records and tables of single tests fit their schemas, references to machines and data sets resolve, no
+    run occurs twice, lines are sorted and compact, no entry is unused, and there are no home folders, no e-mail
+    addresses and no names of hosts (of a cluster's node or of this machine).
+    """
+    try:
+        contents = read(folder)
+    except InvalidFolder as error:
+        return str(error).splitlines()
+    expected = files_of(contents)
+    present = {p.relative_to(folder).as_posix() for kind in ("records", "skeletons") for p in folder.glob(f"{kind}/*")}
+    faults = [f"{name} holds no run" for name in sorted(present - expected.keys())]
+    for name, data in expected.items():
+        path = folder / name
+        if not path.is_file() or read_bytes(path) != data:
+            faults.append(f"{name} is not what publishing writes: sorted, compact, and no unused entry")
+    private = {
+        "a home folder": re.compile(rb"/(home|Users|root)/"),
+        # Possessive, and only from where a word begins: otherwise the time grows with the square of a word's length.
+        "an e-mail address": re.compile(rb"(?<![\w.+-])[\w.+-]++@[\w-]++\.[A-Za-z]"),
+    }
+    if len(host := platform.node().encode()) > 4:  # Shorter names may be words.
+        private["this machine's name"] = re.compile(rb"(?<![\w.-])" + re.escape(host) + rb"(?![\w-])")
+    for name, data in (expected | contents.files).items():
+        found = [what for what, pattern in private.items() if not name.endswith(".zip") and pattern.search(data)]
+        faults += [f"{name} tells {what}" for what in found]
+    nodes = {node for run in contents.runs.values() if (node := run.record.environment.get("node"))}
+    return faults + [f"{MACHINES} names the host {node!r}, which publishing leaves out" for node in sorted(nodes)]
+
+
+def unknown_origins(folder: Path) -> list[str]:
+    """Return sentences about runs of a valid published folder whose code cannot be looked up in a commit.
+
+    In a clone of the project that is not shallow, the commit must be in the history of the present one.
+    """
+    found: dict[str, list[str]] = {}
+    for record in PublishedRuns(folder).records():
+        commit, dirty = record.environment["git_commit"], record.environment["git_dirty"]
+        why = "no commit is named; use a clone"
+        if commit:
+            why = f"files differed from commit {commit[:10]}; commit them" if dirty else _fault_of(commit, folder)
+        if record.status != "skipped" and why:
+            found.setdefault(why, []).append(f"{record.setting} on {record.dataset}")
+    return [f"{_some(runs)}: {why}, and measure again" for why, runs in found.items()]
+
+
+@functools.cache
+def _fault_of(commit: str, folder: Path) -> str:
+    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
+
+    if shutil.which("git") is None or git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        return ""
+    if git("ls-files", "--error-unmatch", ":/gpupc_impl/__init__.py").returncode:
+        return ""  # The folder lies in another repository.
+    known = re.fullmatch("[0-9a-f]{40}", commit) and not git("merge-base", "--is-ancestor", commit, "HEAD").returncode
+    return "" if known else f"commit {shortened(commit, 40)} is not in the history; use a commit of the project"
+
+
+def stale_runs(folder: Path) -> tuple[list[str], list[str]]:
+    """Return sentences about runs and single tests of a valid published folder whose code has changed since, and about
+    those whose code includes a library that this machine lacks."""
+    runs = [(r.method, r.backend, r.code, f"{r.setting} on {r.dataset}") for r in PublishedRuns(folder).records()]
+    for path in sorted(folder.glob("tests/*.json")):
+        cells = [cell for cell in load_tests(path)["cells"] if "code" in cell]
+        runs += [(c["method"], c["backend"], c["code"], f"{c['implementation']} in {path.stem}") for c in cells]
+    changed, unknown = ([name for *code, name in runs if is_stale(*code) is answer] for answer in (True, None))
+    return (
+        [f"{_some(changed)}: the code has changed since the measurement; measure again"] if changed else [],
+        [f"{_some(unknown)}: this machine lacks the program's library, so it is not compared"] if unknown else [],
+    )
+
+
+def _some(runs: Iterable[str]) -> str:
+    """Return the names of different runs, of which at most `NAMED_AT_MOST` are told."""
+    names = list(dict.fromkeys(runs))
+    return ", ".join(names[:NAMED_AT_MOST]) + " and others" * (len(names) > NAMED_AT_MOST)
+
+
+def differing_answers(folders: Iterable[Path]) -> list[str]:
+    """Return a sentence for each run of valid published folders, outside of the open division, whose skeleton or
+    canonical separating sets differ from those of another run on the same problem."""
+    answers: dict[tuple[str, str], tuple[str, str]] = {}  # by problem and kind: the digest, and who found it
+    faults = []
+    for published in map(PublishedRuns, folders):
+        for key in published:
+            if published.division(*key) not in (CLOSED, ALONE):
+                continue
+            record = published.record(*key)
+            assert record.problem is not None
+            assert record.result is not None
+            found = {"skeleton": record.result.skeleton_sha256}
+            if record.canonical:
+                found["separating sets"] = record.result.sepsets_sha256
+            who = f"{record.setting} on {record.dataset} in {published.folder}"
+            for kind, digest in found.items():
+                first, other = answers.setdefault((record.problem["fingerprint"], kind), (digest, who))
+                if digest != first:
+                    faults.append(f"{who}: the {kind} {digest[:10]} of the same problem is {first[:10]} of {other}")
+    return faults

@@ -1,4 +1,4 @@
-"""Reads and writes the published runs of a device: a folder ``results/recorded/DEVICE`` of a few files.
+"""Reads published runs: a folder ``results/recorded/DEVICE`` of a few files, which `publish` writes and checks.
 
     config.yaml                 the complete config of the workflow that measured the runs
     machines.json               the environments of all runs, each under a hash of its content
@@ -9,15 +9,11 @@
 
 A line is a `Record` in JSON that refers to its machine and its data set instead of repeating their facts, together with
 the run's row of the verification. EXPERIMENT is the part of the config that requests the run: the name of an
-experiment, or the family's name for runs on the config's data sets. No two parts of a config request the same run, so
-each run is stored once, however many tables show it. Equal content gives equal bytes.
+experiment, or the family's name for runs on the config's data sets; no two parts request the same run. Equal content
+gives equal bytes.
 """
 
-import dataclasses
 import functools
-import hashlib
-import io
-import json
 import re
 import zipfile
 from collections import Counter
@@ -36,33 +32,13 @@ NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._=+-]{0,149}")
 
 MACHINES, DATASETS = "machines.json", "datasets.json"
 
-
 CLOSED, OPEN, ALONE = "closed", "open", "alone"
 """The divisions of runs that found a skeleton: it is edge for edge the reference's, it is another one, or no other run
 finished with which it could be compared."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """A run as it is published.
-
-    Attributes:
-        experiment: the part of the config that requests the run.
-        verification: the columns that verification adds to the record; None if the run was not verified.
-        skeleton: the content of the skeleton's file; None if no skeleton is kept.
-    """
-
-    experiment: str
-    record: Record
-    verification: Mapping[str, str] | None = None
-    skeleton: bytes | None = None
-
-
 class PublishedRuns:
-    """The runs, machines and data sets of a published folder.
-
-    Reading makes no comparison with the schema of records, so it takes a fraction of a second: `publish` writes only
-    valid records, and `check` finds invalid ones.
+    """The runs, machines and data sets of a published folder, which are not compared with their schemas (see `check`).
 
     Attributes:
         experiments: the experiment of each run, sorted by data set and setting.
@@ -77,7 +53,7 @@ class PublishedRuns:
         datasets = self._read(DATASETS)
         self.datasets = {name: {"name": name, **(its.get("problem") or {}), **its} for name, its in datasets.items()}
         self._machines = self._read(MACHINES)
-        self._lines: dict[RunKey, tuple[str, dict[str, Any]]] = {}  # the position of the line, and its content
+        self._lines: dict[RunKey, tuple[str, dict[str, Any]]] = {}  # the place of the line, and its content
         self._archives: dict[str, zipfile.Path] = {}
         experiments: dict[RunKey, str] = {}
         for path in sorted(self.folder.glob("records/*.jsonl")):
@@ -87,17 +63,16 @@ class PublishedRuns:
                 try:
                     dataset = line["dataset"]
                     key = dataset if isinstance(dataset, str) else dataset["name"], line["setting"]
-                    known = experiments.setdefault(key, path.stem)
                 except (KeyError, TypeError) as error:
                     raise InvalidRecord(f"{place} is no run: it names no data set or no setting") from error
                 for name in key:
                     if not (isinstance(name, str) and NAME.fullmatch(name)):
-                        raise InvalidRecord(
-                            f"{place}: {shortened(ascii(name), 100)} is no name of a data set or setting"
-                        )
+                        name = shortened(ascii(name), 100)
+                        raise InvalidRecord(f"{place}: {name} is no name of a data set or setting")
                 if key in self._lines:
-                    raise InvalidRecord(f"{place}: the run of {key[1]} on {key[0]} is in records/{known}.jsonl already")
-                self._lines[key] = place, line
+                    there = f"records/{experiments[key]}.jsonl"
+                    raise InvalidRecord(f"{place}: the run of {key[1]} on {key[0]} is in {there} already")
+                self._lines[key], experiments[key] = (place, line), path.stem
         self.experiments = dict(sorted(experiments.items()))
 
     def __contains__(self, key: RunKey) -> bool:
@@ -110,19 +85,14 @@ class PublishedRuns:
         return len(self._lines)
 
     def record(self, dataset: str, setting: str) -> Record:
-        """Return the record of a run.
-
-        Raises:
-            KeyError: the folder does not have this run.
-            InvalidRecord: the line lacks a key, or refers to a machine or a data set that the folder lacks.
-        """
+        """Return the record of a run; raises KeyError without this run, and InvalidRecord if its line is damaged."""
         place, line = self._lines[dataset, setting]
         machine = str(line.get("machine"))
         if machine not in self._machines:
             raise InvalidRecord(f"{place}: {MACHINES} has no machine {machine!r}")
         if dataset not in self.datasets:
             raise InvalidRecord(f"{place}: {DATASETS} has no data set {dataset!r}")
-        defaults = _defaults(self.datasets[dataset])
+        defaults = defaults_of(self.datasets[dataset])
         content = {"problem": defaults["problem"], **line, "environment": self._machines[machine]}
         if line["dataset"] == dataset:
             content["dataset"] = {"name": dataset, **defaults["dataset"]}
@@ -158,11 +128,8 @@ class PublishedRuns:
         return Counter(dataset for dataset, setting in self if self._lines[dataset, setting][1].get("status") == "ok")
 
     def skeleton_file(self, dataset: str, setting: str) -> zipfile.Path | Path:
-        """Return the path of a run's skeleton, which does not exist if no skeleton is kept.
-
-        Raises:
-            InvalidRecord: the archive of skeletons is damaged.
-        """
+        """Return the path of a run's skeleton, which does not exist if none is kept; raises InvalidRecord if the
+        archive is damaged."""
         experiment = self.experiments[dataset, setting]
         archive = self.folder / "skeletons" / f"{experiment}.zip"
         if experiment not in self._archives and archive.is_file():
@@ -170,7 +137,7 @@ class PublishedRuns:
                 opened = zipfile.Path(archive)
                 if any(each.compress_type != zipfile.ZIP_STORED for each in opened.root.infolist()):
                     raise ValueError("its members are compressed, so that reading them may take any amount of memory")
-            except Exception as error:  # a damaged archive can raise nearly anything
+            except Exception as error:  # A damaged archive can raise nearly anything.
                 raise InvalidRecord(f"skeletons/{archive.name} is damaged: {error}") from error
             self._archives[experiment] = opened
         return self._archives.get(experiment, archive).joinpath(dataset, f"{setting}.npz")
@@ -180,16 +147,6 @@ class PublishedRuns:
         experiments = sorted({self.experiments[key] for key in keys})
         parts = [path for name in experiments for path in (f"records/{name}.jsonl", f"skeletons/{name}.zip")]
         return [str(path) for part in (MACHINES, DATASETS, *parts) if (path := self.folder / part).is_file()]
-
-    def run(self, dataset: str, setting: str) -> Run:
-        """Return a run with everything that the folder has of it; see `record` for the errors."""
-        skeleton = self.skeleton_file(dataset, setting)
-        return Run(
-            self.experiments[dataset, setting],
-            self.record(dataset, setting),
-            self.verification(dataset, setting),
-            skeleton.read_bytes() if skeleton.is_file() else None,
-        )
 
     def _read(self, name: str) -> dict[str, Any]:
         """Return the entries of a file; none if the file does not exist."""
@@ -213,73 +170,7 @@ def _opened(folder: str, absolute: str, state: Sequence[tuple[str, int]]) -> Pub
     return PublishedRuns(folder)
 
 
-# --- writing ---------------------------------------------------------------------------------------------------------
-
-
-def file_contents(runs: Mapping[RunKey, Run], datasets: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
-    """Return the contents of the files that hold runs, by name."""
-    machines: dict[str, Mapping[str, Any]] = {}
-    experiments: dict[str, tuple[list[str], dict[str, bytes]]] = {}
-    for (dataset, setting), run in sorted(runs.items()):
-        text = json.dumps(run.record.environment, sort_keys=True)
-        machine = hashlib.sha256(text.encode()).hexdigest()[:12]
-        machines[machine] = run.record.environment
-        line = _line(run, machine, datasets[dataset])
-        lines, skeletons = experiments.setdefault(run.experiment, ([], {}))
-        lines.append(line)
-        if run.skeleton is not None:
-            skeletons[f"{dataset}/{setting}.npz"] = run.skeleton
-    files = {MACHINES: _entries(machines), DATASETS: _entries({n: _own(f) for n, f in datasets.items()})}
-    for experiment, (lines, skeletons) in experiments.items():
-        files[f"records/{experiment}.jsonl"] = "".join(f"{line}\n" for line in lines).encode()
-        if skeletons:
-            files[f"skeletons/{experiment}.zip"] = _archive(skeletons)
-    return files
-
-
-def _line(run: Run, machine: str, facts: Mapping[str, Any]) -> str:
-    content, defaults = run.record.to_json(), _defaults(facts)
-    dataset, setting = content.pop("dataset"), content.pop("setting")
-    del content["environment"]
-    if content["problem"] == defaults["problem"]:
-        del content["problem"]
-    if dataset == {"name": run.record.dataset, **defaults["dataset"]}:
-        dataset = run.record.dataset
-    content["machine"] = machine
-    if run.verification is not None:
-        content["verification"] = {column: value for column, value in run.verification.items() if value}
-    return f'{{"dataset":{_compact(dataset)},"setting":{_compact(setting)},{_compact(content)[1:]}'
-
-
-def _defaults(facts: Mapping[str, Any]) -> dict[str, Any]:
+def defaults_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a line does not repeat: the facts of its data set, and the problem's facts that the data set's file
     has."""
     return {"dataset": {key: facts[key] for key in DATASET_FACTS if key in facts}, "problem": facts.get("problem")}
-
-
-def _own(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a data set without its name and without those that the facts of its problem repeat."""
-    repeated = {"name": facts["name"], **(facts.get("problem") or {})}
-    return {key: value for key, value in facts.items() if key not in repeated or repeated[key] != value}
-
-
-def _compact(content: Any) -> str:
-    return json.dumps(content, separators=(",", ":"))
-
-
-def _entries(content: Mapping[str, Any]) -> bytes:
-    """Format a JSON object with one line per key."""
-    lines = ",\n".join(f"{json.dumps(key)}:{_compact(value)}" for key, value in sorted(content.items()))
-    return f"{{\n{lines}\n}}\n".encode()
-
-
-def _archive(members: Mapping[str, bytes]) -> bytes:
-    """Return an archive whose bytes depend on its members only; members are stored uncompressed, since they are
-    compressed already."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, content in sorted(members.items()):
-            member = zipfile.ZipInfo(name)  # Members are dated 1980-01-01.
-            member.create_system, member.external_attr = 3, 0o644 << 16
-            archive.writestr(member, content)
-    return buffer.getvalue()

@@ -1,7 +1,6 @@
 """The results of measurements: a record is one JSON document per run, and single tests are one file per table.
 
-`record.schema.json` and `single_tests.schema.json` describe both formats key by key. `published` keeps many runs in one
-file.
+`record.schema.json` and `single_tests.schema.json` describe both formats key by key.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.core.files import parse_json, read_json, save_json, shortened
+from gpupc_impl.core.files import parse_json, read_bytes, save_json, shortened
 
 if TYPE_CHECKING:
     import pandas
@@ -38,13 +37,8 @@ class InvalidRecord(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Upper bounds on the resources of one run; None means no limit.
-
-    Attributes:
-        time_s: wall-clock seconds, which hold for the cold run as well.
-        memory_bytes: resident memory of the worker and all its descendants.
-        device_memory_bytes: device memory.
-    """
+    """Upper bounds on the resources of one run: wall-clock seconds (of the cold run as well), resident memory of the
+    worker and all its descendants, and device memory; None means no limit."""
 
     time_s: float | None = None
     memory_bytes: int | None = None
@@ -85,12 +79,8 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Peaks:
-    """The largest memory use over all runs, in bytes; None if it is unknown.
-
-    Attributes:
-        process: resident memory of the worker and all its descendants.
-        device: device memory that was allocated through the backend.
-    """
+    """The largest memory use over all runs, in bytes, None if unknown: the resident memory of the worker and all its
+    descendants, and device memory that was allocated through the backend."""
 
     process: int | None = None
     device: int | None = None
@@ -132,30 +122,32 @@ class Record:
     reused_samples: int = 0
     environment: Mapping[str, Any]
 
-    # --- numbers for tables ------------------------------------------------------------------------------------
-
     @property
     def ok(self) -> bool:
         return self.status == "ok"
 
     @property
-    def median(self) -> float | None:
-        """The median of the warm runs in seconds; like `low` and `high`, it is None unless the status is ok."""
-        return self._band[1]
+    def out_of_memory(self) -> bool:
+        """Whether memory was exhausted, or the budget of device memory, which records once called ``oom`` as well."""
+        return self.status in ("oom", "refused")
+
+    @functools.cached_property
+    def _band(self) -> tuple[float | None, float | None, float | None]:
+        return band(self.time_s.warm if self.ok else ())
 
     @property
     def low(self) -> float | None:
-        """The 20 % quantile of the warm runs in seconds."""
+        """The 20 % quantile of the warm runs in seconds; like `median` and `high`, None unless the status is ok."""
         return self._band[0]
+
+    @property
+    def median(self) -> float | None:
+        return self._band[1]
 
     @property
     def high(self) -> float | None:
         """The 80 % quantile of the warm runs in seconds."""
         return self._band[2]
-
-    @functools.cached_property
-    def _band(self) -> tuple[float | None, float | None, float | None]:
-        return band(self.time_s.warm if self.ok else ())
 
     @property
     def repeats(self) -> int:
@@ -183,16 +175,11 @@ class Record:
 
     @property
     def commit(self) -> str | None:
-        """The commit's first ten characters, followed by a plus if files differed from the commit; None if it is
-        unknown."""
         return commit_name(self.environment)
 
     @property
     def date(self) -> str | None:
-        """The day of the measurement (UTC), such as 2026-11-21; None if the record lacks it."""
         return day(self.environment)
-
-    # --- JSON --------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as the schema describes it; the result shares lists and mappings with the record."""
@@ -232,7 +219,7 @@ def load_records(paths: Iterable[str | Path]) -> list[Record]:
     return [Record.load(path) for path in paths]
 
 
-def to_frame(records: Iterable[Record]) -> pandas.DataFrame:
+def to_frame(records: Sequence[Record]) -> pandas.DataFrame:
     """Return a table with one row per record.
 
     Plain values stand under dotted names (``problem.alpha``), and lists stay lists. ``median_s``, ``low_s`` and
@@ -240,11 +227,8 @@ def to_frame(records: Iterable[Record]) -> pandas.DataFrame:
     """
     import pandas
 
-    rows = []
-    for record in records:
-        low, middle, high = band(record.time_s.warm)
-        rows.append({**dict(_flat(record.to_json())), "median_s": middle, "low_s": low, "high_s": high})
-    return pandas.DataFrame(rows)
+    bands = (dict(zip(("low_s", "median_s", "high_s"), band(record.time_s.warm), strict=True)) for record in records)
+    return pandas.DataFrame([dict(_flat(each.to_json())) | of for each, of in zip(records, bands, strict=True)])
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -263,13 +247,13 @@ def machine_name(environment: Mapping[str, Any], backend: str, threads: int) -> 
 
 
 def commit_name(environment: Mapping[str, Any]) -> str | None:
-    """Return the name of the commit that ran, as `Record.commit` describes it."""
+    """Return the first ten characters of the commit, and a plus if files differed from it; None if it is unknown."""
     commit: str | None = environment["git_commit"]
     return commit and commit[:10] + ("+" if environment["git_dirty"] else "")
 
 
 def day(environment: Mapping[str, Any]) -> str | None:
-    """Return the day of a measurement, as `Record.date` describes it."""
+    """Return the day of a measurement (UTC), such as 2026-11-21; None if it is unknown."""
     start: str | None = environment.get("measured_at")
     return start and start[:10]
 
@@ -282,17 +266,11 @@ def band(samples: Sequence[float]) -> tuple[float | None, float | None, float | 
     return low, middle, high
 
 
-# --- single tests ----------------------------------------------------------------------------------------------------
-
-
 def save_tests(content: Mapping[str, Any], path: str | Path) -> None:
-    """Write a table's single tests; either the whole file is written or none of it.
+    """Write a table's single tests, the whole file or none of it; raises InvalidRecord if they do not fit the schema.
 
     Args:
         content: the result of `measurement.single_tests`, and ``source``, which describes where the data come from.
-
-    Raises:
-        InvalidRecord: the content does not fit the schema, and nothing is written.
     """
     _save(content, path, schema_of_tests())
 
@@ -300,9 +278,6 @@ def save_tests(content: Mapping[str, Any], path: str | Path) -> None:
 def load_tests(path: str | Path) -> dict[str, Any]:
     """A table's single tests; raises InvalidRecord if the file is not JSON, or does not fit the schema."""
     return _load(path, schema_of_tests())
-
-
-# --- schemas ---------------------------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -325,12 +300,8 @@ def schema_of_tests() -> dict[str, Any]:
 def schema_of_facts() -> dict[str, Any]:
     """Return the JSON schema of the facts of a data set that others may have written."""
     edge = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 2, "maxItems": 2}
-    return {
-        "properties": {
-            "problem": schema()["properties"]["problem"],
-            "true_edges": {"type": ["array", "null"], "items": edge},
-        }
-    }
+    edges = {"type": ["array", "null"], "items": edge}
+    return {"properties": {"problem": schema()["properties"]["problem"], "true_edges": edges}}
 
 
 @functools.cache
@@ -357,13 +328,9 @@ def parse(text: bytes, source: str) -> Any:
 
 
 def validate(content: Any, source: str, schema: Mapping[str, Any]) -> None:
-    """Compare a document with its schema.
+    """Compare a document with its schema; raises InvalidRecord, which names the source, the key and the reason.
 
-    Without the package jsonschema (a GPU machine may have few packages), a warning is issued instead; the document is
-    then checked where it is read.
-
-    Raises:
-        InvalidRecord: the document does not fit; the message names the source, the key and the reason.
+    Without the package jsonschema (a GPU machine may have few packages), a warning is issued instead.
     """
     try:
         import jsonschema
@@ -383,9 +350,6 @@ def _save(content: Mapping[str, Any], path: str | Path, schema: Mapping[str, Any
 
 def _load(path: str | Path, schema: Mapping[str, Any]) -> dict[str, Any]:
     path = Path(path)
-    try:
-        content: dict[str, Any] = read_json(path)
-    except ValueError as error:
-        raise InvalidRecord(f"{path.name} is not JSON: {error}") from error
+    content: dict[str, Any] = parse(read_bytes(path), path.name)
     validate(content, path.name, schema)
     return content

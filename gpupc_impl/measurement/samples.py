@@ -1,34 +1,36 @@
-"""Stores samples as soon as they are taken.
+"""Takes samples in rounds, of skeletons (`skeletons`) and of single tests (`single_tests`), and stores them at once.
+
+First comes the cold run of every setting, then every setting's first repeat, and so on, so that a machine that slows
+down for a while slows all of them. Only one worker runs at any moment. Workers start and load the problem concurrently
+before the first run, because this takes time mostly for imports and is no part of a sample.
 
 A measurement that was killed resumes from its samples, and one with an additional setting measures only that one.
 Beside the samples, ``origin.json`` names what they belong to: the problem, the setting, the code
 (`digest.code_version`), the machine and its software. If any of these changes, new samples are taken.
 
-A cluster's scheduler may end a whole job: at the job's time limit, when its memory is exhausted, or with its node. The
-job is then started again, as the next attempt, and resumes from the samples. If the job ended in `LOST_ATTEMPTS`
-attempts while the same setting ran, that setting is not run any more: its status is ``killed``, and the other settings
-are measured.
+A cluster's scheduler may end a whole job, which is then started again as the next attempt. If the job ended in
+`LOST_ATTEMPTS` attempts while the same setting ran, that setting is not run any more: its status is ``killed``.
 """
 
+import abc
 import contextlib
 import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from gpupc_impl.core.files import read_json, save_json
-from gpupc_impl.measurement.bench import Place, Setting
+from gpupc_impl.measurement.bench import Place, ProblemFile, Runner, Setting
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.environment import scheduler_job
-from gpupc_impl.measurement.isolate import Outcome
+from gpupc_impl.measurement.isolate import Outcome, Worker
 from gpupc_impl.measurement.record import Limits
 
 LOST_ATTEMPTS = 2
-"""The upper bound on the attempts that a setting may cost. One attempt may have been lost for a reason other than the
-setting, such as a failing node."""
+"""The upper bound on the attempts that a setting may cost; one may have been lost because of a failing node."""
 
 MACHINE_FACTS = ("node", "platform", "cpu", "cores", "threads", "python", "packages", "blas", "device")
 """The facts of the environment on which samples depend, as far as they are known."""
@@ -110,7 +112,7 @@ class Samples:
     def keep_failure(self, outcome: Outcome) -> None:
         """Store a failure that would happen again, namely an exceeded limit. After other failures the run is tried
         again."""
-        if outcome.status in ("timeout", "oom"):
+        if outcome.status in ("timeout", "oom", "refused"):
             failure = {"status": outcome.status, "why": outcome.why, "limits": self.limits, "sample": len(self.taken)}
             self._store(failure, "failure.json")
 
@@ -143,3 +145,106 @@ class Samples:
 
 def _digest(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+class Job(abc.ABC):
+    """Takes all samples of one setting on one problem.
+
+    Attributes:
+        single_tests: whether single tests are sampled instead of searches.
+        outcome: the final outcome, which is set when the job is `done`.
+    """
+
+    single_tests: ClassVar[bool] = False
+    outcome: Outcome
+
+    def __init__(self, runner: Runner, problem: ProblemFile, samples: Samples):
+        self.runner, self.problem, self.samples = runner, problem, samples
+        self.done = False
+        self._warm: Worker | None = None  # the process of the job's last run
+
+    @property
+    @abc.abstractmethod
+    def n_samples(self) -> int:
+        """Return the number of samples to take, the cold one included."""
+
+    @abc.abstractmethod
+    def run(self, number: int, warm_up: bool) -> Outcome:
+        """Run once to take the sample of this number, which is the outcome's value, or to warm up the process."""
+
+    @abc.abstractmethod
+    def end(self, outcome: Outcome) -> None:
+        """Finish the job; called once, when it is done."""
+
+    def keep_answer(self) -> Outcome:
+        """Handle the cold run's outcome before its sample is kept."""
+        return Outcome("ok")
+
+    def objection(self) -> str | None:
+        """Return why the samples are invalid, as a sentence; None if they are valid."""
+        return None
+
+    @property
+    def needs_process(self) -> bool:
+        """Whether the job's next step is a run."""
+        return not self.done and len(self.samples.taken) < self.n_samples and self.samples.failure_before() is None
+
+    def open(self) -> None:
+        """Open the problem in the process; the job is done if that fails."""
+        outcome = self.runner.open(self.problem, self.single_tests)
+        if not outcome.ok:
+            self.finish(outcome)
+
+    def step(self) -> None:
+        """Take one more sample if one is missing; the job is done after the last one."""
+        if len(self.samples.taken) < self.n_samples:
+            outcome = self.samples.failure_before()
+            if outcome is None:
+                self.samples.begin()
+                outcome = self._take()
+                self.samples.ended(outcome)
+                if outcome.ok:
+                    self.samples.add(outcome.value)
+            else:
+                self.samples.reused += 1
+            if not outcome.ok:
+                self.finish(outcome)
+                return
+        objection = self.objection()
+        if objection is not None:
+            self.finish(Outcome("error", objection))
+        elif len(self.samples.taken) >= self.n_samples:
+            self.finish(Outcome("ok"))
+
+    def finish(self, outcome: Outcome) -> None:
+        self.done, self.outcome = True, outcome
+        self.end(outcome)
+
+    def _take(self) -> Outcome:
+        """Take the next sample, which is the outcome's value."""
+        number = len(self.samples.taken)
+        ready = self.runner.open(self.problem, self.single_tests)
+        worker = self.runner.start()
+        if ready.ok and number > 0 and worker is not self._warm:
+            ready = self.run(number, warm_up=True)
+        if not ready.ok:
+            return ready
+        self._warm = worker
+        outcome = self.run(number, warm_up=False)
+        if not outcome.ok:
+            self.samples.keep_failure(outcome)
+            return outcome
+        kept = self.keep_answer() if number == 0 else outcome
+        return outcome if kept.ok else kept
+
+
+def take_turns(jobs: Sequence[Job]) -> None:
+    """Open the problems of all jobs concurrently, then step through the jobs in rounds until all are done."""
+    starting = [job for job in jobs if job.needs_process]
+    for job in starting:
+        job.runner.begin(job.problem, job.single_tests)
+    for job in starting:
+        job.open()
+    while waiting := [job for job in jobs if not job.done]:
+        for job in waiting:
+            job.step()

@@ -1,17 +1,16 @@
 """Times single CI tests of methods whose test is a separate computation (GPU-CMIknn, section 5.2).
 
-The module of such a method has a function ``open_test(problem, backend, params)`` that returns a function ``(i, j, S)
+Such a method is registered with a function ``open_test(problem, backend, params)`` that returns a function ``(i, j, S)
 -> p-value``, S ascending. The measured time is that of one call of the latter, from the problem's data in host memory
 to the p-value in host memory, transfers included.
 
 A *cell* is one implementation (a `Setting`) on one case: a cold run of the first test, then all tests. The cells of a
 group take turns test by test, and all perform the same tests. Samples are taken, stored and limited as those of
-skeletons (`sampler`), but the time limit is for all runs of a cell together.
+skeletons (`samples`), but the time limit is for all runs of a cell together.
 """
 
 import contextlib
 import dataclasses
-import importlib
 import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,13 +21,11 @@ import numpy as np
 
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.registry import Method
-from gpupc_impl.measurement.bench import Bench, Runner, Setting, check_settings, closing
+from gpupc_impl.measurement.bench import Bench, ProblemFile, Runner, Setting, check_settings, closing
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.isolate import Outcome
-from gpupc_impl.measurement.problem_file import ProblemFile, kept
 from gpupc_impl.measurement.record import SCHEMA_VERSION
-from gpupc_impl.measurement.sampler import Job, take_turns
-from gpupc_impl.measurement.samples import Samples, sample_origin
+from gpupc_impl.measurement.samples import Job, Samples, sample_origin, take_turns
 
 Test = tuple[int, int, tuple[int, ...]]
 """A test: the permuted or first variable, the other one, and the conditioning set, ascending."""
@@ -65,7 +62,7 @@ def draw_tests(n_variables: int, set_size: int, count: int, seed: int) -> list[T
 
 def has_single_test(method: Method) -> bool:
     """Return whether the method's test can be timed alone."""
-    return hasattr(importlib.import_module(method.module), "open_test")
+    return method.open_test is not None
 
 
 def measure_tests(
@@ -80,8 +77,8 @@ def measure_tests(
 
     Args:
         groups: the cases in groups whose cells take turns.
-        implementations: the settings that are timed; ``limits.time_s`` of each bounds all runs of a cell together, the
-            cold one included.
+        implementations: the settings; ``limits.time_s`` of each bounds all runs of a cell together, the cold one
+            included.
         store: the folder of samples, from which a measurement that was killed resumes.
         progress: called with a line for each finished cell.
 
@@ -102,13 +99,12 @@ def measure_tests(
         runners = [Runner(bench, each, places[each.name]) for each in implementations]
         runners_end.enter_context(closing(runners))
         for group in groups:
-            with contextlib.ExitStack() as stack:
-                turn = []
-                for case in group:
-                    path = case.problem_path
-                    problem = None if path is None else stack.enter_context(kept(path, load_problem(path), store))
-                    turn += [_begin(case, runner, problem, store, progress) for runner in runners]
-                take_turns([cell for cell in turn if isinstance(cell, Cell)])
+            turn = []
+            for case in group:
+                path = case.problem_path
+                problem = None if path is None else ProblemFile(path, load_problem(path).fingerprint)
+                turn += [_begin(case, runner, problem, store, progress) for runner in runners]
+            take_turns([cell for cell in turn if isinstance(cell, Cell)])
             cells += [cell.content() if isinstance(cell, Cell) else cell for cell in turn]
             for runner in runners:
                 runner.forget()
@@ -170,12 +166,14 @@ def _begin(
 ) -> Cell | dict[str, Any]:
     """Return the job of a cell, or the content of a cell that cannot be measured."""
     if problem is None:
-        return _content(case, runner, Outcome("skipped", case.why_not), [])
-    if runner.setting.name in case.left_out:
-        return _content(case, runner, Outcome("skipped", "the config times this implementation on other cells"), [])
-    if runner.place.obstacle is not None:
-        return _content(case, runner, runner.place.obstacle, [])
-    return Cell(case, runner, problem, store, progress)
+        obstacle = Outcome("skipped", case.why_not)
+    elif runner.setting.name in case.left_out:
+        obstacle = Outcome("skipped", "the config times this implementation on other cells")
+    elif runner.place.obstacle is not None:
+        obstacle = runner.place.obstacle
+    else:
+        return Cell(case, runner, problem, store, progress)
+    return _content(case, runner, obstacle, [])
 
 
 def _content(case: Case, runner: Runner, outcome: Outcome, taken: Sequence[Mapping[str, float]]) -> dict[str, Any]:

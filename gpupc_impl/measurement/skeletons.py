@@ -16,24 +16,21 @@ from gpupc_impl.backends import resolve_backend
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.measurement.bench import Bench, Place, Runner, Setting, check_settings, closing
+from gpupc_impl.measurement.bench import Bench, Place, ProblemFile, Runner, Setting, check_settings, closing
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.isolate import Outcome
-from gpupc_impl.measurement.problem_file import ProblemFile, kept
 from gpupc_impl.measurement.record import Peaks, Record, Result, Times
-from gpupc_impl.measurement.sampler import Job, take_turns
-from gpupc_impl.measurement.samples import Samples, sample_origin
+from gpupc_impl.measurement.samples import Job, Samples, sample_origin, take_turns
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MeasurementRequest:
-    """The settings to measure on one problem, and the options of the measurement.
+    """The settings to measure on one problem, which take turns in their order.
 
     Attributes:
         problem_path: an ``.npz`` written by a problem's ``save``; None if there is no problem.
         dataset: the facts of the data set that records repeat, at least its ``name``.
-        settings: the settings in the order in which they take turns; their names must differ.
         skipped: for each setting that is not measured, a sentence with the reason; without a problem, all settings are
             skipped.
         out_dir: the folder of the records and skeletons, ``<setting>.json`` and ``<setting>.npz``.
@@ -45,8 +42,7 @@ class MeasurementRequest:
         fresh: whether to discard the samples that the store has of these settings.
 
     Raises:
-        ValueError: a number is out of range, two settings have the same name, or a method (`UnknownMethod`) or a
-            parameter (`InvalidParameter`) is unknown.
+        ValueError: a number is out of range, or a setting is invalid (see `check_settings`).
     """
 
     problem_path: Path | None
@@ -72,12 +68,10 @@ class MeasurementRequest:
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """A finished stage of a setting's measurement; as text it is a line for the user.
+    """A finished stage of a setting's measurement, as text a line for the user.
 
     Attributes:
-        setting: the name of the setting.
         stage: ``"cold"``, ``"warm-up"`` (of a resumed measurement), ``"repeat 2 of 5"``, or ``"done"``.
-        status: the status of this stage.
         seconds: the duration of the sample; None where there is none.
         why: the sentence that explains the status; None without one.
     """
@@ -101,15 +95,13 @@ def show(progress: Progress) -> None:
 def measure_side_by_side(
     request: MeasurementRequest, bench: Bench, *, progress: Callable[[Progress], None] = show
 ) -> dict[str, Record]:
-    """Measure the settings of a request, and write a record of each and, if the status is ok, its skeleton.
+    """Measure the settings of a request; returns their records by name.
 
-    A method that fails leaves a record that says why, and the others are measured all the same.
+    Each leaves a record and, if the status is ok, its skeleton. A method that fails leaves a record that says why, and
+    the others are measured all the same.
 
     Args:
         progress: called after each stage.
-
-    Returns:
-        The records by setting name.
 
     Raises:
         InvalidProblem: the file holds no problem of a known family.
@@ -129,7 +121,7 @@ def measure_side_by_side(
         runners = [Runner(bench, setting, places[setting.name]) for setting in chosen]
         stack.enter_context(closing(runners))
         store = request.store or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        problem_file = stack.enter_context(kept(request.problem_path, problem, store))
+        problem_file = ProblemFile(request.problem_path, problem.fingerprint)
         del problem  # The workers have copies of their own.
         jobs = [SkeletonJob(runner, problem_file, facts, request, store, progress) for runner in runners]
         group = request.side_by_side or max(len(jobs), 1)

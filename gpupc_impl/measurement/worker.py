@@ -6,29 +6,23 @@ compiles kernels or numba functions that are not cached on disk, and warms up th
 
 import contextlib
 import copy
-import dataclasses
-import importlib
 import resource
 import sys
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import scipy.special  # noqa: F401 (families import it on first use, which no clock is to measure)
-
-from gpupc_impl.backends import Backend, open_backend, resolve_backend
-from gpupc_impl.core import placing
+from gpupc_impl.backends import DeviceMemoryError, open_backend, resolve_backend
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem
-from gpupc_impl.core.registry import Method, get_method
+from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.core.solve import open_method_backend, solve, unavailable
+from gpupc_impl.core.solve import unavailable
 from gpupc_impl.measurement.answers import InvalidAnswer, check_answer
-from gpupc_impl.measurement.clock import numba_compilation, timed
-from gpupc_impl.measurement.environment import environment, gpu_process_list, move_to_cores, pin_cores
-from gpupc_impl.measurement.isolate import serve
+from gpupc_impl.measurement.clock import OpenSetting
+from gpupc_impl.measurement.environment import environment, gpu_process_list, pin_cores
+from gpupc_impl.measurement.isolate import Refused, serve
 
 REPORTED = "levels_run", "stopped_because", "edges_per_level", "tests_per_level", "undefined_tests", "pseudo_inverses"
 """Attributes of a skeleton that are reported as they are."""
@@ -53,28 +47,6 @@ def probe(backend: str | None, cores: int, threads: int, methods: list[str]) -> 
     }
 
 
-def prepare(backend: str, methods: list[str]) -> None:
-    """Import what these methods and the backend need, without a context on the device, on which others may measure."""
-    for method in methods:
-        unavailable(get_method(method), backend)
-
-
-@dataclasses.dataclass
-class OpenSetting:
-    """A method with its parameters, on a backend of its own; backends in one process share context and kernels.
-
-    Attributes:
-        backend: None for a reference.
-        tests: for each problem, the function that performs a single test.
-    """
-
-    method: Method
-    params: dict[str, Any]
-    separating_sets: str
-    backend: Backend | None
-    tests: dict[str, Callable[[int, int, tuple[int, ...]], float]] = dataclasses.field(default_factory=dict)
-
-
 class Session:
     """The open settings, and the open problems, which all settings of a process share."""
 
@@ -85,13 +57,12 @@ class Session:
         self.problems: dict[str, Problem] = {}
         self.fingerprints: dict[str, str] = {}
         self.placed: set[str] = set()
+        self.tests: dict[tuple[str, str], Callable[..., Any]] = {}  # by setting and problem
 
     def answer(self, message: dict[str, Any]) -> Any:
         """Call the method of this class that a request names under ``do``, with the rest of the request as
         arguments."""
         requests: dict[str, Callable[..., Any]] = {
-            "prepare": prepare,
-            "move": move_to_cores,
             "probe": probe,
             "open": self.open,
             "run": self.run,
@@ -101,56 +72,40 @@ class Session:
         }
         return requests[message.pop("do")](**message)
 
-    def open(
-        self,
-        setting: str,
-        problem: str,
-        fingerprint: str,
-        method: str,
-        backend: str,
-        params: dict[str, Any],
-        separating_sets: str,
-        device_memory_limit: int | None,
-        single_test: bool,
-    ) -> None:
-        """Open a setting, unless one of this name is open, and load a problem with this fingerprint."""
+    def open(self, setting: str, problem: str, fingerprint: str, single_test: bool, **given: Any) -> None:
+        """Open a setting (see `OpenSetting.open`), unless one of this name is open, and load a problem with this
+        fingerprint."""
         if problem not in self.problems:
             loaded = load_problem(problem)
             if loaded.fingerprint != fingerprint:
                 raise InvalidProblem(f"{Path(problem).name} is not the problem that the measurement began with")
             self.problems[problem], self.fingerprints[problem] = loaded, fingerprint
         if setting not in self.settings:
-            registered = get_method(method)
-            opened = open_method_backend(registered, backend, device_memory_limit)
-            if opened is not None:
-                opened.waits_for_best = True
-            with _compilation(opened):  # The import of numba is not to count against the first run's limit.
-                pass
-            self.settings[setting] = OpenSetting(registered, params, separating_sets, opened)
+            self.settings[setting] = OpenSetting.open(**given)
         if single_test:
-            chosen = self.settings[setting]
-            open_test = importlib.import_module(chosen.method.module).open_test
-            chosen.tests[problem] = open_test(self.problems[problem], chosen.backend, params)
+            self.tests[setting, problem] = self.settings[setting].open_test(self.problems[problem])
 
     def run(self, setting: str, problem: str, show_levels: bool) -> dict[str, Any]:
         """Perform one timed run."""
         self.skeleton = None
         chosen = self.settings[setting]
-        backend = chosen.backend
-        self._place(problem, backend)
+        if chosen.backend is not None and problem not in self.placed:
+            self.problems[problem] = chosen.place(self.problems[problem])
+            self.placed.add(problem)
         reset_peak()
-        with _compilation(backend) as compile_seconds:
-            answer, seconds = timed(lambda: self._solve(chosen, problem, show_levels), partial(_synchronize, backend))
-        if backend is not None:
-            # No compiler may run beside the next run, which finds all kernels compiled.
-            backend.finish_prefetched()
-        skeleton = check_answer(answer, self.problems[problem])
+        try:
+            timed = chosen.search(self.problems[problem], _print_level if show_levels else None)
+        except DeviceMemoryError as error:
+            if error.limit != chosen.device_memory_limit:
+                raise
+            raise Refused(str(error)) from error
+        skeleton = check_answer(timed.value, self.problems[problem])
         self._check_problem(problem)
         self.skeleton = skeleton
         return {
             # Another author's program returns its own format; the translation into ours is subtracted from the time.
-            "seconds": seconds - skeleton.facts.get("translation_s", 0.0),
-            "compile_seconds": compile_seconds(),
+            "seconds": timed.seconds - skeleton.facts.get("translation_s", 0.0),
+            "compile_seconds": timed.compile_seconds,
             "levels": list(skeleton.seconds_per_level),
             # The problem as the method solved it: a reference may support only one of the problem's conventions.
             "problem": self.problems[problem].facts() | (skeleton.facts.get("problem") or {}),
@@ -162,26 +117,22 @@ class Session:
             },
             "peak_process_bytes": peak_process_bytes(),
             # Another author's program allocates memory by itself; 0 means that its use is unknown.
-            "peak_device_bytes": None if backend is None else backend.memory_peak or None,
+            "peak_device_bytes": None if chosen.backend is None else chosen.backend.memory_peak or None,
         }
 
     def run_test(self, setting: str, problem: str, test: tuple[int, int, list[int]]) -> dict[str, float]:
         """Perform one timed test (i, j, S)."""
         i, j, members = test
-        chosen = self.settings[setting]
-        with _compilation(chosen.backend):
-            answer, seconds = timed(
-                lambda: chosen.tests[problem](i, j, tuple(members)), partial(_synchronize, chosen.backend)
-            )
-        p_value = float(answer)
-        if not 0 <= p_value <= 1:
-            raise InvalidAnswer(f"the p-value of test ({i}, {j}, {members}) is {p_value}; it must lie in [0, 1]")
+        timed = self.tests[setting, problem](i, j, tuple(members))
+        if not 0 <= timed.value <= 1:
+            raise InvalidAnswer(f"the p-value of test ({i}, {j}, {members}) is {timed.value}; it must lie in [0, 1]")
         self._check_problem(problem)
-        return {"seconds": seconds, "p_value": p_value}
+        return {"seconds": timed.seconds, "p_value": timed.value}
 
     def forget(self, setting: str) -> None:
         """Close a setting, and with the last one all problems, to free their memory."""
         del self.settings[setting]
+        self.tests = {key: test for key, test in self.tests.items() if key[0] != setting}
         if not self.settings:
             self.problems.clear()
             self.placed.clear()
@@ -199,41 +150,6 @@ class Session:
         now.__dict__.pop("fingerprint", None)  # The fingerprint is a cached property.
         if now.fingerprint != self.fingerprints[problem]:
             raise InvalidAnswer("it changed the arrays of the problem that it was given")
-
-    def _place(self, problem: str, backend: Backend | None) -> None:
-        """Move a problem to the memory from which the backend copies fastest."""
-        arrays = None if backend is None else backend.host_arrays
-        if arrays is not None and problem not in self.placed:
-            with placing.inside(arrays):
-                self.problems[problem] = self.problems[problem].placed()
-            self.placed.add(problem)
-
-    def _solve(self, chosen: OpenSetting, problem: str, show_levels: bool) -> Skeleton:
-        progress = _print_level if show_levels else None
-        return solve(
-            self.problems[problem],
-            chosen.method,
-            chosen.backend,
-            chosen.params,
-            separating_sets=chosen.separating_sets,
-            progress=progress,
-        )
-
-
-@contextlib.contextmanager
-def _compilation(backend: Backend | None) -> Iterator[Callable[[], float | None]]:
-    """Yield a function that returns for how long the backend, or numba if there is none, compiled in this context."""
-    if backend is None:
-        with numba_compilation() as seconds:
-            yield seconds
-    else:
-        compiled = backend.compile_seconds
-        yield lambda: backend.compile_seconds - compiled
-
-
-def _synchronize(backend: Backend | None) -> None:
-    if backend is not None:
-        backend.synchronize()
 
 
 def reset_peak() -> None:

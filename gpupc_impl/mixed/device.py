@@ -9,12 +9,13 @@ import numpy as np
 from gpupc_impl.backends import Backend, Kernel, KernelSource
 from gpupc_impl.core.registry import Parameter
 from gpupc_impl.mixed.problem import LARGEST, MixedProblem, ranks_scale
-from gpupc_impl.nonlinear import strength
-from gpupc_impl.nonlinear.device import CmiEstimator, ci_test
+from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator, ci_test
+from gpupc_impl.nonlinear.declarations import TYPES, first_kernels, kernel_of, kernels_with_a_rule
 from gpupc_impl.nonlinear.samples import DeviceSamples
-from gpupc_impl.nonlinear.sources import TYPES, first_kernels, kernel_of, kernels_with_a_rule
+from gpupc_impl.nonlinear.single_tests import CmiknnTests
 from gpupc_impl.nonlinear.tuning import SEARCH_PARAMS
 
+# Sources of the kernels that take a rule for distances; the other kernels are those of the nonlinear family.
 SOURCES = {
     "nearest": "mixed/kernels/permutation.cu",
     "estimate": "mixed/kernels/estimate.cu",
@@ -22,7 +23,6 @@ SOURCES = {
     "estimate_by_buckets": "mixed/kernels/buckets.cu",
     "estimate_far": "mixed/kernels/far.cu",
 }
-"""The sources of the kernels that take a rule for distances; the other kernels are those of the nonlinear family."""
 
 MIXED_PARAMS = {
     **SEARCH_PARAMS,
@@ -34,24 +34,20 @@ MIXED_PARAMS = {
     ),
 }
 
-FARTHEST_RANK = 2**15 - 2
-"""The distance of different categories if ranks are short integers."""
-
+FARTHEST_RANK = 2**15 - 2  # distance of different categories if ranks are short integers
 CONSTANTS = {"Category<short>::DISTANCE": FARTHEST_RANK}
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Return every kernel that this family does not share with the nonlinear one; all levels have the same kernels."""
-    kernels = [mixed_kernel("nearest", kind) for kind in TYPES]
-    return kernels + [
-        mixed_kernel(name, kind, *others) for kind in TYPES for name, *others in kernels_with_a_rule(kind)
-    ]
+    rest = [("nearest",), *kernels_with_a_rule()]
+    return [mixed_kernel(name, kind, *empty) for kind in TYPES for name, *empty in rest]
 
 
 def search_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
-    """Return the kernels that a search of ranks and categories with the default k_CMI needs (see `Method.kernels`)."""
+    """The kernels that a search of ranks and categories with the default k_CMI needs (see `Method.kernels`)."""
     return first_kernels(mixed_kernel, backend.name, params["selection"])
 
 
@@ -75,8 +71,7 @@ class MixedSamples(DeviceSamples):
     def _encoded(self, whole: bool) -> tuple[str, np.ndarray, Any]:
         """Return the kind, (p, n) encoded values, and an upper bound on the distances (kernels/mixed.cuh).
 
-        Ranks that fit become short integers, and categories become negative short integers. Otherwise categories become
-        the largest floating-point numbers.
+        Ranks that fit become short integers, and categories negative ones; or categories become the largest floats.
         """
         problem = self.problem
         coded = problem.categories > 0
@@ -101,10 +96,10 @@ class MixedCmiEstimator(CmiEstimator):
 
 
 mixed_ci_test = functools.partial(ci_test, estimator_of=MixedCmiEstimator)
-"""The function `nonlinear.device.ci_test` for mixed data, which does not support the selection `insertion`."""
+"""The function `nonlinear.cmi_estimator.ci_test` for mixed data, which does not support the selection `insertion`."""
 
 
-class Strength(strength.Strength):
-    """Implements `core.family.Strength` for mixed data; the estimates can be negative."""
+class MixedTests(CmiknnTests):
+    """The tests of a `MixedProblem`; estimates can be negative."""
 
     estimator_of = MixedCmiEstimator

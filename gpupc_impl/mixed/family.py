@@ -1,7 +1,7 @@
 """Mixed data with the CMIknn test of Mesner and Shalizi."""
 
 from gpupc_impl.core.family import Family
-from gpupc_impl.mixed.device import Strength
+from gpupc_impl.mixed.device import MixedTests
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.mixed.retest import MixedRetest
 
@@ -9,7 +9,7 @@ FAMILY = Family(
     name="mixed",
     problem=MixedProblem,
     retest=MixedRetest,
-    strength=Strength,
+    tests=MixedTests,
     v_structures="standard",
     auto={"cuda": "gpucmiknn-mixed", "host": "gpucmiknn-mixed"},
     packages=("gpupc_impl.mixed", "baselines"),

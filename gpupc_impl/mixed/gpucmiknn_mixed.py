@@ -24,10 +24,7 @@ class MixedSearch(ParallelSearch):
     params={**MIXED_PARAMS, "delta": SETS_AT_ONCE},
     tiers=True,
     kernels=search_kernels,
+    open_test=functools.partial(gpucmiknn_single.open_test, estimator_of=MixedCmiEstimator),
 )
 def gpucmiknn_mixed(problem: MixedProblem, run: Run) -> Skeleton:
     return pc_stable(problem, MixedSearch(problem, run), facts=dict(run.facts), progress=run.progress)
-
-
-open_test = functools.partial(gpucmiknn_single.open_test, estimator_of=MixedCmiEstimator)
-"""The function `nonlinear.gpucmiknn_single.open_test` for mixed data."""

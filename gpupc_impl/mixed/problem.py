@@ -6,14 +6,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gpupc_impl.core import placing
+from gpupc_impl.core import allocation
 from gpupc_impl.core.columns import coded_columns, numbers_and_codes
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.nonlinear.problem import PSI_BITS, NonlinearProblem
 
 MAX_CATEGORIES = 1 << 16
-LARGEST = {"float32": 2.0**126, "float64": 2.0**1022}
-"""The upper bounds on numbers, by precision; on a device, larger numbers encode categories (mixed/device.py)."""
+LARGEST = {"float32": 2.0**126, "float64": 2.0**1022}  # numbers; larger ones encode categories on a device
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -56,10 +55,6 @@ class MixedProblem(NonlinearProblem):
                 variable of numbers.
             parameters: alpha, max_level, transform, permutations, k_cmi, k_perm, seed and precision, as for
                 `NonlinearProblem.from_data`.
-
-        Raises:
-            InvalidProblem: the shape is wrong, a value is missing or infinite, `categories` has an unknown name, a
-                column has more than 65,536 categories, or `NonlinearProblem.from_data` refuses the data or a parameter.
         """
         matrix, names, coded = numbers_and_codes(data, names, coded_columns(categories), MAX_CATEGORIES)
         plain = NonlinearProblem.from_data(matrix, names=names, **parameters)
@@ -70,7 +65,7 @@ class MixedProblem(NonlinearProblem):
         _check_magnitude(values, names, plain.precision)
         # Ties of distances are broken by the order of the samples, which must therefore carry no information.
         order = np.random.PCG64(np.random.SeedSequence([plain.seed, plain.n_variables])).random_raw(plain.n_samples)
-        values = placing.placed(values[:, np.argsort(order, kind="stable")])
+        values = allocation.copied(values[:, np.argsort(order, kind="stable")])
         numbers = np.where(coded, matrix.max(axis=0).astype(np.int64) + 1 if len(matrix) else 0, 0).astype(np.int32)
         numbers.setflags(write=False)
         fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
@@ -92,8 +87,7 @@ class MixedProblem(NonlinearProblem):
         return self.values[self.categories == 0] * ranks_scale(self.n_samples)
 
     def cmi(self, partial: int | np.ndarray) -> float | np.ndarray:
-        """Return the CMI in nats, which can be negative, for sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) in
-        units of 2^-40."""
+        """Return the CMI in nats, which can be negative, for sums in units of 2^-40."""
         return np.asarray(partial) / (-self.n_samples * 2.0**PSI_BITS)
 
     def coordinates(self, variables: Sequence[int]) -> np.ndarray:
@@ -115,19 +109,14 @@ class MixedProblem(NonlinearProblem):
             "max_categories": int(self.categories.max()),
         }
 
-    @property
-    def fingerprint(self) -> str:
-        """The SHA-256 digest of everything that changes the answer, which the names do not."""
-        return super(NonlinearProblem, self).fingerprint
-
 
 def ranks_scale(n: int) -> int:
-    """Return the divisor of ranks, the smallest power of two that is at least n, so that the division is exact."""
+    """Return the divisor of ranks, the smallest power of two that is at least n, so that division is exact."""
     return 1 << (n - 1).bit_length()
 
 
 def _check_magnitude(values: np.ndarray, names: Sequence[str], precision: str) -> None:
-    """Raise InvalidProblem if a number is so large that on a device it would encode a category."""
+    """Refuse a number so large that on a device it would encode a category."""
     largest = np.abs(values).max(axis=1)
     too_large = np.flatnonzero(largest >= LARGEST[precision])
     if len(too_large):

@@ -6,12 +6,11 @@ Each category has a coordinate, which is 1 for the samples of the category and 0
 
 import numpy as np
 
-from gpupc_impl.core.mapped import pieces
+from gpupc_impl.core.mapped_arrays import pieces
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.retest import Retest, distances, set_own
 
-_AT_ONCE = 1 << 18
-"""The upper bound on the numbers in a temporary array."""
+_AT_ONCE = 1 << 18  # upper bound on the numbers in a temporary array
 
 
 class MixedRetest(Retest):

@@ -3,13 +3,13 @@
 from gpupc_impl.core.family import Family
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest
-from gpupc_impl.nonlinear.strength import Strength
+from gpupc_impl.nonlinear.single_tests import CmiknnTests
 
 FAMILY = Family(
     name="nonlinear",
     problem=NonlinearProblem,
     retest=Retest,
-    strength=Strength,
+    tests=CmiknnTests,
     v_structures="standard",
     # The kernels process many permutations at a time, so they are faster than the references on CPU cores as well.
     auto={"cuda": "gpucmiknn-parallel", "host": "gpucmiknn-parallel"},

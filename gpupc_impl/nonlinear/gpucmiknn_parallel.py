@@ -11,9 +11,9 @@ from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.tiers import allowed_partners
+from gpupc_impl.nonlinear.cmiknn_search import Search
+from gpupc_impl.nonlinear.declarations import search_kernels
 from gpupc_impl.nonlinear.problem import NonlinearProblem
-from gpupc_impl.nonlinear.search import Search
-from gpupc_impl.nonlinear.sources import search_kernels
 from gpupc_impl.nonlinear.tuning import SEARCH_PARAMS
 
 SETS_AT_ONCE = Parameter(0, "sets at once (delta); 0: what suits the backend", minimum=0, maximum=1 << 20)

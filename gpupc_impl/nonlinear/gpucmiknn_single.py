@@ -12,9 +12,9 @@ from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.tiers import allowed_members
-from gpupc_impl.nonlinear.device import CmiEstimator, ci_test
+from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator, ci_test
+from gpupc_impl.nonlinear.cmiknn_search import Search
 from gpupc_impl.nonlinear.problem import NonlinearProblem
-from gpupc_impl.nonlinear.search import Search
 from gpupc_impl.nonlinear.tuning import PARAMS, SEARCH_PARAMS
 
 
@@ -42,31 +42,6 @@ class SingleSearch(Search):
                     return
 
 
-@method(
-    "gpucmiknn-single",
-    family="nonlinear",
-    source="GPU-CMIknn, sections 4.1 and 4.2, Algorithm 2",
-    summary="one test at a time: its local permutations, then its CMI values",
-    params=SEARCH_PARAMS,
-    tiers=True,
-)
-def gpucmiknn_single(problem: NonlinearProblem, run: Run) -> Skeleton:
-    return pc_stable(problem, SingleSearch(problem, run), facts=dict(run.facts), progress=run.progress)
-
-
-@method(
-    "gpucmiknn-single-racing",
-    family="nonlinear",
-    source="GPU-CMIknn, sections 4.1 and 4.2, Algorithms 2 and 3 with another random generator",
-    summary="the same, but the first thread to come takes a sample, so p-values change from run to run",
-    params=SEARCH_PARAMS,
-    random=True,
-    tiers=True,
-)
-def gpucmiknn_single_racing(problem: NonlinearProblem, run: Run) -> Skeleton:
-    return pc_stable(problem, SingleSearch(problem, run, racing=True), facts=dict(run.facts), progress=run.progress)
-
-
 def open_test(
     problem: NonlinearProblem,
     backend: Backend,
@@ -82,3 +57,30 @@ def open_test(
         return problem.p_value(count)
 
     return test
+
+
+@method(
+    "gpucmiknn-single",
+    family="nonlinear",
+    source="GPU-CMIknn, sections 4.1 and 4.2, Algorithm 2",
+    summary="one test at a time: its local permutations, then its CMI values",
+    params=SEARCH_PARAMS,
+    open_test=open_test,
+    tiers=True,
+)
+def gpucmiknn_single(problem: NonlinearProblem, run: Run) -> Skeleton:
+    return pc_stable(problem, SingleSearch(problem, run), facts=dict(run.facts), progress=run.progress)
+
+
+@method(
+    "gpucmiknn-single-racing",
+    family="nonlinear",
+    source="GPU-CMIknn, sections 4.1 and 4.2, Algorithms 2 and 3 with another random generator",
+    summary="the same, but the first thread to come takes a sample, so p-values change from run to run",
+    params=SEARCH_PARAMS,
+    open_test=open_test,
+    random=True,
+    tiers=True,
+)
+def gpucmiknn_single_racing(problem: NonlinearProblem, run: Run) -> Skeleton:
+    return pc_stable(problem, SingleSearch(problem, run, racing=True), facts=dict(run.facts), progress=run.progress)

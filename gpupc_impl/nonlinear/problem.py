@@ -2,26 +2,25 @@
 
 import dataclasses
 import functools
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
 
-from gpupc_impl.core import placing
+from gpupc_impl.core import allocation
 from gpupc_impl.core.problem import (
     InvalidProblem,
     Problem,
-    check_choice,
     finite_matrix,
     name_constants,
-    search_parameters,
+    one_of,
+    parameter,
     standard_rows,
+    whole,
     whole_number,
 )
 
-TRANSFORMS = ("ranks", "standardize", "none")
 PRECISIONS = ("float32", "float64")
 
 PSI_BITS = 40
@@ -32,6 +31,12 @@ MAX_SAMPLES = 2**24
 index of the sample (kernels/philox.cuh)."""
 
 MAX_PERMUTATIONS = 100_000
+
+
+def _number_or_share(name: str, value: Any) -> int | float:
+    """Return a whole number, or a share of the samples below one."""
+    is_share = isinstance(value, (float, np.floating)) and 0 < value < 1
+    return float(value) if is_share else whole_number(name, value, 1, MAX_SAMPLES)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,40 +60,21 @@ class NonlinearProblem(Problem):
     """
 
     family: ClassVar[str] = "nonlinear"
-    PARAMETERS: ClassVar[Mapping[str, Any]] = {
-        "transform": "ranks",
-        "permutations": 100,
-        "k_cmi": 7,
-        "k_perm": 15,
-        "seed": 0,
-        "precision": "float32",
-    }
 
     values: np.ndarray
-    transform: str = "ranks"
-    permutations: int = 100
-    k_cmi: int = 7
-    k_perm: int = 15
-    seed: int = 0
-    precision: str = "float32"
+    transform: str = parameter("ranks", one_of("ranks", "standardize", "none"))
+    permutations: int = parameter(100, whole(1, MAX_PERMUTATIONS))
+    k_cmi: int = parameter(7, _number_or_share)
+    k_perm: int = parameter(15, whole(1, MAX_SAMPLES))
+    seed: int = parameter(0, whole(0, 2**64 - 1))
+    precision: str = parameter("float32", one_of(*PRECISIONS))
     constant: tuple[str, ...] = ()
 
     @classmethod
-    def from_data(
-        cls,
-        data: Any,
-        *,
-        alpha: float = 0.05,
-        max_level: int | None = None,
-        transform: str = "ranks",
-        permutations: int = 100,
-        k_cmi: int | float = 7,
-        k_perm: int = 15,
-        seed: int = 0,
-        precision: str = "float32",
-        names: Sequence[str] | None = None,
-    ) -> Self:
+    def from_data(cls, data: Any, *, names: Sequence[str] | None = None, **parameters: Any) -> Self:
         """Make a problem from an array or a DataFrame of finite numbers, with samples in rows and variables in columns.
+
+        The parameters are alpha (0.05), max_level (None) and the fields above with their defaults.
 
         A `k_cmi` below one is a fraction of the samples, as in tigramite's ``knn=0.2``: k_CMI is then
         max(1, int(k_cmi * n)).
@@ -103,24 +89,32 @@ class NonlinearProblem(Problem):
                 of samples, or another parameter is invalid.
         """
         matrix, names = finite_matrix(data, names)
-        n = len(matrix)
-        if isinstance(k_cmi, (float, np.floating)) and 0 < k_cmi < 1:
-            k_cmi = max(1, int(k_cmi * n))
-        parameters = search_parameters(alpha, max_level)
-        parameters |= cmiknn_parameters(n, transform, permutations, k_cmi, k_perm, seed, precision)
+        checked = NonlinearProblem.checked(len(matrix), **parameters)
+        transform, precision = checked["transform"], checked["precision"]
         columns = np.ascontiguousarray(matrix.T)
         constant = (columns == columns[:, :1]).all(axis=1)
         values = columns.copy() if transform == "none" else standard_rows(columns, ddof=0)
         if transform == "ranks":
-            values = _ranks(columns, parameters["seed"])
+            values = _ranks(columns, checked["seed"])
         values[constant] = 0.0
         with np.errstate(over="ignore"):
-            values = placing.placed(values, precision)
+            values = allocation.copied(values, precision)
         _check_range(values, names, transform, precision)
-        return cls(names=names, **parameters, values=values, constant=name_constants(names, constant))
+        return cls(names=names, **checked, values=values, constant=name_constants(names, constant))
 
-    def checked_parameters(self) -> dict[str, Any]:
-        return cmiknn_parameters(self.n_samples, *(getattr(self, name) for name in NonlinearProblem.PARAMETERS))
+    @classmethod
+    def checked_together(cls, n_samples: float, values: dict[str, Any]) -> dict[str, Any]:
+        if not 2 <= n_samples < MAX_SAMPLES:
+            raise InvalidProblem(f"data has {n_samples} sample(s); the test needs 2 to {MAX_SAMPLES - 1}")
+        if isinstance(values["k_cmi"], float):
+            values["k_cmi"] = max(1, int(values["k_cmi"] * n_samples))
+        for name in ("k_cmi", "k_perm"):
+            if values[name] >= n_samples:
+                raise InvalidProblem(
+                    f"{name} is {values[name]}, but each of the {n_samples} samples has only {n_samples - 1} "
+                    f"neighbours; set {name} to at most {n_samples - 1} or bring more samples"
+                )
+        return values
 
     def check(self) -> None:
         p, values = len(self.names), self.values
@@ -171,17 +165,6 @@ class NonlinearProblem(Problem):
         1)."""
         return scipy.special.digamma(self.k_cmi) - np.asarray(partial) / (self.n_samples * 2.0**PSI_BITS)
 
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """The SHA-256 digest of everything that changes the answer, which the names do not."""
-        parameters = [getattr(self, name) for name in self.PARAMETERS]
-        digest = hashlib.sha256(
-            repr((self.family, self.alpha, self.max_level, *parameters, self.values.shape)).encode()
-        )
-        digest.update(self.values.tobytes())
-        self.update_digest(digest)
-        return digest.hexdigest()
-
 
 def _ranks(columns: np.ndarray, seed: int) -> np.ndarray:
     """Return the ranks 0 to n - 1 of each row; equal values get ranks in a random order (PCG64 of (seed, row))."""
@@ -192,35 +175,6 @@ def _ranks(columns: np.ndarray, seed: int) -> np.ndarray:
         ties = np.random.PCG64(np.random.SeedSequence([seed, k])).random_raw(n)
         ranks[k, np.lexsort((ties, column))] = np.arange(n)
     return ranks
-
-
-def cmiknn_parameters(
-    n: int, transform: str, permutations: int, k_cmi: int, k_perm: int, seed: int, precision: str
-) -> dict[str, Any]:
-    """Check the parameters of the test for n samples, and return them by name in the order of
-    `NonlinearProblem.PARAMETERS`."""
-    check_choice("transform", transform, TRANSFORMS)
-    check_choice("precision", precision, PRECISIONS)
-    if not 2 <= n < MAX_SAMPLES:
-        raise InvalidProblem(f"data has {n} sample(s); the test needs 2 to {MAX_SAMPLES - 1}")
-    return {
-        "transform": transform,
-        "permutations": whole_number("permutations", permutations, 1, MAX_PERMUTATIONS),
-        "seed": whole_number("seed", seed, 0, 2**64 - 1),
-        "k_cmi": _neighbours("k_cmi", k_cmi, n),
-        "k_perm": _neighbours("k_perm", k_perm, n),
-        "precision": precision,
-    }
-
-
-def _neighbours(name: str, value: Any, n: int) -> int:
-    number = whole_number(name, value, 1, MAX_SAMPLES)
-    if number >= n:
-        raise InvalidProblem(
-            f"{name} is {number}, but each of the {n} samples has only {n - 1} neighbours; "
-            f"set {name} to at most {n - 1} or bring more samples"
-        )
-    return number
 
 
 def _check_range(values: np.ndarray, names: Sequence[str], transform: str, precision: str) -> None:

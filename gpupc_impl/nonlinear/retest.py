@@ -6,7 +6,7 @@ distances between samples, computed some rows of their matrix at a time.
 
 import numpy as np
 
-from gpupc_impl.core.mapped import pieces
+from gpupc_impl.core.mapped_arrays import pieces
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 _MASK = np.uint64(0xFFFFFFFF)

@@ -26,7 +26,6 @@ PARAMS = {
 """The parameters of every test of the family."""
 
 DEFAULTS = {name: parameter.default for name, parameter in PARAMS.items()}
-"""The default values of `PARAMS`."""
 
 SEARCH_PARAMS = {
     **PARAMS,
@@ -47,23 +46,19 @@ class Tuning:
 
     Attributes:
         nearest, assign, estimate, lists, buckets, far, registers, insert, transpose: the threads in a block, by kernel.
-        assign_alone: the threads in a block of `assign` if shared memory limits the kernel to few resident blocks.
-        blocks: the number of blocks that keep the device busy in `estimate` and `estimate_by_insertion`.
-        registers_blocks: the number of blocks that keep the device busy in `estimate_by_registers`, where each block
-            copies the values of all samples to shared memory.
+        assign_alone: the same for `assign` if shared memory limits the kernel to few resident blocks.
+        blocks: the blocks of `estimate` and `estimate_by_insertion` that keep the device busy.
+        registers_blocks: those of `estimate_by_registers`, each of which copies all values to shared memory.
         samples: the number of tests times the number of samples that keep the device busy in one launch.
         buffer_bytes: the upper bound on the shared memory in which `estimate` keeps distances.
         list_bytes: the upper bound on the memory that lists of neighbours take at a time.
-        candidate_bytes: the upper bound on the shared memory for the candidates of a list in `list_neighbours`.
-        remembered_bytes: the upper bound on the shared memory for distances in `list_neighbours`.
-        selection: the meaning of ``selection=auto`` if k_CMI is below `registers_from`.
-        registers_from: the k_CMI from which ``selection=auto`` means ``registers``.
-        reach: the lower bound on the neighbours in a list; 0 means the estimate of `lists.ListedNeighbours`.
-        near: the number of samples on either side, in the order of S[0], that `list_neighbours` reads first; 0 means
-            the estimate of `lists.ListedNeighbours`.
+        candidate_bytes, remembered_bytes: the upper bounds on the shared memory of `list_neighbours` for the candidates
+            of a list and for distances.
+        selection: the meaning of ``selection=auto`` if k_CMI is below `registers_from`, and else ``registers``.
+        reach, near: the lower bounds on the neighbours in a list, and on the samples on either side, in the order of
+            S[0], that `list_neighbours` reads first; 0 means the estimates of `selections.ListedNeighbours`.
         shares: the number of parts into which the work of `estimate_by_buckets` is divided; 0 means one for each
             multiprocessor.
-        narrow_samples: the number of samples up to which 16-bit counters suffice, with the padding of a list.
     """
 
     nearest: int = 32
@@ -88,7 +83,6 @@ class Tuning:
     reach: int = 0
     near: int = 0
     shares: int = 0
-    narrow_samples: int = 2**16 - 8
 
     def with_blocks_of(self, params: Mapping[str, object]) -> Self:
         """Return the tuning with the users' numbers of threads, which are values of `PARAMS`."""
@@ -100,17 +94,12 @@ class Tuning:
         return dataclasses.replace(self, **permuting, **estimating)
 
 
-HOST_THREADS = {
-    **dict.fromkeys(("assign", "assign_alone", "estimate", "lists", "far", "transpose"), 1),
-    **dict.fromkeys(("buckets", "registers", "insert"), 32),
-}
-"""The threads in a block on CPU cores, by kernel. A core runs the threads of a block one after the other, so there is
-more than one thread only if a kernel needs a warp."""
-
 TUNING = {
     "cuda": Tuning(),
+    # A core runs the threads of a block one after the other, so a block has more than one only where it needs a warp.
     "host": Tuning(
-        **HOST_THREADS,
+        **dict.fromkeys(("assign", "assign_alone", "estimate", "lists", "far", "transpose"), 1),
+        **dict.fromkeys(("buckets", "registers", "insert"), 32),
         blocks=64,
         registers_blocks=2,
         samples=1 << 10,

@@ -1,96 +1,142 @@
-"""Levels from 1 on, on sub-matrices that are gathered for groups of rows (kernels/gathered.cu)."""
+"""Levels on sub-matrices that are gathered for groups of rows (kernels/gathered.cu)."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
+from collections.abc import Iterator
+from typing import Any, Self
 
 import numpy as np
 
+from gpupc_impl.backends import Backend, DeviceMemoryError, Filled, KernelSource, Pointer, Struct
 from gpupc_impl.core.pc_stable import LevelOutcome
-from gpupc_impl.engine.device_memory import allocated_bytes
-from gpupc_impl.engine.graph import NO_KEY, REQUIRED_KEY, binomial_table
-from gpupc_impl.engine.row_graph import RowGraph
-from gpupc_impl.out_of_core import host_blocks, memory_plan, row_groups
-from gpupc_impl.out_of_core.memory_plan import MemoryPlan
-from gpupc_impl.out_of_core.row_groups import Cluster
-from gpupc_impl.out_of_core.row_tests import BATCH, gathered_launch
-from gpupc_impl.out_of_core.split_rows import SplitRows
+from gpupc_impl.engine.budget import allocated_bytes
+from gpupc_impl.engine.graph import BINOMIALS, NO_KEY, REQUIRED_KEY, binomial_table
+from gpupc_impl.engine.row_graph import KEY_CONSTANTS, RowGraph
+from gpupc_impl.gaussian.level_kernels import LevelKernels
+from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.out_of_core import host_blocks, plans
+from gpupc_impl.out_of_core.level import Level, degrees_of
+from gpupc_impl.out_of_core.plans import BATCH_SLACK, Plan
 
 logger = logging.getLogger("gpupc_impl.out_of_core")
 
+BATCH = Struct(  # gathered.cu
+    "Batch",
+    matrices=Pointer(np.float64),
+    **dict.fromkeys(("matrix_at", "first_slot"), Pointer(np.int64)),
+    **dict.fromkeys(("sizes", "own", "neighbours", "mirrors"), Pointer(np.int32)),
+)
+ROW_SEARCH = Struct(  # row_search.cuh
+    "RowSearch",
+    **dict.fromkeys(("keys", "min_r_squared", "counters"), Pointer(np.uint64)),
+    binomial=BINOMIALS,
+    **dict.fromkeys(("critical_r_squared", "residual_tolerance", "pivot_tolerance"), np.float64),
+    level=np.int32,
+    first_come=np.bool_,
+)
+GATHERED = LevelKernels(
+    lambda size: KernelSource(
+        "out_of_core/kernels/gathered.cu", f"gathered<{size}>", (BATCH, ROW_SEARCH), KEY_CONSTANTS
+    )
+)
 
-class Gathered(SplitRows):
-    """A level on gathered sub-matrices; a row is split if its neighbours do not fit on the device at once."""
+GATHER_FACTOR = 4
+"""The time for gathering a byte entry by entry on the host, relative to the time for a byte of a whole row."""
 
-    def run(self) -> LevelOutcome:
-        context, level = self.context, self.context.level
-        pmax, fixed = context.largest_p is not None, context.problem.fixed
-        graph = self.graph = RowGraph.from_matrix(context.adjacency)
+
+def gathers(degrees: np.ndarray, panels: Plan, budget: int, pmax: bool) -> bool:
+    """Whether level 1 takes less time gathered than in panels, given the (p,) degrees at its start."""
+    moved = 8 * int(np.square(degrees[degrees > 1] + 1).sum())
+    batch, longest = _batch_bytes(degrees, pmax), int(degrees.max())
+    fits = plans.gathered_bytes(1, longest, int(batch.max())) <= budget
+    return fits and GATHER_FACTOR * moved < plans.panel_transfers(len(degrees), panels.rows)
+
+
+def _batch_bytes(degrees: np.ndarray, pmax: bool) -> np.ndarray:
+    """The bytes of a batch of one row, by the row's degree."""
+    return plans.group_bytes(degrees + 1, 1, degrees, pmax) + BATCH_SLACK
+
+
+def gathered_launch(
+    backend: Backend, level: int, batch: Filled, search: Filled, rows: int, longest: int, theta: int, delta: int
+) -> tuple[Any, ...]:
+    """The launch that tests all sets of some rows, of at most `longest` neighbours: kernel, grid, thread block,
+    arguments, bytes of shared memory."""
+    use_shared = 4 * longest <= backend.max_shared_bytes
+    arguments = [batch, search, np.bool_(use_shared)]
+    return GATHERED.choose(backend, level), (rows, delta), (theta,), arguments, 4 * longest if use_shared else 0
+
+
+class Gathered(Level):
+    """A level on gathered sub-matrices.
+
+    Attributes:
+        graph: the graph at the level's start.
+        keys: (slots,) uint64 on the host: the best key of every slot so far.
+        smallest: (slots,) uint64 on the host: the bits of the smallest r^2 of every slot; None without p-values.
+        binomials: uint64 on the device: the table of binomials.
+    """
+
+    graph: RowGraph
+    keys: np.ndarray
+    smallest: np.ndarray | None
+    binomials: Any
+
+    @classmethod
+    def within(cls, budget: int, level: int, problem: GaussianProblem, *state: Any) -> Self:
+        """The level with batches that keep within a budget of device memory, in bytes."""
+        run, _, adjacency, _ = state
+        degrees = degrees_of(adjacency)
+        longest, batch = int(degrees.max()), _batch_bytes(degrees, run.pmax)
+        batch = batch[_with_tests(problem, degrees, level)]
+        most = int(batch.max(initial=BATCH_SLACK))
+        needed = plans.gathered_bytes(level, longest, most)
+        if needed > budget:
+            backend, used = run.backend, run.backend.memory_used
+            raise DeviceMemoryError(
+                needed,
+                used,
+                backend.memory_limit,
+                f"level {level} of out-of-core-block needs {needed:,} bytes of device memory, for the correlations of "
+                f"a variable with its {longest:,} neighbours, and {budget:,} are free: set device_memory_limit to "
+                f"{needed + used:,} or more, or max_level to {level - 1}; a checkpoint keeps the levels before",
+            )
+        room = (budget - plans.gathered_bytes(level, longest, 0)) // 1024 * 512
+        size = min(room, max(plans.STAGING_BYTES, most), allocated_bytes(int(batch.sum()) + BATCH_SLACK))
+        plan = Plan("gathered", plans.gathered_bytes(level, longest, size), columns=size)
+        logger.info("level %d: %s rows, %s", level, f"{len(batch):,}", plan)
+        return cls(level, problem, *state, plan)
+
+    def search(self) -> LevelOutcome:
+        fixed = self.problem.fixed
+        graph = self.graph = RowGraph.from_matrix(self.adjacency)
         degrees = graph.degrees
-        self.max_degree = int(degrees.max())
-        whole, split = self._choose_sizes(degrees)
         self.keys = np.full(len(graph.neighbours), NO_KEY, np.uint64)
+        self.smallest = None if self.largest_p is None else self.keys.copy()
         required = np.empty(0, np.int64) if fixed is None else graph.edge_slots(fixed.required)
-        self.smallest = self.keys.copy() if pmax else None
         self.keys[required] = REQUIRED_KEY
-        self.binomials = context.run.backend.upload(binomial_table(self.max_degree, level))
-        context.pipelines.allocate({"arena": self.arena_bytes})
-
+        self.binomials = self.backend.upload(binomial_table(int(degrees.max()), self.level))
+        self.pipelines.allocate({"batch": (self.plan.columns, np.uint8)})
         order = graph.order()
-        room = self.arena_bytes - memory_plan.BATCH_SLACK
-        groups = row_groups.clusters(graph, order[whole[order]], room, pmax)
-        for batch in row_groups.batches(groups, room, pmax):
+        tested = order[_with_tests(self.problem, degrees, self.level)[order]]
+        for batch in batches(graph, tested, self.plan.columns - BATCH_SLACK, self.smallest is not None):
             self.test_batch(batch)
-        context.pipelines.finish()
-        for i in np.flatnonzero(split).tolist():
-            self.search_split(i)
+        self.pipelines.finish()
         self.keys[required] = NO_KEY
         if self.smallest is not None:
-            i = np.repeat(np.arange(context.p, dtype=np.int32), degrees)
+            i = np.repeat(np.arange(self.p, dtype=np.int32), degrees)
             once = i < graph.neighbours
             smallest = np.minimum(self.smallest, self.smallest[graph.reverse])
             self.record_p_values(i[once], graph.neighbours[once], smallest[once])
-        return self.remove_separated(*graph.separated(self.keys, level))
+        return self.remove_separated(*graph.separated(self.keys, self.level))
 
-    def _choose_sizes(self, degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Choose the size of the memory area of a pipeline, and which rows fit into it.
-
-        Returns two (p,) bool arrays: the rows to test whole, and the rows to split.
-        """
-        context, level, max_degree = self.context, self.context.level, self.max_degree
-        pmax, fixed = context.largest_p is not None, context.problem.fixed
-        active, longest_split = degrees > level, 0
-        if fixed is not None:
-            active &= ~fixed.without_tests(degrees)
-        needed = memory_plan.cluster_bytes(degrees + 1, 1, degrees, pmax) + memory_plan.BATCH_SLACK
-        arena = self.largest_arena(longest_split)
-        if (active & (needed > arena)).any():
-            longest_split = max_degree
-            arena = self.largest_arena(longest_split)
-        split = active & (needed > arena)
-        whole = active & ~split
-        arena = min(arena, max(context.staging_bytes, int(needed[whole].max(initial=0))))
-        if not longest_split:
-            arena = min(arena, allocated_bytes(int(needed[whole].sum())))  # the size for all rows at once
-        arena = self.arena_bytes = max(arena, memory_plan.BATCH_SLACK)
-        fixed_bytes = memory_plan.gather_fixed_bytes(level, max_degree, longest_split, pmax)
-        self.plan = MemoryPlan("gather", fixed_bytes + 2 * arena, staging_bytes=arena)
-        logger.info(
-            "level %d: %d rows in groups, %d split; %s bytes of device memory",
-            *(level, np.count_nonzero(whole), np.count_nonzero(split), f"{self.plan.device_bytes:,}"),
-        )
-        return whole, split
-
-    def largest_arena(self, longest_split: int) -> int:
-        """Return the largest size in bytes that the area of a pipeline may have within the memory budget."""
-        context, pmax = self.context, self.context.largest_p is not None
-        return memory_plan.largest_arena(context.budget, context.level, self.max_degree, longest_split, pmax)
-
-    def test_batch(self, batch: list[Cluster]) -> None:
+    def test_batch(self, batch: list[Group]) -> None:
         """Queue the tests of some groups of rows, in one launch."""
-        context, graph, smallest = self.context, self.graph, self.smallest
-        pipeline = context.pipelines.next()
+        graph, smallest = self.graph, self.smallest
+        pipeline = self.pipelines.next()
         rows = np.concatenate([group.rows for group in batch])
         sizes = np.array([len(group.members) for group in batch])
         degrees = graph.degrees[rows]
@@ -108,11 +154,11 @@ class Gathered(SplitRows):
             ("neighbours", np.int32, n_slots),
             ("mirrors", np.int32, n_slots),
         ):
-            host[name], device[name] = pipeline.area("arena", (count,), dtype, offset)
+            host[name], device[name] = pipeline.area("batch", (count,), dtype, offset)
             offset += host[name].nbytes
-        with pipeline.extracting():
+        with pipeline.on_host("extract"):
             slots = graph.row_slots(rows)
-            place = np.full(context.p, -1, np.int64)  # the index of each row's first slot in this batch
+            place = np.full(self.p, -1, np.int64)  # the index of each row's first slot in this batch
             place[rows] = first_slot[:-1]
             reverse, near = graph.reverse[slots], graph.neighbours[slots]
             mirrors = place[near] + reverse - graph.starts[near]
@@ -122,24 +168,30 @@ class Gathered(SplitRows):
             host["smallest"][:] = NO_KEY
             host["first_slot"][:] = first_slot
             self._gather_groups(batch, near, host)
-        pipeline.upload(pipeline.area("arena", (offset,), np.uint8)[::-1])
+        pipeline.upload(pipeline.area("batch", (offset,), np.uint8)[::-1])
+        search = ROW_SEARCH(
+            keys=device["keys"],
+            min_r_squared=None if smallest is None else device["smallest"],
+            counters=self.counters,
+            binomial=BINOMIALS(table=self.binomials, max_n=self.binomials.shape[1] - 1),
+            critical_r_squared=self.critical_r_squared,
+            residual_tolerance=self.problem.residual_tolerance,
+            pivot_tolerance=self.problem.pivot_tolerance,
+            level=self.level,
+            first_come=self.first_come,
+        )
         batch_argument = BATCH(**{name: device[name] for name in BATCH.fields})
-        search = self.row_search(device["keys"], None if smallest is None else device["smallest"])
-        sizes_of_launch = n_rows, int(degrees.max()), context.run.params["theta"], context.run.params["delta"]
-        pipeline.launch(*gathered_launch(context.run.backend, context.level, batch_argument, search, *sizes_of_launch))
+        shape = n_rows, int(degrees.max()), self.run.params["theta"], self.run.params["delta"]
+        pipeline.launch(*gathered_launch(self.backend, self.level, batch_argument, search, *shape))
         results = ("keys",) if smallest is None else ("keys", "smallest")
-        pipeline.download(*((host[name], device[name]) for name in results))
-        pipeline.merge_with(functools.partial(self._merge, slots, host))
+        copies = ((host[name], device[name]) for name in results)
+        pipeline.download(functools.partial(self._merge, slots, host), *copies)
 
-    def _gather_groups(self, batch: list[Cluster], near: np.ndarray, host: dict[str, np.ndarray]) -> None:
-        """Gather each group's sub-matrix, and number its rows and their neighbours in it.
-
-        Args:
-            near: (slots,) the neighbours of all rows.
-            host: the staging arrays of `BATCH`.
-        """
-        correlation = self.context.problem.correlation
-        local = np.empty(self.context.p, np.int32)
+    def _gather_groups(self, batch: list[Group], near: np.ndarray, host: dict[str, np.ndarray]) -> None:
+        """Gather each group's sub-matrix, and number its rows and their neighbours in it; `near` has the (slots,)
+        neighbours of all rows."""
+        correlation = self.problem.correlation
+        local = np.empty(self.p, np.int32)
         at = row = slot = 0
         for group in batch:
             size = len(group.members)
@@ -156,3 +208,63 @@ class Gathered(SplitRows):
         self.keys[slots] = np.minimum(self.keys[slots], host["keys"])
         if self.smallest is not None:
             self.smallest[slots] = host["smallest"]
+
+
+def _with_tests(problem: GaussianProblem, degrees: np.ndarray, level: int) -> np.ndarray:
+    """Which rows have a set of a level and an edge to test, (p,) bool."""
+    tested = degrees > level
+    return tested if problem.fixed is None else tested & ~problem.fixed.without_tests(degrees)
+
+
+# --- groups of rows ----------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Rows of the graph that share neighbours, so that they have one sub-matrix."""
+
+    rows: np.ndarray
+    members: np.ndarray  # (m,) the rows and their neighbours, ascending
+    slots: int  # the sum of the rows' degrees
+
+
+def groups(graph: RowGraph, rows: np.ndarray, limit: int, pmax: bool) -> Iterator[Group]:
+    """Group rows greedily, in their order: a row joins the present group if the joint sub-matrix is no larger than the
+    group's and the row's sub-matrices together, and if the group then takes at most `limit` bytes of a batch."""
+    group_of = np.full(len(graph.starts) - 1, -1, np.int64)
+    group: list[int] = []
+    number = members = slots = 0
+
+    def close() -> Group:
+        return Group(np.array(group), np.flatnonzero(group_of == number), slots)
+
+    for i in rows:
+        near = graph.row(i)
+        alone = len(near) + 1
+        joined = members + int(np.count_nonzero(group_of[near] != number)) + int(group_of[i] != number)
+        if group and not (
+            joined**2 <= members**2 + alone**2
+            and plans.group_bytes(joined, len(group) + 1, slots + len(near), pmax) <= limit
+        ):
+            yield close()
+            number, group, slots, joined = number + 1, [], 0, alone
+        group_of[near] = group_of[i] = number
+        group.append(int(i))
+        members, slots = joined, slots + len(near)
+    if group:
+        yield close()
+
+
+def batches(graph: RowGraph, rows: np.ndarray, limit: int, pmax: bool) -> Iterator[list[Group]]:
+    """Batches of consecutive groups, each of at most `limit` bytes."""
+    batch: list[Group] = []
+    used = 0
+    for group in groups(graph, rows, limit, pmax):
+        size = plans.group_bytes(len(group.members), len(group.rows), group.slots, pmax)
+        if batch and used + size > limit:
+            yield batch
+            batch, used = [], 0
+        batch.append(group)
+        used += size
+    if batch:
+        yield batch

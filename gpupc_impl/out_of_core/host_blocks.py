@@ -10,7 +10,7 @@ import numpy as np
 
 from gpupc_impl.backends.machine import available_cores, memory_bytes
 from gpupc_impl.backends.pinned import Copy
-from gpupc_impl.core import mapped
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.integers import ceil_div
 
 THREADS = 8
@@ -27,7 +27,7 @@ def read(matrix: Any, rows: slice, columns: slice, target: np.ndarray) -> None:
     """Copy a block of a matrix with several threads, since a single thread is slower than the transfer to a GPU."""
     block = matrix[rows, columns]
     rows_at_once = max(1, COPY_BYTES // (8 * length(columns)))
-    copies = [Copy(target[part], block[part]) for part in mapped.pieces(length(rows), rows_at_once)]
+    copies = [Copy(target[part], block[part]) for part in mapped_arrays.pieces(length(rows), rows_at_once)]
     for copy in copies:
         copy.finish()
     release_large(matrix)
@@ -41,7 +41,7 @@ def read_bits(graph: np.ndarray, rows: slice, columns: slice, target: np.ndarray
         target_bytes[part, :width] = np.packbits(block[part], axis=1, bitorder="little")
         target_bytes[part, width:] = 0
 
-    in_threads(pack, mapped.pieces(length(rows), max(1, COPY_BYTES // length(columns))))
+    in_threads(pack, mapped_arrays.pieces(length(rows), max(1, COPY_BYTES // length(columns))))
 
 
 def gather(matrix: Any, members: np.ndarray, target: np.ndarray) -> None:
@@ -55,21 +55,21 @@ def gather(matrix: Any, members: np.ndarray, target: np.ndarray) -> None:
 
 def release_large(matrix: Any) -> None:
     """Drop the resident pages of a mapped matrix if the matrix takes much of the machine's memory."""
-    array = mapped.base_memmap(matrix)
+    array = mapped_arrays.base_memmap(matrix)
     if array is not None and array.nbytes > KEPT_SHARE * memory_bytes():
-        mapped.release(array)
+        mapped_arrays.release(array)
 
 
 def upper_blocks(p: int, side: int) -> Iterator[tuple[slice, slice]]:
     """The blocks (I, J), J >= I, of a p x p matrix."""
-    for rows in mapped.pieces(p, side):
+    for rows in mapped_arrays.pieces(p, side):
         for columns in pieces(slice(rows.start, p), side):
             yield rows, columns
 
 
 def pieces(whole: slice, size: int) -> Iterator[slice]:
     """Consecutive slices of at most `size` elements."""
-    for part in mapped.pieces(length(whole), size):
+    for part in mapped_arrays.pieces(length(whole), size):
         yield slice(whole.start + part.start, whole.start + part.stop)
 
 

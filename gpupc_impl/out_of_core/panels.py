@@ -1,39 +1,80 @@
-"""Level 1 in panels of whole rows: a panel stays on the device, and the rows of later variables are uploaded in
-turn."""
+"""Level 1 in panels of whole rows (kernels/panels.cu): a panel stays on the device while the rows of later variables
+are uploaded in turn."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core import mapped
+from gpupc_impl.backends import Filled, KernelSource, Pointer, Struct
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.engine.bit_graph import row_words
 from gpupc_impl.gaussian import pair_block
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.out_of_core import host_blocks, separations
 from gpupc_impl.out_of_core.host_blocks import length, pieces
-from gpupc_impl.out_of_core.layout import Layout
-from gpupc_impl.out_of_core.pairs import PairResults, result_areas
-from gpupc_impl.out_of_core.panel_scan import DeviceRows, scan_launch, twins_launch
+from gpupc_impl.out_of_core.level import Level
 from gpupc_impl.out_of_core.pipelines import Pipeline
+from gpupc_impl.out_of_core.plans import result_arrays, row_arrays
+from gpupc_impl.out_of_core.square_blocks import PairResults
+
+PANEL_ROWS = Struct(
+    "PanelRows",
+    **{"c": Pointer(np.float64), "near": Pointer(np.uint32), "has_twin": Pointer(np.uint8)},
+    **dict.fromkeys(("first", "count"), np.int32),
+)
+PANEL = Struct(
+    "Panel",
+    **dict.fromkeys("ij", PANEL_ROWS),
+    **dict.fromkeys(("p", "words"), np.int32),
+    members=Pointer(np.uint32),
+    **dict.fromkeys(("min_r_squared", "counters"), Pointer(np.uint64)),
+    **dict.fromkeys(("critical_r_squared", "residual_tolerance"), np.float64),
+)
+SOURCE = "out_of_core/kernels/panels.cu"
+TWINS = KernelSource(SOURCE, "mark_twins")
+SCANS = {pmax: KernelSource(SOURCE, f"scan_panel<{str(pmax).lower()}>", (PANEL,)) for pmax in (False, True)}
+
+WARPS = 4  # of a thread block
+MOST_SPLITS = 8
+"""Upper bound on the thread blocks that divide the partners of a row among themselves."""
 
 
-class Panels(Layout):
+@dataclasses.dataclass(frozen=True)
+class DeviceRows:
+    """Whole rows on the device."""
+
+    first: int  # the variable of the first row
+    c: Any  # (rows, p) float64 correlations
+    near: Any  # (rows, words) uint32: the same rows of the graph
+    has_twin: Any  # (rows,) uint8: whether another variable leaves this variable no variance
+
+    @property
+    def variables(self) -> slice:
+        return slice(self.first, self.first + len(self.has_twin))
+
+    @property
+    def argument(self) -> Filled:
+        return PANEL_ROWS(**vars(self), count=len(self.has_twin))
+
+    def part(self, variables: slice) -> DeviceRows:
+        """The rows of some of the variables."""
+        own = slice(variables.start - self.first, variables.stop - self.first)
+        return DeviceRows(variables.start, self.c[own], self.near[own], self.has_twin[own])
+
+
+class Panels(Level):
     """Level 1 in panels."""
 
-    def run(self) -> LevelOutcome:
-        p, plan, graph, pipelines = self.context.p, self.plan, self.context.adjacency, self.context.pipelines
-        n_words = row_words(p)
-        arrays = self.context.run.backend.empty_all(
-            c=((plan.rows, p), np.float64), near=((plan.rows, n_words), np.uint32), has_twin=(plan.rows, np.uint8)
-        )
-        pipelines.allocate(
-            result_areas(self, plan.rows * plan.columns)
-            | {"c": 8 * p * plan.columns, "near": 4 * n_words * plan.columns, "has_twin": plan.columns},
-            host_only=("c", "near", "has_twin") if plan.rows == p else (),
-        )
-        for rows in mapped.pieces(p, plan.rows):
+    def search(self) -> LevelOutcome:
+        p, plan, graph, pipelines = self.p, self.plan, self.adjacency, self.pipelines
+        arrays = self.backend.empty_all(**row_arrays(p, plan.rows))
+        pipelines.allocate({**row_arrays(p, plan.columns), **result_arrays(plan.rows, plan.columns, self.run.pmax)})
+        for rows in mapped_arrays.pieces(p, plan.rows):
             if not graph[rows, rows.start :].any():
                 continue
             panel = DeviceRows(rows.start, **arrays).part(rows)
@@ -54,52 +95,43 @@ class Panels(Layout):
 
     def _upload(self, pipeline: Pipeline, rows: slice, target: DeviceRows | None = None) -> DeviceRows:
         """Upload whole rows of the matrix and of the graph, by default to the pipeline's own device memory."""
-        context, p = self.context, self.context.p
-        everything, count = slice(0, p), length(rows)
+        p, count, everything = self.p, length(rows), slice(0, self.p)
         c, device_c = pipeline.area("c", (count, p), np.float64)
         near, device_near = pipeline.area("near", (count, row_words(p)), np.uint32)
         _, device_twins = pipeline.area("has_twin", (count,), np.uint8)
-        with pipeline.extracting():
-            host_blocks.read(context.problem.correlation, rows, everything, c)
-            host_blocks.read_bits(context.adjacency, rows, everything, near)
+        with pipeline.on_host("extract"):
+            host_blocks.read(self.problem.correlation, rows, everything, c)
+            host_blocks.read_bits(self.adjacency, rows, everything, near)
         target = target or DeviceRows(rows.start, device_c, device_near, device_twins)
         pipeline.upload((target.c, c), (target.near, near))
-        pipeline.launch(*twins_launch(context.run.backend, target, context.problem.residual_tolerance))
+        tolerance = np.float64(self.problem.residual_tolerance)
+        arguments = [target.c, *map(np.int32, (count, rows.start, p)), tolerance, target.has_twin]
+        pipeline.launch(TWINS, (ceil_div(count, WARPS),), (WARPS * self.backend.warp_threads,), arguments)
         return target
 
     def _test(self, pipeline: Pipeline, panel: DeviceRows, partners: DeviceRows) -> None:
         """Queue the tests of the panel's pairs with other rows, and the transfer of their results."""
-        context, p, first = self.context, self.context.p, partners.first
+        p, words, first = self.p, row_words(self.p), partners.first
         results = PairResults(self, pipeline, panel.variables, partners.variables)
         if self._in_tiles(results):
-            results.test(
-                pipeline,
-                slice(0, p),
-                in_tiles=True,
-                rows_i=panel.c,
-                rows_j=partners.c,
-                bits_i=panel.near,
-                bits_j=partners.near,
-                words=row_words(p),
-                pitch=p,
-                c=panel.c.reshape(-1)[first:],
-                c_pitch=p,
-                edges=panel.near,
-                edge_words=row_words(p),
-                edges_first=first,
-            )
+            near = {"rows_i": panel.c, "rows_j": partners.c, "bits_i": panel.near, "bits_j": partners.near}
+            pairs = {"c": panel.c.reshape(-1)[first:], "edges": panel.near, "edges_first": first}
+            sizes = {"pitch": p, "c_pitch": p, "words": words, "edge_words": words}
+            results.test(pipeline, slice(0, p), in_tiles=True, **near, **pairs, **sizes)
         else:
-            launch = scan_launch(
-                context.run.backend,
-                panel,
-                partners,
+            argument = PANEL(
+                i=panel.argument,
+                j=partners.argument,
+                p=p,
+                words=words,
                 members=results.members,
                 min_r_squared=results.smallest,
-                counters=context.counters,
-                critical_r_squared=context.critical_r_squared,
-                residual_tolerance=context.problem.residual_tolerance,
+                counters=self.counters,
+                critical_r_squared=self.critical_r_squared,
+                residual_tolerance=self.problem.residual_tolerance,
             )
-            pipeline.launch(*launch)
+            grid = len(panel.has_twin), min(ceil_div(len(partners.has_twin), 32 * WARPS), MOST_SPLITS)
+            pipeline.launch(SCANS[self.run.pmax], grid, (WARPS * self.backend.warp_threads,), [argument])
         results.fetch()
 
     def _in_tiles(self, results: PairResults) -> bool:
@@ -108,7 +140,7 @@ class Panels(Layout):
         The scan of a pair reads all neighbours unless a set separates the pair. The share of pairs that no set
         separates is estimated from the blocks that have been merged.
         """
-        if self.context.run.backend.name not in pair_block.TILED or not self.tested or results.smallest is not None:
+        if self.backend.name not in pair_block.TILED or not self.tested or self.run.pmax:
             return False
         separated = sum(len(block.others) for block in self.separations)
         return (1 - separated / self.tested) * results.share * pair_block.GAIN >= 1

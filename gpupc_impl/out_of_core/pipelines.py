@@ -11,54 +11,40 @@ import contextlib
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gpupc_impl.backends import Backend, Event, KernelSource
-from gpupc_impl.core import watching
+from gpupc_impl.core import progress_watcher
 from gpupc_impl.core.files import write_csv
-from gpupc_impl.engine.device_memory import allocated_bytes
+from gpupc_impl.engine.budget import Arrays, allocated_bytes, array_bytes, device_bytes
 
 STEPS = ("extract", "transfer", "kernel", "merge")
 COLUMNS = ("level", "block", "step", "stream", "start_s", "end_s")
 
 
 class Timeline:
-    """The start and the end of each step of each block, in seconds since this object was created.
-
-    Args:
-        keep: whether `save` writes the single steps; otherwise only their sums are kept.
-    """
+    """The start and the end of each step of each block, in seconds since this object was created; unless `keep`, only
+    the sums of the steps are kept."""
 
     def __init__(self, backend: Backend, keep: bool):
         self._rows: list[tuple] | None = [] if keep else None
-        stream = backend.stream()
-        self._origin = stream.record()
-        self._origin.synchronize()
+        self.origin = backend.stream().record()
+        self.origin.synchronize()
         self._clock = time.perf_counter()
         self._busy: dict[str, float] = defaultdict(float)  # seconds by step since the last `take_busy`
 
     def now(self) -> float:
         return time.perf_counter() - self._clock
 
-    def add(self, level: int, block: int, step: str, stream: int, start: float, end: float) -> None:
-        self._busy[step] += end - start
+    def add(self, labels: tuple[int, int, str, int], start: float, end: float) -> None:
+        """Add a step; `labels` are its level, block, step and stream."""
+        self._busy[labels[2]] += end - start
         if self._rows is not None:
-            self._rows.append((level, block, step, stream, start, end))
-
-    @contextlib.contextmanager
-    def step(self, level: int, block: int, step: str, stream: int) -> Iterator[None]:
-        """Measure a step of the host."""
-        start = self.now()
-        yield
-        self.add(level, block, step, stream, start, self.now())
-
-    def add_events(self, level: int, block: int, step: str, stream: int, start: Event, end: Event) -> None:
-        """Add a step of the device that happened between two events."""
-        self.add(level, block, step, stream, *(event.seconds_since(self._origin) for event in (start, end)))
+            self._rows.append((*labels, start, end))
 
     def take_busy(self) -> dict[str, float]:
         """The seconds of each step since the last call; since steps overlap, their sum may exceed the elapsed time."""
@@ -75,51 +61,45 @@ class Timeline:
 
 
 class Pipeline:
-    """One stream, its staging areas on the host with device memory of the same sizes, and the block in progress.
+    """One stream, its staging areas in pinned host memory with device memory of the same sizes, and the block in
+    progress."""
 
-    Args:
-        staging_bytes: pinned host memory, which is allocated with the first areas. Since pinning is slow, the memory is
-            kept from level to level, and replaced only if the areas need more.
-    """
-
-    def __init__(self, backend: Backend, number: int, timeline: Timeline, staging_bytes: int = 0):
+    def __init__(self, backend: Backend, number: int, timeline: Timeline):
         self.backend, self.number, self.timeline = backend, number, timeline
         self.stream = backend.stream()
-        self._staging_bytes = staging_bytes
-        self._staging: np.ndarray | None = None
+        self._staging = np.empty(0, np.uint8)
         self._areas: dict[str, tuple[np.ndarray, Any]] = {}
         self.bytes_up = self.bytes_down = 0
         self._level = self._block = 0
         self._steps: list[tuple[str, Event, Event]] = []
         self._merge: Callable[[], None] | None = None
 
-    def allocate(self, sizes: Mapping[str, int], host_only: Sequence[str] = ()) -> None:
-        """Replace the areas; no block may be in progress.
+    def allocate(self, arrays: Arrays) -> None:
+        """Replace the areas by those with room for these arrays; no block may be in progress.
 
-        Args:
-            sizes: bytes by the area's name.
-            host_only: areas without device memory of their own, because their content is copied to other device arrays.
+        Since pinning is slow, staging memory is kept from level to level, and replaced only if the areas need more.
         """
-        needed = sum(map(allocated_bytes, sizes.values()))
-        if self._staging is None or len(self._staging) < needed:
-            self._areas, self._staging = {}, None
-            self._staging = self.backend.host_empty(max(needed, self._staging_bytes), np.uint8)
-        self._areas, start = {}, 0
-        for name, nbytes in sizes.items():
-            device = None if name in host_only else self.backend.empty(nbytes, np.uint8)
-            self._areas[name] = self._staging[start : start + nbytes], device
+        needed = device_bytes(arrays)
+        self._areas = {}
+        if len(self._staging) < needed:
+            self._staging = np.empty(0, np.uint8)
+            self._staging = self.backend.host_empty(needed, np.uint8)
+        start = 0
+        for name, array in arrays.items():
+            nbytes = array_bytes(*array)
+            self._areas[name] = self._staging[start : start + nbytes], self.backend.empty(nbytes, np.uint8)
             start += allocated_bytes(nbytes)
 
     def area(self, name: str, shape: Sequence[int], dtype: Any, offset: int = 0) -> tuple[np.ndarray, Any]:
-        """A part of an area as an array on the host and as an array on the device (None for an area in `host_only`)."""
-        dtype = np.dtype(dtype)
-        end = offset + math.prod(shape) * dtype.itemsize
-        host, device = self._areas[name]
-        host = host[offset:end].view(dtype).reshape(shape)
-        return host, None if device is None else device[offset:end].view(dtype).reshape(shape)
+        """A part of an area as an array on the host and as an array on the device."""
+        end = offset + math.prod(shape) * np.dtype(dtype).itemsize
+        host, device = (side[offset:end].view(dtype).reshape(shape) for side in self._areas[name])
+        return host, device
 
-    def reset(self) -> None:
-        """Drop the block, the counts and the device memory; all queued work must be complete."""
+    def abandon(self) -> None:
+        """Wait for the device, also after an error, and drop the block, the counts and the device memory."""
+        with contextlib.suppress(Exception):
+            self.stream.synchronize()
         self._steps.clear()
         self._merge = None
         self._areas = {}
@@ -130,20 +110,24 @@ class Pipeline:
         self.finish()
         self._level, self._block = level, block
 
-    def extracting(self) -> contextlib.AbstractContextManager[None]:
-        """Measure the host's work that prepares the block."""
-        return self.timeline.step(self._level, self._block, "extract", self.number)
+    @contextlib.contextmanager
+    def on_host(self, step: str) -> Iterator[None]:
+        """Measure a step of the host."""
+        start = self.timeline.now()
+        yield
+        self.timeline.add((self._level, self._block, step, self.number), start, self.timeline.now())
 
     def upload(self, *copies: tuple[Any, np.ndarray]) -> None:
         """Queue copies ``(device, host)``."""
-        with self._timed("transfer"):
+        with self._on_device("transfer"):
             for device, host in copies:
                 self.stream.copy(device, host)
                 self.bytes_up += host.nbytes
 
-    def download(self, *copies: tuple[np.ndarray, Any]) -> None:
-        """Queue copies ``(host, device)``."""
-        with self._timed("transfer"):
+    def download(self, merge: Callable[[], None], *copies: tuple[np.ndarray, Any]) -> None:
+        """Queue copies ``(host, device)`` of the block's result; `finish` calls `merge` once they are on the host."""
+        self._merge = merge
+        with self._on_device("transfer"):
             for host, device in copies:
                 self.stream.copy(host, device)
                 self.bytes_down += host.nbytes
@@ -153,28 +137,25 @@ class Pipeline:
     ) -> None:
         """Queue a kernel, which is compiled at its first use."""
         kernel = self.backend.kernel(*source)
-        with self._timed("kernel"):
+        with self._on_device("kernel"):
             kernel(grid, block, arguments, shared_bytes, self.stream)
-
-    def merge_with(self, merge: Callable[[], None]) -> None:
-        """Set the function that merges the block's result once it is on the host."""
-        self._merge = merge
 
     def finish(self) -> None:
         """Wait for the block in progress and merge its result."""
         if not self._steps:
             return
         self._steps[-1][-1].synchronize()
-        for step, start, end in self._steps:
-            self.timeline.add_events(self._level, self._block, step, self.number, start, end)
+        for step, *events in self._steps:
+            start, end = (event.seconds_since(self.timeline.origin) for event in events)
+            self.timeline.add((self._level, self._block, step, self.number), start, end)
         self._steps.clear()
         merge, self._merge = self._merge, None
         if merge is not None:
-            with self.timeline.step(self._level, self._block, "merge", self.number):
+            with self.on_host("merge"):
                 merge()
 
     @contextlib.contextmanager
-    def _timed(self, step: str) -> Iterator[None]:
+    def _on_device(self, step: str) -> Iterator[None]:
         start = self.stream.record()
         yield
         self._steps.append((step, start, self.stream.record()))
@@ -183,9 +164,9 @@ class Pipeline:
 class Pipelines:
     """The two pipelines, which alternate."""
 
-    def __init__(self, backend: Backend, timeline: Timeline, staging_bytes: int):
+    def __init__(self, backend: Backend, timeline: Timeline):
         self.timeline = timeline
-        self.both = tuple(Pipeline(backend, number, timeline, staging_bytes) for number in range(2))
+        self.both = tuple(Pipeline(backend, number, timeline) for number in range(2))
         self._turn = self._level = 0
         self.blocks = 0
 
@@ -193,12 +174,9 @@ class Pipelines:
         self._level, self.blocks = level, 0
 
     @property
-    def bytes_up(self) -> int:
-        return sum(pipeline.bytes_up for pipeline in self.both)
-
-    @property
-    def bytes_down(self) -> int:
-        return sum(pipeline.bytes_down for pipeline in self.both)
+    def moved(self) -> dict[str, int]:
+        """The bytes that the level has moved so far."""
+        return {name: sum(getattr(pipeline, name) for pipeline in self.both) for name in ("bytes_up", "bytes_down")}
 
     def next(self) -> Pipeline:
         """The pipeline for the next block; its block in progress is finished first."""
@@ -210,13 +188,12 @@ class Pipelines:
     def take_number(self) -> int:
         """The number of the next block, for a block in one of the two pipelines or in a third pipeline."""
         self.blocks += 1
-        watching.advance(self.blocks, unit="blocks")
+        progress_watcher.advance(self.blocks, unit="blocks")
         return self.blocks - 1
 
-    def allocate(self, sizes: Mapping[str, int], host_only: Sequence[str] = ()) -> None:
-        """Allocate the areas of both pipelines (see `Pipeline.allocate`)."""
+    def allocate(self, arrays: Arrays) -> None:
         for pipeline in self.both:
-            pipeline.allocate(sizes, host_only)
+            pipeline.allocate(arrays)
 
     def finish(self) -> None:
         """Finish the blocks of both pipelines, the older one first."""
@@ -224,8 +201,5 @@ class Pipelines:
             pipeline.finish()
 
     def abandon(self) -> None:
-        """Wait for the device, also after an error, so that its memory can be freed."""
         for pipeline in self.both:
-            with contextlib.suppress(Exception):
-                pipeline.stream.synchronize()
-            pipeline.reset()
+            pipeline.abandon()

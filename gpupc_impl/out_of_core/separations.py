@@ -11,7 +11,7 @@ import dataclasses
 
 import numpy as np
 
-from gpupc_impl.core import mapped
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.gaussian.pair_block import MEMBER, NO_MEMBER
 from gpupc_impl.out_of_core.host_blocks import in_threads
 
@@ -43,12 +43,7 @@ class BlockSeparations:
 
 
 def find(members: np.ndarray, rows: slice, columns: slice) -> list[BlockSeparations]:
-    """The separated pairs of a block.
-
-    Args:
-        members: (rows, columns) uint32: `NO_MEMBER` for a pair that nothing separates, else the member in `MEMBER`.
-        rows, columns: the variables of the block.
-    """
+    """The separated pairs of a block, from its (rows, columns) uint32 keys (`pair_block.MEMBER`)."""
     width = columns.stop - columns.start
 
     def find_in(part: slice) -> BlockSeparations:
@@ -59,15 +54,14 @@ def find(members: np.ndarray, rows: slice, columns: slice) -> list[BlockSeparati
         at -= np.repeat(np.arange(len(counts)) * width - columns.start, counts)
         return BlockSeparations(rows.start + part.start, counts, at.astype(np.int32), separators.view(np.int32))
 
-    return in_threads(find_in, mapped.pieces(len(members), max(1, PAIRS_AT_ONCE // width)))
+    return in_threads(find_in, mapped_arrays.pieces(len(members), max(1, PAIRS_AT_ONCE // width)))
 
 
 def in_order(blocks: list[BlockSeparations], p: int) -> tuple[np.ndarray, np.ndarray]:
     """The (k, 2) int32 pairs in ascending order, and the (k, 1) int32 members of their sets.
 
-    Args:
-        blocks: pairs i < j; of two blocks with a common row, the block with larger second variables comes later. The
-            function empties the list, to free each block after its copy.
+    Of two blocks with a common row, the one with larger second variables comes later. The function empties the list, to
+    free each block after its copy.
     """
     starts = np.zeros(p + 1, np.int64)
     for block in blocks:
@@ -80,7 +74,7 @@ def in_order(blocks: list[BlockSeparations], p: int) -> tuple[np.ndarray, np.nda
         rows = np.arange(part.start, part.stop, dtype=np.int32)
         pairs[bounds[0] : bounds[-1], 0] = np.repeat(rows, np.diff(bounds))
 
-    in_threads(fill_rows, mapped.pieces(p, max(1, PAIRS_AT_ONCE // p)))
+    in_threads(fill_rows, mapped_arrays.pieces(p, max(1, PAIRS_AT_ONCE // p)))
 
     def copy(block: BlockSeparations, row_places: np.ndarray) -> None:
         at = np.repeat(row_places - (np.cumsum(block.counts) - block.counts), block.counts)
@@ -111,7 +105,7 @@ def take_out(graph: np.ndarray, pairs: np.ndarray) -> None:
     def clear(part: slice) -> None:
         flat[pairs[part, 0] * np.int64(p) + pairs[part, 1]] = False
 
-    in_threads(clear, mapped.pieces(len(pairs), PAIRS_AT_ONCE))
+    in_threads(clear, mapped_arrays.pieces(len(pairs), PAIRS_AT_ONCE))
     mirror(graph, slice(0, p), slice(0, p))
 
 
@@ -128,7 +122,7 @@ def mirror(graph: np.ndarray, rows: slice, columns: slice) -> None:
 
     tiles = [
         (slice(rows.start + i.start, rows.start + i.stop), slice(columns.start + j.start, columns.start + j.stop))
-        for i in mapped.pieces(rows.stop - rows.start, TILE)
-        for j in mapped.pieces(columns.stop - columns.start, TILE)
+        for i in mapped_arrays.pieces(rows.stop - rows.start, TILE)
+        for j in mapped_arrays.pieces(columns.stop - columns.start, TILE)
     ]
     in_threads(copy, [(i, j) for i, j in tiles if rows != columns or i.start <= j.start])

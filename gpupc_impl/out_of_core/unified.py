@@ -1,5 +1,6 @@
 """Out-of-core by unified memory: cuPC-S on managed arrays (Out-of-Core, section 4.1)."""
 
+import contextlib
 import logging
 
 import numpy as np
@@ -10,9 +11,9 @@ from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.engine import graph
 from gpupc_impl.gaussian import cupc_s, pair_block
-from gpupc_impl.gaussian.device import GaussianSearch
+from gpupc_impl.gaussian.level_search import GaussianSearch
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.out_of_core import memory_plan, pairs
+from gpupc_impl.out_of_core import plans, square_blocks
 
 logger = logging.getLogger("gpupc_impl.out_of_core")
 
@@ -41,18 +42,16 @@ THREADS = 128
 )
 def out_of_core_um(problem: GaussianProblem, run: Run) -> Skeleton:
     megabytes = run.params["device_mb"]
-    if not megabytes:
-        return _search(problem, run)
-    with run.backend.smaller_device(megabytes * 1_000_000):
+    with run.backend.smaller_device(megabytes * 1_000_000) if megabytes else contextlib.nullcontext():
         return _search(problem, run)
 
 
 def _search(problem: GaussianProblem, run: Run) -> Skeleton:
     backend = run.backend
     in_pairs = run.params["level_one"] == "pairs"
-    needed = memory_plan.core(problem.n_variables, problem.max_level, run.pmax).device_bytes
+    needed = plans.managed_bytes(problem.n_variables, problem.max_level, run.pmax)
     if in_pairs and problem.max_level != 0:
-        needed += memory_plan.pair_bytes(problem.n_variables)
+        needed += plans.pair_bytes(problem.n_variables)
     limit, used = backend.memory_limit, backend.memory_used
     backend.reset_peak()
     allowed = run.params["allow_oversubscription"]
@@ -91,14 +90,14 @@ class PairSearch(UnifiedSearch):
     def _level(self, level: int) -> LevelOutcome:
         if level != 1 or self.problem.fixed is not None:  # the kernels would test required edges as well
             return super()._level(level)
-        backend, p, n_words = self.backend, self.p, memory_plan.words(self.p)
+        backend, p, n_words = self.backend, self.p, plans.words(self.p)
         rows = self.graph.compact(level)
         counters = backend.full(graph.COUNTER_SHAPE, 0, np.uint64)
         smallest = None if self.largest_p is None else backend.full((p, p), graph.NO_KEY, np.uint64)
         members = backend.full((p, p), pair_block.NO_MEMBER, np.uint32)
         bits = backend.empty((p, n_words), np.uint32)
         critical = self.problem.critical_r_squared(0)
-        kernel, grid, threads, arguments = pairs.level_zero_launch(self.correlation, 0, 0, critical, bits)
+        kernel, grid, threads, arguments = square_blocks.level_zero_launch(self.correlation, 0, 0, critical, bits)
         backend.kernel(*kernel)(grid, threads, arguments)
         block = pair_block.whole_matrix(
             self.correlation,
@@ -112,8 +111,10 @@ class PairSearch(UnifiedSearch):
         )
         edges = int(backend.download(self.graph.degrees).sum(dtype=np.int64))
         dense = smallest is None and edges >= pair_block.DENSE * p * p
-        kernel, grid, threads = pairs.level_one_launch(backend.name, p, p, dense, self.problem.residual_tolerance)
+        kernel, grid, threads = square_blocks.level_one_launch(
+            backend.name, p, p, dense, self.problem.residual_tolerance
+        )
         backend.kernel(*kernel)(grid, threads, [block])
-        backend.kernel(*pairs.RANKS)((p,), (THREADS,), [rows.argument, members, self.graph.best])
+        backend.kernel(*square_blocks.RANKS)((p,), (THREADS,), [rows.argument, members, self.graph.best])
         del members, bits, block
         return self._end_level(level, rows, smallest, counters)

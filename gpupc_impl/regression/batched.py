@@ -14,21 +14,14 @@ import numpy as np
 import scipy  # SciPy loads its modules at their first use
 
 from gpupc_impl.backends import Backend, DeviceMemoryError
-from gpupc_impl.core.batches import for_each
-from gpupc_impl.core.mapped import pieces
+from gpupc_impl.core.mapped_arrays import pieces
+from gpupc_impl.core.p_value_search import for_each
 from gpupc_impl.regression.problem import EXPLAINED, NOTHING, RIDGE, RegressionProblem
 
-SPARE = 1e-9
-"""Added to the variances of terms, so that terms which depend on one another can be regressed on."""
-
+SPARE = 1e-9  # Added to the variances of terms, so that terms which depend on one another can be regressed on
 BATCH_BYTES = {"cuda": 1 << 30, "host": 1 << 22}
-"""Upper bound on the memory of a batch, by backend: a GPU needs large launches, and a core's batch fits its cache."""
-
-MOST_STEPS, MOST_HALVINGS = 100, 30
-"""Upper bounds on Newton's steps, and on how often one is halved because the loss did not fall."""
-
-CONVERGED = 1e-10
-"""The decrease of the loss that Newton's next step promises, up to which a model counts as fitted."""
+MOST_STEPS, MOST_HALVINGS = 100, 30  # Newton's, and of halving one because the loss did not fall
+CONVERGED = 1e-10  # decrease of the loss that Newton's next step promises, up to which a model counts as fitted
 
 
 class RegressionTests:
@@ -49,7 +42,7 @@ class RegressionTests:
             self._covariances = self._terms @ self._terms.T / n
 
     def p_values(self, sets: np.ndarray, tests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """See `core.batched_search.BatchedTests`."""
+        """See `core.p_value_search.BatchedTests`."""
         categories = self._problem.categories
         numbers, i, j = tests.T
         swapped = categories[j] < categories[i]
@@ -83,8 +76,7 @@ class RegressionTests:
     # --- Linear models ---------------------------------------------------------------------------------------------
 
     def _linear(self, response: np.ndarray, given: np.ndarray, added: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (t,) p-values and F statistics for (t,) responses, (t, a) terms of the sets and (t, b) further
-        terms."""
+        """Return (t,) p-values and F statistics for responses, (t, a) terms of the sets and (t, b) further terms."""
         n, a, b = self._problem.n_samples, given.shape[1], added.shape[1]
         rest = n - 1 - a - b
         if rest < 1:
@@ -104,8 +96,8 @@ class RegressionTests:
         return scipy.special.fdtrc(b, rest, statistics), statistics
 
     def _residuals(self, xp: Any, index: Any, a: int) -> Any:
-        """Return the (t, 2) residual variances of the smaller and the larger model, given (t, a + b + 1) terms: those
-        of the set, those of the other variable, and the response."""
+        """Return the (t, 2) residual variances of both models, given (t, a + b + 1) terms: those of the set, those of
+        the other variable, and the response."""
         joint = self._covariances[index[:, :, None], index[:, None, :]]
         if a:
             joint = _complement(xp, joint, a)
@@ -116,7 +108,7 @@ class RegressionTests:
     # --- Logistic models -------------------------------------------------------------------------------------------
 
     def _logistic(self, response: np.ndarray, given: np.ndarray, added: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return p-values and statistics as `_linear` does, for responses that have the same number of categories."""
+        """As `_linear`, for responses that have the same number of categories."""
         models, of_test = np.unique(np.column_stack([response, given]), axis=0, return_inverse=True)
         before = self._deviances(models[:, 0], models[:, 1:])[of_test.reshape(-1)]
         after = self._deviances(response, np.hstack([given, added]))
@@ -163,9 +155,7 @@ def _complement(xp: Any, joint: Any, count: int) -> Any:
 def _deviances(xp: Any, terms: Any, chosen: Any) -> Any:
     """Return minus twice the largest penalized log-likelihood of each of t models, by Newton's method.
 
-    Args:
-        terms: (t, d, n): ones, then the terms whose coefficients are penalized.
-        chosen: (t, m, n): 1 where a sample has a class other than the first.
+    ``terms`` (t, d, n) are ones and penalized terms; ``chosen`` (t, m, n) is 1 where a sample has a later class.
     """
     t, d, _ = terms.shape
     m = chosen.shape[1]

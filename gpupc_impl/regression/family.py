@@ -1,21 +1,19 @@
 """Numbers and categories with likelihood ratio tests of regressions."""
 
 from gpupc_impl.backends import open_backend
-from gpupc_impl.core.batched_search import BatchedStrength
 from gpupc_impl.core.family import Family
-from gpupc_impl.core.p_values import PValueRetest
+from gpupc_impl.core.p_value_search import PValueRetest, PValueTests
 from gpupc_impl.regression.batched import RegressionTests
 from gpupc_impl.regression.plain import PlainTest
 from gpupc_impl.regression.problem import RegressionProblem
 
 AFFORDED = 10**7
-"""Upper bound on the samples, summed over all tests of one answer: about a minute."""
 
 FAMILY = Family(
     name="regression",
     problem=RegressionProblem,
     retest=lambda problem: PValueRetest(PlainTest(problem), problem.alpha, AFFORDED // problem.n_samples),
-    strength=lambda problem, backend: BatchedStrength(RegressionTests(problem, open_backend(backend))),
+    tests=lambda problem, backend: PValueTests(problem, RegressionTests(problem, open_backend(backend))),
     auto={"cuda": "regression-batched", "host": "regression-batched"},
     packages=("gpupc_impl.regression", "baselines"),
     data="both",

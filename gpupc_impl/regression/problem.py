@@ -6,31 +6,21 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gpupc_impl.core import placing
+from gpupc_impl.core import allocation
 from gpupc_impl.core.columns import coded_columns, numbers_and_codes
 from gpupc_impl.core.problem import (
     InvalidProblem,
     Problem,
     finite_matrix,
     name_constants,
-    search_parameters,
     standard_rows,
 )
 
-MAX_CATEGORIES = 64
-"""Upper bound on the categories of a variable, each of which but one is a term of regressions."""
-
+MAX_CATEGORIES = 64  # upper bound on the categories of a variable, each of which but one is a term of regressions
 MIN_SAMPLES = 4
-
-RIDGE = 1e-3
-"""Half the penalty on the squared coefficients of a logistic regression, which keeps them finite if classes can be
-separated. It is far below what a significant effect changes."""
-
-NOTHING = 1e-6
-"""Statistic up to which the larger model counts as no better, since it may have the same terms but for rounding."""
-
-EXPLAINED = 1e-7
-"""Share of its variance up to which a response counts as determined by the conditioning set."""
+RIDGE = 1e-3  # half the penalty on squared coefficients, which keeps them finite if classes can be separated
+NOTHING = 1e-6  # a statistic up to here is one of rounding errors
+EXPLAINED = 1e-7  # Share of its variance up to which a response counts as determined by the conditioning set
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,7 +37,6 @@ class RegressionProblem(Problem):
     """
 
     family: ClassVar[str] = "regression"
-    PARAMETERS: ClassVar[dict[str, Any]] = {}
     DATA_PARAMETERS: ClassVar[tuple[str, ...]] = ("categories",)
 
     values: np.ndarray
@@ -59,10 +48,9 @@ class RegressionProblem(Problem):
         cls,
         data: Any,
         *,
-        alpha: float = 0.05,
-        max_level: int | None = None,
         names: Sequence[str] | None = None,
         categories: Collection[str] = (),
+        **parameters: Any,
     ) -> Self:
         """Make a problem of a DataFrame or an array with samples in rows and variables in columns.
 
@@ -71,12 +59,9 @@ class RegressionProblem(Problem):
         Args:
             categories: the names of the columns of numbers that are codes of categories, as a list or separated by
                 commas; or the labels of the codes by variable, with an empty list for a variable of numbers.
+            parameters: alpha (0.05) and max_level (None).
 
         A constant variable is independent of all others: its tests have p = 1, and a warning names the variable.
-
-        Raises:
-            InvalidProblem: wrong shape, a value that is missing or infinite, too few samples, an unknown name, or a
-                column of more than 64 categories.
         """
         matrix, names, coded = numbers_and_codes(data, names, coded_columns(categories), MAX_CATEGORIES)
         if len(matrix) < MIN_SAMPLES:
@@ -91,8 +76,8 @@ class RegressionProblem(Problem):
         counts.setflags(write=False)
         return cls(
             names=names,
-            **search_parameters(alpha, max_level),
-            values=placing.placed(values),
+            **cls.checked(len(matrix), **parameters),
+            values=allocation.copied(values),
             categories=counts,
             constant=name_constants(names, constant),
         )

@@ -10,7 +10,9 @@ import numpy as np
 
 from gpupc_impl.core.orientation import orient
 from gpupc_impl.reporting.catalogue import Sweeps, table
-from gpupc_impl.reporting.cells import csv_row, label, mark, number, places, remarks
+from gpupc_impl.reporting.cells import label, mark, number
+from gpupc_impl.reporting.lines import csv_row
+from gpupc_impl.reporting.notes import places, remarks
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import Accuracy, accuracy, bootstrap_mean, dag_of_edges, has_cycle, with_arrows
@@ -49,7 +51,7 @@ def accuracy_table(runs: Runs, problems: Sequence[Mapping[str, Any]], sweeps: Sw
                 numbers = measured.get((run.dataset, setting))
                 columns = dataclasses.asdict(numbers) if numbers else dict.fromkeys(MEASURES)
                 row = {"parameter": parameter, "value": value, "graph": run.dataset}
-                plain.append(row | csv_row(run, "setting method backend status verification edges") | columns)
+                plain.append(row | csv_row(run) | columns)
         notes += _difference(name, graphs, list(settings), measured)
     cyclic = [name for name, edges in truths.items() if edges and has_cycle(dag_of_edges(edges, 1 + np.max(edges)))]
     if cyclic:

@@ -30,20 +30,23 @@ EVERY = "every"
 """The value of an entry's ``family`` that stands for all families."""
 
 CsvRows = Sequence[Mapping[str, str]]
-"""The rows of a CSV file, for example the paper's numbers."""
+Facts = Sequence[Mapping[str, Any]]
+"""The facts of problems, one mapping for each data set."""
 
 Sweeps = Mapping[str, Mapping[str, float]]
 """For each varied parameter of an experiment, its value in every data set."""
 
+
+def _rows(kind: str) -> Callable[[Source], CsvRows]:
+    return lambda source: [row for path in source.files[kind] for row in read_csv(path)]
+
+
 READERS: Mapping[str, Callable[[Source], Any]] = {
     "runs": load,
     "problems": load_facts,
-    "sharing": lambda source: [row for path in source.files["sharing"] for row in read_csv(path)],
     "tests": lambda source: load_single_tests(source.files["tests"][0], source.recorded),
     "every_test": lambda source: [load_single_tests(path, source.recorded) for path in source.files["every_test"]],
-    "timeline": lambda source: read_csv(source.files["timeline"][0]),
-    "factors": lambda source: [row for path in source.files["factors"] for row in read_csv(path)],
-    "reported": lambda source: read_csv(source.files["reported"][0]),
+    **{kind: _rows(kind) for kind in ("sharing", "timeline", "factors", "reported")},
 }
 """The parameters that a function may have in addition to `GIVEN`, each with the function that reads it from a source:
 
@@ -52,13 +55,13 @@ READERS: Mapping[str, Callable[[Source], Any]] = {
 - sharing: the lines of results/sharing.csv.
 - tests: the times of an entry's table of single tests; every_test: the times of all tables.
 - timeline: when each step of each block of an out-of-core run began and ended.
-- factors: how many times longer other programs take on one core than our references (see `reporting.chains`).
+- factors: how many times longer other programs take on one core than our references (see `quantities.chained`).
 - reported: the paper's own numbers.
 """
 
-GIVEN = ("sweeps", "varies", "ran", "rates")
+GIVEN = ("sweeps", "varies", "ran")
 """The parameters that come from the config: for each sweep of the experiment, the varied value by graph; the varied
-dimension of a table of single tests; the data set and backend of a timeline; the rates of managed memory, or None."""
+dimension of a table of single tests; the data set and backend of a timeline."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +110,7 @@ class Entry:
         """
         if not self.figure:
             return {kind: f"results/tables/{self.name}.{kind}" for kind in ("html", "csv", "md")}
-        files = {kind: f"figures/{self.name}.{kind}" for kind in ("svg", "png", "pdf")}
+        files = {kind: f"figures/{self.name}.{kind}" for kind in ("svg", "pdf")}
         return files | ({"csv": f"results/tables/{self.name}.csv"} if self.numbers else {})
 
     def write(self, sources: Sequence[Source], outputs: Mapping[str, str]) -> None:

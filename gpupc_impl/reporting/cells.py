@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from gpupc_impl.reporting.runs import Runs, VerifiedRecord, device_backends
+from gpupc_impl.reporting.runs import VerifiedRecord
 from gpupc_impl.reporting.sources import STALE
 
 INFINITY = "∞"
@@ -115,8 +115,8 @@ def time_cell(run: VerifiedRecord | None, **words: str) -> str:
     """
     if run is None:
         return "–"
-    if run.status in words:
-        return words[run.status]
+    if (status := "oom" if run.out_of_memory else run.status) in words:
+        return words[status]
     if run.status == "timeout":
         return f"> {number(run.limits.time_s)} †"
     if run.median is None:
@@ -151,6 +151,15 @@ class Speedup:
             return self.why
         return f"{self.bound + ' ' if self.bound else ''}{number(self.value)}×{' †' if self.bound else ''}"
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The columns of a CSV."""
+        return {"speedup": "inf" if self.why == INFINITY else self.value, "bound": self.bound}
+
+
+Pair = tuple[VerifiedRecord | None, VerifiedRecord | None]
+"""A slow and a fast run, either of which may be missing."""
+
 
 def speedup(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup:
     """Return how many times faster ``fast`` is than ``slow``."""
@@ -167,97 +176,11 @@ def speedup(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup
     return Speedup(None, why=status_word((fast if fast.median is None else slow).status))
 
 
-def levels_speedup(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> float | None:
-    """Return how many times faster the levels of ``fast`` are; None if one of the two has no time of its levels."""
+def levels_speedup(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup:
+    """Return how many times faster the levels of ``fast`` are."""
     both = [run.levels_median if run else None for run in (slow, fast)]
-    return both[0] / both[1] if both[0] and both[1] else None
+    return Speedup(both[0] / both[1] if both[0] and both[1] else None, why="–")
 
 
 def geometric_mean(values: Sequence[float]) -> float | None:
     return math.exp(sum(map(math.log, values)) / len(values)) if values else None
-
-
-# --- notes -----------------------------------------------------------------------------------------------------------
-
-
-def grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, list[str]]:
-    """Group distinct names by key, in the order of the pairs."""
-    found: dict[Any, dict[str, None]] = {}
-    for key, name in pairs:
-        found.setdefault(key, {})[name] = None
-    return {key: list(names) for key, names in found.items()}
-
-
-def places(runs: Runs) -> list[str]:
-    """Return one note per backend with the machines and settings that ran on it. Names may contain commas, so slashes
-    separate them."""
-    notes = []
-    for backend in [*device_backends(runs), "cpu"]:
-        settings = grouped(
-            (run.machine, label(run.setting)) for run in runs if run.backend == backend and run.median is not None
-        )
-        if settings:
-            where = "; ".join(f"{place} ({' / '.join(names)})" for place, names in settings.items())
-            notes.append(f"{'CPU references' if backend == 'cpu' else f'Backend {backend}'}: {where}.")
-    return notes
-
-
-def remarks(runs: Iterable[VerifiedRecord]) -> list[str]:
-    """Return notes that explain the marks of these runs, and why runs have no time."""
-    runs = list(runs)
-    used = {VERIFICATION_MARKS.get(run.verification) for run in runs if run.median is not None}
-    notes = []
-    if any(run.status == "timeout" for run in runs):
-        notes.append("† A time limit was reached: the number is a bound, which no mean includes.")
-    notes += [f"{mark.strip()} {note}" for mark, note in MARK_NOTES.items() if mark in used]
-    explained = [run for run in runs if run.median is not None and run.verification == "explained"]
-    differing = grouped((run.known_difference, f"{run.dataset}: {label(run.setting)}") for run in explained)
-    for why, where in differing.items():
-        notes.append(
-            f"≠ {'; '.join(where)}: the skeleton differs from the reference's, and no mean includes it: {why}."
-        )
-    if any(run.stale for run in runs if run.median is not None):
-        notes.append(STALE_NOTE)
-    reasons = grouped(
-        ((f"{run.dataset} {status_word(run.status)}", run.why), label(run.setting))
-        for run in runs
-        if run.median is None and run.why
-    )
-    return notes + [f"{where}: {' / '.join(settings)}: {why}" for (where, why), settings in reasons.items()]
-
-
-def hardware(reported: Iterable[Mapping[str, str]]) -> list[str]:
-    """Return the paper's hardware, one line per machine with its methods."""
-    return [
-        f"{', '.join(names)}: {where}"
-        for where, names in grouped((r["hardware"], r["method"]) for r in reported).items()
-    ]
-
-
-def stated(values: Iterable[tuple[str, Iterable[Any]]]) -> str:
-    """Format the symbols that have values, for example "n = 100 or 1,000, perm = 50"."""
-    named = ((symbol, " or ".join(f"{value:,}" for value in found)) for symbol, found in values)
-    return ", ".join(f"{symbol} = {words}" for symbol, words in named if words)
-
-
-# --- CSV -------------------------------------------------------------------------------------------------------------
-
-COLUMNS: dict[str, Callable[[VerifiedRecord], Any]] = {
-    "median_s": lambda run: run.median,
-    "low_s": lambda run: run.low,
-    "high_s": lambda run: run.high,
-    "limit_s": lambda run: run.limits.time_s,
-    "limit": lambda run: run.limits.time_s,
-    "cold": lambda run: run.time_s.cold,
-    "tests_per_level": lambda run: " ".join(map(str, run.result.tests_per_level)) if run.result else "",
-    "edges_per_level": lambda run: " ".join(map(str, run.result.edges_per_level)) if run.result else "",
-    "device_bytes": lambda run: run.peak_bytes.device,
-    "device_limit_bytes": lambda run: run.limits.device_memory_bytes,
-    "process_bytes": lambda run: run.peak_bytes.process,
-}
-"""The columns of CSV files that are not attributes of a run."""
-
-
-def csv_row(run: VerifiedRecord, columns: str) -> dict[str, Any]:
-    """Return columns of a run, named with spaces between them: `COLUMNS` or attributes of `VerifiedRecord`."""
-    return {name: COLUMNS[name](run) if name in COLUMNS else getattr(run, name) for name in columns.split()}

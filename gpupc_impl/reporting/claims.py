@@ -4,26 +4,35 @@ A claim is a row of results/reported/PAPER_claims.csv: the paper's `section`, th
 compared `quantity`, the `datasets`, and the stated number as a `check` with the ends `low` and `high` in a `unit`. The
 paper's module has for each claim's `id` a `Quantity`, which computes the same number from records.
 
-The function `verdict` judges all our numbers for a claim, rounded to the claim's decimals if it is a range:
+A claim says which way it points: with the `direction` ``higher`` larger numbers of ours speak more strongly for the
+paper's conclusion, with ``lower`` smaller ones, and with ``equal`` those near the paper's. The column `contradicted`
+has the number beyond which ours speak against the conclusion (for ``equal`` a lower and an upper one). The verdicts:
 
-- holds: our numbers are inside the range (`range`), within 25 % of a single stated number (`about`), at least the
-  stated number (`at least`; for "up to 45.6" our largest number counts), or at most the stated number (`at most`).
-- less, more: a number of ours is below or above the bounds. A larger speedup does not refute a paper.
-- not comparable: the claim states seconds on other hardware (`none`).
-- modelled: our number is that of a model, since a run could harm the machine.
-- not run: we have no number; the last column gives the reason.
-- chained: our number is a product of two factors from two machines, which the last column states (`reporting.chains`).
+- holds: our numbers are inside the range (`range`, rounded to its decimals), within 25 % of a single stated number
+  (`about`), at least the stated number (`at least`; for "up to 45.6" our largest counts), or at most it (`at most`).
+- holds more strongly: all are beyond the stated numbers on the side to which the claim points; 25 % beyond a printed
+  bound.
+- holds less strongly: a number of ours is on the other side.
+- contradicted: half of our numbers or more speak against the conclusion.
+- cannot be judged: we have no number, or none that can be compared; the last column gives the reason.
+
+Numbers of a stand-in for a data set are shown and do not count. The headlines are the main sentences of each paper,
+which results/reported/headlines.csv names; their verdicts are those of their claims.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpupc_impl.reporting.cells import AtLeast, grouped, number
-from gpupc_impl.reporting.quantities import Quantity
-from gpupc_impl.reporting.tables import Table
+from gpupc_impl.reporting.cells import AtLeast, number
+from gpupc_impl.reporting.notes import grouped
+from gpupc_impl.reporting.quantities import Evidence, Quantity
+from gpupc_impl.reporting.tables import Table, markdown
+
+Claim = Mapping[str, str]
 
 ABOUT = 0.25
 """The tolerance for a number that the paper states as a single value, relative to that value."""
@@ -31,37 +40,38 @@ ABOUT = 0.25
 NAMED = 3
 """The upper bound on the data sets that a cell names for one reason of missing numbers; the CSV has all of them."""
 
-PRODUCTS = {
-    "holds": "agrees with the paper",
-    "less": "is below the paper's",
-    "more": "is above the paper's",
-    "less and more": "is below the paper's on some data sets and above it on others",
-    "not comparable": "is not compared",
-}
-"""The words about the product of the factors of a chained claim, by the verdict that the same number would get if it
-were measured."""
+HOLDS, MORE, LESS = "holds", "holds more strongly", "holds less strongly"
+CONTRADICTED, NOT_JUDGED = "contradicted", "cannot be judged"
+VERDICTS = (HOLDS, MORE, LESS, CONTRADICTED, NOT_JUDGED)
 
 UNITS = {"x": "×", "%": " %", "s": " s", "GB": " GB", "edges": " edges", "tests": " tests", "faults": "", "": ""}
 
 
-def verdict(claim: Mapping[str, str], values: Sequence[float]) -> str:
+def verdict(claim: Claim, values: Sequence[float]) -> str:
     """Return the verdict about a claim; the module's docstring defines the verdicts."""
-    if not values:
-        return "not run"
-    if claim["check"] == "none":
-        return "not comparable"
-    low, high = (float(claim[end]) if claim[end] else None for end in ("low", "high"))
+    if not values or claim["check"] == "none":
+        return NOT_JUDGED
+    low, high = (float(claim[end] or sign * math.inf) for end, sign in (("low", -1), ("high", 1)))
     if claim["check"] == "about":
-        assert low is not None
         low, high = low - ABOUT * abs(low), low + ABOUT * abs(low)
     if claim["check"] == "range":
         digits = max(len(claim[end].partition(".")[2]) for end in ("low", "high"))
         values = [round(value, digits) for value in values]
-    less, more = low is not None and min(values) < low, high is not None and max(values) > high
-    return " and ".join(["less"] * less + ["more"] * more) or "holds"
+    limits = [float(limit) for limit in claim["contradicted"].split()]
+    if claim["direction"] == "lower":  # Of the negative numbers larger ones speak more strongly.
+        values, limits, low, high = [-value for value in values], [-limit for limit in limits], -high, -low
+    both_sides = claim["direction"] == "equal"
+    against = [limits and (value < limits[0] or (both_sides and value > limits[-1])) for value in values]
+    if 2 * sum(map(bool, against)) >= len(values):
+        return CONTRADICTED
+    if any(against) or min(values) < low or (both_sides and max(values) > high):
+        return LESS
+    if claim["check"].startswith("at ") and claim["basis"] == "printed":
+        high = low + ABOUT * abs(low)
+    return MORE if min(values) > high and not both_sides else HOLDS
 
 
-def reported_value(claim: Mapping[str, str]) -> str:
+def reported_value(claim: Claim) -> str:
     words = {"about": "about ", "at least": "≥ ", "at most": "≤ "}
     ends = list(dict.fromkeys(f"{float(claim[end]):,.15g}" for end in ("low", "high") if claim[end]))
     return words.get(claim["check"], "") + _span(ends) + UNITS[claim["unit"]]
@@ -79,74 +89,145 @@ def _span(ends: Sequence[str]) -> str:
 
 
 def table_of(
-    title: str,
-    reported: Sequence[Mapping[str, str]],
+    paper: str,
+    reported: Sequence[Claim],
     quantities: Mapping[str, Quantity],
-    evidence: Mapping[str, Any],
+    evidence: Evidence,
+    backend: str,
     notes: Sequence[str],
 ) -> Table:
-    """Return the table of the claims in order, with a row for each backend.
+    """Return the table of a paper's claims in order.
 
     Args:
         reported: rows of results/reported/PAPER_claims.csv.
         quantities: the quantity for each claim's id.
-        evidence: the evidence of each backend.
+        backend: where kernels ran.
         notes: sentences about the paper's hardware, and about the methods that stand for its programs.
     """
-    rows, plain, verdicts = [], [], {}
-    for backend, known in evidence.items():
-        verdicts[backend] = Counter[str]()
-        for claim in reported:
-            asked = claim["datasets"].split()
-            stand_ins = {known.measured(name): name for name in asked if known.measured(name) != name}
-            found = quantities[claim["id"]](known, [known.measured(name) for name in asked])
-            judged = "modelled" if found.modelled else "chained" if found.chained else verdict(claim, found.all)
-            verdicts[backend][judged] += 1
-            on, lacking = "; ".join(found.values), _listed(found.missing)
-            short = _listed(found.missing, most=NAMED)
-            if found.chained:
-                on += f"; the product {PRODUCTS[verdict(claim, found.all)]}"
-            for stand_in, name in stand_ins.items():
-                said = f"{stand_in} (stand-in for {name})"
-                on, lacking, short = (text.replace(stand_in, said) for text in (on, lacking, short))
-            cells = [claim[name] for name in ("section", "quote", "quantity")]
-            cells += [reported_value(claim), our_value(found.all, claim["unit"]), backend, judged]
-            rows.append([*cells, "; ".join(filter(None, [on, short and f"missing: {short}"]))])
-            plain.append(
-                {name: claim[name] for name in ("id", "section", "quote", "quantity", "datasets", "check")}
-                | {"reported_low": claim["low"], "reported_high": claim["high"], "unit": claim["unit"]}
-                | {"basis": claim["basis"], "backend": backend}
-                | {"ours_low": min(found.all, default=None), "ours_high": max(found.all, default=None)}
-                | {"ours_high_is_bound": isinstance(max(found.all, default=None), AtLeast)}
-                | {"verdict": judged, "measured_on": on, "missing": lacking, "citation": claim["citation"]}
-            )
+    judged = [_judged(claim, quantities, evidence, backend) for claim in reported]
     header = ["§", "the paper's sentence", "what is compared", "paper", "ours", "backend", "verdict", "measured on"]
-    counted = [
-        f"Backend {backend}: " + ", ".join(f"{count} {word}" for word, count in counts.items()) + "."
-        for backend, counts in verdicts.items()
+    rows = [row.pop("cells") for row in judged]
+    left = (0, 1, 2, 5, 6, 7)
+    title, counted = f"Claims of {paper} beside our records", f"Backend {backend}: {tally(judged)}."
+    return Table(title, header, rows, [counted, *notes, *RULES], judged, left, 6)
+
+
+def tally(judged: Iterable[Mapping[str, Any]]) -> str:
+    """Return how many claims have each verdict."""
+    counts = Counter(row["verdict"] for row in judged)
+    return ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
+
+
+def _judged(claim: Claim, quantities: Mapping[str, Quantity], known: Evidence, backend: str) -> dict[str, Any]:
+    """Return a row of the CSV, with those of the table under ``cells``."""
+    names, quantity = claim["datasets"].split(), quantities[claim["id"]]
+    stand_ins = {name: other for name in names if (other := known.measured(name)) != name}
+    found = quantity(known, [name for name in names if name not in stand_ins])
+    aside = [
+        f"stand-in {other} for {name}, which does not count: {our_value(numbers.all, claim['unit'])}"
+        for name, other in stand_ins.items()
+        if (numbers := quantity(known, [other])).all and list(numbers.values) != list(found.values)
     ]
-    return Table(title, header, rows, [*counted, *notes, *RULES], plain, left=(0, 1, 2, 5, 6, 7), verdict=6)
+    word = verdict(claim, found.all)
+    why_not = claim["why_not"] * (word == NOT_JUDGED)
+    absent = dict.fromkeys(stand_ins, "only its stand-in was measured")
+    missing = {} if why_not else {**found.missing, **absent}
+    on = "; ".join(filter(None, [*found.values, *aside, why_not]))
+    lacking, short = _listed(missing), _listed(missing, most=NAMED)
+    cells = [claim[name] for name in ("section", "quote", "quantity")]
+    cells += [reported_value(claim), our_value(found.all, claim["unit"]), backend, word]
+    cells.append("; ".join(filter(None, [on, short and f"missing: {short}"])))
+    ends = {f"ours_{end}": of(found.all, default=None) for end, of in (("low", min), ("high", max))}
+    return (
+        {name: claim[name] for name in ("id", "section", "quote", "quantity", "datasets", "check", "direction")}
+        | {"reported_low": claim["low"], "reported_high": claim["high"], "unit": claim["unit"]}
+        | {"basis": claim["basis"], "backend": backend, **ends}
+        | {"ours_high_is_bound": isinstance(ends["ours_high"], AtLeast), "verdict": word, "measured_on": on}
+        | {"missing": lacking, "citation": claim["citation"], "cells": cells}
+    )
 
 
 RULES = (
     'Holds: all our numbers, rounded like the paper\'s, are in its range, satisfy its bound (≥, ≤; for "up to" our '
-    f"largest number counts), or are within {100 * ABOUT:g} % of a single stated number. Less, more: a number of ours "
-    "is below or above; a larger speedup refutes nothing. Not comparable: the paper states seconds on other hardware. "
-    "Modelled: a run could harm the machine, so our number is that of a model, and is not judged. "
-    "Chained: how many times longer the paper's CPU program takes than our reference, on one core of one machine, "
-    "times the speedup over our reference on the GPU's machine. If the paper uses words instead of a number, we chose "
-    "the bound; the column `basis` of the CSV explains it.",
-    "A verdict is based on the data that the last column names as measured. If the slower method hit its time limit, "
-    "the resulting bound is used if it exceeds the claim. The backend host runs the kernels on CPU cores, so a ratio "
-    "of its times that differs from the paper's does not refute the paper.",
+    f"largest number counts), or are within {100 * ABOUT:g} % of a single stated number. Holds more strongly, less "
+    "strongly: they lie beyond the paper's on the side to which the claim points, or on the other one. Contradicted: "
+    "half of our numbers or more speak against the conclusion, such as a speedup below one. If the paper uses words "
+    "instead of a number, we chose the bound; the column `basis` of the CSV explains it.",
+    "A verdict is based on the data that the last column names. A speedup over a program that was measured on another "
+    "machine is a product, whose factors that column has. If the slower method hit its time limit, the resulting bound "
+    "is used if it exceeds the claim. The backend host runs the kernels on CPU cores, so a ratio of its times that "
+    "differs from the paper's does not refute the paper.",
 )
 
 
 def _listed(missing: Mapping[str, str], most: int | None = None) -> str:
     """Format the missing numbers, grouped by reason, with at most `most` names for each."""
-    reasons = grouped((why, what) for what, why in missing.items())
-    named = {why: names if most is None else names[:most] for why, names in reasons.items()}
-    more = {why: len(reasons[why]) - len(names) for why, names in named.items()}
-    return "; ".join(
-        f"{', '.join(names)}{f' and {more[why]} more' * bool(more[why])} ({why})" for why, names in named.items()
-    )
+    texts = []
+    for why, names in grouped((why, what) for what, why in missing.items()).items():
+        more = len(names) - len(names[:most])
+        texts.append(f"{', '.join(names[:most])}{f' and {more} more' * bool(more)} ({why})")
+    return "; ".join(texts)
+
+
+# --- headlines -------------------------------------------------------------------------------------------------------
+
+CLAIMS = ("cupc", "ooc", "gpupc", "cmiknn")
+"""The papers whose claims are judged, as results/reported/PAPER_claims.csv names them."""
+
+MARKS = dict(zip(VERDICTS, "🟢🔵🟠🔴⚪", strict=True))
+"""The coloured marks of verdicts on pages without a style sheet."""
+
+HEADER = ("paper", "headline", "reported", "measured", "on", "verdict", "why it differs")
+VERDICT = HEADER.index("verdict")
+
+
+def headlines(claims: Mapping[str, Iterable[Claim]], reported: Sequence[Mapping[str, str]]) -> Table:
+    """Return the table of headlines, without papers that were measured on no GPU.
+
+    A headline is that of the first GPU, in the order of the claim tables, on which its claim was judged.
+
+    Args:
+        claims: the rows of each paper's claim table (PAPER_claims.csv), by PAPER.
+        reported: the rows of results/reported/headlines.csv.
+
+    Raises:
+        ValueError: a headline names a claim that its paper's table does not have.
+    """
+    chosen: dict[tuple[str, str], Claim] = {}
+    for paper, rows_of_paper in claims.items():
+        for row in (row for row in rows_of_paper if row["backend"] == "cuda"):
+            known = chosen.get((paper, row["id"]))
+            if known is None or known["verdict"] == NOT_JUDGED:
+                chosen[paper, row["id"]] = row
+    devices = Counter(row.get("device", "") or "this GPU" for row in chosen.values() if row["ours_low"])
+    if not devices:
+        return Table("Headlines", HEADER, [], ["No claim has been judged on a GPU."], [])
+    rows = []
+    for headline in (row for row in reported if any(row["claims"] == paper for paper, _ in chosen)):
+        claim = chosen.get((headline["claims"], headline["claim"]))
+        if claim is None:
+            raise ValueError(f"headlines.csv: {headline['claims']}_claims.csv has no claim {headline['claim']!r}")
+        stated = reported_value({**claim, "low": claim["reported_low"], "high": claim["reported_high"]})
+        ends = [float(claim[end]) for end in ("ours_low", "ours_high") if claim[end]]
+        if claim["ours_high_is_bound"] == "True":
+            ends = [end if end < max(ends) else AtLeast(end) for end in ends]
+        word, measured = claim["verdict"], our_value(ends, claim["unit"])
+        # A product names its factors, and what cannot be judged the reason.
+        why = "" if word == HOLDS else headline["why"] or claim["measured_on"] or claim["missing"]
+        device = claim.get("device", "") if ends else ""
+        rows.append([headline["paper"], headline["sentence"], stated, measured, device, word, why])
+    notes = [
+        f"All {len(chosen)} claims of the {len(claims)} papers: {tally(chosen.values())}. {sum(devices.values())} have "
+        f"a number of {' or '.join(devices)}; the papers' tables of claims give the reasons. The papers ran on older "
+        "hardware: ratios and counts are compared, never seconds."
+    ]
+    return Table("Headlines", HEADER, rows, notes, [], left=(0, 1, 4, 5, 6), verdict=VERDICT)
+
+
+def in_markdown(table: Table) -> str:
+    """Return the headlines for README and the site, with a coloured mark before each verdict."""
+    rows = [
+        [*row[:VERDICT], f"{MARKS.get(row[VERDICT], '')} {row[VERDICT]}".strip(), *row[VERDICT + 1 :]]
+        for row in table.rows
+    ]
+    return markdown(HEADER, rows, numeric=(2, 3))

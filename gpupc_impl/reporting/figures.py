@@ -1,43 +1,42 @@
 """Writes figures with a CSV of their numbers, and has functions that several figures share.
 
-Only functions that draw import matplotlib, since most processes of the workflow read the catalogue and draw nothing.
+The figures of several machines stand on one sheet, each under a strip that names its machine. Only functions that draw
+import matplotlib, since most processes of the workflow read the catalogue and draw nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import html
+import math
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpupc_impl.core.files import write_csv
+from gpupc_impl.core.files import write_csv, write_text
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.runs import Runs
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord
 from gpupc_impl.reporting.sources import Heading
 from gpupc_impl.reporting.tables import csv_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
-SMALL_PRINT: dict[str, Any] = {"fontsize": 6, "color": "#666666", "x": 0.01, "ha": "left"}
-HEADING = {"fontsize": 6.5, "x": 0.01, "ha": "left"}
+SMALL_PRINT: dict[str, Any] = {"fontsize": 6, "color": style.GREY, "x": 0.01, "ha": "left"}
+HEADING: dict[str, Any] = {"fontsize": 6.5, "x": 0.01, "ha": "left"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Drawing:
-    """A figure ready to be written.
-
-    Attributes:
-        rows: the numbers in the figure, for a CSV.
-        columns: the columns of the CSV, if it may have no row.
-    """
+    """A figure ready to be written, and the rows of a CSV with its numbers."""
 
     figure: Figure
     rows: Sequence[Mapping[str, Any]] = ()
-    columns: Sequence[str] = ()
 
 
 Panel = tuple[Heading, Drawing]
@@ -45,26 +44,150 @@ Panel = tuple[Heading, Drawing]
 
 
 def write_drawings(
-    panels: Sequence[Panel],
-    svg_path: str | Path,
-    png_path: str | Path,
-    csv_path: str | Path | None = None,
-    pdf_path: str | Path | None = None,
+    panels: Sequence[Panel], svg_path: str | Path, pdf_path: str | Path, csv_path: str | Path | None = None
 ) -> None:
     """Write the figures of several machines, each under its heading, one CSV of all their numbers, and a PDF for papers
     with a page for each machine."""
-    from gpupc_impl.reporting import sheet
-
-    if pdf_path is not None:
-        style.save_plain([drawing.figure for _, drawing in panels], pdf_path)
-    sheet.save([(heading, drawing.figure) for heading, drawing in panels], svg_path, png_path)
+    save_plain([drawing.figure for _, drawing in panels], pdf_path)
+    write_text(svg_path, sheet([(heading, style.svg(drawing.figure)) for heading, drawing in panels]))
     if csv_path is not None:
-        write_csv(csv_path, *csv_rows([(heading, drawing.rows, drawing.columns) for heading, drawing in panels]))
+        write_csv(csv_path, csv_rows([(heading, drawing.rows) for heading, drawing in panels]))
+
+
+def save_plain(figures: Iterable[Figure], path: str | Path) -> None:
+    """Write figures for papers as the pages of a PDF: without the heading and the small print, which a caption
+    replaces. The figures stay as they were. Equal figures give equal bytes."""
+    from matplotlib.backends.backend_pdf import PdfPages
+
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with PdfPages(path, metadata={"CreationDate": None}) as pages:
+        for figure in figures:
+            engine = figure.get_layout_engine()
+            around = [text for text in (figure._suptitle, figure._supxlabel) if text is not None]
+            for shown in (False, True):
+                for text in around:
+                    text.set_visible(shown)
+                    text.set_in_layout(shown)
+                if not shown:
+                    pages.savefig(figure, bbox_inches=style.settle(figure))
+            figure.set_layout_engine(engine)
+
+
+# --- sheets of several machines --------------------------------------------------------------------------------------
+
+GAP, FONT, LINE, WORD = 9.0, 6.5, 9.5, 46.0
+"""The distance between panels; the size of a strip's letters, the height of its lines, and the width of its first word;
+all in points, which are the unit of SVG files."""
+
+STRIPS = {True: ("#00785A", "#D9F0E8"), False: ("#666666", "#E8E8E8")}
+"""The colours of a strip's word and background, for a GPU and for CPU cores."""
+
+
+def sheet(panels: Sequence[tuple[Heading, str]]) -> str:
+    """Return the SVG of a sheet whose panels, themselves SVG, are side by side as far as the width of a page allows,
+    else below each other. A panel keeps the size that it has alone."""
+    parts: list[str] = []
+    left = top = bottom = right = 0.0
+    for number, (heading, panel) in enumerate(panels):
+        width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', panel)[0])
+        if left and left + width > style.PAGE_WIDTH * 72:
+            left, top = 0.0, bottom + GAP
+        strip, strip_height = _strip(heading, width)
+        below = top + strip_height + GAP / 2
+        inner = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>part{number}-", panel)  # Names must be unique in a file.
+        inner = re.sub(r' (width|height)="([\d.]+)pt"', r' \1="\2"', inner, count=2)
+        parts.append(f'<g transform="translate({left:g} {top:g})">{strip}</g>')
+        parts.append(inner.replace("<svg ", f'<svg x="{left:g}" y="{below:g}" ', 1))
+        bottom, right = max(bottom, below + height), max(right, left + width)
+        left += width + GAP
+    size = f'width="{right:g}pt" height="{bottom:g}pt" viewBox="0 0 {right:g} {bottom:g}"'
+    size += ' style="max-width: 100%; height: auto"'  # The sheet may be shown in a narrower page.
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" {size} version="1.1">'
+    ground = '<rect width="100%" height="100%" fill="white"/>'
+    return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', head, ground, *parts, "</svg>"]) + "\n"
+
+
+def _strip(heading: Heading, width: float) -> tuple[str, float]:
+    """Return the SVG of a strip with the machine's name, as wide as its panel, and its height; colours distinguish GPUs
+    from CPU cores."""
+    word_colour, ground = STRIPS[heading.gpu]
+    lines = textwrap.wrap(heading.text, max(8, int((width - WORD - 8) / (0.55 * FONT)))) or [""]
+    height = LINE * len(lines) + 4
+    font = f'font-family="DejaVu Sans, Verdana, sans-serif" font-size="{FONT}" dominant-baseline="central"'
+    texts = "".join(
+        f'<text x="{WORD + 5:g}" y="{2 + LINE * (k + 0.5):g}" {font}>{html.escape(line)}</text>'
+        for k, line in enumerate(lines)
+    )
+    word = f'<text x="{WORD / 2:g}" y="{height / 2:g}" {font} font-weight="bold" text-anchor="middle" fill="white">'
+    return (
+        f'<rect width="{width:g}" height="{height:g}" fill="{ground}"/>'
+        f'<rect width="{WORD:g}" height="{height:g}" fill="{word_colour}"/>{word}{heading.kind}</text>{texts}'
+    ), height
+
+
+# --- what figures share ----------------------------------------------------------------------------------------------
+
+
+def canvas(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> tuple[Figure, Any]:
+    """Return a new figure of a size in inches, and its (rows, columns) axes, in the style of all figures."""
+    import matplotlib.pyplot as plt
+
+    style.use()
+    return plt.subplots(rows, columns, figsize=size, squeeze=False, **shared)
 
 
 def tick_number(value: float, _: int | None = None) -> str:
     """Format a number of an axis without powers of ten if it has few digits."""
     return f"{value:g}"
+
+
+def log_axis(axes: Axes) -> None:
+    """Give axes a logarithmic y axis, with numbers between the powers of ten if it has few of these."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    axes.set_yscale("log")
+    if math.isinf(axes.dataLim.minposy):  # nothing is drawn
+        axes.set_ylim(0.1, 10)
+    low, high = axes.get_ylim()
+    if high < 5 * low:
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+    elif high < 100 * low:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(tick_number)
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def points(axes: Axes, runs: Runs, at: Mapping[str, float], look: Mapping[str, Any], clock: Any = None) -> None:
+    """Draw the times of a setting over a number of each data set, and triangles where a time limit was exceeded.
+
+    Args:
+        at: the number of each data set.
+        look: arguments of matplotlib's ``plot``.
+        clock: returns a run's time; by default that of the whole call.
+    """
+    done = sorted((run for run in runs if run.counts), key=lambda run: at[run.dataset])
+    axes.plot([at[run.dataset] for run in done], [(clock or _whole)(run) for run in done], **look)
+    late = [run for run in runs if run.status == "timeout"]
+    triangles = {"color": look["color"], "markerfacecolor": "none"}
+    axes.plot([at[run.dataset] for run in late], [run.limits.time_s for run in late], "^", **triangles)
+
+
+def _whole(run: VerifiedRecord) -> float | None:
+    return run.median
+
+
+def key(text: str, marker: str, **look: Any) -> Line2D:
+    """Return a legend's entry for a kind of marker that is drawn in several colours."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label=text, marker=marker, **{"color": style.GREY, "linestyle": "none", **look})
+
+
+def swatch(text: str, **look: Any) -> Patch:
+    """Return a legend's entry for a colour."""
+    from matplotlib.patches import Patch
+
+    return Patch(label=text, **look)
 
 
 def footer(figure: Figure, runs: Runs, share: float = 1.0) -> None:
@@ -90,13 +213,6 @@ def name_datasets(axes: Axes, names: Sequence[str]) -> None:
     axes.set_xticks(range(len(names)), names, rotation=30, ha="right", rotation_mode="anchor")
     axes.tick_params(axis="x", length=0)
     axes.set_xlim(-0.6, len(names) - 0.4)
-
-
-def panels_of(runs: Runs) -> dict[tuple[str, str], str]:
-    """Return the title of a panel or bar for each data set and backend, whose times are never mixed."""
-    places = dict.fromkeys((run.dataset, run.backend) for run in runs)
-    several = len({backend for _, backend in places}) > 1
-    return {(dataset, backend): f"{dataset}, {backend}" if several else dataset for dataset, backend in places}
 
 
 def unavailable(runs: Runs) -> str | None:

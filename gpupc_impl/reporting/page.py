@@ -5,38 +5,62 @@ from __future__ import annotations
 import base64
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from gpupc_impl.reporting.catalogue import Entry
-from gpupc_impl.reporting.tables import Table, html_body, html_page
+from gpupc_impl.reporting.tables import Table, html_body, html_page, resource
 
 ORDER = ("cuPC", "Out-of-Core", "gpuPC", "GPU-CMIknn", "pair-scan", "Authors' programs", "Accuracy", "Runtimes")
 """The order of the sections; further sections follow."""
 
-LAYOUT = """<style>
-body { max-width: 1200px; margin: 0 auto; padding: 1em; font-size: 14px; }
-nav a { display: inline-block; padding: .2em .5em; }
-h2.paper { font-size: 1.3em; font-weight: bold; border-bottom: 2px solid #111; }
-details { margin: .4em 0; border: 1px solid #ddd; border-radius: 4px; }
-summary { cursor: pointer; padding: .5em; font-weight: 600; background: #f6f7f8; }
-details > :not(summary) { margin-left: .7em; margin-right: .7em; }
-.figure img { display: block; width: 100%; min-width: 560px; max-width: 1000px; margin: auto; }
-.long { min-width: 14em; }
-.headlines :is(td:nth-child(3), td:nth-child(4)) { white-space: normal; }
-.headlines td:last-child { min-width: 24em; }
-@media (max-width: 1240px) {
-  .headlines thead { display: none; }
-  .headlines tr { display: block; padding: .5em 0; border-bottom: 1px solid #ddd; }
-  .headlines td { display: inline-block; border: 0; padding: .1em .4em; min-width: 0; white-space: normal; }
-  .headlines td:last-child { display: block; min-width: 0; max-width: none; }
-  .headlines td:nth-child(3)::before { content: "reported "; color: #666; }
-  .headlines td:nth-child(4)::before { content: "measured "; color: #666; }
-}
-</style>"""
+
+FIRST = "overview"
+"""The figure that stands at the top of the report."""
+
+KNOWN = ("alone", "random", "near-threshold", "convention", "explained")
+"""The statuses of the verification of answers that differ for a known reason, or that no other answer is there for."""
+
+LIMITS = ("timeout", "oom", "refused")
+
+
+def outcome(records: Iterable[Mapping[str, str]], verification: Iterable[Mapping[str, str]]) -> tuple[bool, str]:
+    """Return whether every answer of this machine is right as far as is known and none failed, and a sentence that
+    counts them.
+
+    Args:
+        records: rows of results/records.csv.
+        verification: rows of results/verification.csv.
+    """
+    status = {(row["dataset"], row["setting"]): row["status"] for row in verification}
+    ended: dict[str, list[str]] = {}
+    absent: Counter[str] = Counter()
+    for row in records:
+        run = row["dataset.name"], row["setting"]
+        end = status.get(run, "not verified") if row["status"] == "ok" else row["status"]
+        ended.setdefault(end, []).append(" ".join(run))
+        if end == "skipped" and not row["why"].startswith("the config measures"):
+            absent[row["why"]] += 1
+    equal, known, limited = (sum(len(ended.get(e, [])) for e in ends) for ends in (["equal"], KNOWN, LIMITS))
+    differ = [run for end in ("unexplained", "not verified") for run in ended.get(end, [])]
+    fine_ends = {"equal", *KNOWN, *LIMITS, "skipped", "unexplained", "not verified"}
+    failed = [run for end, runs in ended.items() if end not in fine_ends for run in runs]
+    parts = [f"{equal:,} answers equal", _named(differ, "differ"), _named(failed, "failed")]
+    parts += [f"{known:,} known to differ, or without another to compare with"] * bool(known)
+    parts += [f"{limited:,} ended at a limit of time or memory"] * bool(limited)
+    parts += [f"{count:,} not there: {why}" for why, count in absent.items()] or ["none is missing"]
+    return bool(equal) and not differ and not failed, f"This machine: {'; '.join(parts)}."
+
+
+def _named(runs: Sequence[str], word: str) -> str:
+    """Return how many runs ended so, with the names of the first few."""
+    names = f" ({', '.join(runs[:5])}{', …' * (len(runs) > 5)})" if runs else ""
+    return f"{len(runs):,} {word}{names}"
 
 
 def report_page(
+    state: tuple[bool, str],
     introduction: Sequence[str],
     headlines: Table,
     entries: Sequence[Entry],
@@ -46,6 +70,7 @@ def report_page(
     """Return the page as HTML.
 
     Args:
+        state: the `outcome` of this machine.
         introduction: sentences about this run, one paragraph each.
         headlines: see `reporting.headlines`.
         entries: the tables and figures that were made.
@@ -54,12 +79,15 @@ def report_page(
     """
     rank = {paper: position for position, paper in enumerate(ORDER)}
     papers = sorted({entry.paper for entry in entries}, key=lambda paper: (rank.get(paper, len(rank)), paper))
+    picture = next((_content(entry, files[entry.name]) for entry in entries if entry.name == FIRST), "")
     parts = [
-        LAYOUT,
-        *(f"<p>{html.escape(text)}</p>" for text in introduction),
+        f"<style>{resource('report.css')}</style>",
+        f'<p class="{"good" if state[0] else "bad"}">{html.escape(state[1])}</p>',
+        *(f"<p><b>{html.escape(note)}</b></p>" for note in headlines.notes),
+        picture,
         f'<div class="headlines">{headlines.html()}</div>',
+        *(f"<p>{html.escape(text)}</p>" for text in introduction),
     ]
-    parts += [f"<p>{html.escape(note)}</p>" for note in headlines.notes]
     parts.append(
         "<nav>" + "".join(f'<a href="#{_anchor(paper)}">{html.escape(paper)}</a>' for paper in papers) + "</nav>"
     )
@@ -70,7 +98,8 @@ def report_page(
             shown = " open" if position == 0 and paper in ORDER[:4] else ""
             caption = html.escape(captions[entry.name].replace("``", ""))
             parts.append(f"<details{shown}><summary>{html.escape(entry.title)}</summary><p>{caption}</p>")
-            parts.append(_content(entry, files[entry.name]) + "</details>")
+            at_top = "<p>The figure stands at the top of the page.</p>" if entry.name == FIRST else ""
+            parts.append((at_top or _content(entry, files[entry.name])) + "</details>")
     return html_page("GPU versions of the PC algorithm, reproduced and verified", "\n".join(parts))
 
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.reporting.cells import AtLeast, geometric_mean, label, median, number, stated, status_word
-from gpupc_impl.reporting.runs import VerifiedRecord, on_backend
+from gpupc_impl.reporting.cells import AtLeast, geometric_mean, label, median, number, status_word
+from gpupc_impl.reporting.notes import stated
+from gpupc_impl.reporting.runs import VerifiedRecord
 
 Params = Mapping[str, Any]
 
@@ -48,33 +49,46 @@ def levels_of(run: VerifiedRecord) -> float:
     return run.levels_median
 
 
-STAND_INS = {"dream5-insilico": "dream5-like"}
-"""Data sets that are not available everywhere, and the simulated ones on which their claims are judged instead."""
+STAND_INS = {"dream5-insilico": "dream5-like", "tcga": "tcga-like"}
+"""Data sets that are not available everywhere, and the simulated ones that stand in for them. Numbers of a stand-in are
+shown beside a claim and do not count."""
 
 
 class Evidence:
-    """The runs of one backend, together with those of the CPU references.
+    """What the claims of a paper are judged by: the runs of one machine.
 
     If a configuration was measured with the papers' rule for separating sets, its runs with our rule are left out.
 
     Args:
         selected: for each method, the parameters that stand for the paper's, the preferred ones first.
-        factors: how many times longer other programs take than our references (see `reporting.chains`).
+        factors: how many times longer other programs take than our references (see `chained`).
+        sharing: the histograms of shared conditioning sets, by data set.
+        tests: the single tests.
+        algorithm_7: the runs that compute every conditioning set's inverse by cuPC's Algorithm 7, as the paper's
+            programs do; they belong to another test than the others.
     """
 
     def __init__(
         self,
         runs: Iterable[VerifiedRecord],
-        backend: str,
         selected: Mapping[str, Sequence[Params]],
-        factors: Mapping[tuple[str, str], Any] = types.MappingProxyType({}),
+        factors: Mapping[tuple[str, str], Factor] = types.MappingProxyType({}),
+        sharing: Mapping[str, Any] = types.MappingProxyType({}),
+        tests: Any = None,
+        algorithm_7: Evidence | None = None,
     ):
-        self.factors = factors
-        here = on_backend(runs, backend)
-        published = [_configuration(run) for run in here if run.separating_sets == "first-come"]
-        self.runs = [run for run in here if run.separating_sets == "first-come" or _configuration(run) not in published]
+        self.factors, self.sharing, self.tests, self.algorithm_7 = factors, sharing, tests, algorithm_7
+        runs = list(runs)
+        published = [_configuration(run) for run in runs if run.separating_sets == "first-come"]
+        self.runs = [run for run in runs if run.separating_sets == "first-come" or _configuration(run) not in published]
         self.datasets = list(dict.fromkeys(run.dataset for run in self.runs))
         self._selected = selected
+
+    def only(self, condition: Callable[[VerifiedRecord], bool]) -> Evidence:
+        """Return the same evidence with some of its runs."""
+        narrowed = copy.copy(self)
+        narrowed.runs = [run for run in self.runs if condition(run)]
+        return narrowed
 
     def measured(self, dataset: str) -> str:
         """Return the data set, or its stand-in if only that was measured."""
@@ -90,20 +104,11 @@ class Evidence:
         """
         choices = [params] if params else self._selected.get(method, [{}])
         for choice in choices:
-            for run in self.of(dataset, method):
-                if choice.items() <= run.params.items():
+            for run in self.runs:
+                if (run.dataset, run.method) == (dataset, method) and choice.items() <= run.params.items():
                     return run
         what = "-".join([label(method), *map(str, choices[0].values())])
         raise Missing(f"{what} not measured" if dataset in self.datasets else "not in this run")
-
-    def of_setting(self, method: str, setting: str) -> Evidence:
-        """Return the same evidence with only one setting of a method."""
-        alone = copy.copy(self)
-        alone.runs = [run for run in self.runs if run.method != method or run.setting == setting]
-        return alone
-
-    def of(self, dataset: str, method: str) -> list[VerifiedRecord]:
-        return [run for run in self.runs if run.dataset == dataset and run.method == method]
 
 
 def _configuration(run: VerifiedRecord) -> tuple[str, str, Params]:
@@ -115,13 +120,11 @@ class Numbers:
     """Our numbers for one claim, by a description of each, and the reasons for missing numbers.
 
     Attributes:
-        modelled: whether the numbers are those of a model instead of runs; the verdict then says so.
-        chained: whether they are products of factors that two machines measured (see `reporting.chains`).
+        chained: whether they are products of factors that two machines measured (see `chained`).
     """
 
     values: Mapping[str, Sequence[float]]
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    modelled: bool = False
     chained: bool = False
 
     @property
@@ -134,6 +137,9 @@ Quantity = Callable[[Any, Sequence[str]], Numbers]
 
 Measure = Callable[[Any, str], float]
 """A function from a paper's evidence and a data set to a number; raises `Missing`."""
+
+Reduce = Callable[[Sequence[float]], float]
+"""A function that makes one number of several."""
 
 
 # --- numbers of a data set -------------------------------------------------------------------------------------------
@@ -173,7 +179,7 @@ def reaching(claimed: float, fast: str, slow: str, **params: Any) -> Measure:
     return measure
 
 
-# --- quantities ------------------------------------------------------------------------------------------------------
+# --- quantities of data sets -----------------------------------------------------------------------------------------
 
 
 def not_run(reason: str) -> Quantity:
@@ -199,25 +205,22 @@ def over_datasets(compute: Callable[[Any, str], Mapping[str, Sequence[float]] | 
     return quantity
 
 
-def summary(compute: Measure, name: str, of: Callable[[Sequence[float]], float]) -> Quantity:
-    """Return a quantity with one number for all data sets, which `of` computes from theirs; `name` describes it."""
+def mean(values: Sequence[float]) -> float:
+    """Return the geometric mean."""
+    return float(geometric_mean(values) or 0)
+
+
+def one_of(reduce: Reduce, compute: Measure) -> Quantity:
+    """Return a quantity with one number for all data sets that have one: their `mean`, or the largest (``max``) for a
+    claim with "up to"."""
 
     def quantity(evidence: Any, datasets: Sequence[str]) -> Numbers:
         numbers = over_datasets(compute)(evidence, datasets)
-        values = {f"{name} of {', '.join(numbers.values)}": [of(numbers.all)]} if numbers.values else {}
+        name = {max: "largest"}.get(reduce, "mean")
+        values = {f"{name} of {', '.join(numbers.values)}": [reduce(numbers.all)]} if numbers.values else {}
         return Numbers(values, numbers.missing)
 
     return quantity
-
-
-def mean_of(compute: Measure) -> Quantity:
-    """Return the geometric mean over the data sets that have the number."""
-    return summary(compute, "mean", lambda values: float(geometric_mean(values) or 0))
-
-
-def largest_of(compute: Measure) -> Quantity:
-    """Return the largest number of the data sets, for a claim with "up to"."""
-    return summary(compute, "largest", max)
 
 
 def together(*quantities: Quantity) -> Quantity:
@@ -231,16 +234,86 @@ def together(*quantities: Quantity) -> Quantity:
     return combined
 
 
+# --- speedups over programs that are not on the GPU's machine --------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Factor:
+    """The factor by which a program takes longer than our serial reference on one core.
+
+    Attributes:
+        ratio: the ratio of their CPU times.
+        text: the factor with both names and the machine.
+    """
+
+    ratio: float
+    text: str
+
+
+def factors_of(rows: Iterable[Mapping[str, str]]) -> dict[tuple[str, str], Factor]:
+    """Return the factors by program and data set, from the lines of results/recorded/cpu_factors.csv.
+
+    Lines whose skeletons differ are left out, because the work was not the same.
+    """
+    factors = {}
+    for row in rows:
+        if row["differing_edges"] == "0":
+            ratio = float(row["peer_cpu_s"]) / float(row["reference_cpu_s"])
+            what = f"{row['peer']} over {row['reference']}, one core of {row['machine']}"
+            factors[row["peer"], row["dataset"]] = Factor(ratio, f"{number(ratio)} ({what})")
+    return factors
+
+
+def chained(direct: Quantity, peer: str, slow: str, fast: str, reduce: Reduce | None = None) -> Quantity:
+    """Return the speedup of a method over a program, by a chain of two speedups; `direct` without a factor.
+
+    The factor says how many times longer the program takes than our serial reference on one core of some machine. Times
+    the speedup of the method over our reference, on the GPU's machine, it is the method's speedup over the program.
+
+    Args:
+        direct: the quantity over our reference instead of the program.
+        slow: our reference on the GPU's machine; a parallel one is taken to gain as much from its cores as the program.
+        reduce: makes one number from those of all data sets; by default each is kept.
+    """
+
+    def quantity(evidence: Any, datasets: Sequence[str]) -> Numbers:
+        values: dict[str, Sequence[float]] = {}
+        missing = {}
+        for dataset in datasets:
+            factor = evidence.factors.get((peer, dataset))
+            try:
+                if factor is None:
+                    raise Missing(f"{peer} not measured")
+                ratio = over(fast, slow)(evidence, dataset)
+                pair = [label(evidence.run(dataset, name).setting).replace(",", "") for name in (fast, slow)]
+                pair[1] += f", {evidence.run(dataset, slow).machine}"
+            except Missing as reason:
+                missing[dataset] = str(reason)
+                continue
+            name = f"{dataset}: {factor.text} × {number(ratio)} ({' over '.join(pair)})"
+            values[name] = [factor.ratio * ratio]
+        if not values:
+            return direct(evidence, datasets)
+        if reduce is not None:
+            values = {"; ".join(values): [reduce([value for [value] in values.values()])]}
+        return Numbers(values, missing, chained=True)
+
+    return quantity
+
+
 # --- generated data, described by few numbers ------------------------------------------------------------------------
 
-Describe = Callable[[Any], Mapping[str, float] | None]
-"""A function that returns numbers that describe a run's data, by symbol; None for data of another kind."""
+Size = Mapping[str, float]
+"""Numbers that describe generated data, by symbol."""
+
+Describe = Callable[[Any], Size | None]
+"""A function that returns the size of a run's data; None for data of another kind."""
 
 Compute = Callable[[list[float], list[float]], Sequence[float] | float]
 """A function from ascending values and our numbers at these to what a claim states; raises `Missing`."""
 
 
-def described(evidence: Any, describe: Describe) -> dict[str, Mapping[str, float]]:
+def described(evidence: Any, describe: Describe) -> dict[str, Size]:
     """Return the generated data sets, each with the numbers that describe it."""
     sizes = {run.dataset: describe(run) for run in evidence.runs}
     return {dataset: size for dataset, size in sizes.items() if size}
@@ -287,25 +360,13 @@ def _series(evidence: Any, describe: Describe, axis: str, measure: Measure) -> t
     return where, places, [median(numbers[place]) for place in places]
 
 
-def everywhere(describe: Describe, measure: Measure, name: str = "generated sets") -> Quantity:
-    """Return a quantity with the number of every generated data set."""
-
-    def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
-        numbers = over_datasets(measure)(evidence, list(described(evidence, describe)))
-        if not numbers.values:
-            return Numbers({}, {"generated data": "none measured"})
-        return Numbers({f"{len(numbers.values)} {name}": numbers.all})
-
-    return quantity
-
-
 def by_size(
     describe: Describe,
     measure: Measure,
-    chosen: Callable[[Mapping[str, float]], bool] = lambda size: True,
-    of: Callable[[Sequence[float]], float] | None = None,
+    chosen: Callable[[Size], bool] = lambda size: True,
+    reduce: Reduce | None = None,
 ) -> Quantity:
-    """Return the medians over the generated data of each chosen size; with `of`, one number computed from them."""
+    """Return the medians over the generated data of each chosen size; with `reduce`, one number made from them."""
 
     def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
         sizes = {dataset: size for dataset, size in described(evidence, describe).items() if chosen(size)}
@@ -318,22 +379,25 @@ def by_size(
         medians = [median(values) for values in groups.values()]
         symbols = {symbol for size in groups for symbol, _ in size}
         where = stated((symbol, sorted({dict(size)[symbol] for size in groups})) for symbol in sorted(symbols))
-        return Numbers({where: [of(medians)] if of else medians}, numbers.missing)
+        graphs = f" ({len(numbers.values)} graphs)" if len(numbers.values) > len(groups) else ""
+        return Numbers({where + graphs: [reduce(medians)] if reduce else medians}, numbers.missing)
 
     return quantity
 
 
-def at_size(describe: Describe, size: Mapping[str, float], measure: Measure) -> Quantity:
+def at_size(describe: Describe, size: Size, measure: Measure) -> Quantity:
     """Return the median over the generated data of one size, which need not contain all numbers."""
+    return by_size(describe, measure, lambda its: size.items() <= its.items())
+
+
+def everywhere(describe: Describe, measure: Measure, name: str = "generated sets") -> Quantity:
+    """Return a quantity with the number of every generated data set."""
 
     def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
-        chosen = [dataset for dataset, its in described(evidence, describe).items() if size.items() <= its.items()]
-        numbers = over_datasets(measure)(evidence, chosen)
-        where = ", ".join(f"{name} = {value:g}" for name, value in size.items())
+        numbers = over_datasets(measure)(evidence, list(described(evidence, describe)))
         if not numbers.values:
-            return Numbers({}, numbers.missing or {where: "not in this run"})
-        named = f"median of {len(numbers.values)} graphs" if len(numbers.values) > 1 else where
-        return Numbers({named: [median(numbers.all)]}, numbers.missing)
+            return Numbers({}, {"generated data": "none measured"})
+        return Numbers({f"{len(numbers.values)} {name}": numbers.all})
 
     return quantity
 
@@ -354,14 +418,14 @@ def straightness(places: list[float], numbers: list[float]) -> float:
     return correlation * abs(correlation)
 
 
-def within(low: float, high: float, of: Callable[[list[float]], float] | None = None) -> Compute:
-    """Return the numbers at values in a range; with `of`, one number computed from them."""
+def within(low: float, high: float, reduce: Reduce | None = None) -> Compute:
+    """Return the numbers at values in a range; with `reduce`, one number made from them."""
 
     def compute(places: list[float], numbers: list[float]) -> Sequence[float] | float:
         inside = [value for place, value in zip(places, numbers, strict=True) if low <= place <= high]
         if not inside:
             raise Missing(f"none from {low:,g}" + (" on" if math.isinf(high) else f" to {high:,g}"))
-        return of(inside) if of else inside
+        return reduce(inside) if reduce else inside
 
     return compute
 
@@ -388,11 +452,9 @@ def per_doubling(low: float, high: float) -> Compute:
 
     def compute(places: list[float], numbers: list[float]) -> list[float]:
         at = dict(zip(places, numbers, strict=True))
-        ratios = [
-            at[2 * place] / at[place] for place in places if low <= place and 2 * place <= high and 2 * place in at
-        ]
-        if not ratios:
+        inside = [place for place in places if low <= place and 2 * place <= high and 2 * place in at]
+        if not inside:
             raise Missing("no two values, one of them twice the other")
-        return ratios
+        return [at[2 * place] / at[place] for place in inside]
 
     return compute

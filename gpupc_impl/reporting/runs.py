@@ -14,7 +14,7 @@ import numpy as np
 
 from gpupc_impl.core.files import read_csv, read_json
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.measurement.checking import is_stale
+from gpupc_impl.measurement.digest import is_stale
 from gpupc_impl.measurement.published import ALONE, open_published
 from gpupc_impl.measurement.record import Record, band, load_tests
 from gpupc_impl.reporting.sources import Source
@@ -63,6 +63,14 @@ class VerifiedRecord(Record):
         """The reason why the skeleton differs, if the verification is ``explained``."""
         return KNOWN_DIFFERENCES.get((self.method, self.dataset, self.edges))
 
+    @property
+    def left_by_level_0(self) -> float | None:
+        """The percentage of all edges that level 0 left; None without a result."""
+        if not self.result:
+            return None
+        p = self.problem["n_variables"]
+        return 100 * self.result.edges_per_level[0] / (p * (p - 1) / 2)
+
     @functools.cached_property
     def skeleton(self) -> Skeleton | None:
         """The run's skeleton; None if the status is not ok or the skeleton was not published."""
@@ -87,7 +95,7 @@ def load(source: Source) -> list[VerifiedRecord]:
                 record := published.record(*key),
                 published.verification(*key) or NOT_VERIFIED,
                 published.skeleton_file(*key),
-                stale=is_stale(record.method, record.backend, record.code),
+                stale=bool(is_stale(record.method, record.backend, record.code)),
                 alone=published.division(*key) == ALONE,
             )
             for key in source.runs
@@ -129,7 +137,7 @@ def load_single_tests(path: str | Path, recorded: bool = False) -> dict[str, Any
     """Read a table of single tests, and set ``stale`` in each cell whose code has changed since."""
     timed = load_tests(path)
     for cell in timed["cells"]:
-        cell["stale"] = recorded and "code" in cell and is_stale(cell["method"], cell["backend"], cell["code"])
+        cell["stale"] = recorded and "code" in cell and bool(is_stale(cell["method"], cell["backend"], cell["code"]))
     return timed
 
 
@@ -142,14 +150,12 @@ def datasets_of(runs: Iterable[VerifiedRecord]) -> list[str]:
     return list(dict.fromkeys(run.dataset for run in runs))
 
 
-def device_backends(runs: Iterable[VerifiedRecord]) -> list[str]:
-    """Return the backends on which kernels ran; no row or panel mixes times of two backends."""
-    return sorted({run.backend for run in runs} - {"cpu"})
+def kernels_of(runs: Iterable[VerifiedRecord]) -> str:
+    """Return the backend on which kernels ran, ``"cuda"`` or ``"host"``, or ``"cpu"`` if none did.
 
-
-def on_backend(runs: Iterable[VerifiedRecord], backend: str) -> list[VerifiedRecord]:
-    """Return the runs that may be compared: those on one backend, and the CPU references."""
-    return [run for run in runs if run.backend in (backend, "cpu")]
+    The runs of a source are those of one config, which names one backend.
+    """
+    return next((run.backend for run in runs if run.backend != "cpu"), "cpu")
 
 
 def of_method(
@@ -172,9 +178,6 @@ def of_settings(runs: Iterable[VerifiedRecord], chosen: Iterable[Sequence[Verifi
     return [run for run in runs if id(run) in members]
 
 
-def by_backend(runs: Iterable[VerifiedRecord]) -> dict[str, dict[str, VerifiedRecord]]:
-    """Return the runs of a table's rows: for each backend, the runs by data set."""
-    rows: dict[str, dict[str, VerifiedRecord]] = {}
-    for run in sorted(runs, key=lambda run: run.backend):
-        rows.setdefault(run.backend, {})[run.dataset] = run
-    return rows
+def by_dataset(runs: Iterable[VerifiedRecord]) -> dict[str, VerifiedRecord]:
+    """Return the runs of one setting by data set."""
+    return {run.dataset: run for run in runs}

@@ -74,11 +74,7 @@ class Heading:
 
 
 def heading(source: Source, contents: Mapping[str, Any]) -> Heading:
-    """Return the heading of a table or figure.
-
-    Args:
-        contents: the contents that were read from the source, by kind.
-    """
+    """Return the heading of a table or figure, given what was read from the source, by kind."""
     environments = _environments(source, contents)
     kernels = [place for place in environments if place[0] != "cpu"] or environments
     machines = _distinct(machine_name(facts, backend, facts["threads"]) for backend, facts in kernels)
@@ -86,7 +82,7 @@ def heading(source: Source, contents: Mapping[str, Any]) -> Heading:
     if not machines and not source.recorded and not gpu:
         machines = [cpu_name()]
     days = sorted({date for _, facts in kernels if (date := day(facts))})
-    when = f" {days[0]}" + (f" to {days[-1]}" if len(days) > 1 else "") if days else ""
+    when = f" {' to '.join(dict.fromkeys([days[0], days[-1]]))}" if days else ""
     commits = _distinct(commit_name(facts) or "unknown" for _, facts in kernels)
     names = ", ".join(commits[:MAX_NAMED_COMMITS])
     if len(commits) > MAX_NAMED_COMMITS:

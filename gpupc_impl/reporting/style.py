@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.transforms import Bbox
 
-COLUMN_WIDTH = 3.3
-"""The width in inches of a figure that is as wide as a column of a paper."""
-
-PAGE_WIDTH = 7.0
+COLUMN_WIDTH, PAGE_WIDTH = 3.3, 7.0
+"""The widths in inches of a figure that is as wide as a column or a page of a paper."""
 
 _COLOURS = {
     "#0072B2": "cupc-s gpupc gpucmiknn-parallel gpucmiknn-mixed kernel-batched",
@@ -33,7 +30,7 @@ METHOD_COLOURS = {method: colour for colour, methods in _COLOURS.items() for met
 Methods of different families, which share no figure, share colours by their kind: black is a serial reference.
 """
 
-OTHER_COLOUR = "#7F7F7F"
+OTHER_COLOUR, GREY = "#7F7F7F", "#666666"
 
 MARKERS = {"cuda": "s", "host": "o", "cpu": "D"}
 """The marker of each backend."""
@@ -52,26 +49,6 @@ def use() -> None:
     plt.style.use(resources.files("gpupc_impl.reporting") / "paper.mplstyle")
 
 
-def save_plain(figures: Sequence[Figure], path: str | Path) -> None:
-    """Write figures for papers as the pages of a PDF: without the heading and the small print, which a caption
-    replaces. The figures stay as they were. Equal figures give equal bytes."""
-    from matplotlib.backends.backend_pdf import PdfPages
-
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with PdfPages(path, metadata={"CreationDate": None}) as pages:
-        for figure in figures:
-            engine = figure.get_layout_engine()
-            around = [text for text in (figure._suptitle, figure._supxlabel) if text is not None]
-            for text in around:
-                text.set_visible(False)
-                text.set_in_layout(False)
-            pages.savefig(figure, bbox_inches=settle(figure))
-            for text in around:
-                text.set_visible(True)
-                text.set_in_layout(True)
-            figure.set_layout_engine(engine)
-
-
 def settle(figure: Figure) -> Bbox:
     """Compute a figure's layout once and freeze it; returns the bounding box of its content in inches, margin included.
 
@@ -83,3 +60,14 @@ def settle(figure: Figure) -> Bbox:
     figure.set_layout_engine("none")
     edge: Bbox = figure.get_tightbbox().padded(plt.rcParams["savefig.pad_inches"])
     return edge
+
+
+def svg(figure: Figure) -> str:
+    """Return a figure as an SVG element, without an empty line, and close it. Equal figures give equal texts."""
+    import matplotlib.pyplot as plt
+
+    file = io.StringIO()
+    figure.savefig(file, format="svg", metadata={"Date": None}, bbox_inches=settle(figure))
+    plt.close(figure)
+    text = file.getvalue()
+    return "\n".join(line for line in text[text.index("<svg") :].splitlines() if line.strip())

@@ -1,4 +1,7 @@
-"""Writes tables as CSV (plain numbers), Markdown, and HTML for the report, with one block of rows for each machine."""
+"""Tables, and what writes them as CSV (plain numbers), Markdown, and HTML for the report.
+
+Each machine has a block of rows of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +9,106 @@ import dataclasses
 import html
 import re
 from collections.abc import Collection, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from gpupc_impl.core.files import write_csv, write_text
 from gpupc_impl.reporting.sources import Heading
 
-OF_PAPERS = ("paper", "reported")
-"""The values of a CSV's column ``source`` for the papers' own numbers, which belong to no machine of ours."""
-
-
 VERDICT_COLOURS = {
-    **{"holds": "#cdeedd", "more": "#d3e6fa", "stronger": "#d3e6fa"},
-    **dict.fromkeys(("less", "weaker", "less and more", "mixed"), "#ffe2c4"),
-    **dict.fromkeys(("modelled", "chained"), "#e6dcf5"),
-    **dict.fromkeys(("not run", "not comparable"), "#eeeeee"),
+    **{"holds": "#cdeedd", "holds more strongly": "#d3e6fa", "holds less strongly": "#ffe2c4"},
+    **{"contradicted": "#f8cccc", "cannot be judged": "#eeeeee"},
 }
 """The background of a verdict in HTML."""
-
 
 FOLDED_BELOW = 0.5
 """A machine's table of verdicts is folded away if a smaller share of its rows has one."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table ready to be written.
+
+    Attributes:
+        title: the title, which is one line.
+        header, rows: the cells of Markdown and HTML.
+        notes: sentences below the table: machines, the meaning of marks, and the reasons for missing numbers.
+        plain: rows for the CSV.
+        left: the columns that hold text.
+        verdict: the column of verdicts, which are coloured.
+    """
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str]
+    plain: Sequence[Mapping[str, Any]]
+    left: Sequence[int] = (0, 1)
+    verdict: int | None = None
+
+    @property
+    def judged(self) -> int:
+        """The number of rows that could be judged; all rows of a table without verdicts."""
+        return sum(self.verdict is None or row[self.verdict] != "cannot be judged" for row in self.rows)
+
+    def markdown(self) -> str:
+        """Return the table in Markdown; a table without rows is empty, without its header."""
+        return markdown(self.header, self.rows) if self.rows else ""
+
+    def html(self) -> str:
+        """Return the table in HTML; a table without rows is empty, without its header."""
+        if not self.rows:
+            return ""
+        classes = [""] * len(self.header)
+        for column in self.left:
+            long = any(len(row[column]) > 30 for row in self.rows)
+            classes[column] = f' class="text{" long" if long else ""}"'
+
+        def line(cells: Sequence[str], tag: str) -> str:
+            return f"<tr>{''.join(cell(text, column, tag) for column, text in enumerate(cells))}</tr>"
+
+        def cell(text: str, column: int, tag: str) -> str:
+            colour = VERDICT_COLOURS.get(text) if column == self.verdict else None
+            style = f' style="background: {colour}"' if colour else ""
+            return f"<{tag}{classes[column]}{style}>{html.escape(text)}</{tag}>"
+
+        body = "\n".join(line(row, "td") for row in self.rows)
+        head = line(self.header, "th")
+        return f'<div class="scroll"><table><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+Block = tuple[Heading, Table]
+"""The table of one machine."""
+
+
+def write_tables(blocks: Sequence[Block], csv_path: str | Path, md_path: str | Path, html_path: str | Path) -> None:
+    """Write the tables of several machines as blocks below each other, and one CSV of all their rows."""
+    write_csv(csv_path, csv_rows([(heading, table.plain) for heading, table in blocks]))
+    write_text(md_path, _markdown_page(blocks))
+    write_text(html_path, _html_page(blocks))
+
+
+def csv_rows(blocks: Sequence[tuple[Heading, Sequence[Mapping[str, Any]]]]) -> list[Mapping[str, Any]]:
+    """Return the rows of several machines, with the machine in the first column ``device``.
+
+    The papers' own numbers (``source`` is "paper") appear once, without a machine.
+    """
+    rows: dict[str, Mapping[str, Any]] = {}
+    for heading, own in blocks:
+        for row in own:
+            named = {"device": "" if row.get("source") == "paper" else heading.name, **row}
+            key = str(named) if row.get("source") == "paper" else str(len(rows))
+            rows.setdefault(key, named)
+    return list(rows.values())
+
+
 def plain(text: str) -> str:
-    """A text as Markdown shows it: what would be HTML, a link or a new line in it stays text of the same line."""
+    """Return a text as Markdown shows it: what would be HTML, a link or a new line in it stays text of the same
+    line."""
     return _MARKUP.sub(lambda markup: html.escape(markup.group()).replace("(", "\\("), " ".join(text.splitlines()))
 
 
@@ -46,98 +124,6 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Coll
     rule = ["---:" if column in numeric else "---" for column in range(len(header))]
     lines = (header, rule, *rows)
     return "\n".join("| " + " | ".join(plain(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
-@dataclasses.dataclass(frozen=True)
-class Table:
-    """A table ready to be written.
-
-    Attributes:
-        title: the title, which is one line.
-        header, rows: the cells of Markdown and HTML.
-        notes: sentences below the table: machines, the meaning of marks, and the reasons for missing numbers.
-        plain: rows for the CSV.
-        left: the columns that hold text.
-        verdict: the column of verdicts, which are coloured.
-        columns: the first columns of the CSV, if its rows do not determine them (see `write_csv`).
-    """
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    notes: Sequence[str]
-    plain: Sequence[Mapping[str, Any]]
-    left: Sequence[int] = (0, 1)
-    columns: Sequence[str] = ()
-    verdict: int | None = None
-
-    @property
-    def judged_share(self) -> float:
-        """The share of the rows that have a verdict other than "not run"; 1 for a table without verdicts."""
-        if self.verdict is None or not self.rows:
-            return 1.0
-        return sum(row[self.verdict] != "not run" for row in self.rows) / len(self.rows)
-
-    def markdown(self) -> str:
-        """Return the table in Markdown; a table without rows is empty, without its header."""
-        return markdown(self.header, self.rows) if self.rows else ""
-
-    def html(self) -> str:
-        """Return the table in HTML; a table without rows is empty, without its header."""
-        if not self.rows:
-            return ""
-        classes = [""] * len(self.header)
-        for column in self.left:
-            long = any(len(row[column]) > 30 for row in self.rows)
-            classes[column] = f' class="text{" long" if long else ""}"'
-
-        def cell(text: str, column: int, tag: str) -> str:
-            colour = VERDICT_COLOURS.get(text) if column == self.verdict else None
-            style = f' style="background: {colour}"' if colour else ""
-            return f"<{tag}{classes[column]}{style}>{html.escape(text)}</{tag}>"
-
-        def line(cells: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(cell(text, column, tag) for column, text in enumerate(cells)) + "</tr>"
-
-        body = "\n".join(line(row, "td") for row in self.rows)
-        head = line(self.header, "th")
-        return f'<div class="scroll"><table><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
-
-
-Block = tuple[Heading, Table]
-"""The table of one machine."""
-
-
-def write_tables(blocks: Sequence[Block], csv_path: str | Path, md_path: str | Path, html_path: str | Path) -> None:
-    """Write the tables of several machines as blocks below each other, and one CSV of all their rows."""
-    write_csv(csv_path, *csv_rows([(heading, table.plain, table.columns) for heading, table in blocks]))
-    write_text(md_path, _markdown_page(blocks))
-    write_text(html_path, _html_page(blocks))
-
-
-def csv_rows(
-    blocks: Sequence[tuple[Heading, Sequence[Mapping[str, Any]], Sequence[str]]],
-) -> tuple[list[Mapping[str, Any]], list[str]]:
-    """Return the rows of several machines, with the machine in the first column ``device``, and the columns' names.
-
-    The papers' own numbers appear once, without a machine.
-
-    Args:
-        blocks: the heading, rows and columns of each machine.
-    """
-    rows: list[Mapping[str, Any]] = []
-    columns: dict[str, None] = {}
-    printed: set[str] = set()
-    for heading, own, names in blocks:
-        columns |= dict.fromkeys(["device", *names])
-        for row in own:
-            if row.get("source") in OF_PAPERS:
-                if str(row) not in printed:
-                    rows.append({"device": "", **row})
-                printed.add(str(row))
-            else:
-                rows.append({"device": heading.name, **row})
-    return rows, list(columns)
 
 
 def _notes(blocks: Sequence[Block]) -> tuple[list[list[str]], list[str]]:
@@ -164,66 +150,33 @@ def _html_page(blocks: Sequence[Block]) -> str:
     parts = []
     for (heading, table), notes in zip(blocks, own, strict=True):
         look, text = "gpu" if heading.gpu else "cpu", html.escape(heading.text)
-        title = f'<h2 class="{look}"><span>{heading.kind}</span> {text}</h2>'
         content = f"{table.html()}\n{_html_list(notes)}"
-        if len(blocks) > 1 and table.judged_share < FOLDED_BELOW:
-            content = f"<details><summary>{_count_of_verdicts(table)}</summary>\n{content}\n</details>"
-        parts += [title, content]
+        if len(blocks) > 1 and table.judged < FOLDED_BELOW * len(table.rows):
+            summary = f"{table.judged} of {len(table.rows)} sentences can be judged on this machine: show them"
+            content = f"<details><summary>{summary}</summary>\n{content}\n</details>"
+        parts += [f'<h2 class="{look}"><span>{heading.kind}</span> {text}</h2>', content]
     return html_page(blocks[0][1].title, "\n".join([*parts, *([_html_list(shared)] if shared else [])]))
-
-
-def html_page(title: str, body: str) -> str:
-    """Return a self-contained page of tables, which are sorted by a click on a column's head."""
-    return _HTML.format(title=html.escape(title), style=STYLE, body=body, script=SORT)
-
-
-def html_body(page: str) -> str:
-    """Return the tables of a page that `html_page` made, without its title."""
-    return page.partition("</h1>\n")[2].partition("\n<script>")[0]
-
-
-def _count_of_verdicts(table: Table) -> str:
-    judged = round(len(table.rows) * table.judged_share)
-    return f"{judged} of {len(table.rows)} sentences have a number of this machine: show them"
 
 
 def _html_list(notes: Sequence[str]) -> str:
     return "<ul>" + "".join(f"<li>{html.escape(note)}</li>" for note in notes) + "</ul>"
 
 
-STYLE = """
-body { font: 13px/1.4 system-ui, sans-serif; margin: 1.5em; color: #111; background: #fff; }
-h1 { font-size: 1.2em; }
-h2 { font-size: 1em; font-weight: normal; margin: 1.8em 0 .6em; padding: .2em .6em .2em 0; }
-h2 span { display: inline-block; font-weight: bold; color: #fff; padding: .2em .7em; margin: -.2em .4em -.2em 0; }
-h2.gpu, h2.cpu { display: flex; align-items: start; }
-h2 span { flex: none; }
-.gpu { background: #d9f0e8; } .gpu span { background: #00785a; }
-.cpu { background: #e8e8e8; } .cpu span { background: #666; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .25em .6em; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
-th { border-bottom: 2px solid #111; vertical-align: bottom; white-space: normal; cursor: pointer; }
-.text { text-align: left; }
-.long { white-space: normal; overflow-wrap: anywhere; min-width: 18em; max-width: 30em; }
-tr:hover td { background: #f4f6f8; }
-ul { padding-left: 1.2em; max-width: 60em; color: #444; overflow-wrap: anywhere; }
-"""
+def html_page(title: str, body: str) -> str:
+    """Return a self-contained page of tables, which are sorted by a click on a column's head."""
+    style, script = (resource(name) for name in ("page.css", "page.js"))
+    return _HTML.format(title=html.escape(title), style=style, body=body, script=script)
 
-SORT = """
-document.addEventListener("click", event => {
-  const head = event.target.closest("th"), table = head && head.closest("table");
-  if (!head) return;
-  const column = head.cellIndex, down = head.dataset.down = head.dataset.down ? "" : "1";
-  const value = row => row.cells[column].textContent;
-  const number = text => parseFloat(text.replace(/[^0-9.eE-]/g, ""));
-  const rows = [...table.tBodies[0].rows].sort((a, b) => {
-    const x = value(a), y = value(b), p = number(x), q = number(y);
-    return isNaN(p) || isNaN(q) ? x.localeCompare(y) : p - q;
-  });
-  table.tBodies[0].append(...(down ? rows : rows.reverse()));
-});
-"""
+
+def resource(name: str) -> str:
+    """Return the text of a file of this package."""
+    return (resources.files("gpupc_impl.reporting") / name).read_text(encoding="utf-8")
+
+
+def html_body(page: str) -> str:
+    """Return the tables of a page that `html_page` made, without its title."""
+    return page.partition("</h1>\n")[2].partition("\n<script>")[0]
+
 
 _HTML = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

@@ -38,7 +38,6 @@ class AlphaPath(Mapping[float, Skeleton]):
         return f"AlphaPath({edges})"
 
     def _repr_html_(self) -> str:
-        """The HTML that a notebook shows."""
         from gpupc_impl.views.notebook import study
 
         return study("Edges by alpha", self.to_frame(), self.plot, "<code>.to_frame()</code>")

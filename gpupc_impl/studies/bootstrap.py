@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import multiprocessing
 import os
 import warnings
@@ -16,17 +17,19 @@ import numpy as np
 
 from gpupc_impl.api import pc
 from gpupc_impl.core.family import get_family
+from gpupc_impl.core.files import checked_path, read_json, read_sealed, save_json, write_sealed, write_whole
 from gpupc_impl.core.orientation import CPDAG
-from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.core.problem import InvalidProblem, Problem, as_number
 from gpupc_impl.core.rows import RowStream
-from gpupc_impl.core.scalars import as_number
 from gpupc_impl.intake import TableFormat, read_input
-from gpupc_impl.studies.resample_folder import DIRECTED, UNDIRECTED, claim, load, path, save
 from gpupc_impl.views.progress import bar
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
+
+SETTINGS = "bootstrap.json"  # name of the file that describes the data and the settings of a folder of resamples
+UNDIRECTED, DIRECTED = 0, 1  # Kinds of edges in a resample's file; conflicts count as undirected
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,7 +67,6 @@ class Bootstrap:
         return f"Bootstrap({self.n} resamples, {len(self.names)} variables, {frequent} edges in at least half of them)"
 
     def _repr_html_(self) -> str:
-        """The HTML that a notebook shows."""
         from gpupc_impl.views.notebook import study
         from gpupc_impl.views.plots.graph import MAX_NODES
 
@@ -185,12 +187,12 @@ def bootstrap(
         answer_options = {name: repr(value) for name, value in options.items() if name not in NEUTRAL_OPTIONS}
         settings = {"seed": seed, "replace": replace, "fraction": fraction, "options": answer_options}
         settings["data"] = problem.fingerprint
-        claim(store, settings)
+        _claim(store, settings)
     p = len(graph.names)
     counts = np.zeros((2, p, p), np.int32)
     remaining = []
     for k in range(n):
-        stored_edges = None if store is None else load(path(store, k), p, [settings, k])
+        stored_edges = None if store is None else _load(_path(store, k), p, [settings, k])
         if stored_edges is None:
             remaining.append(k)
         else:
@@ -203,7 +205,7 @@ def bootstrap(
         warnings.simplefilter("always")
         for k, edges, messages in _search_all(job, remaining, processes, executor):
             if store is not None:
-                save(edges, path(store, k), [settings, k])
+                _save(edges, _path(store, k), [settings, k])
             _add(counts, edges)
             for message in messages:
                 if message not in shown_messages:
@@ -232,7 +234,6 @@ def resampled_rows(n_samples: int, seed: int, k: int, replace: bool = True, frac
 def _check(
     data: Any, n: int, seed: int, replace: bool, fraction: float, processes: int | None, options: Mapping[str, Any]
 ) -> None:
-    """Check the arguments that `pc` does not check."""
     if isinstance(data, Problem) or options.get("n_samples") is not None:
         raise InvalidProblem(
             "data must be samples in rows: a correlation matrix or a ready problem cannot be resampled"
@@ -247,9 +248,7 @@ def _check(
 
 
 FORMAT_OPTIONS = frozenset(field.name for field in dataclasses.fields(TableFormat))
-
-NEUTRAL_OPTIONS = ("names", "backend", "device_memory_limit")
-"""The options that do not change the graph."""
+NEUTRAL_OPTIONS = ("names", "backend", "device_memory_limit")  # options that do not change the graph
 
 
 def _samples(data: Any, family: str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -268,6 +267,13 @@ def _samples(data: Any, family: str, options: Mapping[str, Any]) -> tuple[Any, d
     options = {name: value for name, value in options.items() if name not in FORMAT_OPTIONS}
     changed = {"names": table.names, "transpose": False, "missing": "pairwise" if missing == "pairwise" else "error"}
     values = np.asarray(table.values) if isinstance(table.values, RowStream) else table.values
+    if get_family(family).data == "labels" and hasattr(values, "select_dtypes"):
+        # A resample has the categories of all samples, of which some may not occur in it.
+        declared = {str(name): values[name].cat.categories for name in values.select_dtypes("category")}
+        changed["categories"] = {
+            **{name: list(labels) for name, labels in declared.items()},
+            **(options.get("categories") or {}),
+        }
     return values, {**options, **changed, "family": family}
 
 
@@ -286,7 +292,7 @@ class _Job:
     fraction: float
 
     def search(self, k: int) -> tuple[int, np.ndarray, list[str]]:
-        """Search resample k; returns its number, its edges (see `_edges`), and the messages of its warnings."""
+        """Search resample k; returns its number, its edges, and the messages of its warnings."""
         rows = resampled_rows(len(self.data), self.seed, k, self.replace, self.fraction)
         resampled = self.data.iloc[rows] if hasattr(self.data, "iloc") else np.asarray(self.data)[rows]
         with warnings.catch_warnings(record=True) as caught:
@@ -313,7 +319,6 @@ _worker_job: _Job | None = None
 
 
 def _start_worker(job: _Job, threads: int) -> None:
-    """Initialise a process of the pool: store the job and limit the host backend's threads."""
     global _worker_job
     _worker_job = job
     os.environ.setdefault("GPUPC_HOST_THREADS", str(threads))
@@ -327,7 +332,7 @@ def _search_in_worker(k: int) -> tuple[int, np.ndarray, list[str]]:
 def _search_all(
     job: _Job, numbers: Sequence[int], processes: int | None, executor: Executor | None
 ) -> Iterator[tuple[int, np.ndarray, list[str]]]:
-    """Search the resamples of these numbers and yield each result of `_Job.search` when it is complete."""
+    """Search these resamples and yield each result of `_Job.search` when it is complete."""
     if executor is not None:
         for future in as_completed([executor.submit(job.search, k) for k in numbers]):
             yield future.result()
@@ -350,3 +355,52 @@ def _search_all(
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
+
+
+# --- the folder of resamples ------------------------------------------------------------------------------------------
+
+
+def _claim(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Mark a folder as one for resamples of these settings; InvalidProblem if it belongs to others."""
+    checked_path(folder).mkdir(parents=True, exist_ok=True)
+    path = folder / SETTINGS
+    settings = json.loads(json.dumps(settings))
+    if not path.exists():
+        save_json(settings, path)
+        return
+    try:
+        existing = read_json(path)
+        if not isinstance(existing, dict):
+            raise TypeError("it holds no settings by name")
+    except (ValueError, TypeError) as error:
+        raise InvalidProblem(f"{path} is damaged ({error}); remove the folder, or name another") from error
+    for name in sorted(settings.keys() | existing.keys()):
+        if settings.get(name) != existing.get(name):
+            what = "other data, or another alpha or test" if name == "data" else f"{name} {existing.get(name)!r}"
+            raise InvalidProblem(f"{folder} holds resamples of {what}; name another folder, or remove this one")
+
+
+def _path(folder: Path, k: int) -> Path:
+    return folder / f"{k:06d}.npz"
+
+
+def _save(edges: np.ndarray, path: Path, place: Any) -> None:
+    """Write a resample's edges, bound to the data, settings and number of the resample."""
+    with write_whole(path) as file:
+        write_sealed(file, {}, {"edges": edges}, place)
+
+
+def _load(path: Path, p: int, place: Any) -> np.ndarray | None:
+    """Return a resample's edges; None if the file does not exist, or holds no edges of p variables of this resample."""
+    try:
+        edges = read_sealed(path, place)[1]["edges"]
+    except MemoryError:
+        raise
+    except Exception:  # a damaged file can raise nearly anything
+        return None
+    if edges.dtype != np.int32 or edges.ndim != 2 or edges.shape[1] != 3:
+        return None
+    i, j, kind = edges.T
+    in_range = (edges >= 0).all() and (edges[:, :2] < p).all() and (kind <= DIRECTED).all()
+    distinct = len(np.unique(np.sort(edges[:, :2], axis=1), axis=0)) == len(edges)
+    return edges if in_range and distinct and (i != j).all() and (i < j)[kind == UNDIRECTED].all() else None

@@ -1,176 +1,257 @@
 """Readers of users' tables. No value is imputed, and ambiguous content is an error.
 
-Text files and binary files have a reader each; both readers check names and numbers by the same rules. The cells of a
-column determine its type (`gpupc_impl.tables.columns`), independently of the kind of file or DataFrame that holds it.
+Text files, binary files and objects in memory have a reader each. The cells of a column determine its type
+(`gpupc_impl.tables.columns`), independently of what holds them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import io
+import os
+import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.core.files import shortened
+from gpupc_impl.core import mapped_arrays
+from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.rows import RowStream
-from gpupc_impl.tables.binary import FRAMES, read_frame, read_numpy
+from gpupc_impl.ownership import is_regular
+from gpupc_impl.tables.binary import FRAMES, frame_of_anndata, is_streamed, open_stream, read_frame, read_numpy
 from gpupc_impl.tables.checks import DataError
-from gpupc_impl.tables.columns import Place, typed
+from gpupc_impl.tables.columns import Place, is_missing, number, typed
 from gpupc_impl.tables.plink import open_genotypes
-from gpupc_impl.tables.streams import is_streamed, open_stream
-from gpupc_impl.tables.text import read_text
+from gpupc_impl.tables.text import HEAD_LINES, TableFormat, TextTable
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["FRAMES", "DataError", "Table", "TableFormat", "read_numpy", "read_table", "read_text"]
+__all__ = ["FRAMES", "DataError", "Table", "TableFormat", "is_frame", "read_numbers", "read_numpy", "read_table"]
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TableFormat:
-    """The format of a table; an attribute that is None is inferred.
-
-    Attributes:
-        header, row_names, delimiter, encoding: as for `read_text`; `header` and `row_names` also apply to sheets.
-        decimal: the decimal mark, a point or a comma.
-        missing_values: the cells, beside empty ones, that stand for missing values.
-
-    Raises:
-        DataError: the decimal mark is neither a point nor a comma, the delimiter is not one character, or Python has no
-            text encoding of that name.
-    """
-
-    header: bool | None = None
-    row_names: bool = False
-    decimal: str | None = None
-    delimiter: str | None = None
-    encoding: str | None = None
-    missing_values: Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        if self.decimal not in (None, ".", ","):
-            raise DataError(f"decimal is {self.decimal!r}; it is '.' or ','")
-        is_one = isinstance(self.delimiter, str) and len(self.delimiter) == 1 and self.delimiter not in '\r\n"'
-        if self.delimiter is not None and not is_one:
-            raise DataError(f"delimiter is {self.delimiter!r}; it is one character, such as ';'")
-        try:
-            io.TextIOWrapper(io.BytesIO(), encoding=self.encoding)
-        except (LookupError, ValueError, TypeError) as error:
-            raise DataError(
-                f"encoding is {shortened(repr(self.encoding), 60)}, by which Python decodes no text; it is a name such "
-                "as 'utf-8' or 'latin-1' (--encoding latin-1), or left out"
-            ) from error
-        if isinstance(self.missing_values, str):
-            object.__setattr__(self, "missing_values", [self.missing_values])
+ONE_VALUE = "give each row one number or label for each variable"
+UNREAD = {
+    **dict.fromkeys((".xls", ".xlsb", ".ods"), "in the program that wrote it, or by pandas.read_excel"),
+    **dict.fromkeys((".dta", ".sav", ".sas7bdat", ".xpt"), "by pandas.read_stata, read_spss or read_sas"),
+    **dict.fromkeys((".feather", ".arrow", ".orc", ".hdf", ".h5"), "by pandas.read_feather, read_orc or read_hdf"),
+    **dict.fromkeys((".rds", ".rda", ".rdata"), "by R's write.csv"),
+    **dict.fromkeys((".mat", ".pkl", ".pickle", ".pdf", ".doc", ".docx"), "in the program that wrote it"),
+}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
-    """The content of a file.
+    """The user's table.
 
     Attributes:
-        values: (samples, variables) float64, a DataFrame with a type for each column, or a `RowStream` of numbers.
-        names: the variables' names; None if the file has none.
+        values: (samples, variables) numbers, a DataFrame with a type for each column, or a `RowStream` of numbers.
+        names: the variables' names; None if there are none.
+        place: the function that names a cell of `values` in an error.
         remark: the unusual ways in which numbers are written, such as decimal commas; empty if there is none.
         counts: whether the numbers are known to be counts, such as genotypes, and not codes of categories.
-        place: the function that names a cell of `values` in an error.
     """
 
     values: np.ndarray | pandas.DataFrame | RowStream
-    names: list[str] | None
+    names: Sequence[str] | None
     place: Place
     remark: str = ""
     counts: bool = False
 
 
 def read_table(
-    path: Path,
+    data: Any,
+    names: Sequence[str] | None = None,
+    *,
     form: TableFormat | None = None,
     kind: str | None = None,
     transpose: bool = False,
     streamed: bool = False,
 ) -> Table:
-    """Read a file of numbers, of labels or of both; a missing value becomes NaN, or None in a column of text.
+    """Read a table of numbers, of labels or of both; a missing value becomes NaN, or None in a column of text.
 
     Args:
-        path: ``.npy`` or ``.npz`` (see `read_numpy`), ``.parquet``, ``.xlsx`` or ``.h5ad`` (see `read_frame`), or
-            ``.bed`` (see `open_genotypes`); any other file is a text table.
+        data: a DataFrame, an AnnData object, an array or a list of rows; or the path of a file: ``.npy`` or ``.npz``
+            (see `read_numpy`), ``.parquet``, ``.xlsx`` or ``.h5ad`` (see `read_frame`), ``.bed`` (see
+            `open_genotypes`), or any other name for a text table; ``-`` means the standard input.
+        names: the variables' names, which replace those of the data.
         kind: the kind of the columns, if it is known: ``"numbers"``, ``"labels"`` or ``"both"``.
         transpose: whether samples are in columns and variables in rows.
-        streamed: whether a large table of numbers may become a `RowStream` (`gpupc_impl.tables.streams`).
+        streamed: whether a large table of numbers may become a `RowStream`.
 
     Raises:
-        DataError, OSError: `read_text` or `typed` raises the error.
+        DataError, OSError: the file, or a column of text, cannot be used.
+        InvalidProblem: an object in memory is no table.
     """
     form = form or TableFormat()
-    suffix = path.suffix.lower()
+    if isinstance(data, (str, os.PathLike)):
+        table = _from_file(Path(data), form, kind, transpose, streamed and not transpose)
+    else:
+        values = _from_memory(data, names, transpose, streamed)
+        table = Table(values, getattr(values, "columns", None), _place("", getattr(values, "columns", names), 0))
+    if not is_frame(table.values):
+        return table if names is None else dataclasses.replace(table, names=names)
+    frame, remark = typed(table.values, kind, table.place, form.decimal, form.missing_values)
+    if table.names is None:
+        frame.columns = [f"V{k}" for k in range(frame.shape[1])]
+    return dataclasses.replace(table, values=frame, names=table.names if names is None else names, remark=remark)
 
-    if streamed and not transpose and (stream := open_stream(path)) is not None:
-        rows, names = stream
-        return Table(rows, names, _place(path, names))
-    if suffix == ".bed":
-        genotypes, names = open_genotypes(path)
-        whole = transpose or not (streamed and is_streamed(genotypes.shape))
-        values = np.asarray(genotypes) if whole else genotypes
-        if transpose:
-            values, names = np.ascontiguousarray(values.T), None
-        return Table(values, names, _place(path, names), counts=True)
-    if suffix in (".npy", ".npz"):
+
+def read_numbers(
+    path: Path, header: bool | None = None, delimiter: str | None = None
+) -> tuple[np.ndarray, list[str] | None]:
+    """Read a text table of finite numbers: (samples, variables) float64, and the names if the file has any."""
+    table = TextTable(path, TableFormat(header=header, delimiter=delimiter), missing=False)
+    return table.numbers(), table.names
+
+
+def _from_file(path: Path, form: TableFormat, kind: str | None, transpose: bool, streamed: bool) -> Table:
+    suffix, counts = path.suffix.lower(), False
+    if suffix in UNREAD:
+        raise DataError(f"{path}: {suffix} files are not read; write it as .csv or .parquet ({UNREAD[suffix]})")
+    if re.match(r"[a-z]+:/", str(path)):
+        raise DataError(f"{path} is an address; download the file, and give the path to it")
+    if streamed and (stream := open_stream(path)) is not None:
+        values, names = stream
+    elif suffix == ".bed":
+        values, names = open_genotypes(path)
+        values, counts = values if streamed and is_streamed(values.shape) else np.asarray(values), True
+    elif suffix in (".npy", ".npz"):
         values, names = read_numpy(path, missing=True)
-        if transpose:
-            values, names = np.ascontiguousarray(values.T), None
-        return Table(values, names, _place(path, None))
-    if suffix in FRAMES:
-        frame = read_frame(path, form.header, form.row_names, transpose)
-        names = list(frame.columns)
-        return _typed(frame, names, _place(path, names), kind, form)
-    arguments = {
-        "header": form.header,
-        "row_names": form.row_names,
-        "delimiter": form.delimiter,
-        "encoding": form.encoding,
-        "missing_values": form.missing_values,
-        "missing": True,
-        "transpose": transpose,
-    }
-    refused: DataError | None = None
+    elif suffix in FRAMES:
+        values = read_frame(path, form.header, form.row_names, transpose)
+        return Table(values, list(values.columns), _place(f"{path}, ", values.columns, 1))
+    else:
+        return _from_text(path, form, kind, transpose)
+    if transpose:
+        values, names = np.ascontiguousarray(np.asarray(values).T), None
+    return Table(values, names, _place(f"{path}, ", names, 1), counts=counts)
+
+
+def _from_text(path: Path, form: TableFormat, kind: str | None, transpose: bool) -> Table:
+    stored, refused = None, None
+    if str(path) == "-":
+        stored = sys.stdin.buffer.read()
+    elif not is_regular(path):  # A pipe can be read only once.
+        stored = path.read_bytes()
     if kind != "labels" and form.decimal != ",":
         try:
-            table = read_text(path, **arguments)
+            table = TextTable(path, form, stored=stored, transpose=transpose)
+            return Table(table.numbers(), table.names, table.place)
         except DataError as error:
             refused = error
-        else:
-            return Table(table.values, table.names, table.place)
-    try:
-        table = read_text(path, **arguments, labels=True)
-    except DataError as error:
-        raise refused or error from None
-    frame = table.values
-    result = _typed(frame, table.names, table.place, kind, form)
-    labels = [k for k, dtype in enumerate(result.values.dtypes) if dtype.kind not in "iuf"]
-    names_rows = labels == [0] and len(frame) > 1 and frame.shape[1] > 1 and frame.iloc[:, 0].is_unique
-    if refused and names_rows and kind != "both":
+    table = TextTable(path, form, stored=stored, labels=True, transpose=transpose)
+    frame = table.text()
+    if refused and kind != "both" and _names_rows(frame):
         raise refused  # The message explains how to declare names of rows.
-    return result
+    return Table(frame, table.names, table.place)
 
 
-def _place(path: Path, names: Sequence[str] | None) -> Place:
-    """Return the function that names a cell of a binary file."""
-    return lambda row, column: (
-        f"{path}, row {row + 1}, column {column + 1}"
-        if names is None
-        else f"{path}, row {row + 1} of column {str(names[column])!r}"
-    )
+def _names_rows(frame: pandas.DataFrame) -> bool:
+    """Return whether the first column of text holds distinct words, and the others begin with numbers."""
+    if len(frame) < 2 or frame.shape[1] < 2 or not frame.iloc[:, 0].is_unique:
+        return False
+    first, *others = zip(*frame.head(HEAD_LINES).itertuples(index=False, name=None), strict=True)
+    if any(number(cell, ".") is not None for cell in first):
+        return False
+    return all(number(cell, ".") is not None or is_missing(cell) for column in others for cell in column)
 
 
-def _typed(
-    frame: pandas.DataFrame, names: list[str] | None, place: Place, kind: str | None, form: TableFormat
-) -> Table:
-    """Return the table of a frame, with the type of each column determined from its cells."""
-    frame, remark = typed(frame, kind, place, form.decimal, form.missing_values)
-    if names is None:
-        frame.columns = [f"V{k}" for k in range(frame.shape[1])]
-    return Table(frame, names, place, remark)
+def _place(source: str, names: Sequence[Any] | None, start: int) -> Place:
+
+    def place(row: int, column: int) -> str:
+        if source and names is None:
+            return f"{source}row {row + 1}, column {column + 1}"
+        name = f"V{column}" if names is None else str(names[column])
+        return f"{source}row {row + start} of column {name!r}"
+
+    return place
+
+
+# --- tables in memory -------------------------------------------------------------------------------------------------
+
+
+def is_frame(data: Any) -> bool:
+    return hasattr(data, "columns") and hasattr(data, "iloc")
+
+
+def _from_memory(data: Any, names: Sequence[str] | None, transpose: bool, streamed: bool) -> Any:
+    """Return an array of numbers, a DataFrame, or a `RowStream` of a large mapped array.
+
+    Text or objects become a DataFrame with `names`, whose row names become its names if `transpose` turns it.
+    """
+    data = _native(data)
+    if is_frame(data):
+        if not transpose:
+            return data
+        import pandas
+
+        frame = data.T.infer_objects()
+        if names is None and isinstance(data.index, pandas.RangeIndex):
+            frame.columns = [f"V{k}" for k in range(frame.shape[1])]
+        return frame
+    array = _array(data)
+    array = array.T if transpose else array
+    if array.dtype.names:
+        raise InvalidProblem("data is a structured array; give a table, such as pandas.DataFrame(data)")
+    if streamed and mapped_arrays.base_memmap(array) is not None and is_streamed(array.shape):
+        return RowStream.of(array)
+    if array.ndim == 2 and array.dtype.kind in "OUSMmc":
+        import pandas
+
+        p = array.shape[1]
+        columns = names if names is not None and len(names) == p else [f"V{k}" for k in range(p)]
+        return pandas.DataFrame(array.astype(object), columns=list(columns))
+    return array
+
+
+def _native(data: Any) -> Any:
+    """Return an array, a list or a DataFrame of pandas in place of another package's table."""
+    if isinstance(data, np.ndarray):
+        return data
+    import pandas
+    from scipy import sparse
+
+    package = type(data).__module__.partition(".")[0]
+    try:
+        if hasattr(data, "obs_names") and hasattr(data, "to_df"):
+            return frame_of_anndata(data)
+        if sparse.issparse(data):
+            return data.toarray()
+        for lazy in ("collect", "compute"):  # of polars and of dask
+            if hasattr(data, lazy) and package != "xarray":
+                return _native(getattr(data, lazy)())
+        if isinstance(data, dict) or (isinstance(data, list) and data and isinstance(data[0], dict)):
+            return pandas.DataFrame(data)
+        if hasattr(data, "data_vars"):
+            return data.to_dataframe()
+        if hasattr(data, "to_pandas"):
+            try:
+                return data.to_pandas()
+            except ImportError:  # polars needs pyarrow for it.
+                return pandas.DataFrame({name: data[name].to_list() for name in data.columns})
+    except Exception as error:  # Other packages raise many types of exceptions.
+        raise InvalidProblem(f"data ({package}.{type(data).__name__}) cannot be read as a table: {error}") from error
+    if hasattr(data, "read") or isinstance(data, (bytes, set, frozenset)) or not hasattr(data, "__len__"):
+        raise InvalidProblem(f"data is a {type(data).__name__}; give a path, a DataFrame of pandas, or an array")
+    return data
+
+
+def _array(data: Any) -> np.ndarray:
+    """Return an array; a masked value is NaN, and a number beside text in a list remains a number."""
+    if isinstance(data, np.ma.MaskedArray):
+        return np.ma.filled(data.astype(np.float64), np.nan)
+    if not isinstance(data, (list, tuple)):
+        return np.asanyarray(data)
+    first: tuple[int, ...] | None = None
+    for row, cells in enumerate(data):
+        try:
+            shape = np.shape(cells)
+        except ValueError:
+            raise InvalidProblem(f"row {row} of data holds lists beside other values; {ONE_VALUE}") from None
+        first = shape if first is None else first
+        if shape != first:
+            raise InvalidProblem(f"row {row} of data has the shape {shape}, and row 0 {first}; {ONE_VALUE}")
+    array = np.asarray(data)
+    return np.array(data, object) if array.dtype.kind in "US" else array

@@ -1,4 +1,4 @@
-"""Checks of names, shapes and finite numbers for tables in every kind of file."""
+"""The error of a table that cannot be used, and checks of names, shapes and numbers for every kind of file."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from gpupc_impl.core.problem import InvalidProblem
 
-class DataError(ValueError):
+
+class DataError(InvalidProblem):
     """The content of a file cannot be used; the message names the file and, if possible, the line and the column."""
 
 
 def only_table(tables: Mapping[str, Any], name: str | None, path: Path) -> Any:
-    """Return the two-dimensional table with the given name; if the name is None, return the only two-dimensional table.
-
-    Raises:
-        DataError: no such table exists, or the name is None and several tables exist.
-    """
+    """Return the two-dimensional table of this name, or the only one if the name is None."""
     matrices = {key: table for key, table in tables.items() if np.ndim(table) == 2}
     content = ", ".join(f"{key} {np.shape(table)}" for key, table in tables.items()) or "nothing"
     if name is not None and name not in matrices:
@@ -30,11 +28,7 @@ def only_table(tables: Mapping[str, Any], name: str | None, path: Path) -> Any:
 
 
 def checked_names(names: Sequence[Any], path: Path, first: int = 0) -> list[str]:
-    """Return the names from index `first` on as text.
-
-    Raises:
-        DataError: two names are equal, or one is empty.
-    """
+    """Return the names from index `first` on as text; raises DataError if two are equal, or one is empty."""
     names = [str(name).strip() for name in names]
     if "" in names[first:]:
         column = names.index("", first)
@@ -48,15 +42,7 @@ def checked_names(names: Sequence[Any], path: Path, first: int = 0) -> list[str]
 
 
 def finite(values: np.ndarray, names: Sequence[str] | None, path: Path, missing: bool = False) -> np.ndarray:
-    """Return the matrix as C-contiguous float64.
-
-    Args:
-        missing: whether values may be NaN.
-
-    Raises:
-        DataError: the matrix does not hold numbers, a value is infinite, a value is NaN and `missing` is false, or the
-            numbers of names and of columns differ.
-    """
+    """Return the matrix as C-contiguous float64; `missing` says whether values may be NaN."""
     if values.dtype.kind not in "biuf":
         raise DataError(f"{path} holds {values.dtype}, not numbers")
     if names is not None and values.shape[1] != len(names):

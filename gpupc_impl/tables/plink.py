@@ -12,25 +12,18 @@ from pathlib import Path
 
 import numpy as np
 
-from gpupc_impl.core import mapped
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.files import read_bytes
 from gpupc_impl.core.rows import RowStream
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.ownership import open_regular
 from gpupc_impl.tables.checks import DataError, checked_names
 
 MAGIC, SAMPLE_MAJOR_MAGIC = b"\x6c\x1b\x01", b"\x6c\x1b\x00"
-
-COUNTS = np.array([2.0, np.nan, 1.0, 0.0])
-"""The count of allele 1 by the two bits of a genotype; NaN means that the genotype is missing."""
+COUNTS = np.array([2.0, np.nan, 1.0, 0.0])  # of allele 1 by the two bits of a genotype; NaN: missing
 
 
 def open_genotypes(path: Path) -> tuple[RowStream, list[str]]:
-    """Return the counts of allele 1 and the variants' names.
-
-    Raises:
-        DataError: the three files do not fit together or are damaged, or two names are equal.
-        OSError: a file cannot be opened, or is no regular file.
-    """
     samples = sum(1 for _ in _rows(path.with_suffix(".fam"), (6,)))
     variants = path.with_suffix(".bim")  # Genetic distances, its third column, may be missing.
     try:
@@ -40,20 +33,18 @@ def open_genotypes(path: Path) -> tuple[RowStream, list[str]]:
     shape = samples, len(names)
     with _open_bed(path, shape):  # Errors are raised before anything is read.
         pass
+    at_once = 4 * max(1, mapped_arrays.PIECE_BYTES // (32 * max(1, len(names))))
 
     def read() -> Iterator[np.ndarray]:
         with _open_bed(path, shape) as file:
-            for rows in mapped.pieces(samples, 4 * max(1, mapped.PIECE_BYTES // (32 * max(1, len(names))))):
+            for rows in mapped_arrays.pieces(samples, at_once):
                 yield _counts(path, file, rows, shape)
 
     return RowStream(shape, read), checked_names(names, path)
 
 
 def _rows(path: Path, widths: Collection[int]) -> Iterator[list[bytes]]:
-    """Yield the cells of every line; all lines have the same number of cells, which is one of these.
-
-    As in PLINK, cells are separated by blanks and tabs, and lines that are blank or begin with # are skipped.
-    """
+    """Yield every line's cells, always one of these numbers of them; blank lines and those with # are skipped."""
     for number, line in enumerate(re.split(b"\r\n|\r|\n", read_bytes(path)), 1):
         cells = line.split()
         if not cells or cells[0].startswith(b"#"):
@@ -67,18 +58,13 @@ def _rows(path: Path, widths: Collection[int]) -> Iterator[list[bytes]]:
 
 @contextlib.contextmanager
 def _open_bed(path: Path, shape: tuple[int, int]) -> Iterator[io.BufferedReader]:
-    """Open a ``.bed`` with genotypes of this shape (samples, variants)."""
     samples, variants = shape
     with open_regular(path) as file:
         magic = file.read(len(MAGIC))
-        if magic == SAMPLE_MAJOR_MAGIC:
-            raise DataError(
-                f"{path} holds one sample after the other; "
-                f"plink --bfile {path.stem} --make-bed --out NEW writes it anew, one variant after the other"
-            )
         if magic != MAGIC:
-            raise DataError(f"{path} is not a readable .bed file: it begins with {magic.hex(' ') or 'nothing'}")
-        size, expected = os.fstat(file.fileno()).st_size, len(MAGIC) + variants * _width(samples)
+            other = f"; plink --bfile {path.stem} --make-bed --out NEW writes it anew" * (magic == SAMPLE_MAJOR_MAGIC)
+            raise DataError(f"{path} is not a readable .bed file: it begins with {magic.hex(' ') or 'nothing'}{other}")
+        size, expected = os.fstat(file.fileno()).st_size, len(MAGIC) + variants * ceil_div(samples, 4)
         if size != expected:
             raise DataError(
                 f"{path} has {size:,} bytes, but {variants:,} variants of its .bim and {samples:,} samples of its "
@@ -87,22 +73,13 @@ def _open_bed(path: Path, shape: tuple[int, int]) -> Iterator[io.BufferedReader]
         yield file
 
 
-def _width(samples: int) -> int:
-    """Return the bytes of a variant."""
-    return -(-samples // 4)
-
-
 def _counts(path: Path, file: io.BufferedReader, rows: slice, shape: tuple[int, int]) -> np.ndarray:
-    """Read the genotypes of some samples, the first of which begins a byte.
-
-    Returns:
-        (samples, variants) C-contiguous float64 counts of allele 1.
-    """
+    """Read (samples, variants) float64 counts of allele 1 of some samples, the first of which begins a byte."""
     samples, variants = shape
-    first, last = rows.start // 4, _width(rows.stop)
+    first, last = rows.start // 4, ceil_div(rows.stop, 4)
     stored = np.empty((variants, last - first), np.uint8)
     for k in range(variants):
-        file.seek(len(MAGIC) + k * _width(samples) + first)
+        file.seek(len(MAGIC) + k * ceil_div(samples, 4) + first)
         if file.readinto(stored[k]) != last - first:
             raise DataError(f"{path} became shorter while it was read; leave it unchanged, and read it again")
     stored = np.ascontiguousarray(stored.T)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gpupc_impl.core import mapped
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.verification.answer import Answer
 
@@ -64,7 +64,7 @@ def _removed(answer: Answer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield pairs, np.empty((len(pairs), 0), np.int64)
     for level in np.unique(answer.sizes):
         chosen = np.flatnonzero(answer.sizes == level)
-        for part in mapped.pieces(len(chosen), _PAIRS_AT_ONCE):
+        for part in mapped_arrays.pieces(len(chosen), _PAIRS_AT_ONCE):
             yield answer.skeleton.sepsets.pairs[chosen[part]].astype(np.int64), answer.members(chosen[part], level)
 
 

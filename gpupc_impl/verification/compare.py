@@ -7,7 +7,7 @@ draws its own random numbers.
 
 import numpy as np
 
-from gpupc_impl.core import mapped
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.verification.answer import Answer
 
 STATUSES = ("equal", "alone", "near-threshold", "convention", "random", "explained", "unexplained", "not-run")
@@ -24,7 +24,7 @@ table states this."""
 def _differing_edges(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Return the (k, 2) pairs i < j, ascending, that are an edge of exactly one of the graphs."""
     found = [np.empty((0, 2), np.int64)]
-    for rows in mapped.row_pieces(one):
+    for rows in mapped_arrays.row_pieces(one):
         pairs = np.argwhere(np.triu(one[rows] != other[rows], rows.start + 1))
         pairs[:, 0] += rows.start
         found.append(pairs)

@@ -1,12 +1,15 @@
 """Verifies that the skeletons of one problem are the same and that every removed edge was rightly removed.
 
-Every setting is checked in two independent ways: it is compared with the first reference that finished (`compare`), and
-its removed edges are tested again (`certificates`). If only one setting finished, only the second check is possible.
+Every setting is checked in three ways: it is compared with the first reference that finished (`compare`), its removed
+edges are tested again by its family's retest (`certificates`), and a sample of its edges by code that shares nothing
+with the family (`yardstick`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.problem import Problem
@@ -16,13 +19,17 @@ from gpupc_impl.verification.answer import Answer
 from gpupc_impl.verification.certificates import certificates, wrong_sizes
 from gpupc_impl.verification.compare import STATUSES, Comparison
 from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES, status_with_known
+from gpupc_impl.verification.yardstick import yardstick
 
 NAMED_AT_MOST = 20
 """The upper bound on the edges that a row names; further edges are only counted."""
 
 
 def verify(
-    problem: Problem, outcomes: Iterable[tuple[Record, Skeleton | None]], certify: bool = True
+    problem: Problem,
+    outcomes: Iterable[tuple[Record, Skeleton | None]],
+    certify: bool = True,
+    samples: np.ndarray | None = None,
 ) -> list[dict[str, Any]]:
     """Compare and certify the outcomes of one problem's settings.
 
@@ -30,6 +37,7 @@ def verify(
         problem: the problem that all settings solved.
         outcomes: the record of each setting in the config's order, with its skeleton if it finished.
         certify: whether removed edges are tested again; comparing skeletons alone takes moments.
+        samples: see `yardstick`.
 
     Returns:
         a row for each setting, see `row_of`.
@@ -43,7 +51,10 @@ def verify(
     first = min(finished, key=lambda a: (a.random, not a.record.reference), default=None)
     reference = first if len(finished) > 1 else None
     certified: dict[tuple[str, ...], tuple[int, list[str]]] | None = {} if certify else None
-    return [row_of(record, answer, reference, certified) for (record, _), answer in zip(outcomes, answers, strict=True)]
+    return [
+        row_of(record, answer, reference, certified, samples)
+        for (record, _), answer in zip(outcomes, answers, strict=True)
+    ]
 
 
 def row_of(
@@ -51,6 +62,7 @@ def row_of(
     answer: Answer | None,
     reference: Answer | None,
     certified: dict[tuple[str, ...], tuple[int, list[str]]] | None,
+    samples: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Return what was verified of one setting, as one row of verification.csv.
 
@@ -79,7 +91,9 @@ def row_of(
     else:
         key = (answer.problem.fingerprint, answer.skeleton.sha256, answer.skeleton.sepsets.sha256)
         if key not in certified:
-            certified[key] = certificates(answer)
+            _, wrong = yardstick(answer.problem, answer.skeleton, samples)
+            checked, failures = certificates(answer)
+            certified[key] = checked, failures + [f"by a test from the samples: {fault}" for fault in wrong]
         checked, failures = certified[key]
         failures = failures + wrong_sizes(answer)
     comparison = Comparison(reference or answer, answer)
@@ -126,7 +140,10 @@ def complaints(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def verify_files(
-    problem_path: str | Path, record_paths: Iterable[str | Path], certify: bool = True
+    problem_path: str | Path,
+    record_paths: Iterable[str | Path],
+    certify: bool = True,
+    samples: np.ndarray | None = None,
 ) -> list[dict[str, Any]]:
     """Run `verify` on files: the problem, and the records with the skeletons (``.npz``) that lie beside those with
     status ``ok``.
@@ -139,7 +156,7 @@ def verify_files(
     outcomes = [(record, _skeleton_of(record, path)) for record, path in zip(load_records(paths), paths, strict=True)]
     if all(skeleton is None for _, skeleton in outcomes):  # There is no problem if the data set is not available.
         return [row_of(record, None, None, None) for record, _ in outcomes]
-    return verify(load_problem(str(problem_path)), outcomes, certify)
+    return verify(load_problem(str(problem_path)), outcomes, certify, samples)
 
 
 def _skeleton_of(record: Record, path: Path) -> Skeleton | None:

@@ -7,15 +7,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpupc_impl.core.orientation import CPDAG
+from gpupc_impl.core.result import Skeleton
 from gpupc_impl.views.html import Cell
-from gpupc_impl.views.result import Result, edges_with_kind, numbered_edges, skeleton_of
+from gpupc_impl.views.result import Result, edges_with_kind, n_edges, numbered_edges, skeleton_of
 from gpupc_impl.views.strengths import edge_tests, strengths
 
 if TYPE_CHECKING:
     import pandas
 
-SIGNS = {"directed": "→", "undirected": "—", "conflict": "⤫", "bidirected": "↔"}
+SIGNS = {
+    "directed": "→",
+    "undirected": "—",
+    "conflict": "⤫",
+    "bidirected": "↔",
+    "circle-arrow": "o→",
+    "circle-circle": "o—o",
+    "circle-tail": "o—",
+    "tail-circle": "—o",
+}
 
 TESTS_REPEATED, SECONDS_REPEATED = 200_000, 10.0
 """Upper bounds on the tests that are repeated for a table, and on the seconds that the search took for so many
@@ -46,7 +55,7 @@ def edge_rows(result: Result, most: int, tests: pandas.DataFrame | None = None) 
         columns["given"] = [_set(names) for names in tests["given"]]
     elif largest is not None:
         columns["p-value"] = [_number(largest[i, j]) for i, j, _ in numbered_edges(result)[:most]]
-    if isinstance(result, CPDAG):
+    if not isinstance(result, Skeleton):
         columns["kind"] = edges["kind"].tolist()
     return [tuple(columns), *zip(*columns.values(), strict=True)]
 
@@ -54,7 +63,7 @@ def edge_rows(result: Result, most: int, tests: pandas.DataFrame | None = None) 
 def repeated(result: Result) -> pandas.DataFrame | None:
     """The strengths of the edges, if their tests can be repeated in a short time; else None."""
     skeleton = skeleton_of(result)
-    if skeleton.problem is None or not skeleton.n_edges:
+    if skeleton.problem is None or not n_edges(result):
         return None
     tests = edge_tests(result)
     seconds = sum(skeleton.seconds_per_level) * tests / max(1, sum(skeleton.tests_per_level))

@@ -1,7 +1,7 @@
 """Writes graphs as files of other programs, and as pcalg's matrix.
 
-In GraphML, GML and JSON an undirected edge of a CPDAG is written as two opposite arcs, as in ``CPDAG.to_networkx()``;
-the attribute ``kind`` of an arc is the kind of its edge.
+In GraphML, GML and JSON an undirected edge of a CPDAG, and every edge of a PAG, is written as two opposite arcs, as in
+``to_networkx()``; the attribute ``kind`` of an arc is the kind of its edge, and ``mark`` the mark of a PAG at its head.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from gpupc_impl.core.files import csv_line, write_text, write_whole
 from gpupc_impl.core.orientation import CPDAG
+from gpupc_impl.core.pag import DOT_MARKS, KINDS, PAG
 from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
 
 if TYPE_CHECKING:
@@ -71,16 +72,30 @@ def _json(result: Result, path: Path) -> None:
 
 
 def _dot(result: Result, path: Path) -> None:
-    """Write Graphviz's language, with each edge once. Nodes are numbers, since Graphviz's identifiers cannot represent
-    every name."""
-    keyword, arrow, styles = ("digraph", "->", _DOT_STYLES) if isinstance(result, CPDAG) else ("graph", "--", {})
+    write_text(path, dot(result))
+
+
+def dot(result: Result) -> str:
+    """Return the graph in Graphviz's language, with each edge once. Nodes are numbers, since Graphviz's identifiers
+    cannot represent every name."""
+    directed = isinstance(result, (CPDAG, PAG))
+    keyword, arrow, styles = ("digraph", "->", _DOT_STYLES) if directed else ("graph", "--", {})
     lines = [f"{keyword} {{", "  node [shape=box];"]
     lines += [f"  v{k} [label={_quoted(name)}];" for k, name in enumerate(result.names)]
     lines += [f"  v{i} {arrow} v{j}{styles.get(kind, '')};" for i, j, kind in numbered_edges(result)]
-    write_text(path, "\n".join([*lines, "}"]) + "\n")
+    return "\n".join([*lines, "}"]) + "\n"
 
 
-_DOT_STYLES = {"undirected": " [dir=none]", "conflict": " [dir=none, style=dashed]", "bidirected": " [dir=both]"}
+_DOT_STYLES = {
+    **{
+        kind: f" [dir=both, arrowtail={DOT_MARKS[source]}, arrowhead={DOT_MARKS[target]}]"
+        for (source, target), kind in KINDS.items()
+    },
+    "directed": "",
+    "undirected": " [dir=none]",
+    "conflict": " [dir=none, style=dashed]",
+    "bidirected": " [dir=both]",
+}
 
 
 def _quoted(name: str) -> str:
@@ -100,8 +115,11 @@ WRITERS: Mapping[str, Callable[[Result, Path], None]] = {
 
 
 def to_pcalg_amat(result: Result) -> pandas.DataFrame:
-    """See `core.shown.Shown.to_pcalg_amat`; pcalg's manual defines the coding under ``amatType``."""
+    """See `core.result_views.ResultViews.to_pcalg_amat`; pcalg's manual defines the coding under ``amatType``."""
     import pandas
 
-    matrix = (result.directed | result.undirected).T if isinstance(result, CPDAG) else result.adjacency
+    if isinstance(result, PAG):
+        matrix = result.marks
+    else:
+        matrix = (result.directed | result.undirected).T if isinstance(result, CPDAG) else result.adjacency
     return pandas.DataFrame(matrix.astype(np.int64), index=list(result.names), columns=list(result.names))

@@ -6,12 +6,11 @@ import html as markup
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.views.edges import edge_rows
 from gpupc_impl.views.html import facts_table, picture, table
 from gpupc_impl.views.optional import MissingPackage
 from gpupc_impl.views.plots.excerpt import overview
-from gpupc_impl.views.result import Result, skeleton_of
+from gpupc_impl.views.result import Result, n_edges, title_of
 from gpupc_impl.views.text import facts, level_rows
 
 if TYPE_CHECKING:
@@ -33,17 +32,16 @@ STYLE = """<style>
 
 def html(result: Result) -> str:
     """The graph, the facts, the first edges and the levels of a result."""
-    kind = "CPDAG" if isinstance(result, CPDAG) else "Skeleton"
-    n_edges = skeleton_of(result).n_edges
+    edges = n_edges(result)
     hint = "<code>.to_frame()</code> has all, <code>.report(path)</code> makes a page"
     parts = [
-        _picture(lambda: overview(result)) if n_edges else "",
+        _picture(lambda: overview(result)) if edges else "",
         facts_table(facts(result)),
-        table(edge_rows(result, ROWS_SHOWN)) if n_edges else "",
-        _more(n_edges, hint),
+        table(edge_rows(result, ROWS_SHOWN)) if edges else "",
+        _more(edges, hint),
         table(level_rows(result), "levels"),
     ]
-    return _shown(kind, parts)
+    return _shown(title_of(result), parts)
 
 
 def study(title: str, frame: pandas.DataFrame, draw: Callable[[], Axes], hint: str) -> str:

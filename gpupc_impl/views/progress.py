@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpupc_impl.core import watching
+from gpupc_impl.core import progress_watcher
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.views.optional import require
 
@@ -73,7 +73,7 @@ class LevelDisplay:
         thread = threading.Thread(target=repeat, name="level display", daemon=True)
         thread.start()
         try:
-            with watching.watched_by(self):
+            with progress_watcher.watched_by(self):
                 yield
         finally:
             self._closed.set()
@@ -103,7 +103,7 @@ def bar(show: bool | None, total: int | None, title: str, unit: str, done: int =
         yield _NoBar()
         return
     tqdm = require("tqdm.auto", "progress bars", "progress")
-    if (watcher := watching.current()) is not None:
+    if (watcher := progress_watcher.current()) is not None:
         watcher.end()  # the bar replaces the line
     with (
         tqdm.tqdm(total=total, initial=done, desc=title, unit=unit, leave=False) as progress_bar,
@@ -144,7 +144,7 @@ def level_progress(
     nothing.
     """
     if not progress or callable(progress):
-        is_shown = progress is not False and is_interactive() and watching.current() is None
+        is_shown = progress is not False and is_interactive() and progress_watcher.current() is None
         with LevelDisplay(_print_line).running() if is_shown else contextlib.nullcontext():
             yield progress or None
         return

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from gpupc_impl.core.files import write_whole
-from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.registry import methods
 from gpupc_impl.views import edges
 from gpupc_impl.views.html import facts_table, picture, table
@@ -15,7 +14,7 @@ from gpupc_impl.views.plots.charts import degrees, seconds_per_level, tests_per_
 from gpupc_impl.views.plots.excerpt import components, overview
 from gpupc_impl.views.plots.graph import has_many_variables
 from gpupc_impl.views.plots.heatmap import heatmap
-from gpupc_impl.views.result import Result, skeleton_of
+from gpupc_impl.views.result import Result, adjacency_of, n_edges, skeleton_of, title_of
 from gpupc_impl.views.text import facts, level_rows
 
 EDGES_LISTED = 5000
@@ -26,7 +25,7 @@ HUBS_LISTED, COMPONENTS_LISTED, MEMBERS_SHOWN = 15, 10, 8
 
 
 def write(result: Result, path: str | Path) -> None:
-    """See `core.shown.Shown.report`."""
+    """See `core.result_views.ResultViews.report`."""
     require()
     with write_whole(path) as file:  # A data file's name need not be UTF-8.
         file.write(page(result).encode(errors="backslashreplace"))
@@ -35,19 +34,19 @@ def write(result: Result, path: str | Path) -> None:
 def page(result: Result) -> str:
     """Return the page as HTML."""
     skeleton = skeleton_of(result)
-    title = f"{'CPDAG' if isinstance(result, CPDAG) else 'Skeleton'} of {len(skeleton.names):,} variables"
+    title = f"{title_of(result)} of {len(skeleton.names):,} variables"
     reading = list((skeleton.reading or {}).items())
     outcome = [*facts(result), ("stopped", skeleton.stopped_because)]
-    graph = picture(lambda: overview(result), "the graph") if skeleton.n_edges else "<p>There is no edge.</p>"
+    graph = picture(lambda: overview(result), "the graph") if n_edges(result) else "<p>There is no edge.</p>"
     parts = [
         graph,
         _columns(
             ("What was read", facts_table(reading)) if reading else None, ("What was found", facts_table(outcome))
         ),
-        f"<h2>Edges</h2>{_edges(result)}" if skeleton.n_edges else "",
+        f"<h2>Edges</h2>{_edges(result)}" if n_edges(result) else "",
         _hubs(result) if has_many_variables(result) else "",
         _folded("How it was searched", _how(result)),
-        _folded("By community", picture(lambda: heatmap(result), "the adjacency matrix")) if skeleton.n_edges else "",
+        _folded("By community", picture(lambda: heatmap(result), "the adjacency matrix")) if n_edges(result) else "",
     ]
     files = importlib.resources.files("gpupc_impl.views")
     return _PAGE.format(
@@ -74,8 +73,8 @@ def _edges(result: Result) -> str:
     skeleton = skeleton_of(result)
     tests = edges.repeated(result)
     notes = []
-    if skeleton.n_edges > EDGES_LISTED:
-        notes.append(f"The first {EDGES_LISTED:,} of {skeleton.n_edges:,}; save(path) writes all.")
+    if n_edges(result) > EDGES_LISTED:
+        notes.append(f"The first {EDGES_LISTED:,} of {n_edges(result):,}; save(path) writes all.")
     if tests is not None:
         notes.append("The test of each edge with the largest p-value, which came nearest to removing it.")
     elif skeleton.problem is not None and skeleton.pmax is None:
@@ -86,9 +85,8 @@ def _edges(result: Result) -> str:
 
 def _hubs(result: Result) -> str:
     """Tables of the variables with the most neighbours and of the largest connected components."""
-    skeleton = skeleton_of(result)
-    neighbours, names = skeleton.adjacency.sum(axis=1), skeleton.names
-    groups = components(skeleton.adjacency)
+    adjacency, names = adjacency_of(result), skeleton_of(result).names
+    neighbours, groups = adjacency.sum(axis=1), components(adjacency)
     order = (-neighbours).argsort(kind="stable")[:HUBS_LISTED]
     hubs = [(names[k], (f"{neighbours[k]:,}", neighbours[k])) for k in order if neighbours[k]]
     largest = [

@@ -1,25 +1,46 @@
-"""Functions of a result, a skeleton or a CPDAG, that all views use; each edge has a kind."""
+"""Functions of a result, a skeleton, a CPDAG or a PAG, that all views use; each edge has a kind."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gpupc_impl.core.orientation import CPDAG
+from gpupc_impl.core.pag import KINDS, PAG
 from gpupc_impl.core.result import Skeleton
 
 if TYPE_CHECKING:
     import pandas
 
-Result = Skeleton | CPDAG
+Result = Skeleton | CPDAG | PAG
 
 
 def skeleton_of(result: Result) -> Skeleton:
-    return result.skeleton if isinstance(result, CPDAG) else result
+    """Return the skeleton that the search found; a PAG has fewer edges (`adjacency_of`)."""
+    return result if isinstance(result, Skeleton) else result.skeleton
+
+
+def title_of(result: Result) -> str:
+    """Return what the result is called."""
+    return {CPDAG: "CPDAG", PAG: "PAG"}.get(type(result), "Skeleton")
+
+
+def adjacency_of(result: Result) -> np.ndarray:
+    """Return which variables are adjacent in the result, (p, p) bool."""
+    return result.skeleton.adjacency if isinstance(result, CPDAG) else result.adjacency
+
+
+def n_edges(result: Result) -> int:
+    return result.skeleton.n_edges if isinstance(result, CPDAG) else result.n_edges
 
 
 def edges_with_kind(result: Result) -> pandas.DataFrame:
     """Return ``to_frame()`` with a column ``kind``, which is ``"undirected"`` for the edges of a skeleton."""
     frame = result.to_frame()
+    if isinstance(result, PAG):
+        ends = zip(frame.pop("mark_source"), frame.pop("mark_target"), strict=True)
+        return frame.assign(kind=[KINDS[marks] for marks in ends])
     return frame if "kind" in frame else frame.assign(kind="undirected")
 
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.core.family import Strength, get_family
+from gpupc_impl.core.family import open_tests
+from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.tiers import allowed_members, last_tiers
 from gpupc_impl.integers import ceil_div
@@ -32,13 +33,13 @@ TESTS_AT_ONCE = 1 << 15
 
 
 def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -> pandas.DataFrame:
-    """See `core.shown.Shown.strengths`."""
+    """See `core.result_views.ResultViews.strengths`."""
     import pandas
 
     if pairs not in PAIRS:
         raise ValueError(f"pairs is {pairs!r}; choose one of: {', '.join(PAIRS)}")
     skeleton = skeleton_of(result)
-    test = _family_test(skeleton, backend)
+    test = _open(skeleton, backend)
     parts = []
     if pairs != "removed":
         edges, tested = _edges(result)
@@ -74,18 +75,15 @@ def _edges(result: Result) -> tuple[np.ndarray, np.ndarray]:
     return edges, ~_among(np.sort(edges, axis=1), [] if fixed is None else fixed.required)
 
 
-def _family_test(skeleton: Skeleton, backend: str) -> Strength:
-    """The test of the skeleton's family on its data."""
+def _open(skeleton: Skeleton, backend: str) -> IndependenceTests:
+    """The tests of the skeleton's problem."""
     problem = skeleton.problem
     if problem is None:
         raise ValueError(
             "the tests cannot be made again, since this result does not hold its data (it may have been read from a "
             "file); call strengths() of the result that gpupc_impl.pc or gpupc_impl.skeleton returns"
         )
-    make = get_family(problem.family).strength
-    if make is None:
-        raise ValueError(f"family {problem.family!r} does not say how strong an edge is (Family.strength)")
-    return make(problem, backend)
+    return open_tests(problem, backend)
 
 
 Strengths = tuple[np.ndarray, list[tuple[int, ...]], np.ndarray]
@@ -106,7 +104,7 @@ def _spread(strengths: Strengths, tested: np.ndarray) -> Strengths:
     return p_values, [next(sets) if is_tested else () for is_tested in tested], effects
 
 
-def _removed_strengths(skeleton: Skeleton, pairs: np.ndarray, test: Strength, progress_bar: Any) -> Strengths:
+def _removed_strengths(skeleton: Skeleton, pairs: np.ndarray, test: IndependenceTests, progress_bar: Any) -> Strengths:
     sets = [skeleton.sepsets[i, j] for i, j in pairs.tolist()]
     sizes = np.array([len(members) for members in sets], np.int64)
     p_values, effects = np.full(len(pairs), np.nan), np.full(len(pairs), np.nan)
@@ -115,11 +113,11 @@ def _removed_strengths(skeleton: Skeleton, pairs: np.ndarray, test: Strength, pr
         numbers = np.flatnonzero(sizes == level)
         for batch in np.array_split(numbers, ceil_div(len(numbers), TESTS_AT_ONCE)):
             members = np.array([sets[k] for k in batch], np.int64).reshape(len(batch), level)
-            p_values[batch], effects[batch] = test(ordered[batch], members)
+            p_values[batch], effects[batch] = test.strengths(ordered[batch], members)
             # The set may have been drawn from the other end's neighbours if it is among the neighbours of both ends.
             doubtful = batch[p_values[batch] < alpha]
             if len(doubtful):
-                p_swapped, effects_swapped = test(ordered[doubtful, ::-1], members[np.isin(batch, doubtful)])
+                p_swapped, effects_swapped = test.strengths(ordered[doubtful, ::-1], members[np.isin(batch, doubtful)])
                 larger = p_swapped > p_values[doubtful]
                 p_values[doubtful[larger]], effects[doubtful[larger]] = p_swapped[larger], effects_swapped[larger]
             progress_bar.update(len(batch))
@@ -158,13 +156,13 @@ def _test_counts(skeleton: Skeleton, edges: np.ndarray) -> np.ndarray:
     return counts
 
 
-def _edge_strengths(skeleton: Skeleton, edges: np.ndarray, test: Strength, progress_bar: Any) -> Strengths:
+def _edge_strengths(skeleton: Skeleton, edges: np.ndarray, test: IndependenceTests, progress_bar: Any) -> Strengths:
     largest = np.full(len(edges), -np.inf)
     effects = np.full(len(edges), np.nan)
     best_sets: list[tuple[int, ...]] = [()] * len(edges)
     for level in range(skeleton.levels_run):
         for numbers, pairs, sets in _batches(_level_tests(skeleton, edges, level)):
-            p_values, batch_effects = test(pairs, sets)
+            p_values, batch_effects = test.strengths(pairs, sets)
             p_values = np.where(np.isnan(p_values), -np.inf, p_values)
             starts = np.flatnonzero(np.diff(numbers, prepend=-1))
             for start, stop in itertools.pairwise([*starts.tolist(), len(numbers)]):

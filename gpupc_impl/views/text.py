@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gpupc_impl.core.orientation import CPDAG
-from gpupc_impl.views.result import Result, skeleton_of
-
-SIGNS = {"directed": "→", "undirected": "—", "conflict": "⤫", "bidirected": "↔"}
+from gpupc_impl.core.pag import ARROW, CIRCLE, PAG, TAIL
+from gpupc_impl.views.result import Result, adjacency_of, n_edges, skeleton_of
 
 
 class Text(str):
@@ -55,7 +54,7 @@ def facts(result: Result) -> list[tuple[str, str]]:
     if "method" in skeleton.facts:
         method = f"{skeleton.facts['method']} on {skeleton.facts.get('backend', '?')}"
         rows.append(("method", method + (f", alpha {problem['alpha']:g}" if "alpha" in problem else "")))
-    rows.append(("edges", f"{skeleton.n_edges:,}"))
+    rows.append(("edges", f"{n_edges(result):,}"))
     if skeleton.problem is not None and (fixed := skeleton.problem.fixed) is not None:
         rows.append(("known", f"{len(fixed.required):,} edge(s) required, {len(fixed.forbidden):,} forbidden"))
     if "tiers_in_search" in problem:
@@ -64,8 +63,13 @@ def facts(result: Result) -> list[tuple[str, str]]:
         kind = "bidirected" if result.conflict_kind == "bidirected" else "in conflict"
         conflicts = f"{len(result.conflicts):,} of them {kind}"
         rows.append(("directions", f"{result.n_directed:,} directed, {result.n_undirected:,} undirected ({conflicts})"))
-    if skeleton.n_edges:
-        degrees = skeleton.adjacency.sum(axis=1)
+    if isinstance(result, PAG):
+        later = f"{len(result.removed):,} edges of the skeleton removed"
+        rows.append(("algorithm", f"{result.algorithm.upper()}, {later}"))
+        marks = f"{result.count(ARROW):,} arrows, {result.count(TAIL):,} tails, {result.count(CIRCLE):,} circles"
+        rows.append(("marks", f"{marks} ({len(result.conflicts):,} of them in conflict)"))
+    if n_edges(result):
+        degrees = adjacency_of(result).sum(axis=1)
         hub, isolated = int(np.argmax(degrees)), int(np.count_nonzero(degrees == 0))
         largest = f"at most {degrees[hub]} ({skeleton.names[hub]!r})"
         rows.append(("neighbours", f"{degrees.mean():.2f} on average, {largest}; {isolated:,} without any"))

@@ -59,15 +59,15 @@ def compare(benchmark, what: str, runs: dict) -> None:
 @pytest.mark.parametrize("k_cmi", NEIGHBOURS)
 @pytest.mark.parametrize(("n", "permutations"), SINGLE_TESTS)
 def test_speed_of_one_test(benchmark, n, permutations, k_cmi):
-    from baselines._cmiknn_search import CmiknnTest
-    from gpupc_impl.nonlinear.device import ci_test
+    from baselines._cmiknn import CmiknnTest
+    from gpupc_impl.nonlinear.cmi_estimator import ci_test
 
     data = additive_noise(3, n, seed=1, density=1.0).values
     problem = NonlinearProblem.from_data(data, permutations=permutations, k_cmi=min(k_cmi, n // 5))
     backend = open_backend("auto")
     runs = {}
     if "tigramite, 1 worker" in usable():
-        from baselines.tigramite_pc import TigramiteTest
+        from baselines.tigramite_searches import TigramiteTest
 
         tigramite = TigramiteTest(problem)
         runs["tigramite, 1 worker"] = lambda: tigramite.count(0, 2, (1,))

@@ -4,7 +4,6 @@ Methods with random numbers of their own are left out. `tests/golden/test_cmiknn
 is right.
 """
 
-import signal
 import warnings
 
 import numpy as np
@@ -12,10 +11,10 @@ import pytest
 
 from datasets.nonlinear import additive_noise
 from gpupc_impl import InvalidProblem, Skeleton, methods, skeleton
-from gpupc_impl.backends import DeviceMemoryError, open_backend
+from gpupc_impl.backends import open_backend
 from gpupc_impl.core.registry import Method, Parameter
-from gpupc_impl.core.solve import solve, unavailable
-from gpupc_impl.nonlinear.device import ci_test
+from gpupc_impl.core.solve import unavailable
+from gpupc_impl.nonlinear.cmi_estimator import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest
 
@@ -130,7 +129,7 @@ def test_every_method_finds_the_same_on_larger_data(chunk):
 @pytest.mark.parametrize("name", KERNELS)
 def test_counts_and_cmi_of_single_tests(name):
     """With every selection the kernels give the count and the CMI of the numba references."""
-    from baselines._cmiknn_search import CmiknnTest
+    from baselines._cmiknn import CmiknnTest
 
     method, backend = KERNELS[name]
     rng = np.random.default_rng(0)
@@ -155,33 +154,6 @@ def test_second_run_gives_the_same_bytes(name, tmp_path):
         arrays = (found.adjacency, found.sepsets.pairs, found.sepsets.offsets, found.sepsets.members, found.pmax)
         (tmp_path / run).write_bytes(b"".join(array.tobytes() for array in arrays))
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_little_memory_means_blocks_not_another_answer(name):
-    method, backend = KERNELS[name]
-    problem = NonlinearProblem.from_data(additive_noise(7, 80, seed=5).values, alpha=0.02, permutations=30, max_level=2)
-    roomy = open_backend(backend)
-    expected = solve(problem, method, roomy, pmax=True)
-    least = smallest_limit(problem, method, backend, 2 * roomy.memory_peak)  # forecasts round up
-    for limit in (least, 2 * least):
-        tight = open_backend(backend, limit)
-        assert_same(solve(problem, method, tight, pmax=True), expected)
-        assert tight.memory_peak <= limit
-    if "delta" in method.params:
-        assert least < roomy.memory_peak / 2
-    with pytest.raises(DeviceMemoryError, match="bytes"):
-        solve(problem, method, open_backend(backend, least // 4))
-
-
-def smallest_limit(problem: NonlinearProblem, method: Method, backend: str, enough: int) -> int:
-    """A limit that suffices although 9/10 of it do not."""
-    while True:
-        try:
-            solve(problem, method, open_backend(backend, enough * 9 // 10))
-        except DeviceMemoryError:
-            return enough
-        enough = enough * 9 // 10
 
 
 @pytest.mark.parametrize("n", [10, 11, 31, 33, 257])
@@ -241,38 +213,15 @@ def test_subnormal_distances(name, precision):
     options = {"k_cmi": 3, "alpha": 0.1, "permutations": 20, "transform": "none", "precision": precision}
     problem, whole = (NonlinearProblem.from_data(values, **options) for values in (data * least, data))
     assert len(np.unique(problem.values)) > 30
-    check_that_a_radius_is_found(problem)
     expected = skeleton(whole, method="cmiknn-serial", pmax=True)
     assert_same(skeleton(problem, method=method.name, backend=backend, pmax=True), expected)
-
-
-def check_that_a_radius_is_found(problem: NonlinearProblem) -> None:
-    """The references' search for the k-th distance ends. It runs as plain Python, which an alarm can interrupt."""
-    from baselines import _cmiknn
-
-    columns, n = problem.values[:1].T.copy(), problem.n_samples
-    row = np.abs(problem.values[1] - problem.values[1, 0])
-    radius, room = np.empty(1, columns.dtype), np.empty((n, 1), columns.dtype)
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.alarm(20)
-    try:
-        _cmiknn.k_th_distances.py_func(
-            columns, 0, row, problem.k_cmi, columns.dtype.type(0), np.empty(n, np.int32), room, radius
-        )
-    except KeyboardInterrupt:
-        pytest.fail("the guess of a radius does not grow")
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-    joint = np.maximum(row, np.abs(columns[:, 0] - columns[0, 0]))
-    assert radius[0] == np.sort(joint[1:])[problem.k_cmi - 1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("members", [(), (2,)])
 def test_ten_thousand_samples(name, members):
-    from baselines._cmiknn_search import CmiknnTest
+    from baselines._cmiknn import CmiknnTest
 
     problem = NonlinearProblem.from_data(additive_noise(4, 10000, seed=1).values, permutations=5)
     sums = CmiknnTest(problem).partial_sums(0, [1], members)[0]

@@ -18,8 +18,10 @@ from gpupc_impl import InvalidParameter, Skeleton, methods, skeleton
 from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.core.registry import Method, Parameter
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.discrete.problem import DF_RULES, TESTS, DiscreteProblem
+from gpupc_impl.discrete.problem import DiscreteProblem
 from tests.conformance.affordable import affordable
+
+TESTS, DF_RULES = ("chi-square", "g-square"), ("full", "adjusted")
 
 pytestmark = pytest.mark.xdist_group("discrete")  # else two processes compile the twins at once
 

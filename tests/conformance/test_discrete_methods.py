@@ -201,14 +201,6 @@ def test_stops_before_tables_that_no_index_numbers(canonical, find):
     assert "set max_level to 12 or merge categories" in problem.obstacle(13)
 
 
-def test_tiny_alpha_removes_everything(find):
-    codes = np.random.default_rng(1).integers(3, size=(100, 8))
-    found = find(problem_of(codes, alpha=1e-12))
-    assert_well_formed(found, 8)
-    assert found.n_edges == 0
-    assert found.levels_run == 1
-
-
 def test_first_come_sets_leave_the_same_graph(canonical, find):
     problem = problem_of(chain(9, 500, 4), alpha=0.2)
     found = find(problem, separating_sets="first-come")
@@ -226,14 +218,6 @@ def test_pmax(find, test):
     off_diagonal = ~np.eye(8, dtype=bool)
     assert np.array_equal(found.pmax[off_diagonal] < 0.1, found.adjacency[off_diagonal])
     np.testing.assert_allclose(found.pmax, reference(problem, pmax=True).pmax, rtol=1e-9, atol=1e-300)
-
-
-def test_progress_is_reported(find):
-    seen = []
-    found = find(problem_of(chain(6, 300)), progress=seen.append)
-    assert [step.level for step in seen] == list(range(found.levels_run))
-    assert tuple(step.edges for step in seen) == found.edges_per_level
-    assert tuple(step.tests for step in seen) == found.tests_per_level
 
 
 def test_parameters_out_of_range_are_rejected(discrete, find):
@@ -258,14 +242,6 @@ def test_facts_say_how_it_was_found(discrete, find):
     solved = problem if method.canonical else dataclasses.replace(problem, df_rule="adjusted")
     assert told["df_rule"] == solved.df_rule
     assert told.get("fingerprint", solved.fingerprint) == solved.fingerprint
-
-
-def test_saved_and_loaded(find, tmp_path):
-    found = find(problem_of(chain(6, 300)), pmax=True)
-    found.save(tmp_path / "skeleton.npz")
-    loaded = Skeleton.load(tmp_path / "skeleton.npz")
-    assert loaded == found
-    np.testing.assert_array_equal(loaded.pmax, found.pmax)
 
 
 # --- docs/discrete.md ------------------------------------------------------------------------------------------------

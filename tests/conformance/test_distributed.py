@@ -1,7 +1,9 @@
-"""Method `distributed` gives the answer of in-core methods on its correlations, on any cluster, whatever fails."""
+"""Method `distributed` gives the answer of in-core methods on its correlations, whatever its workers are, and whatever
+fails."""
 
 import contextlib
 import errno
+import functools
 import gc
 import importlib.util
 import io
@@ -24,7 +26,6 @@ from hypothesis import strategies as st
 from gpupc_impl import (
     BackendUnavailable,
     BackgroundKnowledge,
-    DeviceMemoryError,
     GaussianProblem,
     InvalidParameter,
     InvalidProblem,
@@ -34,52 +35,22 @@ from gpupc_impl import (
 )
 from gpupc_impl.backends.cuda import CudaBackend
 from gpupc_impl.backends.host import HostBackend
-from gpupc_impl.core.files import write_sealed
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.distributed import machine, panel_plan, preparation, row_tasks, shards, supervision, worker_state
-from gpupc_impl.distributed.address_space import empty_graph
-from gpupc_impl.distributed.cluster import ClientAddress, open_client
+from gpupc_impl.distributed import cluster, filter_plan, folder
 from gpupc_impl.distributed.correlations import fixed_order_problem
-from gpupc_impl.distributed.supervision import ClusterFailure
+from gpupc_impl.distributed.local_cluster import local_cluster
+from gpupc_impl.distributed.search import empty_graph
+from gpupc_impl.distributed.team import ClusterFailure
+from gpupc_impl.distributed.worker import Worker
+from tests.wide import assert_same, in_core, sample
 
+pytest.importorskip("distributed", reason="needs Dask")
 REASON = unavailable(methods()["distributed"], "host")
 pytestmark = [pytest.mark.skipif(REASON is not None, reason=str(REASON)), pytest.mark.xdist_group("distributed")]
 
 ROOT = Path(__file__).parents[2]
-MB = 1 << 20
-
-
-def sample(rng: np.random.Generator, p: int, m: int, degree: float, copies: int = 0) -> np.ndarray:
-    """(m, p) samples of a linear model of that mean degree; copies are columns near or equal to another."""
-    weights = np.tril(rng.random((p, p)) < degree / p, -1) * rng.uniform(0.2, 1, (p, p))
-    data = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
-    for noise in rng.choice([0.0, 1e-9, 1e-7, 1e-3], size=copies):
-        original, copy = rng.integers(p, size=2)
-        data[:, copy] = data[:, original] + noise * rng.standard_normal(m)
-    return data[:, rng.permutation(p)]
-
-
-def in_core(data, alpha, **options):
-    return skeleton(fixed_order_problem(data, alpha=alpha, **options), method="pair-scan", backend="host")
-
-
-def assert_same(result, expected):
-    assert np.array_equal(result.adjacency, expected.adjacency)
-    assert result.sepsets == expected.sepsets
-    assert result.edges_per_level == expected.edges_per_level
-    assert result.stopped_because == expected.stopped_because
-
-
-def read_shards(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.npz")}
-
-
-def contents(folder: Path) -> dict[str, bytes | str]:
-    """The bytes of blocks, and the digest of the keys of rows, since the number of their tests depends on timing."""
-    return {
-        name: content if name.startswith("blocks") else np.load(folder / name)["keys"].tobytes()
-        for name, content in read_shards(folder).items()
-    }
+IN_PROCESS = {"processes": False, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+PROCESSES = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "env": {"GPUPC_HOST_THREADS": "1"}}
 
 
 @pytest.fixture(scope="module")
@@ -87,280 +58,332 @@ def clients():
     """Clients of clusters in this process, by the number of workers."""
     from distributed import Client, LocalCluster
 
-    options = {"processes": False, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
     with (
-        LocalCluster(n_workers=1, **options) as one,
-        LocalCluster(n_workers=3, **options) as three,
+        LocalCluster(n_workers=1, **IN_PROCESS) as one,
+        LocalCluster(n_workers=3, **IN_PROCESS) as three,
         Client(one) as of_one,
         Client(three) as of_three,
     ):
         yield {1: of_one, 3: of_three}
 
 
-@pytest.fixture
-def search(clients):
-    def find(data, alpha=0.05, workers=1, **options):
-        options |= {} if isinstance(data, GaussianProblem) else {"alpha": alpha, "transpose": False}
-        return skeleton(data, method="distributed", backend="host", **{"client": clients[workers], **options})
-
-    return find
+def search(data, alpha=0.05, **options):
+    options |= {} if isinstance(data, GaussianProblem) else {"alpha": alpha, "transpose": False}
+    return skeleton(data, method="distributed", backend="host", **options)
 
 
 @settings(max_examples=settings.default.max_examples // 8, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_equals_in_core(search, data):
+def test_equals_in_core(clients, data):
     p, m = data.draw(st.integers(2, 110)), data.draw(st.integers(6, 120))
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
-    x = sample(rng, p, m, data.draw(st.sampled_from([1, 3, 8])), data.draw(st.integers(0, 4)))
+    seed = data.draw(st.integers(0, 2**32 - 1))
+    x = sample(seed, p, m, data.draw(st.sampled_from([1, 3, 8])), data.draw(st.integers(0, 4)))
     alpha = data.draw(st.sampled_from([0.001, 0.05, 0.2]))
     options = {
         "df_convention": data.draw(st.sampled_from(["pcalg", "cupc"])),
+        "residual_tolerance": data.draw(st.sampled_from([1e-10, 1e-10, 0.0])),
         "max_level": data.draw(st.integers(0, 4)),
     }
-    panel, workers = data.draw(st.sampled_from([32, 64, 96, 0])), data.draw(st.sampled_from([1, 3]))
-    result, expected = search(x, alpha, workers, panel=panel, **options), in_core(x, alpha, **options)
+    how = data.draw(st.sampled_from([{"client": clients[1]}, {"client": clients[3]}, {}, {"workers": 2}]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster, "MESSAGE_BYTES", data.draw(st.sampled_from([1, 1 << 26])))
+        result, expected = search(x, alpha, **how, **options), in_core(x, alpha, **options)
     event(f"{result.levels_run} levels")
-    pairs = rng.integers(p, size=(10, 2))
+    pairs = np.random.default_rng(seed).integers(p, size=(10, 2))
     for i, j in pairs[(pairs[:, 0] != pairs[:, 1])].tolist():  # single sets are read before all of them are
         assert result.sepsets.get((i, j)) == expected.sepsets.get((i, j))
     assert_same(result, expected)
+    least = filter_plan.least_device_bytes(m, p)
+    assert_same(search(x, alpha, device_memory_limit=least, **how, **options), expected)
     given_problem = fixed_order_problem(x, alpha=alpha, **options)
     assert_same(skeleton(given_problem, method="out-of-core-block", backend="host"), result)
-    assert_same(search(given_problem, workers=workers, panel=panel), expected)  # workers read the matrix
+    assert_same(search(given_problem, **how), expected)  # workers have the matrix
 
 
-def test_groups_of_rows_in_many_tasks(search, monkeypatch):
-    monkeypatch.setattr(row_tasks, "LEAST_WORK", 1.0)
-    x = sample(np.random.default_rng(1), 120, 60, 6)
-    result = search(x, 0.2, workers=3, panel=32)
-    assert result.levels_run > 3
-    assert all(level["tasks"] > 20 for level in result.facts["distributed"]["levels"][1:3])
-    assert_same(result, in_core(x, 0.2))
-
-
-def test_background_knowledge(search):
-    x = sample(np.random.default_rng(2), 70, 80, 4)
+@pytest.mark.parametrize("workers", ["threads", "cluster"])
+def test_background_knowledge(clients, workers):
+    x = sample(2, 70, 80, 4)
     expected = in_core(x, 0.1)
     knowledge = BackgroundKnowledge(
         required_edges=[(3, 50), (10, 11)], forbidden_edges=[tuple(map(int, expected.edges[5])), (0, 60)]
     )
-    problem = fixed_order_problem(x, alpha=0.1)
-    assert_same(
-        search(x, 0.1, panel=32, knowledge=knowledge),
-        skeleton(problem, method="pair-scan", backend="host", knowledge=knowledge),
-    )
+    how = {"workers": 2} if workers == "threads" else {"client": clients[3]}
+    result = search(x, 0.1, knowledge=knowledge, **how)
+    assert result.levels_run > 3
+    assert_same(result, in_core(x, 0.1, knowledge))
 
 
-def test_memory_of_a_worker(search):
-    """No worker exceeds its budget, and a budget that is too small is refused with the bytes that suffice."""
-    x = sample(np.random.default_rng(3), 300, 40, 3)
-    least = panel_plan.least_device_bytes(40, 300, 32, False)
-    result = search(x, 0.05, workers=3, panel=32, device_memory_limit=least + panel_plan.panel_bytes(300, 32, False))
-    report = result.facts["distributed"]
-    assert report["plan"]["held"] == 3 < report["plan"]["panels"] == 10
-    for worker in report["levels"][0]["workers"].values():
-        assert worker["panels_held"] <= 3
-        assert worker["peak_device_bytes"] <= least + panel_plan.panel_bytes(300, 32, False) < 8 * 300 * 300
-    assert_same(result, in_core(x, 0.05))
-    with pytest.raises(DeviceMemoryError, match=rf"{least:,} bytes of device memory.*device_memory_limit"):
-        search(x, 0.05, device_memory_limit=least - 1)
-    with pytest.raises(DeviceMemoryError, match="host_memory_limit"):
-        search(x, 0.05, host_memory_limit=1000)
+def test_threads_need_no_dask(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    x = sample(3, 40, 50, 3)
+    assert_same(search(x, workers=2), in_core(x, 0.05))
 
 
-def test_a_profiler_keeps_what_ended_tasks_held(search):
-    """Like Dask's profiler, but for longer: a worker with the least memory waits until it lets go."""
-    x = sample(np.random.default_rng(14), 300, 40, 3)
-    least, over = panel_plan.least_device_bytes(40, 300, 32, False), threading.Event()
-
-    def profile():
-        while not over.is_set():
-            frames = sys._current_frames()
-            time.sleep(0.005)
-            del frames
-
-    profiler = threading.Thread(target=profile, daemon=True)
-    profiler.start()
-    try:
-        result = search(x, 0.05, panel=32, device_memory_limit=least)
-    finally:
-        over.set()
-        profiler.join()
-    assert_same(result, in_core(x, 0.05))
+# --- workers and searches that end -----------------------------------------------------------------------------------
 
 
-def watch_states():
-    """In a worker's process, count backends, and record what older ones hold in memory when a new one is opened."""
-    open_original, before = worker_state.open_backend, weakref.WeakSet()
-    worker_state.opened_count = worker_state.bytes_of_others = 0
+def doom(method: str, level: int | None = None, pid: int = 0, dask_worker=None) -> None:
+    """In a worker's process: the next call of a method of `Worker` (at a level) kills a process, by default its own."""
+    original = getattr(Worker, method)
 
-    def open_backend(*options):
-        worker_state.opened_count += 1
-        worker_state.bytes_of_others = max(worker_state.bytes_of_others, sum(each.memory_used for each in before))
-        before.add(one := open_original(*options))
-        return one
+    def kill(worker, at, *arguments):
+        if level in (None, at):
+            setattr(Worker, method, original)
+            os.kill(pid or os.getpid(), signal.SIGKILL)
+            time.sleep(1.0 if pid else 0.0)
+        return original(worker, at, *arguments)
 
-    worker_state.open_backend = open_backend
-
-
-def watched():
-    return worker_state.opened_count, worker_state.bytes_of_others
+    setattr(Worker, method, kill)
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_two_searches_at_once(workers, monkeypatch, caplog):
-    """They take turns. If they cannot, because Dask took a slow client's turn, no worker has both in its memory."""
+def test_workers_are_killed(caplog, tmp_path):
+    """One worker is killed during levels 0 and 1, and another one during level 2; one is left."""
     from distributed import Client, LocalCluster
 
-    monkeypatch.setattr(supervision, "MESSAGE_INTERVAL", 0.05)
-    x = [sample(np.random.default_rng(20 + k), 130 + 20 * k, 50, 4) for k in range(2)]
-    least = [panel_plan.least_device_bytes(50, data.shape[1], 32, False) for data in x]
-    expected, result = [in_core(data, 0.1, max_level=2) for data in x], [None, None]
-    options = {"threads_per_worker": 2, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
-    with (
-        LocalCluster(n_workers=workers, env={"GPUPC_HOST_THREADS": "1"}, **options) as cluster,
-        Client(cluster) as client,
-    ):
-        client.run(watch_states)
-
-        def find(k):
-            options = {
-                "client": client,
-                "panel": 32,
-                "max_level": 2,
-                "transpose": False,
-                "device_memory_limit": least[k],
-            }
-            result[k] = skeleton(x[k], 0.1, method="distributed", backend="host", **options)
-
-        def find_both():
-            threads = [threading.Thread(target=find, args=(k,)) for k in range(2)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            for k in range(2):
-                assert_same(result[k], expected[k])
-                for level in result[k].facts["distributed"]["levels"]:
-                    assert all(worker["peak_device_bytes"] <= least[k] for worker in level["workers"].values())
-
-        find_both()
-        assert list(client.run(watched).values()) == [(2, 0)] * workers
-        assert "another search is at work" in caplog.text
-        monkeypatch.setattr(supervision, "turn", lambda client: contextlib.nullcontext())
-        find_both()
-        made, in_memory = zip(*client.run(watched).values(), strict=True)
-        assert min(made) > 4  # tasks of the two searches alternated
-        assert max(in_memory) == 0
-
-
-def test_workers_are_killed(tmp_path, monkeypatch):
-    """One worker is killed during the tasks of levels 0 and 1, the other during those of level 2."""
-    from distributed import Client, LocalCluster
-
-    monkeypatch.setattr(row_tasks, "LEAST_WORK", 1.0)
-    x, caught = sample(np.random.default_rng(4), 220, 60, 5), {}
-    steps = {"blocks": "levels 0 and 1", "level-2": "level 2"}
-    options = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "env": {"GPUPC_HOST_THREADS": "1"}}
-    with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
-        pids = client.run(os.getpid)
-
-        def kill():
-            for step, pid in zip(steps, pids.values(), strict=True):
-                while not list((tmp_path / step).glob("*.npz")):
-                    time.sleep(0.001)
-                os.kill(pid, signal.SIGKILL)
-                caught[steps[step]] = len(list((tmp_path / step).glob("*.npz")))
-
-        killer = threading.Thread(target=kill, daemon=True)
-        killer.start()
-        options = {"client": client, "folder": str(tmp_path), "panel": 32, "max_level": 3, "transpose": False}
-        result = skeleton(x, 0.1, method="distributed", backend="host", **options)
-        killer.join()
-    tasks = {level["step"]: level["tasks"] for level in result.facts["distributed"]["levels"]}
-    assert all(caught[step] < tasks[step] for step in steps.values())
+    x = sample(4, 220, 60, 5)
+    with LocalCluster(n_workers=3, **PROCESSES) as cluster_, Client(cluster_) as client:
+        first, second, _ = client.scheduler_info(n_workers=-1)["workers"]
+        client.run(doom, "run_group", workers=[first])
+        client.run(doom, "search_rows", 2, workers=[second])
+        result = search(x, 0.1, client=client, max_level=3, folder=tmp_path)
+    assert result.facts["distributed"]["lost"] == 2
+    assert "levels 0 and 1 from row 0 on: a worker was lost" in caplog.text
+    assert "level 2: a worker was lost" in caplog.text
     assert_same(result, in_core(x, 0.1, max_level=3))
+    assert_same(search(x, 0.1, max_level=3, folder=tmp_path), result)
 
 
-def start(command, *arguments, **environment) -> subprocess.Popen:
-    """Start a process of Dask's command line, in a process group of its own."""
-    words = [sys.executable, "-m", "dask", command, *map(str, arguments)]
+def test_no_worker_is_left(monkeypatch, tmp_path):
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr(cluster, "WORKER_TIMEOUT", 0.2)
+    x = sample(14, 100, 40, 3)
+    with (
+        LocalCluster(n_workers=0, **IN_PROCESS) as none,
+        Client(none) as client,
+        pytest.raises(ClusterFailure, match=r"levels 0 and 1 .* no worker for .*folder="),
+    ):
+        search(x, client=client, folder=tmp_path)
+
+
+def a_process(command, *arguments, **environment) -> subprocess.Popen:
+    """A process of Dask's command line, in a process group of its own."""
+    words = [sys.executable, "-m", "dask", command, *map(str, arguments), "--no-dashboard"]
     return subprocess.Popen(
         words, start_new_session=True, env={**os.environ, **environment}, stderr=subprocess.DEVNULL, cwd=ROOT
     )
 
 
-@contextlib.contextmanager
-def a_cluster(folder: Path):
-    """A client of a scheduler and a worker in processes of their own, which are killed at the end."""
+def test_the_scheduler_is_killed(tmp_path):
+    """The search says so, and another one with the folder continues after the groups of rows that are done."""
     from distributed import Client
 
-    folder.mkdir()
-    scheduler_file = folder / "scheduler.json"
-    scheduler = start(
-        "scheduler", "--scheduler-file", scheduler_file, "--port", 0, "--no-dashboard", "--host", "127.0.0.1"
-    )
-    worker = start(
-        "worker",
-        "--scheduler-file",
-        scheduler_file,
-        "--nthreads",
-        1,
-        "--no-dashboard",
-        "--no-nanny",
-        PYTHONPATH=str(ROOT),
-    )
+    file, kept = tmp_path / "scheduler.json", tmp_path / "kept"
+    x = sample(5, 100, 60, 5)
+    scheduler = a_process("scheduler", "--scheduler-file", file, "--port", 0, "--host", "127.0.0.1")
+    how = "--nthreads", 1, "--no-nanny"
+    worker = a_process("worker", "--scheduler-file", file, *how, PYTHONPATH=str(ROOT))
     try:
-        while not scheduler_file.exists():
+        while not file.exists():
             time.sleep(0.01)
-        with Client(scheduler_file=str(scheduler_file), timeout=10) as client:
-            yield client, scheduler
+        with Client(scheduler_file=str(file), timeout=3) as client:
+            client.wait_for_workers(1)
+            client.run(doom, "search_rows", 2, scheduler.pid)
+            with pytest.raises(ClusterFailure, match=r"level 2: the cluster failed .*folder="):
+                search(x, 0.1, client=client, folder=kept)
     finally:
         for process in (worker, scheduler):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Worker, "run_group", lambda *_: pytest.fail("levels 0 and 1 were made again"))
+        assert_same(search(x, 0.1, folder=kept), in_core(x, 0.1))
 
 
-@pytest.mark.slow  # test_workers_are_killed loses workers, and a folder of shards is read again in others as well
-def test_the_scheduler_is_killed_and_started_again(search, tmp_path):
-    """Only the missing shards are made again, with the same bytes."""
-    x = sample(np.random.default_rng(5), 450, 60, 5)
-    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
-    options = {"panel": 32, "max_level": 2}
-
-    def kill(process):
-        while len(read_shards(stopped)) < 20:
-            time.sleep(0.005)
-        os.killpg(process.pid, signal.SIGKILL)
-
-    with a_cluster(tmp_path / "cluster") as (client, scheduler):
-        threading.Thread(target=kill, args=(scheduler,), daemon=True).start()
-        with pytest.raises(ClusterFailure, match="folder="):
-            search(x, 0.1, client=client, folder=str(stopped), **options)
-    before = read_shards(stopped)
-    expected = search(x, 0.1, folder=str(whole), **options)
-    tasks = expected.facts["distributed"]["levels"][0]["tasks"]
-    assert 20 <= len(before) < tasks
-    damaged = stopped / sorted(before)[0]
-    damaged.write_bytes(damaged.read_bytes()[:-100])
-    result = search(x, 0.1, workers=3, folder=str(stopped), max_level=2)  # the folder gives the size of panels
-    assert result.facts["distributed"]["levels"][0]["made"] == tasks - len(before) + 1
-    made, wanted = (contents(folder) for folder in (stopped, whole))
-    assert made == wanted
-    assert_same(result, expected)
-    again = search(x, 0.1, folder=str(stopped), max_level=2)
-    assert [level["made"] for level in again.facts["distributed"]["levels"]] == [0, 0]
-    assert again == result
-    with pytest.raises(InvalidProblem, match="another alpha"):
-        search(x, 0.2, folder=str(stopped), max_level=2)
-    with pytest.raises(InvalidProblem, match="rows 32"):
-        search(x, 0.1, folder=str(stopped), panel=64, max_level=2)
+KILLED = """
+import sys
+import numpy as np
+from gpupc_impl import skeleton
+from tests.conformance.test_distributed import doom
+doom("search_rows", int(sys.argv[1]))
+skeleton(np.load(sys.argv[2]), 0.1, method="distributed", backend="host", folder=sys.argv[3], transpose=False)
+"""
 
 
-def test_sets_are_read_when_they_are_asked_for(search, tmp_path):
-    x = sample(np.random.default_rng(6), 100, 60, 4)
-    result, expected = search(x, panel=32), in_core(x, 0.05)
+@pytest.mark.parametrize("level", [2, 3])
+def test_a_killed_search_continues_from_its_folder(level, tmp_path, monkeypatch):
+    x = sample(6, 120, 60, 6)
+    np.save(tmp_path / "x.npy", x)
+    kept, made = tmp_path / "kept", []
+    command = [sys.executable, "-c", KILLED, str(level), str(tmp_path / "x.npy"), str(kept)]
+    assert subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}).returncode == -signal.SIGKILL
+    search_rows = Worker.search_rows
+    monkeypatch.setattr(Worker, "run_group", lambda *_: pytest.fail("levels 0 and 1 were made again"))
+    monkeypatch.setattr(Worker, "search_rows", lambda *what: made.append(what[1]) or search_rows(*what))
+    result = search(x, 0.1, folder=kept)
+    assert made == list(range(level, result.levels_run))
+    assert_same(result, in_core(x, 0.1))
+    monkeypatch.setattr(Worker, "prepare", lambda *_: pytest.fail("workers were used"))
+    again = search(x, 0.1, folder=kept)  # everything is there
+    assert_same(again, result)
+    assert again.tests_per_level == result.tests_per_level
+
+
+def test_files_that_are_altered_or_of_another_place_are_made_again(tmp_path, caplog):
+    x = sample(20, 90, 60, 4)
+    how = {"folder": tmp_path, "alpha": 0.1}
+    expected = search(x, **how)
+    paths = sorted(tmp_path.rglob("*.npz"))
+    assert len(paths) > 2
+
+    def altered(content):
+        """The file with one number changed, and its digest as it was."""
+        with np.load(io.BytesIO(content)) as stored:
+            arrays = {name: stored[name] for name in stored}
+        outcome = json.loads(str(arrays.pop("described")))
+        for name, array in arrays.items():
+            other = array.copy()
+            other.reshape(-1)[:1] ^= 1
+            buffer = io.BytesIO()
+            np.savez(buffer, described=np.array(json.dumps(outcome)), **{**arrays, name: other})
+            yield buffer.getvalue()
+
+    for path in paths[:2] + paths[-1:]:
+        content = path.read_bytes()
+        elsewhere = [other.read_bytes() for other in paths if other != path][:1]
+        for damaged in [*altered(content), *elsewhere]:
+            path.write_bytes(damaged)
+            caplog.clear()
+            assert_same(search(x, **how), expected)
+            assert "is made again" in caplog.text
+            path.write_bytes(content)
+
+
+def test_another_searchs_folder_is_refused_before_work(tmp_path, monkeypatch):
+    x = sample(13, 40, 50, 3)
+    search(x, folder=tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    monkeypatch.setattr(Worker, "prepare", lambda *_: pytest.fail("workers began"))
+    with pytest.raises(InvalidProblem, match="holds a search of other data"):
+        search(2 + x[::-1] ** 3, folder=tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_full_disk(tmp_path, monkeypatch):
+    """It does not count as the loss of a worker."""
+    x = sample(15, 60, 40, 3)
+
+    def write(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(folder.SearchFolder, "write", write)
+        with pytest.raises(OSError, match="No space left"):
+            search(x, folder=tmp_path)
+    assert_same(search(x, folder=tmp_path), in_core(x, 0.05))
+
+
+# --- several searches ------------------------------------------------------------------------------------------------
+
+
+def both(searches):
+    """The results or errors of two searches, the second of which begins a little later."""
+    outcomes = [None, None]
+
+    def find(k):
+        time.sleep(0.15 * k)
+        try:
+            outcomes[k] = searches[k]()
+        except ClusterFailure as error:
+            outcomes[k] = error
+
+    threads = [threading.Thread(target=find, args=(k,)) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def test_the_later_of_two_searches_takes_the_workers(clients, monkeypatch):
+    x = [sample(20 + k, 130 + 20 * k, 50, 4) for k in range(2)]
+    run_group = Worker.run_group
+
+    @functools.wraps(run_group)
+    def slowly(*arguments):
+        time.sleep(0.3)
+        return run_group(*arguments)
+
+    monkeypatch.setattr(Worker, "run_group", slowly)
+    outcomes = both([lambda k=k: search(x[k], 0.1, client=clients[3], max_level=2) for k in range(2)])
+    assert_same(outcomes[1], in_core(x[1], 0.1, max_level=2))
+    assert "another search has taken the workers of the cluster" in str(outcomes[0])
+
+
+def test_nothing_is_kept_after_a_search(clients, monkeypatch):
+    """Nor by reference cycles: on a GPU they would take the memory of the next search."""
+    backends, open_original = [], cluster.open_backend
+
+    def open_backend(*options):
+        backend = open_original(*options)
+        backends.append(weakref.ref(backend))
+        return backend
+
+    monkeypatch.setattr(cluster, "open_backend", open_backend)
+    gc.disable()
+    try:
+        search(sample(11, 40, 50, 3), client=clients[3])
+    finally:
+        gc.enable()
+    assert len(backends) == 3
+    assert not any(backend() for backend in backends)
+
+
+def test_bootstrap_on_the_same_cluster(clients):
+    x = sample(8, 12, 60, 2)
+    options = {"n": 6, "alpha": 0.1, "method": "pair-scan", "backend": "host"}
+    result, expected = bootstrap(x, executor=clients[3].get_executor(), **options), bootstrap(x, **options)
+    assert np.array_equal(result.directed, expected.directed)
+    assert np.array_equal(result.undirected, expected.undirected)
+
+
+# --- clusters --------------------------------------------------------------------------------------------------------
+
+
+def test_processes_of_a_cluster_of_this_machine():
+    x = sample(7, 90, 60, 4)
+    with local_cluster(2, "host") as client:
+        result = search(x, 0.1, client=client)
+    assert result.facts["distributed"]["workers"] == 2
+    assert result.facts["params"]["client"] == "given"
+    assert_same(result, in_core(x, 0.1))
+
+
+def test_a_process_has_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    monkeypatch.setattr(CudaBackend, "unavailable", lambda: None)
+    with local_cluster(2, "cuda") as client:
+        seen = client.run(os.getenv, "CUDA_VISIBLE_DEVICES")
+    assert sorted(seen.values()) == ["3", "5"]
+    with pytest.raises(InvalidParameter, match="at most 2"), local_cluster(3, "cuda"):
+        pass
+
+
+def test_two_workers_with_one_gpu(clients, monkeypatch):
+    x = sample(16, 40, 50, 3)
+    monkeypatch.setattr(HostBackend, "device_key", lambda backend: "the only one")
+    with pytest.raises(InvalidParameter, match="have the same GPU"):
+        search(x, client=clients[3])
+    assert_same(search(x, client=clients[3], device_memory_limit=1 << 20), in_core(x, 0.05))
+
+
+# --- results, and what is refused ------------------------------------------------------------------------------------
+
+
+def test_sets_are_read_when_they_are_asked_for(tmp_path):
+    x = sample(6, 100, 60, 4)
+    result, expected = search(x), in_core(x, 0.05)
     assert len(result.sepsets) == len(expected.sepsets)
     assert "_loaded" not in vars(result.sepsets)
     assert pickle.loads(pickle.dumps(result.sepsets)) == expected.sepsets
@@ -368,104 +391,13 @@ def test_sets_are_read_when_they_are_asked_for(search, tmp_path):
     assert type(result).load(tmp_path / "found.npz") == expected
 
 
-def test_two_workers_with_one_gpu(search, monkeypatch):
-    x = sample(np.random.default_rng(16), 40, 50, 3)
-    monkeypatch.setattr(HostBackend, "device_key", lambda backend: "the only one")
-    with pytest.raises(InvalidParameter, match="have the same GPU"):
-        search(x, workers=3)
-    result = search(x, workers=3, panel=32, device_memory_limit=MB)
-    assert set(result.facts["distributed"]["levels"][0]["workers"]) <= {"0", "1", "2"}
-
-
-def test_a_cluster_of_its_own_with_processes():
-    x = sample(np.random.default_rng(7), 90, 60, 4)
-    result = skeleton(x, 0.1, method="distributed", backend="host", workers=2, panel=32, device_memory_limit=64 * MB)
-    assert result.facts["distributed"]["workers"] == 2
-    assert result.facts["params"]["client"] == ""
-    assert_same(result, in_core(x, 0.1))
-
-
-def test_a_process_has_a_gpu_of_its_own(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    monkeypatch.setattr(CudaBackend, "unavailable", lambda: None)
-    with open_client(ClientAddress(""), "cuda", 0) as client:
-        seen = client.run(os.getenv, "CUDA_VISIBLE_DEVICES")
-    assert sorted(seen.values()) == ["3", "5"]
-    with pytest.raises(InvalidParameter, match="at most 2"), open_client(ClientAddress(""), "cuda", 3):
-        pass
-
-
-def test_a_worker_that_does_not_see_the_folder(search, tmp_path, monkeypatch):
-    """A folder of the same name that holds the numbers of another search is not the client's."""
-    x = sample(np.random.default_rng(10), 40, 50, 3)
-    monkeypatch.setattr(shards, "SEEN_WITHIN", 0.2)
-    with monkeypatch.context() as elsewhere:
-        elsewhere.setattr("gpupc_impl.distributed.search.write_text", lambda path, text: path.write_text("old"))
-        with pytest.raises(InvalidProblem, match=r"does not see.*folder="):
-            search(x, folder=str(tmp_path))
-    with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(shards.ShardFolder, "holds", lambda *_: np.save(tmp_path / "numbers.npy", x[:, :9]) is None)
-        with pytest.raises(InvalidProblem, match=r"float64 \(50, 9\) in .*, not float64 \(50, 40\)"):
-            search(x, folder=str(tmp_path))
-    assert_same(search(x, folder=tmp_path), in_core(x, 0.05))
-    assert_same(search(x, folder=None), in_core(x, 0.05))
-
-
-def test_shards_that_are_altered_or_of_another_place_are_made_again(search, tmp_path, caplog):
-    x = sample(np.random.default_rng(20), 90, 60, 4)
-    expected = search(x, 0.1, folder=tmp_path / "whole", panel=32)
-    assert_same(expected, in_core(x, 0.1))
-    whole = read_shards(tmp_path / "whole")
-    assert len({name.split("/")[0] for name in whole}) >= 3
-    problem = GaussianProblem.from_data(x, alpha=0.1, correlations="device")
-    identity = f"{problem.fingerprint} 32"
-
-    def alterations(path):
-        """Each changed file, also with the digest that it then has to have."""
-        with np.load(path) as stored:
-            arrays = {name: stored[name] for name in stored}
-        outcome = json.loads(str(arrays.pop("described")))
-        for name, array in arrays.items():
-            other = array.copy()
-            other.reshape(-1)[:] = ~other.reshape(-1)[::-1] if other.dtype.kind == "u" else -1
-            buffer = io.BytesIO()
-            np.savez(buffer, described=np.array(json.dumps({**outcome, "tests": 1})), **arrays)
-            yield buffer.getvalue()
-            buffer = io.BytesIO()
-            counts = {key: value for key, value in outcome.items() if key != "sha256"}
-            write_sealed(buffer, counts, {**arrays, name: other}, [identity, path.parent.name, path.name])
-            yield buffer.getvalue()
-
-    folder = tmp_path / "whole"
-    paths = [folder / name for name in whole]
-    for path in [paths[0], paths[1], paths[-1]]:
-        content = path.read_bytes()
-        elsewhere = [other.read_bytes() for other in paths if other != path and other.parent == path.parent]
-        for altered in [*alterations(path), *elsewhere[:1]]:
-            path.write_bytes(altered)
-            caplog.clear()
-            assert_same(search(x, 0.1, folder=folder, panel=32), expected)
-            assert "is made again" in caplog.text
-            path.write_bytes(content)
-
-
-def test_another_searchs_folder_is_refused_before_work(search, tmp_path, monkeypatch):
-    x = sample(np.random.default_rng(13), 40, 50, 3)
-    search(x, folder=tmp_path)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    monkeypatch.setattr(preparation, "standardised", lambda *_: pytest.fail("the samples were standardised"))
-    with pytest.raises(InvalidProblem, match="holds shards of other data"):
-        search(2 + x[::-1] ** 3, folder=tmp_path)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-
-
-def test_the_adjacency_matrix_takes_address_space_only(tmp_path):
+def test_the_adjacency_matrix_takes_address_space_only():
     wide = empty_graph(200_000)
     wide[150_000, 3] = True
     assert wide[150_000].sum() == 1
     limited = (
         "import resource as r; r.setrlimit(r.RLIMIT_AS, (1 << 34,) * 2); "
-        "from gpupc_impl.distributed.address_space import empty_graph"
+        "from gpupc_impl.distributed.search import empty_graph"
     )
     done = subprocess.run(
         [sys.executable, "-c", f"{limited}; empty_graph(200_000)"], cwd=ROOT, capture_output=True, text=True
@@ -473,144 +405,38 @@ def test_the_adjacency_matrix_takes_address_space_only(tmp_path):
     assert "InvalidProblem: the adjacency matrix of 200,000 variables" in done.stderr
 
 
-def test_a_worker_that_joins_with_less_memory(search, monkeypatch):
-    """It keeps fewer panels, and tests the rows of a task in parts."""
-    x = sample(np.random.default_rng(13), 300, 40, 3)
-    least = panel_plan.least_device_bytes(40, 300, 32, False)
-    parts, split = [], panel_plan.share_out
-    monkeypatch.setattr(worker_state, "budget", lambda spec: least)
-    monkeypatch.setattr(
-        panel_plan, "share_out", lambda *options: parts.append(list(split(*options))) or iter(parts[-1])
-    )
-    result = search(x, 0.2, panel=32, device_memory_limit=16 * MB)
-    assert result.facts["distributed"]["plan"]["held"] == 10
-    (worker,) = result.facts["distributed"]["levels"][0]["workers"].values()
-    assert worker["panels_held"] == 2
-    assert max(map(len, parts)) > 1
-    assert_same(result, in_core(x, 0.2))
-    monkeypatch.setattr(worker_state, "budget", lambda spec: least - 1)
-    with pytest.raises(DeviceMemoryError, match=f"needs {least:,}"):
-        search(x, 0.2, panel=32, device_memory_limit=16 * MB)
-
-
-@pytest.mark.parametrize("lost", [False, True])
-def test_a_cluster_without_workers(lost, monkeypatch, tmp_path):
-    from distributed import Client, LocalCluster
-
-    monkeypatch.setattr(supervision, "MESSAGE_INTERVAL", 0.05)
-    monkeypatch.setattr(supervision, "WORKER_TIMEOUT", 0.2)
-    options = {"processes": False, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
-    with LocalCluster(n_workers=int(lost), **options) as cluster, Client(cluster) as client:
-        write = shards.write
-        monkeypatch.setattr(shards, "write", lambda *what: (cluster.scale(0), time.sleep(0.1), write(*what))[-1])
-        x = sample(np.random.default_rng(14), 200, 40, 3)
-        options = {"client": client, "panel": 32, "folder": str(tmp_path), "transpose": False}
-        with pytest.raises(ClusterFailure, match="no worker"):
-            skeleton(x, method="distributed", backend="host", **options)
-
-
-def test_a_full_disk(search, tmp_path, monkeypatch):
-    """It does not count as a failure of the cluster. Files that killed writers left are removed."""
-    x = sample(np.random.default_rng(15), 60, 40, 3)
-
-    def write(path, *content):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as full:
-        full.setattr(shards, "write", write)
-        with pytest.raises(OSError, match="No space left") as caught:
-            search(x, folder=str(tmp_path))
-    assert "folder=" in caught.value.__notes__[0]
-    old, new = tmp_path / "blocks" / ".00000-00000.1f", tmp_path / "blocks" / ".00000-00001.1f"
-    for path in (old, new):
-        path.touch()
-    os.utime(old, (0, 0))
-    assert_same(search(x, folder=str(tmp_path)), in_core(x, 0.05))
-    assert new.exists()
-    assert not old.exists()
-
-
-def test_nothing_is_kept_after_a_search(clients, monkeypatch):
-    """Nor by reference cycles: on a GPU they would take the memory of the next search."""
-    backends, open_original = [], worker_state.open_backend
-
-    def open_backend(*options):
-        backend = open_original(*options)
-        backends.append(weakref.ref(backend))
-        return backend
-
-    monkeypatch.setattr(worker_state, "open_backend", open_backend)
-    gc.disable()
-    try:
-        skeleton(sample(np.random.default_rng(11), 40, 50, 3), method="distributed", backend="host", client=clients[3])
-    finally:
-        gc.enable()
-    assert len(backends) == 3
-    assert not any(backend() for backend in backends)
-
-
-def test_a_client_that_is_not_the_default(clients):
-    from distributed import Client, default_client
-
-    x = sample(np.random.default_rng(12), 40, 50, 3)
-    address = clients[3].scheduler.address
-    with Client(address, set_as_default=False) as client:
-        assert default_client() is not client
-        result = skeleton(x, 0.05, method="distributed", backend="host", client=client, transpose=False)
-    assert_same(result, in_core(x, 0.05))
-
-
-def test_bootstrap_on_the_same_cluster(clients):
-    x = sample(np.random.default_rng(8), 12, 60, 2)
-    options = {"n": 6, "alpha": 0.1, "method": "pair-scan", "backend": "host"}
-    result, expected = bootstrap(x, executor=clients[3].get_executor(), **options), bootstrap(x, **options)
-    assert np.array_equal(result.directed, expected.directed)
-    assert np.array_equal(result.undirected, expected.undirected)
-
-
-def lost_worker(*_):
-    raise OSError("connection closed")
-
-
-def test_what_it_refuses(search, monkeypatch):
+def test_what_it_refuses(clients, monkeypatch):
     import dask
 
-    x = sample(np.random.default_rng(9), 10, 30, 2)
+    x = sample(9, 10, 30, 2)
     with pytest.raises(InvalidParameter, match="pmax"):
         search(x, pmax=True)
     with pytest.raises(InvalidParameter, match="client"):
-        skeleton(x, method="distributed", backend="host", client=3)
+        search(x, client=3)
     with pytest.raises(InvalidParameter, match="workers is 2, and a client is given"):
-        skeleton(x, method="distributed", backend="host", client="tcp://127.0.0.1:1", workers=2)
+        search(x, client="tcp://127.0.0.1:1", workers=2)
     with pytest.raises(InvalidParameter, match="client is 'nowhere', where no scheduler answers"):
-        skeleton(x, method="distributed", backend="host", client="nowhere")
+        search(x, client="nowhere")
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "0.2s"}),
         pytest.raises(InvalidParameter, match=r"127.0.0.1:1', where no scheduler answers"),
     ):
-        skeleton(x, method="distributed", backend="host", client="tcp://127.0.0.1:1")
+        search(x, client="tcp://127.0.0.1:1")
+    with pytest.raises(InvalidParameter, match="workers_on is 'cuda', and no client is given"):
+        search(x, workers_on="cuda")
     with monkeypatch.context() as no_gpu:
         no_gpu.setattr(CudaBackend, "unavailable", lambda: "there is no GPU")
-        with pytest.raises(BackendUnavailable, match="on cuda: there is no GPU; give the client of another cluster"):
-            skeleton(x, method="distributed", backend="host", workers_on="cuda")
-    with monkeypatch.context() as lost:
-        lost.setattr("gpupc_impl.distributed.worker.probe", lost_worker)
-        with pytest.raises(ClusterFailure, match="a worker was lost"):
-            search(x)
+        with pytest.raises(BackendUnavailable, match="cannot run kernels on cuda: there is no GPU"):
+            search(x, client=clients[1], workers_on="cuda")
+    with monkeypatch.context() as large:
+        large.setattr(cluster, "MOST_MATRIX_BYTES", 9)
+        with pytest.raises(InvalidProblem, match="matrix has 800 bytes, and at most 9"):
+            search(fixed_order_problem(x, alpha=0.05), client=clients[1])
     with monkeypatch.context() as other:
-        codes = iter(["one", "one", "one", "other"])  # the client, the worker, the client, a worker that joins later
-        other.setattr(machine, "code_digest", lambda: next(codes))
+        codes = iter(["one", "other"])  # a worker, and the client
+        other.setattr(cluster, "code_digest", lambda: next(codes))
         with pytest.raises(BackendUnavailable, match="another version"):
-            search(x)
+            search(x, client=clients[1])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BackendUnavailable, match="pip install distributed"):
-        search(x)
-
-
-def test_the_scaling_script(tmp_path):
-    from workflow.pages.distributed import main
-
-    out = tmp_path / "scaling.json"
-    arguments = ["--variables", "150", "--samples", "60", "--workers", "1", "--backend", "host", "--panel", "32"]
-    assert main([*arguments, "--max-level", "2", "--out", str(out)]) == 0
-    assert '"same_answer": true' in out.read_text()
+        search(x, client="tcp://127.0.0.1:1")

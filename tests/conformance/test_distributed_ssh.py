@@ -79,7 +79,7 @@ def sshd(tmp_path_factory):
 
 def assert_finds_what_pair_scan_finds(client, folder):
     data = np.random.default_rng(0).normal(size=(100, 200))
-    result = skeleton(data, 0.01, method="distributed", backend="host", client=client, folder=folder, panel=64)
+    result = skeleton(data, 0.01, method="distributed", backend="host", client=client, folder=folder)
     expected = skeleton(fixed_order_problem(data, alpha=0.01), method="pair-scan", backend="host")
     assert result == expected
     assert result.facts["distributed"]["workers"] == 2

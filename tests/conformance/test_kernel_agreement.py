@@ -16,7 +16,7 @@ from gpupc_impl import (
     methods,
     skeleton,
 )
-from gpupc_impl.core.family import get_family
+from gpupc_impl.core.family import open_tests
 from gpupc_impl.core.registry import Method
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 from gpupc_impl.kernel.problem import NULLS
@@ -108,7 +108,7 @@ def test_p_values_of_every_form(test, null):
 def test_answers_do_not_depend_on_the_batch(test):
     problem = KernelProblem.from_data(additive_noise(np.random.default_rng(4), 6, 100), test=test)
     pairs = np.array([[i, j] for i in range(2, 6) for j in range(i + 1, 6)])
-    strength = get_family("kernel").strength(problem, "host")
+    strength = open_tests(problem, "host").strengths
     together, _ = strength(pairs, np.tile([0, 1], (len(pairs), 1)))
     alone = [strength(pair[None, ::-1], np.array([[1, 0]]))[0][0] for pair in pairs]
     np.testing.assert_allclose(together, alone, rtol=0, atol=1e-9)

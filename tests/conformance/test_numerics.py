@@ -102,5 +102,5 @@ def test_correlations_in_float32():
     np.testing.assert_allclose(taken.correlation, exact, atol=1e-7)
     beyond = exact.astype(np.float32)
     beyond[3, 3] = np.nextafter(np.float32(1), np.float32(2))
-    with pytest.raises(InvalidProblem, match=r"a diagonal that differs from one by 1\.19e-07"):
+    with pytest.raises(InvalidProblem, match=r"its diagonal differs from one by 1\.19e-07"):
         GaussianProblem.from_correlation(beyond, n_samples=300)

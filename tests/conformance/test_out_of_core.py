@@ -1,6 +1,7 @@
 """Out of core, any accepted budget gives the edges and the separating sets of cuPC-S in core."""
 
 import dataclasses
+import logging
 
 import numpy as np
 import pytest
@@ -9,13 +10,13 @@ from hypothesis import strategies as st
 
 from gpupc_impl import DeviceMemoryError, GaussianProblem, Skeleton, methods, skeleton
 from gpupc_impl.backends import open_backend
-from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.solve import solve, unavailable
-from gpupc_impl.gaussian import pair_scan
+from gpupc_impl.gaussian.pair_scan import first_bytes
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
-from gpupc_impl.out_of_core import memory_plan
+from gpupc_impl.out_of_core import gathered, plans
 
-LAYOUTS = ("auto", "blocks", "panels", "gather")
+LAYOUTS = ("auto", "blocks")
 REASON = unavailable(methods()["out-of-core-block"], "host")
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 
@@ -29,7 +30,7 @@ def sample(rng: np.random.Generator, p: int, m: int, degree: float, hubs: int = 
 
 
 def least_budget(problem: GaussianProblem, pmax: bool = False) -> int:
-    return memory_plan.least_budget(problem.n_variables, problem.max_level, problem.degrees_of_freedom, pmax)
+    return plans.least_budget(problem.n_variables, problem.max_level != 0, pmax)
 
 
 def in_core(problem: GaussianProblem, **options) -> Skeleton:
@@ -37,9 +38,15 @@ def in_core(problem: GaussianProblem, **options) -> Skeleton:
 
 
 def out_of_core(problem: GaussianProblem, budget: int | None, **options) -> Skeleton:
+    """The answer in the budget, or in the budgets that refusals of later levels name."""
     backend = open_backend("host", budget)
     pmax = options.pop("pmax", False)
-    result = solve(problem, methods()["out-of-core-block"], backend, options, pmax=pmax)
+    try:
+        result = solve(problem, methods()["out-of-core-block"], backend, options, pmax=pmax)
+    except DeviceMemoryError as refused:
+        if not budget < refused.requested < 64 * problem.n_variables**2 + 100_000:
+            raise
+        return out_of_core(problem, refused.requested, pmax=pmax, **options)
     assert budget is None or backend.memory_peak <= budget
     assert result.facts["out_of_core"]["peak_device_bytes"] == backend.memory_peak
     assert backend.memory_used == 0
@@ -99,15 +106,14 @@ def test_every_test_of_dense_blocks_is_made(layout):
     """Without removals both kernels of level 1 must run all tests; a pair that is separated must stop its tests."""
     p = 150
     dense = GaussianProblem.from_correlation(np.full((p, p), 0.5) + 0.5 * np.eye(p), n_samples=1000, max_level=1)
-    result = out_of_core(dense, 2_000_000, layout=layout)
+    result = out_of_core(dense, 300_000, layout=layout)
     assert_same(result, in_core(dense))
-    tests = p * (p - 1) // 2 * (p - 2)
-    assert result.tests_per_level[1] == (2 * tests if layout == "gather" else tests)
+    assert result.tests_per_level[1] == p * (p - 1) // 2 * (p - 2)
     rng = np.random.default_rng(3)
     factor = rng.standard_normal((200, 1)) @ rng.uniform(0.2, 1, (1, p)) + rng.standard_normal((200, p))
     factor[:, 5], factor[:, 9] = factor[:, 70], factor[:, 70]
     mixed = GaussianProblem.from_data(factor, alpha=0.2, max_level=1)
-    for budget in (1_000_000, None):
+    for budget in (300_000, None):
         result, expected = out_of_core(mixed, budget, layout=layout, block_size=64), in_core(mixed)
         assert_same(result, expected)
         assert result.undefined_tests > 0
@@ -115,27 +121,30 @@ def test_every_test_of_dense_blocks_is_made(layout):
     assert removed > 1000
 
 
-@pytest.mark.parametrize("level", [1, 2, 3, 4])
-def test_rows_that_do_not_fit_are_split(level, monkeypatch):
-    """A hub's neighbours do not fit into a pipeline, so its sets are drawn from blocks of neighbours, of any sizes."""
-    rng = np.random.default_rng(level)
-    p = {1: 48, 2: 34, 3: 22, 4: 16}[level]
-    data = sample(rng, p, 400, 1, hubs=2)
-    data[:, 3] = data[:, 11]
-    data[:, 5] = data[:, 12] + 1e-7 * data[:, 1]
-    problem = GaussianProblem.from_data(data, alpha=0.2, max_level=level)
-    expected = in_core(problem, pmax=True)
-    assert expected.levels_run == level + 1
-    assert expected.pseudo_inverses or level == 1
-    split, original = [], memory_plan.longest_piece
-    monkeypatch.setattr(memory_plan, "longest_piece", lambda *given: split.append(given) or original(*given))
-    for size in (1024, 2048):
-        monkeypatch.setattr("gpupc_impl.out_of_core.gathered.Gathered.largest_arena", lambda *given, size=size: size)
-        split.clear()
-        result = out_of_core(problem, None, layout="gather", pmax=True)
-        assert split, "no row was split"
+@pytest.mark.parametrize("gathered_first", [False, True], ids=["in panels", "gathered"])
+def test_fixed_edges_at_level_one(gathered_first, monkeypatch):
+    """Panels test required edges like others and drop the results; gathered rows skip them."""
+    monkeypatch.setattr(gathered, "GATHER_FACTOR", 0 if gathered_first else 10**6)
+    rng = np.random.default_rng(4)
+    data = sample(rng, 80, 60, 4)
+    pairs = np.argwhere(np.triu(rng.random((80, 80)) < 0.02, 1)).astype(np.int32)
+    problem = GaussianProblem.from_data(data, alpha=0.05)
+    problem = dataclasses.replace(problem, fixed=FixedPairs(pairs[::2], pairs[1::2]))
+    for pmax in (False, True):
+        expected, result = in_core(problem, pmax=pmax), out_of_core(problem, 60_000, block_size=32, pmax=pmax)
         assert_same(result, expected)
-        np.testing.assert_allclose(result.pmax, expected.pmax, rtol=1e-9, atol=1e-13)
+        one = result.facts["out_of_core"]["levels"][1]["layout"]
+        assert one == ("gathered" if gathered_first else "panels")
+    np.testing.assert_allclose(result.pmax, expected.pmax, rtol=1e-9, atol=1e-13)
+
+
+def test_a_row_that_does_not_fit_is_refused_with_the_budget_that_suffices():
+    rng = np.random.default_rng(5)
+    problem = GaussianProblem.from_data(sample(rng, 90, 400, 1, hubs=2), alpha=0.2)
+    sentence = r"level 2 .* with its \d+ neighbours.* set device_memory_limit to"
+    with pytest.raises(DeviceMemoryError, match=sentence) as refused:
+        solve(problem, methods()["out-of-core-block"], open_backend("host", least_budget(problem)))
+    assert_same(out_of_core(problem, refused.value.requested), in_core(problem))
 
 
 @pytest.mark.parametrize("pmax", [False, True])
@@ -151,72 +160,27 @@ def test_without_a_budget_the_search_is_in_core(pmax):
     assert_same(result, expected)
     assert result.undefined_tests > 0
     assert np.array_equal(result.pmax, expected.pmax, equal_nan=True) if pmax else result.pmax is None
-    report = result.facts["out_of_core"]
-    assert {level["layout"] for level in report["levels"]} == {"core"}
-    assert report["peak_device_bytes"] <= report["forecast"]["level_0"]["device_bytes"]
-    assert [level["bytes_up"] for level in report["levels"]] == [4 * 120 * 121] + [0] * (result.levels_run - 1)
+    assert {level["layout"] for level in result.facts["out_of_core"]["levels"]} == {"core"}
+    assert result.tests_per_level[:2] == expected.tests_per_level[:2]
 
 
-def test_a_sufficient_budget_is_in_core_with_the_tests_of_pair_scan():
-    """A level that would exceed the budget leaves core, and keeps the results so far, p-values included."""
+@pytest.mark.parametrize("pmax", [False, True])
+def test_a_search_that_outgrows_the_device_starts_again_out_of_core(pmax, caplog):
     rng = np.random.default_rng(9)
     data = rng.standard_normal((60, 1)) + rng.standard_normal((60, 100))
     data[:, 5] = data[:, 70]
     problem = GaussianProblem.from_data(data, alpha=0.1)
-    first = memory_plan.pair_scan(100, None, False).device_bytes
-    pair_scan = skeleton(problem, method="pair-scan", backend="host", pmax=True)
-    for budget, layouts in {
-        10**6: ["core", "core", "core"],
-        first: ["core", "core", "gather"],
-        first - 1: ["blocks", "panels", "gather"],
-    }.items():
-        for pmax in (False, True):
-            result = out_of_core(problem, budget + 80_000 * pmax, pmax=pmax)
-            assert_same(result, pair_scan)
-            assert [level["layout"] for level in result.facts["out_of_core"]["levels"]][:3] == layouts
-            assert result.tests_per_level[:2] == pair_scan.tests_per_level[:2]
-            assert (result.undefined_tests > 0) == (pair_scan.undefined_tests > 0)
-        np.testing.assert_allclose(result.pmax, pair_scan.pmax, rtol=1e-9, atol=1e-13)
-
-
-def test_a_small_device_without_a_budget_is_left_behind_levels_in_one_launch(monkeypatch):
-    """As on a GPU, where levels are fused by default: what they removed is found again, level by level."""
-    fused_levels = dataclasses.replace(pair_scan.PARAMETERS["fused_levels"], default="always")
-    monkeypatch.setitem(pair_scan.PARAMETERS, "fused_levels", fused_levels)
-    monkeypatch.setattr("gpupc_impl.backends.host.memory_bytes", lambda: 2_000_000)
-    monkeypatch.setattr(HostBackend, "max_shared_bytes", 1024)  # rows of level 3 do not fit
-    rng = np.random.default_rng(0)
-    data = rng.standard_normal((40, 60)) + rng.standard_normal((40, 1))
-    problem = GaussianProblem.from_data(data, alpha=0.3, max_level=3)
-    result = out_of_core(problem, None)
-    assert_same(result, in_core(problem))
-    layouts = [level["layout"] for level in result.facts["out_of_core"]["levels"]]
-    assert layouts[0] == "core"
-    assert layouts[-1] != "core"
-
-
-def test_lists_that_cannot_be_merged_on_the_device_are_merged_on_the_host(monkeypatch):
-    problem = GaussianProblem.from_data(sample(np.random.default_rng(10), 80, 60, 4), alpha=0.1)
-
-    def full(*given):
-        raise DeviceMemoryError(2, 0, 1)
-
-    monkeypatch.setattr("gpupc_impl.gaussian.pair_scan.download_result", full)
-    result = out_of_core(problem, None, pmax=True)
-    assert_same(result, in_core(problem))
-    assert {level["layout"] for level in result.facts["out_of_core"]["levels"]} == {"core"}
-    assert result.pmax is not None
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_staging_memory_is_taken_once(layout, monkeypatch):
-    rng = np.random.default_rng(12)
-    problem = GaussianProblem.from_data(sample(rng, 100, 80, 4), alpha=0.1)
-    taken, host_empty = [], HostBackend.host_empty
-    monkeypatch.setattr(HostBackend, "host_empty", lambda *given: taken.append(given[1]) or host_empty(*given))
-    result = out_of_core(problem, 200_000, layout=layout, block_size=40)
-    assert result.levels_run >= 3
-    assert len(taken) == (3 if layout == "blocks" else 2)  # a pipeline each; blocks of pairs have one of their own
+    first, expected = first_bytes(100, None, pmax), in_core(problem, pmax=pmax)
+    caplog.set_level(logging.INFO, "gpupc_impl.out_of_core")
+    layouts = {}
+    for budget in (10**6, first, first - 1):
+        result = out_of_core(problem, budget, pmax=pmax)
+        assert_same(result, expected)
+        layouts[budget] = [level["layout"] for level in result.facts["out_of_core"]["levels"]][:2]
+        if pmax:
+            np.testing.assert_allclose(result.pmax, expected.pmax, rtol=1e-9, atol=1e-13)
+    assert list(layouts.values()) == [["core", "core"], ["blocks", "panels"], ["blocks", "panels"]]
+    assert sum("later level does not fit" in message for message in caplog.messages) == 1
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -254,7 +218,7 @@ def test_a_matrix_that_can_only_be_sliced(monkeypatch):
     sliced = dataclasses.replace(problem, correlation=Sliced())
     sliced.__dict__["fingerprint"] = problem.fingerprint
     for layout in LAYOUTS:
-        assert_same(out_of_core(sliced, 600_000, layout=layout, block_size=32), in_core(problem))
+        assert_same(out_of_core(sliced, 60_000, layout=layout, block_size=32), in_core(problem))
 
 
 @settings(max_examples=settings.default.max_examples // 4, suppress_health_check=list(HealthCheck))

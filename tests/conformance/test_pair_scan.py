@@ -13,9 +13,9 @@ from mpmath import mp, mpf
 from gpupc_impl import GaussianProblem, Skeleton, methods
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
-from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 from tests.conformance.test_agreement import problems
+from tests.launches import solve
 
 EXAMPLES = {"ci": 60, "explore": 10_000}[settings.get_current_profile_name()]
 SAMPLES = 400

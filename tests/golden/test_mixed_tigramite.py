@@ -14,7 +14,7 @@ from gpupc_impl.mixed.device import mixed_ci_test
 
 pytest.importorskip("tigramite")
 from baselines._mixed import MixedTest
-from baselines.tigramite_mixed import TigramiteMixedTest
+from baselines.tigramite_searches import TigramiteMixedTest
 
 pytestmark = pytest.mark.xdist_group("cmiknn")  # so that only one process compiles the references
 

@@ -6,7 +6,7 @@ import datasets
 from gpupc_impl import GaussianProblem, skeleton
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.out_of_core import memory_plan
+from gpupc_impl.out_of_core import plans
 
 
 @pytest.mark.parametrize("backend", ["host", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -20,7 +20,7 @@ def test_a_tenth_of_the_memory(name, backend):
     except datasets.DatasetUnavailable as error:
         pytest.skip(f"{error} (GPUPC_MIRRORS may name a folder that holds it)")
     problem = GaussianProblem.from_data(data.values, names=data.names)
-    budget = memory_plan.core(problem.n_variables, 1, pmax=False).device_bytes // 10
+    budget = plans.managed_bytes(problem.n_variables, 1, pmax=False) // 10
     found = skeleton(problem, method="out-of-core-block", backend=backend, device_memory_limit=budget)
     assert found == skeleton(problem, method="stable-serial")
     assert found.facts["out_of_core"]["peak_device_bytes"] <= budget

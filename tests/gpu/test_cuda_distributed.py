@@ -8,12 +8,13 @@ import pytest
 from gpupc_impl import methods, skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.distributed import filtered_search
+from gpupc_impl.distributed import team
 from gpupc_impl.distributed.correlations import correlate_squares, fixed_order_correlation, standardised
+from gpupc_impl.distributed.local_cluster import local_cluster
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(unavailable(methods()["distributed"], "cuda") is not None, reason="needs Dask and a GPU"),
+    pytest.mark.skipif(unavailable(methods()["distributed"], "cuda") is not None, reason="needs a GPU"),
 ]
 
 
@@ -36,7 +37,7 @@ def test_correlations_have_the_bits_of_the_hosts(p, m):
 
 
 def test_all_gpus_find_what_one_finds(monkeypatch):
-    monkeypatch.setattr(filtered_search, "SHARED_PRODUCTS", 0)
+    monkeypatch.setattr(team, "SHARED_PRODUCTS", 0)
     x = sample(5000, 200, 5)
     how = {"method": "distributed", "backend": "cuda", "transpose": False}
     one, together = (skeleton(x, 0.05, workers=workers, **how) for workers in (1, 0))
@@ -44,13 +45,21 @@ def test_all_gpus_find_what_one_finds(monkeypatch):
     assert together.edges_per_level == one.edges_per_level
 
 
-@pytest.mark.parametrize("panel", [0, 64])
-def test_a_gpu_finds_what_the_host_finds(panel):
-    pytest.importorskip("cryptography")  # for the processes of a cluster
+@pytest.mark.parametrize("tolerance", [1e-10, 0.0])  # without a tolerance no products are used
+def test_a_gpu_finds_what_the_host_finds(tolerance):
     x = sample(700, 100, 5)
     x[:, 5] = x[:, 6]
-    how = {"method": "distributed", "panel": panel, "transpose": False}
-    on_gpu = skeleton(x, 0.05, backend="cuda", **how)
+    how = {"method": "distributed", "residual_tolerance": tolerance, "transpose": False}
+    on_gpu, on_host = (skeleton(x, 0.05, backend=backend, **how) for backend in ("cuda", "host"))
     assert on_gpu.levels_run > 3
-    assert on_gpu == skeleton(x, 0.05, backend="host", **how)
-    assert on_gpu.edges_per_level == skeleton(x, 0.05, backend="host", **how).edges_per_level
+    assert on_gpu == on_host
+    assert on_gpu.edges_per_level == on_host.edges_per_level
+
+
+def test_processes_of_a_cluster_find_what_threads_find():
+    pytest.importorskip("cryptography")  # for the keys of the cluster
+    pytest.importorskip("distributed")
+    x = sample(700, 100, 5)
+    how = {"method": "distributed", "backend": "cuda", "transpose": False}
+    with local_cluster(1, "cuda") as client:
+        assert skeleton(x, 0.05, client=client, **how) == skeleton(x, 0.05, **how)

@@ -12,15 +12,15 @@ from gpupc_impl import GaussianProblem, KernelProblem, Skeleton, methods
 from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import Method
-from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian import imputed as multiple
 from gpupc_impl.gaussian import pair_block, pairwise
 from gpupc_impl.gaussian.imputed import ImputedProblem
 from gpupc_impl.gaussian.pairwise import PairwiseProblem
-from gpupc_impl.nonlinear.device import ci_test
+from gpupc_impl.nonlinear.cmi_estimator import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
-from gpupc_impl.out_of_core.pairs import PairResults
+from gpupc_impl.out_of_core.square_blocks import PairResults
 from tests import bounds
+from tests.launches import solve
 
 pytestmark = pytest.mark.gpu
 
@@ -79,7 +79,10 @@ def assert_same(found: Skeleton, expected: Skeleton) -> None:
 
 
 def other_parameters(method: Method) -> list[dict]:
-    """The smallest value and twice the default, or every choice, one parameter at a time."""
+    """The smallest value and twice the default, or every choice, one at a time; other launches of pair-scan."""
+    if method.name == "pair-scan":
+        launches = [{name: choice} for name in ("tiles", "fused_levels") for choice in ("always", "never")]
+        return [{"warps": 1}, {"splits": 7}, {"run": 50}, *launches]
     chosen = []
     for name, parameter in method.params.items():
         values = set(parameter.choices or ())
@@ -175,7 +178,7 @@ def test_panels_test_pairs_in_tiles(alpha, monkeypatch):
         problem,
         methods()["out-of-core-block"],
         open_backend("cuda", device_memory_limit=1 << 20),
-        {"layout": "panels", "block_size": 40},
+        {"block_size": 40},
     )
     assert tiled
     assert_same(found, solve(problem, METHODS[0], open_backend("cuda")))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import io
 import warnings
 from decimal import Decimal
 from pathlib import Path
@@ -51,6 +54,8 @@ def edges(graph):
         ("numeric-header.csv", NUMBERS, [("7157", "672")]),
         ("code-spellings.csv", LABELS, []),
         ("hash-na.csv", {"missing": "drop-rows", "backend": "host"}, []),
+        ("amounts.csv", NUMBERS, [("a", "b"), ("b", "c"), ("c", "d")]),
+        ("dollars.csv", NUMBERS, [("a", "b"), ("b", "c"), ("c", "d")]),
         ("number-and-word-labels.csv", {"backend": "host"}, [("buy", "doors")]),
         (
             "mixed-star.csv",
@@ -71,12 +76,181 @@ def test_the_right_edges(tmp_path, container, name, options, right):
     [
         ("reals-as-discrete.csv", LABELS, r"column 'a' holds 0.041 in row 0, which is no label"),
         ("mixed-star.csv", {"family": "mixed"}, r"'a'.*: '\*' is not a number, but 199 of .* 200 cells"),
+        (
+            "percent.csv",
+            NUMBERS,
+            r"'b'.*: '51.6' is a number, but most others of the column have a '%'",
+        ),
+        (
+            "states.csv",
+            LABELS,
+            r"'smoke'.*begins a row that has, in every column, a value that no other",
+        ),
+        ("states.csv", NUMBERS, r"like a second header line of numbers of categories, types or units; delete it"),
+        ("cov.csv", NUMBERS, r"data is a symmetric 4 x 4 matrix, which no samples are; divide covariances by"),
         ("hash-na.csv", {}, r"86 value\(s\) missing in 2 column\(s\) .* leaves 257 of 300"),
     ],
 )
 def test_refusals(tmp_path, container, name, options, message):
     with pytest.raises((DataError, InvalidProblem), match=message):
         skeleton(contained(name, container, tmp_path), **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [("newline.csv", ("my\na", "b", "c", "d")), ("sep.csv", tuple("abcd")), ("comment.csv", tuple("abcd"))],
+)
+def test_lines_before_the_table_and_in_names(name, names):
+    found = skeleton(CASES / name, **NUMBERS)
+    assert found.names == names
+    lines = (CASES / name).read_text().replace(";", ",").splitlines()[2:]
+    plain = pd.DataFrame([line.split(",") for line in lines if "a" not in line], columns=list(names))
+    assert edges(found) == edges(skeleton(plain, **NUMBERS))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("trailing.csv", None, "each row ends with a delimiter and so with an empty cell, but the header does not"),
+        ("rephdr.csv", None, "line 22 repeats the header; delete it"),
+        ("old.xls", "\xd0\xcf", r"\.xls files are not read; write it as .csv or .parquet \(.*pandas.read_excel\)"),
+        ("old.dta", "?", r"\.dta files are not read; .* pandas.read_stata"),
+        ("genes.gct", "#1.2\n2\t2\nName\tDescription\ta\tb\nx\ty\t1\t2\n", "is a GCT file; delete its first two lines"),
+        ("tetrad.txt", "/variables\na: continuous\n/data\n1\n", "is a file of Tetrad with sections"),
+        ("page.csv", "<html><body>404</body></html>\n", "no table but JSON, HTML or XML"),
+        ("units.csv", "a,b\nkg,cm\n1,2\n2,3\n3,4\n", r"line 2, .*'kg' is not a number.*delete a second header line"),
+    ],
+)
+def test_other_formats_are_named(tmp_path, name, content, message):
+    path = CASES / name if content is None else tmp_path / name
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(DataError, match=message):
+        skeleton(path, **NUMBERS)
+
+
+def test_bars_comments_and_standard_input(numbers, tmp_path, capsys, monkeypatch):
+    right = skeleton(numbers, **NUMBERS)
+    numbers.to_csv(tmp_path / "bars.txt", index=False, sep="|")
+    assert skeleton(tmp_path / "bars.txt", **NUMBERS) == right
+    content = numbers.to_csv(index=False)
+    (tmp_path / "named.csv").write_text(f"# made, today\n#{content}")
+    assert skeleton(tmp_path / "named.csv", **NUMBERS).names == ("#a", "b", "c")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
+    assert main(["skeleton", "-", "--method", "stable-serial"]) == 0
+    assert "read: 200 rows, 3 columns" in capsys.readouterr().out
+    assert main(["skeleton", "https://example.org/data.csv"]) == 2
+    assert "is an address; download the file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "'{}".format,
+        '="{}"'.format,
+        lambda value: f"{value}".replace("-", "\u2212"),
+        lambda value: f"({-value})" if value < 0 else f"{value}",
+        lambda value: f"{-value}-" if value < 0 else f"{value}",
+        lambda value: f"{value:e}".replace("e", "D"),
+        lambda value: f"-${-value}" if value < 0 else f"${value}",
+        "{} €".format,
+    ],
+)
+def test_numbers_with_marks(numbers, spelled, tmp_path):
+    frame, right = numbers.map(spelled), skeleton(numbers, **NUMBERS)
+    assert skeleton(frame, **NUMBERS) == right
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    assert skeleton(tmp_path / "data.csv", **NUMBERS) == right
+
+
+@pytest.mark.parametrize("spelled", ["{} kg".format, "~{}".format, "{} ± 0.1".format, "{} m/s".format])
+def test_numbers_with_units_are_no_labels(numbers, spelled):
+    with pytest.raises(DataError, match="is a number with a unit or a mark; write numbers alone"):
+        skeleton(numbers.abs().map(spelled))
+
+
+def test_truths_and_unused_levels_are_the_same_in_all_containers(numbers, tmp_path):
+    pytest.importorskip("pyarrow")
+    frame = numbers.assign(truth=numbers.a > 0)
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    frame.to_parquet(tmp_path / "data.parquet")
+    words = pd.DataFrame({"a": ["x", "y"] * 30, "b": ["x", "y", "y"] * 20})
+    words.to_csv(tmp_path / "words.csv", index=False)
+    levels = words.astype(pd.CategoricalDtype(["x", "y", "z", "w"]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        right = skeleton(frame)
+        assert right.problem.names == ("a", "b", "c", "truth")
+        assert skeleton(tmp_path / "data.csv") == skeleton(tmp_path / "data.parquet") == right
+    assert skeleton(levels, **LABELS) == skeleton(tmp_path / "words.csv", **LABELS)
+
+
+def test_what_no_test_can_measure_in_memory(numbers):
+    for column, what in (
+        (pd.to_timedelta(range(200), unit="s"), "durations"),
+        (np.arange(200) * 1j, "complex numbers"),
+        (np.array([1j] * 200, object), "complex numbers"),
+        (pd.date_range("2020-01-01", periods=200), "dates"),
+    ):
+        for data in (numbers.assign(z=column), np.asarray(column).reshape(-1, 2)):
+            with pytest.raises(DataError, match=f"the column holds {what}; leave it out, or make numbers of it"):
+                skeleton(data)
+
+
+def other_frames(frame):
+    """The same table in the containers of other packages that are installed."""
+    import xarray
+    from scipy import sparse
+
+    yield {name: frame[name].tolist() for name in frame}
+    yield frame.to_dict("records")
+    yield xarray.DataArray(frame.to_numpy(), dims=("row", "var"), coords={"var": list(frame)})
+    yield xarray.Dataset.from_dataframe(frame)
+    for name, make in (
+        ("pyarrow", lambda package: package.table(dict(frame))),
+        ("polars", lambda package: package.DataFrame(dict(frame)).lazy()),
+        ("dask.dataframe", lambda package: package.from_pandas(frame, npartitions=2)),
+    ):
+        with contextlib.suppress(ImportError):
+            yield make(importlib.import_module(name))
+    yield sparse.csr_matrix(frame.to_numpy())
+
+
+def test_tables_of_other_packages(numbers):
+    right = skeleton(numbers, **NUMBERS)
+    for data in other_frames(numbers):
+        found = skeleton(data, **NUMBERS)
+        assert edges(found) == (edges(right) if found.names == right.names else [("V0", "V1")])
+    for data in (io.StringIO("a,b\n1,2\n"), b"a,b", numbers.to_records()):
+        with pytest.raises(InvalidProblem, match="data is a"):
+            skeleton(data, **NUMBERS)
+
+
+def test_codes_and_names_are_doubted(numbers, tmp_path):
+    coded = numbers.copy()
+    coded.loc[[3, 9, 70], "b"] = -999.0
+    coded.to_csv(tmp_path / "data.csv", index=False)
+    for data in (coded, tmp_path / "data.csv"):
+        with pytest.warns(UserWarning, match=r"\('b'\) repeat a value far from all others \(-999\)"):
+            skeleton(data, **NUMBERS)
+        with pytest.warns(UserWarning, match="3 of 200 samples"):
+            found = skeleton(data, **NUMBERS, missing_values=["-999"], missing="drop-rows")
+        assert found == skeleton(numbers.drop([3, 9, 70]), **NUMBERS)
+    days = pd.date_range("2020-01-20", periods=200).strftime("%Y%m%d").astype(int)
+    with pytest.warns(UserWarning, match="'day' holds dates such as 20200120"):
+        skeleton(numbers.assign(day=days), **NUMBERS)
+    with pytest.warns(UserWarning, match=r"1 column\(s\) \('Unnamed: 0'\) have no name"):
+        skeleton(numbers.assign(**{"Unnamed: 0": numbers.a**2}), **NUMBERS)
+    with pytest.warns(UserWarning, match="n_samples is 2, too few"):
+        skeleton(numbers.corr(), **NUMBERS, n_samples=2)
+
+
+def test_the_index_of_a_sheet_has_no_name(numbers, tmp_path):
+    pytest.importorskip("openpyxl")
+    numbers.to_excel(tmp_path / "data.xlsx")
+    with pytest.raises(DataError, match="column 1 has no name; say --row-names if it names the rows"):
+        skeleton(tmp_path / "data.xlsx", **NUMBERS)
+    assert skeleton(tmp_path / "data.xlsx", **NUMBERS, row_names=True).names == ("a", "b", "c")
 
 
 @pytest.mark.parametrize("name", ["decimal-comma.csv", "thousands.csv", "numeric-header.csv"])

@@ -79,30 +79,6 @@ def test_python_examples_run(page, pages, tmp_path):
     assert int(pages.stdout.readline()) == 0, (tmp_path / "said.txt").read_text()
 
 
-def test_every_promise_names_its_test():
-    """Each line of docs/promises.md has tests, which exist."""
-    page = (ROOT / "docs" / "promises.md").read_text()
-    rows = [line for line in page.splitlines() if line.startswith("| ") and line != "| promise | test |"]
-    assert len(rows) > 30
-    for row in rows:
-        named = re.findall(r"`(tests/[\w/]+\.py)::([\w:]+)`", row)
-        assert named, row
-        for path, test in named:
-            assert test in names_of_tests(path), row
-
-
-@functools.cache
-def names_of_tests(path):
-    """The tests in a file, as pytest names them."""
-    found = set()
-    for node in ast.parse((ROOT / path).read_text()).body:
-        if isinstance(node, ast.FunctionDef):
-            found.add(node.name)
-        elif isinstance(node, ast.ClassDef):
-            found |= {f"{node.name}::{item.name}" for item in node.body if isinstance(item, ast.FunctionDef)}
-    return found
-
-
 @pytest.mark.parametrize(
     "code", [pytest.param(body, id=f"{page.name}-{k}") for page in PAGES for k, body in enumerate(blocks(page, "bash"))]
 )

@@ -141,4 +141,4 @@ def test_html_shows_names_as_text(tmp_path):
     page.feed((tmp_path / "t.html").read_text(encoding="utf-8"))
     assert set(NAMES) <= set(page.texts)
     assert "b" not in page.tags
-    assert page.scripts == [tables.SORT]
+    assert page.scripts == [tables.resource("page.js")]

@@ -25,7 +25,7 @@ IMPORT_NAMES = {
 """What is imported of a package, or with the types of a package of types, where that is not its own name."""
 
 TOOLS = {
-    "cryptography": ("gpupc_impl/distributed/cluster.py", "cryptography"),  # Dask makes certificates with it
+    "cryptography": ("gpupc_impl/distributed/local_cluster.py", "cryptography"),  # Dask makes certificates with it
     "anndata": ("gpupc_impl/tables/binary.py", '"anndata", "anndata"'),  # imported by that name
     "asyncssh": ("tests/conformance/test_distributed_ssh.py", 'importorskip("asyncssh"'),  # Dask's SSHCluster needs it
     "openpyxl": ("gpupc_impl/tables/binary.py", '"openpyxl", "excel"'),  # pandas reads with it
@@ -130,9 +130,7 @@ def test_a_container_has_what_it_needs():
 def test_the_catalog_of_workflows_names_a_config_that_is_there():
     usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
     assert (ROOT / usage["mandatory-flags"]["flags"].split()[-1]).is_file()
-    assert usage["software-stack-deployment"]["conda"] == any(
-        "conda:" in p.read_text() for p in ROOT.glob("workflow/rules/*.smk")
-    )
+    assert usage["software-stack-deployment"]["conda"] == ("conda:" in (ROOT / "workflow/Snakefile").read_text())
 
 
 def test_the_wheel_has_every_file_that_is_no_module():

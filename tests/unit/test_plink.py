@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from gpupc_impl import InvalidProblem, skeleton
-from gpupc_impl.core import mapped
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.intake import read_input
-from gpupc_impl.tables import DataError, read_table, streams
+from gpupc_impl.tables import DataError, binary, read_table
 
 NAMES = ("rs1", "rs2", "rs3", "rs4")
 
@@ -81,8 +81,8 @@ def test_missing_genotypes(genotypes, tmp_path, monkeypatch, streamed):
     genotypes[[3, 90], 2] = np.nan
     write(path, genotypes)
     if streamed:
-        monkeypatch.setattr(streams, "STREAMED_BYTES", 0)
-        monkeypatch.setattr(mapped, "PIECE_BYTES", 30 * 4 * 8)
+        monkeypatch.setattr(binary, "STREAMED_BYTES", 0)
+        monkeypatch.setattr(mapped_arrays, "PIECE_BYTES", 30 * 4 * 8)
     assert isinstance(read_input(path, missing="pairwise").values, RowStream) == streamed
     with pytest.raises(InvalidProblem, match=r"2 value\(s\) missing in 1 column\(s\) \('rs3'\), .*row 4 of"):
         skeleton(path)
@@ -104,8 +104,8 @@ def test_what_plink_writes_otherwise(genotypes, cohort):
 
 
 def test_pieces_are_the_table(genotypes, cohort, monkeypatch):
-    monkeypatch.setattr(streams, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(mapped, "PIECE_BYTES", 30 * 4 * 8)
+    monkeypatch.setattr(binary, "STREAMED_BYTES", 0)
+    monkeypatch.setattr(mapped_arrays, "PIECE_BYTES", 30 * 4 * 8)
     pieces = list(read_input(cohort).values.read())
     assert [len(piece) for piece in pieces] == 7 * [28] + [3]
     np.testing.assert_array_equal(np.concatenate(pieces), genotypes)
@@ -146,12 +146,12 @@ def test_no_person_and_no_variant_comes_or_goes_with_a_line_end(genotypes, cohor
         (".bed", lambda data: data + b"\0", "cohort.bed has 204 bytes, but"),
         (".bed", lambda data: b"", "cohort.bed is not a readable .bed file: it begins with nothing"),
         (".bed", lambda data: b"\x1b\x6c" + data[2:], "it begins with 1b 6c 01"),
-        (".bed", lambda data: b"\x6c\x1b\0" + data[3:], r"one sample after the other.*plink --bfile cohort --make-bed"),
+        (".bed", lambda data: b"\x6c\x1b\0" + data[3:], r"begins with 6c 1b 00; plink --bfile cohort --make-bed"),
     ],
 )
 def test_files_that_do_not_fit_together(cohort, monkeypatch, streamed, suffix, change, message):
     if streamed:
-        monkeypatch.setattr(streams, "STREAMED_BYTES", 0)
+        monkeypatch.setattr(binary, "STREAMED_BYTES", 0)
     path = cohort.with_suffix(suffix)
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(DataError, match=message):
@@ -182,8 +182,8 @@ def test_no_pipe_and_no_device_is_read_in_place_of_a_file(cohort, suffix):
 
 def test_a_file_that_becomes_shorter_while_it_is_read(genotypes, cohort, monkeypatch):
     write(cohort, np.tile(genotypes, (200, 1)))  # more than a buffer holds
-    monkeypatch.setattr(streams, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(mapped, "PIECE_BYTES", 30 * 4 * 8)
+    monkeypatch.setattr(binary, "STREAMED_BYTES", 0)
+    monkeypatch.setattr(mapped_arrays, "PIECE_BYTES", 30 * 4 * 8)
     chunks = read_input(cohort).values.chunks()
     next(chunks)
     os.truncate(cohort, 30_000)

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from gpupc_impl import InvalidProblem, bootstrap, skeleton
 from gpupc_impl.cli import main
-from gpupc_impl.core import mapped
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.gaussian.matrix import correlation_matrix, streamed_correlations
 from gpupc_impl.intake import read_input
-from gpupc_impl.tables import DataError, streams
+from gpupc_impl.tables import DataError, binary
 
 METHOD = {"method": "stable-serial"}
 
 
 def small_pieces(monkeypatch) -> None:
     """Let every table be large, and be read in pieces of 50 rows of four columns."""
-    monkeypatch.setattr(streams, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(mapped, "PIECE_BYTES", 50 * 4 * 8)
+    monkeypatch.setattr(binary, "STREAMED_BYTES", 0)
+    monkeypatch.setattr(mapped_arrays, "PIECE_BYTES", 50 * 4 * 8)
 
 
 @pytest.fixture
@@ -141,12 +141,12 @@ def test_tables_that_are_read_as_a_whole(frame, tmp_path, monkeypatch):
     frame.iloc[:3].to_parquet(tmp_path / "wide.parquet")
     np.save(tmp_path / "words.npy", np.array([["a"], ["b"]]))
     for name in ("words.parquet", "wide.parquet", "words.npy"):
-        assert streams.open_stream(tmp_path / name) is None
+        assert binary.open_stream(tmp_path / name) is None
     (tmp_path / "bad.parquet").write_text("?")
-    assert streams.open_stream(tmp_path / "bad.parquet") is None
+    assert binary.open_stream(tmp_path / "bad.parquet") is None
     table = pyarrow.Table.from_pandas(frame).replace_schema_metadata({b"pandas": b"["})
     pyarrow.parquet.write_table(table, tmp_path / "notes.parquet")
-    assert streams.open_stream(tmp_path / "notes.parquet") is None
+    assert binary.open_stream(tmp_path / "notes.parquet") is None
 
 
 @pytest.mark.parametrize(("group", "column"), [(0, 0), (0, 3), (4, 1)])
@@ -159,7 +159,7 @@ def test_a_streamed_file_with_damaged_pages_is_named(frame, tmp_path, monkeypatc
     content = bytearray(path.read_bytes())
     content[place : place + 40] = b"\xff" * 40
     path.write_bytes(content)
-    assert streams.open_stream(path) is not None
+    assert binary.open_stream(path) is not None
     with pytest.raises(DataError, match=r"data\.parquet is not a readable \.parquet file: [A-Za-z]+: "):
         skeleton(path, **METHOD)
     assert main(["skeleton", str(path), "--method", "stable-serial", "--quiet"]) == 2

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = ("gpupc_impl", "baselines", "datasets", "workflow")
 
 LIMIT_S = 600
 """Seconds after which a call is ended."""
@@ -77,7 +78,7 @@ def _serve() -> None:
     snakemake.cli.get_argument_parser()  # which imports Snakemake's plug-ins
     registry.methods()
     registry._discover.cache_clear()  # a call has plug-in methods of its own
-    ours = [path.relative_to(ROOT).as_posix() for name in digest.PACKAGES for path in (ROOT / name).rglob("*.py")]
+    ours = [path.relative_to(ROOT).as_posix() for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
     digest.sources(*ours)  # which remembers what is in a file by the file's content
     for line in sys.stdin:
         pid = os.fork()

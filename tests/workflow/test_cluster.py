@@ -212,7 +212,7 @@ def test_the_tiny_workflow_runs_through_slurm(cluster, tmp_path):
 @pytest.mark.slurm
 def test_what_ends_its_job_again_and_again_is_killed_and_the_others_are_measured(cluster, tmp_path):
     config = small(tmp_path / "config.yaml", "stable-serial", "ends_jobs")
-    target = "results/records/tiny/stable-serial.json"
+    target = "results/outcomes/gaussian.json"
     snakemake(cluster, tmp_path, config, target, ENDS_JOBS=f"{tmp_path}/ended:9")
     assert record(tmp_path, "stable-serial")["status"] == "ok"
     ended = record(tmp_path, "ends_jobs")
@@ -239,7 +239,7 @@ def test_what_ends_its_job_again_and_again_is_killed_and_the_others_are_measured
 @pytest.mark.slurm
 def test_a_drained_node_leads_to_a_rerun_on_another(cluster, tmp_path):
     config = small(tmp_path / "config.yaml", "slow", repeats=20)
-    called = command(tmp_path, config, "results/records/tiny/slow.json")
+    called = command(tmp_path, config, "results/outcomes/gaussian.json")
     run = subprocess.Popen(called, env=environment(cluster), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(lambda: len(list(tmp_path.glob("results/samples/*/sample-*.json"))) >= 3 or run.poll() is not None)
     [(job, node)] = cluster.running()
@@ -261,7 +261,7 @@ def test_a_drained_node_leads_to_a_rerun_on_another(cluster, tmp_path):
 @pytest.mark.slurm
 def test_any_scheduler_by_its_commands(cluster, tmp_path):
     config = small(tmp_path / "config.yaml", "stable-serial", "ends_jobs")
-    target = "results/records/tiny/stable-serial.json"
+    target = "results/outcomes/gaussian.json"
     resources = ["--default-resources", 'partition="gpu"', 'exclusive="--exclusive"', 'gpus="--gpus=1"', "mem_mb=500"]
     given = {"profile": "cluster-generic", "ENDS_JOBS": f"{tmp_path}/ended:1"}
     snakemake(cluster, tmp_path, config, target, *resources, "runtime=5", **given)

@@ -23,20 +23,19 @@ from tests.workflow.test_workflow import command, environment, record, snakemake
 
 pytestmark = pytest.mark.slow
 
-MEASURED = "results/records/tiny/stable-serial.json"
+MEASURED = "results/outcomes/gaussian.json"
 
 
 @pytest.fixture
 def small(tmp_path):
-    """A function that writes a config with these settings on one data set, or on some."""
+    """A function that writes a config with these settings on one data set."""
 
-    def write(*settings, datasets=("tiny",), repeats=2, time_limit_s=120):
+    def write(*settings, repeats=2, time_limit_s=120):
         def change(config):
             del config["experiments"]
-            spec = config["datasets"]["tiny"]
-            config["datasets"] = dict.fromkeys(datasets, spec)
+            config["datasets"] = {"tiny": config["datasets"]["tiny"]}
             config["settings"]["gaussian"] = {name: {} for name in settings}
-            config["timing"] |= {"repeats": repeats, "time_limit_s": time_limit_s}
+            config["timing"] |= {"repeats": repeats, "time_limit_s": time_limit_s, "compile_limit_s": 2 * time_limit_s}
 
         return variant(tmp_path / "config.yaml", change)
 
@@ -65,10 +64,9 @@ def wait_for(condition, process=None, seconds=120):
         time.sleep(0.05)
 
 
-def statuses(folder, dataset="tiny"):
+def statuses(folder):
     return {
-        path.stem: json.loads(path.read_text())["status"]
-        for path in (folder / "results/records" / dataset).glob("*.json")
+        path.stem: json.loads(path.read_text())["status"] for path in (folder / "results/records/tiny").glob("*.json")
     }
 
 
@@ -110,17 +108,6 @@ def test_a_full_disk(small, tmp_path):
         assert record(folder, "tiny", "stable-serial")["reused_samples"] >= 1, "what was taken before the disk was full"
 
 
-def test_two_workflows_in_one_folder(small, tmp_path):
-    config = small("slow", repeats=8)
-    first, said = start(tmp_path, config)
-    wait_for(lambda: list(tmp_path.glob("results/samples/*/sample-*.json")), first)
-    printed = snakemake(tmp_path, config, fails=True)
-    assert "Directory cannot be locked" in printed
-    assert first.wait(300) == 0, said.read_text()
-    assert record(tmp_path, "tiny", "slow")["reused_samples"] == 0
-    assert len(record(tmp_path, "tiny", "slow")["time_s"]["warm"]) == 8
-
-
 def compiler(path, behaviour):
     """A compiler that behaves so with kernels, and compiles everything else."""
     real = shlex.join(build.find_compiler().command)
@@ -136,7 +123,7 @@ def test_ctrl_c_in_the_middle_of_a_compile(small, tmp_path):
     run, _ = start(tmp_path, config, CXX=str(hanging), GPUPC_CACHE_DIR=str(cache))
     wait_for(compiling.exists, run)
     everybody = psutil.Process(run.pid).children(recursive=True)
-    assert [process for process in everybody if "1000" in process.cmdline()]
+    assert any("1000" in (process.as_dict(["cmdline"])["cmdline"] or []) for process in everybody)
     os.killpg(run.pid, signal.SIGINT)  # as a terminal does
     assert run.wait(60) != 0
     assert not psutil.wait_procs(everybody, timeout=30)[1], "no compiler, worker or guard is left"
@@ -147,7 +134,6 @@ def test_ctrl_c_in_the_middle_of_a_compile(small, tmp_path):
     printed = snakemake(tmp_path, config, MEASURED)
     assert "tiny: stable-serial: done: ok" in printed
     assert statuses(tmp_path) == {"stable-serial": "ok", "cupc-e": "ok"}
-    assert record(tmp_path, "tiny", "stable-serial")["reused_samples"] == 1
 
 
 @pytest.mark.parametrize(
@@ -164,9 +150,10 @@ def test_a_compiler_that(small, tmp_path, behaviour, status, why):
     cxx = tmp_path / "c++" if behaviour is None else compiler(tmp_path / "c++", behaviour)
     given = {"CXX": str(cxx), "GPUPC_CACHE_DIR": str(tmp_path / "cache")}
     run, said = start(tmp_path, config, **given)
-    assert run.wait(300) == 0, said.read_text()
+    assert (run.wait(300) == 0) == (status != "error"), said.read_text()
     assert statuses(tmp_path) == {"stable-serial": "ok", "cupc-e": status}
     assert why in record(tmp_path, "tiny", "cupc-e")["why"]
+    assert ("compiling cupc-e ahead took longer than 10 s" in said.read_text()) == (status == "timeout")
     assert not [process for process in psutil.process_iter(["cmdline"]) if str(cxx) in (process.info["cmdline"] or [])]
     assert (tmp_path / "results/tables/cupc_table2.md").exists(), "tables are made of what there is"
 
@@ -176,32 +163,29 @@ def test_a_read_only_cache(small, tmp_path):
     with small_disk(tmp_path / "cache", "1m"):
         subprocess.run(["mount", "-o", "remount,ro", tmp_path / "cache"], check=True)
         run, said = start(tmp_path, config, GPUPC_CACHE_DIR=str(tmp_path / "cache"))
-        assert run.wait(300) == 0, said.read_text()
-    assert statuses(tmp_path)["stable-serial"] == "ok"
+        run.wait(300)
+    assert statuses(tmp_path)["stable-serial"] == "ok", said.read_text()
     found = record(tmp_path, "tiny", "cupc-e")
     assert found["status"] in ("error", "skipped")
+    assert (run.returncode == 0) == (found["status"] == "skipped")
     assert "compiled kernels cannot be kept in" in found["why"]
 
 
 def test_damaged_files_are_named_and_made_again(small, tmp_path):
-    config = small("stable-serial", "cupc-e", datasets=("tiny", "other"))
+    config = small("stable-serial", "cupc-e")
     snakemake(tmp_path, config)
     before = {name: record(tmp_path, "tiny", name)["time_s"] for name in ("stable-serial", "cupc-e")}
 
     damaged = tmp_path / "results/records/tiny/cupc-e.json"
     damaged.write_bytes(damaged.read_bytes()[:200])
-    printed = snakemake(tmp_path, config, fails=True)
+    printed = snakemake(tmp_path, config, "--forcerun", "verify", fails=True)
     assert "cupc-e.json is not JSON" in printed
-    assert "Measuring" not in printed
-    assert (tmp_path / "results/verification/other.csv").exists()
-    damaged.unlink()
-    snakemake(tmp_path, config)
+    snakemake(tmp_path, config, "--forcerun", "measure")
     assert record(tmp_path, "tiny", "cupc-e")["time_s"] == before["cupc-e"], "its samples were in the store"
 
     for sample in tmp_path.glob("results/samples/*/sample-1.json"):
         sample.write_bytes(sample.read_bytes().replace(b'"seconds": ', b'"seconds": 9'))
-    (tmp_path / MEASURED).unlink()
-    snakemake(tmp_path, config, MEASURED)
+    snakemake(tmp_path, config, "--forcerun", "measure", "--", MEASURED)
     found = record(tmp_path, "tiny", "stable-serial")
     assert (found["reused_samples"], found["time_s"]["cold"]) == (1, before["stable-serial"]["cold"])
     assert max(found["time_s"]["warm"]) < 9
@@ -211,7 +195,6 @@ def test_damaged_files_are_named_and_made_again(small, tmp_path):
     problem.write_bytes(content[: len(content) // 2])
     printed = snakemake(tmp_path, config, fails=True)
     assert "tiny.npz is no problem's file, or is damaged" in printed
-    assert statuses(tmp_path, "other") == {"stable-serial": "ok", "cupc-e": "ok"}
     problem.unlink()
     snakemake(tmp_path, config, "results/problems/tiny.npz")
     snakemake(tmp_path, config)
@@ -221,7 +204,7 @@ def test_damaged_files_are_named_and_made_again(small, tmp_path):
 
 
 def test_a_clock_that_jumps(small, tmp_path):
-    """Every process's clock goes a day forward or back whenever it is read; then files are from tomorrow."""
+    """Every process's clock goes a day forward or back whenever it is read."""
     config = small("stable-serial", "slow", repeats=3)
     (tmp_path / "clock").mkdir()
     (tmp_path / "clock/sitecustomize.py").write_text(
@@ -241,10 +224,7 @@ def test_a_clock_that_jumps(small, tmp_path):
         assert found.status == "ok"
         assert 0 < min(found.time_s.warm) <= max(found.time_s.warm) < 60
     before = record(tmp_path, "tiny", "slow")["time_s"]
-
-    tomorrow = time.time() + 86400
-    for path in tmp_path.glob("results/data/*"):
-        os.utime(path, (tomorrow, tomorrow))
+    (tmp_path / "results/problems/tiny.npz").touch()
     snakemake(tmp_path, config)
     assert statuses(tmp_path) == {"stable-serial": "ok", "slow": "ok"}
     assert record(tmp_path, "tiny", "slow")["time_s"] == before, "a date alone measures nothing again"

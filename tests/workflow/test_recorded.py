@@ -8,7 +8,7 @@ import yaml
 
 from gpupc_impl.reporting.catalogue import entries
 from workflow.lib.config import complete
-from workflow.lib.plan import Plan, recorded_folders, recorded_plans
+from workflow.lib.plan import Plan, recorded_plans
 from workflow.pages import draw
 
 ROOT = Path(__file__).parents[2]
@@ -85,15 +85,6 @@ def test_a_device_that_has_nothing_for_an_output_is_left_out(device):
     assert plan.recorded_source(ENTRIES["ooc_fig1"]).files["timeline"] == [timeline]
 
 
-def test_every_device_of_the_project_is_shown_unless_the_config_names_some(config, monkeypatch, tmp_path):
-    found = {path.parent.resolve() for path in (ROOT / "results/recorded").glob("*/config.yaml")}
-    for folder in (ROOT, tmp_path):
-        monkeypatch.chdir(folder)
-        assert {Path(path).resolve() for path in recorded_folders(config | {"recorded": None})} == found
-    assert recorded_folders(config | {"recorded": ["one"]}) == ["one"]
-    assert recorded_plans(config | {"recorded": []}) == []
-
-
 def test_a_folder_that_cannot_be_shown_is_named(device, tmp_path):
     with pytest.raises(ValueError, match=r"recorded: .*nowhere holds no recorded runs: it has no file config\.yaml"):
         recorded_plans({"recorded": [str(tmp_path / "nowhere")]})
@@ -116,21 +107,3 @@ def test_the_command_that_draws_says_what_is_wrong(device, tmp_path, capsys):
         with pytest.raises(SystemExit):
             draw.main(arguments)
         assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "folder", sorted((ROOT / "results/recorded").glob("*/config.yaml")), ids=lambda p: p.parent.name
-)
-@pytest.mark.parametrize("all_figures", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_everything_that_is_recorded_can_be_drawn(folder, all_figures, config, tmp_path):
-    """Every table and figure of the recorded runs of the project, without an error; figures that the tiny config has as
-    well, which is run for real, are drawn in slow tests."""
-    left_out = set() if all_figures else {name for name in Plan(config).outputs() if ENTRIES[name].figure}
-    (plan,) = recorded_plans({"recorded": [str(folder.parent)]})
-    sources = {name: plan.recorded_source(entry) for name, entry in ENTRIES.items()}
-    assert sources["overview"] is not None
-    for name, source in sources.items():
-        if source is not None and name not in left_out:
-            outputs = {kind: tmp_path / f"{name}.{kind}" for kind in ENTRIES[name].outputs()}
-            ENTRIES[name].write([source], outputs)
-            assert all(path.stat().st_size for path in outputs.values())

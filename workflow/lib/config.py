@@ -12,9 +12,8 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 
 from datasets import RegistryError, registry
 from gpupc_impl.core.family import families, get_family
-from gpupc_impl.core.files import read_text, shortened
+from gpupc_impl.core.files import parse_yaml, read_text, shortened
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, get_method
-from gpupc_impl.core.yaml_text import parse_yaml
 from gpupc_impl.measurement.single_tests import has_single_test
 from gpupc_impl.reporting.catalogue import entries
 from workflow.lib.experiments import expand

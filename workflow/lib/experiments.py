@@ -26,7 +26,7 @@ class Experiment(NamedTuple):
             the config's data sets are measured.
         problems: for each graph, the parameters of its test that differ from the family's.
         sweeps: for each varied parameter, its value in each graph.
-        large: whether each graph has its own jobs, and its problem is removed as soon as nothing needs it any more.
+        large: whether each graph has measuring jobs of its own, and its problem is removed as soon as nothing needs it.
     """
 
     family: str
@@ -37,11 +37,6 @@ class Experiment(NamedTuple):
     sweeps: dict[str, dict[str, float]]
     large: bool = False
 
-    @property
-    def together(self) -> bool:
-        """Whether one job generates all graphs, one measures them and one verifies them."""
-        return bool(self.graphs) and not self.large
-
 
 def expand(config: Mapping[str, Any]) -> dict[str, Experiment]:
     """Return the experiments of a config that fits the schema, by name.
@@ -49,10 +44,14 @@ def expand(config: Mapping[str, Any]) -> dict[str, Experiment]:
     Raises:
         ValueError: an experiment has a fault; the message is a sentence.
     """
-    experiments = {}
+    experiments: dict[str, Experiment] = {}
     for name, choice in config.get("experiments", {}).items():
         try:
-            experiments[name] = _experiment(choice, config)
+            experiment = _experiment(choice, config)
+            for other, own in experiments.items():
+                if both := own.graphs.keys() & experiment.graphs.keys():
+                    raise ValueError(f"{min(both)!r} stands in experiments.{other} as well; give it another name")
+            experiments[name] = experiment
         except KeyError as error:
             raise ValueError(f"experiments.{name}: the graphs have no parameter {error}") from None
         except ValueError as error:

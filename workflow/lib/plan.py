@@ -1,4 +1,9 @@
-"""Plans the measurements of a config, their files, and the files that each output reads."""
+"""Plans the measurements of a config, their files, and the files that each output reads.
+
+A *batch* is what one job measures and another one verifies: a family of problems, whose settings are measured on all of
+the config's data sets of this family, or an experiment. It has the name of the family or experiment. An experiment with
+large graphs has a batch for each graph instead, with the graph's name.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +19,13 @@ from datasets.fetch import mirrored_paths
 from gpupc_impl.core.files import save_json, write_text
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.measurement.digest import code_version
-from gpupc_impl.measurement.folders import EXPERIMENTS
+from gpupc_impl.measurement.publish import EXPERIMENTS
 from gpupc_impl.measurement.published import open_published
 from gpupc_impl.reporting.catalogue import EVERY, Entry, entries
 from gpupc_impl.reporting.sources import Source
 from workflow.lib.config import read_config
 from workflow.lib.experiments import Experiment, expand, own_parameters
-from workflow.lib.searches import is_requested
+from workflow.lib.searches import Search, is_requested
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,27 +35,28 @@ MAIN_FILES = ("records", "tests", "timeline", "sharing", "problems")
 RECORDED, CONFIG = "results/recorded", "config.yaml"
 """The project's folder of recorded runs, and the file in each recorded folder that holds the config of its runs."""
 
+Key = tuple[str, str]
+"""A run: the names of its data set and of its setting."""
 
-class Measurement(NamedTuple):
-    """Settings that are measured on each of some data sets.
+
+class Batch(NamedTuple):
+    """Settings that one job measures on each of some data sets.
 
     Attributes:
-        name: the name of the family or experiment.
-        targets: the data sets in the paths of a job: a wildcard if each data set has its own job, or all names if one
-            job measures all of them (the graphs of an experiment, which are many and small).
-        log: the path of the job's log.
-        subject: the name of the data in the job's message.
+        part: the name of the family or experiment.
         repeats: the number of warm runs of a setting.
     """
 
-    name: str
+    part: str
     family: str
     datasets: list[str]
     settings: dict[str, dict[str, Any]]
-    targets: list[str]
-    log: str
-    subject: str
     repeats: int
+
+    @property
+    def keys(self) -> list[Key]:
+        """The batch's runs, those that a setting's ``only`` leaves out included."""
+        return [(dataset, setting) for dataset in self.datasets for setting in self.settings]
 
 
 class Plan:
@@ -60,9 +66,10 @@ class Plan:
         folder: the folder of its results; any folder but results/ is a folder of published runs.
 
     Attributes:
-        entries: the registry entries of the config's data sets, by name.
+        entries: the registry entries of all data sets, those of experiments included, by name.
         families: the data sets of each family that has settings.
         experiments: the expanded experiments by name.
+        batches: the batches by name.
     """
 
     def __init__(self, config: Mapping[str, Any], folder: str = "results"):
@@ -74,33 +81,61 @@ class Plan:
             for family in config["settings"]
         }
         self.experiments: dict[str, Experiment] = expand(config)
+        for experiment in self.experiments.values():
+            self.entries |= experiment.graphs
+        self.batches = self._batches()
 
-    @property
+    def _batches(self) -> dict[str, Batch]:
+        repeats = self.config["timing"]["repeats"]
+        batches = {
+            family: Batch(family, family, datasets, self.config["settings"][family], repeats)
+            for family, datasets in self.families.items()
+            if datasets
+        }
+        for name, experiment in self.experiments.items():
+            own = self.config["experiments"][name].get("repeats", repeats)
+            groups = {each: [each] for each in experiment.graphs} if experiment.large else {name: experiment.datasets}
+            for batch, members in groups.items():
+                batches[batch] = Batch(name, experiment.family, members, experiment.settings, own)
+        return batches
+
     def measured(self) -> list[str]:
-        """All data sets, by family."""
-        return [name for names in self.families.values() for name in names]
+        """Return the data sets of all batches."""
+        return list(dict.fromkeys(dataset for batch in self.batches.values() for dataset in batch.datasets))
 
-    @property
-    def order(self) -> list[str]:
-        """The names of families, tables of single tests and experiments, in the config's order."""
-        return [*self.families, *self.config["ci_tests"]["tables"], *self.experiments]
+    def batches_of(self, parts: Iterable[str]) -> list[str]:
+        """Return the names of the batches of some families and experiments."""
+        parts = list(parts)
+        return [name for part in parts for name, batch in self.batches.items() if batch.part == part]
 
-    def of_kind(self, file: bool) -> list[str]:
-        """Return the data sets that are read or generated from files, or those that need none."""
-        return [name for name, entry in self.entries.items() if bool(registry.files(entry)) == file]
+    def priority(self, part: str) -> int:
+        """Return a number from 1 on, which is larger for what comes earlier in the config: families, tables of single
+        tests, experiments."""
+        order = [*self.families, *self.config["ci_tests"]["tables"], *self.experiments]
+        return len(order) - order.index(part)
 
     def describe(self) -> None:
-        """Write the config, without the folders of this machine, and the runs of each experiment into the results.
+        """Write the config, without the folders of this machine, and the runs of each part into the results.
 
         `gpupc records publish` reads both.
         """
         config = {**self.config, "mirrors": [], "recorded": None}
         write_text(Path(self.folder, CONFIG), yaml.safe_dump(config, sort_keys=False))
-        parts = self.measurements().items()
-        runs = {name: {"datasets": part.datasets, "settings": list(part.settings)} for name, part in parts}
-        save_json(runs, Path(self.folder, EXPERIMENTS))
+        runs: dict[str, dict[str, list[str]]] = {part: {"datasets": []} for part in (*self.families, *self.experiments)}
+        for batch in self.batches.values():
+            runs[batch.part]["datasets"] += batch.datasets
+            runs[batch.part]["settings"] = list(batch.settings)
+        save_json({part: each for part, each in runs.items() if each["datasets"]}, Path(self.folder, EXPERIMENTS))
 
     # --- data --------------------------------------------------------------------------------------------------------
+
+    def of_files(self) -> list[str]:
+        """Return the data sets that are read or generated from files, which may have to be downloaded."""
+        return [name for name, entry in self.entries.items() if registry.files(entry)]
+
+    def large(self) -> list[str]:
+        """Return the data sets whose problem is removed as soon as it has been measured and verified."""
+        return [name for experiment in self.experiments.values() if experiment.large for name in experiment.graphs]
 
     def where(self) -> dict[str, Any]:
         """Return where data sets are searched, as arguments of `datasets.load`."""
@@ -110,9 +145,9 @@ class Plan:
             "offline": self.config["offline"],
         }
 
-    def mirrored(self, datasets: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Return copies of data sets in mirror folders; a new copy lets a missing data set be made again."""
-        files = (file for entry in datasets for file in registry.files(entry))
+    def mirrored(self, dataset: str) -> list[str]:
+        """Return the copies of a data set in mirror folders; a new copy lets a missing data set be made again."""
+        files = registry.files(self.entries[dataset])
         return [str(path) for file in files for path in mirrored_paths(file, self.config["mirrors"])]
 
     def problem_parameters(self, family: str, own: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,65 +160,26 @@ class Plan:
         return everywhere | self.config["problems"].get(family, {}) | own
 
     def parameters_of(self, dataset: str) -> dict[str, Any]:
-        """Return the parameters of the problem of one of the config's data sets."""
-        own = own_parameters(self.config["datasets"][dataset])
+        """Return the parameters of the problem of a data set."""
+        own = next((each.problems[dataset] for each in self.experiments.values() if dataset in each.problems), None)
+        if own is None:
+            own = own_parameters(self.config["datasets"][dataset])
         return self.problem_parameters(self.entries[dataset]["family"], own)
-
-    def source_of(self, name: str, dataset: str) -> tuple[Mapping[str, Any], dict[str, Any]]:
-        """Return the registry's entry of a data set of a family or experiment, and its problem's parameters."""
-        experiment = self.experiments.get(name)
-        if experiment is None or not experiment.graphs:
-            return self.entries[dataset], self.parameters_of(dataset)
-        return experiment.graphs[dataset], self.problem_parameters(experiment.family, experiment.problems[dataset])
 
     # --- records -----------------------------------------------------------------------------------------------------
 
-    def records_of(self, datasets: Iterable[str]) -> list[str]:
-        """Return the records of data sets with every setting of their families."""
-        return [
-            path
-            for name in datasets
-            for path in self._records([name], self.config["settings"][self.entries[name]["family"]])
-        ]
+    def record(self, key: Key) -> str:
+        return f"{self.folder}/records/{key[0]}/{key[1]}.json"
 
-    def records_of_experiment(self, name: str) -> list[str]:
-        """Return the records of an experiment."""
-        return self._records(self.experiments[name].datasets, self.experiments[name].settings)
-
-    def references_of_experiment(self, name: str) -> list[str]:
-        """Return the records of the first reference on an experiment's data sets, with which its skeletons are
-        compared; none if the experiment has its own graphs."""
-        experiment = self.experiments[name]
-        if experiment.graphs:
+    def references(self, batch: str) -> list[Key]:
+        """Return the runs of the family's first reference with which a batch is compared, if it is measured on the
+        config's data sets; none if the batch has its own references or graphs."""
+        own = self.batches[batch]
+        if own.part in self.families or self.experiments[own.part].graphs:
             return []
-        settings = self.config["settings"][experiment.family]
+        settings = self.config["settings"][own.family]
         references = [each for each, choice in settings.items() if get_method(choice.get("method", each)).reference]
-        return self._records(experiment.datasets, references[:1])
-
-    def _records(self, datasets: Iterable[str], settings: Iterable[str]) -> list[str]:
-        return records(datasets, settings, self.folder)
-
-    def output_of(self, name: str, dataset: str, setting: str) -> str:
-        """Return the file that contains a run's times: its record or, for a table of single tests, the table."""
-        if name in self.config["ci_tests"]["tables"]:
-            return f"{self.folder}/tests/{name}.json"
-        return self._records([dataset], [setting])[0]
-
-    def measurements(self) -> dict[str, Measurement]:
-        """Return the measurements by name: the data sets with all settings of their family, then each experiment."""
-        defaults = self.config["timing"]["repeats"]
-        measured = {}
-        for family, datasets in self.families.items():
-            measured[family] = _a_job_each(family, family, datasets, self.config["settings"][family], defaults)
-        for name, experiment in self.experiments.items():
-            repeats = self.config["experiments"][name].get("repeats", defaults)
-            parts = (name, experiment.family, experiment.datasets, experiment.settings)
-            measured[name] = (
-                Measurement(*parts, experiment.datasets, f"logs/measure_{name}.log", f"the graphs of {name}", repeats)
-                if experiment.together
-                else _a_job_each(*parts, repeats)
-            )
-        return measured
+        return [(dataset, reference) for dataset in own.datasets for reference in references[:1]]
 
     def code_versions(self, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         """Return for each setting the version of its method's code."""
@@ -194,6 +190,20 @@ class Plan:
             for method in {method.name: method for method in methods.values()}.values()
         }
         return {setting: versions[method.name] for setting, method in methods.items()}
+
+    def searches(self, family: str) -> list[Search]:
+        """Return each search of a family that the config asks for once, single tests included."""
+        groups = [batch.settings for batch in self.batches.values() if batch.family == family]
+        tests = self.config["ci_tests"]
+        if tests["tables"] and tests["spec"]["family"] == family:
+            groups.append(tests["implementations"])
+        parameters = self.problem_parameters(family, {})
+        found = [
+            Search(family, choice.get("method", name), choice.get("params", {}), parameters)
+            for settings in groups
+            for name, choice in settings.items()
+        ]
+        return [search for number, search in enumerate(found) if search not in found[:number]]
 
     def timelines(self) -> dict[str, dict[str, dict[str, Any]]]:
         """Return the block-based settings whose timeline is recorded, by data set, one for each experiment."""
@@ -214,36 +224,32 @@ class Plan:
         """Return the tables and figures for which the config has data."""
         return {name: entry for name, entry in entries().items() if self._has(entry)}
 
-    def shown_by(self, name: str) -> list[str]:
-        """Return the tables and figures that show a family, an experiment or a table of single tests."""
-        return [
-            output
-            for output, entry in self.outputs().items()
-            if name in (entry.tests, entry.family, *entry.experiments)
-            or (entry.family == EVERY and name in self.families)
-        ]
-
     def _has(self, entry: Entry) -> bool:
         if entry.tests:
             return entry.tests in self.config["ci_tests"]["tables"]
         if entry.family:
-            return bool(self._datasets(entry.family))
+            return any(self.families.get(part) for part in self._parts(entry))
         return entry.experiments[0] in self.experiments
 
-    def _datasets(self, family: str) -> list[str]:
-        return self.measured if family == EVERY else self.families.get(family, [])
+    def _parts(self, entry: Entry) -> list[str]:
+        """Return the families and experiments whose runs a table or figure shows."""
+        families = list(self.families) if entry.family == EVERY else [entry.family]
+        return [each for each in families if each in self.families] + [
+            each for each in entry.experiments if each in self.experiments
+        ]
+
+    def _keys(self, entry: Entry) -> list[Key]:
+        return [key for name in self.batches_of(self._parts(entry)) for key in self.batches[name].keys]
 
     def inputs(self, entry: Entry) -> dict[str, list[str]]:
         """Return the files from which a table or figure is made, by kind (`gpupc_impl.reporting.catalogue.READERS`)."""
-        own = [name for name in entry.experiments if name in self.experiments]
-        datasets = self._datasets(entry.family) if entry.family else []
-        datasets = datasets + [dataset for name in own for dataset in self.experiments[name].datasets]
-        verification = [f"{self.folder}/verification.csv"] if entry.family else []
-        timelines = [f"{self.folder}/timelines/{self.experiments[name].datasets[0]}.csv" for name in own]
+        shown = self.batches_of(self._parts(entry))
+        datasets = dict.fromkeys(dataset for name in shown for dataset in self.batches[name].datasets)
+        timelines = [self.experiments[name].datasets[0] for name in entry.experiments if name in self.experiments]
         files = {
             "runs": {
-                "records": self._records_for(entry),
-                "verification": verification + [f"{self.folder}/verification/{name}.csv" for name in own],
+                "records": list(map(self.record, self._keys(entry))),
+                "verification": [f"{self.folder}/verification/{name}.csv" for name in shown],
             },
             "problems": {"problems": [f"{self.folder}/problems/{name}.json" for name in datasets]},
             "sharing": {"sharing": [f"{self.folder}/sharing.csv"]},
@@ -251,17 +257,11 @@ class Plan:
             "every_test": {
                 "every_test": [f"{self.folder}/tests/{name}.json" for name in self.config["ci_tests"]["tables"]]
             },
-            "timeline": {"timeline": timelines[:1]},
+            "timeline": {"timeline": [f"{self.folder}/timelines/{name}.csv" for name in timelines[:1]]},
             "factors": {"factors": [str(ROOT / "results/recorded/cpu_factors.csv")]},
             "reported": {"reported": [str(ROOT / "results/reported" / entry.reported)]},
         }
         return {kind: paths for name in entry.reads for kind, paths in files.get(name, {}).items()}
-
-    def _records_for(self, entry: Entry) -> list[str]:
-        """Return the records of the data sets that an output shows."""
-        records_of_family = self.records_of(self._datasets(entry.family)) if entry.family else []
-        own = [name for name in entry.experiments if name in self.experiments]
-        return records_of_family + [path for name in own for path in self.records_of_experiment(name)]
 
     def config_arguments(self, entry: Entry) -> dict[str, Any]:
         """Return the arguments of a table or figure that come from the config
@@ -271,8 +271,6 @@ class Plan:
             arguments["sweeps"] = self.experiments[entry.experiments[0]].sweeps
         if "varies" in entry.reads:
             arguments["varies"] = self.config["ci_tests"]["tables"][entry.tests]["varies"]
-        if "rates" in entry.reads:
-            arguments["rates"] = self.config.get("managed_memory")
         if "ran" in entry.reads:
             arguments["ran"] = f"{self.experiments[entry.experiments[0]].datasets[0]}, backend {self.config['backend']}"
         return arguments
@@ -294,8 +292,7 @@ class Plan:
             return None
         inputs, published = self.inputs(entry), open_published(self.folder)
         timelines = {} if "records" in inputs else {Path(path).stem for path in inputs.get("timeline", [])}
-        keys = [(Path(path).parent.name, Path(path).stem) for path in self._records_for(entry)]
-        keys = list(dict.fromkeys(key for key in keys if not timelines or key[0] in timelines))
+        keys = list(dict.fromkeys(key for key in self._keys(entry) if not timelines or key[0] in timelines))
         runs = [key for key in keys if key in published]
         datasets = [Path(path).stem for path in inputs.get("problems", []) if Path(path).stem in published.datasets]
         files = {
@@ -315,23 +312,15 @@ class Plan:
     def _requests(self, dataset: str, setting: str) -> bool:
         """Return whether the config has a setting measured on a data set."""
         return any(
-            dataset in measurement.datasets and is_requested(measurement.settings[setting], dataset)
-            for measurement in self.measurements().values()
-            if setting in measurement.settings
+            dataset in batch.datasets and is_requested(batch.settings[setting], dataset)
+            for batch in self.batches.values()
+            if setting in batch.settings
         )
 
     def _settings_of(self, methods: Iterable[str]) -> set[str]:
         """Return the names of all settings of some methods."""
         groups = [*self.config["settings"].values(), *(each.settings for each in self.experiments.values())]
         return {name for group in groups for name, choice in group.items() if choice.get("method", name) in methods}
-
-
-def _a_job_each(
-    name: str, family: str, datasets: list[str], settings: dict[str, dict[str, Any]], repeats: int
-) -> Measurement:
-    """Return a measurement in which every data set has its own job."""
-    log = f"logs/measure_{name}/{{dataset}}.log"
-    return Measurement(name, family, datasets, settings, ["{dataset}"], log, "{wildcards.dataset}", repeats)
 
 
 def recorded_plans(config: Mapping[str, Any]) -> list[Plan]:
@@ -364,8 +353,3 @@ def recorded_folders(config: Mapping[str, Any]) -> list[str]:
     )
     folders = [path.parent for path in configs]
     return [str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path) for path in folders]
-
-
-def records(datasets: Iterable[str], settings: Iterable[str], folder: str = "results") -> list[str]:
-    settings = list(settings)
-    return [f"{folder}/records/{name}/{setting}.json" for name in datasets for setting in settings]

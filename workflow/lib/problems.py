@@ -1,4 +1,5 @@
-"""Writes the problem of a data set, or the reason why it has none."""
+"""Gets data sets, and writes their problems. If a data set cannot be had, the reason takes its place, which tables and
+figures show, and everything else is measured all the same."""
 
 from __future__ import annotations
 
@@ -8,13 +9,36 @@ from typing import Any
 
 import numpy as np
 
-from datasets.dataset import Dataset, DatasetUnavailable
+import datasets
+from datasets import Dataset, DatasetUnavailable
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.files import save_json
 from gpupc_impl.core.problem import InvalidProblem
 
 TRUE_EDGES = 5000
 """The upper bound on the edges of a true graph that facts list."""
+
+
+def get(name: str, entry: Mapping[str, Any], **where: Any) -> Dataset | DatasetUnavailable:
+    """Download or generate a data set.
+
+    Args:
+        entry: the data set's entry in the registry, or one declared in the config.
+        where: see `datasets.load`.
+    """
+    try:
+        return datasets.load(name, spec=None if name in datasets.names() else entry, **where)
+    except (DatasetUnavailable, datasets.DataError) as error:
+        print(error)
+        return DatasetUnavailable(str(error), entry)
+
+
+def read(path: str | Path) -> Dataset | DatasetUnavailable:
+    """Read a data set, or the reason why it is not available, from the file in which it was saved."""
+    try:
+        return Dataset.load(path)
+    except DatasetUnavailable as error:
+        return error
 
 
 def write_problem(

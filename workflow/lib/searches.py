@@ -1,14 +1,27 @@
-"""Measures the searches that a config requests side by side; every setting leaves a record."""
+"""The searches that a config requests, measured side by side; every setting leaves a record."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpupc_impl.measurement.bench import Bench, Setting
 from gpupc_impl.measurement.record import DATASET_FACTS, Limits, Record
 from gpupc_impl.measurement.skeletons import MeasurementRequest, Progress, measure_side_by_side
+
+FAILED = ("error", "killed")
+"""The statuses with which a run of the workflow fails. A time limit and a memory budget are declared outcomes, and a
+setting that is skipped was not to run here."""
+
+
+class Search(NamedTuple):
+    """A method with parameters, and the parameters of the problem that it is to solve."""
+
+    family: str
+    method: str
+    params: Mapping[str, Any]
+    problem: Mapping[str, Any]
 
 
 def setting_of(name: str, choice: Mapping[str, Any], timing: Mapping[str, Any], limits: Mapping[str, Any]) -> Setting:
@@ -33,6 +46,11 @@ def setting_of(name: str, choice: Mapping[str, Any], timing: Mapping[str, Any], 
 def is_requested(choice: Mapping[str, Any], dataset: str) -> bool:
     """Return whether the config has a setting measured on a data set, which ``only`` may leave out."""
     return dataset in choice.get("only", [dataset])
+
+
+def outcome_of(record: Record) -> dict[str, str | None]:
+    """Return what became of a setting: the status of its record, and the reason if it is not ok."""
+    return {"status": record.status, "why": record.why}
 
 
 def in_bytes(megabytes: float | None) -> int | None:

@@ -24,12 +24,12 @@ from typing import Any
 
 from gpupc_impl.backends import BackendUnavailable, KernelCompilationError, KernelSource, nvrtc, shipped
 from gpupc_impl.backends.base import PACKAGE_ROOT
-from gpupc_impl.backends.cuda_copies import MIRROR
+from gpupc_impl.backends.cuda import MIRROR
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.backends.nvrtc_library import NvrtcLibrary, find_library
 from gpupc_impl.backends.simt import build
 from gpupc_impl.backends.simt import shipped as host
-from gpupc_impl.core.registry import listed_kernels, method_packages
+from gpupc_impl.core.registry import PACKAGES_WITHOUT_METHODS, listed_kernels, method_packages
 
 FOLDER = Path(__file__).parents[2] / "build" / "shipped"
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
@@ -41,8 +41,8 @@ Binary = tuple[str, bytes, dict[str, Any]]
 
 
 def all_kernels(level: int) -> list[KernelSource]:
-    """Return every kernel of the package, up to a level: that of the backends, and those that the families list."""
-    return [MIRROR, *listed_kernels(method_packages(), level)]
+    """Return every kernel up to a level: that of the backends, and those that families and other rooms list."""
+    return [MIRROR, *listed_kernels([*method_packages(), *PACKAGES_WITHOUT_METHODS], level)]
 
 
 def build_archive(target: str, kernels: Sequence[KernelSource], into: Path, jobs: int) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ SEED = 0
 def time_table(
     table: Mapping[str, Any],
     tests: Mapping[str, Any],
-    implementations: Mapping[str, Mapping[str, Any]],
     parameters: Mapping[str, Any],
     limits: Mapping[str, Any],
     bench: Bench,
@@ -38,8 +37,8 @@ def time_table(
 
     Args:
         table: the table's part of the config.
-        tests: ``ci_tests`` in the config: the source of the data, the tests of a case and their time limit.
-        implementations: the implementations that are timed.
+        tests: ``ci_tests`` in the config: the source of the data, the implementations, the tests of a case and their
+            time limit.
         parameters: the parameters of the problem other than the dimensions of the table.
         limits: this part of the config.
         store: the folder that keeps samples.
@@ -47,6 +46,7 @@ def time_table(
     Returns:
         the content of a file that `gpupc_impl.measurement.record.save_tests` writes.
     """
+    implementations = tests["implementations"]
     settings = [
         Setting(
             name,
@@ -59,16 +59,6 @@ def time_table(
     with tempfile.TemporaryDirectory() as folder:
         groups, sources = table_cases(table, tests["spec"], tests["tests"], parameters, Path(folder), implementations)
         return measure_tests(groups, settings, bench, store=store, progress=progress) | {"source": sources}
-
-
-def joined(parts: Sequence[Mapping[str, Any]], implementations: Sequence[str]) -> dict[str, Any]:
-    """Merge the times of groups of implementations to those of one table, in the order of all implementations."""
-    cells = [cell for part in parts for cell in part["cells"]]
-    return {
-        **parts[0],
-        "cells": sorted(cells, key=lambda cell: implementations.index(cell["implementation"])),
-        "environments": {key: value for part in parts for key, value in part["environments"].items()},
-    }
 
 
 def cases(table: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -1,7 +1,9 @@
-"""Measures method `distributed` on one device with up to a million variables (docs/scale.md).
+"""Measures method `distributed` with up to a million variables (docs/scale.md).
 
     python -m workflow.pages.million --out million.json
     python -m workflow.pages.million --backend host --cases small --out small.json
+    python -m workflow.pages.million --cases tcga --workers 2 --processes --out tcga.json   on a Dask cluster
+    python -m workflow.pages.million --page docs/scale.md
 
 Every case runs in a process of its own, which first searches a small problem, and is written to the JSON as soon as it
 is measured. If the script is called again with the same JSON, it measures the cases that have no result. Case
@@ -11,12 +13,15 @@ is measured. If the script is called again with the same JSON, it measures the c
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import hashlib
+import importlib.metadata
 import json
 import logging
 import multiprocessing
 import os
+import platform
 import resource
 import shutil
 import sys
@@ -32,10 +37,13 @@ from datasets.wide import regulated_genes
 from gpupc_impl.api import skeleton
 from gpupc_impl.backends import open_backend, resolve_backend
 from gpupc_impl.core.files import read_json, save_json
-from workflow.pages.distributed import versions
+from gpupc_impl.distributed.local_cluster import local_cluster
+from gpupc_impl.reporting.tables import markdown
+from workflow.pages import marks
 
-RECORDED = Path("results/recorded/several-gpus/two-gpus.json")
-"""The file of the recorded run that has the right answer to the case `tcga`."""
+PACKAGES = ("gpupc", "cupy-cuda12x", "cupy-cuda13x", "dask", "distributed", "numpy", "scipy")
+RECORDED = Path("results/recorded/nvidia-h100/distributed/one-gpu.json")
+"""The searches of the page's table, which also have the right answers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +90,9 @@ DEFAULT_CASES = ("100k-again", "300k", "tcga", "million-1e-6", "million", "300k-
 def main(arguments: list[str] | None = None) -> int:
     """Measure, and write the JSON; an error in a case ends the script."""
     options = _parser().parse_args(arguments)
+    if options.page:
+        marks.replace(options.page, {"one-gpu": table()})
+        return 0
     results: dict[str, Any] = {"versions": versions(), "device": {}, "cases": {}}
     if options.out.exists():
         results |= {name: read_json(options.out)[name] for name in ("device", "cases")}
@@ -91,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
         case = CASES[name]
         # The peak of the memory is that of a process, and a new process has compiled nothing.
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-            how = options.backend, options.workers, options.seed, options.folder
+            how = options.backend, options.workers, options.processes, options.seed, options.folder
             result = process.submit(measure_alone, case, *how).result()
         results["device"] = result.pop("device")
         results["cases"][name] = {"problem": dataclasses.asdict(case), **result}
@@ -101,8 +112,15 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def measure_alone(case: Case, backend: str, workers: int, seed: int, folder: Path | None) -> dict[str, Any]:
-    """Measure a case in this process."""
+def measure_alone(
+    case: Case, backend: str, workers: int, processes: bool, seed: int, folder: Path | None
+) -> dict[str, Any]:
+    """Measure a case in this process, or on processes of a cluster of this machine."""
+    with local_cluster(workers, backend) if processes else contextlib.nullcontext() as client:
+        return _measure_on(case, backend, {"client": client} if processes else {"workers": workers}, seed, folder)
+
+
+def _measure_on(case: Case, backend: str, workers: dict[str, Any], seed: int, folder: Path | None) -> dict[str, Any]:
     logging.basicConfig(format="%(asctime)s %(message)s", force=True)
     logging.getLogger("gpupc_impl").setLevel(logging.INFO)
     backend = resolve_backend(backend)
@@ -153,11 +171,15 @@ def samples(case: Case, seed: int) -> np.ndarray:
 
 
 def measure(
-    case: Case, values: np.ndarray, backend: str, workers: int, folder: Path | None, with_digests: bool = False
+    case: Case,
+    values: np.ndarray,
+    backend: str,
+    workers: dict[str, Any],
+    folder: Path | None,
+    with_digests: bool = False,
 ) -> dict[str, Any]:
     """Time one search."""
-    how = {"method": "distributed", "backend": backend, "max_level": case.max_level, "transpose": False}
-    how["workers"] = workers
+    how = {"method": "distributed", "backend": backend, "max_level": case.max_level, "transpose": False, **workers}
     with tempfile.TemporaryDirectory(prefix="gpupc-", dir=folder or _folder(case)) as temporary:
         # A search without the parameter `folder` computes no fingerprint of its data.
         tempfile.tempdir = temporary
@@ -186,10 +208,44 @@ def measure(
                 run["sets_sha256"] = graph.sepsets.sha256
         run["spot_sha256"] = _spot(graph)
         run["digest_s"] = time.perf_counter() - started
-        if case == CASES["tcga"]:
-            recorded = read_json(RECORDED)["runs"][0]["answer"]["edges"]
-            run["as_recorded"] = recorded == run["edges_sha256"]
+        same = ("p", "n", "alpha", "max_level", "regulators", "coupling", "weakest", "threaded")
+        own = {name: getattr(case, name) for name in same}
+        cases = read_json(RECORDED)["cases"].values()
+        recorded = [each for each in cases if own.items() <= each["problem"].items()]
+        if recorded:
+            names = [name for name in ("edges_sha256", "sets_sha256", "spot_sha256") if name in recorded[0]]
+            run["as_recorded"] = all(recorded[0][name] == run[name] for name in names)
     return run
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that a search uses."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def table() -> str:
+    """Return the table of the recorded searches on one GPU."""
+    rows = []
+    for case in read_json(RECORDED)["cases"].values():
+        problem, level_s, edges = case["problem"], case["level_s"], case["edges_per_level"]
+        rows.append([f"{problem['p']:,} x {problem['n']:,}", f"{problem['alpha']:g}"])
+        rows[-1] += [f"{case['total_s']:.1f}", f"{level_s[0]:.1f}", f"{level_s[1]:.1f}"]
+        rows[-1] += [f"{sum(level_s[2:]):.1f} ({len(level_s)})" if len(level_s) > 2 else ""]
+        rows[-1] += [f"{edges[0]:.2e}", f"{edges[1]:,}", f"{edges[-1]:,}" if len(edges) > 2 else ""]
+        rows[-1] += [f"{case['tests_per_level'][1]:.1e}"]
+    header = [
+        "variables x samples",
+        "alpha",
+        "whole, s",
+        "level 0, s",
+        "level 1, s",
+        "later levels, s (number of levels)",
+    ]
+    return markdown([*header, "edges after level 0", "level 1", "last level", "tests, level 1"], rows, range(1, 10))
 
 
 def _spot(graph: Any) -> str:
@@ -215,9 +271,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cases", nargs="+", choices=CASES, default=DEFAULT_CASES, help="in this order")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--backend", default="auto", choices=("auto", "cuda", "host"))
-    parser.add_argument("--workers", type=int, default=1, help="GPUs")
+    parser.add_argument("--workers", type=int, default=1, help="GPUs, or workers on CPU cores")
+    parser.add_argument("--processes", action="store_true", help="workers are processes of a Dask cluster, not threads")
     parser.add_argument("--folder", type=Path, help="where shards go meanwhile")
-    parser.add_argument("--out", type=Path, required=True, help="JSON file")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--out", type=Path, help="JSON file")
+    what.add_argument(
+        "--page", type=Path, help="put the table of recorded searches into this page, and measure nothing"
+    )
     return parser
 
 

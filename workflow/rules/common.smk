@@ -1,4 +1,4 @@
-"""Code that all rules share: the project on the Python path, the checked config, and its plan."""
+"""The checked config, its plan, and the functions that the rules call."""
 
 import dataclasses
 import os
@@ -6,13 +6,13 @@ import re
 import sys
 import uuid
 import warnings
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment
 from snakemake.exceptions import WorkflowError
 
-ROOT = Path(workflow.basedir)
+ROOT = Path(workflow.current_basedir).parents[1]
 
 # Scripts run in separate processes, which must find the project even if it is not installed.
 sys.path.insert(0, str(ROOT))
@@ -23,20 +23,22 @@ from gpupc_impl.measurement.digest import digest
 from gpupc_impl.measurement.environment import RUN
 from gpupc_impl.reporting.catalogue import entries
 from workflow.lib import job_limits
-from workflow.lib.ahead import KERNELS, PARTS, write_searches
 from workflow.lib.config import complete
-from workflow.lib.core_sets import LEAST_CORES, use_core_sets
-from workflow.lib.deadline import ESTIMATES, deadline, stop_at
-from workflow.lib.durations import write_estimates
-from workflow.lib.plan import Plan, records, recorded_folders, recorded_plans
+from workflow.lib.jobs import leave_cores_to_slots
+from workflow.lib.plan import Plan, recorded_folders, recorded_plans
 from workflow.lib.problems import makers
 from workflow.lib.single_tests import cases
 
 os.environ.setdefault(RUN, uuid.uuid4().hex)
 
+# A config file named on the command line stands alone: its data sets are not added to the default ones.
+if not workflow.overwrite_configfiles:
+
+    configfile: f"{ROOT}/config/config.yaml"
+
+
 try:
     complete(config)
-    DEADLINE = deadline()
 except ValueError as error:
     raise WorkflowError(f"config: {error}") from None
 
@@ -50,57 +52,16 @@ with warnings.catch_warnings():
 config |= {"backend": BACKEND, "recorded": recorded_folders(config)}
 PLAN = Plan(config)
 CI_TESTS = config["ci_tests"]
+PLAN_FAMILIES = {batch.family for batch in PLAN.batches.values()} | {CI_TESTS["spec"]["family"]}
 TIMELINES = PLAN.timelines()
+LARGE = PLAN.large()
 LIMITS = config["timing"], config["limits"], config["cluster"]
-LARGE = {
-    graph: name for name, experiment in PLAN.experiments.items() if experiment.large for graph in experiment.graphs
-}
+SUMMARY = Path("logs/check.log")
 
-# The resource `timing_slot` determines how many jobs measure at a time. Several such jobs share the cores evenly with
-# jobs that prepare problems. With a deadline, problems are prepared one after another in the order of the measurements;
-# otherwise all problems would be prepared before the first measurement.
+# `timing_slot` is the number of jobs that measure at a time, each on a GPU and on cores of its own.
 CORES = workflow.cores or 1
 SLOTS = int(getattr(workflow.global_resources.get("timing_slot"), "value", None) or 1)
 MEASURING_CORES = CORES if SLOTS == 1 else max(1, CORES // (SLOTS + 1))
-# References are measured beside the GPU's measurements: several jobs measure at a time, and wait for each other's cores.
-REFERENCES_BESIDE = (
-    config["timing"]["references_beside"]
-    and BACKEND == "cuda"
-    and CORES >= LEAST_CORES
-    and (SLOTS, DEADLINE) == (1, None)
-    and workflow.local_exec
-)
-if REFERENCES_BESIDE:
-    MEASURING_CORES = 1  # Such a job waits most of the time, and measures on a core set (workflow/lib/core_sets.py).
-MEASURING = {"timing_slot": int(not REFERENCES_BESIDE), "gpu": int(BACKEND == "cuda" and not REFERENCES_BESIDE)}
-# What a measurement waits for. Beside a GPU, the first references compile what is not ready.
-COMPILED = expand("results/compiled/{part}.ok", part=[KERNELS] if REFERENCES_BESIDE else PARTS)
-# The searches of the jobs that measure, which are written when a run begins.
-SEARCHES = Path("results/searches.json")
-PREPARING_CORES = 1 if DEADLINE is None else MEASURING_CORES
-# The priority of fetching and verifying: with a deadline, or beside measurements that leave cores, these come first.
-FIRST = 2 * len(PLAN.order) + 2 if REFERENCES_BESIDE or DEADLINE is not None else 0
-
-
-def priority_of(name):
-    """Return the priority of preparing a family or experiment, one below that of measuring it."""
-    return 0 if DEADLINE is None else 2 * (len(PLAN.order) - PLAN.order.index(name))
-
-
-def one_of(names):
-    """Return a regular expression that matches these names, and nothing if there are none."""
-    return "|".join(map(re.escape, names)) or "(?!)"
-
-
-wildcard_constraints:
-    dataset=one_of(PLAN.measured),
-
-
-def code_of(script, entries=(), family=None):
-    """Return the digest of a script that works on data sets: of its imports, of the data sets' generators and of the
-    modules that prepare the family's problems. Other generators and families, which the script finds by name, do not
-    count."""
-    return digest(f"workflow/scripts/{script}", *makers(entries, family), named=False)
 
 
 def attempt_of(wildcards, attempt):
@@ -109,50 +70,94 @@ def attempt_of(wildcards, attempt):
     return attempt
 
 
-def graphs_of(experiment, wildcards):
-    """Return the graphs that a job generates, by name: a large graph, otherwise all graphs of an experiment."""
-    chosen = [wildcards.dataset] if experiment.large else experiment.graphs
-    return {name: experiment.graphs[name] for name in chosen}
+MEASURING = {"timing_slot": 1, "gpu": int(BACKEND == "cuda"), "slots": SLOTS, "attempt": attempt_of}
 
 
-def mirrored_graphs(experiment, wildcards):
-    """Return the copies in mirror folders of the files from which graphs are made."""
-    return PLAN.mirrored(graphs_of(experiment, wildcards).values())
+def one_of(names):
+    """Return a regular expression that matches these names, and nothing if there are none."""
+    return "|".join(map(re.escape, names)) or "(?!)"
 
 
-def parameters_of_graphs(name, wildcards):
-    """Return the parameters of the problems of an experiment's graphs."""
-    return [PLAN.source_of(name, graph)[1] for graph in graphs_of(PLAN.experiments[name], wildcards)]
+def code_of(script, entry=None, family=False):
+    """Return the digest of a script that works on data sets: of its imports, of the data set's generator and, on
+    demand, of the modules that prepare the family's problems. Other generators and families, which the script finds by
+    name, do not count."""
+    own = makers([entry] if entry else [], entry["family"] if family else None)
+    return digest(f"workflow/scripts/{script}", *own, named=False)
 
 
-def matrices_of(name, targets):
-    """Return the files with the correlation matrices of an experiment's large graphs; none for other problems."""
-    return expand("results/problems/{dataset}.npy", dataset=targets) if name in LARGE.values() else []
+# --- files -------------------------------------------------------------------------------------------------------------
 
 
-def records_of_dataset(dataset):
-    """Return the records of one of the config's data sets, or of an experiment's large graph."""
-    if dataset not in LARGE:
-        return PLAN.records_of([dataset])
-    return records([dataset], PLAN.experiments[LARGE[dataset]].settings)
+def fetched_data(wildcards):
+    """Return the file of a data set that has to be fetched; nothing for one that is generated."""
+    return f"results/data/{wildcards.dataset}.npz" if wildcards.dataset in PLAN.of_files() else []
 
 
-def limits_of_tests(table):
-    """Return the resources of a cluster's node for a job that times a table of single tests."""
+def matrices_of(datasets):
+    """Return the files with the correlation matrices of large problems; none for other problems."""
+    return [f"results/problems/{dataset}.npy" for dataset in datasets if dataset in LARGE]
+
+
+def problems_of_batch(wildcards):
+    return [f"results/problems/{dataset}.npz" for dataset in PLAN.batches[wildcards.batch].datasets]
+
+
+def matrices_of_batch(wildcards):
+    return matrices_of(PLAN.batches[wildcards.batch].datasets)
+
+
+def facts_of_batch(wildcards):
+    return [f"results/problems/{dataset}.json" for dataset in PLAN.batches[wildcards.batch].datasets]
+
+
+def outcomes_to_verify(wildcards):
+    """Return the outcomes of a batch, after those of the family if the family's reference is compared with it."""
+    batch = PLAN.batches[wildcards.batch]
+    batches = [batch.family, wildcards.batch] if PLAN.references(wildcards.batch) else [wildcards.batch]
+    return expand("results/outcomes/{batch}.json", batch=batches)
+
+
+def records_to_verify(wildcards):
+    """Return the records of a batch, after those of its references."""
+    return list(map(PLAN.record, PLAN.references(wildcards.batch) + PLAN.batches[wildcards.batch].keys))
+
+
+# --- resources of a cluster's nodes ------------------------------------------------------------------------------------
+
+
+def limits_of_batch(name):
+    batch = PLAN.batches[name]
+    return job_limits.for_searches(batch.settings, len(batch.datasets), batch.repeats, *LIMITS)
+
+
+def limits_of_tests():
     implementations = CI_TESTS["implementations"].values()
-    cells = len(implementations) * len(cases(CI_TESTS["tables"][table]))
-    longest = max(choice.get("time_limit_s", CI_TESTS["time_limit_s"]) for choice in implementations)
+    cells = len(implementations) * sum(len(cases(table)) for table in CI_TESTS["tables"].values())
+    longest = max((choice.get("time_limit_s", CI_TESTS["time_limit_s"]) for choice in implementations), default=0)
     return job_limits.for_single_tests(cells, len(implementations), longest, *LIMITS[1:])
 
 
 def limits_of_timeline(dataset):
-    """Return the resources of a cluster's node for a job that records a timeline."""
     return job_limits.for_searches(TIMELINES[dataset], 1, 1, *LIMITS)
 
 
-def in_report(path, category, label, caption="output"):
-    """Mark a file that the report includes."""
-    return report(path, caption=f"../report/{caption}.rst", category=category, labels={"result": label})
+# --- tables and figures ------------------------------------------------------------------------------------------------
+
+
+def in_report(path):
+    """Mark the file of a table or figure that Snakemake's report includes."""
+    return report(
+        path,
+        caption="../report/output.rst",
+        category=lambda wildcards: entries()[wildcards.name].paper,
+        labels=lambda wildcards: {"result": entries()[wildcards.name].title},
+    )
+
+
+def code_of_output(wildcards):
+    make = entries()[wildcards.name].make
+    return digest("workflow/scripts/make_output.py", make.__module__, named=False)
 
 
 @cache
@@ -171,23 +176,30 @@ def sources_of(entry):
     return list(filter(None, sources))
 
 
-def files_of(entry, wildcards):
-    """Return the input files of a table or figure: those of this machine by kind, and all recorded ones."""
-    sources = sources_of(entry)
+def files_of(wildcards):
+    """Return the input files of a table or figure: those of this machine by kind, and all recorded ones. The records of
+    this machine are there as soon as their verification is."""
+    sources = sources_of(entries()[wildcards.name])
     if not sources:
-        raise WorkflowError(f"{entry.name}: the config does not measure it, and no recorded runs have it")
+        raise WorkflowError(f"{wildcards.name}: the config does not measure it, and no recorded runs have it")
     of_others = [path for each in sources if each.recorded for paths in each.files.values() for path in paths]
     of_machine = [each.files for each in sources if not each.recorded]
-    return {"recorded": of_others, **(of_machine[0] if of_machine else {})}
+    own = {kind: paths for files in of_machine for kind, paths in files.items() if kind != "records"}
+    return {"recorded": of_others, **own}
 
 
-def described_sources(entry, wildcards):
-    return [dataclasses.asdict(source) for source in sources_of(entry)]
+def described_sources(wildcards):
+    return [dataclasses.asdict(source) for source in sources_of(entries()[wildcards.name])]
 
 
 def every_output(wildcards):
     """Return all files of the tables and figures for which this machine or a recorded device has runs."""
     return [path for entry in entries().values() if sources_of(entry) for path in entry.outputs().values()]
+
+
+def caption_of(name):
+    """Return the caption of a table or figure in the report under this config."""
+    return Environment().from_string(entries()[name].caption).render(config=config)
 
 
 def introduction(wildcards):
@@ -206,6 +218,7 @@ def introduction(wildcards):
     ]
 
 
-def caption_of(entry):
-    """Return the caption of a table or figure in the report under this config."""
-    return Environment().from_string(entry.caption).render(config=config)
+def print_summary():
+    """Print at the end of a run what the rule `check` found in it."""
+    if SUMMARY.is_file():
+        print(SUMMARY.read_text(encoding="utf-8"), end="", file=sys.stderr)

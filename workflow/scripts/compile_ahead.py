@@ -1,20 +1,29 @@
-"""Compiles the kernels or the references that the measurements of this run need."""
+"""Compiles the kernels and references that the measurements of one family need."""
 
 import os
+import sys
 from pathlib import Path
 
-from workflow.lib.ahead import KERNELS, compile_ahead
-from workflow.lib.core_sets import all_cores
-from workflow.lib.orphans import end_with_parent
+from workflow.lib.ahead import compile_ahead
+from workflow.lib.jobs import end_with_parent
+from workflow.lib.plan import Plan
 
 end_with_parent()
 
+terminal = os.fdopen(os.dup(2), "w")
 log = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
-for stream in (1, 2):  # The processes that compile write there as well.
+for stream in (1, 2):  # Compilers write there as well.
     os.dup2(log.fileno(), stream)
 
-part = snakemake.wildcards.part
-if (cores := all_cores()) and part == KERNELS:  # Nothing is measured before the kernels are there.
-    os.sched_setaffinity(0, cores)
-compile_ahead(Path(snakemake.params.searches), snakemake.params.backend, part)
+
+def give_up(sentence):
+    """Show on the terminal and in the log what was not compiled in time; it is left to the measurements."""
+    for out in (terminal, sys.stdout):
+        print(sentence, file=out, flush=True)
+    Path(snakemake.output[0]).touch()
+
+
+config = snakemake.config
+searches = Plan(config).searches(snakemake.wildcards.family)
+compile_ahead(searches, config["backend"], config["timing"]["compile_limit_s"], give_up)
 Path(snakemake.output[0]).touch()

@@ -1,4 +1,4 @@
-"""Counts how many rows of one data set share conditioning sets in level 2."""
+"""Counts how many rows of each Gaussian data set share conditioning sets in level 2."""
 
 import sys
 
@@ -7,5 +7,8 @@ from gpupc_impl.reporting import sharing
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 
-rows = sharing.count_sharing(snakemake.input.records, read_csv(snakemake.input.verification), snakemake.params.kind)
+params, rows, verification = snakemake.params, [], read_csv(snakemake.input[0])
+for name, kind in params.kinds.items():
+    records = [f"results/records/{name}/{setting}.json" for setting in params.settings]
+    rows += sharing.count_sharing(records, [row for row in verification if row["dataset"] == name], kind)
 write_csv(snakemake.output[0], rows, sharing.COLUMNS)

@@ -1,4 +1,4 @@
-"""Makes the table or figure whose name is the rule's."""
+"""Makes a table or a figure."""
 
 import sys
 
@@ -7,4 +7,5 @@ from gpupc_impl.reporting.sources import Source
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 
-entries()[snakemake.rule].write([Source(**facts) for facts in snakemake.params.sources], snakemake.output)
+entry = entries()[snakemake.wildcards.name]
+entry.write([Source(**facts) for facts in snakemake.params.sources], entry.outputs())

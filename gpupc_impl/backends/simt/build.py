@@ -2,13 +2,13 @@
 
 The name of a cache entry is the digest of everything that it depends on: sources with their includes, flags, compiler,
 and the features of the CPU. The entry ends with the digest of its contents, so that a damaged entry is detected and
-made again. This digest does not protect against attackers, and loaded code runs with the caller's rights; folders and
-entries that another user may have written are therefore not used (ownership.py). A finished entry is renamed into
-place, so any number of processes may share a cache.
+made again. Loaded code runs with the caller's rights, so a cache folder that another user may have written is not used
+(ownership.py). A finished entry is renamed into place, so any number of processes may share a cache.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -24,22 +24,20 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gpupc_impl.backends.arguments import ASSERTIONS, Struct, declaration_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT
-from gpupc_impl.backends.compiling import compiling
+from gpupc_impl.backends.compilations import compiling
 from gpupc_impl.backends.errors import BackendUnavailable, KernelCompilationError
 from gpupc_impl.backends.machine import cpu_facts
-from gpupc_impl.backends.simt.scratch import current, run, scratch_folder
 from gpupc_impl.backends.sources import source_name, sources_of
-from gpupc_impl.ownership import fault_of_folder, is_own
+from gpupc_impl.ownership import fault_of_folder
 
 log = logging.getLogger("gpupc_impl.host")
 
 SIMT = PACKAGE_ROOT / "backends" / "simt"
 BESIDE_KERNELS = (SIMT / "simt.hpp", SIMT / "export.hpp", PACKAGE_ROOT / ASSERTIONS)
-"""Sources that are compiled with every kernel."""
-
 SANITIZERS = ("address", "undefined", "thread")
 
 BASE_FLAGS = (
@@ -53,7 +51,10 @@ BASE_FLAGS = (
 )
 _NATIVE = "-march=native"
 _HOW_TO_GET_ONE = "install one (apt install g++, conda install cxx-compiler, or pip install ziglang) or name it in CXX"
+_WAY_OUT = "set GPUPC_CACHE_DIR to a folder that can be written by you alone"
 _DIGEST_BYTES = 32
+_SCRATCH = "building-"
+_ABANDONED = 3600.0  # the age in seconds from which on a scratch folder counts as left by a killed process
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,7 @@ class Compiler:
 
 
 def find_compiler() -> Compiler:
-    """Return the compiler in ``CXX``, else c++, g++ or clang++ on the path, else the compiler in the ziglang wheel.
-
-    Raises:
-        BackendUnavailable: no compiler was found.
-    """
+    """Return the compiler in ``CXX``, else c++, g++ or clang++ on the path, else the compiler in the ziglang wheel."""
     return _find_compiler(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
 
 
@@ -101,11 +98,7 @@ def _try_compiler(command: tuple[str, ...]) -> Compiler | None:
 
 
 def parse_sanitizers(text: str) -> tuple[str, ...]:
-    """Return ``"address,undefined"`` as a sorted tuple of names.
-
-    Raises:
-        ValueError: a name is unknown, or thread is combined with address.
-    """
+    """Return ``"address,undefined"`` as a sorted tuple of names."""
     kinds = tuple(sorted({kind.strip() for kind in text.split(",") if kind.strip()}))
     unknown = [kind for kind in kinds if kind not in SANITIZERS]
     if unknown:
@@ -126,9 +119,6 @@ def missing_sanitizer(kinds: Iterable[str]) -> str | None:
 
 def sanitizer_environment(kinds: str | Iterable[str]) -> dict[str, str]:
     """Return this process's environment with the variables that a Python process needs to run kernels under sanitizers.
-
-    Args:
-        kinds: ``"address,undefined"`` or one of the two; the thread sanitizer needs ``replay`` instead.
 
     Raises:
         BackendUnavailable: the compiler does not have such a sanitizer.
@@ -176,49 +166,44 @@ def build_kernel(
     """Return the shared library of one kernel with these structs and constants, from the cache or compiled now."""
     unit = kernel_unit(source, expression, declaration_checks({expression: structs}, constants))
     flags = (*BASE_FLAGS, *_optimisation(sanitizers), "-shared")
-
-    def make(output: Path, native: tuple[str, ...]) -> None:
-        compile_text(unit, (*flags, *native, "-o", str(output)))
-
-    label = f"{expression} of {source_name(source)}"
-    return cached(label, _material(unit, [source], flags), make, ".so")
+    return _built(f"{expression} of {source_name(source)}", [source], flags, ".so", unit)
 
 
 def build_runtime(sanitizers: tuple[str, ...] = ()) -> Path:
     """Return the shared library of the runtime, from the cache or compiled now."""
-    source = SIMT / "runtime.cpp"
     flags = (*BASE_FLAGS, *_optimisation(sanitizers), "-shared", "-ftls-model=initial-exec")
-
-    def make(output: Path, native: tuple[str, ...]) -> None:
-        run_compiler((*flags, *native, str(source), "-o", str(output)))
-
-    return cached("the runtime", _material("", [source], flags), make, ".so")
+    return _built("the runtime", [SIMT / "runtime.cpp"], flags, ".so")
 
 
 def build_replay(source: Path, expression: str) -> Path:
     """Return a program that replays recorded launches of one kernel under the thread sanitizer."""
     if reason := missing_sanitizer(["thread"]):
         raise BackendUnavailable(reason)
-    unit = kernel_unit(source, expression)
-    flags = (*BASE_FLAGS, *_optimisation(("thread",)))
-    # The runtime is not instrumented, because it switches stacks; it tells the sanitizer what it does.
-    objects = [_build_object(SIMT / name, "-O2", "-g", "-DGPUPC_TSAN") for name in ("runtime.cpp", "replay.cpp")]
-
-    def make(output: Path, native: tuple[str, ...]) -> None:
-        compile_text(unit, (*flags, *native, *map(str, objects), "-o", str(output)))
-
+    flags = (*BASE_FLAGS, *_optimisation(("thread",)), *map(str, replay_objects()))
     label = f"the replay of {expression} of {source_name(source)}"
-    own = [SIMT / "runtime.cpp", SIMT / "replay.cpp"]
-    return cached(label, _material(unit, [source, *own], flags), make, "")
+    return _built(label, [source], flags, "", kernel_unit(source, expression))
 
 
-def _build_object(source: Path, *more: str) -> Path:
-    flags = (*BASE_FLAGS, *more, "-c")
+def replay_objects() -> list[Path]:
+    """Return the compiled runtime and main program of replays.
+
+    They are not instrumented, because the runtime switches stacks; it tells the sanitizer what it does.
+    """
+    flags = (*BASE_FLAGS, "-O2", "-g", "-DGPUPC_TSAN", "-c")
+    return [_built(name, [SIMT / name], flags, ".o") for name in ("runtime.cpp", "replay.cpp")]
+
+
+def _built(label: str, sources: Sequence[Path], flags: tuple[str, ...], suffix: str, unit: str = "") -> Path:
+    """Return what the compiler makes of a translation unit, or else of the first source."""
 
     def make(output: Path, native: tuple[str, ...]) -> None:
-        run_compiler((*flags, *native, str(source), "-o", str(output)))
+        arguments = (*flags, *native, "-o", str(output))
+        if unit:
+            compile_text(unit, arguments)
+        else:
+            run_compiler((str(sources[0]), *arguments))
 
-    return cached(source_name(source), _material("", [source], flags), make, ".o")
+    return cached(label, _material(unit, sources, flags), make, suffix)
 
 
 def _optimisation(sanitizers: tuple[str, ...]) -> tuple[str, ...]:
@@ -238,7 +223,7 @@ def _optimisation(sanitizers: tuple[str, ...]) -> tuple[str, ...]:
 
 def compile_text(unit: str, arguments: tuple[str, ...]) -> None:
     """Run the compiler on a translation unit given as text."""
-    with tempfile.NamedTemporaryFile("w", suffix=".cpp", prefix="kernel-", dir=current.get()) as file:
+    with tempfile.NamedTemporaryFile("w", suffix=".cpp", prefix="kernel-") as file:
         file.write(unit)
         file.flush()
         run_compiler((file.name, *arguments))
@@ -250,18 +235,16 @@ class _CompilerEnded(KernelCompilationError):
 
 @compiling()
 def run_compiler(arguments: Iterable[str]) -> None:
-    """Run the compiler with the package as include root.
-
-    Raises:
-        KernelCompilationError: the compilation failed; the message contains the command and the compiler's output.
-    """
+    """Run the compiler with the package as include root."""
     command = [*find_compiler().command, "-I", str(PACKAGE_ROOT), *arguments]
-    status, output = run(command)
+    options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    process = subprocess.run(command, stdin=subprocess.DEVNULL, errors="replace", **options)
+    status, shown = process.returncode, shlex.join(command)
     if status < 0:
-        raise _CompilerEnded(f"the C++ compiler was ended by {signal.Signals(-status).name}\n{shlex.join(command)}")
+        raise _CompilerEnded(f"the C++ compiler was ended by {signal.Signals(-status).name}\n{shown}")
     if status != 0:
         raise KernelCompilationError(
-            f"the C++ compiler failed with exit status {status}\n{shlex.join(command)}\n{output.strip()}"
+            f"the C++ compiler failed with exit status {status}\n{shown}\n{process.stdout.strip()}"
         )
 
 
@@ -269,11 +252,7 @@ def run_compiler(arguments: Iterable[str]) -> None:
 
 
 def cache_folder() -> Path:
-    """Return the folder in which compiled kernels are kept: ``GPUPC_CACHE_DIR``, else gpupc in the user's cache folder.
-
-    Raises:
-        KernelCompilationError: the user has no home folder, and no environment variable names a folder.
-    """
+    """Return the folder for compiled kernels: ``GPUPC_CACHE_DIR``, else gpupc in the user's cache folder."""
     if folder := os.environ.get("GPUPC_CACHE_DIR"):
         return Path(folder)
     try:
@@ -285,12 +264,7 @@ def cache_folder() -> Path:
 
 
 def open_cache(kind: str) -> Path:
-    """Return the cache's folder for a kind of entries, in which only the caller can write; it is created if necessary.
-
-    Raises:
-        KernelCompilationError: the folder cannot be created, belongs to another user, or other users may write to it.
-    """
-    way_out = "set GPUPC_CACHE_DIR to a folder that can be written by you alone"
+    """Return the cache's folder for a kind of entries, in which only the caller can write; it is made if missing."""
     cache = cache_folder()
     folder = cache / kind
     try:
@@ -298,9 +272,9 @@ def open_cache(kind: str) -> Path:
         folder.mkdir(mode=0o700, exist_ok=True)
         for place in (cache, folder):
             if fault := fault_of_folder(place):
-                raise KernelCompilationError(f"kernels in {place} are not used: {fault}; {way_out}")
+                raise KernelCompilationError(f"kernels in {place} are not used: {fault}; {_WAY_OUT}")
     except OSError as error:
-        raise KernelCompilationError(f"compiled kernels cannot be kept in {folder}: {error}; {way_out}") from error
+        raise KernelCompilationError(f"compiled kernels cannot be kept in {folder}: {error}; {_WAY_OUT}") from error
     return folder
 
 
@@ -308,14 +282,9 @@ Make = Callable[[Path, tuple[str, ...]], None]
 
 
 def cached(label: str, material: Iterable[str], make: Make, suffix: str, verb: str = "compiled") -> Path:
-    """The cache entry for this material, made now if it is missing or damaged.
+    """Return the cache entry for this material, made now if it is missing or damaged.
 
-    Args:
-        label: the name of the entry in the log.
-        material: everything that determines the contents.
-        make: writes the file to a path, given the flags for this machine's CPU.
-        suffix: the end of the file's name.
-        verb: how it is made, for the log.
+    `make` writes the file to a path, given the flags for this machine's CPU; `verb` says in the log how it is made.
     """
     digest = hashlib.sha256()
     for part in material:
@@ -323,14 +292,13 @@ def cached(label: str, material: Iterable[str], make: Make, suffix: str, verb: s
         digest.update(b"\0")
     folder = open_cache("host")
     path = folder / f"{digest.hexdigest()}{suffix}"
-    if is_own(path) and is_whole(path):
+    if is_whole(path):
         return path
-    if os.path.lexists(path):
-        why = "is damaged" if is_own(path) else "may be somebody else's"
-        log.warning("the cache entry of %s %s; building it again", label, why)
+    if path.exists():
+        log.warning("the cache entry of %s is damaged; building it again", label)
     started = time.perf_counter()
-    with scratch_folder(folder) as place:
-        output = place / "output"
+    with _scratch_folder(folder) as place:
+        output = Path(place) / "output"
         try:
             make(output, (_NATIVE,))
         except _CompilerEnded:
@@ -352,6 +320,18 @@ def cached(label: str, material: Iterable[str], make: Make, suffix: str, verb: s
         os.replace(output, path)
     log.info("%s %s in %.2f s", verb, label, time.perf_counter() - started)
     return path
+
+
+def _scratch_folder(cache: Path) -> tempfile.TemporaryDirectory[str]:
+    """Make a temporary folder in a cache, and remove those that killed processes have left."""
+    for left in cache.glob(f"{_SCRATCH}*"):
+        with contextlib.suppress(OSError):  # Another process removes the folder at the same time.
+            if time.time() - left.stat().st_mtime > _ABANDONED:
+                shutil.rmtree(left)
+    try:
+        return tempfile.TemporaryDirectory(dir=cache, prefix=_SCRATCH)
+    except OSError as error:
+        raise KernelCompilationError(f"compiled kernels cannot be kept in {cache}: {error}; {_WAY_OUT}") from error
 
 
 def is_whole(path: Path) -> bool:
@@ -389,6 +369,5 @@ def _accepts(_compiler: Compiler, flag: str) -> bool:
 
 @functools.cache
 def _cpu_features() -> str:
-    """Return the features of the CPU that ``-march=native`` uses, since a library for one CPU must not be loaded on
-    another."""
+    """Return the features of the CPU that ``-march=native`` uses; a library for one CPU must not run on another."""
     return "\n".join(cpu_facts("flags", "Features", "model name"))

@@ -128,6 +128,16 @@ struct __align__(16) Pair {
     }
 };
 
+// Adds the products of two rows with the columns of ACROSS tiles.
+template <int ACROSS>
+__device__ __forceinline__ void add_products(unsigned (&sums)[ACROSS][4], Pair above, Pair under,
+                                             const Pair (&columns)[ACROSS]) {
+#pragma unroll
+    for (int n = 0; n < ACROSS; ++n) add_product(sums[n], above.first, under.first, columns[n].first);
+#pragma unroll
+    for (int n = 0; n < ACROSS; ++n) add_product(sums[n], above.second, under.second, columns[n].second);
+}
+
 // The words that a lane reads from planes: the four lanes of a group read 64 consecutive bytes at a time, 16 each.
 template <class Code>
 struct Reader {
@@ -194,11 +204,7 @@ __device__ __forceinline__ void count_strata(const Data<Code>& data, const Commo
         }
 #pragma unroll
         for (int m = 0; m < STRATA; ++m) {
-            const Pair above = row & stratum[m], under = below & stratum[m];
-#pragma unroll
-            for (int n = 0; n < ACROSS; ++n) add_product(sums[m][n], above.first, under.first, columns[n].first);
-#pragma unroll
-            for (int n = 0; n < ACROSS; ++n) add_product(sums[m][n], above.second, under.second, columns[n].second);
+            add_products(sums[m], row & stratum[m], below & stratum[m], columns);
         }
     }
     const int stride = Batches::stride(shape);
@@ -246,15 +252,7 @@ __device__ __noinline__ void count_categories(const Data<Code>& data, const Comm
 #pragma unroll
                 for (int m = 0; m < DOWN; ++m) {
                     if (a + 2 * m >= shape.rows) break;
-                    const Pair above = low[2 * m] & high, under = low[2 * m + 1] & high;
-#pragma unroll
-                    for (int n = 0; n < ACROSS; ++n) {
-                        add_product(sums[m][n], above.first, under.first, columns[n].first);
-                    }
-#pragma unroll
-                    for (int n = 0; n < ACROSS; ++n) {
-                        add_product(sums[m][n], above.second, under.second, columns[n].second);
-                    }
+                    add_products(sums[m], low[2 * m] & high, low[2 * m + 1] & high, columns);
                 }
             }
 #pragma unroll

@@ -131,8 +131,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
         for (unsigned long long t = threadIdx.y; t < sets; t += gamma) {
             const unsigned long long key = set_key(i, j, t);
             if (search.settled(i, j, key)) break;  // Later keys are larger still.
-            unrank_combination(rows.binomial, degree - 1, size, t, members);
-            for (int a = 0; a < size; ++a) members[a] = neighbours[members[a] + (members[a] >= position)];
+            level.set_members(neighbours, degree, position, t, members);
             Shape shape;
             shape.set(data.categories, i, j, members, size);
             unsigned* const table = ALLOCATION == IN_KERNEL ? own : tables.of(shape, shared, thread, here);

@@ -219,11 +219,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
                             t = sets;  // Later keys are larger still.
                             break;
                         }
-                        unrank_combination(rows.binomial, degree - 1, size, t, members);
-#pragma unroll 1
-                        for (int a = 0; a < size; ++a) {
-                            members[a] = neighbours[members[a] + (members[a] >= position)];
-                        }
+                        level.set_members(neighbours, degree, position, t, members);
                         Shape shape;
                         shape.set(data.categories, i, j, members, size);
                         if (!places.take(shape) || batches.take(data, shape, members, size)) continue;

@@ -24,4 +24,12 @@ struct Level {
         const unsigned long long before = degree > level ? rows.binomial(degree - 1, level) : 0;
         return before >= tests_per_edge ? 0 : min(sets, tests_per_edge - before);
     }
+
+    // Writes the members of set number t of the `degree` neighbours of a row without the one at `position`.
+    __device__ __forceinline__ void set_members(const int* neighbours, int degree, long long position,
+                                                unsigned long long t, int* members) const {
+        unrank_combination(rows.binomial, degree - 1, level, t, members);
+#pragma unroll 1
+        for (int a = 0; a < level; ++a) members[a] = neighbours[members[a] + (members[a] >= position)];
+    }
 };

@@ -13,9 +13,6 @@ __device__ __forceinline__ void load_codes(const Code* codes, unsigned (&out)[RO
         const unsigned word = __ldg(reinterpret_cast<const unsigned*>(codes));
 #pragma unroll
         for (int k = 0; k < ROWS_AT_ONCE; ++k) out[k] = (word >> (8 * k)) & 0xffu;
-    } else if (sizeof(Code) == 4) {
-        const uint4 words = __ldg(reinterpret_cast<const uint4*>(codes));
-        out[0] = words.x, out[1] = words.y, out[2] = words.z, out[3] = words.w;
     } else {
         const unsigned long long word = __ldg(reinterpret_cast<const unsigned long long*>(codes));
 #pragma unroll

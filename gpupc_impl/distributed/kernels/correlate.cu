@@ -6,7 +6,8 @@
 //     sum = fma(x[s][i], x[s][j], sum)
 //
 // Every entry is computed by a single thread in this one order, and entry (j, i) has the same bits because products
-// commute. A panel that is computed again on another machine therefore has the same bits, which no BLAS guarantees.
+// commute. A correlation that is computed again on another machine therefore has the same bits, which no BLAS
+// guarantees.
 // Both backends compute a tile of entries at a time, and keep some samples of the tile's variables in fast memory: on a
 // GPU in shared memory, where a thread has 8 x 4 entries in registers.
 #include "backends/simt/portable.cuh"
@@ -24,11 +25,11 @@ __device__ __forceinline__ double as_correlation(double product, int i, int j) {
     return product > 1.0 ? 1.0 : product < -1.0 ? -1.0 : product;
 }
 
-// The correlations of variables rows[r] with columns[c] go to out[r * pitch + c].
+// The correlations of variables rows[r] with columns[c] go to out[r * n_columns + c].
 struct Target {
     const int *rows, *columns;
     double* out;
-    int n_rows, n_columns, pitch;
+    int n_rows, n_columns;
 };
 
 // make_tile computes the tile of entries that begins at (first_row, first_column), from standardised samples (m, p).
@@ -54,7 +55,7 @@ inline void make_tile(const double* samples, int m, int p, const Target& to, int
         }
     }
     for (int r = 0; r < height; ++r) {
-        double* const out = to.out + static_cast<long long>(first_row + r) * to.pitch + first_column;
+        double* const out = to.out + static_cast<long long>(first_row + r) * to.n_columns + first_column;
         for (int c = 0; c < width; ++c) out[c] = as_correlation(sum[r][c], rows[r], columns[c]);
     }
 }
@@ -162,7 +163,7 @@ __device__ __forceinline__ void make_tile(const double* samples, int m, int p, c
         for (int c = 0; c < PER_COLUMN; ++c) {
             const int column = first_column + threadIdx.x + c * SIDE;
             if (row < to.n_rows && column < to.n_columns) {
-                to.out[static_cast<long long>(row) * to.pitch + column] =
+                to.out[static_cast<long long>(row) * to.n_columns + column] =
                     as_correlation(sum[r][c], to.rows[row], to.columns[column]);
             }
         }
@@ -177,12 +178,12 @@ constexpr int TILE_THREADS = 1;
 constexpr int TILE_THREADS = SIDE * SIDE;
 #endif
 
-// The correlations of variables rows[r] with columns[c] go to out[r * pitch + first + c]. Grid (tiles of columns, tiles
-// of rows), block (16, 16) on a GPU and (1) on CPU cores.
+// The correlations of variables rows[r] with columns[c] go to out[r * n_columns + c]. Grid (tiles of columns, tiles of
+// rows), block (16, 16) on a GPU and (1) on CPU cores.
 __global__ void __launch_bounds__(TILE_THREADS, 2)
     correlate(const double* samples, int m, int p, const int* rows, int n_rows, const int* columns, int n_columns,
-              double* out, int pitch, int first) {
-    const Target to{rows, columns, out + first, n_rows, n_columns, pitch};
+              double* out) {
+    const Target to{rows, columns, out, n_rows, n_columns};
     make_tile(samples, m, p, to, blockIdx.y * TILE_ROWS, blockIdx.x * TILE_COLUMNS);
 }
 
@@ -195,32 +196,6 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
     const int* tile = tiles + 3 * static_cast<long long>(blockIdx.x);
     const long long start = starts[tile[0]];
     const int n = static_cast<int>(starts[tile[0] + 1] - start);
-    const Target to{variables + start, variables + start, out + places[tile[0]], n, n, n};
+    const Target to{variables + start, variables + start, out + places[tile[0]], n, n};
     make_tile(samples, m, p, to, tile[1], tile[2]);
-}
-
-// Copies entries that another panel of whole rows has already, by symmetry: `own` holds the rows of `count` variables
-// from `first` on, `other` those of n_other variables from first_other on, and
-//
-//     own[r][first_other + c] = other[c][first + r]
-//
-// A tile is transposed in shared memory, so that reads and writes are coalesced. Grid (ceil(n_other / 32), ceil(count /
-// 32)), block (32, 8).
-__global__ void mirror(const double* other, int n_other, int first_other, double* own, int count, int first, int p) {
-    __shared__ double tile[32][33];
-    const int column = blockIdx.y * 32 + threadIdx.x;
-    for (int y = threadIdx.y; y < 32; y += blockDim.y) {
-        const int row = blockIdx.x * 32 + y;
-        if (row < n_other && column < count) {
-            tile[y][threadIdx.x] = other[static_cast<long long>(row) * p + first + column];
-        }
-    }
-    __syncthreads();
-    const int target = blockIdx.x * 32 + threadIdx.x;
-    for (int y = threadIdx.y; y < 32; y += blockDim.y) {
-        const int row = blockIdx.y * 32 + y;
-        if (row < count && target < n_other) {
-            own[static_cast<long long>(row) * p + first_other + target] = tile[threadIdx.x][y];
-        }
-    }
 }

@@ -458,12 +458,12 @@ __global__ void __launch_bounds__(256, 4)
 }
 
 // Copies of the open edges, which are made when few edges are open and are tested in their place from then on. `slots`
-// has the index of each edge among all edges. `seconds` has the first member of adj(j) that separates it, or NO_MEMBER
-// if no member that was tested does.
+// has the index of each edge among all edges. `second_members` has the first member of adj(j) that separates it, or
+// NO_MEMBER if no member that was tested does.
 struct OpenEdges {
     EdgeRows rows;
     long long* slots;
-    unsigned* seconds;
+    unsigned* second_members;
 };
 
 // Counts open edges: counts[r] is their number in row first + r. Each warp takes a range of rows.
@@ -498,7 +498,7 @@ __global__ void list_open(const __grid_constant__ EdgeRows rows, int first, int 
                 to.rows.partners[slot] = rows.partners[e + lane];
                 to.rows.values[slot] = rows.values[e + lane];
                 to.slots[slot] = e + lane;
-                to.seconds[slot] = NO_MEMBER;
+                to.second_members[slot] = NO_MEMBER;
             });
             at += __popc(open);
         }
@@ -506,8 +506,8 @@ __global__ void list_open(const __grid_constant__ EdgeRows rows, int first, int 
 }
 
 // Tests the copied edges with a block of candidates. If BOTH holds, a set from adj(i) separates an edge, and the first
-// separating set from adj(j) is kept in `seconds`; otherwise a set from adj(j) separates it. A thread block takes a
-// row.
+// separating set from adj(j) is kept in `second_members`; otherwise a set from adj(j) separates it. A thread block
+// takes a row.
 template <bool BOTH>
 __global__ void __launch_bounds__(256, 4)
     scan_open(const __grid_constant__ Filter filter, const __grid_constant__ OpenEdges copies,
@@ -528,21 +528,21 @@ __global__ void __launch_bounds__(256, 4)
                           return;
                       }
                       ++open;
-                      if (BOTH && copies.seconds[e] == NO_MEMBER) {
+                      if (BOTH && copies.second_members[e] == NO_MEMBER) {
                           k = scanner.find(of_j, of_i, r, strength);
-                          if (k >= 0 && warp_leader()) copies.seconds[e] = static_cast<unsigned>(k);
+                          if (k >= 0 && warp_leader()) copies.second_members[e] = static_cast<unsigned>(k);
                       }
                   });
     add_to(counters, scanner, open + untested);
 }
 
-// Marks the edges as separated whose copies have been separated, and those that have a member in `seconds`. Grid
+// Marks the edges as separated whose copies have been separated, and those that have a member in `second_members`. Grid
 // (ceil(edges / threads)).
 __global__ void use_copies(const __grid_constant__ EdgeRows rows, const __grid_constant__ OpenEdges copies,
                            long long edges) {
     const long long e = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (e >= edges) return;
-    const unsigned k = copies.rows.partners[e] & SEPARATED ? copies.rows.values[e] : copies.seconds[e];
+    const unsigned k = copies.rows.partners[e] & SEPARATED ? copies.rows.values[e] : copies.second_members[e];
     if (k != NO_MEMBER) separate(rows, copies.slots[e], static_cast<int>(k));
 }
 

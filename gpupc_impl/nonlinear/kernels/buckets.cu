@@ -29,28 +29,22 @@ __device__ __forceinline__ bool between(Key key, Key low, Key high) {
     }
 }
 
-// The type of a counter: 16 bits as long as no count needs more, which leaves the first-level cache more room for
-// values. A key of a double takes two counters of 32 bits; it would take four of 16, and too few keys could be kept.
-// WIDE: there are more samples than 16 bits count.
-template <class T, bool WIDE>
+// The type of a counter. 16 bits leave the first-level cache more room for values. A key of a double takes two counters
+// of 32 bits; it would take four of 16, and too few keys could be kept.
+template <class T>
 struct CellOf {
     using Type = unsigned short;
 };
 
 template <>
-struct CellOf<float, true> {
-    using Type = unsigned;
-};
-
-template <bool WIDE>
-struct CellOf<double, WIDE> {
+struct CellOf<double> {
     using Type = unsigned;
 };
 
 // The BINS counters of the calling thread in shared memory.
-template <class T, bool WIDE>
+template <class T>
 struct Cells {
-    using Cell = typename CellOf<T, WIDE>::Type;
+    using Cell = typename CellOf<T>::Type;
     Cell* first;
     // `shared` has room for the counters of all threads of the block, in whole warps.
     __device__ explicit Cells(unsigned char* shared)
@@ -60,11 +54,11 @@ struct Cells {
 };
 
 // The keys of the calling thread, stored in place of its counters.
-template <class T, bool WIDE>
+template <class T>
 struct Kept {
-    using Cell = typename Cells<T, WIDE>::Cell;
+    using Cell = typename CellOf<T>::Type;
     static constexpr int CELLS = sizeof(T) / sizeof(Cell), BITS = 8 * sizeof(Cell), CAPACITY = BINS / CELLS;
-    Cells<T, WIDE> cells;
+    Cells<T> cells;
     __device__ __forceinline__ void set(int i, Wide<T> key) {
 #pragma unroll
         for (int c = 0; c < CELLS; ++c) cells[i * CELLS + c] = static_cast<Cell>(key >> (c * BITS));
@@ -102,7 +96,7 @@ struct Replicate {
 };
 
 // One sample in one replicate, for which a thread traverses the lists.
-template <class T, bool EMPTY, bool WIDE, class Rule>
+template <class T, bool EMPTY, class Rule>
 struct Walk {
     using Key = Wide<T>;
 
@@ -114,14 +108,14 @@ struct Walk {
 
     const Neighbours<T, EMPTY>& here;
     const Replicate<T>& replicate;
-    const Cells<T, WIDE>& counts;
+    const Cells<T>& counts;
     int k;
     T own;
     Key low;
     int shift, last;
 
     __device__ __forceinline__ Walk(const Neighbours<T, EMPTY>& here_, const Replicate<T>& replicate_,
-                                    const Cells<T, WIDE>& counts_, int k_, int a)
+                                    const Cells<T>& counts_, int k_, int a)
         : here(here_),
           replicate(replicate_),
           counts(counts_),
@@ -180,7 +174,7 @@ struct Walk {
         Key to = from + min((Key(1) << shift) - 1, FARTHEST - from);
 #pragma unroll 1
         // The bucket is divided into single keys if possible.
-        while (from < to && (inside > Kept<T, WIDE>::CAPACITY || to - from < BINS)) {
+        while (from < to && (inside > Kept<T>::CAPACITY || to - from < BINS)) {
             const unsigned long long span = static_cast<unsigned long long>(to - from);
             const int finer = span < BINS ? 0 : 64 - __clzll(static_cast<long long>(span / BINS));
             clear();
@@ -206,7 +200,7 @@ struct Walk {
 
     // The k-th joint distance, of those in an interval: keeps them, and bisects with them as pivots.
     __device__ __forceinline__ Key kth_in(const Interval& interval, int end) const {
-        Kept<T, WIDE> kept{counts};
+        Kept<T> kept{counts};
         int length = 0;
         for (int j = 0; j * STEP<T> < end; ++j) {
             const Entries<T> entries = here.lists[0][j];
@@ -297,7 +291,7 @@ struct Walk {
 // group and sample, are assigned to warps (deal.cuh), so that the values which a multiprocessor reads at a time, those
 // of one panel, stay in its first-level cache. Relies on shared memory of BINS counters for each thread, in whole
 // warps. Grid (any), block (gamma: whole warps, or less than one).
-template <class T, bool EMPTY, bool WIDE, class Rule = Continuous>
+template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void __launch_bounds__(512, 3)
     estimate_by_buckets(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                         const __grid_constant__ Lists<T> lists, const __grid_constant__ Columns<T> columns) {
@@ -308,7 +302,7 @@ __global__ void __launch_bounds__(512, 3)
     const int groups = (tests.replicates + columns.width - 1) / columns.width;
     Deal deal(lists.pieces_taken(), tests.count * columns.test_pieces, lists.shares);
     const int n = sets.n, stride = columns.stride;
-    const Cells<T, WIDE> counts(shared);
+    const Cells<T> counts(shared);
     const long long* psi = tests.psi;
     int group_begin = 0, group_end = 0;  // the pieces of the current group of replicates of a test
     int test = 0, own_replicate = 0, variable = 0, team = 0, teams = 1;
@@ -336,7 +330,7 @@ __global__ void __launch_bounds__(512, 3)
         const int a = lists.first + (piece - group_begin) * teams + team;
         if (team >= teams || a >= lists.first + lists.samples || tests.closed(test)) continue;
         const Neighbours<T, EMPTY> here(lists, test, a);
-        const Walk<T, EMPTY, WIDE, Rule> walk(here, replicate, counts, tests.k, a);
+        const Walk<T, EMPTY, Rule> walk(here, replicate, counts, tests.k, a);
         int before;
         const int bin = walk.bucket_of_kth(before);
         if (bin == walk.last) {

@@ -176,7 +176,7 @@ struct Counting {
     long long scratch_bytes;  // the bytes of each block
 };
 
-// The arrays of a block, in shared memory or in scratch: CountingSelection of counting.py computes their size.
+// The arrays of a block, in shared memory or in scratch: CountingSelection of selections.py computes their size.
 template <class T>
 struct Workspace {
     using Key = KeyOf<T>;

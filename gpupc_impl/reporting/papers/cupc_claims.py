@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import functools
 import re
-import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from gpupc_impl.reporting import chains, quantities
+from gpupc_impl.reporting import quantities
 from gpupc_impl.reporting import sharing as shared_sets
 from gpupc_impl.reporting.catalogue import CsvRows, table
-from gpupc_impl.reporting.cells import geometric_mean, label
+from gpupc_impl.reporting.cells import label
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.papers.cupc import CUPC, PAPER, PARALLEL, SELECTED, SERIAL
 from gpupc_impl.reporting.quantities import (
+    Evidence,
+    Measure,
     Missing,
     Quantity,
+    chained,
     level_seconds,
     levels_of,
+    mean,
+    one_of,
     over,
     over_datasets,
     seconds,
     seconds_of,
 )
-from gpupc_impl.reporting.runs import Runs, VerifiedRecord, device_backends, in_grid, on_backend
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, in_grid, kernels_of
 from gpupc_impl.reporting.tables import Table
 
 GENERATED = re.compile(r"generated: cuPC section 5\.6, p=(\d+), m=(\d+), density=([\d.e+-]+), seed=\d+")
@@ -43,31 +47,6 @@ def size_of(run: VerifiedRecord) -> Mapping[str, float] | None:
     if source is None or (run.problem or {}).get("residual_tolerance") != 0:
         return None
     return {"n": int(source[1]), "m": int(source[2]), "d": float(source[3])}
-
-
-class Evidence(quantities.Evidence):
-    """The runs that make the paper's default test, and the histograms of section 5.5.
-
-    Attributes:
-        grid: the runs of the configurations of Figs. 7 and 8.
-        algorithm_7: the runs that compute every conditioning set's inverse by Algorithm 7, as the paper's programs do.
-    """
-
-    def __init__(
-        self,
-        runs: Iterable[VerifiedRecord],
-        backend: str,
-        shared: Iterable[shared_sets.Sharing],
-        factors: chains.Factors = types.MappingProxyType({}),
-    ):
-        runs = list(runs)
-        same_test = [run for run in runs if run.params.get("inverse") != "pseudo"]
-        selected = {method: [params] for method, params in SELECTED.items()}
-        super().__init__(same_test, backend, selected, factors)
-        pseudo = [run for run in runs if run.params.get("inverse") == "pseudo"]
-        self.algorithm_7 = quantities.Evidence(pseudo, backend, selected)
-        self.grid = [run for run in on_backend(same_test, backend) if in_grid(run)]
-        self.shared = {found.dataset: found for found in shared}
 
 
 # --- sections 5.2 and 5.3 --------------------------------------------------------------------------------------------
@@ -94,10 +73,11 @@ def level_share(methods: Sequence[str], first: int, last: int) -> Quantity:
     return over_datasets(shares)
 
 
-by_levels = functools.partial(over, clock=level_seconds)
+def levels_over(fast: str, slow: str) -> Quantity:
+    return over_datasets(over(fast, slow, level_seconds))
 
 
-def amortised(measure: quantities.Measure) -> Quantity:
+def amortised(measure: Measure) -> Quantity:
     """Return a quantity of runs with Algorithm 7 for every conditioning set, or of the others if there are none.
 
     cuPC-S makes an inverse once for a set and all edges of a row (section 4.4); with the cheaper factorisation of our
@@ -113,6 +93,11 @@ def amortised(measure: quantities.Measure) -> Quantity:
     return over_datasets(measured)
 
 
+def over_stable_fast(method: str) -> Quantity:
+    """Return the speedup over pcalg's Stable.fast by a chain, or over our serial reference."""
+    return chained(over_datasets(over(method, SERIAL)), "pcalg", SERIAL, method)
+
+
 # --- sections 5.4 and 5.5 --------------------------------------------------------------------------------------------
 
 
@@ -122,7 +107,7 @@ def configurations(evidence: Evidence, dataset: str, method: str) -> list[float]
     The selected configuration must itself be part of the grid, since other runs with its parameters may have another
     rule for separating sets or another date.
     """
-    grid = [run for run in evidence.grid if (run.dataset, run.method) == (dataset, method)]
+    grid = [run for run in evidence.runs if (run.dataset, run.method) == (dataset, method) and in_grid(run)]
     if not grid:
         raise Missing(f"no grid of {label(method)} measured" if dataset in evidence.datasets else "not in this run")
     selected = next((run for run in grid if SELECTED[method].items() <= run.params.items()), None)
@@ -152,9 +137,9 @@ def change(ours: tuple[int, int], theirs: tuple[int, int]) -> Quantity:
 
 def shared_by(rows: int) -> Quantity:
     def percent(evidence: Evidence, dataset: str) -> float:
-        if dataset not in evidence.shared:
-            raise Missing("no verified skeleton" if dataset in evidence.datasets else "not in this run")
-        return evidence.shared[dataset].percent_within(2, rows)
+        if dataset not in evidence.sharing:
+            raise Missing("shared sets were not counted" if dataset in evidence.datasets else "not in this run")
+        return evidence.sharing[dataset].percent_within(2, rows)
 
     return over_datasets(percent)
 
@@ -167,40 +152,24 @@ def along(axis: str, compute: quantities.Compute) -> Quantity:
     return quantities.along(size_of, axis, {label(method): seconds(method) for method in CUPC}, compute)
 
 
-at_paper_size: Callable[[quantities.Measure], Quantity] = functools.partial(quantities.at_size, size_of, PAPER_SIZE)
-
-
-CLOCKS = (
-    "Clocks: the paper's runtimes count transfers (section 5.3 on Table 2), and in its Fig. 6 the levels, each with "
-    "the forming of A'G, make up the whole runtime. So shares of levels, and the ratios of Fig. 5 (cuPC to the "
-    "baselines, cuPC-S to cuPC-E), are those of our levels alone: outside of them our methods do the same, which takes "
-    "much of a call on a fast GPU. All other times and speedups are those of whole calls."
-)
-"""The note on which of our times stands for the paper's."""
-
-
-def over_stable_fast(method: str) -> Quantity:
-    """Return the mean speedup over pcalg's Stable.fast by a chain, or over our serial reference."""
-    direct = quantities.mean_of(over(method, SERIAL))
-    return chains.chained(direct, "pcalg", SERIAL, method, of=lambda values: float(geometric_mean(values) or 0))
-
+at_paper_size: Callable[[Measure], Quantity] = functools.partial(quantities.at_size, size_of, PAPER_SIZE)
 
 QUANTITIES: dict[str, Quantity] = {
     "same-skeleton": over_datasets(differing_edges),
     "stable-seconds": quantities.not_run("pcalg's R program is not among our references"),
     "parallel-pc-dream5": over_datasets(over(PARALLEL, SERIAL)),
-    "parallel-pc-mean": quantities.mean_of(over(PARALLEL, SERIAL)),
+    "parallel-pc-mean": one_of(mean, over(PARALLEL, SERIAL)),
     "stable-fast-seconds": over_datasets(seconds(SERIAL)),
     "cupc-e-seconds": over_datasets(seconds("cupc-e")),
     "cupc-s-seconds": over_datasets(seconds("cupc-s")),
     "cupc-e-mean": over_stable_fast("cupc-e"),
     "cupc-s-mean": over_stable_fast("cupc-s"),
-    "cupc-s-dream5": chains.chained(over_datasets(over("cupc-s", SERIAL)), "pcalg", SERIAL, "cupc-s"),
-    "cupc-e-over-baseline-1": over_datasets(by_levels("cupc-e", "baseline-1")),
-    "cupc-e-over-baseline-2": over_datasets(by_levels("cupc-e", "baseline-2")),
-    "cupc-s-over-cupc-e": amortised(by_levels("cupc-s", "cupc-e")),
-    "cupc-s-over-baseline-1": over_datasets(by_levels("cupc-s", "baseline-1")),
-    "cupc-s-over-baseline-2": over_datasets(by_levels("cupc-s", "baseline-2")),
+    "cupc-s-dream5": over_stable_fast("cupc-s"),
+    "cupc-e-over-baseline-1": levels_over("cupc-e", "baseline-1"),
+    "cupc-e-over-baseline-2": levels_over("cupc-e", "baseline-2"),
+    "cupc-s-over-cupc-e": amortised(over("cupc-s", "cupc-e", level_seconds)),
+    "cupc-s-over-baseline-1": levels_over("cupc-s", "baseline-1"),
+    "cupc-s-over-baseline-2": levels_over("cupc-s", "baseline-2"),
     "level-1-first-five": level_share(CUPC, 1, 1),
     "level-1-dream5": level_share(CUPC, 1, 1),
     "levels-2-5-cupc-e": level_share(["cupc-e"], 2, 5),
@@ -222,6 +191,18 @@ QUANTITIES: dict[str, Quantity] = {
 }
 """The quantity for each id in results/reported/cupc_claims.csv."""
 
+NOTES = (
+    "Paper: Nvidia GTX 1080, Intel Xeon at 2.5 GHz. Table 1 gives the reason for a missing data set, the "
+    "table of every setting the reason for a missing time.",
+    "Our references stand for the paper's programs: stable-serial for Stable and Stable.fast, stable-parallel for "
+    "Parallel-PC. Our references are much faster, so speedups over them are smaller; where pcalg's Stable.fast was "
+    "measured beside stable-serial on one core, the two are chained.",
+    "Clocks: the paper's runtimes count transfers (section 5.3 on Table 2), and in its Fig. 6 the levels, each with "
+    "the forming of A'G, make up the whole runtime. So shares of levels, and the ratios of Fig. 5 (cuPC to the "
+    "baselines, cuPC-S to cuPC-E), are those of our levels alone: outside of them our methods do the same, which takes "
+    "much of a call on a fast GPU. All other times and speedups are those of whole calls.",
+)
+
 
 @table(
     "cupc_claims",
@@ -235,15 +216,9 @@ def cupc_claims(runs: Runs, sharing: CsvRows, factors: CsvRows, reported: CsvRow
     from our records at alpha = {{ config["alpha"] }}, on the data sets named in the last column. The paper used an
     Nvidia GTX 1080; on the backend ``host`` kernels run on CPU cores.
     """
-    histograms = shared_sets.load(sharing)
-    backends = device_backends(runs) or ["cpu"]
-    notes = [
-        "Paper: Nvidia GTX 1080, Intel Xeon at 2.5 GHz. Table 1 gives the reason for a missing data set, the "
-        "table of every setting the reason for a missing time.",
-        "Our references stand for the paper's programs: stable-serial for Stable and Stable.fast, stable-parallel for "
-        "Parallel-PC. Our references are much faster, so speedups over them are smaller; where pcalg's Stable.fast was "
-        "measured beside stable-serial on one core, the two are chained.",
-    ]
-    notes.append(CLOCKS)
-    evidence = {backend: Evidence(runs, backend, histograms, chains.load(factors)) for backend in backends}
-    return table_of("Claims of cuPC, section 5, beside our records", reported, QUANTITIES, evidence, notes)
+    selected = {method: [params] for method, params in SELECTED.items()}
+    histograms = {found.dataset: found for found in shared_sets.load(sharing)}
+    factor = quantities.factors_of(factors)
+    tests = {by_7: [run for run in runs if (run.params.get("inverse") == "pseudo") == by_7] for by_7 in (False, True)}
+    evidence = Evidence(tests[False], selected, factor, histograms, algorithm_7=Evidence(tests[True], selected))
+    return table_of("cuPC, section 5,", reported, QUANTITIES, evidence, kernels_of(runs), NOTES)

@@ -11,19 +11,31 @@ import numpy as np
 from gpupc_impl.reporting import sharing as shared_sets
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import CsvRows, figure
-from gpupc_impl.reporting.cells import Speedup, csv_row, label, levels_speedup, number, speedup, status_word
-from gpupc_impl.reporting.figures import HEADING, SMALL_PRINT, Drawing, footer, name_datasets, panels_of, tick_number
+from gpupc_impl.reporting.cells import label, levels_speedup, number, speedup, status_word
+from gpupc_impl.reporting.figures import (
+    HEADING,
+    SMALL_PRINT,
+    Drawing,
+    canvas,
+    footer,
+    key,
+    name_datasets,
+    swatch,
+    tick_number,
+)
+from gpupc_impl.reporting.lines import csv_row
 from gpupc_impl.reporting.papers.cupc import BASELINES, CUPC, PAPER, runs_of
 from gpupc_impl.reporting.quantities import STAND_INS
-from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_backend, datasets_of, device_backends, of_settings
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of, kernels_of, of_settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WHOLE_CALL = {"marker": "D", "markersize": 3, "color": "black", "markerfacecolor": "white", "markeredgewidth": 0.6}
-"""The marker of ratios of whole calls, beside bars of the levels alone."""
+WHOLE_CALL: dict[str, Any] = {"markersize": 3, "color": "black", "markerfacecolor": "white", "markeredgewidth": 0.6}
+"""The look of the diamonds of whole calls, beside bars of the levels alone."""
 
-PRINTED = "paper: range over six data sets (cuPC-E), DREAM5-Insilico (cuPC-S)"
+SIDES = dict(zip(CUPC, (-0.2, 0.2), strict=True))
+"""The distance of a method's bar from the middle of its data set."""
 
 
 @figure(
@@ -37,31 +49,20 @@ def cupc_fig5(runs: Runs, reported: CsvRows) -> Drawing:
     DREAM5-Insilico). A hatched bar is a bound on the ratio of whole calls, since one of the two runs reached its time
     limit. Data sets on which no baseline was run are left out.
     """
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    style.use()
-    chosen = {method: by_backend(runs_of(runs, method)) for method in CUPC + BASELINES}
-    backends = device_backends(runs) or ["host"]
-    size = (style.PAGE_WIDTH, 3.9)
-    figure, panels = plt.subplots(2, len(backends), figsize=size, sharex="col", sharey=True, squeeze=False)
-    for column, backend in enumerate(backends):
-        its_runs = [run for run in runs if run.backend == backend]
-        compared = [run for run in its_runs if run.method in BASELINES and run.status != "skipped"]
-        datasets = datasets_of(compared or its_runs)
-        by_method = {method: its.get(backend, {}) for method, its in chosen.items()}
-        for row, baseline in enumerate(BASELINES):
-            axes = panels[row, column]
-            printed = [line for line in reported if line["over"] == baseline]
-            _fig5_panel(axes, datasets, by_method, baseline, printed)
-            axes.set_title(f"Over {label(baseline)}, backend {backend}", loc="left")
-        panels[0, column].tick_params(axis="x", labelbottom=False)
-    for axes in panels[:, 0]:
+    by_method = {method: by_dataset(runs_of(runs, method)) for method in CUPC + BASELINES}
+    backend = kernels_of(runs)
+    its_runs = [run for run in runs if run.backend == backend]
+    compared = [run for run in its_runs if run.method in BASELINES and run.status != "skipped"]
+    figure, panels = canvas(2, 1, (style.PAGE_WIDTH, 3.9), sharex=True, sharey=True)
+    for axes, baseline in zip(panels[:, 0], BASELINES, strict=True):
+        _fig5_panel(axes, datasets_of(compared or its_runs), by_method, baseline, reported)
+        axes.set_title(f"Over {label(baseline)}, backend {backend}", loc="left")
         axes.set_ylabel("times faster")
-    handles = [Patch(color=style.colour(method), label=label(method)) for method in CUPC]
-    handles.append(Line2D([], [], label="whole call", linestyle="none", **WHOLE_CALL))
-    handles.append(Patch(facecolor="none", edgecolor="black", label=PRINTED))
+    panels[0, 0].tick_params(axis="x", labelbottom=False)
+    handles = [swatch(label(method), color=style.colour(method)) for method in CUPC]
+    handles.append(key("whole call", "D", **WHOLE_CALL))
+    paper = "paper: range over six data sets (cuPC-E), DREAM5-Insilico (cuPC-S)"
+    handles.append(swatch(paper, facecolor="none", edgecolor="black"))
     figure.legend(handles=handles, loc="outside upper center", ncols=2)
     footer(figure, [run for run in runs if run.method in CUPC + BASELINES])
     return Drawing(figure)
@@ -72,22 +73,16 @@ def _fig5_panel(
     datasets: Sequence[str],
     by_method: Mapping[str, Mapping[str, VerifiedRecord]],
     baseline: str,
-    printed: CsvRows,
+    reported: CsvRows,
 ) -> None:
     from matplotlib.ticker import LogLocator
 
     for x, dataset in enumerate(datasets):
-        slow = by_method[baseline].get(dataset)
-        for side, method in zip((-0.2, 0.2), CUPC, strict=True):
-            fast = by_method[method].get(dataset)
-            verified = all(run is None or run.verification != "unexplained" for run in (slow, fast))
-            whole, levels = speedup(slow, fast), levels_speedup(slow, fast)
-            diamond = whole.value if levels else None
-            _bar(axes, x + side, Speedup(levels) if levels else whole, style.colour(method), verified, diamond)
+        for method, side in SIDES.items():
+            _bar(axes, x + side, by_method[baseline].get(dataset), by_method[method].get(dataset), style.colour(method))
     place = len(datasets)
-    for line in printed:
-        x = place + (-0.2 if line["method"] == "cupc-e" else 0.2)
-        low, high = float(line["low"]), float(line["high"])
+    for line in (line for line in reported if line["over"] == baseline):
+        x, low, high = place + SIDES[line["method"]], float(line["low"]), float(line["high"])
         bottom = 1 if low == high else low
         edge = {"facecolor": "none", "edgecolor": style.colour(line["method"])}
         axes.bar(x, high - bottom, 0.36, bottom=bottom, **edge)
@@ -102,20 +97,26 @@ def _fig5_panel(
     name_datasets(axes, [*datasets, "paper"])
 
 
-def _bar(axes: Axes, x: float, ratio: Speedup, colour: str, verified: bool, diamond: float | None) -> None:
-    """Draw one ratio as a solid bar, or hatched if it is a bound, and that of whole calls as a diamond, with the ratio
-    beyond both; without a ratio, write the reason."""
+def _bar(axes: Axes, x: float, slow: VerifiedRecord | None, fast: VerifiedRecord | None, colour: str) -> None:
+    """Draw the ratio of the levels as a solid bar, and that of whole calls as a diamond, with the ratio beyond both.
+
+    Without times of the levels the bar is that of whole calls, hatched if it is a bound; without a ratio the reason
+    stands there.
+    """
     around = {"textcoords": "offset points", "ha": "center", "fontsize": 6}
+    whole, levels = speedup(slow, fast), levels_speedup(slow, fast)
+    ratio = levels if levels.value is not None else whole
     if ratio.value is None:
         axes.annotate(ratio.why, (x, 1), (0, 3), rotation=90, **around)
         return
     hatch = {"facecolor": "white", "edgecolor": colour, "hatch": "////"} if ratio.bound else {"facecolor": colour}
     axes.bar(x, ratio.value - 1, 0.36, bottom=1, **hatch)
-    ends, distance = [ratio.value], 1
-    if diamond:
-        axes.plot(x, diamond, **WHOLE_CALL)
-        ends, distance = [ratio.value, diamond], 2.5
-    text = ratio.bound + number(ratio.value, 2 if ratio.value < 1 else 3) + ("" if verified else " ✗")
+    ends, distance = [ratio.value], 1.0
+    if ratio is levels and whole.value is not None:
+        axes.plot(x, whole.value, "D", **WHOLE_CALL)
+        ends, distance = [ratio.value, whole.value], 2.5
+    wrong = any(run is not None and run.verification == "unexplained" for run in (slow, fast))
+    text = ratio.bound + number(ratio.value, 2 if ratio.value < 1 else 3) + " ✗" * wrong
     if ratio.value < 1:
         axes.annotate(text, (x, min(ends)), (0, -distance), va="top", **around)
     else:
@@ -136,45 +137,37 @@ def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
     data sets and less than 10 % on DREAM5-Insilico, on which levels 2 to 5 take 90 % (cuPC-E) and 70 % (cuPC-S). Where
     DREAM5-Insilico was not measured, the heading compares the simulated data set dream5-like with that statement.
     """
-    import matplotlib.pyplot as plt
-    from matplotlib.patches import Patch
+    from matplotlib import colormaps
     from matplotlib.transforms import offset_copy
 
-    style.use()
-    chosen = {method: by_backend(runs_of(runs, method)) for method in CUPC}
+    chosen = {method: by_dataset(runs_of(runs, method)) for method in CUPC}
     runs = of_settings(runs, [runs_of(runs, method) for method in CUPC])
-    bars = panels_of(runs)
-    figure, (upper, lower) = plt.subplots(2, figsize=(style.COLUMN_WIDTH, 5.0), sharex=True, sharey=True)
-    parts = [f"level {level}" for level in range(LEVELS_SHOWN)] + [f"levels ≥ {LEVELS_SHOWN}"]
-    colours = list(plt.get_cmap("viridis_r")(np.linspace(0.05, 0.95, LEVELS_SHOWN + 1)))
+    datasets = datasets_of(runs)
+    figure, panels = canvas(2, 1, (style.COLUMN_WIDTH, 5.0), sharex=True, sharey=True)
+    upper, lower = panels[:, 0]
+    colours = list(colormaps["viridis_r"](np.linspace(0.05, 0.95, LEVELS_SHOWN + 1)))
     rows = []
     for axes, method, letter in zip((upper, lower), CUPC, "ab", strict=True):
-        for x, (dataset, backend) in enumerate(bars):
-            run = chosen[method].get(backend, {}).get(dataset)
-            shares = run and level_shares(run)
-            if not shares:
+        for x, dataset in enumerate(datasets):
+            run = chosen[method].get(dataset)
+            if run is None or (shares := level_shares(run)) is None:
                 word = status_word(run.status) if run else "not measured"
                 axes.annotate(word, (x, 2), rotation=90, ha="center", va="bottom", fontsize=6)
-            else:
-                _stack(axes, x, _grouped(shares), colours)
-                of_call = f"{100 * run.levels_median / run.median:.0f}"
-                axes.annotate(of_call, (x, 101), ha="center", va="bottom", fontsize=6, annotation_clip=False)
-            for part, share in shares.items() if shares else [("", None)] * bool(run):
-                rows.append(
-                    csv_row(run, "dataset backend method")
-                    | {"part": part, "percent": share}
-                    | {"percent_of_call": share and share * run.levels_median / run.median}
-                    | csv_row(run, "status verification")
-                )
+                continue
+            _stack(axes, x, shares, colours)
+            whole = run.levels_median / run.median
+            axes.annotate(f"{100 * whole:.0f}", (x, 101), ha="center", va="bottom", fontsize=6, annotation_clip=False)
+            for part, share in shares.items():
+                rows.append({**csv_row(run), "part": part, "percent": share, "percent_of_call": share * whole})
         axes.set_title(f"({letter}) {label(method)}", loc="left", pad=10)
-        axes.set_ylabel("% of the levels")
-        axes.set_ylim(0, 100)
+        axes.set(ylabel="% of the levels", ylim=(0, 100))
         axes.grid(visible=False)
-    name_datasets(lower, ["\n".join(textwrap.wrap(name, 18)) for name in bars.values()])
+    name_datasets(lower, ["\n".join(textwrap.wrap(name, 18)) for name in datasets])
     for name in lower.get_xticklabels():
         name.set(rotation=90, va="center", linespacing=1)
     upper.tick_params(axis="x", labelbottom=False)
-    handles = [Patch(facecolor=colour, label=part) for colour, part in zip(colours, parts, strict=True)]
+    parts = [*(f"level {level}" for level in range(LEVELS_SHOWN)), f"levels ≥ {LEVELS_SHOWN}"]
+    handles = [swatch(part, facecolor=colour) for colour, part in zip(colours, parts, strict=True)]
     above = {"bbox_to_anchor": (0, 1), "bbox_transform": offset_copy(upper.transAxes, figure, y=23, units="points")}
     upper.legend(handles=handles, loc="lower left", ncols=3, borderaxespad=0, **above)
     lines = [
@@ -185,8 +178,7 @@ def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
     ]
     figure.suptitle("\n".join([*lines, "Above the bars: the levels in % of the whole call"]), **HEADING)
     footer(figure, runs)
-    columns = ("dataset", "backend", "method", "part", "percent", "percent_of_call", "status", "verification")
-    return Drawing(figure, rows, columns=columns)
+    return Drawing(figure, rows)
 
 
 def _level_one(rows: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> str:
@@ -194,12 +186,12 @@ def _level_one(rows: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> st
     percents = {(row["dataset"], row["method"]): row["percent"] for row in rows if row["part"] == "1"}
     measured = {dataset for dataset, _ in percents}
     asked = {name: name if name in measured else STAND_INS.get(name, name) for name in datasets}
-    if not measured.intersection(asked.values()):
-        return "not measured"
     shares = [share for (dataset, _), share in percents.items() if dataset in asked.values()]
-    where = f"{len(measured.intersection(asked.values()))} of {len(datasets)}" + "".join(
-        f" ({stand_in} as stand-in)" for name, stand_in in asked.items() if name != stand_in and stand_in in measured
-    )
+    if not shares:
+        return "not measured"
+    found = measured.intersection(asked.values())
+    where = f"{len(found)} of {len(datasets)}"
+    where += "".join(f" ({shown} as stand-in)" for name, shown in asked.items() if name != shown and shown in found)
     return f"{min(shares):.0f} to {max(shares):.0f} % in {where}"
 
 
@@ -211,20 +203,18 @@ def level_shares(run: VerifiedRecord) -> dict[str, float] | None:
     return {str(level): float(median) for level, median in enumerate(np.median(shares, axis=0))}
 
 
-def _grouped(shares: Mapping[str, float]) -> list[float]:
-    """Return the heights of a stack, which is scaled to 100 %."""
-    levels = [100 * share / sum(shares.values()) for share in shares.values()] + [0.0] * (LEVELS_SHOWN - len(shares))
-    return [*levels[:LEVELS_SHOWN], sum(levels[LEVELS_SHOWN:])]
-
-
-def _stack(axes: Axes, x: float, heights: Sequence[float], colours: Sequence[Any]) -> None:
+def _stack(axes: Axes, x: float, shares: Mapping[str, float], colours: Sequence[Any]) -> None:
+    """Draw the shares as a stack that is scaled to 100 %, all higher levels together."""
+    heights = np.zeros(max(len(shares), LEVELS_SHOWN + 1))
+    heights[: len(shares)] = [100 * share / sum(shares.values()) for share in shares.values()]
     bottom = 0.0
-    for position, (height, colour) in enumerate(zip(heights, colours, strict=True)):
+    stacked = [*heights[:LEVELS_SHOWN], heights[LEVELS_SHOWN:].sum()]
+    for position, (height, colour) in enumerate(zip(stacked, colours, strict=True)):
         axes.bar(x, height, 0.75, bottom=bottom, color=colour, edgecolor="white", linewidth=0.3)
         if height >= 8:
             ink = "white" if position >= 2 else "black"
-            spot, middle = (x, bottom + height / 2), {"ha": "center", "va": "center_baseline"}
-            axes.annotate(f"{height:.0f}", spot, color=ink, fontsize=6, **middle)
+            middle = {"ha": "center", "va": "center_baseline", "fontsize": 6}
+            axes.annotate(f"{height:.0f}", (x, bottom + height / 2), color=ink, **middle)
         bottom += height
 
 
@@ -243,11 +233,7 @@ def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
     alpha = {{ config["alpha"] }}. The dashed line marks the paper's "about 95 % [...] in at most 40 rows", which refers
     to DREAM5-Insilico. ``results/sharing.csv`` has all data sets.
     """
-    import matplotlib.pyplot as plt
-    from matplotlib.ticker import PercentFormatter
-
-    style.use()
-    figure, axes = plt.subplots(figsize=(style.COLUMN_WIDTH, 2.4))
+    figure, [[axes]] = canvas(1, 1, (style.COLUMN_WIDTH, 2.4))
     shown = shared_sets.largest(shared_sets.load(sharing))
     if shown is None:
         axes.set_axis_off()
@@ -257,33 +243,21 @@ def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
     most, percent = int(paper["rows_at_most"]), float(paper["percent"])
     width = next((w for w in WIDTHS if shown.rows[-1] / w <= MOST_BINS), WIDTHS[-1])
     starts = np.arange(1, shown.rows[-1] + 1, width)
-    axes.bar(
-        starts - 0.5,
-        [shown.percent_within(start, start + width - 1) for start in starts],
-        width,
-        align="edge",
-        color=style.colour("cupc-s"),
-        edgecolor="white",
-    )
+    heights = [shown.percent_within(start, start + width - 1) for start in starts]
+    axes.bar(starts - 0.5, heights, width, align="edge", color=style.colour("cupc-s"), edgecolor="white")
     axes.axvline(most + 0.5, color=style.colour("baseline-2"), linestyle="--")
     axes.set_xlim(0.5, max(starts[-1] + width, most + 2 * width) - 0.5)
     axes.margins(y=0.2)
-    axes.yaxis.set_major_formatter(PercentFormatter(decimals=0))
+    axes.yaxis.set_major_formatter("{x:g}%")
     axes.set_xlabel("rows of A'$_G$ that share a set" + f" (bins of {width})" * (width > 1))
     axes.set_ylabel("redundant sets S")
     axes.set_title(f"{shown.dataset}\nlevel 2: {shown.redundant:,} redundant sets", loc="left")
+    text = f"at most {most} rows:\n{_share(shown.percent_within(2, most))} here,\n"
+    text += f"about {percent:g}% in the paper\n({paper['label']})"
     right = most > 0.6 * axes.get_xlim()[1]  # The annotation is put on the side with more room.
-    axes.annotate(
-        f"at most {most} rows:\n{_share(shown.percent_within(2, most))} here,\n"
-        f"about {percent:g}% in the paper\n({paper['label']})",
-        (most + 0.5, 0.98),
-        (-4 if right else 4, 0),
-        xycoords=axes.get_xaxis_transform(),
-        textcoords="offset points",
-        ha="right" if right else "left",
-        va="top",
-        fontsize=6.5,
-    )
+    side = {"ha": "right" if right else "left", "va": "top", "textcoords": "offset points", "fontsize": 6.5}
+    spot, shift = (most + 0.5, 0.98), (-4 if right else 4, 0)
+    axes.annotate(text, spot, shift, xycoords=axes.get_xaxis_transform(), **side)
     source = f"graph at the start of level 2, from the verified skeleton of {label(shown.setting)}"
     figure.supxlabel(source, **SMALL_PRINT)
     return Drawing(figure)

@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, table
-from gpupc_impl.reporting.cells import (
-    INFINITY,
-    Speedup,
-    count,
-    csv_row,
-    grouped,
-    hardware,
-    label,
-    mark,
-    number,
-    places,
-    remarks,
-    speedup,
-    stated,
-    time_cell,
-)
-from gpupc_impl.reporting.runs import (
-    Runs,
-    VerifiedRecord,
-    by_backend,
-    datasets_of,
-    device_backends,
-    of_method,
-    on_backend,
-)
+from gpupc_impl.reporting.catalogue import CsvRows, Facts, Sweeps, table
+from gpupc_impl.reporting.cells import INFINITY, Speedup, count, label, number, speedup, time_cell
+from gpupc_impl.reporting.lines import Cell, Line, of_lines, printed, ratios, times
+from gpupc_impl.reporting.notes import RATIOS, grouped, hardware, places, remarks, stated, whole_calls
+from gpupc_impl.reporting.papers.datasets import datasets_table
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of, kernels_of, of_method
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges, skeleton_differences
 
@@ -65,51 +45,32 @@ def named(method: str, choice: str) -> str:
 
 
 @table("gpupc_table1", "Table 1: data sets", paper=PAPER, family="discrete")
-def gpupc_table1(problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Table:
+def gpupc_table1(problems: Facts, reported: CsvRows) -> Table:
     """The table compares the shapes of the discrete data sets with those in gpuPC's Table 1. The data are drawn with
     seeds from benchmark Bayesian networks, whose true edges are known.
     """
-    paper = {row["dataset"]: row for row in reported}
-    columns = {"n_variables": "variables", "n_samples": "samples", "max_categories": "max_categories"}
-    rows, plain, reasons = [], [], []
-    for facts in problems:
-        theirs = paper.get(facts["name"], {})
-        ours = facts if facts["available"] else {}
-        edges = None if facts.get("true_edges") is None else len(facts["true_edges"])
-        shape = [cell for key, name in columns.items() for cell in (count(ours.get(key)), count(theirs.get(name)))]
-        source = facts.get("source") or facts.get("url") or "–"
-        counts = count(ours.get("constant_variables")), count(edges)
-        rows.append([facts["name"], *shape, _declared(ours), *counts, source])
-        own = {name: ours.get(key) for key, name in columns.items()}
-        plain.append(
-            {"dataset": facts["name"], "available": facts["available"], **own}
-            | {f"{name}_reported": theirs.get(name) for name in columns.values()}
-            | {key: ours.get(key) for key in ("categories_declared", "categories_observed", "constant_variables")}
-            | {"true_edges": edges, "alpha": facts["alpha"]}
-            | {key: facts.get(key) for key in ("source", "licence", "citation", "note", "sha256")}
-            | {"why_not": facts["why"]}
-        )
-        if facts["why"]:
-            reasons.append(facts["why"])
-    header = ["data set", "N", "N (paper)", "n", "n (paper)", "max |V|", "max |V| (paper)", "categories"]
-    header += ["constant variables", "true edges", "source"]
+    shape = {"n_variables": ("N", "variables"), "n_samples": ("n", "samples")}
+    shape["max_categories"] = ("max |V|", "max_categories")
+    own = {
+        "categories": _categories,
+        "constant variables": lambda facts: count(facts.get("constant_variables")),
+        "true edges": lambda facts: count(None if facts.get("true_edges") is None else len(facts["true_edges"])),
+        "source": lambda facts: facts.get("source") or facts.get("url") or "–",
+    }
     notes = [
         "N: variables; n: samples; max |V|: largest number of categories of a variable. Categories are those that the "
         "source declares, or else those that occur. Of a constant variable only one category occurs.",
         "True edges are those of the network from which the samples were drawn.",
-        *reasons,
         f"{CITED}, Table 1. The paper does not state seeds, so its samples differ from ours.",
     ]
-    return Table("Data sets (gpuPC, Table 1)", header, rows, notes, plain, left=(0, 7, 10))
+    return datasets_table("Data sets (gpuPC, Table 1)", problems, reported, shape, own, notes)
 
 
-def _declared(facts: Mapping[str, Any]) -> str:
-    """Return whether the numbers of categories are declared by the source or observed."""
-    counts = [(facts.get(f"categories_{how}"), how) for how in ("declared", "observed")]
-    found = [(count, how) for count, how in counts if count]
-    if len(found) == 2:
-        return ", ".join(f"{count} {how}" for count, how in found)
-    return found[0][1] if found else "–"
+def _categories(facts: Mapping[str, Any]) -> str:
+    """Return the numbers of categories that the source declares and that occur; if both are known, with these words."""
+    counts = {how: facts.get(f"categories_{how}") for how in ("declared", "observed")}
+    found = {how: text for how, text in counts.items() if text}
+    return ", ".join(f"{text} {how}" if len(found) == 2 else f"{text}" for how, text in found.items()) or "–"
 
 
 DIMENSIONS = {
@@ -121,7 +82,12 @@ DIMENSIONS = {
 }
 """The parameters that sweeps vary, each with the paper's symbol and its meaning."""
 
-NO_RATIO = {"speedup": None, "bound": None}
+
+def speedup_or_infinity(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup:
+    """Return the speedup, or infinity if only the slow run exhausted memory, as in the paper."""
+    if slow is not None and fast is not None and slow.out_of_memory and fast.median is not None:
+        return Speedup(None, why=INFINITY)
+    return speedup(slow, fast)
 
 
 @table("gpupc_table2", "Table 2: gpuPC over disc-cuPC", paper=PAPER, experiments=("gpupc_table2",))
@@ -130,54 +96,38 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
     Table 2: ours above the paper's (V100, 32 GB). ∞ means that disc-cuPC, which gives every thread its own contingency
     table and does not manage memory, exhausted the device memory that is stated below the table.
     """
-    backends = sorted({run.backend for run in runs})
     chosen = {
-        choice: {method: by_backend(its) for method, its in of_choice.items()}
+        choice: {method: by_dataset(its) for method, its in of_choice.items()}
         for choice, of_choice in chosen_runs(runs).items()
     }
     lengths = Counter(row["parameter"] for row in reported).values()
     width = max(*(len(set(values.values())) for values in sweeps.values()), *lengths)
-    rows, plain = [], []
-
-    def add(symbol: str, what: str, cells: Sequence[str]) -> None:
-        if not set(cells) <= {"–", "not run"}:
-            rows.append([symbol, what, *cells, *[""] * (width - len(cells))])
-
+    lines: list[Line] = []
     for parameter, graphs in sweeps.items():
         symbol, _ = DIMENSIONS[parameter]
         ordered = sorted(graphs.items(), key=lambda item: item[1], reverse=parameter == "decay")
-        for backend in backends:
-            where = f" ({backend})" if len(backends) > 1 else ""
-            add(symbol, f"ours{where}: {symbol}", [f"{value:,}" for _, value in ordered])
-            for choice, found in chosen.items():
-                pairs = [[its.get(backend, {}).get(graph) for its in found.values()] for graph, _ in ordered]
-                ratios = [speedup_or_infinity(*pair) for pair in pairs]
-                add("", f"{named(BASELINE, choice)}, s", [time_cell(slow) for slow, _ in pairs])
-                add("", f"{named(GPUPC, choice)}, s", [time_cell(fast) for _, fast in pairs])
-                add("", "speedup", [str(ratio) + mark(*pair) for ratio, pair in zip(ratios, pairs, strict=True)])
-                for (graph, value), pair, ratio in zip(ordered, pairs, ratios, strict=True):
-                    infinite = "inf" if ratio.why == INFINITY else ratio.value
-                    plain += [
-                        {"parameter": parameter, "value": value, "source": "ours", "choice": choice}
-                        | csv_row(run, "method backend machine")
-                        | {"graph": graph}
-                        | csv_row(run, "median_s low_s high_s")
-                        | ({"speedup": infinite, "bound": ratio.bound} if run.method == GPUPC else NO_RATIO)
-                        | csv_row(
-                            run, "tests_per_level edges_per_level device_bytes device_limit_bytes status verification"
-                        )
-                        for run in pair
-                        if run is not None
-                    ]
-        printed = [row for row in reported if row["parameter"] == parameter]
-        if printed:
-            add("", f"paper: {symbol}", [f"{Decimal(row['setting']):,}" for row in printed])
-            add("", "speedup", [INFINITY if row["value"] == "inf" else f"{row['value']}×" for row in printed])
-        plain += [
-            {"parameter": parameter, "value": row["setting"], "source": "paper", "choice": None, "method": GPUPC}
-            | {"machine": row["hardware"], "speedup": row["value"]}
-            for row in printed
+        place = {graph: position for position, (graph, _) in enumerate(ordered)}
+        lines.append(Line([symbol, f"ours: {symbol}"], {place[graph]: Cell(f"{value:,}") for graph, value in ordered}))
+        for choice, found in chosen.items():
+            slows, fasts, gains = {}, {}, {}
+            for graph, value in ordered:
+                slow, fast = (its.get(graph) for its in found.values())
+                facts = {"parameter": parameter, "value": value, "choice": choice}
+                at = {"at": lambda run, column=place[graph]: column, **facts}
+                slows |= times([slow], **at)
+                # The row of a speedup is also that of gpuPC's time.
+                fasts |= {column: cell._replace(row=None) for column, cell in times([fast], **at).items()}
+                gains |= ratios({place[graph]: (slow, fast)}, speedup_or_infinity, **facts)
+            lines.append(Line(["", f"{named(BASELINE, choice)}, s"], slows))
+            lines.append(Line(["", f"{named(GPUPC, choice)}, s"], fasts))
+            lines.append(Line(["", "speedup"], gains))
+        theirs = [
+            dict(row, place=place) for place, row in enumerate(r for r in reported if r["parameter"] == parameter)
         ]
+        if theirs:
+            settings = {row["place"]: Cell(f"{Decimal(row['setting']):,}") for row in theirs}
+            lines.append(Line(["", f"paper: {symbol}"], settings))
+            lines.append(Line(["", "speedup"], printed(theirs, lambda row: row["place"], _times_or_infinity)))
     notes = [
         "; ".join(f"{symbol}: {meaning}" for symbol, meaning in DIMENSIONS.values()) + ". "
         f"{_fixed(runs, sweeps)} Paper: N = 1,000, max |V| = 4, n = 10,000, T = 32, d = 0.9.",
@@ -187,34 +137,26 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
         *_choice_notes(chosen),
         *_memory_notes(runs),
         *places(runs),
-        *remarks(run for run in runs if run.status != "oom"),
+        *remarks(run for run in runs if not run.out_of_memory),
         f"{CITED}, Table 2: {reported[0]['hardware']}, medians of 10 runs.",
     ]
-    header = ["parameter", "value, time or speedup", *(f"value {place}" for place in range(1, width + 1))]
-    return Table("Speedup of gpuPC over disc-cuPC (gpuPC, Table 2)", header, rows, notes, plain)
+    title, columns = "Speedup of gpuPC over disc-cuPC (gpuPC, Table 2)", {k: f"value {k + 1}" for k in range(width)}
+    return of_lines(title, ["parameter", "value, time or speedup"], columns, lines, notes, missing="")
 
 
-def speedup_or_infinity(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup:
-    """Return the speedup, or infinity if only the slow run exhausted memory, as in the paper."""
-    if slow is not None and fast is not None and slow.status == "oom" and fast.median is not None:
-        return Speedup(None, why=INFINITY)
-    return speedup(slow, fast)
+def _times_or_infinity(row: Mapping[str, str]) -> str:
+    return INFINITY if row["value"] == "inf" else f"{row['value']}×"
 
 
 def _fixed(runs: Runs, sweeps: Sweeps) -> str:
     """Return the values that each dimension has when another one varies."""
     problems = {run.dataset: run.problem for run in runs if run.problem}
     names = {"p": "n_variables", "categories": "max_categories", "n": "n_samples"}
-    found = {
-        symbol: dict.fromkeys(
-            problems[graph][names.get(parameter, parameter)]
-            for varied, graphs in sweeps.items()
-            if varied != parameter
-            for graph in graphs
-            if graph in problems
-        )
-        for parameter, (symbol, _) in DIMENSIONS.items()
-    }
+    found: dict[str, dict[Any, None]] = {}
+    for parameter, (symbol, _) in DIMENSIONS.items():
+        others = [graph for varied, graphs in sweeps.items() if varied != parameter for graph in graphs]
+        name = names.get(parameter, parameter)
+        found[symbol] = {problems[graph][name]: None for graph in others if graph in problems}
     return f"Ours, where not varied: {stated(found.items())}." if any(found.values()) else ""
 
 
@@ -244,62 +186,60 @@ def _memory_notes(runs: Iterable[VerifiedRecord]) -> list[str]:
 REPORTED_COLUMNS = {"parallelPC": "parallelPC", "bnlearn": "bnlearn", "disc-cupc": BASELINE, "gpuPC": GPUPC}
 """The paper's methods, and the columns in which their times stand."""
 
+OVER_BASELINE, BEST, OVER_PARALLEL, SHD = "over baseline", "best over best", "over parallel", "shd"
+"""The columns of Table 3 after the times."""
+
 
 @table("gpupc_table3", "Table 3: execution times", paper=PAPER, family="discrete")
-def gpupc_table3(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: CsvRows) -> Table:
+def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows) -> Table:
     """The table shows execution times on discrete data, as gpuPC's Table 3: ours (median of the warm runs, 20–80 %
     band) above the paper's (V100; 40 CPU cores), and the structural Hamming distance of the skeleton from that of the
     true network. ∞ means that device memory was exhausted; † marks a bound from a time limit; ≈ marks a skeleton that
     differs for an explained reason, such as another rule for degrees of freedom.
     """
     chosen = chosen_runs(runs)
-    columns = {
+    column = {
         run.setting: method if choice == "paper" else f"best {method}"
         for choice, of_choice in chosen.items()
         for method, its in of_choice.items()
         for run in its
     }
-    parallel = {run.dataset: run for run in of_method(runs, PARALLEL)}
-    distances = _distances(runs, problems)
-    paper: dict[str, dict[str, float]] = {}
+    others = [run.setting for run in runs if run.setting not in column]
+    best = [name for name in column.values() if name.startswith("best ")]
+    columns = {name: label(name) for name in ("parallelPC", "bnlearn", *others, BASELINE, GPUPC)}
+    columns |= {name: named(name.removeprefix("best "), "best") for name in best}
+    columns[OVER_BASELINE] = f"{label(GPUPC)} over {label(BASELINE)}"
+    columns |= {BEST: BEST} if best else {}
+    columns[OVER_PARALLEL] = f"{label(GPUPC)} over the parallel CPU version"
+    columns[SHD] = "SHD of the skeleton"
+    parallel = by_dataset(of_method(runs, PARALLEL))
+    truths = {facts["name"]: facts.get("true_edges") for facts in problems}
+    printed_rows: dict[str, list[Mapping[str, str]]] = {}
     for row in reported:
-        paper.setdefault(row["dataset"], {})[REPORTED_COLUMNS[row["method"]]] = float(row["value"])
-    others = dict.fromkeys(run.setting for run in runs if run.setting not in columns)
-    shown = [name for name in REPORTED_COLUMNS.values() if name not in (GPUPC, BASELINE)]
-    shown += [*others, BASELINE, GPUPC, *dict.fromkeys(name for name in columns.values() if name.startswith("best "))]
-    rows, plain = [], []
-    for dataset in dict.fromkeys([*datasets_of(runs), *paper]):
+        printed_rows.setdefault(row["dataset"], []).append(row)
+    lines = []
+    for dataset in dict.fromkeys([*datasets_of(runs), *printed_rows]):
         here = [run for run in runs if run.dataset == dataset]
-        for backend in device_backends(here) or ["cpu"] * bool(here):
-            group = {columns.get(run.setting, run.setting): run for run in on_backend(here, backend)}
+        if here:
+            group = {column.get(run.setting, run.setting): run for run in here}
+            distances = {name: _distance(run, truths.get(dataset)) for name, run in group.items()}
+            cells = {name: _table3_cell(run, distances[name]) for name, run in group.items()}
             slow, fast = group.get(BASELINE), group.get(GPUPC)
-            ratios = [(slow, fast)]
-            if "best" in chosen:
-                ratios.append((group.get(f"best {BASELINE}", slow), group.get(f"best {GPUPC}", fast)))
-            compared = [distances.get((dataset, run.setting)) for run in (fast, *group.values()) if run]
-            distance = next(filter(None, compared), None)
-            cells = [time_cell(group.get(name), oom=INFINITY) for name in shown]
-            cells += [str(speedup_or_infinity(*pair)) + mark(*pair) for pair in ratios]
-            cells.append(str(speedup(parallel.get(dataset), fast)) + mark(parallel.get(dataset), fast))
-            cells.append(f"{sum(distance)} (−{distance[0]} +{distance[1]})" if distance else "–")
-            rows.append([dataset, f"ours: {backend}", *cells])
-            plain += [_table3_row(run, distances.get((dataset, run.setting))) for run in group.values()]
-        if dataset in paper:
-            best = ["–"] * ("best" in chosen)
-            rows.append([dataset if not here else "", "paper", *_reported_times(paper[dataset], shown, best)])
-    plain += [
-        {"dataset": row["dataset"], "source": "paper", "setting": row["method"], "machine": row["hardware"]}
-        | {"median_s": row["value"]}
-        for row in reported
-    ]
-    names = [named(name.removeprefix("best "), "best") if name.startswith("best ") else label(name) for name in shown]
-    header = ["data set", "seconds", *names, f"{label(GPUPC)} over {label(BASELINE)}"]
-    header += ["best over best"] * ("best" in chosen)
-    header += [f"{label(GPUPC)} over the parallel CPU version", "SHD of the skeleton"]
+            pairs = {OVER_BASELINE: (slow, fast), OVER_PARALLEL: (parallel.get(dataset), fast)}
+            pairs[BEST] = group.get(f"best {BASELINE}", slow), group.get(f"best {GPUPC}", fast)
+            cells |= {name: cell._replace(row=None) for name, cell in ratios(pairs, speedup_or_infinity).items()}
+            if distance := distances.get(GPUPC) or next(filter(None, distances.values()), None):
+                cells[SHD] = Cell(f"{sum(distance)} (−{distance[0]} +{distance[1]})")
+            lines.append(Line([dataset, f"ours: {kernels_of(here)}"], cells))
+        if theirs := printed_rows.get(dataset):
+            cells = printed(theirs, lambda row: REPORTED_COLUMNS[row["method"]])
+            seconds = {row["method"]: float(row["value"]) for row in theirs}
+            for name, slow in ((OVER_BASELINE, "disc-cupc"), (OVER_PARALLEL, "bnlearn")):
+                cells[name] = Cell(f"{number(seconds[slow] / seconds['gpuPC'])}×")
+            lines.append(Line(["" if here else dataset, "paper"], cells))
     notes = [
-        "Ours: median of the warm runs, with their 20–80 % band where there are several; from the coded data in host "
-        "memory to the skeleton and its separating sets in host memory. The parallel CPU version is ours "
-        f"({PARALLEL}), in the paper bnlearn's. The paper's hardware is not ours: compare ratios, not times.",
+        whole_calls("the coded data"),
+        f"The parallel CPU version is ours ({PARALLEL}), in the paper bnlearn's. {RATIOS}",
         "SHD of the skeleton: the edges of the true network's skeleton that are missing (−) and the additional edges "
         f"(+) in {label(GPUPC)}'s. The CSV has the other settings.",
         f"{INFINITY}: device memory exhausted.",
@@ -309,34 +249,21 @@ def gpupc_table3(runs: Runs, problems: Sequence[Mapping[str, Any]], reported: Cs
         *remarks(runs),
         *(f"{CITED}, Table 3, {line}." for line in hardware(reported)),
     ]
-    return Table("Execution times (gpuPC, Table 3)", header, rows, notes, plain)
+    return of_lines("Execution times (gpuPC, Table 3)", ["data set", "seconds"], columns, lines, notes)
 
 
-def _distances(
-    runs: Iterable[VerifiedRecord], problems: Iterable[Mapping[str, Any]]
-) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return the numbers of missing and additional edges by data set and setting, if the truth is known."""
-    truths = {facts["name"]: facts.get("true_edges") for facts in problems}
-    return {
-        (run.dataset, run.setting): skeleton_differences(answer, dag_of_edges(truths[run.dataset], len(answer.names)))
-        for run in runs
-        if truths.get(run.dataset) is not None and (answer := run.skeleton) is not None
-    }
+Distance = tuple[int, int]
+"""The numbers of missing and of additional edges."""
 
 
-def _table3_row(run: VerifiedRecord, distance: tuple[int, int] | None) -> dict[str, Any]:
-    """Return the row of a run in the CSV of Table 3."""
+def _distance(run: VerifiedRecord, true_edges: Any) -> Distance | None:
+    """Return the distance of a run's skeleton from the true network's, if both are known."""
+    if true_edges is None or (answer := run.skeleton) is None:
+        return None
+    return skeleton_differences(answer, dag_of_edges(true_edges, len(answer.names)))
+
+
+def _table3_cell(run: VerifiedRecord, distance: Distance | None) -> Cell:
     missing, extra = distance or (None, None)
-    return (
-        {"dataset": run.dataset, "source": "ours"}
-        | csv_row(run, "setting backend machine median_s low_s high_s status verification edges tests")
-        | {"missing_edges": missing, "extra_edges": extra, "skeleton_shd": sum(distance) if distance else None}
-    )
-
-
-def _reported_times(times: Mapping[str, float], shown: Iterable[str], best: Sequence[str]) -> list[str]:
-    """Return the paper's cells: the times in the columns `shown`, the speedup over disc-cuPC, the cells `best`, the
-    speedup over the parallel CPU version, and a dash."""
-    cells = [f"{Decimal(str(times[name])):,}" if name in times else "–" for name in shown]
-    over_baseline, over_parallel = (f"{number(times[name] / times[GPUPC])}×" for name in (BASELINE, "bnlearn"))
-    return [*cells, over_baseline, *best, over_parallel, "–"]
+    (cell,) = times([run], lambda run: time_cell(run, oom=INFINITY), missing_edges=missing, extra_edges=extra).values()
+    return cell

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from gpupc_impl.reporting import chains, quantities
+from gpupc_impl.reporting import quantities
 from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.cells import label
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.papers.gpupc import BASELINE, GPUPC, PAPER, PARALLEL
-from gpupc_impl.reporting.quantities import Evidence, Missing, Numbers, Quantity, growth, over, over_datasets, within
-from gpupc_impl.reporting.runs import Runs, VerifiedRecord, device_backends
+from gpupc_impl.reporting.quantities import (
+    Compute,
+    Evidence,
+    Missing,
+    Numbers,
+    Quantity,
+    Size,
+    chained,
+    growth,
+    one_of,
+    over,
+    over_datasets,
+    within,
+)
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, kernels_of
 from gpupc_impl.reporting.tables import Table
 
-Size = Mapping[str, float]
+GAIN = over(GPUPC, BASELINE)
 
 
 def workload(run: VerifiedRecord) -> Size | None:
@@ -29,25 +42,16 @@ def workload(run: VerifiedRecord) -> Size | None:
     }
 
 
-def speedup_over(axis: str, compute: quantities.Compute) -> Quantity:
+def speedup_over(axis: str, compute: Compute) -> Quantity:
     """Return a quantity of the speedup of gpuPC over disc-cuPC along one dimension."""
-    name = f"{label(GPUPC)} over {label(BASELINE)}"
-    return quantities.along(workload, axis, {name: over(GPUPC, BASELINE)}, compute)
+    return quantities.along(workload, axis, {f"{label(GPUPC)} over {label(BASELINE)}": GAIN}, compute)
 
 
-def runtime_over(axis: str, compute: quantities.Compute) -> Quantity:
+def runtime_over(axis: str, compute: Compute) -> Quantity:
     return quantities.along(workload, axis, {label(GPUPC): quantities.seconds(GPUPC)}, compute)
 
 
-def largest(_: list[float], found: list[float]) -> float:
-    return max(found)
-
-
-def at(place: float) -> quantities.Compute:
-    return within(place, place)
-
-
-def steps_over_steps(last: float) -> quantities.Compute:
+def steps_over_steps(last: float) -> Compute:
     """Return, for each step of the varied dimension up to the value `last`, the ratio of two successive numbers divided
     by the ratio of the dimension's two values."""
 
@@ -66,9 +70,9 @@ def out_of_memory(chosen: Callable[[Size], bool]) -> Quantity:
 
     def outcome(evidence: Evidence, dataset: str) -> float:
         slow, fast = evidence.run(dataset, BASELINE), evidence.run(dataset, GPUPC)
-        if slow.status not in ("ok", "oom"):
+        if not (slow.ok or slow.out_of_memory):
             quantities.seconds_of(slow)  # raises `Missing`
-        return 100.0 * (slow.status == "oom" and fast.counts)
+        return 100.0 * (slow.out_of_memory and fast.counts)
 
     def quantity(evidence: Evidence, _: Sequence[str]) -> Numbers:
         sizes = quantities.described(evidence, workload)
@@ -79,35 +83,37 @@ def out_of_memory(chosen: Callable[[Size], bool]) -> Quantity:
     return quantity
 
 
-def over_bnlearn(direct: Quantity, method: str, of: Callable[[Sequence[float]], float] | None = None) -> Quantity:
-    """Return speedups over bnlearn by a chain, or `direct`, those over our parallel reference."""
-    return chains.chained(direct, "bnlearn", PARALLEL, method, of)
-
-
 QUANTITIES: dict[str, Quantity] = {
-    "up-to-45.6": quantities.by_size(workload, over(GPUPC, BASELINE), of=max),
-    "up-to-62.1": over_bnlearn(quantities.largest_of(quantities.reaching(62.1, GPUPC, PARALLEL)), GPUPC, max),
+    "up-to-45.6": quantities.by_size(workload, GAIN, reduce=max),
+    "up-to-62.1": chained(one_of(max, quantities.reaching(62.1, GPUPC, PARALLEL)), "bnlearn", PARALLEL, GPUPC, max),
     "steady-over-N": speedup_over("N", within(0, math.inf)),
     "quadruple": runtime_over("N", quantities.per_doubling(0, math.inf)),
     "similar-over-categories": speedup_over("max |V|", within(4, 10)),
     "two-categories": speedup_over("max |V|", growth(4, 2)),
     "memory-of-categories": out_of_memory(lambda size: size["max |V|"] > 10),
     "500k-samples": speedup_over("n", within(500_000, math.inf, max)),
-    "10k-samples": speedup_over("n", at(10_000)),
-    "order-of-magnitude": speedup_over("n", largest),
+    "10k-samples": speedup_over("n", within(10_000, 10_000)),
+    "order-of-magnitude": speedup_over("n", lambda _, found: max(found)),
     "linear-in-n": runtime_over("n", quantities.per_doubling(500_000, math.inf)),
     "sublinear-in-n": runtime_over("n", steps_over_steps(500_000)),
     "constant-over-T": speedup_over("T", growth(32, 128)),
     "higher-below-32": speedup_over("T", growth(32, 1)),
     "memory-of-levels": out_of_memory(lambda size: size["d"] <= 0.5),
     "gap-over-d": speedup_over("d", growth(0.9, 0.75)),
-    "always-faster": quantities.everywhere(workload, over(GPUPC, BASELINE), "workloads"),
+    "always-faster": quantities.everywhere(workload, GAIN, "workloads"),
     "bnlearn-over-parallelpc": quantities.not_run("neither bnlearn nor parallelPC is among our references"),
-    "disc-cupc-over-cpu": over_bnlearn(over_datasets(over(BASELINE, PARALLEL)), BASELINE),
-    "gpupc-over-cpu": over_bnlearn(over_datasets(over(GPUPC, PARALLEL)), GPUPC),
-    "up-to-6.5": quantities.largest_of(over(GPUPC, BASELINE)),
+    "disc-cupc-over-cpu": chained(over_datasets(over(BASELINE, PARALLEL)), "bnlearn", PARALLEL, BASELINE),
+    "gpupc-over-cpu": chained(over_datasets(over(GPUPC, PARALLEL)), "bnlearn", PARALLEL, GPUPC),
+    "up-to-6.5": one_of(max, GAIN),
 }
 """The quantity for each id in results/reported/gpupc_claims.csv."""
+
+NOTES = (
+    "Paper: Nvidia V100 (32 GB); two Intel Xeon Gold 6148 with 40 cores. Table 2 states how much device memory "
+    "each method was allowed here, and the values that do not vary in a series.",
+    f"Our {PARALLEL} stands for bnlearn's parallel program. It is much faster than bnlearn, so speedups over it "
+    "are smaller; where bnlearn was measured beside discrete-serial on one core, the two are chained.",
+)
 
 
 @table("gpupc_claims", "Section 4: claims", paper=PAPER, family="discrete", experiments=("gpupc_table2",))
@@ -116,12 +122,5 @@ def gpupc_claims(runs: Runs, factors: CsvRows, reported: CsvRows) -> Table:
     named in the last column. The paper used an Nvidia V100 and 40 CPU cores; on the backend ``host`` kernels run on CPU
     cores.
     """
-    known = chains.load(factors)
-    evidence = {backend: Evidence(runs, backend, {}, known) for backend in device_backends(runs) or ["cpu"]}
-    notes = [
-        "Paper: Nvidia V100 (32 GB); two Intel Xeon Gold 6148 with 40 cores. Table 2 states how much device memory "
-        "each method was allowed here, and the values that do not vary in a series.",
-        f"Our {PARALLEL} stands for bnlearn's parallel program. It is much faster than bnlearn, so speedups over it "
-        "are smaller; where bnlearn was measured beside discrete-serial on one core, the two are chained.",
-    ]
-    return table_of("Claims of gpuPC beside our records", reported, QUANTITIES, evidence, notes)
+    evidence = Evidence(runs, {}, quantities.factors_of(factors))
+    return table_of("gpuPC", reported, QUANTITIES, evidence, kernels_of(runs), NOTES)

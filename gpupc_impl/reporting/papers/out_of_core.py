@@ -1,4 +1,4 @@
-"""Figures 1 and 2 and Table 1 of the Out-of-Core paper, from records and a recorded timeline only."""
+"""Figure 1 and Table 1 of the Out-of-Core paper, from records and a recorded timeline only."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import CsvRows, figure, table
-from gpupc_impl.reporting.cells import csv_row, label, mark, number, places, remarks, speedup, time_cell
+from gpupc_impl.reporting.cells import label, number
 from gpupc_impl.reporting.figures import HEADING, Drawing
-from gpupc_impl.reporting.papers.managed_memory import BLOCK, UM
-from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, of_method
+from gpupc_impl.reporting.lines import Cell, Line, of_lines, printed, ratios, times
+from gpupc_impl.reporting.notes import RATIOS, places, remarks
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, kernels_of, of_method
 from gpupc_impl.reporting.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PAPER = "Out-of-Core"
+UM, BLOCK = "out-of-core-um", "out-of-core-block"
 AS_PUBLISHED = {UM: {"level_one": "pairs"}, BLOCK: {"layout": "blocks"}}
 PAPER_NAMES = {"GPU UM": UM, "GPU Block-Based": BLOCK}
 
@@ -26,57 +28,44 @@ def compared(runs: Runs) -> set[str]:
     return {run.setting for method, params in AS_PUBLISHED.items() for run in of_method(runs, method, **params)}
 
 
+COLUMNS = {
+    **{"variables": "variables", "samples": "samples", "left": "edges left by level 0"},
+    **{"cpu": "CPU, s", UM: "UM, s", BLOCK: "block-based, s"},
+    **{"over um": "block over UM", "over cpu": "block over CPU", "memory": "device memory of block-based"},
+}
+
+
 @table("ooc_table1", "Table 1: wide data", paper=PAPER, experiments=("ooc_table1",))
 def ooc_table1(runs: Runs, reported: CsvRows) -> Table:
     """The table shows levels 0 and 1 at alpha = 0.01 on wide data, as the Out-of-Core paper's Table 1: a CPU reference,
     unified memory and block-based, with the paper's numbers for TCGA (55,572 genes, 3,189 samples) below ours. The TCGA
     matrix is not public in one file; generated data replace it, see ``docs/experiments.md``.
     """
-    rows, plain = [], []
+    lines = []
     for dataset in datasets_of(runs):
         here = [run for run in runs if run.dataset == dataset]
         reference = next((run for run in here if run.reference), None)
-        for backend in sorted({run.backend for run in here if run.method in (UM, BLOCK)}):
-            on_it = [run for run in here if run.backend == backend]
-            um = next(iter(of_method(on_it, UM, **AS_PUBLISHED[UM])), None)
-            blocks = [run for run in on_it if run.method == BLOCK]
-            # The paper's blocks come before other layouts.
-            blocks.sort(key=lambda run: run.params.get("layout") != "blocks")
-            facts = here[0].problem or {}
-            shape = [f"{facts[key]:,}" if key in facts else "–" for key in ("n_variables", "n_samples")]
-            for block in blocks or [None]:
-                who = f"ours: {backend}" + (f", {label(block.setting)}" if len(blocks) > 1 else "")
-                times = map(time_cell, (reference, um, block))
-                ratios = _ratio(um, block), _ratio(reference, block)
-                rows.append([dataset, who, *shape, _left_after(block or um), *times, *ratios, _device_memory(block)])
-            plain += [
-                {"dataset": dataset, "source": "ours"}
-                | csv_row(run, "setting method backend machine")
-                | {"variables": facts.get("n_variables"), "samples": facts.get("n_samples")}
-                | csv_row(run, "median_s low_s high_s limit_s edges_per_level tests_per_level")
-                | csv_row(run, "device_bytes device_limit_bytes process_bytes status verification")
-                for run in (reference, um, *blocks)
-                if run is not None
-            ]
+        um = next(iter(of_method(here, UM, **AS_PUBLISHED[UM])), None)
+        # The paper's blocks come before other layouts.
+        blocks = [run for run in here if run.method == BLOCK]
+        blocks.sort(key=lambda run: run.params.get("layout") != "blocks")
+        for block in blocks or [None] * (um is not None):
+            who = f"ours: {kernels_of(here)}" + (f", {label(block.setting)}" if len(blocks) > 1 else "")
+            lines.append(Line([dataset, who], _cells(reference, um, block, first=block in (None, blocks[0]))))
+    about, hours = reported[0], {PAPER_NAMES.get(row["method"], "cpu"): float(row["value"]) for row in reported}
+    cells = printed(
+        reported,
+        lambda row: PAPER_NAMES.get(row["method"], "cpu"),
+        lambda row: f"{number(3600 * float(row['value']))} ({float(row['value']):g} h)",
+    )
+    cells |= {name: Cell(f"{int(about[name]):,}") for name in ("variables", "samples")} | {"left": Cell("67 %")}
+    cells |= {f"over {slow}": Cell(f"{hours[key] / hours[BLOCK]:.0f}×") for slow, key in (("um", UM), ("cpu", "cpu"))}
+    lines.append(Line([about["dataset"], "paper"], cells))
     references = dict.fromkeys(label(run.method) for run in runs if run.reference)
-    about = reported[0]
-    stated = {PAPER_NAMES.get(row["method"], "cpu"): float(row["value"]) for row in reported}
-    hours = [stated[who] for who in ("cpu", UM, BLOCK)]
-    shape = [f"{int(about[key]):,}" for key in ("variables", "samples")]
-    times = [f"{number(3600 * value)} ({value:g} h)" for value in hours]
-    ratios = [f"{hours[k] / hours[2]:.0f}×" for k in (1, 0)]
-    rows.append([about["dataset"], "paper", *shape, "67 %", *times, *ratios, "–"])
-    plain += [
-        {"dataset": row["dataset"], "source": "paper", "method": row["method"], "machine": row["hardware"]}
-        | {"variables": row["variables"], "samples": row["samples"], "median_s": 3600 * float(row["value"])}
-        for row in reported
-    ]
-    header = ["data set", "", "variables", "samples", "edges left by level 0", "CPU, s", "UM, s", "block-based, s"]
-    header += ["block over UM", "block over CPU", "device memory of block-based"]
     notes = [
         "Levels 0 and 1. Ours: median of the warm runs; CPU is our "
-        f"{' or '.join(references) or 'reference'}, the paper's is pcalg's stable.fast. "
-        "The paper's hardware is not ours: compare ratios, not times.",
+        f"{' or '.join(references) or 'reference'}, the paper's is pcalg's stable.fast.",
+        RATIOS,
         *(f"Paper, {row['method']}: {row['hardware']}." for row in reported),
         "The paper's ratios are those of the hours in its table; its text states 95 and 236, with 27.35 minutes for "
         "block-based.",
@@ -84,28 +73,28 @@ def ooc_table1(runs: Runs, reported: CsvRows) -> Table:
         *remarks(runs),
         f"Paper: {about['citation']}.",
     ]
-    return Table("Levels 0 and 1 on wide data (Out-of-Core, Table 1)", header, rows, notes, plain)
+    title = "Levels 0 and 1 on wide data (Out-of-Core, Table 1)"
+    return of_lines(title, ["data set", ""], COLUMNS, lines, notes)
 
 
-def _ratio(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> str:
-    ratio = speedup(slow, fast)
-    return str(ratio) + (mark(slow, fast) if ratio.value is not None else "")
-
-
-def _left_after(run: VerifiedRecord | None) -> str:
-    """Return the percentage of edges that level 0 left."""
-    if run is None or not run.result:
-        return "–"
-    p = run.problem["n_variables"]
-    return f"{100 * run.result.edges_per_level[0] / (p * (p - 1) / 2):.3g} %"
-
-
-def _device_memory(run: VerifiedRecord | None) -> str:
-    """Format the memory that was used, and its limit."""
-    if run is None or run.peak_bytes.device is None:
-        return "–"
-    used, limit = f"{number(run.peak_bytes.device / 1e6)} MB", run.limits.device_memory_bytes
-    return used if limit is None else f"{used} of {number(limit / 1e6)} MB"
+def _cells(
+    reference: VerifiedRecord | None, um: VerifiedRecord | None, block: VerifiedRecord | None, first: bool
+) -> dict[str, Cell]:
+    """Return the cells of a layout of blocks; of the lines of a data set only the first has the others' CSV rows."""
+    facts = next((run.problem or {} for run in (block, um) if run), {})
+    shape = {"variables": facts.get("n_variables"), "samples": facts.get("n_samples")}
+    own = {"cpu": reference, UM: um, BLOCK: block}
+    cells = {name: cell for name, run in own.items() for cell in times([run], **shape).values()}
+    cells |= {name: cells[name]._replace(row=None) for name in ("cpu", UM) if name in cells and not first}
+    cells |= {name: Cell(f"{value:,}") for name, value in shape.items() if value is not None}
+    pairs = ratios({"over um": (um, block), "over cpu": (reference, block)})
+    cells |= {name: cell._replace(row=None) for name, cell in pairs.items()}
+    left = (block or um).left_by_level_0 if block or um else None
+    cells["left"] = Cell("–" if left is None else f"{left:.3g} %")
+    if block is not None and block.peak_bytes.device is not None:
+        used, limit = f"{number(block.peak_bytes.device / 1e6)} MB", block.limits.device_memory_bytes
+        cells["memory"] = Cell(used if limit is None else f"{used} of {number(limit / 1e6)} MB")
+    return cells
 
 
 STEPS = {"extract": "extraction (CPU)", "transfer": "transfer", "kernel": "kernel", "merge": "merging (CPU)"}
@@ -153,7 +142,7 @@ def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
     handles = [Patch(facecolor=STREAM_COLOURS[number], label=f"stream {number}") for number in streams]
     figure.legend(handles=handles, loc="outside lower right", ncols=len(STREAM_COLOURS))
     figure.suptitle("\n".join(heading), **HEADING)
-    return Drawing(figure, steps, columns=("level", "block", "step", "stream", "start_s", "end_s"))
+    return Drawing(figure, steps)
 
 
 def _middle_blocks(rows: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -184,24 +173,21 @@ def _bars(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     axes.grid(visible=False)
 
 
+Span = tuple[float, float]
+
+
 def hidden_share(rows: Sequence[Mapping[str, Any]]) -> float | None:
     """Return the share of the other steps' time that passes while a kernel runs; None without other steps."""
     kernels = _union([(row["start_s"], row["end_s"]) for row in rows if row["step"] == "kernel"])
     others = _union([(row["start_s"], row["end_s"]) for row in rows if row["step"] != "kernel"])
     total = sum(end - start for start, end in others)
-    if not total:
-        return None
-    beside = sum(
-        max(0.0, min(end, kernel_end) - max(start, kernel_start))
-        for start, end in others
-        for kernel_start, kernel_end in kernels
-    )
-    return beside / total
+    both = sum(max(0.0, min(end, to) - max(start, since)) for start, end in others for since, to in kernels)
+    return both / total if total else None
 
 
-def _union(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def _union(spans: Sequence[Span]) -> list[Span]:
     """Merge overlapping spans of time."""
-    joined: list[tuple[float, float]] = []
+    joined: list[Span] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:
             joined[-1] = (joined[-1][0], max(end, joined[-1][1]))

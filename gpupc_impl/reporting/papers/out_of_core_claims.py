@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 from gpupc_impl.reporting import quantities
 from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.claims import table_of
-from gpupc_impl.reporting.papers.managed_memory import BLOCK, LEVELS, UM, Rates, model_note, modelled_level
-from gpupc_impl.reporting.papers.out_of_core import AS_PUBLISHED, PAPER
+from gpupc_impl.reporting.papers.out_of_core import AS_PUBLISHED, BLOCK, PAPER, UM
 from gpupc_impl.reporting.quantities import (
+    Evidence,
     Measure,
     Missing,
     Numbers,
@@ -20,21 +19,13 @@ from gpupc_impl.reporting.quantities import (
     reaching,
     seconds,
 )
-from gpupc_impl.reporting.runs import Runs, VerifiedRecord, device_backends
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, kernels_of
 from gpupc_impl.reporting.tables import Table
 
 PARALLEL = "stable-parallel"
 
 SELECTED = {method: [params, {}] for method, params in AS_PUBLISHED.items()}
 """The parameters of the paper's square blocks, and of unified memory with the same kernels."""
-
-
-class Evidence(quantities.Evidence):
-    """The runs of one backend, and the rates of managed memory with which a run that was refused is modelled."""
-
-    def __init__(self, runs: Runs, backend: str, rates: Rates):
-        super().__init__(runs, backend, SELECTED)
-        self.rates = rates
 
 
 def connected(run: VerifiedRecord) -> Mapping[str, float] | None:
@@ -57,30 +48,6 @@ def level(method: str, which: int) -> Measure:
     return measure
 
 
-def modelled(*levels: int) -> Measure:
-    """Return a measure: the modelled seconds of levels of unified memory, where a run was refused."""
-
-    def measure(evidence: Evidence, dataset: str) -> float:
-        refused, blocks = evidence.run(dataset, UM), evidence.of(dataset, BLOCK)
-        seconds = [modelled_level(refused, blocks, which, evidence.rates) for which in levels]
-        if None in seconds:
-            raise Missing(f"{refused.setting} {refused.status}, and there is nothing to model it from")
-        return sum(filter(None, seconds))
-
-    return measure
-
-
-def or_modelled(run: Quantity, model: Quantity) -> Quantity:
-    """Return a quantity of unified memory's runs, or of the model if there is no run."""
-
-    def found(evidence: Evidence, datasets: Sequence[str]) -> Numbers:
-        measured = run(evidence, datasets)
-        numbers = measured if measured.values else model(evidence, datasets)
-        return dataclasses.replace(numbers, modelled=True) if numbers.values and not measured.values else measured
-
-    return found
-
-
 def tests(which: int) -> Measure:
     def measure(evidence: Evidence, dataset: str) -> float:
         run = evidence.run(dataset, BLOCK)
@@ -101,10 +68,9 @@ def device_gigabytes(evidence: Evidence, dataset: str) -> float:
 def removed_by_level_0(evidence: Evidence, dataset: str) -> float:
     """Return the percentage of all edges that level 0 removed."""
     run = evidence.run(dataset, BLOCK)
-    if run.result is None:
-        quantities.seconds_of(run)  # raises `Missing`
-    p = run.problem["n_variables"]
-    return 100 * (1 - run.result.edges_per_level[0] / (p * (p - 1) / 2))
+    if run.left_by_level_0 is None:
+        raise Missing(f"{run.setting} {run.status}")
+    return 100 - run.left_by_level_0
 
 
 def at(variables: int, measure: Measure) -> Quantity:
@@ -119,9 +85,9 @@ def across(one: tuple[int, Measure], other: tuple[int, Measure]) -> Quantity:
 
     def quantity(evidence: Evidence, datasets: Sequence[str]) -> Numbers:
         blocks = [run for run in evidence.runs if run.method == BLOCK]
-        published = [run for run in blocks if AS_PUBLISHED[BLOCK].items() <= run.params.items()]
-        for setting in dict.fromkeys(run.setting for run in [*published, *blocks]):
-            alone = evidence.of_setting(BLOCK, setting)
+        blocks.sort(key=lambda run: not AS_PUBLISHED[BLOCK].items() <= run.params.items())
+        for setting in dict.fromkeys(run.setting for run in blocks):
+            alone = evidence.only(lambda run, setting=setting: run.method != BLOCK or run.setting == setting)
             above, below = (at(*each)(alone, datasets) for each in (one, other))
             if above.values and below.values:
                 where = f"{setting}, N = {one[0]:g} and {other[0]:g}"
@@ -133,26 +99,22 @@ def across(one: tuple[int, Measure], other: tuple[int, Measure]) -> Quantity:
 
 UM_OVER_BLOCK = ratio(level(BLOCK, 0), level(UM, 0))
 BLOCK_OVER_UM = ratio(level(UM, 1), level(BLOCK, 1))
-BLOCK_OVER_MODEL = ratio(modelled(1), level(BLOCK, 1))
 NO_LEVELS = quantities.not_run("device memory is recorded for both levels together")
 NO_FAULTS = quantities.not_run("page faults are not counted")
 
 QUANTITIES: dict[str, Quantity] = {
-    "over-um-95": or_modelled(
-        over_datasets(reaching(95, BLOCK, UM)),
-        over_datasets(ratio(modelled(*LEVELS), quantities.level_seconds(BLOCK))),
-    ),
+    "over-um-95": over_datasets(reaching(95, BLOCK, UM)),
     "over-cpu-236": over_datasets(reaching(236, BLOCK, PARALLEL)),
-    "level-0-up-to-15": quantities.by_size(connected, UM_OVER_BLOCK, of=max),
-    "level-0-55000": or_modelled(at(55_000, UM_OVER_BLOCK), at(55_000, ratio(level(BLOCK, 0), modelled(0)))),
+    "level-0-up-to-15": quantities.by_size(connected, UM_OVER_BLOCK, reduce=max),
+    "level-0-55000": at(55_000, UM_OVER_BLOCK),
     "level-0-gap": quantities.along(
         connected, "N", {"unified memory over block-based": UM_OVER_BLOCK}, lambda _, found: found[-1] / found[0]
     ),
     "level-1-similar": quantities.along(
         connected, "N", {"block-based over unified memory": BLOCK_OVER_UM}, quantities.within(0, 35_000)
     ),
-    "level-1-40000": or_modelled(at(40_000, BLOCK_OVER_UM), at(40_000, BLOCK_OVER_MODEL)),
-    "level-1-55000": or_modelled(at(55_000, BLOCK_OVER_UM), at(55_000, BLOCK_OVER_MODEL)),
+    "level-1-40000": at(40_000, BLOCK_OVER_UM),
+    "level-1-55000": at(55_000, BLOCK_OVER_UM),
     "memory-level-0-5000": NO_LEVELS,
     "memory-level-0-55000": NO_LEVELS,
     "memory-level-1-5000": at(5_000, device_gigabytes),
@@ -172,21 +134,21 @@ QUANTITIES: dict[str, Quantity] = {
 }
 """The quantity for each id in results/reported/ooc_claims.csv."""
 
+NOTES = (
+    "Paper: Nvidia V100 (32 GB); Intel Xeon E7-4850 v4 with 32 cores. Fig. 2 shows the limit of device memory "
+    "here. Block-based is the setting with the paper's square blocks if that was measured, and unified memory the "
+    "setting with the same kernels. Unified memory beyond the card's free memory cannot be tested here: it is not run, "
+    "since it can hang the machine.",
+    f"Our {PARALLEL} stands for pcalg's stable.fast on 32 cores; tcga-like for the TCGA matrix, which is not "
+    "public in one file.",
+    "Tests are counted by the methods; if both sides of a pair are tested, each test counts.",
+)
+
 
 @table("ooc_claims", "Section 5: claims", paper=PAPER, experiments=("ooc_fig2", "ooc_table1"))
-def ooc_claims(runs: Runs, reported: CsvRows, rates: Rates = None) -> Table:
+def ooc_claims(runs: Runs, reported: CsvRows) -> Table:
     """The table compares what the Out-of-Core paper states in numbers with the same quantities from our records, on the
     data named in the last column. The paper used an Nvidia V100 with 32 GB, which its data exceed from 40,000 variables
     on. On the backend ``host`` managed memory is plain memory, and nothing is migrated.
     """
-    evidence = {backend: Evidence(runs, backend, rates) for backend in device_backends(runs) or ["cpu"]}
-    notes = [
-        "Paper: Nvidia V100 (32 GB); Intel Xeon E7-4850 v4 with 32 cores. Fig. 2 shows the limit of device memory "
-        "here. Block-based is the setting with the paper's square blocks if that was measured, and unified memory the "
-        "setting with the same kernels.",
-        f"Our {PARALLEL} stands for pcalg's stable.fast on 32 cores; tcga-like for the TCGA matrix, which is not "
-        "public in one file.",
-        "Tests are counted by the methods; if both sides of a pair are tested, each test counts.",
-        *([] if rates is None else [model_note(runs, rates)]),
-    ]
-    return table_of("Claims of Out-of-Core beside our records", reported, QUANTITIES, evidence, notes)
+    return table_of("Out-of-Core", reported, QUANTITIES, Evidence(runs, SELECTED), kernels_of(runs), NOTES)

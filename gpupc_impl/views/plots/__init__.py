@@ -8,7 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gpupc_impl.views.optional import require as require_module
 
-COLOURS = {"directed": "#0072B2", "undirected": "#555555", "conflict": "#D55E00", "bidirected": "#CC79A7"}
+COLOURS = {
+    "directed": "#0072B2",
+    "undirected": "#555555",
+    "conflict": "#D55E00",
+    "bidirected": "#CC79A7",
+    "circle-arrow": "#56B4E9",
+    "circle-circle": "#555555",
+    "circle-tail": "#009E73",
+    "tail-circle": "#009E73",
+}
 """Colours of edges from Okabe and Ito's palette, which colour-blind readers can distinguish."""
 
 BOX, LINE = "#EAF1F7", "#7A8CA0"

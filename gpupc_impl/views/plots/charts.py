@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpupc_impl.views.plots import COLOURS, LINE, Axes, drawing
-from gpupc_impl.views.result import Result, skeleton_of
+from gpupc_impl.views.result import Result, adjacency_of, skeleton_of
 
 SIZE = (3.6, 2.3)
 """The width and height of a figure in inches."""
@@ -29,7 +29,7 @@ def seconds_per_level(result: Result) -> Axes:
 
 def degrees(result: Result) -> Axes:
     """Draw a histogram of the variables' numbers of neighbours."""
-    counts = np.bincount(skeleton_of(result).adjacency.sum(axis=1))
+    counts = np.bincount(adjacency_of(result).sum(axis=1))
     return _bars(range(len(counts)), counts, "neighbours", "variables")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpupc_impl.views.plots import shown_name
 from gpupc_impl.views.plots.graph import DrawnEdge, draw, has_many_variables, plot
-from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
+from gpupc_impl.views.result import Result, adjacency_of, numbered_edges, skeleton_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,13 +44,13 @@ def components(adjacency: np.ndarray) -> list[np.ndarray]:
 
 def _excerpt(result: Result) -> tuple[list[int], str]:
     """The variables that are drawn, and the title that says which they are."""
-    skeleton = skeleton_of(result)
-    largest = components(skeleton.adjacency)[0].tolist()
+    adjacency, names = adjacency_of(result), skeleton_of(result).names
+    largest = components(adjacency)[0].tolist()
     if len(largest) <= NODES:
-        return largest, f"The largest component: {len(largest):,} of {len(skeleton.names):,} variables"
+        return largest, f"The largest component: {len(largest):,} of {len(names):,} variables"
     hub = largest[0]
-    nodes = _nearest(skeleton.adjacency, hub)
-    name = shown_name(skeleton.names[hub])
+    nodes = _nearest(adjacency, hub)
+    name = shown_name(names[hub])
     return nodes, f"Around the hub {name}: {len(nodes)} of the {len(largest):,} variables of the largest component"
 
 

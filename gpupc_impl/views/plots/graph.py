@@ -13,7 +13,7 @@ from matplotlib.path import Path
 from gpupc_impl.views.plots import BOX, COLOURS, LINE, Axes, drawing, shown_names
 from gpupc_impl.views.plots.heatmap import heatmap
 from gpupc_impl.views.plots.layout import places
-from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
+from gpupc_impl.views.result import Result, adjacency_of, numbered_edges, skeleton_of
 
 MAX_NODES = 100
 """The upper bound on the variables with an edge that are drawn as boxes."""
@@ -30,7 +30,18 @@ WIDEST = 15.0
 MAX_ISOLATED = 30
 """The upper bound on the variables without an edge that are listed below a graph."""
 
-ARROW_STYLES = {"undirected": "-", "directed": "-|>", "conflict": "-", "bidirected": "<|-|>"}
+ARROW_STYLES = {
+    "undirected": "-",
+    "directed": "-|>",
+    "conflict": "-",
+    "bidirected": "<|-|>",
+    "circle-arrow": "-|>",
+    "circle-circle": "-",
+    "circle-tail": "-",
+    "tail-circle": "-",
+}
+CIRCLES = {"circle-arrow": (0,), "circle-circle": (0, -1), "circle-tail": (0,), "tail-circle": (-1,)}
+"""The ends of an edge, 0 for its source and -1 for its target, that have circles."""
 
 
 class DrawnEdge(NamedTuple):
@@ -51,7 +62,7 @@ class DrawnEdge(NamedTuple):
 
 
 def plot(result: Result, ax: Axes | None = None, *, max_nodes: int = MAX_NODES, title: str | None = None) -> Axes:
-    """See `core.shown.Shown.plot`."""
+    """See `core.result_views.ResultViews.plot`."""
     skeleton = skeleton_of(result)
     if has_many_variables(result, max_nodes):
         return heatmap(result, ax, title=title)
@@ -63,7 +74,7 @@ def plot(result: Result, ax: Axes | None = None, *, max_nodes: int = MAX_NODES, 
 
 def has_many_variables(result: Result, max_nodes: int = MAX_NODES) -> bool:
     """Return whether too many variables have an edge for a drawing of boxes and arrows."""
-    return int(np.count_nonzero(skeleton_of(result).adjacency.any(axis=1))) > max_nodes
+    return int(np.count_nonzero(adjacency_of(result).any(axis=1))) > max_nodes
 
 
 def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, title: str) -> Axes:
@@ -137,6 +148,8 @@ def _draw_edge(axes: Axes, edge: DrawnEdge, centres: np.ndarray, boxes: np.ndarr
             zorder=2,
         )
     )
+    for end in CIRCLES.get(edge.kind, ()):
+        axes.plot(*points[end], marker="o", ms=4.5, mfc="white", mec=COLOURS[edge.kind], mew=edge.width, zorder=2.6)
     if edge.label:
         background = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
         style = {"size": 6.5, "color": COLOURS[edge.kind], "bbox": background, "zorder": 2.5}

@@ -17,7 +17,8 @@ MAX_NAMED = 60
 
 
 def heatmap(result: Result, ax: Axes | None = None, *, title: str | None = None) -> Axes:
-    """See `core.shown.Shown.heatmap`; an arrow has one cell, in the row of its tail, and any other edge has two."""
+    """See `core.result_views.ResultViews.heatmap`; an arrow has one cell, in the row of its tail, and any other edge
+    has two."""
     names = skeleton_of(result).names
     edges = numbered_edges(result)
     cells = [(i, j, COLOURS[kind]) for i, j, kind in edges]

@@ -1,6 +1,5 @@
 """Every kernel of every method is clean under the sanitizers, on a small problem that reaches several levels."""
 
-import importlib
 import re
 
 import pytest
@@ -8,10 +7,12 @@ import pytest
 from gpupc_impl import methods
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.core.family import families
+from gpupc_impl.core.registry import listed_kernels
 from tests import sanitized
 
 GAUSSIAN = """
 from gpupc_impl.gaussian import pair_block
+from tests.launches import solve
 
 weights = np.tril(rng.random((14, 14)) < 0.25, -1) * rng.uniform(0.3, 1, (14, 14))
 data = rng.normal(size=(60, 14)) @ np.linalg.inv(np.eye(14) - weights).T
@@ -44,8 +45,8 @@ for tolerance in (deep.residual_tolerance, 0.0):
 NONLINEAR = """
 import dataclasses
 import itertools
-from gpupc_impl.nonlinear import registers
-from gpupc_impl.nonlinear.device import CmiEstimator, ci_test
+from gpupc_impl.nonlinear import selections
+from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator, ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.tuning import DEFAULTS, TUNING
 
@@ -75,13 +76,11 @@ def estimate(problem, S, selection, gamma, **choices):
     estimator.partials(len(S), np.array([[0, *S]]), np.array([[0, 1]]))
     return estimator.selection.far_replicates
 
-for S in ((), (2, 3)):
-    estimate(problem, S, "buckets", 5, narrow_samples=39)  # as if 16 bits did not count the samples
-for rows in (rows_of_any := registers.REGISTERS_ROWS):
-    registers.REGISTERS_ROWS = (rows,)
+for rows in (rows_of_any := selections.REGISTERS_ROWS):
+    selections.REGISTERS_ROWS = (rows,)
     for S in ((), (2, 3)):
         ci_test(problems[0], 0, 1, S, open_backend("host"), selection="registers")
-registers.REGISTERS_ROWS = rows_of_any
+selections.REGISTERS_ROWS = rows_of_any
 outliers = np.exp(3 * rng.normal(size=(120, 4)))
 whole = np.rint(outliers).clip(0, 2000)
 for values, selection in ((outliers.clip(0, 30_000), "buckets"), (whole, "buckets"), (whole, "registers")):
@@ -111,8 +110,7 @@ for transform, precision in kinds if every_variant else kinds[:1]:
     problem = MixedProblem.from_data(data, transform=transform, precision=precision, k_cmi=5, **options)
     for (i, j, S), selection in itertools.product(((0, 1, ()), (1, 0, (2, 3))), ("buckets", "counting")):
         mixed_ci_test(problem, i, j, S, open_backend("host"), selection=selection, beta=5, gamma=5)
-# Lists that end early, and cells as if 16 bits did not count the samples.
-TUNING["host"] = dataclasses.replace(TUNING["host"], reach=5, narrow_samples=39)
+TUNING["host"] = dataclasses.replace(TUNING["host"], reach=5)  # lists that end early
 for i, j, S in ((0, 1, ()), (1, 0, (2, 3))):
     mixed_ci_test(problem, i, j, S, open_backend("host"), selection="buckets", gamma=5)
 """
@@ -120,8 +118,9 @@ for i, j, S in ((0, 1, ()), (1, 0, (2, 3))):
 DISCRETE = """
 import dataclasses
 from scipy import stats
+from gpupc_impl.discrete import batches, block_tables
 from gpupc_impl.discrete.problem import DiscreteProblem
-from gpupc_impl.discrete.retest import Retest
+from gpupc_impl.discrete.statistic import statistic
 
 data = rng.integers(0, 3, (300, 8))
 for k in range(2, 8):
@@ -130,15 +129,15 @@ for k in range(2, 8):
 numbers = np.arange(400) % (300 if every_variant else 250)
 large = np.column_stack([numbers, rng.integers(0, 70, 400), data[:100].repeat(4, axis=0)])
 small, large = DiscreteProblem.from_data(data, max_level=3), DiscreteProblem.from_data(large, max_level=1)
-statistic, df = Retest(large).test(0, 1, np.array([], int))
-unclear = DiscreteProblem.from_data(large.codes.T, alpha=0.999999 * stats.chi2.sf(statistic, df), max_level=1)
+near = stats.chi2.sf(*statistic(large, 0, 1, np.array([], int)))
+unclear = DiscreteProblem.from_data(large.codes.T, alpha=0.999999 * near, max_level=1)
 workload = DiscreteProblem.from_data(data, tests_per_edge=3, decay=0.2, test="g-square", df_rule="adjusted")
 problems = [small, unclear, workload]
 paper = dict(counting="samples", tables="global")
 for problem in problems:
-    for params in (dict(delta=5, gamma=3, beta=2, splits=2), dict(delta=33), paper):
+    for params in (dict(delta=5, gamma=3, beta=2), dict(delta=33), paper):
         solve(problem, methods()["gpupc"], open_backend("host"), params)
-    for params in (paper, dict(codes="wide"), dict(tables="in-kernel"), dict(codes="wide", tables="in-kernel")):
+    for params in (paper, dict(tables="in-kernel")):
         solve(problem, methods()["disc-cupc"], open_backend("host"), params)
 sparse = DiscreteProblem.from_data(
     data, max_level=2, df_rule="adjusted", categories={f"V{v}": 120 for v in range(8)}
@@ -154,21 +153,19 @@ for codes in of_each_type(sparse.codes):  # tables of which there are too many c
 hurried = open_backend("host")  # as on a GPU before the fastest kernels are compiled
 hurried.multiprocessors, hurried.is_ready = 2, lambda kernel: False
 solve(small, methods()["gpupc"], hurried)
-busy = open_backend("host")
-busy.multiprocessors = 1000  # enough for the warps of a block to make a batch together
-for codes in of_each_type(small.codes):
-    batched = dataclasses.replace(small, codes=codes, df_rule="adjusted")
-    for others in (open_backend("host"), busy):
-        solve(batched, methods()["gpupc"], others, dict(batches="yes", delta=1))
+batches.BATCH_RUN = 0  # batches also of short rows
+block_tables.BlockTables.blocks_an_edge = lambda *_: 2
+for multiprocessors in (1, 1000):  # with 1000 the warps of a block make a batch together
+    like_gpu = open_backend("host")
+    like_gpu.multiprocessors, like_gpu.waits_for_best = multiprocessors, True
+    for codes in of_each_type(small.codes):
+        batched = dataclasses.replace(small, codes=codes, df_rule="adjusted")
+        solve(batched, methods()["gpupc"], like_gpu)
+        solve(batched, methods()["gpupc"], open_backend("host"), dict(delta=5, gamma=3, beta=2))
 """
 
-FAMILIES = {
-    "gaussian": ("gpupc_impl.gaussian.device", GAUSSIAN),
-    "discrete": ("gpupc_impl.discrete.device", DISCRETE),
-    "nonlinear": ("gpupc_impl.nonlinear.device", NONLINEAR),
-    "mixed": ("gpupc_impl.mixed.device", MIXED),
-}
-"""By family: the module with its `all_kernels`, and the lines that make `problems`, at least one of four levels."""
+FAMILIES = {"gaussian": GAUSSIAN, "discrete": DISCRETE, "nonlinear": NONLINEAR, "mixed": MIXED}
+"""By family: the lines that make `problems`, at least one of four levels."""
 
 SLOW = re.compile(r"(?!estimate_by_insertion<float)\w+<(float|unsigned short|double)\b")
 """Kernels that only slow tests must launch: of data without ranks, which differ from those with ranks in the type of a
@@ -204,7 +201,7 @@ for method in methods("{family}").values():
 
 def program(family, every_variant):
     """A search of the family's problems by all its methods, by the kernels of each type, or without those of SLOW."""
-    return SEARCH.format(family=family, every_variant=every_variant, problems=FAMILIES[family][1])
+    return SEARCH.format(family=family, every_variant=every_variant, problems=FAMILIES[family])
 
 
 def test_there_are_kernels_to_check():
@@ -214,10 +211,9 @@ def test_there_are_kernels_to_check():
 
 
 def test_every_kernel_file_goes_through_them():
-    """Here or in test_sanitized.py of tests/unit/out_of_core and tests/unit/distributed; the mirror is CUDA's alone."""
-    modules = [module for module, _ in FAMILIES.values()]
-    modules += ["gpupc_impl.out_of_core.device", "gpupc_impl.distributed.device"]
-    checked = {kernel.source for module in modules for kernel in importlib.import_module(module).all_kernels(3)}
+    """Here or in the test_sanitized.py of another room; the mirror is CUDA's alone."""
+    rooms = [f"gpupc_impl.{room}" for room in (*FAMILIES, "out_of_core", "distributed", "time_series")]
+    checked = {kernel.source for kernel in listed_kernels(rooms, 3)}
     files = {path.relative_to(PACKAGE_ROOT).as_posix() for path in PACKAGE_ROOT.rglob("*.cu")}
     assert files - checked == {"backends/kernels/mirror.cu"}
 
@@ -233,7 +229,7 @@ def test_every_kernel_file_goes_through_them():
 @sanitized.NEEDS_ONE
 def test_every_kernel_is_clean(family, every_variant, tmp_path):
     """Of kernels that differ only in types and levels, slow tests look for races in every launch of every one."""
-    kernels = importlib.import_module(FAMILIES[family][0]).all_kernels(3)
+    kernels = listed_kernels([f"gpupc_impl.{family}"], 3)
     if not every_variant:
         kernels = [kernel for kernel in kernels if not SLOW.match(kernel.expression)]
     sanitized.check(program(family, every_variant), tmp_path / "launches", kernels, every_variant=every_variant)

@@ -97,11 +97,6 @@ def test_memory_that_nobody_wrote_is_nonsense():
     assert done.stdout == "[-515, -515, -515]\n"
 
 
-def test_the_thread_sanitizer_is_not_for_python():
-    with pytest.raises(ValueError, match="record launches and replay them"):
-        build.sanitizer_environment("thread")
-
-
 # --- replay ---------------------------------------------------------------------------------------------------------
 
 
@@ -172,19 +167,6 @@ def test_what_a_thread_leaves_on_the_stack_is_no_race(recorder, capsys):
     backend.kernel(WORDS, "sort_own")((5,), (100,), [values, backend.full(500, 0, np.int32)])
     status = replay.main([str(folder)])
     assert status == 0, capsys.readouterr().out
-
-
-@needs_thread
-def test_a_replayed_launch_has_the_arguments_of_the_recorded_one(recorder):
-    """Every type of argument, null pointers, and two views of one array."""
-    backend, folder = recorder
-    cells = backend.upload(np.arange(64, dtype=np.int32))
-    kernel = backend.kernel(TROUBLE, "add_one")
-    kernel((1,), (32,), [cells[32:], np.int32(32)])
-    kernel((1,), (32,), [None, np.int32(0)])
-    (result,) = replay.replay(folder)
-    assert result.clean, result.report
-    assert result.launches == 2
 
 
 @needs_thread

@@ -342,14 +342,18 @@ def test_cupc_refuses_what_it_cannot_hold(cupc, monkeypatch):
         run("cupc-authors", GaussianProblem.from_data(samples()), pmax=True)
 
 
-def test_cupc_says_why_it_cannot_be_used(monkeypatch, library, tmp_path):
-    method = get_method("cupc-authors")
-    monkeypatch.delenv("GPUPC_CUPC_LIBRARY", raising=False)
-    assert "GPUPC_CUPC_LIBRARY does not name the library" in unavailable(method)
+@pytest.mark.parametrize("name", ["cupc-authors", "gpucmiknn-authors", "fastpgm"])
+def test_a_program_says_why_it_cannot_be_used(monkeypatch, name, tmp_path):
+    method, variable = get_method(name), f"GPUPC_{name.partition('-')[0].upper()}_LIBRARY"
+    monkeypatch.delenv(variable, raising=False)
+    assert f"{variable} does not name the library" in unavailable(method)
     missing = tmp_path / "missing.so"
-    monkeypatch.setenv("GPUPC_CUPC_LIBRARY", str(missing))
-    assert f"GPUPC_CUPC_LIBRARY names '{missing}', which cannot be used" in unavailable(method)
-    monkeypatch.setenv("GPUPC_CUPC_LIBRARY", str(library))
+    monkeypatch.setenv(variable, str(missing))
+    assert f"{variable} names '{missing}', which cannot be used" in unavailable(method)
+
+
+def test_a_program_for_gpus_runs_on_them_alone(cupc):
+    method = get_method("cupc-authors")
     assert unavailable(method, "host") == "method 'cupc-authors' runs on backend cuda alone, not on host"
     assert unavailable(method) == unavailable(get_method("cupc-s"), "cuda")
     with pytest.raises(BackendUnavailable, match="runs on backend cuda alone, not on host"):
@@ -442,16 +446,6 @@ def test_gpucmiknn_refuses_what_its_kernels_cannot(gpucmiknn):
         run("gpucmiknn-authors", nonlinear(), pmax=True)
 
 
-def test_gpucmiknn_says_why_it_cannot_be_used(monkeypatch, library):
-    method = get_method("gpucmiknn-authors")
-    monkeypatch.delenv("GPUPC_GPUCMIKNN_LIBRARY", raising=False)
-    assert "GPUPC_GPUCMIKNN_LIBRARY does not name the library" in unavailable(method)
-    monkeypatch.setenv("GPUPC_GPUCMIKNN_LIBRARY", str(library))  # of the other program
-    assert "which cannot be used" in unavailable(method)
-    assert method.random
-    assert not method.canonical
-
-
 # --- FastPGM ---------------------------------------------------------------------------------------------------------
 
 
@@ -470,15 +464,6 @@ def test_fastpgm_solves_by_its_own_rule(compiled, monkeypatch, max_level):
     assert found.facts["problem"] == own.facts()
     many = run("fastpgm", chain(max_level=max_level, categories={"V0": 30_000, "V2": 30_000}), {"threads": 2})
     assert many.levels_run == 1  # A table of level 1 has 2.7e9 cells.
-
-
-def test_fastpgm_says_why_it_cannot_be_used(monkeypatch, library):
-    with pytest.raises(InvalidProblem, match="not tests_per_edge of them"):
-        run("fastpgm", chain(tests_per_edge=3, decay=0.5))
-    monkeypatch.delenv("GPUPC_FASTPGM_LIBRARY", raising=False)
-    assert "GPUPC_FASTPGM_LIBRARY does not name the library" in unavailable(get_method("fastpgm"))
-    monkeypatch.setenv("GPUPC_FASTPGM_LIBRARY", str(library))  # of the other program
-    assert "which cannot be used" in unavailable(get_method("fastpgm"))
 
 
 # --- building --------------------------------------------------------------------------------------------------------
@@ -543,20 +528,6 @@ def test_gpucsl_compiles_for_the_smallest_limit_that_ends(kernels_made, monkeypa
     found = [run("gpucsl", problem) for _ in range(2)]
     assert kernels_made == [1, 7, last]
     assert found[0] == found[1]
-
-
-def test_gpucsl_is_compiled_by_nvrtc_alone(kernels_made):
-    """Before the search begins, with headers that NVRTC lacks; what GPUCSL compiles otherwise is its own affair."""
-    from gpucsl.pc import kernel_management
-
-    own = kernel_management.get_module
-    run("gpucsl", GaussianProblem.from_data(samples(m=200), alpha=0.1, max_level=2))
-    compiled = CompiledModule.made[-1]
-    code, options, expressions = compiled.asked
-    assert (code, options[0], expressions) == ("the kernels", "--std=c++11", ["ci<2>"])
-    assert compiled.headers.keys() == {"cassert", "stdint.h"}
-    assert "uint8_t" in compiled.headers["stdint.h"]
-    assert kernel_management.get_module is own
 
 
 def test_gpucsl_has_no_thresholds_for_the_last_levels(kernels_made):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpupc_impl import BackgroundKnowledge, DiscreteProblem, InvalidProblem, orient, pc, skeleton
-from gpupc_impl.core.fixed import FixedPairs
+from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.knowledge import constraints, with_knowledge
 
 NAMES = ("age", "income", "smoking", "health", "region")

@@ -62,27 +62,6 @@ def oracle_skeleton(dag):
     return make_skeleton(p, dag.edges, sepsets)
 
 
-def v_structures(dag):
-    return {
-        (*sorted((i, j)), k)
-        for k in dag
-        for i, j in itertools.combinations(dag.predecessors(k), 2)
-        if not (dag.has_edge(i, j) or dag.has_edge(j, i))
-    }
-
-
-def cpdag_by_enumeration(dag):
-    """The arrows that all DAGs of the Markov equivalence class share, from Verma and Pearl's definition of it."""
-    edges = list(dag.edges)
-    shared = None
-    for flips in itertools.product((False, True), repeat=len(edges)):
-        other = nx.DiGraph([edge[::-1] if flip else edge for edge, flip in zip(edges, flips, strict=True)])
-        other.add_nodes_from(dag)
-        if nx.is_directed_acyclic_graph(other) and v_structures(other) == v_structures(dag):
-            shared = set(other.edges) if shared is None else shared & set(other.edges)
-    return shared
-
-
 def cpdag_by_causallearn(dag):
     from causallearn.graph.Dag import Dag
     from causallearn.graph.GraphNode import GraphNode
@@ -96,32 +75,15 @@ def cpdag_by_causallearn(dag):
     return set(map(tuple, np.argwhere((ends == -1) & (ends.T == 1)).tolist()))
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_oracle_gives_the_class_of_the_dag_by_enumeration(seed):
-    dag = random_dag(5 + seed % 2, (0.3, 0.5, 0.8)[seed % 3], seed)
-    cpdag = orient(oracle_skeleton(dag))
-    assert arrows(cpdag) == (cpdag_by_enumeration(dag) if dag.edges else set())
-    assert len(cpdag.conflicts) == 0
-
-
 @pytest.mark.parametrize(("p", "degree"), [(10, 2), (10, 6), (20, 3), (20, 8), (30, 2)])
 @pytest.mark.parametrize("seed", range(6))
 def test_oracle_gives_the_cpdag_of_causallearn(p, degree, seed):
     dag = random_dag(p, degree / (p - 1), seed)
     cpdag = orient(oracle_skeleton(dag))
     assert arrows(cpdag) == cpdag_by_causallearn(dag)
-    assert len(cpdag.conflicts) == 0
-    assert not cpdag.has_directed_cycle
-
-
-@given(st.integers(2, 9), st.floats(0.1, 0.9), st.integers(0, 2**32 - 1))
-@settings(max_examples=80, deadline=None)
-def test_a_dags_own_skeleton_is_oriented_without_contradiction(p, density, seed):
-    dag = random_dag(p, density, seed)
-    cpdag = orient(oracle_skeleton(dag))
-    assert len(cpdag.conflicts) == 0
-    assert not cpdag.has_directed_cycle
     assert arrows(cpdag) <= set(dag.edges)
+    assert len(cpdag.conflicts) == 0
+    assert not cpdag.has_directed_cycle
 
 
 # --- arbitrary skeletons: contradictions and all -----------------------------------------------------------------
@@ -222,30 +184,6 @@ def test_does_not_depend_on_the_order_of_the_variables(skeleton, random):
     assert np.array_equal(here.directed, there.directed[np.ix_(place, place)])
     assert np.array_equal(here.undirected, there.undirected[np.ix_(place, place)])
     assert len(here.conflicts) == len(there.conflicts)
-
-
-@given(skeletons())
-@settings(max_examples=settings.default.max_examples, deadline=None)
-def test_agrees_with_causallearn_where_nothing_contradicts(skeleton):
-    cpdag = orient(skeleton)
-    if len(cpdag.conflicts) or cpdag.has_directed_cycle:
-        return
-    assert arrows(cpdag) == orient_by_causallearn(skeleton)
-
-
-def orient_by_causallearn(skeleton):
-    from causallearn.graph.GraphClass import CausalGraph
-    from causallearn.utils.PCUtils.Meek import meek
-    from causallearn.utils.PCUtils.UCSepset import uc_sepset
-
-    graph = CausalGraph(len(skeleton.names))
-    nodes = graph.G.nodes
-    for i, j in itertools.combinations(range(len(nodes)), 2):
-        if not skeleton.adjacency[i, j]:
-            graph.G.remove_edge(graph.G.get_edge(nodes[i], nodes[j]))
-            graph.sepset[i, j] = graph.sepset[j, i] = [skeleton.sepsets[i, j]]
-    ends = meek(uc_sepset(graph, 2)).G.graph
-    return set(map(tuple, np.argwhere((ends == -1) & (ends.T == 1)).tolist()))
 
 
 def test_two_colliders_that_share_an_edge_are_a_conflict():
@@ -412,11 +350,6 @@ def test_csv_and_graphml(mixed, tmp_path):
     read = nx.read_graphml(tmp_path / "graph.graphml")
     assert list(read) == list(mixed.names)
     assert dict(read.edges) == dict(mixed.to_networkx().edges)
-
-
-def test_another_suffix_is_an_error(mixed, tmp_path):
-    with pytest.raises(ValueError, match=r"one of \.npz, \.csv, \.graphml, \.gml, \.dot, \.json"):
-        mixed.save(tmp_path / "graph.txt")
 
 
 def test_equality_is_of_labelled_directions(mixed):

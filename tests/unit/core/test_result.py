@@ -97,13 +97,6 @@ def test_from_levels_stores_pairs_in_ascending_order_whatever_order_they_come_in
         assert sets.sha256 == make_sets().sha256
 
 
-def test_one_level_alone():
-    found = {(0, 2): (1, 4), (0, 3): (1, 4), (2, 3): (0, 1)}
-    sets = make_sets([(np.array(list(found)), np.array(list(found.values())))])
-    assert dict(sets) == dict.fromkeys(SETS, ()) | found
-    assert sets.offsets.tolist() == [0, 2, 4, 6]
-
-
 def test_levels_that_removed_nothing():
     nothing = (np.empty((0, 2), int), np.empty((0, 3), int))
     assert make_sets([*REMOVED, nothing]) == make_sets()
@@ -198,12 +191,6 @@ def test_npz_round_trip(skeleton, tmp_path):
             assert getattr(loaded, name) == getattr(skeleton, name)
     with np.load(tmp_path / "graph.npz") as stored:
         assert {"adjacency", "names", "sepset_pairs", "run"} <= set(stored)
-
-
-def test_npz_without_pmax(skeleton, tmp_path):
-    fields = {name: getattr(skeleton, name) for name in skeleton.__dataclass_fields__}
-    Skeleton(**{**fields, "pmax": None}).save(tmp_path / "graph.npz")
-    assert Skeleton.load(tmp_path / "graph.npz").pmax is None
 
 
 def _altered(name, value):

@@ -131,4 +131,4 @@ def test_a_page_names_a_data_file_whose_name_is_not_utf_8(tmp_path):
 
 def test_a_search_names_a_folder_that_is_none():
     with pytest.raises((InvalidParameter, InvalidProblem), match=r"parameter folder is 'a.x00b'; no path can have"):
-        skeleton(DATA, method="distributed", backend="host", workers=1, panel=64, folder="a\0b")
+        skeleton(DATA, method="distributed", backend="host", workers=1, folder="a\0b")

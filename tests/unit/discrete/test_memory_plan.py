@@ -27,14 +27,6 @@ def plan(**changes):
     return plan_memory(**{**arguments, **changes})
 
 
-def test_no_more_blocks_have_room_than_run():
-    """Where few blocks run at a time, each may have more memory."""
-    large = {"largest_table": 10**7, "dense_cells": 10**7}
-    few = plan(running_blocks=500, resident_blocks=20, **large).dense_cells
-    assert few == plan(running_blocks=20, resident_blocks=20, **large).dense_cells
-    assert few > plan(running_blocks=500, **large).dense_cells
-
-
 def test_small_tables_are_shared():
     planned = plan(largest_table=500)
     assert planned.shared_cells == 500

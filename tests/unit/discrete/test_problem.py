@@ -15,6 +15,7 @@ from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.retest import Retest
+from gpupc_impl.discrete.statistic import statistic
 
 
 def coded(column, name="x", **options):
@@ -135,31 +136,21 @@ def test_missing_values_in_arrays():
     ("column", "options", "said"),
     [
         ([1.0, 1.5], {}, "holds 1.5 in row 1, which is no label.*qcut"),
-        ([1.0, math.inf], {}, "holds inf in row 1"),
         ([1j, 2j], {}, "complex"),
         (range(65_536), {}, "65536 categories"),
         (np.array([1, "1"], dtype=object), {}, "two categories that read '1'"),
         ([0, 3], {"categories": {"x": 3}}, "the code 3 in row 1; its 3 declared"),
-        ([0, -1], {"categories": {"x": 3}}, "the code -1 in row 1"),
-        ([0, 3], {"categories": {"x": ["a", "b"]}}, "codes 0 to 1"),
         ([5, 8], {"categories": {"x": [5, 6]}}, "holds 8 in row 1, which is not among"),
         (["a", "z"], {"categories": {"x": ["a", "b"]}}, "holds 'z' in row 1, which is not among.*a, b"),
         (["a", "z"], {"categories": {"x": 2}}, "must be listed"),
         (["a", "z"], {"categories": {"x": "az"}}, "give a list"),
-        (["a", "z"], {"categories": {"x": ["a", "z", "a"]}}, "two categories that read 'a'"),
         ([0], {"categories": {"x": 0}}, "has 0 categories"),
-        ([0], {"categories": {"x": 65_536}}, "65536 categories"),
         ([0], {"categories": {"y": 2}}, "'y', which is no variable"),
         ([0], {"categories": 3}, "categories is 3; give a mapping from variable name to labels or to a count"),
-        ([0], {"categories": 0}, "categories is 0; give a mapping"),
-        ([0], {"categories": ["x"]}, "give a mapping"),
         ([], {}, "0 samples"),
-        ([0], {"alpha": 0}, "alpha"),
-        ([0], {"max_level": -1}, "max_level"),
         ([0], {"test": "fisher"}, "test is 'fisher'; choose one of: chi-square, g-square"),
         ([0], {"df_rule": "half"}, "df_rule is 'half'"),
         ([0], {"tests_per_edge": 3}, "give both"),
-        ([0], {"decay": 0.5}, "give both"),
         ([0], {"tests_per_edge": 0, "decay": 0.5}, "tests_per_edge is 0"),
         ([0], {"tests_per_edge": 1, "decay": 1.0}, "decay is 1.0"),
     ],
@@ -235,19 +226,19 @@ def test_retest_is_scipys(problem, S, test, rule):
     else:
         i, j = 1, 3
     chosen = dataclasses.replace(problem, test=test, df_rule=rule)
-    statistic, df = 0.0, 0
+    total, df = 0.0, 0
     for stratum in np.unique(problem.codes[list(S)], axis=1).T if S else [()]:
         rows = np.all(problem.codes[list(S)] == np.reshape(stratum, (-1, 1)), axis=0)
         table = stats.contingency.crosstab(problem.codes[i, rows], problem.codes[j, rows]).count
         lambda_ = "pearson" if test == "chi-square" else "log-likelihood"
         found = stats.chi2_contingency(table, correction=False, lambda_=lambda_)
-        statistic, df = statistic + found.statistic, df + found.dof
+        total, df = total + found.statistic, df + found.dof
     if rule == "full":
         df = problem.degrees_of_freedom(i, j, S)
-    measured = Retest(chosen).test(i, j, np.array(S, int))
-    assert measured == (pytest.approx(statistic, rel=1e-10), df)
+    measured = statistic(chosen, i, j, np.array(S, int))
+    assert measured == (pytest.approx(total, rel=1e-10), df)
     ratios, tolerances = Retest(chosen).ratios(np.array([[i, j]]), np.array([S], int).reshape(1, -1))
-    assert ratios == pytest.approx([statistic / stats.chi2.isf(0.01, df)], rel=1e-10)
+    assert ratios == pytest.approx([total / stats.chi2.isf(0.01, df)], rel=1e-10)
     assert (tolerances < 1e-6).all()
 
 
@@ -265,7 +256,7 @@ def test_retest_takes_no_memory_for_what_never_occurs():
     for rule, df in (("full", 4999 * 4999 * 5000), ("adjusted", adjusted)):
         problem = DiscreteProblem.from_data(data, categories={f"V{k}": 5000 for k in range(3)}, df_rule=rule)
         tracemalloc.start()
-        measured = Retest(problem).test(0, 1, np.array([2]))
+        measured = statistic(problem, 0, 1, np.array([2]))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert measured == (pytest.approx(expected, rel=1e-10), df)
@@ -320,11 +311,6 @@ def test_saved_and_loaded(problem, tmp_path):
 )
 def test_fingerprint_sees_what_changes_the_answer(problem, change):
     assert dataclasses.replace(problem, **change).fingerprint != problem.fingerprint
-
-
-def test_fingerprint_is_made_once(problem):
-    fresh = dataclasses.replace(problem)
-    assert fresh.fingerprint is fresh.fingerprint
 
 
 def test_fingerprint_does_not_see_names(problem):

@@ -1,4 +1,4 @@
-"""Clusters that a search starts on this machine: who may connect to them."""
+"""The cluster of this machine: who may connect to it, and what memory a worker may take."""
 
 import importlib.util
 import os
@@ -11,8 +11,10 @@ import pytest
 
 from gpupc_impl.backends import BackendUnavailable
 from gpupc_impl.core.registry import InvalidParameter
-from gpupc_impl.distributed import cluster
-from gpupc_impl.distributed.cluster import ClientAddress, open_client
+from gpupc_impl.distributed import cluster as clusters
+from gpupc_impl.distributed import local_cluster as cluster
+from gpupc_impl.distributed.cluster import connected
+from gpupc_impl.distributed.local_cluster import local_cluster
 
 psutil = pytest.importorskip("psutil")
 distributed = pytest.importorskip("distributed")
@@ -46,7 +48,7 @@ for address in sys.argv[1:]:
 def test_nobody_else_can_run_code_in_the_processes_of_a_cluster():
     """Another user has the addresses, since ports are easily listed, and keys that are not ours."""
     before = listening()
-    with open_client(ClientAddress(""), "host", 2) as client:
+    with local_cluster(2, "host") as client:
         information = client.scheduler_info(n_workers=-1)
         addresses = [information["address"], *information["workers"]]
         assert {address for address, _ in listening() - before} == {"127.0.0.1"}
@@ -57,19 +59,11 @@ def test_nobody_else_can_run_code_in_the_processes_of_a_cluster():
         assert client.submit(os.getpid).result(10) != os.getpid()  # its owner can
 
 
-def test_a_single_worker_listens_for_nobody():
-    before = listening()
-    with open_client(ClientAddress(""), "host", 0) as client:
-        assert client.scheduler.address.startswith("inproc://")
-        assert {address for address, _ in listening() - before} <= {"127.0.0.1"}  # pages, and no tasks
-
-
 def finds_planted() -> bool:
     return importlib.util.find_spec("planted_by_a_stranger") is not None
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_nothing_is_imported_from_a_folder_that_another_user_made_for_dask(tmp_path, monkeypatch, workers):
+def test_nothing_is_imported_from_a_folder_that_another_user_made_for_dask(tmp_path, monkeypatch):
     """The other user makes Dask's folder in the system's temporary one first, and puts a module and a link there."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name in ("dask-scratch-space", f"dask-scratch-space-{os.getuid()}"):
@@ -79,7 +73,7 @@ def test_nothing_is_imported_from_a_folder_that_another_user_made_for_dask(tmp_p
         (tmp_path / name / "global.lock").symlink_to(tmp_path / "precious")
     (tmp_path / "precious").write_text("content")
     before = sorted(tmp_path.iterdir())
-    with open_client(ClientAddress(""), "host", workers) as client:
+    with local_cluster(1, "host") as client:
         assert not finds_planted()
         assert not client.submit(finds_planted).result(30)
         (folder,) = set(tmp_path.iterdir()) - set(before)
@@ -91,16 +85,23 @@ def test_nothing_is_imported_from_a_folder_that_another_user_made_for_dask(tmp_p
 def test_a_missing_package_is_said(monkeypatch):
     monkeypatch.setattr(cluster, "needs_package", lambda *names: lambda: "the package cryptography is not installed")
     with (
-        pytest.raises(BackendUnavailable, match="strangers: the package cryptography"),
-        open_client(ClientAddress(""), "host", 2),
+        pytest.raises(BackendUnavailable, match="cannot be started for host: the package cryptography"),
+        local_cluster(2, "host"),
     ):
         pass
 
 
 @pytest.mark.parametrize("address", ["http://[::1", "tls://127.0.0.1:1", "tcp://\0"])
 def test_an_address_without_a_scheduler_is_said(address):
-    with (
-        pytest.raises(InvalidParameter, match="no scheduler answers"),
-        open_client(ClientAddress(address), "host", 0),
-    ):
+    with pytest.raises(InvalidParameter, match="no scheduler answers"), connected(address):
         pass
+
+
+def test_memory_of_a_control_group(tmp_path, monkeypatch):
+    without = clusters.free_memory()
+    for name, content in (("max", "5000000"), ("current", "3000000"), ("stat", "anon 7\ninactive_file 1000000\n")):
+        (tmp_path / f"memory.{name}").write_text(content)
+    monkeypatch.setattr(clusters, "CONTROL_GROUPS", tmp_path)
+    assert clusters.free_memory() == 3_000_000 < without
+    (tmp_path / "memory.max").write_text("max\n")
+    assert clusters.free_memory() > 3_000_000

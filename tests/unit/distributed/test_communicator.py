@@ -1,4 +1,4 @@
-"""Devices that wait for each other, each in a thread of its own."""
+"""Workers that wait for each other, each in a thread of its own."""
 
 import contextlib
 import threading
@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from gpupc_impl.distributed.communicator import communicators, on_all
+from gpupc_impl.distributed.team import ThreadTeam
 
 
 class LazyBackend:
@@ -24,6 +24,19 @@ class LazyBackend:
 
     def array_library(self):
         return contextlib.nullcontext(np)
+
+    def describe(self):
+        return {}
+
+
+def three_workers():
+    return ThreadTeam(None, [LazyBackend() for _ in range(3)], False)
+
+
+def on_all(work, team=None):
+    """Call a function for each of three workers with its communicator."""
+    team = team or three_workers()
+    return team.on_all(lambda number, call: work(team._communicators[number]))
 
 
 class SlowArray(np.ndarray):
@@ -46,7 +59,7 @@ def test_each_device_gets_what_the_others_computed():
         return kept
 
     expected = [[10.0 * turn + number for number in range(3)] for turn in range(3)]
-    assert on_all(communicators([LazyBackend() for _ in range(3)]), compute) == [expected] * 3
+    assert on_all(compute) == [expected] * 3
 
 
 def test_values_are_those_of_the_same_call():
@@ -55,7 +68,7 @@ def test_values_are_those_of_the_same_call():
         return [device.all_gather((call, device.number)) for call in range(4)]
 
     expected = [[(call, number) for number in range(3)] for call in range(4)]
-    assert on_all(communicators([LazyBackend() for _ in range(3)]), compute) == [expected] * 3
+    assert on_all(compute) == [expected] * 3
 
 
 def test_the_error_is_that_of_the_device_that_failed_first():
@@ -68,7 +81,7 @@ def test_the_error_is_that_of_the_device_that_failed_first():
             raise ValueError("the cause")
 
     with pytest.raises(ValueError, match="the cause"):
-        on_all(communicators([LazyBackend() for _ in range(3)]), fail)
+        on_all(fail)
 
 
 def test_devices_do_not_wait_for_one_whose_thread_does_not_start(monkeypatch):
@@ -81,11 +94,11 @@ def test_devices_do_not_wait_for_one_whose_thread_does_not_start(monkeypatch):
         return submit(self, *arguments)
 
     monkeypatch.setattr(ThreadPoolExecutor, "submit", refused)
-    devices = communicators([LazyBackend() for _ in range(3)])
-    rescue = threading.Timer(10, devices[0].abort)
+    team = three_workers()
+    rescue = threading.Timer(10, team._abort)
     rescue.start()
     began = time.monotonic()
     with pytest.raises(RuntimeError, match="can't start"):
-        on_all(devices, lambda device: device.all_gather(None))
+        on_all(lambda device: device.all_gather(None), team)
     rescue.cancel()
     assert time.monotonic() - began < 5

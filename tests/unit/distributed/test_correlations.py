@@ -69,16 +69,15 @@ def test_the_tiles_of_a_gpu_have_the_same_bits(backend, tmp_path):
     source = tmp_path / "correlate.cu"
     source.write_text(text.replace("#ifdef GPUPC_HOST", "#if 0"))
     rng = np.random.default_rng(2)
-    m, p, (height, width), first = 37, 150, TILES["cuda"], 3
+    m, p, (height, width) = 37, 150, TILES["cuda"]
     samples = standardised(backend, rng.standard_normal((m, p)))
     rows, columns = np.arange(p, dtype=np.int32), rng.permutation(p).astype(np.int32)[:70]
-    out = backend.full((p, 80), 9.0, np.float64)
+    out = backend.empty((p, 70), np.float64)
     on_device = [backend.upload(array) for array in (samples, rows, columns)]
     numbers = [on_device[0], *map(np.int32, (m, p)), on_device[1], np.int32(p), on_device[2], np.int32(70)]
     grid = ceil_div(70, width), ceil_div(p, height)
-    backend.kernel(source, "correlate")(grid, (16, 16), [*numbers, out, np.int32(80), np.int32(first)])
-    assert np.array_equal(backend.download(out)[:, first : first + 70], sub_matrix(backend, samples, rows, columns))
-    assert (backend.download(out)[:, [0, 1, 2, 73, 79]] == 9).all()
+    backend.kernel(source, "correlate")(grid, (16, 16), [*numbers, out])
+    assert np.array_equal(backend.download(out), sub_matrix(backend, samples, rows, columns))
 
     sizes = np.array([1, 130, 7])
     variables = rng.integers(p, size=sizes.sum()).astype(np.int32)

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import os
 import sys
 import time
 import types
@@ -13,49 +12,26 @@ import scipy.stats
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from gpupc_impl import BackendUnavailable, DeviceMemoryError, InvalidProblem, skeleton
+from gpupc_impl import BackendUnavailable, DeviceMemoryError, InvalidParameter, InvalidProblem, skeleton
 from gpupc_impl.backends.host import HostBackend
-from gpupc_impl.core.registry import methods
-from gpupc_impl.core.solve import unavailable
+from gpupc_impl.distributed import edge_shards, filter_plan, row_search, team
 from gpupc_impl.distributed import filter as filtered
-from gpupc_impl.distributed import filter_plan, filtered_search, row_shards
-from gpupc_impl.distributed.communicator import Communicator, further_backends
+from gpupc_impl.distributed.communicator import ThreadCommunicator
 from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
 from gpupc_impl.distributed.device import prefetch_all
 from gpupc_impl.distributed.filter_bounds import NEEDED_SLACK, needed_product
 from gpupc_impl.distributed.filter_plan import LISTS
+from gpupc_impl.distributed.folder import SETTINGS
+from gpupc_impl.distributed.team import further_backends
+from gpupc_impl.distributed.worker import Worker
+from tests.wide import assert_same, in_core, sample
 
-REASON = unavailable(methods()["distributed"], "host")
-pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
+pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
 
 def search(data, alpha, **options):
     options = {"transpose": False, "backend": "host", **options}
-    result = skeleton(data, alpha, method="distributed", **options)
-    report = result.facts["distributed"]
-    assert "counts" in report, "it ran on a cluster"
-    return result
-
-
-def in_core(data, alpha, **options):
-    return skeleton(fixed_order_problem(data, alpha=alpha, **options), method="pair-scan", backend="host")
-
-
-def assert_same(result, expected):
-    assert np.array_equal(result.adjacency, expected.adjacency)
-    assert result.sepsets == expected.sepsets
-    assert result.edges_per_level == expected.edges_per_level
-    assert result.stopped_because == expected.stopped_because
-
-
-def sample(rng, p, m, degree, copies=0):
-    """(m, p) samples of a linear model of that mean degree; copies are columns near or equal to another."""
-    weights = np.tril(rng.random((p, p)) < degree / p, -1) * rng.uniform(0.2, 1, (p, p))
-    data = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
-    for noise in rng.choice([0.0, 1e-9, 1e-7, 1e-3], size=copies):
-        original, copy = rng.integers(p, size=2)
-        data[:, copy] = data[:, original] + noise * rng.standard_normal(m)
-    return data[:, rng.permutation(p)]
+    return skeleton(data, alpha, method="distributed", **options)
 
 
 def test_kernels_are_requested_before_level_zero(monkeypatch):
@@ -116,8 +92,7 @@ def test_equals_in_core(seed):
     limit = int(rng.choice([1.0, 1.1, 1.5, 4.0, 1e3]) * filter_plan.least_device_bytes(m, p))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(filtered, "SPARSENESS", rng.choice([0, 32, 1e9]))
-        patch.setattr(row_shards, "MEMORY_SHARE", rng.choice([0, 0.5]))  # shards in files or in memory
-        patch.setattr(row_shards, "SHORT", rng.choice([0, 1 << 16]))
+        patch.setattr(edge_shards, "SHORT", rng.choice([0, 1 << 16]))
         workers = int(rng.choice([0, 2, 3]))
         result = search(x, alpha, max_level=max_level, device_memory_limit=limit, workers=workers)
     expected = in_core(x, alpha, max_level=max_level)
@@ -258,7 +233,7 @@ def test_devices_share_what_they_find(monkeypatch, open_edges, p):
     """Blocks of 32 candidates on two devices: after some blocks a device does not know what the other one has found."""
     x = sample(np.random.default_rng(7), p, 60, 6)
     choose, exchanges = filter_plan.choose, []
-    complete = Communicator.complete
+    complete = ThreadCommunicator.complete
 
     def planned(m, p, budget):
         return dataclasses.replace(choose(m, p, budget), candidates=32, tile=64 * p, open_edges=open_edges, read=500)
@@ -269,7 +244,7 @@ def test_devices_share_what_they_find(monkeypatch, open_edges, p):
 
     monkeypatch.setattr(filter_plan, "choose", planned)
     one, expected = search(x, 0.1, max_level=2), in_core(x, 0.1, max_level=2)
-    monkeypatch.setattr(Communicator, "complete", counted)
+    monkeypatch.setattr(ThreadCommunicator, "complete", counted)
     two = search(x, 0.1, max_level=2, workers=2)
     assert_same(one, expected)
     assert_same(two, expected)
@@ -279,13 +254,14 @@ def test_devices_share_what_they_find(monkeypatch, open_edges, p):
 
 
 def test_only_the_samples_stay_on_devices_after_level_one(monkeypatch):
-    left, make = [], filtered_search.RowTester.__init__
+    left, search_rows = [], Worker.search_rows
 
-    def made(self, problem, device, samples):
-        left.append(device.backend.memory_used - samples.nbytes)
-        make(self, problem, device, samples)
+    def searched(self, level, *arguments):
+        if level == 2:
+            left.append(self._backend.memory_used - self._rows.nbytes)
+        return search_rows(self, level, *arguments)
 
-    monkeypatch.setattr(filtered_search.RowTester, "__init__", made)
+    monkeypatch.setattr(Worker, "search_rows", searched)
     search(sample(np.random.default_rng(4), 60, 50, 8), 0.2, max_level=2, workers=2)
     assert left == [0, 0]
 
@@ -326,8 +302,8 @@ def test_all_gpus_but_those_in_use_search_together(monkeypatch, workers, found):
 @pytest.mark.parametrize(("least", "asked"), [(60 * 50**2 + 1, []), (60 * 50**2, [0])])
 def test_only_large_problems_ask_for_all_gpus(monkeypatch, least, asked):
     requested = []
-    monkeypatch.setattr(filtered_search, "SHARED_PRODUCTS", least)
-    monkeypatch.setattr(filtered_search, "further_backends", lambda backend, workers: requested.append(workers) or [])
+    monkeypatch.setattr(team, "SHARED_PRODUCTS", least)
+    monkeypatch.setattr(team, "further_backends", lambda backend, workers: requested.append(workers) or [])
     search(sample(np.random.default_rng(4), 50, 60, 8), 0.1, max_level=1)
     assert requested == asked
 
@@ -336,7 +312,7 @@ def test_an_error_on_a_device_ends_the_search_with_it(monkeypatch):
     launch = filtered.FilteredLevels._scan
 
     def failing(self, *arguments):
-        if self._devices.number == 1:
+        if self._workers.number == 1:
             raise DeviceMemoryError(1, 2, 3)
         return launch(self, *arguments)
 
@@ -349,102 +325,75 @@ def test_an_error_on_a_device_ends_the_search_with_it(monkeypatch):
 
 
 def test_an_error_at_a_later_level_stops_all_devices(monkeypatch):
-    tested, search_rows = [], filtered_search.search_rows
+    tested, search_rows = [], Worker.search_rows
 
-    def failing(tester, *arguments):
-        if tester._device.number == 0:
+    def failing(self, *arguments):
+        if self._workers.number == 0:
             raise KeyboardInterrupt
-        while not tester._device._barrier.broken:
+        while not self._workers._barrier.broken:
             time.sleep(0.001)
-        tested.append(search_rows(tester, *arguments))
+        tested.append(search_rows(self, *arguments))
 
-    monkeypatch.setattr(filtered_search, "search_rows", failing)
+    monkeypatch.setattr(Worker, "search_rows", failing)
     with pytest.raises(KeyboardInterrupt):
         search(sample(np.random.default_rng(4), 60, 50, 8), 0.2, max_level=2, workers=3)
     assert not tested
 
 
-def test_a_search_with_a_folder_goes_on_where_it_ended(tmp_path, monkeypatch):
-    m, p = 60, 50
-    x = sample(np.random.default_rng(4), p, m, 8)
-    how = {"folder": tmp_path, "device_memory_limit": filter_plan.least_device_bytes(m, p), "max_level": 2}
-    expected = in_core(x, 0.2, max_level=2)
-    write, groups = row_shards.RowShards.write, []
-
-    def interrupted(self, backend, group, counts, most):
-        groups.append(group.rows)
-        if len(groups) == 3:
-            raise KeyboardInterrupt
-        write(self, backend, group, counts, most)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(row_shards.RowShards, "write", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            search(x, 0.2, **how)
-    before = {path: path.read_bytes() for path in tmp_path.glob("rows/*.npz")}
-    assert len(before) > 1
-    assert_same(result := search(x, 0.2, **how), expected)
-    after = {path: path.read_bytes() for path in tmp_path.glob("rows/*.npz")}
-    assert before.items() <= after.items()
-    assert result.facts["distributed"]["shard_bytes"] == sum(map(len, after.values())) - sum(map(len, before.values()))
-    damaged = sorted(after)[len(after) // 2]
-    damaged.write_bytes(after[damaged][:-7])
-    again = search(x, 0.2, **how)
-    assert_same(again, expected)
-    assert again.tests_per_level[1] == result.tests_per_level[1]
-    assert {path: path.read_bytes() for path in tmp_path.glob("rows/*.npz")} == after
-    with pytest.raises(InvalidProblem, match="another alpha"):
-        search(x, 0.1, **how)
-
-
-@pytest.mark.parametrize("name", ["rows", "level-9"])
-def test_links_in_the_folder_of_a_search_are_refused(tmp_path, name):
-    """Another user who may write there would have files deleted or written elsewhere."""
-    x = sample(np.random.default_rng(4), 20, 50, 4)
-    (elsewhere := tmp_path / "elsewhere").mkdir()
-    (elsewhere / "000000000-000000020.npz").write_text("mine")
-    (folder := tmp_path / "folder").mkdir()
-    (folder / name).symlink_to(elsewhere)
-    with pytest.raises(InvalidProblem, match=f"'{name}' in folder .* is a link, .* remove the link"):
-        search(x, 0.2, folder=folder)
-    assert [path.read_text() for path in elsewhere.iterdir()] == ["mine"]
-
-
-def test_files_of_others_in_the_folder_of_a_search_are_no_shards(tmp_path):
-    x = sample(np.random.default_rng(4), 20, 50, 4)
-    (tmp_path / "rows").mkdir()
-    for name in ("²-20.npz", "0-20.npz", "-.npz", "000000000-000000000.npz", f"0-{'9' * 200}.npz"):
-        (tmp_path / "rows" / name).write_text("a stranger's")
-    os.mkfifo(tmp_path / "rows/000000000-000000020.npz")
-    assert_same(search(x, 0.2, folder=tmp_path), in_core(x, 0.2))
+@pytest.mark.parametrize("content", ['{"rows": 1e400}', "[[1, 2]]", "null", "1e400", '"ab"'])
+def test_settings_that_no_search_wrote_are_refused(tmp_path, content):
+    (tmp_path / SETTINGS).write_text(content)
+    with pytest.raises(InvalidProblem, match=r"holds a search of other|search\.json is damaged .*; remove the folder"):
+        search(sample(np.random.default_rng(4), 20, 50, 4), 0.2, folder=tmp_path)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_the_tests_of_a_group_that_was_written_in_part_are_counted_once(tmp_path, monkeypatch, workers):
+def test_the_shards_of_an_earlier_search_are_used_if_all_are_there(tmp_path, monkeypatch, workers):
     choose = filter_plan.choose
     monkeypatch.setattr(filter_plan, "choose", lambda *sizes: dataclasses.replace(choose(*sizes), read=100))
     monkeypatch.setattr(filtered, "SPARSENESS", 1e9)  # so that level 1 runs in groups
-    m, p = 60, 50
-    x = sample(np.random.default_rng(4), p, m, 8)
-    least = filter_plan.least_device_bytes(m, p)
-    how = {"folder": tmp_path, "device_memory_limit": 2 * least, "max_level": 1, "workers": workers}
-    result = search(x, 0.2, **how)
-    expected = in_core(x, 0.2, max_level=1)
+    x = sample(np.random.default_rng(4), 50, 60, 8)
+    limit = 2 * filter_plan.least_device_bytes(60, 50)
+    how = {"folder": tmp_path, "device_memory_limit": limit, "max_level": 1, "workers": workers}
+    result, expected = search(x, 0.2, **how), in_core(x, 0.2, max_level=1)
     assert_same(result, expected)
-    written = sorted(tmp_path.glob("rows/*.npz"))
+    written = sorted(tmp_path.glob("rows-*.npz"))
     assert len(written) > 5
-    for path in written[-1], written[1], written[0]:
-        path.unlink()
+    run_group, made = Worker.run_group, []
+    monkeypatch.setattr(Worker, "run_group", lambda *what: made.append(what) or run_group(*what))
+    for path in None, written[-1], written[0]:
+        if path is not None:
+            path.unlink()
         again = search(x, 0.2, **how)
+        assert bool(made) == (path is not None)
         assert_same(again, expected)
         assert again.tests_per_level == result.tests_per_level
-        assert sorted(tmp_path.glob("rows/*.npz")) == written
+        assert sorted(tmp_path.glob("rows-*.npz")) == written
 
 
-def test_the_least_memory_suffices_and_less_is_left_to_panels():
+def test_the_least_memory_suffices_and_less_is_refused():
     m, p = 40, 100
     x = sample(np.random.default_rng(6), p, m, 3)
     least = filter_plan.least_device_bytes(m, p)
     assert_same(search(x, 0.01, device_memory_limit=least), in_core(x, 0.01))
-    with pytest.raises(DeviceMemoryError, match="in panels of"):
-        skeleton(x, 0.01, method="distributed", backend="host", transpose=False, device_memory_limit=least // 4)
+    with pytest.raises(DeviceMemoryError, match=f"needs {least:,} bytes of device memory .*device_memory_limit"):
+        search(x, 0.01, device_memory_limit=least - 1)
+
+
+def test_more_workers_than_gpus_are_refused(monkeypatch):
+    monkeypatch.setattr(team, "further_backends", lambda backend, workers: iter([]))
+    with pytest.raises(InvalidParameter, match="workers is 3; at most 1"):
+        search(sample(np.random.default_rng(4), 20, 50, 4), 0.1, workers=3)
+
+
+def test_the_rows_of_a_launch_are_tested_in_parts_if_they_do_not_fit(monkeypatch):
+    x = sample(np.random.default_rng(13), 120, 40, 3)
+    sizes, limit = [], row_search.bytes_for_rows
+    monkeypatch.setattr(row_search, "bytes_for_rows", lambda *what: limit(*what) and 8_000)
+    part = row_search._search_part
+    monkeypatch.setattr(row_search, "_search_part", lambda *what: sizes.append(len(what[-1].rows)) or part(*what))
+    assert_same(search(x, 0.2, max_level=2), in_core(x, 0.2, max_level=2))
+    assert len(sizes) > 10
+    monkeypatch.setattr(row_search, "bytes_for_rows", lambda *_: 1000)
+    with pytest.raises(DeviceMemoryError, match=r"level 2 needs .* neighbours of .*set max_level to 1"):
+        search(x, 0.2, max_level=2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpupc_impl.backends import open_backend
-from gpupc_impl.core.fixed import FixedPairs
+from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.result import NO_PAIRS
 from gpupc_impl.engine.graph import DeviceGraph
 

@@ -10,6 +10,7 @@ import pytest
 from gpupc_impl import DeviceMemoryError, GaussianProblem, InvalidParameter, methods, skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.pc_stable import stop_reason
 from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian import level_graph
 from gpupc_impl.gaussian.correlation import device_correlation
@@ -185,7 +186,7 @@ def test_a_variable_connected_to_all_others_keeps_its_row(backend, name):
     assert found.tests_per_level == tuple(66 * (2 if level else 1) * math.comb(p - 2, level) for level in range(5))
 
 
-@pytest.mark.parametrize("name", [*DEVICE_METHODS, "pair-scan"])
+@pytest.mark.parametrize("name", DEVICE_METHODS)
 def test_rows_too_long_for_shared_memory_are_read_from_device_memory(name, monkeypatch):
     given = problem(p=40, m=80)
     expected = solve(given, methods()[name], open_backend("host"))
@@ -247,14 +248,12 @@ def test_blocks_larger_than_the_limit_are_refused():
 
 def test_too_many_sets_stop_the_search_cleanly():
     """If C(n', l) exceeds 64 bits, the search ends with a message before any rank overflows."""
-    from gpupc_impl.core.pc_stable import stop_reason
-
     given = GaussianProblem.from_correlation(np.eye(3), n_samples=1000)
     assert stop_reason(given, 12, 5000).startswith("too many sets")
     assert stop_reason(given, 5, 5000) is None
 
 
-@pytest.mark.parametrize("method", ["cupc-e", "cupc-s", "baseline-1", "baseline-2"])
+@pytest.mark.parametrize("method", DEVICE_METHODS)
 def test_a_method_that_always_takes_the_pseudo_inverse_solves_that_problem_and_says_so(method):
     problem = GaussianProblem.from_data(np.random.default_rng(0).standard_normal((50, 12)), alpha=0.3)
     found = skeleton(problem, method=method, backend="host", inverse="pseudo")

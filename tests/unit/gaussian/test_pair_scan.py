@@ -13,12 +13,12 @@ from gpupc_impl import BackgroundKnowledge, DeviceMemoryError, GaussianProblem, 
 from gpupc_impl.backends import KernelLaunchError, open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.knowledge import with_knowledge
-from gpupc_impl.core.registry import Run
-from gpupc_impl.core.solve import solve
-from gpupc_impl.gaussian import fused_levels, pair_block, queued_levels
-from gpupc_impl.gaussian.pair_scan import PairScan
+from gpupc_impl.gaussian import fused_levels, pair_block
+from gpupc_impl.gaussian.pair_scan import first_bytes
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
+from gpupc_impl.gaussian.scan_state import LAUNCH
 from tests import bounds
+from tests.launches import solve
 
 ELIMINATE = Path(__file__).parent / "kernels" / "eliminate.cu"
 LAUNCHES = (
@@ -274,16 +274,6 @@ def test_first_come_sets_are_the_canonical_ones(backend):
     assert found == solve(problem, methods()["stable-serial"], None)
 
 
-def test_a_mapped_matrix(backend, tmp_path):
-    problem = GaussianProblem.from_data(linear_model(40))
-    np.save(tmp_path / "correlation.npy", problem.correlation)
-    matrix = np.load(tmp_path / "correlation.npy", mmap_mode="r")
-    mapped = GaussianProblem.from_correlation(matrix, n_samples=problem.n_samples)
-    assert isinstance(mapped.correlation.base, np.memmap)
-    expected = solve(problem, methods()["pair-scan"], backend)
-    assert_same(solve(mapped, methods()["pair-scan"], backend), expected)
-
-
 # --- work ------------------------------------------------------------------------------------------------------------
 
 
@@ -369,73 +359,47 @@ def test_fused_levels_take_three_launches_and_one_read():
 
 def fuse_by_default(monkeypatch) -> None:
     """Levels are fused by default on the host backend, as they are on a GPU; limits hold as they do by default."""
-    for module in (fused_levels, queued_levels):
-        monkeypatch.setattr(
-            module, "is_requested", lambda problem, params, backend, pmax: params["fused_levels"] != "never"
-        )
+    monkeypatch.setattr(fused_levels, "is_requested", lambda problem, backend, pmax: LAUNCH["fused_levels"] != "never")
 
 
 @pytest.mark.parametrize(
-    "limits",
-    [
-        {(fused_levels, "MOST_EDGES"): 100, (queued_levels, "MOST_EDGES"): 100},
-        {(queued_levels, "LONGEST_ROW"): 32},
-        {(fused_levels, "MOST_TESTS"): 1},
-        {(queued_levels, "MEMORY_SHARE"): 1 << 60},
-    ],
-    ids=["edges", "neighbours", "tests", "memory"],
+    ("limit", "value"), [("MOST_EDGES", 100), ("LONGEST_ROW", 32), ("MOST_TESTS", 1), ("MEMORY_SHARE", 1 << 60)]
 )
-def test_what_is_too_much_for_queued_levels_runs_after_them(monkeypatch, limits):
+def test_what_is_too_much_for_queued_levels_runs_after_them(monkeypatch, limit, value):
     """More edges or neighbours than there is room for from level 2 on, many tests, or little memory."""
     data = np.random.default_rng(0).normal(size=(40, 45))
     problem = GaussianProblem.from_data(data + data[:, :1], alpha=0.5, max_level=2)
     expected = solve(problem, methods()["pair-scan"], HostBackend(), {"fused_levels": "never"})
     backend = WatchedBackend()
-    for (module, name), value in limits.items():
-        monkeypatch.setattr(module, name, value)
-    default = (fused_levels, "MOST_TESTS") in limits  # which holds unless levels are always to be fused
+    monkeypatch.setattr(fused_levels, limit, value)
+    default = limit == "MOST_TESTS"  # which holds unless levels are always to be fused
     if default:
         fuse_by_default(monkeypatch)
     found, work = solve_watched(problem, backend, {} if default else {"fused_levels": "always"})
     assert_same(found, expected)
     assert expected.edges_per_level[1] > 100
     assert expected.adjacency_at(2).sum(axis=0).max() > 32
-    queued = (queued_levels, "MEMORY_SHARE") not in limits
+    queued = limit != "MEMORY_SHARE"
     assert work.launches[0] == (3 if queued else 1)
     assert (work.launches[1] == 0) == queued
     assert work.launches[2] > 0
 
 
 def test_no_level_is_queued_where_memory_is_limited():
-    """Neither under a budget, nor by a search that may go on out of core and asks what a level takes."""
     problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1)
     params = {"fused_levels": "always"}
     expected = solve(problem, methods()["pair-scan"], HostBackend(), params)
     found, work = solve_watched(problem, WatchedBackend(device_memory_limit=10**8), params)
     assert_same(found, expected)
     assert work.launches[0] == 1
-    backend = HostBackend()
-    search = PairScan(
-        problem, Run(backend=backend, params=methods()["pair-scan"].parse_params(params)), may_queue=False
-    )
-    for level in range(expected.levels_run):
-        bound = backend.memory_used + search.level_bytes(level) if level else None
-        search.run_level(level)
-        if level:
-            pairs, sets = search.removed_in(level)
-            removed = (expected.sepsets.sizes() == level).sum()
-            assert (len(pairs), sets.shape) == (removed, (removed, level))
-            assert backend.memory_used <= bound
-    assert backend.memory_peak <= PairScan.first_bytes(50, None, False) + search.level_bytes(2)
 
 
-@pytest.mark.parametrize("max_level", [0, 1])
-def test_queued_levels_end_with_max_level(max_level):
-    problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1, max_level=max_level)
-    watched = WatchedBackend()
-    found = solve(problem, methods()["pair-scan"], watched, {"fused_levels": "always"})
-    assert watched.cooperative == max_level
-    assert_same(found, solve(problem, methods()["pair-scan"], HostBackend(), {"fused_levels": "never"}))
+def test_levels_zero_and_one_keep_to_their_forecast():
+    problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1, max_level=1)
+    for pmax in (False, True):
+        backend = HostBackend()
+        solve(problem, methods()["pair-scan"], backend, pmax=pmax)
+        assert backend.memory_peak <= first_bytes(50, 1, pmax)
 
 
 @pytest.mark.parametrize("edges", [(), ((0, 1),), ((0, 1), (2, 3))])
@@ -459,12 +423,13 @@ def test_the_times_of_fused_levels_add_up_to_no_more_than_the_search_took(backen
     assert 0 < sum(found.seconds_per_level) <= time.perf_counter() - started
 
 
-@pytest.mark.parametrize("max_level", [2, 3, 4])
-def test_fused_levels_end_with_max_level(backend, max_level):
+@pytest.mark.parametrize("max_level", [0, 1, 2, 3, 4])
+def test_queued_and_fused_levels_end_with_max_level(max_level):
     problem = GaussianProblem.from_correlation(factor_model(6, 3), n_samples=10**12, max_level=max_level)
-    expected = solve(problem, methods()["stable-serial"], None)
+    expected, watched = solve(problem, methods()["stable-serial"], None), WatchedBackend()
     assert expected.levels_run == max_level + 1
-    assert_same(solve(problem, methods()["pair-scan"], backend, {"fused_levels": "always"}), expected)
+    assert_same(solve(problem, methods()["pair-scan"], watched, {"fused_levels": "always"}), expected)
+    assert watched.cooperative == (max_level > 0)
 
 
 def test_fused_levels_end_with_the_degrees_of_freedom(backend):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from gpupc_impl import GaussianProblem, InvalidProblem, methods, skeleton
-from gpupc_impl.core import mapped
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.core.solve import solve, unavailable
 from gpupc_impl.gaussian.array_search import TESTS_AT_ONCE
@@ -71,7 +71,7 @@ def test_complete_data_give_the_answer_of_all_methods(seed):
 def test_pieces_and_panels_give_the_same(monkeypatch):
     values = sample(12, 100, 5, 0.1) + 1e3
     correlation, sizes = pairwise_correlations(RowStream.of(values))
-    monkeypatch.setattr(mapped, "PIECE_BYTES", 7 * 12 * 8)
+    monkeypatch.setattr(mapped_arrays, "PIECE_BYTES", 7 * 12 * 8)
     monkeypatch.setattr("gpupc_impl.gaussian.pairwise.SUMS_BYTES", 5 * 12 * 96)
     in_parts, same_sizes = pairwise_correlations(RowStream.of(values))
     assert np.array_equal(sizes, same_sizes)

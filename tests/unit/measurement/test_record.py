@@ -172,8 +172,10 @@ def test_records_as_csv_have_no_formula_and_what_was_not_measured_is_empty(recor
         each.save(path)
     for stream in ("stdout", "stderr"):  # which the script redirects
         monkeypatch.setattr(sys, stream, getattr(sys, stream))
-    places = {"log": [tmp_path / "log"], "input": paths, "output": [tmp_path / "records.csv"]}
-    script = Path(__file__).parents[3] / "workflow/scripts/collect_records.py"
+    outputs = SimpleNamespace(records=tmp_path / "records.csv", verification=tmp_path / "verification.csv")
+    places = {"log": [tmp_path / "log"], "input": SimpleNamespace(verification=[]), "output": outputs}
+    places["params"] = SimpleNamespace(records=paths)
+    script = Path(__file__).parents[3] / "workflow/scripts/collect.py"
     runpy.run_path(str(script), {"snakemake": SimpleNamespace(**places)})
     one, other = read_csv(tmp_path / "records.csv")
     assert (one["setting"], one["why"], float(one["median_s"])) == (record.setting, "", band(record.time_s.warm)[1])

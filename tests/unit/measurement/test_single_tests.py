@@ -24,12 +24,6 @@ PLUGIN = """
 import os, time
 from gpupc_impl.core.registry import Parameter, method
 
-for name in ("made-up", "made-up-too"):
-    @method(name, family="gaussian", backends=("cpu",), source="a test", summary="a test", reference=True,
-            params={"sleep_at": Parameter(-1, "hang in this run"), "more": Parameter(0.0, "added to the answer")})
-    def solve(problem, run):
-        raise AssertionError("only its single test is timed")
-
 def open_test(problem, backend, params):
     made = []
     def test(i, j, members):
@@ -40,6 +34,13 @@ def open_test(problem, backend, params):
             file.write(f"{i} {j} {members} {problem.n_variables}\\n")
         return (i + j) / 100 + params["more"]
     return test
+
+for name in ("made-up", "made-up-too"):
+    @method(name, family="gaussian", backends=("cpu",), source="a test", summary="a test", reference=True,
+            open_test=open_test, params={"sleep_at": Parameter(-1, "hang in this run"),
+                                         "more": Parameter(0.0, "added to the answer")})
+    def solve(problem, run):
+        raise AssertionError("only its single test is timed")
 """
 
 

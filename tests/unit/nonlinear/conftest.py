@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpupc_impl.backends import open_backend
-from gpupc_impl.nonlinear.device import CmiEstimator
+from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.tuning import DEFAULTS, TUNING
 

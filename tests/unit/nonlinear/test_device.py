@@ -5,10 +5,10 @@ import pytest
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.registry import InvalidParameter
-from gpupc_impl.nonlinear.device import CmiEstimator, ci_test
-from gpupc_impl.nonlinear.problem import NonlinearProblem
+from gpupc_impl.nonlinear import selections
+from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator, ci_test
 from gpupc_impl.nonlinear.retest import Retest
-from gpupc_impl.nonlinear.tuning import DEFAULTS, TUNING
+from gpupc_impl.nonlinear.tuning import DEFAULTS
 from tests.unit.nonlinear.conftest import SELECTIONS, run_test, sample_problem, tuned, whole_problem
 
 
@@ -101,25 +101,16 @@ def test_what_serves_which_values(backend, monkeypatch):
     few = sample_problem(rng, 60, k_cmi=39)
     auto = {"selection": "buckets", "registers_from": 40}
     assert [selection_of(each, backend, **auto) for each in (fits, wide, few)] == ["registers", "buckets", "buckets"]
+    for most_counted, name in ((60, "buckets"), (59, "counting")):
+        monkeypatch.setattr(selections, "MOST_COUNTED", most_counted)
+        assert selection_of(floats, backend, selection="buckets") == name
+    monkeypatch.undo()
     # Beside the static 8448 bytes, registers take 24 bytes for each sample and one more, and buckets 2048 bytes.
     served = {24 * 61: ["registers", "counting"], 24 * 61 - 1: ["counting"] * 2, 2048: ["registers", "buckets"]}
     for dynamic_bytes, names in served.items():
         monkeypatch.setattr(backend, "max_shared_bytes", 8448 + dynamic_bytes, raising=False)
         preferred = (registers, DEFAULTS | {"selection": "buckets"})
         assert [selection_of(fits, backend, params) for params in preferred] == names, dynamic_bytes
-
-
-@pytest.mark.parametrize("level", [0, 1, 3])
-def test_ten_thousand_samples_take_bounded_memory(level):
-    """A batch on a GPU at n = 10,000 takes the memory that docs/cmiknn.md states."""
-    problem = NonlinearProblem.from_data(np.random.default_rng(0).normal(size=(10_000, 5)), transform="standardize")
-    params = DEFAULTS | {"selection": "buckets"}
-    estimator = CmiEstimator(problem, open_backend("host"), params, tuning=TUNING["cuda"])
-    batch = int(estimator.busy_tests)
-    assert batch == 13
-    assert estimator.needed_bytes(level, batch, 49) < 1.5e8
-    assert TUNING["cuda"].list_bytes == 1 << 31
-    assert estimator.needed_bytes(level, 1, 1) < 3.5e7
 
 
 def test_ci_test_refuses_what_is_no_test(backend):

@@ -11,7 +11,7 @@ from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.nonlinear import retest
-from gpupc_impl.nonlinear.device import CmiEstimator
+from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest
 from gpupc_impl.nonlinear.tuning import DEFAULTS
@@ -164,16 +164,6 @@ def test_racing_is_marked_as_random(backend):
     assert found.edges_per_level[0] == level_zero.n_edges  # free permutations do not race
 
 
-@pytest.mark.parametrize("name", ["gpucmiknn-single", "gpucmiknn-parallel"])
-def test_two_variables_and_no_edges(backend, name):
-    rng = np.random.default_rng(0)
-    pair = NonlinearProblem.from_data(rng.normal(size=(30, 2)), k_perm=3, k_cmi=3, alpha=0.01)
-    found = solve(pair, get_method(name), backend, pmax=True)
-    assert found.levels_run == 1
-    assert found.n_edges == 0
-    assert found.pmax[0, 1] == found.pmax[1, 0] == pair.p_value(Retest(pair).count(0, 1, []))
-
-
 @pytest.mark.parametrize(("n", "permutations", "tests"), [(60, 40, 13550), (1000, 100, 19), (10_000, 1000, 1)])
 def test_the_retest_affords_what_half_a_minute_allows(n, permutations, tests):
     data = np.random.default_rng(0).normal(size=(n, 2))
@@ -202,7 +192,7 @@ def test_the_retest_holds_no_matrix_of_all_samples():
 
 def test_the_threads_of_single_tests_end_with_them(monkeypatch):
     pytest.importorskip("numba")
-    from baselines.cmiknn import open_test
+    from baselines.references import open_cmiknn_test as open_test
 
     events = []
 

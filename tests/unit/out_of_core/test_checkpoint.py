@@ -13,7 +13,7 @@ import pytest
 from gpupc_impl import GaussianProblem, InvalidProblem, skeleton
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.checkpoint import Checkpoint
-from gpupc_impl.core.fixed import write
+from gpupc_impl.core.fixed_pairs import write
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -46,10 +46,10 @@ def kill_after(level: int, tests: list[int] | None = None):
 
 
 @pytest.mark.parametrize("pmax", [False, True])
-@pytest.mark.parametrize("before", ["panels", "auto"])
+@pytest.mark.parametrize("before", ["blocks", "auto"])
 @pytest.mark.parametrize("after", [10**6, None])
 def test_a_search_goes_on_at_the_level_it_had_come_to(tmp_path, pmax, before, after):
-    """It does so whatever its layout and its budget were before; `auto` runs in core."""
+    """It does so whatever its layout and its budget were before."""
     problem, path = make_problem(), tmp_path / "checkpoint.npz"
     expected = skeleton(problem, method="out-of-core-block", backend="host", pmax=pmax)
     assert expected.levels_run >= 4
@@ -88,14 +88,12 @@ def test_killed_in_a_level_by_the_system(tmp_path):
 
         def kill(self, batch):
             test_batch(self, batch)
-            if self.context.level == 2:
+            if self.level == 2:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         Gathered.test_batch = kill
         problem = load_problem({str(tmp_path / "problem.npz")!r})
-        skeleton(
-            problem, method="out-of-core-block", backend="host", checkpoint={str(path)!r}, layout="panels"
-        )
+        skeleton(problem, method="out-of-core-block", backend="host", checkpoint={str(path)!r})
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env=environment, timeout=300)
@@ -105,40 +103,29 @@ def test_killed_in_a_level_by_the_system(tmp_path):
     assert result == skeleton(problem, method="cupc-s", backend="host")
 
 
-@pytest.mark.parametrize("other", [{"seed": 1}, {"alpha": 0.04}])
-def test_a_checkpoint_of_another_problem_is_refused(tmp_path, other):
+@pytest.mark.parametrize(
+    ("written", "requested", "message"),
+    [
+        ({}, {"seed": 1}, r"checkpoint\.npz' belongs to another problem"),
+        ({}, {"alpha": 0.04}, r"checkpoint\.npz' belongs to another problem"),
+        ({}, {"pmax": True}, "written without pmax"),
+        ({"separating_sets": "first-come"}, {}, "written with separating_sets='first-come', and 'canonical' is asked"),
+        ({}, {"separating_sets": "first-come"}, "written with separating_sets='canonical', and 'first-come' is asked"),
+    ],
+)
+def test_a_checkpoint_of_another_search_is_refused_and_kept(tmp_path, written, requested, message):
     path = tmp_path / "checkpoint.npz"
     with pytest.raises(Killed):
-        search(make_problem(), path, progress=kill_after(0))
-    written = path.read_bytes()
-    with pytest.raises(InvalidProblem, match=r"checkpoint\.npz' belongs to another problem"):
-        search(make_problem(**other), path)
-    assert path.read_bytes() == written
-
-
-def test_a_checkpoint_without_p_values_is_refused_when_they_are_asked_for(tmp_path):
-    path = tmp_path / "checkpoint.npz"
-    with pytest.raises(Killed):
-        search(make_problem(), path, progress=kill_after(0))
-    with pytest.raises(InvalidProblem, match="written without pmax"):
-        search(make_problem(), path, pmax=True)
-
-
-@pytest.mark.parametrize(("written", "requested"), [("first-come", "canonical"), ("canonical", "first-come")])
-def test_a_checkpoint_with_sets_chosen_by_another_rule_is_refused(tmp_path, written, requested):
-    path = tmp_path / "checkpoint.npz"
-    with pytest.raises(Killed):
-        search(make_problem(), path, progress=kill_after(1), separating_sets=written)
+        search(make_problem(), path, progress=kill_after(1), **written)
     content = path.read_bytes()
-    with pytest.raises(
-        InvalidProblem, match=f"written with separating_sets='{written}', and '{requested}' is asked for"
-    ):
-        search(make_problem(), path, separating_sets=requested)
+    other = make_problem(**{name: requested[name] for name in ("seed", "alpha") if name in requested})
+    with pytest.raises(InvalidProblem, match=message):
+        search(other, path, **{name: requested[name] for name in requested.keys() - {"seed", "alpha"}})
     assert path.read_bytes() == content
-    assert search(make_problem(), path, separating_sets=written).facts["out_of_core"]["resumed_at_level"] == 2
+    assert search(make_problem(), path, **written).facts["out_of_core"]["resumed_at_level"] == 2
 
 
-@pytest.mark.parametrize("content", [b"", b"nothing of ours", b"PK\x03\x04 and then nothing"])
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 and then nothing"])
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path, content):
     path = tmp_path / "checkpoint.npz"
     path.write_bytes(content)
@@ -162,7 +149,7 @@ def test_a_folder_that_cannot_be_made_is_named_before_any_work(tmp_path, monkeyp
     def no_work(*given):
         raise AssertionError("a level was begun")
 
-    monkeypatch.setattr("gpupc_impl.out_of_core.search.BlockSearch.run_level", no_work)
+    monkeypatch.setattr("gpupc_impl.out_of_core.block.BlockSearch.run_level", no_work)
     (tmp_path / "file").write_text("no folder")
     path = str(tmp_path / "file" / "below")
     with pytest.raises(InvalidProblem, match=f"{parameter} '.*below' cannot be written: no folder for it can be made"):

@@ -20,9 +20,9 @@ from gpupc_impl.core.solve import solve
 from gpupc_impl.engine import graph
 from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY, binomial_table
 from gpupc_impl.gaussian import pair_block
-from gpupc_impl.gaussian.device import SEARCH
+from gpupc_impl.gaussian.level_search import SEARCH
 from gpupc_impl.integers import ceil_div
-from gpupc_impl.out_of_core import pairs as pair_kernels
+from gpupc_impl.out_of_core.square_blocks import EDGES
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -196,7 +196,7 @@ def test_level_zero_for_real():
     print(done.stdout)
 
 
-@pytest.mark.parametrize("kernel", [pair_kernels.EDGES, pair_block.TILES["true"]], ids=lambda kernel: kernel.expression)
+@pytest.mark.parametrize("kernel", [EDGES, pair_block.TILES["true"]], ids=lambda kernel: kernel.expression)
 def test_panels_longer_than_two_to_the_31(kernel):
     """Level 1 works on the last rows of a panel of all rows, which begin beyond 2^31 entries."""
     backend = open_backend("host", 2**60)
@@ -217,7 +217,7 @@ def test_panels_longer_than_two_to_the_31(kernel):
     keys, counters = backend.full((P, 3), 2**32 - 1, np.uint32), backend.full(COUNTER_SHAPE, 0, np.uint64)
     for i in range(first):  # no edges elsewhere: the words that hold the three columns
         bits[i * n_words + first // 32 : (i + 1) * n_words] = 0
-    grid, block = ((P,), (1, 4)) if kernel == pair_kernels.EDGES else ((1, math.ceil(P / 64)), (16, 16))
+    grid, block = ((P,), (1, 4)) if kernel == EDGES else ((1, math.ceil(P / 64)), (16, 16))
     block_of_pairs = pair_block.PAIR_BLOCK(
         rows_i=panel,
         rows_j=panel[first * P :],

@@ -2,7 +2,6 @@
 request."""
 
 import csv
-import logging
 import pickle
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
-from gpupc_impl.out_of_core import host_blocks, memory_plan
+from gpupc_impl.out_of_core import host_blocks, plans
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -35,16 +34,18 @@ def no_work(*given):
 # --- blocks ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_least_budget_is_named_before_any_work_and_does(monkeypatch):
+def test_the_least_budget_is_named_before_any_work_and_does(monkeypatch, caplog):
+    caplog.set_level("INFO", "gpupc_impl.out_of_core")
     problem = make_problem()
-    least = memory_plan.least_budget(90, None, problem.degrees_of_freedom, False)
+    least = plans.least_budget(90, True, False)
     with monkeypatch.context() as patched:
-        patched.setattr("gpupc_impl.out_of_core.search.BlockSearch.run_level", no_work)
+        patched.setattr("gpupc_impl.out_of_core.block.BlockSearch.run_level", no_work)
         with pytest.raises(DeviceMemoryError, match=f"needs at least {least:,} bytes .* set device_memory_limit to"):
             skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=least - 1)
     result = skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=least)
     assert result.facts["out_of_core"]["peak_device_bytes"] <= least
     assert result.facts["out_of_core"]["least_budget_bytes"] == least
+    assert f"90 variables, budget {least:,} bytes" in caplog.records[0].getMessage()
     assert result == skeleton(problem, method="cupc-s", backend="host")
 
 
@@ -54,29 +55,11 @@ def test_the_refusal_survives_a_process_boundary():
     assert (copy.requested, copy.used, copy.limit, str(copy)) == (3, 2, 1, "in words")
 
 
-def test_the_forecast_is_logged_before_the_run(caplog):
-    caplog.set_level(logging.INFO, "gpupc_impl.out_of_core")
-    seen = []
-    skeleton(
-        make_problem(max_level=1),
-        method="out-of-core-block",
-        backend="host",
-        device_memory_limit=500_000,
-        progress=lambda done: seen.append(len(caplog.records)),
-    )
-    assert seen[0] == 1
-    assert "90 variables, budget 500,000 bytes" in caplog.records[0].getMessage()
-
-
 @pytest.mark.parametrize(("n_samples", "max_level"), [(100, 0), (4, None)])
-def test_a_forecast_without_level_one_is_logged(caplog, n_samples, max_level):
-    """The budget holds level 0 but no plan of level 1, which is not requested, or has too few samples."""
-    caplog.set_level(logging.INFO, "gpupc_impl.out_of_core")
+def test_a_search_that_ends_after_level_zero_needs_no_memory_for_level_one(n_samples, max_level):
     problem = GaussianProblem.from_correlation(np.eye(1000), n_samples=n_samples, max_level=max_level)
     result = skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=22_000)
     assert result.levels_run == 1
-    assert result.facts["out_of_core"]["forecast"]["level_1"] is None
-    assert [record.getMessage().rpartition(", ")[2] for record in caplog.records] == ["no level 1"]
 
 
 @pytest.mark.parametrize("method", ["out-of-core-block", "out-of-core-um"])
@@ -92,19 +75,6 @@ def test_the_peak_is_that_of_the_run(method):
         result = solve(problem, get_method(method), backend)
         assert result.facts["out_of_core"]["peak_device_bytes"] == expected
         assert backend.memory_peak == beside.nbytes + expected
-
-
-def test_a_smaller_budget_takes_more_blocks():
-    problem = make_problem(300, max_level=1)
-    blocks = [
-        [level["blocks"] for level in result.facts["out_of_core"]["levels"]]
-        for result in (
-            skeleton(problem, method="out-of-core-block", backend="host", layout="blocks", device_memory_limit=limit)
-            for limit in (200_000, 10_000_000)
-        )
-    ]
-    assert blocks[0][0] > 5 * blocks[1][0]
-    assert blocks[0][1] > 10 * blocks[1][1]
 
 
 def test_the_timeline_tells_every_step(tmp_path):
@@ -176,7 +146,7 @@ def test_twenty_thousand_variables_in_two_gigabytes(tmp_path):
 def test_a_matrix_stays_mapped_where_it_takes_little_of_the_memory(tmp_path, monkeypatch, share, released):
     np.save(tmp_path / "a.npy", np.zeros((256, 256)))
     matrix, seen = np.load(tmp_path / "a.npy", mmap_mode="r"), []
-    monkeypatch.setattr(host_blocks.mapped, "release", seen.append)
+    monkeypatch.setattr(host_blocks.mapped_arrays, "release", seen.append)
     monkeypatch.setattr(host_blocks, "memory_bytes", lambda: matrix.nbytes)
     monkeypatch.setattr(host_blocks, "KEPT_SHARE", share)
     host_blocks.release_large(matrix)
@@ -190,9 +160,9 @@ def test_a_matrix_stays_mapped_where_it_takes_little_of_the_memory(tmp_path, mon
 @pytest.mark.parametrize(("max_level", "pmax"), [(None, False), (0, False), (None, True)])
 def test_managed_memory_is_never_oversubscribed_unasked(monkeypatch, max_level, pmax):
     problem = make_problem(max_level=max_level)
-    needed = memory_plan.core(90, max_level, pmax).device_bytes
+    needed = plans.managed_bytes(90, max_level, pmax)
     with monkeypatch.context() as patched:
-        patched.setattr("gpupc_impl.gaussian.device.GaussianSearch.run_level", no_work)
+        patched.setattr("gpupc_impl.gaussian.level_search.GaussianSearch.run_level", no_work)
         with pytest.raises(DeviceMemoryError, match=f"may need {needed:,} bytes .* allow_oversubscription"):
             skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed - 1, pmax=pmax)
     result = skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed, pmax=pmax)
@@ -210,30 +180,24 @@ def test_managed_memory_holds_edges_that_all_go_at_level_two():
     correlation = factors @ np.array([[1.0, 0.2], [0.2, 1.0]]) @ factors.T
     np.fill_diagonal(correlation, 1)
     problem = GaussianProblem.from_correlation(correlation, n_samples=100_000, max_level=2)
-    needed = memory_plan.core(p, 2, False).device_bytes
+    needed = plans.managed_bytes(p, 2, False)
     result = skeleton(problem, method="out-of-core-um", backend="host", device_memory_limit=needed)
     every, others = p * (p - 1) // 2, (p - 2) * (p - 3) // 2
     assert result.edges_per_level[:2] == (every, every)
     assert result.edges_per_level[2] <= every - others
-    assert memory_plan.core(p, 1, False).device_bytes < result.facts["out_of_core"]["peak_device_bytes"] <= needed
+    assert plans.managed_bytes(p, 1, False) < result.facts["out_of_core"]["peak_device_bytes"] <= needed
 
 
 def test_managed_memory_is_oversubscribed_when_asked():
-    problem = make_problem()
-    result = skeleton(
-        problem,
-        method="out-of-core-um",
-        backend="host",
-        device_memory_limit=1000,
-        allow_oversubscription=True,
-    )
+    problem, options = make_problem(), {"device_memory_limit": 1000, "allow_oversubscription": True}
+    result = skeleton(problem, method="out-of-core-um", backend="host", **options)
     assert result.facts["out_of_core"]["peak_device_bytes"] > 1000
     assert result == skeleton(problem, method="cupc-s", backend="host")
 
 
 def test_managed_memory_on_a_device_that_seems_smaller():
     problem = make_problem(p=300, max_level=1)
-    needed = memory_plan.core(300, 1, False).device_bytes + memory_plan.pair_bytes(300)
+    needed = plans.managed_bytes(300, 1, False) + plans.pair_bytes(300)
     assert 2_000_000 < needed < 4_000_000
     with pytest.raises(DeviceMemoryError, match=rf"may need {needed:,} bytes .* of 2,000,000 bytes"):
         skeleton(problem, method="out-of-core-um", backend="host", level_one="pairs", device_mb=2)

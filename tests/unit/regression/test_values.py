@@ -9,7 +9,7 @@ from scipy import stats
 
 from gpupc_impl import InvalidProblem, skeleton
 from gpupc_impl.backends import open_backend
-from gpupc_impl.core.batched_search import single_test
+from gpupc_impl.core.p_value_search import single_test
 from gpupc_impl.regression.batched import RegressionTests
 from gpupc_impl.regression.plain import PlainTest
 from gpupc_impl.regression.problem import RegressionProblem

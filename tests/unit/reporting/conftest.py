@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from gpupc_impl.measurement.published import Run, file_contents
+from gpupc_impl.measurement.publish import Contents, Run, files_of
 from gpupc_impl.measurement.record import Record
 
 COMMIT = "0123456789" * 4
@@ -43,6 +43,25 @@ def whole(content):
     return found
 
 
+def one_record(method, seconds, levels=(), **changes):
+    """A run of a method on a GPU, or of a reference on cores, with one warm run; without seconds it has no time."""
+    cpu, name = method.startswith("stable"), changes.pop("dataset", "nci-60")
+    params = {"cupc-e": {"beta": 2, "gamma": 32}, "cupc-s": {"theta": 64, "delta": 2}}.get(method, {})
+    times = {"warm": [] if seconds is None else [seconds], "levels": [list(levels)] if levels else []}
+    return {
+        **{"setting": method, "method": method, "family": "gaussian", "reference": cpu, "params": params},
+        **{"backend": "cpu" if cpu else "cuda", "dataset": {"name": name} if isinstance(name, str) else name},
+        **{"status": "ok", "result": {"edges": 5}, "time_s": times},
+        **changes,
+    }
+
+
+@pytest.fixture
+def record():
+    """``record(method, seconds, levels, **changes)``: the content of a record."""
+    return one_record
+
+
 @pytest.fixture
 def save():
     """``save(content, path)``: a record's file."""
@@ -63,7 +82,7 @@ def publish():
             row = status and {"status": status, "differing_edges": "0"}
             runs[record.dataset, record.setting] = Run(record.family, record, row)
             datasets[record.dataset] = {"name": record.dataset, "problem": record.problem}
-        for name, content in file_contents(runs, datasets).items():
+        for name, content in files_of(Contents(runs, datasets)).items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
 

@@ -29,28 +29,36 @@ def test_every_claim_has_a_quantity_and_says_what_it_states(paper):
         assert bool(claim["high"]) == (claim["check"] != "at least")
         if claim["check"] == "about":
             assert claim["low"] == claim["high"]
+        assert (claim["direction"] in ("higher", "lower", "equal")) == (claim["check"] != "none")
+        assert claim["check"] != "none" or claim["why_not"]
 
 
 @pytest.mark.parametrize(
-    ("check", "low", "high", "values", "word"),
+    ("check", "low", "high", "direction", "contradicted", "values", "word"),
     [
-        ("range", "1.3", "3.9", [1.26, 3.94], "holds"),
-        ("range", "1.3", "3.9", [1.24, 3.9], "less"),
-        ("range", "1.3", "3.9", [1.24, 4.0], "less and more"),
-        ("range", "49", "83", [83.4], "holds"),
-        ("about", "45.8", "45.8", [57.0], "holds"),
-        ("about", "45.8", "45.8", [58.0], "more"),
-        ("about", "-10", "-10", [10.0], "more"),
-        ("at least", "8500", "", [8499.0], "less"),
-        ("at least", "1", "", [0.9], "less"),
-        ("at most", "", "10", [10.4], "more"),
-        ("at most", "", "10", [9.6], "holds"),
-        ("none", "1", "2", [9.0], "not comparable"),
-        ("none", "1", "2", [], "not run"),
+        ("range", "1.3", "3.9", "higher", "1", [1.26, 3.94], "holds"),  # rounded as in the paper
+        ("range", "1.3", "3.9", "higher", "1", [1.24, 3.9], "holds less strongly"),
+        ("range", "1.3", "3.9", "higher", "1", [4.0, 17.0], "holds more strongly"),
+        ("range", "1.3", "3.9", "higher", "1", [0.9, 0.8, 4.0], "contradicted"),
+        ("range", "49", "83", "equal", "", [30.0], "holds less strongly"),
+        ("about", "45.8", "45.8", "higher", "1", [57.0], "holds"),
+        ("about", "45.8", "45.8", "higher", "1", [58.0], "holds more strongly"),
+        ("about", "1", "1", "equal", "0.5 2", [0.12, 0.17], "contradicted"),
+        ("about", "53", "53", "lower", "200", [489.0], "contradicted"),
+        ("about", "-40", "-40", "lower", "0", [-53.0], "holds more strongly"),
+        ("at least", "8500", "", "higher", "1", [8499.0], "holds less strongly"),
+        ("at least", "8500", "", "higher", "1", [9000.0], "holds"),
+        ("at least", "8500", "", "higher", "1", [20000.0], "holds more strongly"),
+        ("at most", "", "10", "lower", "20", [9.6], "holds"),
+        ("at most", "", "10", "lower", "20", [10.4], "holds less strongly"),
+        ("at most", "", "0.5", "lower", "1", [0.47, 0.95, 1.2], "holds less strongly"),
+        ("none", "1", "2", "", "", [9.0], "cannot be judged"),
+        ("range", "1", "2", "higher", "", [], "cannot be judged"),
     ],
 )
-def test_verdicts(check, low, high, values, word):
-    assert claims.verdict({"check": check, "low": low, "high": high}, values) == word
+def test_verdicts(check, low, high, direction, contradicted, values, word):
+    claim = {"check": check, "low": low, "high": high, "direction": direction, "contradicted": contradicted}
+    assert claims.verdict({**claim, "basis": "printed"}, values) == word
 
 
 def test_numbers_of_a_series():

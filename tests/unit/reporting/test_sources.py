@@ -6,11 +6,9 @@ import json
 import pytest
 
 from gpupc_impl.core.registry import get_method
-from gpupc_impl.measurement import digest
 from gpupc_impl.measurement.digest import code_version
-from gpupc_impl.reporting import catalogue, cells, runs
+from gpupc_impl.reporting import catalogue, cells, notes, runs
 from gpupc_impl.reporting.sources import Source, absent_note, heading
-from gpupc_impl.reporting.tables import Table, write_tables
 
 CURRENT = code_version(get_method("cupc-s"), "cuda")
 
@@ -88,19 +86,6 @@ def test_many_commits_are_counted(source):
     assert "commits 0000000000, 1111111111, 2222222222 and 2 more" in heading_of(source("h200", records)).text
 
 
-def test_what_reads_no_runs_is_named_by_records_of_the_device(source):
-    recorded = source("h200", [record()])
-    assert str(heading(recorded, {"problems": []})) == "GPU: NVIDIA H200, recorded, commit 0123456789"
-    assert heading(Source(None, "cuda", {}), {"problems": []}).gpu
-
-
-def test_single_tests_are_named_by_their_environments():
-    environments = {"cuda": record()["environment"] | {"threads": 2, "git_dirty": False}}
-    stale = [{"status": "ok", "stale": True}, {"status": "ok", "stale": False}, {"status": "timeout", "stale": True}]
-    found = heading(Source("h200", "cuda", {}), {"tests": {"environments": environments, "cells": stale}})
-    assert found.text == "NVIDIA H200, recorded, commit 0123456789, stale ‡: 1 of 2 runs"
-
-
 # --- stale records ---------------------------------------------------------------------------------------------------
 
 
@@ -112,27 +97,17 @@ def test_a_record_of_other_code_is_stale_and_marked(source):
     }
     assert cells.time_cell(found["cupc-s"]) == "1.50 (1.20–1.80)"
     assert cells.time_cell(found["cupc-e"]) == "1.50 (1.20–1.80) ‡"
-    assert cells.STALE_NOTE in cells.remarks(found.values())
-    assert cells.STALE_NOTE not in cells.remarks([found["cupc-s"]])
+    assert cells.STALE_NOTE in notes.remarks(found.values())
+    assert cells.STALE_NOTE not in notes.remarks([found["cupc-s"]])
     assert heading_of(recorded).text.endswith("stale ‡: 2 of 3 runs")
     assert found["cupc-e"].counts  # marked, not dropped
-
-
-def test_a_library_that_the_user_built_is_compared_only_where_it_is(monkeypatch, tmp_path):
-    authors = get_method("cupc-authors")
-    monkeypatch.delenv("GPUPC_CUPC_LIBRARY", raising=False)
-    assert digest.is_current_version(authors, "cuda", "0" * 64)
-    (tmp_path / "library.so").write_bytes(b"built")
-    monkeypatch.setenv("GPUPC_CUPC_LIBRARY", str(tmp_path / "library.so"))
-    assert not digest.is_current_version(authors, "cuda", "0" * 64)
-    assert digest.is_current_version(authors, "cuda", code_version(authors, "cuda"))
 
 
 def test_a_recorded_run_without_verification_enters_no_mean(source):
     (run,) = catalogue.READERS["runs"](source("h200", [record()], verified=False))
     assert (run.verification, run.counts) == ("not-verified", False)
     assert cells.time_cell(run).endswith(" ?")
-    assert any(note.startswith("? ") for note in cells.remarks([run]))
+    assert any(note.startswith("? ") for note in notes.remarks([run]))
     with pytest.raises(KeyError):  # here, where it was just verified, that is a fault
         catalogue.READERS["runs"](source(None, [record()], verified=False))
 
@@ -148,7 +123,7 @@ def test_a_published_run_is_alone_only_where_no_other_run_of_the_data_set_finish
     alone = found["one", "cupc-s"]
     assert (alone.counts, alone.differing_edges) == (True, "")
     assert cells.time_cell(alone).endswith(" °")
-    assert any(note.startswith("° ") for note in cells.remarks([alone]))
+    assert any(note.startswith("° ") for note in notes.remarks([alone]))
 
 
 def test_a_known_difference_of_another_program_has_a_reason_and_no_other_has(tmp_path, publish):
@@ -164,7 +139,7 @@ def test_a_known_difference_of_another_program_has_a_reason_and_no_other_has(tmp
     found = catalogue.READERS["runs"](Source(str(tmp_path), "cuda", {}, runs=keys))
     assert [run.verification for run in found] == ["explained", *["unexplained"] * 3]
     assert cells.time_cell(found[0]).startswith("1.50 (1.20–1.80) ≠")
-    (note,) = (note for note in cells.remarks(found) if note.startswith("≠ "))
+    (note,) = (note for note in notes.remarks(found) if note.startswith("≠ "))
     assert note.startswith("≠ mcc: cuPC-S, authors' program: the skeleton differs")
     assert note.endswith("(docs/numerics.md).")
     assert not found[0].counts  # its time is of another skeleton
@@ -205,39 +180,3 @@ def test_what_was_not_run_is_listed_by_settings():
 def test_a_recorded_skeleton_may_be_missing(source):
     (run,) = catalogue.READERS["runs"](source("h200", [record()]))
     assert run.skeleton is None
-
-
-# --- several blocks --------------------------------------------------------------------------------------------------
-
-
-def test_a_table_has_a_block_a_machine(source, tmp_path):
-    sources = [
-        source("h200", [record()], absent=[("mcc", "cupc-s")]),
-        source(None, [record(backend="host", warm=[9.0])], backend="host"),
-    ]
-    outputs = {kind: tmp_path / f"t.{kind}" for kind in ("html", "csv", "md")}
-    catalogue.entries()["methods_by_dataset"].write(sources, outputs)
-    page = outputs["md"].read_text()
-    gpu, host = page.index("**GPU: NVIDIA H200"), page.index("**CPU cores: Some CPU")
-    assert gpu < page.index("1.50 (1.20–1.80)") < page.index("but not run") < host < page.index("9.00")
-    shared = page.index("All of these:")
-    assert host < shared < page.index("Seconds: median of the warm runs.")
-    assert page.count("Seconds: median of the warm runs.") == 1
-    html = outputs["html"].read_text()
-    assert html.index('<h2 class="gpu"><span>GPU</span>') < html.index('<h2 class="cpu"><span>CPU cores</span>')
-    with open(outputs["csv"], newline="") as file:
-        assert [(row["device"], row["backend"]) for row in csv.DictReader(file)] == [
-            *(("h200", "cuda"), ("this machine", "host"))
-        ]
-
-
-def test_the_papers_numbers_stand_once_in_a_csv(source, tmp_path):
-    printed = {"source": "paper", "value": 7}
-    blocks = [
-        (heading_of(each), Table("T", ["a"], [["1"]], [], [{"source": "ours", "value": k}, printed], left=(0,)))
-        for k, each in enumerate([source("h200", [record()]), source(None, [record(backend="host")], backend="host")])
-    ]
-    write_tables(blocks, *(tmp_path / f"t.{kind}" for kind in ("csv", "md", "html")))
-    assert (tmp_path / "t.csv").read_text().splitlines() == [
-        *("device,source,value", "h200,ours,0", ",paper,7", "this machine,ours,1")
-    ]

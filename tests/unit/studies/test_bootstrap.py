@@ -14,7 +14,7 @@ import pytest
 
 from gpupc_impl import BackgroundKnowledge, GaussianProblem, InvalidProblem, bootstrap, pc, resampled_rows
 from gpupc_impl.studies import bootstrap as module
-from gpupc_impl.studies.resample_folder import SETTINGS
+from gpupc_impl.studies.bootstrap import SETTINGS
 
 matplotlib.use("Agg")
 

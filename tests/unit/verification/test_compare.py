@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from gpupc_impl.core import mapped
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.result import NO_PAIRS, SeparatingSets, Skeleton, complete_graph
 from gpupc_impl.verification import compare
 from gpupc_impl.verification.answer import Answer
@@ -45,10 +45,10 @@ THEIRS = {
 }
 
 
-@pytest.mark.parametrize("piece", [1, mapped.PIECE_BYTES])
+@pytest.mark.parametrize("piece", [1, mapped_arrays.PIECE_BYTES])
 @pytest.mark.parametrize("turned", [False, True])
 def test_what_differs(monkeypatch, turned, piece):
-    monkeypatch.setattr(mapped, "PIECE_BYTES", piece)
+    monkeypatch.setattr(mapped_arrays, "PIECE_BYTES", piece)
     one, other = (answer(THEIRS), answer(OURS)) if turned else (answer(OURS), answer(THEIRS))
     found = Comparison(one, other)
     assert found.edges.tolist() == [[0, 5], [2, 3]]

@@ -13,7 +13,8 @@ import gpupc_impl
 from gpupc_impl import BackgroundKnowledge, GaussianProblem, skeleton
 from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.result import SeparatingSets
-from gpupc_impl.gaussian.retest import NEAR, NEAR_LIMIT, Retest, pseudo_inverse_products
+from gpupc_impl.gaussian.partial_correlation import pseudo_inverse_products
+from gpupc_impl.gaussian.retest import NEAR, NEAR_LIMIT, Retest
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.record import Limits, Record, Result, Times
 from gpupc_impl.verification import compare, verify
@@ -99,14 +100,14 @@ def test_no_method_makes_use_of_a_retest():
     methods += [*(package / "out_of_core").glob("*.py"), *(package.parent / "baselines").glob("*.py")]
     users = [path.name for path in methods if re.search(r"import.*[Rr]etest", path.read_text(encoding="utf-8"))]
     assert len(methods) > 30
-    assert set(users) <= {"family.py"}
+    assert set(users) <= {"family.py", "single_tests.py"}
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 5])
 def test_statistics_agree_with_arbitrary_precision(problem, size):
     rng = np.random.default_rng(size)
     chosen = np.array([rng.permutation(problem.n_variables)[: size + 2] for _ in range(20)])
-    squares, tolerances = Retest(problem).statistics(chosen[:, :2], chosen[:, 2:])
+    squares, tolerances, _ = Retest(problem).statistics(chosen[:, :2], chosen[:, 2:])
     with mpmath.workdps(50):
         for variables, square in zip(chosen, squares, strict=True):
             inverse = mpmath.matrix(problem.correlation[np.ix_(variables, variables)].tolist()) ** -1
@@ -120,9 +121,9 @@ def test_a_vanishing_residual_is_undefined_and_a_singular_set_takes_the_pseudo_i
     data = linear_data(p=6)
     data = np.column_stack([data, data[:, 0]])  # the last variable copies the first
     retest = Retest(GaussianProblem.from_data(data))
-    squares, _ = retest.statistics(np.array([[0, 1], [2, 3], [2, 3]]), np.array([[6, 4], [0, 6], [0, 6]]))
+    squares, *_ = retest.statistics(np.array([[0, 1], [2, 3], [2, 3]]), np.array([[6, 4], [0, 6], [0, 6]]))
     assert squares[0] == np.inf
-    alone, _ = retest.statistics(np.array([[2, 3]]), np.array([[0]]))
+    alone, *_ = retest.statistics(np.array([[2, 3]]), np.array([[0]]))
     assert float(squares[1]) == pytest.approx(float(alone[0]), rel=1e-12)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpupc_impl import skeleton
-from gpupc_impl.core import watching
+from gpupc_impl.core import progress_watcher
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.views import progress
@@ -59,7 +59,7 @@ def test_batches_are_told(data, family, method, options):
     if options.get("missing"):
         data = np.where(np.arange(data.size).reshape(data.shape) == 7, np.nan, data)
     recorder = Recorder()
-    with watching.watched_by(recorder):
+    with progress_watcher.watched_by(recorder):
         found = skeleton(data, 0.05, family=family, method=method, **options)
     assert len(recorder.told) == found.levels_run
     told = [each for level in recorder.told for each in level]
@@ -73,7 +73,7 @@ def test_batches_are_told(data, family, method, options):
 
 class SlowSearch(LevelSearch):
     def run_level(self, level):
-        watching.advance(3, 10, "blocks")
+        progress_watcher.advance(3, 10, "blocks")
         time.sleep(0.1)
         return LevelOutcome(edges=0, max_degree=0, tests=3)
 

@@ -1,4 +1,4 @@
-"""Methods that only tests register, through GPUPC_PLUGINS: one errs, one takes its time, others harm what is around."""
+"""Methods that only tests register, through GPUPC_PLUGINS: some err, one takes its time, others harm what is around."""
 
 import contextlib
 import dataclasses
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from baselines.stable import stable
+from baselines.references import stable
 from gpupc_impl.core.registry import method
 from gpupc_impl.core.result import SeparatingSets
 
@@ -31,6 +31,24 @@ def planted(problem, run):
         sepsets=SeparatingSets(adjacency, sets.pairs, sets.offsets, sets.members),
         edges_per_level=tuple(edges + 1 for edges in found.edges_per_level),
     )
+
+
+@method("raises", summary="a method that has no answer", **FACTS)
+def raises(problem, run):
+    raise RuntimeError("nothing works")
+
+
+@method("turned", summary="stable-serial that takes variables in reverse order, so it finds other sets first", **FACTS)
+def turned(problem, run):
+    correlation, last = problem.correlation[::-1, ::-1], problem.n_variables - 1
+    found = stable(dataclasses.replace(problem, correlation=np.ascontiguousarray(correlation)), run)
+    sets, adjacency = found.sepsets, found.adjacency[::-1, ::-1].copy()
+    sizes, levels = np.diff(sets.offsets), []
+    for size in range(1, sizes.max() + 1):
+        rows = np.flatnonzero(sizes == size)
+        members = sets.members[sets.offsets[rows][:, None] + np.arange(size)]
+        levels.append((last - sets.pairs[rows][:, ::-1], np.sort(last - members)))
+    return dataclasses.replace(found, adjacency=adjacency, sepsets=SeparatingSets.from_levels(adjacency, levels))
 
 
 @method("slow", summary="stable-serial after a nap", **FACTS)

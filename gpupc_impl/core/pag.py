@@ -1,0 +1,211 @@
+"""Partial ancestral graphs (PAGs): the results of searches that allow for unmeasured common causes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpupc_impl.core.files import open_arrays, write_arrays, write_whole
+from gpupc_impl.core.result import InvalidSkeleton, Skeleton, causallearn_graph
+from gpupc_impl.core.result_views import ResultViews
+
+if TYPE_CHECKING:
+    import networkx
+    import pandas
+    from causallearn.graph.GeneralGraph import GeneralGraph
+
+CIRCLE, ARROW, TAIL = 1, 2, 3
+"""The codes of marks, which are pcalg's (``amat.pag``); 0 stands for no edge."""
+
+MARKS = ("none", "circle", "arrow", "tail")
+
+KINDS = {
+    ("tail", "arrow"): "directed",
+    ("circle", "arrow"): "circle-arrow",
+    ("arrow", "arrow"): "bidirected",
+    ("circle", "circle"): "circle-circle",
+    ("circle", "tail"): "circle-tail",
+    ("tail", "circle"): "tail-circle",
+    ("tail", "tail"): "undirected",
+}
+"""The kind of an edge from the marks at its source and its target, as views name it."""
+
+DOT_MARKS = {"circle": "odot", "arrow": "normal", "tail": "none"}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PAG(ResultViews):
+    """A partial ancestral graph (Richardson and Spirtes 2002; Zhang 2008).
+
+    In every graph that has the same independences, an arrow at j of the edge i - j means that j is no cause of i, a
+    tail at j means that j is a cause of i or of selection, and a circle leaves this open.
+
+    Attributes:
+        marks: (p, p) uint8: ``[i, j]`` is the mark at j of the edge i - j: 0 without an edge, 1 for a circle, 2 for an
+            arrow, 3 for a tail.
+        conflicts: (k, 2) int64 pairs (i, j), ascending: the marks at j of edges i - j that rules claimed as a tail and
+            as an arrow in the same round; they stay circles.
+        skeleton: the skeleton of PC-stable, from which the search for the PAG removed further edges.
+        algorithm: ``"rfci"`` or ``"fci"``.
+        removed: the separating set of every edge i < j of the skeleton that is not in this graph.
+    """
+
+    marks: np.ndarray
+    conflicts: np.ndarray
+    skeleton: Skeleton
+    algorithm: str
+    removed: Mapping[tuple[int, int], tuple[int, ...]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.skeleton.names
+
+    @property
+    def adjacency(self) -> np.ndarray:
+        """(p, p) bool, symmetric."""
+        adjacency: np.ndarray = self.marks != 0
+        return adjacency
+
+    @property
+    def edges(self) -> np.ndarray:
+        """The edges as (n_edges, 2) int64 index pairs, i < j, ascending."""
+        return np.argwhere(np.triu(self.marks))
+
+    @property
+    def n_edges(self) -> int:
+        return int(np.count_nonzero(self.marks)) // 2
+
+    def count(self, mark: int) -> int:
+        """Return the number of ends with a mark, given by its code."""
+        return int(np.count_nonzero(self.marks == mark))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two graphs have the same labelled edges with the same marks."""
+        if not isinstance(other, PAG):
+            return NotImplemented
+        return np.array_equal(self.marks, other.marks)
+
+    def __repr__(self) -> str:
+        return (
+            f"PAG({len(self.names)} variables, {self.n_edges} edges with {self.count(ARROW)} arrows, "
+            f"{self.count(TAIL)} tails and {self.count(CIRCLE)} circles, "
+            f"{len(self.conflicts)} conflicts, {self.algorithm})"
+        )
+
+    # --- conversions -------------------------------------------------------------------------------------------
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return a DataFrame with a row for each edge: ``source`` and ``target`` by name, and the marks at both,
+        ``mark_source`` and ``mark_target``: ``"tail"``, ``"arrow"`` or ``"circle"``.
+
+        If only one end has an arrow, it is the target.
+        """
+        import pandas
+
+        edges = self.edges
+        i, j = edges.T
+        backward = (self.marks[j, i] == ARROW) & (self.marks[i, j] != ARROW)
+        source, target = np.where(backward[:, None], edges[:, ::-1], edges).T
+        names, marks = np.array(self.names, object), np.array(MARKS, object)
+        return pandas.DataFrame(
+            {
+                "source": names[source],
+                "target": names[target],
+                "mark_source": marks[self.marks[target, source]],
+                "mark_target": marks[self.marks[source, target]],
+            }
+        )
+
+    def to_networkx(self) -> networkx.DiGraph:
+        """Return a ``networkx.DiGraph`` of the names with two opposite arcs for each edge; the attribute ``mark`` of an
+        arc is the mark at its head, and ``kind`` is that of the edge in the direction of `to_frame`."""
+        import networkx
+
+        graph = networkx.DiGraph()
+        graph.add_nodes_from(self.names)
+        for source, target, at_source, at_target in self.to_frame().itertuples(index=False):
+            kind = KINDS[at_source, at_target]
+            graph.add_edge(source, target, mark=at_target, kind=kind)
+            graph.add_edge(target, source, mark=at_source, kind=kind)
+        return graph
+
+    def to_causallearn(self) -> GeneralGraph:
+        """A causal-learn ``GeneralGraph``."""
+        rows = self.to_frame().itertuples(index=False, name=None)
+        return causallearn_graph(self.names, ((i, j, at_i.upper(), at_j.upper()) for i, j, at_i, at_j in rows))
+
+    to_causal_learn = to_causallearn
+
+    def to_dot(self) -> str:
+        """Return the graph in Graphviz's language, with a line for each edge."""
+        return self._dot()
+
+    # --- files -------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write a file whose format the suffix selects: ``.npz`` (everything but the data, with the skeleton), ``.csv``
+        (as `to_frame`), ``.graphml``, ``.gml``, ``.dot`` or ``.json`` (docs/results.md).
+
+        Raises:
+            ValueError: the suffix is unknown, or the format cannot hold a name.
+        """
+        path = Path(path)
+        if path.suffix != ".npz":
+            self._write_graph(path)
+            return
+        pairs = np.array(list(self.removed), np.int64).reshape(-1, 2)
+        sets = list(self.removed.values())
+        own = {
+            "marks": self.marks,
+            "mark_conflicts": self.conflicts,
+            "algorithm": self.algorithm,
+            "removed_pairs": pairs,
+            "removed_sizes": np.array([len(members) for members in sets], np.int64),
+            "removed_members": np.array([k for members in sets for k in members], np.int64),
+        }
+        with write_whole(path) as file:
+            write_arrays(file, {**self.skeleton.stored_arrays(), **own})
+
+    @classmethod
+    def load(cls, path: str | Path) -> PAG:
+        """Read a graph from an ``.npz`` that `save` wrote.
+
+        Raises:
+            InvalidSkeleton: the file has other content, or is damaged.
+            OSError: the file cannot be opened.
+        """
+        skeleton = Skeleton.load(path)
+        try:
+            with open_arrays(path) as stored:
+                names = ("marks", "mark_conflicts", "algorithm", "removed_pairs", "removed_sizes", "removed_members")
+                marks, conflicts, algorithm, pairs, sizes, members = (stored[name] for name in names)
+            parts = np.split(members, np.cumsum(sizes)[:-1]) if len(sizes) else []
+            removed = {(i, j): tuple(part.tolist()) for (i, j), part in zip(pairs.tolist(), parts, strict=True)}
+            graph = cls(marks, conflicts, skeleton, str(algorithm), removed)
+            graph.check()
+            return graph
+        except MemoryError:
+            raise
+        except Exception as error:  # A damaged file can raise almost any exception.
+            raise InvalidSkeleton(
+                f"{Path(path).name} holds no PAG, or is damaged ({type(error).__name__}: {error}); make it again"
+            ) from error
+
+    def check(self) -> None:
+        """Raise ValueError if the marks are none, or of other edges than the skeleton's."""
+        p = len(self.names)
+        if self.marks.dtype != np.uint8 or self.marks.shape != (p, p) or self.marks.max(initial=0) > TAIL:
+            raise ValueError(
+                f"marks are {self.marks.dtype} {self.marks.shape}; they must be {p} x {p} codes up to {TAIL}"
+            )
+        if (self.adjacency != self.adjacency.T).any() or (self.adjacency & ~self.skeleton.adjacency).any():
+            raise ValueError("an edge has one mark, or is not in the skeleton")
+        missing = np.argwhere(np.triu(self.skeleton.adjacency & ~self.adjacency))
+        if sorted(self.removed) != list(map(tuple, missing.tolist())):
+            raise ValueError("removed has other pairs than the edges that the skeleton has more")
+        if self.conflicts.ndim != 2 or (self.marks[tuple(self.conflicts.T)] != CIRCLE).any():
+            raise ValueError("conflicts has a mark that is no circle")

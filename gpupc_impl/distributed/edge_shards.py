@@ -1,0 +1,226 @@
+"""The results of levels 0 and 1 by rows, and separating sets that stay in this form until they are read."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.core.pairs import row_groups
+from gpupc_impl.core.result import NO_PAIRS, SeparatingSets
+from gpupc_impl.distributed.folder import SearchFolder
+
+MOST_THREADS = 16  # upper bound on the threads that copy, write or read shards
+SHORT = 1 << 16  # upper bound on the number of variables for shards with 16 bits a number
+ARRAYS = ("starts", "partners", "members", "left")
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """What a worker has of a group of rows after levels 0 and 1; `Worker.read` has the edges.
+
+    Attributes:
+        rows: the worker's rows; `group_stop` is the row after the last one of the group.
+        starts: (rows + 1,) int64: the first edge of each row.
+        levels: the number of levels that were run: 1 or 2.
+        degrees: (p,) int32: degrees after level 0 of the edges of the group that this worker has found.
+        counts: the counts of level 1 of all workers by the names in `COUNTS`.
+        most_read: an upper bound on the edges that are read at a time, unless a row has more.
+    """
+
+    rows: slice
+    group_stop: int
+    starts: np.ndarray
+    levels: int
+    degrees: np.ndarray
+    counts: dict[str, int]
+    most_read: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shard:
+    """The results of consecutive rows: row j has the edges i < j of level 0, ascending.
+
+    Attributes:
+        starts: (rows + 1,) int64: the first edge of each row.
+        partners: (edges,) uint32, or uint16 for at most `SHORT` variables: i of each edge.
+        members: (edges,) of the same type: the variable that separates the edge at level 1, or 0 for an edge that is
+            left.
+        left: (k,) int64: the indexes of the edges that are left.
+        pairs: (k, 2) int32: the edges that are left.
+    """
+
+    rows: slice
+    starts: np.ndarray
+    partners: np.ndarray
+    members: np.ndarray
+    left: np.ndarray
+
+    @functools.cached_property
+    def pairs(self) -> np.ndarray:
+        second = self.rows.start + np.searchsorted(self.starts, self.left, side="right") - 1
+        return np.stack([self.partners[self.left], second], axis=1).astype(np.int32)
+
+    @classmethod
+    def stored(cls, outcome: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Shard:
+        """Return the shard that a file has."""
+        shard = cls(slice(*outcome["rows"]), **arrays)
+        if (shard.pairs[:, 0] >= shard.pairs[:, 1]).any():
+            raise ValueError("it has edges that no level can have left")
+        return shard
+
+
+def keep(share: Share, read: Callable[[slice], Sequence[np.ndarray]]) -> list[Shard]:
+    """Return the results of a worker's rows, which threads copy from page-locked memory while others are read."""
+
+    def copied(rows: slice, starts: np.ndarray, arrays: Sequence[np.ndarray]) -> Shard:
+        return Shard(rows, starts, *(array.copy() for array in arrays))
+
+    threads, starts = min(MOST_THREADS, available_cores()), share.starts
+    pending: collections.deque[Future[Shard]] = collections.deque()
+    shards: list[Shard] = []
+    with ThreadPoolExecutor(threads) as pool:
+        for part in row_groups(starts, share.most_read):
+            if len(pending) > threads:  # bounds the page-locked memory
+                shards.append(pending.popleft().result())
+            rows = slice(share.rows.start + part.start, share.rows.start + part.stop)
+            first, end = int(starts[part.start]), int(starts[part.stop])
+            own_starts = starts[part.start : part.stop + 1] - first
+            pending.append(pool.submit(copied, rows, own_starts, read(slice(first, end))))
+        return shards + [future.result() for future in pending]
+
+
+class EdgeShards:
+    """The shards of a search, in the order of their rows."""
+
+    def __init__(self, p: int):
+        self._p = p
+        self._shards: list[Shard] = []
+        self.first, self.levels = 0, 2
+        self.degrees = np.zeros(p, np.int64)
+        self.counts: collections.Counter[str] = collections.Counter()
+
+    def add(self, shares: Sequence[Share], shards: Iterable[Sequence[Shard]]) -> None:
+        """Add a group of rows, given the share and the shards of each worker."""
+        self._shards += itertools.chain.from_iterable(shards)
+        self.first, self.levels = shares[0].group_stop, shares[0].levels
+        self.counts.update(shares[0].counts)
+        for share in shares:
+            self.degrees += share.degrees
+
+    def left(self) -> np.ndarray:
+        """Return (k, 2) int32: the edges i < j that are left."""
+        return np.concatenate([NO_PAIRS, *(shard.pairs for shard in self._shards)])
+
+    def save(self, folder: SearchFolder) -> None:
+        """Write all shards of the search, and then a file that says how many there are."""
+
+        def write(number: int) -> None:
+            shard = self._shards[number]
+            arrays = {name: getattr(shard, name) for name in ARRAYS}
+            folder.write(f"rows-{number:06d}", {"rows": [shard.rows.start, shard.rows.stop]}, arrays)
+
+        with ThreadPoolExecutor(min(MOST_THREADS, available_cores())) as pool:
+            list(pool.map(write, range(len(self._shards))))
+        outcome = {"shards": len(self._shards), "levels": self.levels, "counts": self.counts}
+        folder.write("rows", outcome, {"degrees": self.degrees})
+
+    def load(self, folder: SearchFolder) -> bool:
+        """Take the shards that an earlier search has saved; returns whether all are there."""
+        saved = folder.read("rows", lambda outcome, arrays: (outcome, arrays["degrees"]))
+        if saved is None:
+            return False
+        outcome, degrees = saved
+        with ThreadPoolExecutor(min(MOST_THREADS, available_cores())) as pool:
+            names = (f"rows-{number:06d}" for number in range(outcome["shards"]))
+            shards = [shard for shard in pool.map(lambda name: folder.read(name, Shard.stored), names) if shard]
+        if [0, *(shard.rows.stop for shard in shards)] != [*(shard.rows.start for shard in shards), self._p]:
+            return False
+        self._shards, self.first, self.levels, self.degrees = shards, self._p, outcome["levels"], degrees
+        self.counts.update(outcome["counts"])
+        return True
+
+    def removed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the (k, 2) pairs that level 1 removed, and the (k, 1) members of their sets."""
+        from scipy import sparse
+
+        counts, rows, members = np.zeros(self._p + 1, np.int64), [], []
+        for shard in self._shards:
+            is_removed = np.ones(len(shard.partners), bool)
+            is_removed[shard.left] = False
+            before = np.concatenate(([0], np.cumsum(is_removed)))
+            counts[shard.rows.start + 1 : shard.rows.stop + 1] = np.diff(before[shard.starts])
+            rows.append(shard.partners[is_removed].astype(np.int32))
+            members.append(shard.members[is_removed].astype(np.int32))
+        by_second = np.concatenate(members), np.concatenate(rows)
+        # In the order of columns, edges are ordered by their first variable, and then by their second one.
+        by_first = sparse.csr_matrix((*by_second, np.cumsum(counts)), shape=(self._p, self._p)).tocsc()
+        first = np.repeat(np.arange(self._p, dtype=np.int32), np.diff(by_first.indptr))
+        return np.stack([first, by_first.indices.astype(np.int32)], axis=1), by_first.data[:, None]
+
+    def member(self, i: int, j: int) -> int | None:
+        """Return the variable that separated two variables, i < j, at level 1; None if none did."""
+        shard = self._shards[bisect.bisect_right(self._shards, j, key=lambda shard: shard.rows.start) - 1]
+        first, end = shard.starts[j - shard.rows.start : j - shard.rows.start + 2]
+        at = first + int(np.searchsorted(shard.partners[first:end], i))
+        if at == end or shard.partners[at] != i:
+            return None
+        place = int(np.searchsorted(shard.left, at))
+        return None if place < len(shard.left) and shard.left[place] == at else int(shard.members[at])
+
+
+class ShardedSets(SeparatingSets):
+    """Separating sets, of which those of level 1, which are by far the most, stay in shards.
+
+    An operation on all sets (`pairs`, `members`, a comparison, a file) converts them once, to up to 20 bytes a pair.
+    """
+
+    def __init__(self, adjacency: np.ndarray, shards: EdgeShards, later: list[tuple[np.ndarray, np.ndarray]]):
+        self._adjacency, self.gaps = adjacency, NO_PAIRS
+        self._shards, self._later = shards, later
+        self._later_sets = SeparatingSets.from_levels(adjacency, later)
+
+    @functools.cached_property
+    def _loaded(self) -> SeparatingSets:
+        return SeparatingSets.from_levels(self._adjacency, [self._shards.removed(), *self._later])
+
+    @property
+    def pairs(self) -> np.ndarray:
+        return self._loaded.pairs
+
+    @property
+    def members(self) -> np.ndarray:
+        return self._loaded.members
+
+    @property
+    def _sizes(self) -> Any:
+        return self._loaded._sizes
+
+    def with_gaps(self, gaps: np.ndarray) -> ShardedSets:
+        sets = ShardedSets(self._adjacency, self._shards, self._later)
+        sets.gaps = gaps
+        return sets
+
+    def __getitem__(self, pair: tuple[int, int]) -> tuple[int, ...]:
+        if members := self._later_sets[pair]:
+            return members
+        i, j = sorted(map(int, pair))
+        if self._is_gap(i, j):
+            raise KeyError(pair)
+        member = self._shards.member(i, j)
+        return () if member is None else (member,)
+
+    def __repr__(self) -> str:
+        return f"ShardedSets({len(self)} pairs)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        loaded = self._loaded
+        return SeparatingSets, (self._adjacency, loaded.pairs, loaded._sizes, loaded.members, self.gaps)

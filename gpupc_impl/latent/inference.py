@@ -1,0 +1,175 @@
+"""From a skeleton to a PAG: FCI, and RFCI (docs/latent.md), in any order of the variables."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.core.family import get_family, open_tests
+from gpupc_impl.core.independence import IndependenceTests
+from gpupc_impl.core.knowledge import BackgroundKnowledge, constraints
+from gpupc_impl.core.pag import PAG
+from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.core.registry import InvalidParameter
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.latent import rules
+from gpupc_impl.latent.mixed_graph import Claims, MixedGraph
+from gpupc_impl.latent.paths import discriminating_paths
+from gpupc_impl.latent.possible_d_sep import scan
+from gpupc_impl.latent.rfci import EdgeTests
+from gpupc_impl.latent.separations import Separations
+
+ALGORITHMS = ("rfci", "fci")
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """The limits of a search for a PAG; None sets no limit.
+
+    Attributes:
+        max_possible_d_sep: FCI's largest set of members of Possible-D-SEP.
+        max_path_length: the most edges of a discriminating path, and of a path by which a variable is in
+            Possible-D-SEP.
+    """
+
+    max_possible_d_sep: int | None = None
+    max_path_length: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_possible_d_sep", "max_path_length"):
+            value = getattr(self, name)
+            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+            if value is not None and not (whole and value >= 1):
+                raise InvalidParameter(f"{name} is {value!r}; it must be a whole number of at least 1, or None")
+
+
+def check_algorithm(algorithm: str, limits: Limits) -> None:
+    """Raise InvalidParameter for an unknown algorithm, or a limit that it does not use."""
+    if algorithm not in ALGORITHMS:
+        raise InvalidParameter(f"algorithm is {algorithm!r}; choose one of: {', '.join(ALGORITHMS)}")
+    if algorithm == "rfci" and limits.max_possible_d_sep is not None:
+        raise InvalidParameter("max_possible_d_sep is for algorithm='fci'; RFCI does not use Possible-D-SEP")
+
+
+def find_pag(
+    skeleton: Skeleton,
+    problem: Problem,
+    algorithm: str = "rfci",
+    *,
+    limits: Limits | None = None,
+    knowledge: Any = None,
+    backend: str = "auto",
+    tests: IndependenceTests | None = None,
+) -> PAG:
+    """Find the PAG of a problem whose skeleton is known.
+
+    Args:
+        skeleton: the skeleton that PC-stable found for the problem.
+        knowledge: the background knowledge with which it was found, if any.
+        backend: where further tests are made.
+        tests: the tests of the problem; None: those of its family.
+
+    Raises:
+        InvalidParameter: the algorithm is unknown, or does not use a limit that is given.
+        InvalidProblem: there are fewer than three variables, the skeleton was found with other knowledge, or FCI would
+            test too many sets.
+        BackendUnavailable: the backend that was named cannot be used.
+    """
+    limits = limits or Limits()
+    check_algorithm(algorithm, limits)
+    if problem.n_variables < 3:
+        raise InvalidProblem(
+            f"the data have {problem.n_variables} variable(s); FCI needs at least 3, since no mark follows from fewer"
+        )
+    random = tests is None and get_family(problem.family).v_structures == "standard"
+    tests = tests or open_tests(problem, backend)
+    separations = Separations(skeleton, tests, problem, as_found=random)
+    graph = MixedGraph(problem.n_variables, skeleton.edges, skeleton.sepsets.gaps)
+    known = _Known(skeleton, knowledge)
+    edge_tests = EdgeTests(tests, problem, separations)
+    graph = edge_tests.prune_triples(graph)
+    while len(removed := orient(graph, separations, known, edge_tests, limits.max_path_length)):
+        graph = edge_tests.prune_triples(graph.without(removed))
+    if algorithm == "fci":
+        removed = scan(graph, tests, problem, separations, limits.max_possible_d_sep, limits.max_path_length)
+        graph = graph.without(removed)
+        orient(graph, separations, known, None, limits.max_path_length)
+    return _pag(graph, skeleton, separations, algorithm)
+
+
+class _Known:
+    """Marks that follow from background knowledge, whose directions are statements about causes: a required direction
+    i -> j is a tail and an arrow; a variable that cannot be a cause of its neighbour has an arrow."""
+
+    def __init__(self, skeleton: Skeleton, knowledge: Any):
+        self._arrows = self._required = np.empty((0, 2), np.int64)
+        if knowledge is None:
+            return
+        names = skeleton.names
+        if hasattr(knowledge, "required_rules_specs"):
+            knowledge = BackgroundKnowledge.from_causallearn(knowledge, names)
+        stated = constraints(knowledge, names)
+        for i, j in stated.fixed.broken_by(skeleton.adjacency)[:1]:
+            raise InvalidProblem(
+                f"the skeleton and the knowledge differ in the edge between {names[i]} and {names[j]}; find the "
+                "skeleton with the same knowledge"
+            )
+        self._arrows = stated.directed(skeleton.adjacency)
+        required = BackgroundKnowledge(required_directions=knowledge.required_directions)
+        self._required = constraints(required, names).arrows
+
+    def mark(self, graph: MixedGraph) -> None:
+        claims = Claims(graph)
+        for pairs, claim in ((self._arrows, claims.arrow), (self._required[:, ::-1], claims.tail)):
+            arcs = graph.arcs(*pairs.T)
+            claim(arcs[arcs >= 0])
+        claims.apply()
+
+
+def orient(
+    graph: MixedGraph,
+    separations: Separations,
+    known: _Known,
+    edge_tests: EdgeTests | None,
+    longest: int | None,
+) -> np.ndarray:
+    """Orient a graph without marks.
+
+    Args:
+        edge_tests: RFCI's tests of the edges of discriminating paths; None for FCI, which makes none.
+        longest: the most edges of a discriminating path.
+
+    Returns:
+        The (k, 2) edges of discriminating paths that were found independent; if there are any, the orientation is to
+        begin again without them.
+    """
+    none = np.empty((0, 2), np.int64)
+    known.mark(graph)
+    rules.colliders(graph, separations.contain)
+    again = True
+    while again:
+        again = rules.apply_together(graph, rules.rule_1, rules.rule_2, rules.rule_3)
+        paths = list(discriminating_paths(graph, longest))
+        if edge_tests is not None and paths and len(removed := edge_tests.prune_paths(paths)):
+            return removed
+        claims = Claims(graph)
+        rules.rule_4(graph, claims, paths, separations.contain)
+        again = claims.apply()
+    rules.apply_together(graph, rules.rule_5)
+    rules.apply_together(graph, rules.rule_6, rules.rule_7)
+    rules.apply_together(graph, rules.rule_8, rules.rule_9, rules.rule_10)
+    return none
+
+
+def _pag(graph: MixedGraph, skeleton: Skeleton, separations: Separations, algorithm: str) -> PAG:
+    marks = np.zeros((graph.n_variables,) * 2, np.uint8)
+    marks[graph.source, graph.target] = graph.marks
+    disputed = np.stack([graph.source, graph.target], axis=1)[graph.disputed]
+    edges = skeleton.edges
+    removed = edges[marks[tuple(edges.T)] == 0]
+    sets = separations.of(removed)
+    members = np.split(sets.candidates, sets.starts[1:-1])
+    by_pair = {(i, j): tuple(own.tolist()) for (i, j), own in zip(removed.tolist(), members, strict=False)}
+    return PAG(marks, disputed, skeleton, algorithm, by_pair)

@@ -1,0 +1,140 @@
+"""The graph that is being oriented: edges with a mark at each end, as arrays of arcs.
+
+An edge i - j is two arcs, i -> j and j -> i, whatever its marks are; the mark of an arc is the mark at its target. The
+rules (rules.py) look at all pairs of arcs x -> y, y -> z at once.
+"""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from gpupc_impl.core.colliders import find
+from gpupc_impl.core.pag import ARROW, CIRCLE, TAIL
+
+APART, UNTESTED = -1, -2
+"""In place of an arc: the variables are not adjacent, and a set separates them; or background knowledge forbids their
+edge, so that nothing is known about their independence and no rule infers anything from it."""
+
+
+class Triples(NamedTuple):
+    """All triples x, y, z of distinct variables with edges x - y and y - z, in both directions.
+
+    Attributes:
+        into, out: (t,) arcs x -> y and y -> z.
+        closing: (t,) the arc x -> z; `APART` or `UNTESTED` for an unshielded triple.
+    """
+
+    into: np.ndarray
+    out: np.ndarray
+    closing: np.ndarray
+
+    def where(self, some: np.ndarray) -> "Triples":
+        return Triples(self.into[some], self.out[some], self.closing[some])
+
+
+class MixedGraph:
+    """Edges of p variables with their marks.
+
+    Args:
+        edges: (e, 2) pairs i < j.
+        untested: (g, 2) pairs i < j that background knowledge forbids.
+
+    Attributes:
+        source, target: (2 e,) the ends of each arc; arcs ascend by source, then by target.
+        reverse: (2 e,) the arc in the other direction.
+        starts: (p + 1,) the arcs from variable v are ``starts[v]`` to ``starts[v + 1]`` - 1.
+        marks: (2 e,) uint8: the mark at each arc's target.
+        disputed: (2 e,) bool: marks that were claimed as a tail and as an arrow; they stay circles.
+    """
+
+    def __init__(self, n_variables: int, edges: np.ndarray, untested: np.ndarray):
+        edges = np.asarray(edges, np.int64).reshape(-1, 2)
+        arcs = np.concatenate([edges, edges[:, ::-1]])
+        self.untested = np.asarray(untested, np.int64).reshape(-1, 2)
+        self._untested_keys = self.untested @ [n_variables, 1]
+        self.n_variables, self._keys = n_variables, np.sort(arcs @ [n_variables, 1])
+        self.source, self.target = np.divmod(self._keys, n_variables)
+        self.reverse = np.searchsorted(self._keys, self.target * n_variables + self.source)
+        self.starts = np.searchsorted(self.source, np.arange(n_variables + 1))
+        self.marks = np.full(len(arcs), CIRCLE, np.uint8)
+        self.disputed = np.zeros(len(arcs), bool)
+
+    @property
+    def edges(self) -> np.ndarray:
+        """The (e, 2) edges i < j, ascending."""
+        ascending = self.source < self.target
+        return np.stack([self.source[ascending], self.target[ascending]], axis=1)
+
+    def arcs(self, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Return the arcs between (k,) variables; `APART` or `UNTESTED` where there is no edge."""
+        place, known = find(self._keys, np.asarray(sources) * self.n_variables + targets)
+        if not len(self.untested):
+            return np.where(known, place, APART)
+        _, untested = find(
+            self._untested_keys, np.minimum(sources, targets) * self.n_variables + np.maximum(sources, targets)
+        )
+        return np.where(known, place, np.where(untested, UNTESTED, APART))
+
+    def without(self, edges: np.ndarray) -> "MixedGraph":
+        """Return the graph without some edges, (k, 2), whose marks are all circles."""
+        kept = np.ones(len(self.marks), bool)
+        removed = self.arcs(*edges.T)
+        kept[removed] = kept[self.reverse[removed]] = False
+        kept &= self.source < self.target
+        return MixedGraph(self.n_variables, np.stack([self.source[kept], self.target[kept]], axis=1), self.untested)
+
+    @functools.cached_property
+    def triples(self) -> Triples:
+        """All triples, ordered by `into`, then by `out`."""
+        degrees = np.diff(self.starts)[self.target]
+        into = np.repeat(np.arange(len(self.marks)), degrees)
+        within = np.arange(len(into)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
+        out = self.starts[self.target[into]] + within
+        apart = self.source[into] != self.target[out]
+        into, out = into[apart], out[apart]
+        return Triples(into, out, self.arcs(self.source[into], self.target[out]))
+
+    @functools.cached_property
+    def unshielded(self) -> np.ndarray:
+        """The (u, 3) unshielded triples x, y, z, x < z, whose ends some set separates, ordered by y, then x, then z."""
+        triples = self.triples.where(self.triples.closing == APART)
+        x, y, z = self.source[triples.into], self.target[triples.into], self.target[triples.out]
+        listed = np.stack([x, y, z], axis=1)[x < z]
+        return listed[np.lexsort((listed[:, 2], listed[:, 0], listed[:, 1]))]
+
+    def has(self, arcs: np.ndarray, mark: int) -> np.ndarray:
+        """Return which arcs have this mark at their target."""
+        return self.marks[arcs] == mark
+
+    @property
+    def open(self) -> np.ndarray:
+        """Which marks are circles that a rule may replace, (2 e,) bool."""
+        return (self.marks == CIRCLE) & ~self.disputed
+
+
+class Claims:
+    """Marks that one round claims; they are set together, so that their order does not matter."""
+
+    def __init__(self, graph: MixedGraph):
+        self._graph = graph
+        self._claimed = {mark: np.zeros(len(graph.marks), bool) for mark in (TAIL, ARROW)}
+
+    def tail(self, arcs: np.ndarray) -> None:
+        """Claim tails at the targets of arcs."""
+        self._claimed[TAIL][arcs] = True
+
+    def arrow(self, arcs: np.ndarray) -> None:
+        """Claim arrows at the targets of arcs."""
+        self._claimed[ARROW][arcs] = True
+
+    def apply(self) -> bool:
+        """Set the claimed marks where circles are; returns whether anything changed. A mark that is claimed as both is
+        disputed."""
+        graph, (tails, arrows) = self._graph, self._claimed.values()
+        free = graph.open
+        both = free & tails & arrows
+        graph.marks[free & tails & ~both] = TAIL
+        graph.marks[free & arrows & ~both] = ARROW
+        graph.disputed |= both
+        return bool((free & (tails | arrows)).any())

@@ -1,0 +1,142 @@
+"""An oracle of independence: d-separation in a known graph of which some variables are hidden, in place of data.
+
+With it a search finds the true PAG, which tests of algorithms need, and authors of methods.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gpupc_impl.core.independence import IndependenceTests
+from gpupc_impl.core.p_value_search import PValueTests, search_by_p_values
+from gpupc_impl.core.problem import InvalidProblem, Problem, variable_names
+from gpupc_impl.core.registry import Run
+from gpupc_impl.core.result import Skeleton
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class IndependenceOracle(Problem):
+    """The independences of the observed variables of a directed acyclic graph; `gpupc_impl.fci` takes it as data.
+
+    Attributes:
+        graph: (q, q) bool, ``[i, j]`` is True for i -> j, over observed and hidden variables.
+        observed: (p,) int64: the variables of the problem, as indexes of the graph.
+    """
+
+    family: ClassVar[str] = "oracle"
+    PARAMETERS: ClassVar[Mapping[str, Any]] = {}
+
+    graph: np.ndarray
+    observed: np.ndarray
+
+    @classmethod
+    def from_graph(
+        cls, graph: Any, *, hidden: Sequence[int] = (), names: Sequence[str] | None = None, max_level: int | None = None
+    ) -> IndependenceOracle:
+        """Make the oracle of a graph.
+
+        Args:
+            graph: (q, q), ``[i, j]`` is not 0 for i -> j.
+            hidden: the indexes of the variables that are not observed.
+            names: the names of the observed variables.
+            max_level: size of the largest conditioning sets.
+
+        Raises:
+            InvalidProblem: the graph is no square matrix or has a cycle, or a hidden variable is not in it.
+        """
+        matrix = np.asarray(graph) != 0
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise InvalidProblem(f"the graph has shape {matrix.shape}; it must be a square matrix")
+        q = len(matrix)
+        if wrong := [k for k in hidden if not 0 <= k < q]:
+            raise InvalidProblem(f"hidden has {wrong[0]!r}; the graph's variables are 0 to {q - 1}")
+        if _has_cycle(matrix):
+            raise InvalidProblem("the graph has a directed cycle; an oracle needs an acyclic graph")
+        observed = np.setdiff1d(np.arange(q), np.asarray(list(hidden), np.int64))
+        return cls(
+            graph=matrix,
+            observed=observed,
+            names=variable_names(names, len(observed)),
+            alpha=0.5,
+            max_level=max_level,
+        )
+
+    @property
+    def n_samples(self) -> int:
+        return 0
+
+    def obstacle(self, level: int) -> str | None:
+        return None
+
+    def p_values(self, sets: np.ndarray, tests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return 1 for pairs that are d-separated and 0 for others, as p-values and as statistics (see
+        `core.p_value_search.BatchedTests`)."""
+        separated = self.separated(tests[:, 1:], sets[tests[:, 0]]).astype(float)
+        return separated, 1 - separated
+
+    def separated(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
+        """Return which of the (k, l) sets d-separate the (k, 2) pairs, (k,) bool, by the ball of Shachter (1998).
+
+        The ball travels from the first variable of each pair. Between non-members it goes up from a child to all
+        parents and children, and down to all children; at a member's ancestors it turns up from a parent to parents.
+        """
+        k, q = len(pairs), len(self.graph)
+        rows = np.arange(k)
+        given = np.zeros((k, q), bool)
+        given[rows[:, None], self.observed[sets]] = True
+        opens = _product(given, self._closure.T)
+        up, down = np.zeros((k, q), bool), np.zeros((k, q), bool)
+        up[rows, self.observed[pairs[:, 0]]] = True
+        while True:
+            going_up = _product((up & ~given) | (down & opens), self.graph.T)
+            going_down = _product((up | down) & ~given, self.graph)
+            if not ((going_up & ~up).any() or (going_down & ~down).any()):
+                return ~(up | down)[rows, self.observed[pairs[:, 1]]]
+            up, down = up | going_up, down | going_down
+
+    @property
+    def _closure(self) -> np.ndarray:
+        return _closure(self.graph)
+
+    def skeleton(self) -> Skeleton:
+        """Return the skeleton that PC-stable finds."""
+        facts = {"method": "d-separation", "backend": "cpu", "problem": self.outline()}
+        return search_by_p_values(self, Run(None, {}, "canonical", False, None, facts), self)
+
+    def tests(self) -> IndependenceTests:
+        return PValueTests(self, self)
+
+    def ancestral(self) -> np.ndarray:
+        """Return which observed variables are ancestors of which, (p, p) bool; a variable is its own ancestor."""
+        closure = self._closure
+        return closure[np.ix_(self.observed, self.observed)]
+
+
+def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return the Boolean product of two matrices."""
+    return (left.astype(np.float32) @ right.astype(np.float32)) > 0
+
+
+def _closure(graph: np.ndarray) -> np.ndarray:
+    """Return which variables are ancestors of which, (q, q) bool, themselves included."""
+    closure = graph | np.eye(len(graph), dtype=bool)
+    while True:
+        further = _product(closure, closure)
+        if np.array_equal(further, closure):
+            return closure
+        closure = further
+
+
+def _has_cycle(graph: np.ndarray) -> bool:
+    """Return whether a directed graph has a cycle, by removing variables without parents."""
+    left = np.ones(len(graph), bool)
+    while left.any():
+        sources = left & ~graph[left].any(axis=0)
+        if not sources.any():
+            return True
+        left &= ~sources
+    return False

@@ -1,0 +1,184 @@
+"""Searches for the paths that rules R4, R5, R9 and R10 of Zhang (2008) name.
+
+An uncovered path is one whose vertices two steps apart are not adjacent. It is searched from arc to arc: x -> y can be
+followed by y -> z if x and z are not adjacent. A walk of arcs that is found first by breadth nearly always visits no
+variable twice, and then is a path; otherwise all paths are searched in depth.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator
+
+import numpy as np
+
+from gpupc_impl.core.pag import ARROW, TAIL
+from gpupc_impl.latent.mixed_graph import APART, MixedGraph
+
+
+class UncoveredPaths:
+    """The uncovered paths along some arcs.
+
+    Args:
+        usable: (2 e,) bool: the arcs that a path may follow.
+
+    Attributes:
+        usable: these arcs.
+        steps: (s, 2) arcs, of which the second can follow the first, ascending by the first.
+    """
+
+    def __init__(self, graph: MixedGraph, usable: np.ndarray):
+        into, out, closing = graph.triples
+        some = (closing == APART) & usable[into] & usable[out]
+        self.steps = np.stack([into[some], out[some]], axis=1)
+        self._graph, self.usable = graph, usable
+        self._starts = np.searchsorted(self.steps[:, 0], np.arange(len(usable) + 1))
+
+    def from_variable(self, x: int, without: int) -> list[int]:
+        """Return the usable arcs from x to variables other than `without`."""
+        graph = self._graph
+        arcs = np.arange(graph.starts[x], graph.starts[x + 1])
+        return arcs[self.usable[arcs] & (graph.target[arcs] != without)].tolist()
+
+    def parts(self) -> np.ndarray:
+        """Return a number for each arc; arcs with different numbers are on no common path."""
+        return self._components("weak")
+
+    def on_cycles(self) -> np.ndarray:
+        """Return which arcs lie on a closed walk of usable arcs, (2 e,) bool."""
+        strong = self._components("strong")
+        return np.bincount(strong)[strong] > 1
+
+    def _components(self, connection: str) -> np.ndarray:
+        from scipy import sparse
+
+        n = len(self.usable)
+        matrix = sparse.csr_array((np.ones(len(self.steps), bool), tuple(self.steps.T)), shape=(n, n))
+        _, numbers = sparse.csgraph.connected_components(matrix, directed=True, connection=connection)
+        return np.asarray(numbers)
+
+    def reached(
+        self, starts: Iterable[int], goals: Collection[int], excluded: Collection[int] = (), one: bool = False
+    ) -> set[int]:
+        """Return which of the goal arcs end a path that begins with one of the start arcs, all from one variable.
+
+        Args:
+            excluded: variables that the path does not visit.
+            one: whether one of these arcs suffices.
+        """
+        target, wanted, found = self._graph.target, set(goals), set[int]()
+        first, before = list(starts), dict[int, int]()
+        avoided = {int(self._graph.source[first[0]]), *excluded} if first else set()
+        frontier = [(arc, -1) for arc in first]
+        while frontier and len(found) < len(wanted):
+            following: list[tuple[int, int]] = []
+            for arc, previous in frontier:
+                if arc in before or int(target[arc]) in avoided:
+                    continue
+                before[arc] = previous
+                if arc in wanted and (self._is_path(arc, before) or self._in_depth(first, arc, avoided)):
+                    found.add(arc)
+                    if one:
+                        return found
+                following += ((after, arc) for after in self._following(arc))
+            frontier = following
+        return found
+
+    def _following(self, arc: int) -> list[int]:
+        after: list[int] = self.steps[self._starts[arc] : self._starts[arc + 1], 1].tolist()
+        return after
+
+    def _is_path(self, arc: int, before: dict[int, int]) -> bool:
+        visited = []
+        while arc >= 0:
+            visited.append(int(self._graph.target[arc]))
+            arc = before[arc]
+        return len(set(visited)) == len(visited)
+
+    def _in_depth(self, starts: list[int], goal: int, avoided: Collection[int]) -> bool:
+        """Return whether a path, which visits no variable twice, ends with the goal."""
+        target = self._graph.target
+        pending: list[tuple[int, frozenset[int]]] = [(arc, frozenset(avoided)) for arc in starts]
+        while pending:
+            arc, visited = pending.pop()
+            if int(target[arc]) in visited:
+                continue
+            if arc == goal:
+                return True
+            now = visited | {int(target[arc])}
+            pending += ((after, now) for after in self._following(arc))
+        return False
+
+
+@dataclasses.dataclass(frozen=True)
+class DiscriminatingPaths:
+    """All shortest discriminating paths for b between t and c (Zhang 2008, section 2.2).
+
+    Attributes:
+        b, c: the variable whose mark the path decides on the edge b - c, and the path's end.
+        t: the path's other end, which is not adjacent to c.
+        colliders: the variables next to b on these paths.
+        edges: the edges of these paths, i < j, ascending.
+    """
+
+    b: int
+    c: int
+    t: int
+    colliders: tuple[int, ...]
+    edges: tuple[tuple[int, int], ...]
+
+
+def discriminating_paths(graph: MixedGraph, longest: int | None) -> Iterator[DiscriminatingPaths]:
+    """Yield the shortest discriminating paths for every edge b - c with an open circle at b, for every end t at which a
+    shortest one ends.
+
+    Args:
+        longest: the upper bound on the edges of a path; None sets none.
+    """
+    triples = graph.triples.where(graph.triples.closing >= 0)
+    b_to_a, a_to_c, b_to_c = triples
+    parents = graph.has(a_to_c, ARROW) & graph.has(graph.reverse[a_to_c], TAIL)
+    some = parents & graph.has(b_to_a, ARROW) & graph.open[graph.reverse[b_to_c]]
+    b_to_c, a = b_to_c[some], graph.target[b_to_a[some]]
+    order = np.argsort(b_to_c, kind="stable")
+    targets, firsts = np.unique(b_to_c[order], return_index=True)
+    ends = [*firsts[1:].tolist(), len(order)]
+    for arc, first, end in zip(targets.tolist(), firsts.tolist(), ends, strict=False):
+        next_to_b = a[order[first:end]]
+        yield from _shortest(graph, int(graph.source[arc]), int(graph.target[arc]), next_to_b.tolist(), longest)
+
+
+def _shortest(
+    graph: MixedGraph, b: int, c: int, next_to_b: list[int], longest: int | None
+) -> Iterator[DiscriminatingPaths]:
+    before: dict[int, set[int]] = {a: {b} for a in next_to_b}  # by variable, those after it on shortest paths
+    layer, length = list(before), 3
+    ends: dict[int, set[int]] = {}
+    while layer and not ends and (longest is None or length <= longest):
+        following: dict[int, set[int]] = {}
+        for v in layer:
+            outgoing = np.arange(graph.starts[v], graph.starts[v + 1])
+            outgoing = outgoing[graph.has(graph.reverse[outgoing], ARROW)]
+            w = graph.target[outgoing]
+            to_c = graph.arcs(w, np.full(len(w), c))
+            parent = (to_c >= 0) & graph.has(to_c, ARROW) & graph.has(graph.reverse[to_c], TAIL)
+            collider = parent & graph.has(outgoing, ARROW)
+            for u in w[(to_c == APART) & (w != c)].tolist():
+                ends.setdefault(u, set()).add(v)
+            for u in w[collider].tolist():
+                if u not in before and u != b:
+                    following.setdefault(u, set()).add(v)
+        before |= following
+        layer, length = list(following), length + 1
+    for t, last in sorted(ends.items()):
+        edges, colliders, pending = {(t, v) for v in last}, set(), set(last)
+        while pending:
+            v = pending.pop()
+            if b in before[v]:
+                colliders.add(v)
+            edges |= {(v, u) for u in before[v]}
+            pending |= before[v] - {b}
+        edges.add((b, c))
+        yield DiscriminatingPaths(
+            b, c, t, tuple(sorted(colliders)), tuple(sorted((min(edge), max(edge)) for edge in edges))
+        )

@@ -1,0 +1,151 @@
+"""FCI's second step: tests given subsets of Possible-D-SEP (Spirtes, Glymour and Scheines 2000, section 6.7; Colombo et
+al. 2012, Definition 3.3)."""
+
+import numpy as np
+
+from gpupc_impl.core.independence import IndependenceTests
+from gpupc_impl.core.pag import ARROW, TAIL
+from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.latent.mixed_graph import MixedGraph
+from gpupc_impl.latent.separations import Questions, Separations, best_sets
+
+MOST_SETS = 2**34
+"""The upper bound on the sets of a scan."""
+
+CELLS_AT_ONCE = 2**27
+"""The upper bound on the cells of the table of visited arcs, which has a row for each variable."""
+
+
+def possible_d_sep(graph: MixedGraph, pairs: np.ndarray, longest: int | None) -> Questions:
+    """Return Possible-D-SEP of (k, 2) adjacent pairs i, j without i and j: the variables, ascending, that D-SEP(i, j)
+    may contain in a maximal ancestral graph with these marks.
+
+    To each of them a walk leads from i whose variables may all be causes of i or j, and whose every three consecutive
+    variables a, b, c are a triangle without a tail at b, or a collider a *-> b <-* c.
+
+    Args:
+        longest: the upper bound on the edges of a walk; None sets none.
+    """
+    into, out, closing = graph.triples
+    collider = graph.has(into, ARROW) & graph.has(graph.reverse[out], ARROW)
+    may_collide = ~graph.has(into, TAIL) & ~graph.has(graph.reverse[out], TAIL)
+    some = collider | ((closing >= 0) & may_collide)
+    step_to, first_step = out[some], np.searchsorted(into[some], np.arange(len(graph.marks) + 1))
+    n_arcs, p = len(graph.marks), graph.n_variables
+    at_once = max(1, CELLS_AT_ONCE // max(n_arcs, p))
+    found = [np.empty(0, np.int64)]
+    for begin in range(0, len(pairs), at_once):
+        part = pairs[begin : begin + at_once]
+        causes = possible_causes(graph, part[:, 0]) | possible_causes(graph, part[:, 1])
+        arcs, rows = _following(graph.starts, part[:, 0], np.arange(len(part)))
+        visited, length = np.zeros((len(part), n_arcs), bool), 1
+        while len(arcs):
+            new = causes[rows, graph.target[arcs]] & (graph.target[arcs] != part[rows, 0]) & ~visited[rows, arcs]
+            keys = np.unique(rows[new] * n_arcs + arcs[new])
+            visited.reshape(-1)[keys] = True
+            if length == longest:
+                break
+            rows, arcs = np.divmod(keys, n_arcs)
+            places, rows = _following(first_step, arcs, rows)
+            arcs, length = step_to[places], length + 1
+        row, arc = np.nonzero(visited)
+        found.append(np.unique((row + begin) * p + graph.target[arc]))
+    rows, members = np.divmod(np.concatenate(found), p)
+    return Questions(pairs, np.searchsorted(rows, np.arange(len(pairs) + 1)), members).allowed(None)
+
+
+def possible_causes(graph: MixedGraph, variables: np.ndarray) -> np.ndarray:
+    """Return which variables may be causes of some variables, (k, p) bool: those from which a path leads that has no
+    arrow at the source and no tail at the target of any of its arcs."""
+    usable = np.flatnonzero((graph.marks != ARROW) & (graph.marks[graph.reverse] != TAIL))  # against their direction
+    first = np.searchsorted(graph.source[usable], np.arange(graph.n_variables + 1))
+    ends, of_end = np.unique(variables, return_inverse=True)
+    causes = np.zeros((len(ends), graph.n_variables), bool)
+    rows, reached = np.arange(len(ends)), ends
+    while len(reached):
+        keys = np.unique(rows * graph.n_variables + reached)
+        keys = keys[~causes.reshape(-1)[keys]]
+        causes.reshape(-1)[keys] = True
+        rows, reached = np.divmod(keys, graph.n_variables)
+        places, rows = _following(first, reached, rows)
+        reached = graph.target[usable[places]]
+    return causes[of_end]
+
+
+def _following(starts: np.ndarray, of: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return all places of the lists of (k,) elements, which begin at `starts`, and for each place its row."""
+    counts = starts[of + 1] - starts[of]
+    offsets = np.repeat(starts[of] - (np.cumsum(counts) - counts), counts)
+    return offsets + np.arange(len(offsets)), np.repeat(rows, counts)
+
+
+def scan(
+    graph: MixedGraph,
+    tests: IndependenceTests,
+    problem: Problem,
+    separations: Separations,
+    largest: int | None,
+    longest: int | None,
+) -> np.ndarray:
+    """Test every edge given the subsets of Possible-D-SEP of either end that lie on a path between both (Colombo et al.
+    2012, Definition 3.4); returns the (k, 2) edges that were found independent, whose sets are recorded.
+
+    Subsets of the neighbours of an end were tested by the search, so lists that hold nothing else are left out.
+
+    Args:
+        graph: a graph all of whose marks hold, as RFCI finds it.
+        largest: the upper bound on the sizes of sets; None sets none.
+        longest: the upper bound on the edges of walks; None sets none.
+
+    Raises:
+        InvalidProblem: there are too many sets.
+    """
+    edges = graph.edges
+    if problem.fixed is not None:
+        p = problem.n_variables
+        edges = edges[~np.isin(edges @ [p, 1], problem.fixed.required.astype(np.int64) @ [p, 1])]
+    owners = np.concatenate([edges, edges[:, ::-1]])
+    lists = possible_d_sep(graph, owners, longest).allowed(problem.tiers)
+    owner = np.repeat(np.arange(len(owners)), np.diff(lists.starts))
+    lists = lists.only(_between(graph, owners[owner], lists.candidates))
+    owner = np.repeat(np.arange(len(owners)), np.diff(lists.starts))
+    beyond = graph.arcs(owners[owner, 0], lists.candidates) < 0
+    lists = lists.where(np.bincount(owner[beyond], minlength=len(owners)) > 0)
+    limit = min((size for size in (largest, problem.max_level) if size is not None), default=None)
+    _check_size(lists, problem, limit)
+    removed = [np.empty((0, 2), np.int64)]
+    for found in best_sets(tests, problem, lists, limit):
+        separations.record(found)
+        removed.append(found.pairs)
+    return np.concatenate(removed)
+
+
+def _between(graph: MixedGraph, pairs: np.ndarray, variables: np.ndarray) -> np.ndarray:
+    """Return which of (k,) variables lie on a path between the ends of (k, 2) edges: in the same block of the graph."""
+    import networkx
+
+    p, block_of = graph.n_variables, np.full(len(graph.marks), -1)
+    in_blocks = [np.empty(0, np.int64)]
+    for number, block in enumerate(networkx.biconnected_component_edges(networkx.Graph(graph.edges.tolist()))):
+        i, j = np.array(block).T
+        block_of[graph.arcs(i, j)] = block_of[graph.arcs(j, i)] = number
+        in_blocks.append(number * p + np.unique(block))
+    inside: np.ndarray = np.isin(block_of[graph.arcs(*pairs.T)] * p + variables, np.concatenate(in_blocks))
+    return inside
+
+
+def _check_size(lists: Questions, problem: Problem, limit: int | None) -> None:
+    """Refuse a scan of too many sets before it begins."""
+    total, size, affordable = 0, 0, -1
+    longest = int(np.diff(lists.starts).max(initial=0))
+    while size <= min(longest, longest if limit is None else limit) and problem.obstacle(size) is None:
+        total += lists.where(np.diff(lists.starts) >= size).subsets(size).total
+        affordable = size if total <= MOST_SETS else affordable
+        size += 1
+    if total > MOST_SETS:
+        widest = lists.pairs[int(np.argmax(np.diff(lists.starts))), 0]
+        raise InvalidProblem(
+            f"FCI would test {total:,} sets, more than {MOST_SETS:,}: Possible-D-SEP of {problem.names[int(widest)]} "
+            f"has {longest} candidates; say max_possible_d_sep={max(affordable, 1)}, lower alpha, or take "
+            "algorithm='rfci'"
+        )

@@ -1,0 +1,76 @@
+"""RFCI's tests of edges (Colombo, Maathuis, Kalisch and Richardson 2012, Learning high-dimensional directed acyclic
+graphs with latent and selection variables, section 3), in rounds.
+
+A round makes all its tests on the same graph, and then removes all edges that were found independent. In the paper each
+removal changes the tests after it (docs/design/latent.md).
+"""
+
+import numpy as np
+
+from gpupc_impl.core.independence import IndependenceTests
+from gpupc_impl.core.problem import Problem
+from gpupc_impl.latent.mixed_graph import MixedGraph
+from gpupc_impl.latent.paths import DiscriminatingPaths
+from gpupc_impl.latent.separations import Questions, Separations, best_sets
+
+
+class EdgeTests:
+    """Tests of edges given subsets of the separating sets of other pairs; none is made twice."""
+
+    def __init__(self, tests: IndependenceTests, problem: Problem, separations: Separations):
+        self._tests, self._problem, self._separations = tests, problem, separations
+        self._triples: np.ndarray = np.empty(0, np.int64)
+        self._path_edges: set[tuple[int, ...]] = set()
+
+    def prune_triples(self, graph: MixedGraph) -> MixedGraph:
+        """Test the edges of unshielded triples until all are dependent (section 3, Algorithm 3.2 without the
+        orientations): those of x, y, z given the separating set of x and z without y."""
+        p = graph.n_variables
+        while True:
+            keys = graph.unshielded @ [p * p, p, 1]
+            x, y, z = graph.unshielded[~np.isin(keys, self._triples)].T
+            self._triples = np.union1d(self._triples, keys)
+            sets = self._separations.of(np.stack([x, z], axis=1)).allowed(None, but=y)
+            both = np.concatenate([np.stack([x, y], axis=1), np.stack([z, y], axis=1)])
+            starts = np.concatenate([sets.starts, sets.starts[-1] + sets.starts[1:]])
+            questions = Questions(both, starts, np.concatenate([sets.candidates, sets.candidates]))
+            triggered = questions.where(self._separated(questions))
+            removed = self._remove(triggered)
+            if not len(removed):
+                return graph
+            graph = graph.without(removed)
+
+    def prune_paths(self, paths: list[DiscriminatingPaths]) -> np.ndarray:
+        """Test the edges of discriminating paths given all subsets of the separating sets of the paths' ends (Lemma
+        3.2); returns the (k, 2) edges that were found independent, whose sets are recorded."""
+        rows = {(path.t, path.c, *edge) for path in paths for edge in path.edges} - self._path_edges
+        self._path_edges |= rows
+        listed = np.array(sorted(rows), np.int64).reshape(-1, 4)
+        sets = self._separations.of(listed[:, :2])
+        return self._remove(Questions(listed[:, 2:], sets.starts, sets.candidates))
+
+    def _separated(self, questions: Questions) -> np.ndarray:
+        """Return which of the whole lists separate their pairs."""
+        allowed = questions.allowed(self._problem.tiers)
+        sizes = np.diff(allowed.starts)
+        possible = sizes == np.diff(questions.starts)
+        result = np.zeros(len(questions.pairs), bool)
+        for size in np.unique(sizes[possible]).tolist():
+            some = np.flatnonzero(possible & (sizes == size))
+            subsets = allowed.where(some).subsets(size)
+            if self._problem.obstacle(size) is None:
+                result[some] = np.isfinite(self._tests.dependences(subsets, 0, subsets.total))
+        return result
+
+    def _remove(self, questions: Questions) -> np.ndarray:
+        """Find minimal separating sets among the subsets of these lists, and record them; returns the pairs i < j."""
+        pairs = np.sort(questions.pairs, axis=1)
+        if self._problem.fixed is not None and len(pairs):
+            p = self._problem.n_variables
+            required = self._problem.fixed.required.astype(np.int64) @ [p, 1]
+            questions = questions.where(~np.isin(pairs @ [p, 1], required))
+        removed = [np.empty((0, 2), np.int64)]
+        for found in best_sets(self._tests, self._problem, questions.allowed(self._problem.tiers)):
+            self._separations.record(found)
+            removed.append(found.pairs)
+        return np.concatenate(removed)

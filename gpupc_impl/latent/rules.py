@@ -1,0 +1,173 @@
+"""The orientation rules R1 to R10 of Zhang (2008, On the completeness of orientation rules for causal discovery in the
+presence of latent confounders and selection bias, section 3), each applied to all its matches at once.
+
+R1 to R4 are repeated until none changes a mark; then R5 is, then R6 and R7, then R8 to R10.
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from gpupc_impl.core.pag import ARROW, CIRCLE, TAIL
+from gpupc_impl.latent.mixed_graph import APART, Claims, MixedGraph
+from gpupc_impl.latent.paths import DiscriminatingPaths, UncoveredPaths
+
+Rule = Callable[[MixedGraph, Claims], None]
+
+Membership = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""A function of (k, 2) pairs and (k,) variables that returns which variables are in the separating sets of the
+pairs."""
+
+
+def apply_together(graph: MixedGraph, *rules: Rule) -> bool:
+    """Apply rules in turn, each to the graph as it is when the rule begins, until none changes a mark; returns whether
+    any did."""
+    changed, again = False, True
+    while again:
+        again = False
+        for rule in rules:
+            claims = Claims(graph)
+            rule(graph, claims)
+            again |= claims.apply()
+        changed |= again
+    return changed
+
+
+def colliders(graph: MixedGraph, member: Membership) -> None:
+    """Orient x *-> y <-* z for unshielded triples whose y is not in the separating set of x and z (R0).
+
+    A triple with a tail at y on one of its edges, which background knowledge states, is left as it is.
+    """
+    x, y, z = graph.unshielded.T
+    left, right = graph.arcs(x, y), graph.arcs(z, y)
+    found = ~member(graph.unshielded[:, [0, 2]], y) & ~graph.has(left, TAIL) & ~graph.has(right, TAIL)
+    claims = Claims(graph)
+    claims.arrow(left[found])
+    claims.arrow(right[found])
+    claims.apply()
+
+
+def rule_1(graph: MixedGraph, claims: Claims) -> None:
+    """x *-> y o-* z, x and z not adjacent: y -> z."""
+    into, out, closing = graph.triples
+    back = graph.reverse[out]
+    some = (closing == APART) & graph.has(into, ARROW) & graph.open[back]
+    claims.tail(back[some])
+    claims.arrow(out[some])
+
+
+def rule_2(graph: MixedGraph, claims: Claims) -> None:
+    """x -> y *-> z or x *-> y -> z, and x *-o z: x *-> z."""
+    into, out, closing = graph.triples
+    directed = graph.has(graph.reverse[into], TAIL) | graph.has(graph.reverse[out], TAIL)
+    claims.arrow(closing[(closing >= 0) & graph.has(into, ARROW) & graph.has(out, ARROW) & directed])
+
+
+def rule_3(graph: MixedGraph, claims: Claims) -> None:
+    """x *-> y <-* z, x *-o w o-* z, x and z not adjacent, w *-o y: w *-> y."""
+    into, out, closing = graph.triples  # x -> w, w -> y, x -> y
+    some = np.flatnonzero((closing >= 0) & graph.has(into, CIRCLE) & graph.has(closing, ARROW) & graph.open[out])
+    some = some[np.argsort(out[some], kind="stable")]
+    edges, firsts, sizes = np.unique(out[some], return_index=True, return_counts=True)
+    for edge, first, size in zip(edges.tolist(), firsts.tolist(), sizes.tolist(), strict=True):
+        x = graph.source[into[some[first : first + size]]]
+        left, right = np.triu_indices(size, 1)
+        if (graph.arcs(x[left], x[right]) == APART).any():
+            claims.arrow(edge)
+
+
+def rule_4(graph: MixedGraph, claims: Claims, paths: Iterable[DiscriminatingPaths], member: Membership) -> None:
+    """A discriminating path for b between t and c, b o-* c: b -> c if b is in the separating set of t and c, otherwise
+    a <-> b <-> c for the variable a next to b."""
+    listed = list(paths)
+    ends = np.array([(path.t, path.c) for path in listed], np.int64).reshape(-1, 2)
+    inside = member(ends, np.array([path.b for path in listed], np.int64))
+    for path, is_inside in zip(listed, inside.tolist(), strict=True):
+        b_to_c = graph.arcs(np.array([path.b]), np.array([path.c]))
+        claims.arrow(b_to_c)
+        if is_inside:
+            claims.tail(graph.reverse[b_to_c])
+        else:
+            next_to_b = np.array(path.colliders)
+            claims.arrow(graph.reverse[b_to_c])
+            claims.arrow(graph.arcs(next_to_b, np.full(len(next_to_b), path.b)))
+
+
+def rule_5(graph: MixedGraph, claims: Claims) -> None:
+    """x o-o y on an uncovered cycle of at least four edges o-o: x - y, and so for each edge of the cycle."""
+    usable = graph.open & graph.open[graph.reverse]
+    paths = UncoveredPaths(graph, usable)
+    for arc in np.flatnonzero(usable & paths.on_cycles() & (graph.source < graph.target)).tolist():
+        after = paths.steps[paths.steps[:, 0] == arc, 1].tolist()
+        before = paths.steps[paths.steps[:, 1] == arc, 0].tolist()
+        if paths.reached(after, before, one=True):
+            claims.tail(np.array([arc, graph.reverse[arc]]))
+
+
+def rule_6(graph: MixedGraph, claims: Claims) -> None:
+    """x - y o-* z: y -* z."""
+    into, out, _ = graph.triples
+    back = graph.reverse[out]
+    claims.tail(back[graph.has(into, TAIL) & graph.has(graph.reverse[into], TAIL) & graph.open[back]])
+
+
+def rule_7(graph: MixedGraph, claims: Claims) -> None:
+    """x -o y o-* z, x and z not adjacent: y -* z."""
+    into, out, closing = graph.triples
+    back = graph.reverse[out]
+    some = (closing == APART) & graph.has(into, CIRCLE) & graph.has(graph.reverse[into], TAIL) & graph.open[back]
+    claims.tail(back[some])
+
+
+def rule_8(graph: MixedGraph, claims: Claims) -> None:
+    """x -> y -> z or x -o y -> z, and x o-> z: x -> z."""
+    into, out, closing = graph.triples
+    first = graph.has(graph.reverse[into], TAIL) & ~graph.has(into, TAIL)
+    second = graph.has(out, ARROW) & graph.has(graph.reverse[out], TAIL)
+    claims.tail(graph.reverse[closing[(closing >= 0) & first & second & graph.has(closing, ARROW)]])
+
+
+def rule_9(graph: MixedGraph, claims: Claims) -> None:
+    """x o-> z, and an uncovered potentially directed path x, y, ..., z with y and z not adjacent: x -> z."""
+    paths, parts = _potentially_directed(graph)
+    for arc in np.flatnonzero((graph.marks == ARROW) & graph.open[graph.reverse]).tolist():
+        x, z = int(graph.source[arc]), int(graph.target[arc])
+        leaving = np.array(paths.from_variable(x, without=z), np.int64)
+        starts = leaving[graph.arcs(graph.target[leaving], np.full(len(leaving), z)) == APART]
+        goals = graph.reverse[graph.starts[z] : graph.starts[z + 1]]
+        goals = goals[paths.usable[goals] & (goals != arc) & np.isin(parts[goals], parts[starts])]
+        if len(goals) and paths.reached(starts.tolist(), goals.tolist(), one=True):
+            claims.tail(graph.reverse[arc])
+
+
+def rule_10(graph: MixedGraph, claims: Claims) -> None:
+    """x o-> z, y -> z <- w, uncovered potentially directed paths from x to y and from x to w that begin with distinct
+    variables, not adjacent: x -> z."""
+    paths, _ = _potentially_directed(graph)
+    for arc in np.flatnonzero((graph.marks == ARROW) & graph.open[graph.reverse]).tolist():
+        x, z = int(graph.source[arc]), int(graph.target[arc])
+        from_z = np.arange(graph.starts[z], graph.starts[z + 1])
+        parents = graph.target[from_z[graph.has(from_z, TAIL) & graph.has(graph.reverse[from_z], ARROW)]]
+        firsts = paths.from_variable(x, without=z)
+        if len(parents) < 2 or len(firsts) < 2:
+            continue
+        goals = [arc_in for y in parents for arc_in in graph.reverse[graph.starts[y] : graph.starts[y + 1]].tolist()]
+        reached = []
+        for first in firsts:
+            ends = paths.reached([first], goals, excluded=(z,))
+            reached.append({int(graph.target[end]) for end in ends})
+        vertices = graph.target[firsts]
+        for k, ends in enumerate(reached):
+            apart = np.flatnonzero(graph.arcs(np.full(len(firsts), vertices[k]), vertices) == APART)
+            others = set().union(*(reached[other] for other in apart.tolist() if other != k))
+            if ends and others and len(ends | others) > 1:
+                claims.tail(graph.reverse[arc])
+                break
+
+
+def _potentially_directed(graph: MixedGraph) -> tuple[UncoveredPaths, np.ndarray]:
+    """Return the uncovered paths whose arcs have no arrow at their source and no tail at their target, and the parts
+    that such paths connect."""
+    usable = (graph.marks != TAIL) & (graph.marks[graph.reverse] != ARROW)
+    paths = UncoveredPaths(graph, usable)
+    return paths, paths.parts()

@@ -1,0 +1,217 @@
+"""Separating sets that do not depend on the order of the variables, and scans for them.
+
+A search keeps the first set that separates a pair, which another order of the columns changes. Here all sets of the
+smallest size count. Whether a variable between both ends is a collider is read from their union, as andrey-core does;
+where a single set is needed, because tests are made given it, it is the one with the largest p-value. Only if several
+p-values are exactly equal, the first of these sets by the variables' indexes is taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from gpupc_impl.core.colliders import find
+from gpupc_impl.core.independence import IndependenceTests
+from gpupc_impl.core.problem import Problem
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.subsets import Subsets
+from gpupc_impl.core.tiers import may_be_members
+
+BATCH = 1 << 22
+"""The upper bound on the tests whose results are in memory at once."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Questions:
+    """Lists of candidates for the separating sets of pairs; several lists may be of one pair.
+
+    Attributes:
+        pairs: (m, 2) the pairs; a test that is not symmetric draws the set from the neighbours of the first variable.
+        starts: (m + 1,) and candidates: the lists, as in `Subsets`.
+    """
+
+    pairs: np.ndarray
+    starts: np.ndarray
+    candidates: np.ndarray
+
+    def where(self, some: np.ndarray) -> Questions:
+        """Return some of the lists, by index or (m,) bool."""
+        numbers = np.flatnonzero(some) if some.dtype == bool else some
+        starts, candidates = gathered(self.starts, self.candidates, numbers)
+        return Questions(self.pairs[numbers], starts, candidates)
+
+    def subsets(self, size: int) -> Subsets:
+        return Subsets(self.pairs.astype(np.int32), self.starts, self.candidates.astype(np.int32), size)
+
+    def allowed(self, tiers: np.ndarray | None, but: np.ndarray | None = None) -> Questions:
+        """Return the lists without the pairs' own variables, without those that tiers keep out, and without one more
+        variable for each list, (m,)."""
+        owners = np.repeat(np.arange(len(self.pairs)), np.diff(self.starts))
+        kept = (self.candidates[:, None] != self.pairs[owners]).all(axis=1)
+        if but is not None:
+            kept &= self.candidates != but[owners]
+        if tiers is not None:
+            kept &= may_be_members(tiers, self.pairs[owners], self.candidates[:, None])[:, 0]
+        return self.only(kept)
+
+    def only(self, kept: np.ndarray) -> Questions:
+        """Return the lists with some of their candidates, (c,) bool."""
+        starts = np.concatenate([[0], np.cumsum(kept)])[self.starts]
+        return Questions(self.pairs, starts, self.candidates[kept])
+
+
+def gathered(starts: np.ndarray, values: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the starts and the values of some rows of lists that lie one after the other."""
+    lengths = np.diff(starts)[rows]
+    ends = np.cumsum(lengths)
+    places = np.arange(int(lengths.sum())) - np.repeat(ends - lengths - starts[rows], lengths)
+    return np.concatenate([[0], ends]).astype(np.int64), values[places]
+
+
+class Found(NamedTuple):
+    """The separating sets of one size of k pairs.
+
+    Attributes:
+        pairs: (k, 2) pairs i < j, ascending.
+        sets: (k, size): of each pair the set with the largest p-value.
+        union: (u, 2) rows of the number of a pair, among the k, and a variable in any of the pair's sets of this size.
+    """
+
+    pairs: np.ndarray
+    sets: np.ndarray
+    union: np.ndarray
+
+
+def best_sets(
+    tests: IndependenceTests, problem: Problem, questions: Questions, most: int | None = None
+) -> Iterator[Found]:
+    """Yield for each size of sets, from 0 up, the sets of the pairs that a set of this size and none smaller separates.
+
+    Args:
+        most: the upper bound on the sizes; None sets none.
+    """
+    longest = int(np.diff(questions.starts).max(initial=0))
+    for size in range(min(longest, longest if most is None else most) + 1):
+        if problem.obstacle(size) is not None or not len(questions.pairs):
+            return
+        questions = questions.where(np.diff(questions.starts) >= size)
+        found = best_of_size(tests, questions, size)
+        if len(found.pairs):
+            yield found
+            p = problem.n_variables
+            keys = np.sort(questions.pairs, axis=1) @ [p, 1]
+            questions = questions.where(~np.isin(keys, found.pairs @ [p, 1]))
+
+
+def best_of_size(tests: IndependenceTests, questions: Questions, size: int) -> Found:
+    """Return the sets of this size that separate pairs."""
+    subsets = questions.subsets(size)
+    ends, of_list = np.unique(np.sort(questions.pairs, axis=1), axis=0, return_inverse=True)
+    of_list = of_list.reshape(-1)
+    numbers, sets, values = np.empty(0, np.int64), np.empty((0, size), np.int64), np.empty(0)
+    unions = np.empty((0, 2), np.int64)
+    for first in range(0, subsets.total, BATCH):
+        dependences = tests.dependences(subsets, first, min(first + BATCH, subsets.total))
+        hits = np.flatnonzero(np.isfinite(dependences))
+        if not len(hits):
+            continue
+        owners = subsets.owners(first + hits)
+        members = subsets.members(first + hits, owners).astype(np.int64)
+        pairs = of_list[owners]
+        rows = np.stack([np.repeat(pairs, size), members.reshape(-1)], axis=1)
+        unions = np.unique(np.concatenate([unions, rows]), axis=0)
+        numbers, sets = np.concatenate([numbers, pairs]), np.concatenate([sets, members])
+        values = np.concatenate([values, dependences[hits]])
+        order = np.lexsort((*sets.T[::-1], values, numbers))
+        kept = order[np.flatnonzero(np.diff(numbers[order], prepend=-1))]
+        numbers, sets, values = numbers[kept], sets[kept], values[kept]
+    unions[:, 0] = np.searchsorted(numbers, unions[:, 0])
+    return Found(ends[numbers], sets, unions)
+
+
+class Separations:
+    """The separating sets of pairs that are not adjacent, found when they are first asked for.
+
+    For a pair that the search removed at a level, they are sought among the neighbours of both ends at that level. For
+    pairs that were removed later, `record` states them.
+
+    Args:
+        skeleton: the search's result.
+        as_found: whether to keep the sets that the search found, for tests whose answers depend on the order of the
+            variables anyway, or take too long.
+    """
+
+    def __init__(self, skeleton: Skeleton, tests: IndependenceTests, problem: Problem, as_found: bool):
+        self._skeleton, self._tests, self._problem, self._as_found = skeleton, tests, problem, as_found
+        self._p, self._edges = problem.n_variables, skeleton.edges
+        self._in_any = np.empty(0, np.int64)  # pair * p + member, ascending, for all sets of the smallest size
+        self._keys, self._starts, self._members = np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.int64)
+
+    def record(self, found: Found) -> None:
+        """State the sets of pairs."""
+        pairs, sets, union = found
+        in_any = (pairs.astype(np.int64) @ [self._p, 1])[union[:, 0]] * self._p + union[:, 1]
+        self._in_any = np.union1d(self._in_any, in_any)
+        k, size = sets.shape
+        keys = np.concatenate([self._keys, pairs.astype(np.int64) @ [self._p, 1]])
+        starts = np.concatenate([self._starts, self._starts[-1] + size * np.arange(1, k + 1)])
+        members = np.concatenate([self._members, np.sort(sets, axis=1).reshape(-1)])
+        order = np.argsort(keys, kind="stable")
+        self._keys = keys[order]
+        self._starts, self._members = gathered(starts, members, order)
+
+    def of(self, pairs: np.ndarray) -> Questions:
+        """Return the sets of (k, 2) pairs, as the candidates of these pairs."""
+        places = self._places(pairs)
+        starts, members = gathered(self._starts, self._members, places)
+        return Questions(pairs, starts, members)
+
+    def contain(self, pairs: np.ndarray, variables: np.ndarray) -> np.ndarray:
+        """Return which of (k,) variables are in any set of the smallest size of (k, 2) pairs."""
+        self._places(pairs)
+        keys = np.sort(pairs, axis=1).astype(np.int64) @ [self._p, 1]
+        _, contained = find(self._in_any, keys * self._p + variables)
+        return contained
+
+    def _places(self, pairs: np.ndarray) -> np.ndarray:
+        keys = np.sort(pairs, axis=1).astype(np.int64) @ [self._p, 1]
+        _, known = find(self._keys, keys)
+        if not known.all():
+            self._find(np.unique(keys[~known]))
+        return np.searchsorted(self._keys, keys)
+
+    def _find(self, keys: np.ndarray) -> None:
+        """Find the sets of pairs that the search removed."""
+        stored = self._skeleton.sepsets
+        place, with_members = find(stored.pairs.astype(np.int64) @ [self._p, 1], keys)
+        pairs = np.stack(np.divmod(keys, self._p), axis=1)
+        sizes, starts = stored.sizes(), stored.offsets[:-1]
+        empty = np.empty((np.count_nonzero(~with_members), 0), np.int64)
+        self.record(Found(pairs[~with_members], empty, np.empty((0, 2), np.int64)))
+        pairs, place = pairs[with_members], place[with_members]
+        for level in np.unique(sizes[place]).tolist():
+            some = sizes[place] == level
+            sets = stored.members[starts[place[some], None] + np.arange(level)].astype(np.int64)
+            rows = np.stack([np.repeat(np.arange(len(sets)), level), sets.reshape(-1)], axis=1)
+            stated = Found(pairs[some], sets, rows)
+            if not self._as_found:
+                questions = self._neighbours(level, pairs[some]).allowed(self._problem.tiers)
+                found = best_of_size(self._tests, questions, level)
+                if len(found.pairs) == len(sets):
+                    stated = found
+            self.record(stated)
+
+    def _neighbours(self, level: int, pairs: np.ndarray) -> Questions:
+        """Return the neighbours of both ends of each pair in the graph at the start of a level."""
+        stored, wanted = self._skeleton.sepsets, np.zeros(self._p, bool)
+        wanted[pairs] = True
+        present = np.concatenate([self._edges, stored.pairs[stored.sizes() >= level]])
+        arcs = np.concatenate([present[wanted[present[:, 0]]], present[wanted[present[:, 1]]][:, ::-1]])
+        arcs = arcs[np.lexsort(arcs.T[::-1])]
+        owners = np.concatenate([pairs, pairs[:, ::-1]])
+        starts, members = gathered(np.searchsorted(arcs[:, 0], np.arange(self._p + 1)), arcs[:, 1], owners[:, 0])
+        return Questions(owners, starts, members)

@@ -1,0 +1,195 @@
+"""The CMIknn test on a device, which computes the permutations and CMI values of a method's tests in batches."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gpupc_impl.backends import Backend, DeviceMemoryError
+from gpupc_impl.backends.launch import MAX_GRID_Y
+from gpupc_impl.core.mapped_arrays import pieces
+from gpupc_impl.engine.budget import device_bytes, free_bytes, largest_fitting
+from gpupc_impl.nonlinear.declarations import TESTS
+from gpupc_impl.nonlinear.problem import NonlinearProblem
+from gpupc_impl.nonlinear.samples import DeviceSamples, Permutations
+from gpupc_impl.nonlinear.selections import SELECTIONS, InsertionSelection
+from gpupc_impl.nonlinear.tuning import PARAMS, TUNING, Tuning
+
+
+class CmiEstimator:
+    """The estimator of conditional mutual information (CMI), of the data and of permutations, for one problem.
+
+    Args:
+        params: values of `tuning.PARAMS`.
+        racing: whether the first thread to claim a sample takes it, as in the paper; p-values then vary from run to
+            run.
+        tuning: the sizes of launches; by default the backend's `tuning.TUNING`.
+
+    Attributes:
+        samples: the data on the device.
+        permutations: the replicates of the sets in the latest batch.
+        selection: the object that finds the k_CMI-th neighbours.
+        busy_tests: the number of tests that keep the device busy.
+    """
+
+    samples_of: ClassVar[type[DeviceSamples]] = DeviceSamples
+
+    def __init__(
+        self,
+        problem: NonlinearProblem,
+        backend: Backend,
+        params: Mapping[str, Any],
+        racing: bool = False,
+        tuning: Tuning | None = None,
+    ):
+        self.problem, self.backend = problem, backend
+        tuning = (tuning or TUNING[backend.name]).with_blocks_of(params)
+        name = params["selection"]
+        if name == "auto":
+            name = "registers" if problem.k_cmi >= tuning.registers_from else tuning.selection
+        selection = SELECTIONS[name]
+        self.samples = self.samples_of(problem, backend, selection.whole)
+        while not selection.serves(self.samples):
+            assert selection.fallback is not None
+            selection = selection.fallback
+        self.permutations = Permutations(self.samples, tuning, selection.layout(self.samples), racing)
+        self.selection = selection(self.samples, self.permutations, tuning)
+        self.busy_tests = tuning.samples / problem.n_samples
+        self._capacity = (-1, 0)  # The buffers are for this level and this number of sets.
+
+    # --- memory ------------------------------------------------------------------------------------------------------
+
+    def fitting(self, level: int, requested: int, tests_per_set: int) -> int:
+        """Allocate the buffers of as many sets as fit in device memory with their tests, up to `requested`.
+
+        Returns:
+            The number of sets.
+
+        Raises:
+            DeviceMemoryError: one set with its tests does not fit.
+        """
+        if self._capacity[0] == level and requested <= self._capacity[1]:
+            return requested
+        self.permutations.free()
+        self._capacity = (-1, 0)
+        self.samples.prepare(level)
+        free = free_bytes(self.backend)
+
+        def fits(sets: int) -> bool:
+            return self.needed_bytes(level, sets, tests_per_set) <= free
+
+        sets = requested if fits(requested) else largest_fitting(1, requested, fits)
+        if not sets:
+            needed = self.needed_bytes(level, 1, tests_per_set)
+            raise DeviceMemoryError(needed, self.backend.memory_used, self.backend.memory_limit)
+        self.permutations.allocate(level, sets)
+        self._capacity = (level, sets)
+        return sets
+
+    def needed_bytes(self, level: int, sets: int, tests_per_set: int) -> int:
+        """Return an upper bound on the bytes of device memory of a number of sets and their tests."""
+        tests = sets * tests_per_set
+        arrays = {
+            **self.permutations.arrays(level, sets),
+            "variables": ((sets, level + 1), np.int32),
+            "pairs": ((tests, 2), np.int32),
+            "partials": ((tests, self.samples.replicates), np.uint64),
+            "counts": (tests, np.int32),
+            "open": (tests, np.uint8),
+            "scratch": (self.selection.scratch_bytes(level, tests), np.uint8),
+        }
+        return device_bytes(arrays)
+
+    # --- tests -------------------------------------------------------------------------------------------------------
+
+    def partials(self, level: int, sets: np.ndarray, tests: np.ndarray) -> np.ndarray:
+        """Draw the permutations of the sets of one level, and return the sums of digammas of the tests.
+
+        Args:
+            sets: (s, 1 + level), each row the permuted variable and the members of S ascending; s is at most the number
+                that `fitting` returned.
+            tests: (t, 2), each row the index of a set, and V_j.
+
+        Returns:
+            (t, 1 + perm) int64 sums over the samples of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of each
+            permutation; for mixed data, each term is less by psi(k~).
+        """
+        return self._estimate(level, sets, tests, early=False).view(np.int64)
+
+    def counts(self, level: int, sets: np.ndarray, tests: np.ndarray, early: bool) -> np.ndarray:
+        """Return (t,) numbers of permutations whose CMI is at least that of the data, for tests as in `partials`.
+
+        Args:
+            early: whether a test ends when no further permutation can change whether its count reaches the critical
+                count; the count is then that of the permutations evaluated so far. The selection `insertion` ignores
+                this.
+        """
+        if not early or isinstance(self.selection, InsertionSelection):
+            return counts_of(self.partials(level, sets, tests))
+        return self._estimate(level, sets, tests, early=True)
+
+    def _estimate(self, level: int, sets: np.ndarray, tests: np.ndarray, early: bool) -> np.ndarray:
+        """Return (t, 1 + perm) uint64 partials; or, if `early`, (t,) int32 counts over the permutations evaluated."""
+        backend, samples = self.backend, self.samples
+        self.permutations.draw(level, sets)
+        device_sets = samples.sets(level, sets, self.permutations.layout.by_order)
+        results = []
+        for part in pieces(len(tests), MAX_GRID_Y):
+            count = part.stop - part.start
+            partials = backend.full((count, samples.replicates), 0, np.uint64)
+            counts = backend.full((count,), 0, np.int32) if early else None
+            device_tests = TESTS(
+                pairs=backend.upload(np.ascontiguousarray(tests[part], np.int32)),
+                count=count,
+                replicates=samples.replicates,
+                all_replicates=samples.replicates,
+                k=self.problem.k_cmi,
+                psi=samples.psi,
+                partials=partials,
+                open=backend.full((count,), 1, np.uint8) if early else None,
+            )
+            self.selection.launch(level, device_sets, device_tests, counts)
+            results.append(backend.download(partials if counts is None else counts))
+        return np.concatenate(results)
+
+
+def ci_test(
+    problem: NonlinearProblem,
+    i: int,
+    j: int,
+    S: Sequence[int],
+    backend: Backend,
+    *,
+    selection: str = "auto",
+    beta: int = 0,
+    gamma: int = 0,
+    racing: bool = False,
+    estimator_of: type[CmiEstimator] = CmiEstimator,
+) -> tuple[int, float, np.ndarray]:
+    """Test V_i, which is permuted, and V_j given S (GPU-CMIknn, Algorithm 2).
+
+    Returns:
+        The number of permuted CMI values that are at least the data's, of which the p-value is the share; the data's
+        CMI in nats; and the (perm,) permuted CMI values in nats.
+
+    Raises:
+        ValueError: i, j and the members of S are not distinct variables of the problem.
+        DeviceMemoryError: the test does not fit in device memory.
+    """
+    members = sorted(map(int, S))
+    if len({i, j, *members}) != len(members) + 2 or not all(0 <= v < problem.n_variables for v in (i, j, *members)):
+        raise ValueError(f"i={i}, j={j}, S={members} must be different variables from 0 to {problem.n_variables - 1}")
+    params = {
+        name: parameter.parse(name, value)
+        for (name, parameter), value in zip(PARAMS.items(), (selection, beta, gamma), strict=True)
+    }
+    estimator = estimator_of(problem, backend, params, racing)
+    estimator.fitting(len(members), 1, 1)
+    partials = estimator.partials(len(members), np.array([[i, *members]]), np.array([[0, j]]))[0]
+    cmi = problem.cmi(partials)
+    return int(counts_of(partials)), float(cmi[0]), cmi[1:]
+
+
+def counts_of(partials: np.ndarray) -> np.ndarray:
+    """Return (...,) numbers of permuted CMI values that are at least the data's; a larger CMI has a smaller partial."""
+    return np.count_nonzero(partials[..., 1:] <= partials[..., :1], axis=-1)

@@ -1,0 +1,241 @@
+"""The sources of the family's kernels, and the structs and constants that kernels share with Python.
+
+Both backends assert structs and constants when they compile a kernel (backends/arguments.py). Values are short, float
+or double (kernels/numbers.cuh); most kernels and structs are templates of the type of a value.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
+
+PERMUTATION_SOURCE = "nonlinear/kernels/permutation.cu"
+COUNTING_SOURCE = "nonlinear/kernels/estimate.cu"
+LISTS_SOURCE = "nonlinear/kernels/lists.cu"
+BUCKETS_SOURCE = "nonlinear/kernels/buckets.cu"
+FAR_SOURCE = "nonlinear/kernels/far.cu"
+REGISTERS_SOURCE = "nonlinear/kernels/registers.cu"
+INSERTION_SOURCE = "nonlinear/kernels/insertion.cu"
+STOPPING_SOURCE = "nonlinear/kernels/stopping.cu"
+
+TYPES = {"short": (np.int16, np.int16), "float": (np.float32, np.int32), "double": (np.float64, np.int64)}
+"""The C++ types of a value, each with the NumPy types of a value and of the integer keys that order distances."""
+
+# --- structs ---------------------------------------------------------------------------------------------------------
+
+INT, FLAG, BYTES, WORDS = np.int32, np.bool_, Pointer(np.uint8), Pointer(np.uint32)
+VALUES, KEY = object(), object()
+"""Placeholders for a pointer to values and for a key in a struct that depends on the type of a value."""
+
+
+def _by_type(name: str, **fields: Any) -> dict[str, Struct]:
+    """Return the instances of a struct template, by the type of a value."""
+    return {
+        kind: Struct(
+            f"{name}<{kind}>",
+            **{field: {VALUES: Pointer(value), KEY: key}.get(of, of) for field, of in fields.items()},
+        )
+        for kind, (value, key) in TYPES.items()
+    }
+
+
+SETS = _by_type("Sets", values=VALUES, variables=Pointer(INT), order=Pointer(INT), n=INT, level=INT)
+TESTS = Struct(
+    "Tests",
+    pairs=Pointer(INT),
+    **dict.fromkeys(("count", "replicates", "all_replicates", "k"), INT),
+    psi=Pointer(np.int64),
+    partials=Pointer(np.uint64),
+    open=BYTES,
+)
+SHUFFLES = Struct("Shuffles", knn=Pointer(INT), k=INT, seed=np.uint64)
+COUNTING = _by_type(
+    "Counting",
+    **dict.fromkeys(("columns", "sorted"), VALUES),
+    ranks=FLAG,
+    **dict.fromkeys(("stride", "first_length"), INT),
+    widest=KEY,
+    capacity=INT,
+    scratch=BYTES,
+    scratch_bytes=np.int64,
+)
+LISTS = _by_type(
+    "Lists",
+    **dict.fromkeys(("entries", "headers"), BYTES),
+    arranged=VALUES,
+    **dict.fromkeys(("first", "samples", "near", "padded", "reach"), INT),
+    fine_low=KEY,
+    fine_shift=INT,
+    widest=KEY,
+    **dict.fromkeys(("candidates", "remembered"), INT),
+    **dict.fromkeys(("far", "counters"), WORDS),
+    **dict.fromkeys(("shares", "replicates"), INT),
+)
+COLUMNS = _by_type(
+    "Columns",
+    **dict.fromkeys(("values", "rows", "sorted"), VALUES),
+    ranks=FLAG,
+    **dict.fromkeys(("stride", "width", "group_pieces", "test_pieces", "sample_bytes"), INT),
+)
+
+# --- constants that the kernels assert -------------------------------------------------------------------------------
+
+PANEL = 32
+"""The number of replicates in a panel of columns; the number of all replicates is rounded up to a multiple of it."""
+
+FEW_NEAREST, MOST_ORDERED = 16, 2**16
+"""The number of samples in a list up to which `assign` keeps the order of the list in one 64-bit number, and the number
+of all samples up to which it numbers them with 16 bits."""
+
+VECTOR_BYTES = 64
+"""The bytes of the SIMD vector that a thread of the host backend processes in `estimate`."""
+
+BINS, FINE = 32, 256
+"""The number of buckets of a list, and of the histogram from which the width of these buckets is determined."""
+
+ENTRIES = 8
+"""The number of entries to a multiple of which lists are padded."""
+
+HEADER_BYTES = 280
+ENTRY_BYTES = {"short": 4, "float": 8, "double": 16}
+CANDIDATE_BYTES = {"short": 8, "float": 12, "double": 24}
+DISTANCES_BYTES = {"short": 4, "float": 8, "double": 16}
+CELL_BYTES = {"short": 2, "float": 2, "double": 4}
+"""The bytes of the header of a sample's lists and, by the type of a value, of an entry of a list, of a candidate for a
+list, of the distances of a sample in (V_j, S) and in S, and of the counter of a bucket."""
+
+REGISTERS_REPLICATES, REGISTERS_BYTES = 8, 24
+"""The replicates that a warp of `estimate_by_registers` processes, and the bytes of shared memory that a sample takes
+there, for its values and a digamma."""
+
+REGISTERS_END = 2**11
+"""The upper bound on the integers that are exact in the 16-bit floating-point numbers of `estimate_by_registers`."""
+
+_LISTS = {
+    "BINS": BINS,
+    "ENTRIES": ENTRIES,
+    "sizeof(Header)": HEADER_BYTES,
+    **{f"sizeof(Entry<{kind}>)": size for kind, size in ENTRY_BYTES.items()},
+}
+CONSTANTS: Mapping[str, Mapping[str, int]] = {
+    PERMUTATION_SOURCE: {"PANEL": PANEL, "FEW_NEAREST": FEW_NEAREST, "MOST_ORDERED": MOST_ORDERED},
+    COUNTING_SOURCE: {"VECTOR_BYTES": VECTOR_BYTES},
+    LISTS_SOURCE: {
+        **_LISTS,
+        "FINE": FINE,
+        **{f"sizeof(Candidate<{kind}>)": size for kind, size in CANDIDATE_BYTES.items()},
+        **{f"sizeof(Distances<{kind}>)": size for kind, size in DISTANCES_BYTES.items()},
+    },
+    BUCKETS_SOURCE: {
+        **_LISTS,
+        "PANEL": PANEL,
+        **{f"sizeof(Cells<{kind}>::Cell)": size for kind, size in CELL_BYTES.items()},
+    },
+    FAR_SOURCE: _LISTS,
+    REGISTERS_SOURCE: {
+        **_LISTS,
+        "REPLICATES": REGISTERS_REPLICATES,
+        "END": REGISTERS_END,
+        "sizeof(Octet) + sizeof(long long)": REGISTERS_BYTES,
+    },
+    INSERTION_SOURCE: {},
+}
+"""The constants that kernels must agree with, by source."""
+
+# --- kernels ---------------------------------------------------------------------------------------------------------
+
+KEPT_IN_REGISTERS = (8, 32)
+"""The numbers of nearest distances that `estimate_by_insertion` can keep in registers."""
+
+REGISTERS_ROWS = (8, 12, 16)
+"""The numbers of neighbours whose distances a warp of `estimate_by_registers` can keep, divided by 32."""
+
+KERNELS = {
+    "arrange_members": (PERMUTATION_SOURCE, [SETS]),
+    "nearest": (PERMUTATION_SOURCE, [SETS]),
+    "assign": (PERMUTATION_SOURCE, [SETS, SHUFFLES]),
+    "assign_racing": (PERMUTATION_SOURCE, [SETS, SHUFFLES]),
+    "permute_freely": (PERMUTATION_SOURCE, [SETS]),
+    "lay_side_by_side": (PERMUTATION_SOURCE, [SETS]),
+    "estimate": (COUNTING_SOURCE, [SETS, TESTS, COUNTING]),
+    "arrange": (LISTS_SOURCE, [SETS, TESTS]),
+    "list_neighbours": (LISTS_SOURCE, [SETS, TESTS, LISTS]),
+    "estimate_by_buckets": (BUCKETS_SOURCE, [SETS, TESTS, LISTS, COLUMNS]),
+    "estimate_far": (FAR_SOURCE, [SETS, TESTS, LISTS, COLUMNS]),
+    "estimate_by_insertion": (INSERTION_SOURCE, [SETS, TESTS]),
+}
+"""The source and the structs of each kernel whose first template argument is the type of a value."""
+
+CLOSE_TESTS = KernelSource(STOPPING_SOURCE, "close_tests", (TESTS,))
+
+_FLAGS = ("true", "false")
+
+
+def kernel_of(name: str, kind: str, *arguments: str) -> KernelSource:
+    """Return a kernel of `KERNELS` for a type of value, with further template arguments."""
+    source, structs = KERNELS[name]
+    own = tuple(struct if isinstance(struct, Struct) else struct[kind] for struct in structs)
+    return KernelSource(source, f"{name}<{', '.join((kind, *arguments))}>", own, CONSTANTS[source])
+
+
+def registers_kernel(level: int, rows: int) -> KernelSource:
+    """Return the kernel `estimate_by_registers` for a level and one of `REGISTERS_ROWS`."""
+    structs = SETS["short"], TESTS, LISTS["short"], COLUMNS["short"]
+    expression = f"estimate_by_registers<{'false' if level else 'true'}, {rows}>"
+    return KernelSource(REGISTERS_SOURCE, expression, structs, CONSTANTS[REGISTERS_SOURCE])
+
+
+def kernels_with_a_rule() -> list[tuple[str, str]]:
+    """Return the kernels whose last template argument is a rule for distances: each the name, and the argument between
+    the type of a value and the rule."""
+    names = "estimate", "list_neighbours", "estimate_far", "estimate_by_buckets"
+    return [(name, empty) for name in names for empty in _FLAGS]
+
+
+def search_kernels(
+    backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
+) -> Sequence[KernelSource]:
+    """Return the kernels that a search of ranks with the default k_CMI needs (see `Method.kernels`)."""
+    return first_kernels(kernel_of, backend.name, params["selection"])
+
+
+@functools.cache
+def first_kernels(of: Callable[..., KernelSource], backend: str, selection: str) -> tuple[KernelSource, ...]:
+    """Return the kernels that a search needs first.
+
+    Args:
+        of: the family's `kernel_of`.
+        backend: the name of the backend.
+        selection: a value of the parameter `selection`, which may be ``"auto"``.
+    """
+    kind = "short"
+    if selection == "auto":
+        selection = "counting" if backend == "host" else "buckets"
+    permuting = [of(name, kind) for name in ("permute_freely", "lay_side_by_side", "arrange_members", "nearest")]
+    permuting.append(of("assign", kind, "true"))
+    if selection == "counting":
+        return *(of("estimate", kind, empty) for empty in _FLAGS), *permuting
+    listing = [of(name, kind, empty) for empty in _FLAGS for name in ("list_neighbours", "estimate_far")]
+    if selection == "buckets":
+        estimating = [of("estimate_by_buckets", kind, empty) for empty in _FLAGS]
+    elif selection == "registers":
+        estimating = [registers_kernel(level, rows) for level in (0, 1) for rows in REGISTERS_ROWS]
+    else:
+        return tuple(permuting)
+    return *estimating, *listing, of("arrange", kind), *permuting
+
+
+def all_kernels(max_level: int) -> list[KernelSource]:
+    """Return every kernel of this family; all levels have the same kernels."""
+    kernels = [CLOSE_TESTS]
+    for kind in TYPES:
+        permuting = [name for name, (source, _) in KERNELS.items() if source == PERMUTATION_SOURCE and name != "assign"]
+        kernels += [kernel_of(name, kind) for name in (*permuting, "arrange")]
+        kernels += [kernel_of("assign", kind, few) for few in _FLAGS]
+        kernels += [kernel_of(name, kind, empty) for name, empty in kernels_with_a_rule()]
+        if kind != "short":
+            kernels += [kernel_of("estimate_by_insertion", kind, str(kept)) for kept in (*KEPT_IN_REGISTERS, 0)]
+    return kernels + [registers_kernel(level, rows) for level in (0, 1) for rows in REGISTERS_ROWS]

@@ -1,0 +1,87 @@
+"""A level of the block-based search: what every layout has in common."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.core.pc_stable import LevelOutcome
+from gpupc_impl.core.registry import Run
+from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY
+from gpupc_impl.gaussian.partial_correlation import removed_p_values
+from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.out_of_core.pipelines import Pipelines
+from gpupc_impl.out_of_core.plans import Plan
+from gpupc_impl.out_of_core.separations import BlockSeparations, take_out
+
+
+@dataclasses.dataclass
+class Level(abc.ABC):
+    """A level in one layout.
+
+    Attributes:
+        adjacency: (p, p) bool on the host: the graph, which the level updates.
+        largest_p: (p, p) float64 largest p-values so far, which the level updates, or None.
+        plan: the blocks of the level, and its device memory.
+        counters: uint64 on the device: the tests of the level (see engine/kernels/tally.cuh).
+        separations: the separated pairs of the blocks that have been merged.
+        tested: the number of tested pairs of the blocks that have been merged.
+    """
+
+    level: int
+    problem: GaussianProblem
+    run: Run
+    pipelines: Pipelines
+    adjacency: np.ndarray
+    largest_p: np.ndarray | None
+    plan: Plan
+
+    def __post_init__(self) -> None:
+        self.p, self.backend = self.problem.n_variables, self.run.backend
+        self.counters: Any = self.backend.full(COUNTER_SHAPE, 0, np.uint64)
+        self.backend.synchronize()  # the pipelines' streams do not wait for the backend's stream
+        self.separations: list[BlockSeparations] = []
+        self.tested = 0
+
+    @abc.abstractmethod
+    def search(self) -> LevelOutcome:
+        """Run the level's tests, and remove the separated edges from the graph."""
+
+    @functools.cached_property
+    def critical_r_squared(self) -> float:
+        return self.problem.critical_r_squared(self.level)
+
+    @property
+    def first_come(self) -> bool:
+        """Whether any separating set, not only the canonical one, ends the tests of an edge."""
+        return self.run.separating_sets == "first-come"
+
+    def record_p_values(self, i: np.ndarray, j: np.ndarray, smallest: np.ndarray) -> None:
+        """Update the largest p-values of pairs from the bits of each pair's smallest r^2; `NO_KEY` means no test."""
+        tested, largest_p = smallest != NO_KEY, self.largest_p
+        i, j, r_squared = i[tested], j[tested], smallest[tested].view(np.float64)
+        p_values = self.problem.p_value(r_squared, self.level)
+        largest_p[i, j] = largest_p[j, i] = np.fmax(largest_p[i, j], p_values)
+
+    def remove_separated(self, pairs: np.ndarray, sets: np.ndarray) -> LevelOutcome:
+        """Remove the edges (k, 2) with their (k, level) separating sets from the graph."""
+        take_out(self.adjacency, pairs)
+        if self.largest_p is not None:
+            i, j = pairs.T
+            self.largest_p[i, j] = self.largest_p[j, i] = removed_p_values(self.problem, pairs, sets)
+        tests, undefined, pseudo_inverses = map(int, self.backend.download(self.counters).sum(axis=0)[:3])
+        return LevelOutcome(*self.count(), tests, pairs, sets, undefined, pseudo_inverses)
+
+    def count(self) -> tuple[int, int]:
+        """The number of edges left, and the largest degree of a variable with an edge to test."""
+        degrees = degrees_of(self.adjacency)
+        return int(degrees.sum()) // 2, self.problem.most_tested_degree(degrees)
+
+
+def degrees_of(adjacency: np.ndarray) -> np.ndarray:
+    """The (p,) degrees of a graph, without a temporary matrix."""
+    return np.array([np.count_nonzero(row) for row in adjacency], np.int64)

@@ -1,0 +1,139 @@
+"""Batches of conditional independence tests of lagged variables, and what makes them."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.time_series.parameters import NO_LIMIT
+from gpupc_impl.time_series.series import Series
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Parents:
+    """Lagged parents of every variable, strongest first.
+
+    Attributes:
+        starts: (N + 1,) int64; variable j has the entries of `columns` from starts[j] to starts[j + 1].
+        columns: (parents,) int32, the columns of the parents.
+        most_of_target, most_of_source, most_of_lagged_source: how many of the parents of Y, of X at lag 0 and of X at
+            other lags are conditions (`max_conds_py`, `max_conds_px`, `max_conds_px_lagged` of tigramite).
+    """
+
+    starts: np.ndarray
+    columns: np.ndarray
+    most_of_target: int = NO_LIMIT
+    most_of_source: int = NO_LIMIT
+    most_of_lagged_source: int = NO_LIMIT
+
+    def of(self, variable: int) -> list[int]:
+        return self.columns[self.starts[variable] : self.starts[variable + 1]].tolist()
+
+    def longest(self, most: int) -> int:
+        return min(int(np.diff(self.starts).max(initial=0)), most)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Batch:
+    """Tests of X = (source, lag) and Y = (target, 0), whose explicit conditions have one size.
+
+    Attributes:
+        sources, lags, targets: (k,) int32.
+        sets: (k, size) int32: the explicit conditions, as columns.
+    """
+
+    sources: np.ndarray
+    lags: np.ndarray
+    targets: np.ndarray
+    sets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __getitem__(self, part: slice) -> Batch:
+        return Batch(self.sources[part], self.lags[part], self.targets[part], self.sets[part])
+
+    def tests(self, n_variables: int, parents: Parents | None) -> Iterator[tuple[int, int, list[int]]]:
+        """Yield each test as the columns of X, of Y and of its conditions.
+
+        With parents these are the MCI tests (Runge et al. 2019, equation 4; Runge 2020, equation 3): conditions are the
+        explicit ones, the parents of Y, and the parents of X moved by its lag.
+        """
+        lists = [] if parents is None else [parents.of(v) for v in range(n_variables)]
+        for source, lag, target, given in zip(*map(np.ndarray.tolist, dataclasses.astuple(self)), strict=True):
+            shift = lag * n_variables
+            conditions = dict.fromkeys(given)
+            if parents is not None:
+                most = parents.most_of_lagged_source if lag else parents.most_of_source
+                conditions.update(dict.fromkeys(lists[target][: parents.most_of_target]))
+                conditions.update(dict.fromkeys(column + shift for column in lists[source][:most]))
+            x = source + shift
+            yield x, target, [column for column in conditions if column not in (x, target)]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Outcomes:
+    """The values of the statistic and the p-values of a batch, (k,) float64 each."""
+
+    values: np.ndarray
+    p_values: np.ndarray
+
+    @classmethod
+    def joined(cls, parts: list[Outcomes]) -> Outcomes:
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*(np.concatenate([getattr(each, name) for each in parts]) for name in ("values", "p_values")))
+
+
+class LaggedTest(abc.ABC):
+    """A conditional independence test of lagged variables."""
+
+    series: Series
+
+    @abc.abstractmethod
+    def run(self, batch: Batch, parents: Parents | None = None) -> Outcomes:
+        """Make the tests of a batch, with the conditions of `Batch.tests`.
+
+        Raises:
+            InvalidProblem: a test cannot be made on so few samples.
+        """
+
+    def facts(self) -> dict[str, object]:
+        """Return what a result says about the test."""
+        return {}
+
+
+class SingleTests(LaggedTest):
+    """A test that is made from the samples of each test, one after the other."""
+
+    def __init__(self, series: Series):
+        self.series = series
+
+    def run(self, batch: Batch, parents: Parents | None = None) -> Outcomes:
+        outcomes = [self.test(*test) for test in batch.tests(self.series.n_variables, parents)]
+        values, p_values = np.array(outcomes, np.float64).reshape(-1, 2).T
+        return Outcomes(values, p_values)
+
+    def test(self, x: int, y: int, conditions: list[int]) -> tuple[float, float]:
+        """Return the value of a test and its p-value; a constant X or Y is independent of all."""
+        array = self.series.sample(x, y, conditions)
+        if (array[:2].min(axis=1) == array[:2].max(axis=1)).any():
+            return 0.0, 1.0
+        return self.of_samples(array, functools.partial(self.series.described, x, y, conditions))
+
+    @abc.abstractmethod
+    def of_samples(self, array: np.ndarray, described: functools.partial[str]) -> tuple[float, float]:
+        """Return the value and the p-value of the rows X, Y, conditions, all of which vary."""
+
+
+def too_few(described: str, samples: int, needed: int) -> InvalidProblem:
+    """Return the error of a test on too few samples."""
+    return InvalidProblem(
+        f"{described} has {samples} samples and needs at least {needed}; limit its conditions by max_conds_dim, "
+        "max_conds_py and max_conds_px, or lower tau_max or the significance level"
+    )

@@ -1,0 +1,134 @@
+"""CMIknn and the discrete G-square test of lagged variables."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from gpupc_impl.backends import Backend
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.discrete.statistic import statistic
+from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator, ci_test, counts_of
+from gpupc_impl.nonlinear.problem import NonlinearProblem
+from gpupc_impl.nonlinear.tuning import DEFAULTS
+from gpupc_impl.time_series.batches import Batch, LaggedTest, Outcomes, Parents, SingleTests
+from gpupc_impl.time_series.series import Series
+
+CMIKNN_OPTIONS: Mapping[str, Any] = {
+    "permutations": 500,
+    "k_cmi": 0.2,
+    "k_perm": 5,
+    "transform": "ranks",
+    "seed": 0,
+    "precision": "float32",
+}
+"""The parameters of the test (see `NonlinearProblem.from_data`) with tigramite's defaults."""
+
+
+def cmiknn_problem(samples: np.ndarray, options: Mapping[str, Any]) -> NonlinearProblem:
+    """Return the problem of (n, columns) samples.
+
+    Raises:
+        InvalidProblem: an option is unknown or has no valid value, or there are too few samples for it.
+    """
+    if unknown := sorted(set(options) - set(CMIKNN_OPTIONS)):
+        raise InvalidProblem(f"the test cmiknn has no option {unknown[0]!r}; it has: {', '.join(CMIKNN_OPTIONS)}")
+    return NonlinearProblem.from_data(samples, **{**CMIKNN_OPTIONS, **options})
+
+
+class CMIknn(LaggedTest):
+    """CMIknn (Runge 2018) by the kernels of the nonlinear family (docs/cmiknn.md); for `Series.is_whole`.
+
+    X is permuted, and of a contemporaneous pair the smaller variable. A p-value is (count + 1) / (permutations + 1), as
+    tigramite's.
+    """
+
+    def __init__(self, series: Series, backend: Backend, options: Mapping[str, Any]):
+        self.series = series
+        self.problem = cmiknn_problem(series.columns, options)
+        self._constant = series.columns.min(axis=0) == series.columns.max(axis=0)
+        self._estimator = CmiEstimator(self.problem, backend, DEFAULTS)
+
+    def run(self, batch: Batch, parents: Parents | None = None) -> Outcomes:
+        values, p_values = np.zeros(len(batch)), np.ones(len(batch))
+        by_level: dict[int, list[tuple[int, int, list[int]]]] = {}
+        for t, (x, y, conditions) in enumerate(batch.tests(self.series.n_variables, parents)):
+            if not self._constant[[x, y]].any():
+                if x < self.series.n_variables:
+                    x, y = min(x, y), max(x, y)
+                members = sorted(column for column in conditions if not self._constant[column])
+                by_level.setdefault(len(members), []).append((t, y, [x, *members]))
+        for level, tests in by_level.items():
+            numbers, others, rows = zip(*tests, strict=True)
+            sets, of_set = np.unique(np.array(rows), axis=0, return_inverse=True)
+            partials = self._partials(level, sets, of_set.reshape(-1), np.array(others))
+            values[list(numbers)] = self.problem.cmi(partials)[:, 0]
+            p_values[list(numbers)] = (counts_of(partials) + 1) / (self.problem.permutations + 1)
+        return Outcomes(values, p_values)
+
+    def _partials(self, level: int, sets: np.ndarray, of_set: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Return the partial sums (see `CmiEstimator.partials`) of tests, as many sets at a time as fit in memory."""
+        partials = np.empty((len(of_set), self.problem.permutations + 1), np.int64)
+        order = np.argsort(of_set, kind="stable")
+        ends = np.cumsum(np.bincount(of_set, minlength=len(sets)))
+        most = int(np.diff(ends, prepend=0).max())
+        first = 0
+        while first < len(sets):
+            last = first + self._estimator.fitting(level, len(sets) - first, most)
+            these = order[ends[first - 1] if first else 0 : ends[last - 1]]
+            tests = np.column_stack((of_set[these] - first, others[these]))
+            partials[these] = self._estimator.partials(level, sets[first:last], tests)
+            first = last
+        return partials
+
+
+class CMIknnOfSamples(SingleTests):
+    """CMIknn from the samples of each test, where masks or missing values make them differ."""
+
+    def __init__(self, series: Series, backend: Backend, options: Mapping[str, Any]):
+        super().__init__(series)
+        self._backend, self._options = backend, options
+
+    def of_samples(self, array: np.ndarray, described: functools.partial[str]) -> tuple[float, float]:
+        try:
+            problem = cmiknn_problem(array.T, self._options)
+        except InvalidProblem as error:
+            raise InvalidProblem(f"{described()}: {error}") from error
+        count, value, _ = ci_test(problem, 0, 1, range(2, len(array)), self._backend)
+        return value, (count + 1) / (problem.permutations + 1)
+
+
+class GSquare(SingleTests):
+    """The G-square test of codes, whose degrees of freedom count the rows and columns that occur in each stratum, at
+    least 1 in all (tigramite's ``Gsquared``)."""
+
+    def __init__(self, series: Series):
+        super().__init__(series)
+        self._all = _discrete_problem(series.columns) if series.is_whole else None
+
+    def test(self, x: int, y: int, conditions: list[int]) -> tuple[float, float]:
+        if self._all is None:
+            return super().test(x, y, conditions)
+        if self._all.categories[[x, y]].min() == 1:
+            return 0.0, 1.0
+        return _g_square(self._all, x, y, conditions)
+
+    def of_samples(self, array: np.ndarray, described: functools.partial[str]) -> tuple[float, float]:
+        return _g_square(_discrete_problem(array.T), 0, 1, range(2, len(array)))
+
+
+def _discrete_problem(samples: np.ndarray) -> DiscreteProblem:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of constant columns, which the tests consider
+        return DiscreteProblem.from_data(samples.astype(np.int64), test="g-square", df_rule="adjusted")
+
+
+def _g_square(problem: DiscreteProblem, x: int, y: int, conditions: Sequence[int]) -> tuple[float, float]:
+    value, freedom = statistic(problem, x, y, np.asarray(conditions, np.int64))
+    return value, float(scipy.special.chdtrc(max(freedom, 1), value))

@@ -1,0 +1,215 @@
+"""Partial correlation (ParCorr; Runge et al. 2019, Supplementary Materials, section S2), of a matrix or of samples.
+
+If nothing is masked or missing, all tests are on the same samples. Their partial correlations then follow from one
+matrix of the correlations of all lagged columns, and a kernel makes the tests of a batch. A test in which a variance
+given the conditions is small, so that the matrix would cost digits, is made from its samples, by least squares.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import scipy.special
+
+from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
+from gpupc_impl.core.mapped_arrays import pieces
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.gaussian.matrix import correlation_matrix
+from gpupc_impl.integers import ceil_div
+from gpupc_impl.time_series.batches import Batch, LaggedTest, Outcomes, Parents, SingleTests, too_few
+from gpupc_impl.time_series.parameters import NO_LIMIT
+from gpupc_impl.time_series.series import Series
+
+VARIANCE_TOLERANCE = 1e-3
+"""The share of a variance left by the conditions up to which a test is made from its samples. A partial correlation
+from the matrix has an error of about the rounding unit divided by this share, and a p-value of T samples one that is
+sqrt(T) times as large, which stays below 1e-10."""
+
+DETERMINED = 1e-10
+"""The standard deviation given the conditions, as a share of that of the variable, up to which it is rounding error."""
+
+TESTS = Struct(
+    "LaggedTests",
+    correlations=Pointer(np.float64),
+    constant=Pointer(np.uint8),
+    **dict.fromkeys(("sources", "lags", "targets", "sets"), Pointer(np.int32)),
+    parent_starts=Pointer(np.int64),
+    parents=Pointer(np.int32),
+    values=Pointer(np.float64),
+    sizes=Pointer(np.int32),
+    scratch=Pointer(np.float64),
+    tolerance=np.float64,
+    **dict.fromkeys(("count", "columns", "area"), np.int64),
+    **dict.fromkeys(("variables", "set_size"), np.int32),
+    **dict.fromkeys(("most_of_target", "most_of_source", "most_of_lagged_source", "capacity"), np.int32),
+)
+
+KERNEL = KernelSource("time_series/kernels/partial_correlations.cu", "partial_correlations", (TESTS,))
+
+
+def all_kernels(max_level: int) -> list[KernelSource]:
+    """Return every kernel of this room; none depends on a level."""
+    return [KERNEL]
+
+
+WARPS = 4
+"""The warps of a block on a GPU."""
+
+HOST_TESTS = 64
+"""The tests for which a further thread of the host is woken."""
+
+TESTS_A_LAUNCH = 1 << 22
+
+P_VALUES_A_THREAD = 1 << 16
+
+
+class ParCorr(LaggedTest):
+    """The tests of a batch from one matrix; for `Series.is_whole`.
+
+    Attributes:
+        from_samples: the number of tests that were made from their samples.
+    """
+
+    def __init__(self, series: Series, backend: Backend):
+        self.series, self.backend = series, backend
+        self._single = ParCorrOfSamples(series)
+        self.n_samples = len(series.columns)
+        self.correlation, self.constant = correlation_matrix(series.columns)
+        self._device = backend.upload(self.correlation), backend.upload(self.constant.astype(np.uint8))
+        self.from_samples = 0
+
+    def facts(self) -> dict[str, object]:
+        return {"tests_from_samples": self.from_samples}
+
+    def run(self, batch: Batch, parents: Parents | None = None) -> Outcomes:
+        parts = [self._run(batch[part], parents) for part in pieces(len(batch), TESTS_A_LAUNCH)]
+        return Outcomes.joined(parts) if parts else Outcomes(np.empty(0), np.empty(0))
+
+    def _run(self, batch: Batch, parents: Parents | None) -> Outcomes:
+        values, sizes = self._launch(batch, parents)
+        freedom = self.n_samples - 2 - np.maximum(sizes, 0)
+        if (freedom < 1).any():
+            worst = int(freedom.argmin())
+            test = next(batch[worst : worst + 1].tests(self.series.n_variables, parents))
+            raise too_few(self.series.described(*test), self.n_samples, int(sizes[worst]) + 3)
+        p_values = student_p_values(values, freedom)
+        p_values[sizes < 0] = 1.0
+        for t in np.flatnonzero(np.isnan(values)).tolist():
+            test = next(batch[t : t + 1].tests(self.series.n_variables, parents))
+            values[t], p_values[t] = self._single.test(*test)
+            self.from_samples += 1
+        return Outcomes(values, p_values)
+
+    def _launch(self, batch: Batch, parents: Parents | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the partial correlations and the numbers of conditions, as the kernel writes them."""
+        backend, upload = self.backend, self.backend.upload
+        capacity = 2 + batch.sets.shape[1]
+        starts = columns = None
+        limits = [NO_LIMIT] * 3
+        if parents is not None:
+            starts, columns = upload(parents.starts), upload(np.append(parents.columns, np.int32(0)))
+            limits = [parents.most_of_target, parents.most_of_source, parents.most_of_lagged_source]
+            capacity += parents.longest(limits[0]) + parents.longest(max(limits[1:]))
+        area = capacity * (capacity + 1) // 2 + capacity + ceil_div(capacity, 2)
+        warps = 1 if backend.warp_threads == 1 else WARPS
+        while warps > 1 and 8 * area * warps > backend.max_shared_bytes:
+            warps //= 2
+        in_block = HOST_TESTS if backend.warp_threads == 1 else warps
+        blocks = min(ceil_div(len(batch), in_block), backend.blocks_at_once)
+        is_shared = 8 * area * warps <= backend.max_shared_bytes
+        values, sizes = backend.empty(len(batch), np.float64), backend.empty(len(batch), np.int32)
+        tests = TESTS(
+            correlations=self._device[0],
+            constant=self._device[1],
+            **{name: upload(getattr(batch, name)) for name in ("sources", "lags", "targets")},
+            sets=upload(batch.sets) if batch.sets.size else None,
+            parent_starts=starts,
+            parents=columns,
+            values=values,
+            sizes=sizes,
+            scratch=None if is_shared else backend.empty(blocks * warps * area, np.float64),
+            tolerance=VARIANCE_TOLERANCE,
+            count=len(batch),
+            columns=self.series.n_columns,
+            area=area,
+            variables=self.series.n_variables,
+            set_size=batch.sets.shape[1],
+            most_of_target=limits[0],
+            most_of_source=limits[1],
+            most_of_lagged_source=limits[2],
+            capacity=capacity,
+        )
+        shared = 8 * area * warps if is_shared else 0
+        backend.kernel(*KERNEL)((blocks,), (warps * backend.warp_threads,), [tests], shared_bytes=shared)
+        return backend.download(values), backend.download(sizes)
+
+
+class ParCorrOfSamples(SingleTests):
+    """The test from the samples of each test, by least squares, as tigramite makes it."""
+
+    def of_samples(self, array: np.ndarray, described: functools.partial[str]) -> tuple[float, float]:
+        dim, samples = array.shape
+        if samples - dim < 1:
+            raise too_few(described(), samples, dim + 1)
+        residuals = residuals_of(array)
+        residuals -= residuals.mean(axis=1, keepdims=True)
+        lengths = np.sqrt((residuals**2).sum(axis=1))
+        if lengths.min() <= DETERMINED * np.sqrt(samples):
+            raise InvalidProblem(
+                f"{described()} cannot be made, since the conditions determine one of the two, such as a trend or a "
+                "copy; leave it out, or take differences"
+            )
+        value = float(np.clip(residuals[0] / lengths[0] @ (residuals[1] / lengths[1]), -1.0, 1.0))
+        return value, float(student_p_values(np.array([value]), np.array([samples - dim]))[0])
+
+
+def residuals_of(array: np.ndarray, rows: slice = slice(2)) -> np.ndarray:
+    """Return the residuals of some of the first two rows on the rows from the third on, all standardised first."""
+    array = array - array.mean(axis=1, keepdims=True)
+    array /= array.std(axis=1, keepdims=True)
+    targets, conditions = array[rows], array[2:].T
+    if not conditions.size:
+        return targets
+    solution = np.linalg.lstsq(conditions, targets.T, rcond=None)[0]
+    return targets - (conditions @ solution).T
+
+
+def akaike(series: Series, j: int, parents: list[int]) -> float:
+    """Return Akaike's criterion of the linear model of variable j by lagged or contemporaneous columns.
+
+    It is n log(residual sum of squares of the standardised variable) + 2 (1 + parents), as tigramite's ParCorr scores
+    the choice of pc_alpha.
+    """
+    array = series.sample(j, j, parents)
+    if array[1].min() == array[1].max():
+        return -np.inf
+    with np.errstate(divide="ignore"):
+        fit = np.log((residuals_of(array, slice(1, 2)) ** 2).sum())
+    return float(array.shape[1] * fit + 2.0 * (len(array) - 1))
+
+
+def student_p_values(values: np.ndarray, freedom: np.ndarray) -> np.ndarray:
+    """Return two-sided p-values of (k,) partial correlations with (k,) degrees of freedom, by Student's t; NaN for
+    NaN."""
+    p_values = np.empty(len(values))
+
+    def compute(part: slice) -> None:
+        value, df = values[part], freedom[part]
+        with np.errstate(divide="ignore"):
+            statistic = np.abs(value) * np.sqrt(df / (1.0 - value * value))
+        p_values[part] = 2.0 * scipy.special.stdtr(df, -statistic)
+
+    _in_threads(compute, list(pieces(len(values), P_VALUES_A_THREAD)))
+    return p_values
+
+
+def _in_threads(compute: Callable[[slice], None], parts: list[slice]) -> None:
+    if len(parts) < 2:
+        for part in parts:
+            compute(part)
+        return
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        list(pool.map(compute, parts))

@@ -1,0 +1,244 @@
+"""The call `pcmci`: from time series to a graph."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends import Backend, open_backend
+from gpupc_impl.core.problem import InvalidProblem, check_choice
+from gpupc_impl.time_series import orientation, reference
+from gpupc_impl.time_series.batches import LaggedTest, Parents
+from gpupc_impl.time_series.contemporaneous import SkeletonPhase
+from gpupc_impl.time_series.lagged_phase import LaggedPhase, chosen_by_score, lagged_phase
+from gpupc_impl.time_series.mci import corrected, links, mci, symmetrized
+from gpupc_impl.time_series.other_tests import CMIknn, CMIknnOfSamples, GSquare
+from gpupc_impl.time_series.par_corr import ParCorr, ParCorrOfSamples, akaike
+from gpupc_impl.time_series.parameters import AUTO, METHODS, TESTS, Parameters, levels_of
+from gpupc_impl.time_series.reading import read_series
+from gpupc_impl.time_series.result import TimeSeriesGraph
+from gpupc_impl.time_series.series import Series
+
+
+def pcmci(
+    series: Any,
+    *,
+    tau_max: int,
+    alpha: float = 0.01,
+    contemporaneous: bool = False,
+    test: str = "parcorr",
+    pc_alpha: float | Sequence[float] | str | None = AUTO,
+    tau_min: int = 0,
+    max_conds_dim: int | None = None,
+    max_combinations: int | None = 1,
+    max_conds_py: int | None = None,
+    max_conds_px: int | None = None,
+    max_conds_px_lagged: int | None = None,
+    collider_rule: str = "majority",
+    mark_conflicts: bool = True,
+    reset_lagged_links: bool = False,
+    correction: str = "none",
+    names: Sequence[str] | None = None,
+    mask: Any = None,
+    mask_type: str | None = None,
+    remove_missing_upto_maxlag: bool = False,
+    backend: str = "auto",
+    device_memory_limit: int | None = None,
+    method: str = "batched",
+    **options: Any,
+) -> TimeSeriesGraph:
+    """Find the causal graph of time series by PCMCI (Runge et al. 2019) or PCMCI+ (Runge 2020).
+
+    The graph, the p-values and the strengths are those of tigramite 5.2 (docs/time-series.md).
+
+    Args:
+        series: time steps in rows and variables in columns: a (T, N) array, a DataFrame (whose column names are kept,
+            and whose index of dates must have equal steps), the path of a table, or a list of several series of the
+            same variables. NaN is a missing value; a test uses the samples that have all its variables.
+        tau_max: the largest lag of a link, in time steps.
+        alpha: significance level of the links; with PCMCI+ that of all tests.
+        contemporaneous: False for PCMCI, which finds the directions of lagged links; True for PCMCI+, which also finds
+            those of contemporaneous links.
+        test: ``"parcorr"`` (partial correlation), ``"cmiknn"`` (nearest neighbours and permutations, for any
+            dependence) or ``"discrete"`` (G-square, for categories).
+        pc_alpha: significance level of PCMCI's first phase, 0.2 by ``"auto"``. A sequence, or None for tigramite's
+            levels, chooses one for each variable by Akaike's criterion (ParCorr alone); with PCMCI+, it chooses one
+            level for all its tests, in place of `alpha`.
+        tau_min: the smallest lag of a link, of PCMCI alone.
+        max_conds_dim: the largest number of conditions in the first phase and, with PCMCI+, of contemporaneous
+            conditions; None: no limit.
+        max_combinations: how many sets of conditions the first phase tries for each link and size; None: all.
+        max_conds_py, max_conds_px, max_conds_px_lagged: how many lagged parents of the target, of the source, and of a
+            lagged source in PCMCI+ (None: as `max_conds_px`) are conditions of MCI tests; None: all.
+        collider_rule: of PCMCI+: ``"majority"``, ``"conservative"`` or ``"none"``.
+        mark_conflicts: whether PCMCI+ marks a link that it orients both ways as ``"x-x"``; otherwise the first
+            direction counts, which depends on the order of the variables.
+        reset_lagged_links: whether PCMCI+ tests the lagged links again that its first phase removed.
+        correction: ``"fdr_bh"`` corrects the p-values of lagged links by Benjamini and Hochberg's method.
+        names: the variables' names, if the series has none.
+        mask: bool, of the shape of the series, True where a value is masked.
+        mask_type: the roles in which a masked value removes a sample: any of the letters of ``"xyz"``.
+        remove_missing_upto_maxlag: whether a missing value also removes the 2 tau_max samples after it.
+        backend: where kernels run: ``"auto"`` (a GPU if one is visible), ``"cuda"`` or ``"host"``.
+        device_memory_limit: upper bound on the device memory to use, in bytes.
+        method: ``"batched"``, or ``"reference"``: the algorithm written plainly, one test after another.
+        options: parameters of CMIknn: ``permutations``, ``k_cmi``, ``k_perm``, ``transform``, ``seed``, ``precision``.
+
+    Raises:
+        InvalidProblem: the series, the mask or a parameter cannot be used, or a test has too few samples.
+        gpupc_impl.tables.DataError, OSError: a file cannot be read.
+        BackendUnavailable, DeviceMemoryError: the backend cannot be used here, or its memory does not suffice.
+    """
+    check_choice("test", test, TESTS)
+    given = locals().copy()
+    fields = {field.name: given[field.name] for field in dataclasses.fields(Parameters) if field.name in given}
+    parameters = Parameters(**fields, levels=levels_of(pc_alpha, alpha, contemporaneous, test))
+    check_choice("method", method, METHODS)
+    if options and test != "cmiknn":
+        raise InvalidProblem(f"the test {test} has no option {next(iter(options))!r}")
+    data = read_series(
+        series,
+        tau_max,
+        labels=test == "discrete",
+        names=names,
+        mask=mask,
+        mask_type=mask_type,
+        missing_reaches=remove_missing_upto_maxlag,
+    )
+    opened = open_backend(backend, device_memory_limit)
+    start = time.perf_counter()
+    made = make_test(test, data, opened, options, reference=method == "reference")
+    found = (reference.search if method == "reference" else search)(made, parameters)
+    seconds = time.perf_counter() - start - opened.compile_seconds
+    facts = {
+        "method": "pcmci+" if contemporaneous else "pcmci",
+        "test": test,
+        "implementation": method,
+        "backend": opened.name,
+        "n_variables": data.n_variables,
+        "n_samples": len(data.columns),
+        "n_series": len(data.values),
+        "tau_max": data.tau_max,
+        "alpha": alpha,
+        "seconds": round(seconds, 6),
+        **made.facts(),
+    }
+    return dataclasses.replace(found, facts={**facts, **found.facts})
+
+
+def make_test(name: str, series: Series, backend: Backend, options: Mapping[str, Any], reference: bool) -> LaggedTest:
+    """Return a test by name; the reference computes each partial correlation from the samples."""
+    if name == "discrete":
+        return GSquare(series)
+    if name == "cmiknn":
+        return (CMIknn if series.is_whole else CMIknnOfSamples)(series, backend, options)
+    return ParCorr(series, backend) if series.is_whole and not reference else ParCorrOfSamples(series)
+
+
+def search(test: LaggedTest, parameters: Parameters) -> TimeSeriesGraph:
+    """Run PCMCI or PCMCI+ with a test; with PCMCI+, at the level with the least mean criterion."""
+    if not parameters.contemporaneous:
+        return _pcmci(test, parameters)
+    found = [_pcmci_plus(test, parameters, level) for level in parameters.levels]
+    if len(found) == 1:
+        return found[0]
+    scores = [orientation.mean_score(test.series, each.graph, each.strengths) for each in found]
+    best = int(np.argmin(scores))
+    tests = sum(graph.facts["tests"] for graph in found)
+    return dataclasses.replace(
+        found[best], facts={**found[best].facts, "tests": tests, "chosen_alpha": parameters.levels[best]}
+    )
+
+
+def _pcmci(test: LaggedTest, parameters: Parameters) -> TimeSeriesGraph:
+    phases = [_first_phase(test, parameters, level) for level in parameters.levels]
+    facts: dict[str, Any] = {}
+    phase = phases[0]
+    if len(phases) > 1:
+        phase, chosen = chosen_by_score(phases, parameters.levels, lambda j, parents: akaike(test.series, j, parents))
+        facts["chosen_pc_alpha"] = chosen
+    p_values, strengths, tests = mci(test, _limited(phase.parents, parameters), parameters.tau_min)
+    p_values = corrected(p_values, parameters)
+    graph = links(p_values <= parameters.alpha)
+    p_values, strengths = symmetrized(p_values, strengths)
+    facts["tests"] = phase.tests + tests
+    return _result(test, graph, p_values, strengths, phase.parents, facts)
+
+
+def _pcmci_plus(test: LaggedTest, parameters: Parameters, level: float) -> TimeSeriesGraph:
+    n, tau_max = test.series.n_variables, test.series.tau_max
+    phase = _first_phase(test, parameters, level)
+    parents = _limited(phase.parents, parameters)
+    linked = np.full((n, n, tau_max + 1), parameters.reset_lagged_links)
+    linked[:, :, 0] = ~np.eye(n, dtype=bool)
+    target = np.repeat(np.arange(n), np.diff(parents.starts))
+    lag, source = np.divmod(parents.columns, n)
+    linked[source, target, lag] = True
+    skeleton = SkeletonPhase(test, linked, parents, level, one_by_one=not isinstance(test, ParCorr))
+    skeleton.run(parameters.max_conds_dim)
+
+    triples = orientation.unshielded(graph := orientation.marks(skeleton.linked))
+    votes = None
+    if parameters.collider_rule != "none":
+        votes = orientation.Votes(test, skeleton.linked, parents, level, triples)
+    colliders, ambiguous = orientation.judge(triples, parameters.collider_rule, votes, skeleton.separations)
+    orientation.orient_colliders(graph, colliders, parameters.mark_conflicts)
+    orientation.apply_rules(graph, ambiguous, parameters.mark_conflicts)
+
+    # A link that the first phase removed keeps the p-value of that phase.
+    tested_again = linked.copy()
+    tested_again[:, :, 0] = True
+    both = symmetrized(skeleton.p_values, skeleton.strengths)
+    p_values, strengths = (
+        np.where(tested_again, later, earlier)
+        for later, earlier in zip(both, (phase.p_values, phase.strengths), strict=True)
+    )
+    tests = phase.tests + skeleton.tests + (votes.tests if votes else 0)
+    found = _result(test, graph, corrected(p_values, parameters), strengths, phase.parents, {"tests": tests})
+    separations = {key: given for key, given in skeleton.separations.items() if given}
+    return dataclasses.replace(found, separations=separations, ambiguous=tuple(ambiguous))
+
+
+def _first_phase(test: LaggedTest, parameters: Parameters, level: float) -> LaggedPhase:
+    return lagged_phase(
+        test,
+        level,
+        tau_min=max(1, parameters.tau_min),
+        max_conds_dim=parameters.max_conds_dim,
+        max_combinations=parameters.max_combinations,
+    )
+
+
+def _limited(parents: Parents, parameters: Parameters) -> Parents:
+    return dataclasses.replace(
+        parents,
+        most_of_target=parameters.max_conds_py,
+        most_of_source=parameters.max_conds_px,
+        most_of_lagged_source=parameters.max_conds_px_lagged if parameters.contemporaneous else parameters.max_conds_px,
+    )
+
+
+def _result(
+    test: LaggedTest,
+    graph: np.ndarray,
+    p_values: np.ndarray,
+    strengths: np.ndarray,
+    parents: Parents,
+    facts: Mapping[str, Any],
+) -> TimeSeriesGraph:
+    n = test.series.n_variables
+    nodes = [[(column % n, -(column // n)) for column in parents.of(j)] for j in range(n)]
+    return TimeSeriesGraph(
+        graph=graph,
+        p_values=p_values,
+        strengths=strengths,
+        names=test.series.names,
+        parents=tuple(map(tuple, nodes)),
+        separations={},
+        ambiguous=(),
+        facts=facts,
+    )

@@ -1,0 +1,157 @@
+"""A yardstick that shares nothing with the methods: a sample of an answer is tested from the samples by other code.
+
+Methods of a family, and the retest of its certificates, take their threshold from the same problem, so that an error in
+it would be in all of them. Here SciPy's distributions make the threshold from alpha, NumPy's least squares the partial
+correlations, and SciPy's contingency tables the statistics; nothing of a family is called. Edges that were removed must
+be separated by their sets, and kept edges must not be separated by sets of neighbours of one of their ends.
+
+Tests of which rounding errors may decide are left out: those near the threshold, and those almost without residual
+variance. Other families have no yardstick, because no library makes their tests with the same random numbers.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.stats
+
+from gpupc_impl.core.files import open_arrays
+from gpupc_impl.core.problem import Problem
+from gpupc_impl.core.result import Skeleton
+
+TESTS_AT_MOST = 200
+"""The upper bound on the removed edges and on the kept edges that are tested."""
+
+NEAR = 1e-6
+"""The relative difference between a statistic and its threshold, and the share of residual variance, below which a test
+is left out."""
+
+MAX_CELLS = 1 << 22
+"""The upper bound on the cells of a table that is counted."""
+
+MAX_BYTES = 1 << 28
+"""The upper bound on the size of a data set that is read again."""
+
+Test = tuple[int, int, tuple[int, ...]]
+
+
+def yardstick(problem: Problem, skeleton: Skeleton, samples: np.ndarray | None = None) -> tuple[int, list[str]]:
+    """Test a sample of an answer; returns the number of tests, and a sentence for each with which it disagrees.
+
+    Args:
+        samples: (n, p) the samples of Gaussian data, in the order of the problem's variables. Without them the
+            problem's correlations are tested, as those of made-up samples that have them.
+    """
+    kind = type(problem).__name__
+    if kind not in ("GaussianProblem", "DiscreteProblem") or not problem.decided_by_tests or problem.n_variables < 2:
+        return 0, []
+    if problem.fixed is not None or problem.tiers is not None:
+        return 0, []  # What background knowledge decides, no test does.
+    test = _Gaussian(problem, samples) if kind == "GaussianProblem" else _Discrete(problem)
+    made, faults = 0, []
+    for expected, tests in (True, _removed(skeleton)), (False, _kept(skeleton)):
+        for i, j, members in tests:
+            if (ratio := test.ratio(i, j, members)) is None or abs(ratio - 1) < NEAR:
+                continue
+            made += 1
+            if (ratio <= 1) != expected:
+                names = ", ".join(problem.names[k] for k in members)
+                says = "separates" if ratio <= 1 else "does not separate"
+                given = f"{problem.names[i]} - {problem.names[j]} given {{{names}}}"
+                faults.append(f"{given}: it {says}, since the statistic is {ratio:.6g} times its critical value")
+    return made, faults
+
+
+def read_samples(path: Path) -> np.ndarray | None:
+    """Return the values of a data set's file; None if it does not exist, as that of an experiment's own graphs, or is
+    larger than `MAX_BYTES`."""
+    if not path.is_file() or path.stat().st_size > MAX_BYTES:
+        return None
+    with open_arrays(path) as stored:
+        return np.array(stored["values"]) if "values" in stored else None
+
+
+def _removed(skeleton: Skeleton) -> Iterator[Test]:
+    """Yield removed pairs with their sets: half of them removed at level 0, if there are as many."""
+    rng, p = np.random.default_rng(0), len(skeleton.names)
+    listed = skeleton.sepsets.pairs
+    for k in rng.permutation(len(listed))[: TESTS_AT_MOST // 2]:
+        i, j = map(int, listed[k])
+        yield i, j, tuple(skeleton.sepsets[i, j])
+    drawn = np.unique(np.sort(rng.integers(0, p, (TESTS_AT_MOST, 2)), axis=1), axis=0)
+    without_set = [(i, j) for i, j in drawn.tolist() if i != j and not skeleton.adjacency[i, j]]
+    for i, j in without_set[: TESTS_AT_MOST // 2]:
+        yield i, j, tuple(skeleton.sepsets[i, j])
+
+
+def _kept(skeleton: Skeleton) -> Iterator[Test]:
+    """Yield kept edges with sets of neighbours of one end, which the search has tested: a neighbour in the final graph
+    was one at all levels."""
+    rng, edges = np.random.default_rng(1), np.argwhere(np.triu(skeleton.adjacency))
+    for i, j in edges[rng.permutation(len(edges))[:TESTS_AT_MOST]].tolist():
+        drawn: set[tuple[int, ...]] = set()
+        for _ in range(max(TESTS_AT_MOST // len(edges), 1)):
+            end, other = (i, j) if rng.random() < 0.5 else (j, i)
+            others = np.setdiff1d(np.flatnonzero(skeleton.adjacency[end]), [other])
+            size = int(rng.integers(0, min(len(others), skeleton.levels_run - 1) + 1))
+            drawn.add(tuple(sorted(rng.permutation(others)[:size].tolist())))
+        yield from ((i, j, members) for members in drawn)
+
+
+class _Gaussian:
+    """Fisher's z of the partial correlation, which is that of the residuals of two regressions."""
+
+    def __init__(self, problem: Any, samples: np.ndarray | None):
+        self._problem = problem
+        fits = samples is not None and samples.shape == (problem.n_samples, problem.n_variables)
+        samples = samples if fits else problem.samples
+        self._samples = None if samples is None else samples - samples.mean(axis=0)
+        self._count = problem.n_samples - (problem.df_convention == "cupc")
+        self._critical = float(scipy.stats.norm.isf(problem.alpha / 2))
+
+    def ratio(self, i: int, j: int, members: tuple[int, ...]) -> float | None:
+        """Return |z| over its critical value; None if rounding errors may decide."""
+        variables = [i, j, *members]
+        if self._samples is None:
+            correlation = np.asarray(self._problem.correlation[np.ix_(variables, variables)], np.float64)
+            values, vectors = np.linalg.eigh(correlation)
+            columns = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        else:
+            columns = self._samples[:, variables]
+        ends, given = columns[:, :2], columns[:, 2:]
+        rest = ends - given @ np.linalg.lstsq(given, ends, rcond=None)[0] if members else ends
+        left, before = (rest**2).sum(axis=0), (ends**2).sum(axis=0)
+        if (left <= NEAR * before).any():
+            return None
+        r = min(abs(float(rest[:, 0] @ rest[:, 1]) / float(np.sqrt(left.prod()))), 1.0)
+        if 1 - r < NEAR:
+            return None
+        return float(np.arctanh(r)) * float(np.sqrt(self._count - len(members) - 3)) / self._critical
+
+
+class _Discrete:
+    """Pearson's chi-square or G-square of the tables of all strata."""
+
+    def __init__(self, problem: Any):
+        self._problem, self._codes = problem, np.asarray(problem.codes, np.int64)
+        self._lambda = "pearson" if problem.test == "chi-square" else "log-likelihood"
+
+    def ratio(self, i: int, j: int, members: tuple[int, ...]) -> float | None:
+        """Return the statistic over its critical value; None for a table that is too large or has no freedom."""
+        sizes = [int(self._problem.categories[k]) for k in (*members, i, j)]
+        if np.prod(sizes, dtype=np.float64) > MAX_CELLS:
+            return None
+        cells = np.ravel_multi_index(tuple(self._codes[[*members, i, j]]), sizes)
+        tables = np.bincount(cells, minlength=int(np.prod(sizes))).reshape(-1, *sizes[-2:])
+        statistic, freedom = 0.0, 0
+        for table in tables[tables.any(axis=(1, 2))]:
+            occurring = table[table.any(axis=1)][:, table.any(axis=0)]
+            if min(occurring.shape) > 1:
+                expected = scipy.stats.contingency.expected_freq(occurring)
+                found = scipy.stats.power_divergence(occurring.ravel(), expected.ravel(), lambda_=self._lambda)
+                statistic += float(found.statistic)
+                freedom += (occurring.shape[0] - 1) * (occurring.shape[1] - 1)
+        if self._problem.df_rule == "full":
+            freedom = (sizes[-2] - 1) * (sizes[-1] - 1) * len(tables)
+        return statistic / float(scipy.stats.chi2.isf(self._problem.alpha, freedom)) if freedom else None

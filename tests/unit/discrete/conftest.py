@@ -1,0 +1,117 @@
+"""Random problems, a serial search of them, and backends that tell what a search asks of them."""
+
+import collections
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from gpupc_impl.backends import open_backend
+from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.core.solve import solve
+from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.discrete.statistic import statistic
+
+METHODS = ("gpupc", "disc-cupc")
+SHAPES = {
+    "gpupc": [{}, {"delta": 7, "gamma": 2, "beta": 1}, {"delta": 32, "gamma": 3, "beta": 2}],
+    "disc-cupc": [{}, {"beta": 1, "gamma": 1}, {"beta": 3, "gamma": 5}],
+}
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return open_backend("host")
+
+
+def sampled(seed, p=8, n=400, most=4, noise=0.4, **options):
+    """A random network's samples: each variable copies a function of up to two earlier ones, or a random value."""
+    rng = np.random.default_rng(seed)
+    categories = rng.integers(2, most + 1, p)
+    codes = np.empty((n, p), np.int64)
+    for k in range(p):
+        codes[:, k] = rng.integers(0, categories[k], n)
+        for parent in rng.choice(k, min(k, 2), replace=False) if k else ():
+            copies = rng.random(n) > noise
+            codes[copies, k] = (codes[copies, parent] + parent) % categories[k]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return DiscreteProblem.from_data(
+            codes, categories={f"V{k}": int(count) for k, count in enumerate(categories)}, **options
+        )
+
+
+def serial_search(problem):
+    """Adjacency and separating sets of a serial PC-stable, with the statistic of NumPy."""
+    p, sets = problem.n_variables, {}
+    adjacency = ~np.eye(p, dtype=bool)
+    level = 0
+    while adjacency.sum(axis=1).max() - 1 >= level and (problem.max_level is None or level <= problem.max_level):
+        start = adjacency.copy()
+        for i, j in itertools.combinations(range(p), 2):
+            for one, other in ((i, j), (j, i)):
+                others = [int(v) for v in np.flatnonzero(start[one]) if v != other]
+                for S in itertools.combinations(others, level):
+                    if not adjacency[i, j]:
+                        break
+                    value, df = statistic(problem, i, j, np.array(S, np.int64))
+                    if df == 0 or value <= stats.chi2.isf(problem.alpha, df):
+                        adjacency[i, j] = adjacency[j, i] = False
+                        sets[i, j] = S
+        level += 1
+    return adjacency, sets
+
+
+def run(problem, method, backend, params=None, **options):
+    return solve(problem, get_method(method), backend, params or {}, **options)
+
+
+def assert_same(found, expected):
+    assert found.sha256 == expected.sha256
+    assert found.sepsets == expected.sepsets
+    assert found.tests_per_level[0] == expected.tests_per_level[0]
+
+
+class WatchedBackend(HostBackend):
+    """Counts launches and allocations, and records the bytes of copies; with multiprocessors, searches launch as on a
+    GPU that has so many."""
+
+    def __init__(self, multiprocessors: int = 0):
+        super().__init__()
+        self.multiprocessors = multiprocessors
+        self.launches, self.uploaded, self.downloaded, self.allocated = collections.Counter(), [], [], 0
+        self.waits_for_best = True  # Otherwise launches depend on which kernels are compiled in time.
+
+    def empty(self, shape, dtype):
+        self.allocated += 1
+        return super().empty(shape, dtype)
+
+    def empty_all(self, **arrays):
+        before = self.allocated
+        made = super().empty_all(**arrays)
+        self.allocated = before + 1  # of a GPU
+        return made
+
+    def kernel(self, source, expression, *declared):
+        kernel = super().kernel(source, expression, *declared)
+
+        def launch(*arguments, **options):
+            self.launches[expression.split("<")[0]] += 1
+            kernel(*arguments, **options)
+
+        return launch
+
+    def upload(self, array):
+        self.uploaded.append(np.asarray(array).nbytes)
+        return super().upload(array)
+
+    def upload_rows(self, matrix, width):
+        self.uploaded.append(matrix.nbytes)
+        return super().upload_rows(matrix, width)
+
+    def download(self, array, out=None):
+        self.downloaded.append(array.nbytes)
+        return super().download(array, out)

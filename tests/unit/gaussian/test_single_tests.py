@@ -1,0 +1,76 @@
+"""Single tests decide as every search does, however their subsets are enumerated."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from gpupc_impl import GaussianProblem
+from gpupc_impl.core import independence
+from gpupc_impl.core.family import open_tests
+from gpupc_impl.core.independence import IndependenceTests
+from gpupc_impl.gaussian import canonical, single_tests
+from tests.unit.gaussian.test_pair_scan import matrices
+
+P = 8
+KINDS = sorted(matrices(2))
+
+
+def every_test(size):
+    """All pairs of the variables with all sets of a size: (k, 2) and (k, size)."""
+    tests = [(*s, *e) for s in itertools.combinations(range(P), size) for e in itertools.permutations(range(P), 2)]
+    tests = np.array([test for test in tests if len(set(test)) == size + 2])
+    return tests[:, size:], tests[:, :size]
+
+
+@pytest.mark.parametrize("options", [{}, {"residual_tolerance": 0.0}, {"pseudo_inverse": "always"}], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_decisions_are_canonical(kind, options):
+    problem = GaussianProblem.from_correlation(matrices(P)[kind], n_samples=40, alpha=0.3, **options)
+    tests = open_tests(problem)
+    for size in (1, 2, 4):
+        pairs, sets = every_test(size)
+        found = tests.separates(pairs, sets)
+        np.testing.assert_array_equal(found, canonical.separates(problem, pairs, sets))
+        np.testing.assert_array_equal(found, tests.separates(pairs[:, ::-1], sets[:, ::-1]))
+    pairs, empty = every_test(0)
+    direct = problem.correlation[tuple(pairs.T)] ** 2 <= problem.critical_r_squared(0)
+    np.testing.assert_array_equal(tests.separates(pairs, empty), direct)
+
+
+def test_a_statistic_at_its_critical_value_separates_and_the_next_larger_one_does_not():
+    rng = np.random.default_rng(0)
+    problem = GaussianProblem.from_data(rng.normal(size=(50, P)) @ rng.normal(size=(P, P)))
+    pairs, sets = every_test(2)
+    h = canonical.residuals(problem.correlation, pairs, sets, problem.pivot_tolerance)
+    for k in range(0, len(pairs), 97):
+        explained, possible = h.ij[k] ** 2, h.ii[k] * h.jj[k]
+        at = explained / possible
+        for critical in (at, np.nextafter(at, 0), np.nextafter(at, 1)):
+            limited = GaussianProblem.from_correlation(problem.correlation, n_samples=50)
+            object.__setattr__(limited, "critical_r_squared", lambda level, critical=critical: critical)
+            (found,) = open_tests(limited).separates(pairs[k : k + 1], sets[k : k + 1])
+            assert found == (explained <= critical * possible)
+
+
+@pytest.mark.parametrize("most", [-1, 0, 2, 5])
+@pytest.mark.parametrize("kind", KINDS)
+def test_subsets_are_those_that_separate_one_by_one(kind, most, monkeypatch):
+    problem = GaussianProblem.from_correlation(matrices(P)[kind], n_samples=12, alpha=0.01)
+    tests = open_tests(problem)
+    pairs = np.array([[0, 1], [1, 0], [6, 7]])
+    candidates = np.array([[2, 3, 4, 5, 6], [2, 3, 4, 5, 7], [0, 2, 3, 4, 5]])
+    allowed = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 1, 1], [0, 0, 1, 1, 1]], bool)
+
+    def listed(found):
+        return sorted(
+            (int(number), *candidates[number][chosen].tolist())
+            for numbers, members in found
+            for number, chosen in zip(numbers, members, strict=True)
+        )
+
+    monkeypatch.setattr(single_tests, "ENTRIES_AT_ONCE", 50)
+    monkeypatch.setattr(independence, "TESTS_AT_ONCE", 3)
+    found = listed(tests.separating_subsets(pairs, candidates, allowed, most))
+    assert found == listed(IndependenceTests.separating_subsets(tests, pairs, candidates, allowed, most))
+    assert found or most < 1 or kind == "determined"

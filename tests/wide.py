@@ -1,0 +1,33 @@
+"""What tests of method `distributed` share: samples, the answer of an in-core method, and a comparison."""
+
+import numpy as np
+
+from gpupc_impl import skeleton
+from gpupc_impl.distributed.correlations import fixed_order_problem
+
+
+def sample(seed, p: int, m: int, degree: float, copies: int = 0) -> np.ndarray:
+    """(m, p) samples of a linear model of that mean degree; copies are columns near or equal to another.
+
+    Args:
+        seed: a number, or a generator.
+    """
+    rng = np.random.default_rng(seed)
+    weights = np.tril(rng.random((p, p)) < degree / p, -1) * rng.uniform(0.2, 1, (p, p))
+    data = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+    for noise in rng.choice([0.0, 1e-9, 1e-7, 1e-3], size=copies):
+        original, copy = rng.integers(p, size=2)
+        data[:, copy] = data[:, original] + noise * rng.standard_normal(m)
+    return data[:, rng.permutation(p)]
+
+
+def in_core(data, alpha, knowledge=None, **options):
+    problem = fixed_order_problem(data, alpha=alpha, **options)
+    return skeleton(problem, method="pair-scan", backend="host", knowledge=knowledge)
+
+
+def assert_same(result, expected):
+    assert np.array_equal(result.adjacency, expected.adjacency)
+    assert result.sepsets == expected.sepsets
+    assert result.edges_per_level == expected.edges_per_level
+    assert result.stopped_because == expected.stopped_because

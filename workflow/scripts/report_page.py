@@ -1,0 +1,22 @@
+"""Makes the report page: how this machine's runs ended, the headlines, and every table and figure."""
+
+import sys
+
+from gpupc_impl.core.files import read_csv, write_text
+from gpupc_impl.reporting.catalogue import entries
+from gpupc_impl.reporting.claims import CLAIMS, headlines
+from gpupc_impl.reporting.page import outcome, report_page
+
+sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
+
+captions = snakemake.params.captions
+shown = [entry for name, entry in entries().items() if name in captions]
+claims = {
+    paper: read_csv(entry.outputs()["csv"]) for entry in shown for paper in CLAIMS if entry.name == f"{paper}_claims"
+}
+table = headlines(claims, read_csv(snakemake.input.reported))
+files = {entry.name: entry.outputs() for entry in shown}
+records = read_csv(snakemake.input.records)
+verification = read_csv(snakemake.input.verification)
+page = report_page(outcome(records, verification), snakemake.params.introduction, table, shown, captions, files)
+write_text(snakemake.output[0], page)
