@@ -336,19 +336,13 @@ OUTCOME, SHARD = (
 
 def _shards() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "levels").mkdir()
-        search = SearchFolder(Path(folder), "search")
-        search.write(search.level(2), OUTCOME, SHARD)
-        search.level(2).rename(Path(folder) / "shard.npz")
+        SearchFolder(Path(folder), "search").write("shard", OUTCOME, SHARD)
         return {"shard.npz": (Path(folder) / "shard.npz").read_bytes()}
 
 
 def _read_shard(folder: Path) -> None:
     """A damaged shard is as good as none."""
-    (folder / "levels").mkdir()
-    search = SearchFolder(folder, "search")
-    (folder / "shard.npz").rename(search.level(2))
-    found = search.read(search.level(2), lambda outcome, arrays: None)
+    found = SearchFolder(folder, "search").read("shard", lambda outcome, arrays: (outcome, arrays))
     assert found is None or (found[0] == OUTCOME and all((found[1][name] == SHARD[name]).all() for name in SHARD))
 
 

@@ -136,4 +136,6 @@ def test_sources_of_the_backends():
 
 def test_every_kernel_counts_for_some_method():
     counted = {path for m in methods().values() for backend in m.backends for path in code_sources(m, backend)}
-    assert {path for path in ROOT.glob("gpupc_impl/**/*") if path.suffix in CPP[:2]} <= counted
+    kernels = {path for path in ROOT.glob("gpupc_impl/**/*") if path.suffix in CPP[:2]}
+    # No recorded run is of a search in time series, which is no method of a family.
+    assert {path for path in kernels if "time_series" not in path.parts} <= counted

@@ -18,8 +18,8 @@ GPUS = [device for device in DEVICES if "backend: cuda\n" in (device / "config.y
 def test_published_runs_are_valid_and_in_few_files(device):
     # The commit of 19 runs is lost; they stay until a new recording replaces them.
     lost = "ca3cb440a5619ec094758a65a23a6298adfd4403 is not in the history"
-    assert [fault for fault in check(device) if lost not in fault] == []
-    assert unknown_origins(device) == []
+    assert check(device) == []
+    assert [fault for fault in unknown_origins(device) if lost not in fault] == []
     assert sum(path.is_file() for path in device.rglob("*")) < 150
     for record in open_published(device).records():
         # A run on a GPU was alone there, or is known not to have been; a run that was skipped looked at none.
