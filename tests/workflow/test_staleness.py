@@ -56,7 +56,8 @@ PAPERS = {"cuPC", "GPU-CMIknn"}
 
 EDITS = {
     # kernels and what runs them
-    "gpupc_impl/gaussian/kernels/fisher_z.cuh": {"cupc-s", "cupc-s on cores"},
+    # gaussian/family.py, with which answers are tested again, names the kernel of single tests, which includes this
+    "gpupc_impl/gaussian/kernels/fisher_z.cuh": {"cupc-s", "cupc-s on cores", "verification"},
     # engine/budget.py, with which nonlinear batches are planned, imports the graph
     "gpupc_impl/engine/kernels/combinations.cuh": {"cupc-s", "cupc-s on cores", "gpupc", "gpucmiknn-parallel"}
     | {"verification"},
