@@ -11,7 +11,8 @@ from gpupc_impl.core.registry import listed_kernels
 from tests import sanitized
 
 GAUSSIAN = """
-from gpupc_impl.gaussian import pair_block
+from gpupc_impl.core.subsets import Subsets
+from gpupc_impl.gaussian import pair_block, single_tests
 from tests.launches import solve
 
 weights = np.tril(rng.random((14, 14)) < 0.25, -1) * rng.uniform(0.3, 1, (14, 14))
@@ -40,6 +41,13 @@ for tolerance in (deep.residual_tolerance, 0.0):
     separated = GaussianProblem.from_data(data, alpha=0.05, max_level=1, residual_tolerance=tolerance)
     for problem, params in ((lasting, {}), (separated, dict(tiles="always"))):
         assert solve(problem, pair_scan, open_backend("host"), params) == solve(problem, pair_scan, narrow)
+single_tests.FEW_TESTS = 0
+pairs = np.array([[0, 1], [0, 14], [2, 5]], np.int32)  # 14 is a copy of 0
+others = [[v for v in range(16) if v not in pair] for pair in pairs.tolist()]
+starts, candidates = np.arange(4) * 14, np.array(others, np.int32).reshape(-1)
+for size, count in ((1, 42), (2, 273), (3, 1092)):
+    tests = single_tests.GaussianTests(problems[0], "host")
+    assert len(tests.dependences(Subsets(pairs, starts, candidates, size), 0, count)) == count
 """
 
 NONLINEAR = """
