@@ -41,7 +41,7 @@ def outcome(records: Iterable[Mapping[str, str]], verification: Iterable[Mapping
         end = status.get(run, "not verified") if row["status"] == "ok" else row["status"]
         ended.setdefault(end, []).append(" ".join(run))
         if end == "skipped" and not row["why"].startswith("the config measures"):
-            absent[row["why"]] += 1
+            absent[row["why"].partition(": ")[0]] += 1  # the addresses that were tried follow
     equal, known, limited = (sum(len(ended.get(e, [])) for e in ends) for ends in (["equal"], KNOWN, LIMITS))
     differ = [run for end in ("unexplained", "not verified") for run in ended.get(end, [])]
     fine_ends = {"equal", *KNOWN, *LIMITS, "skipped", "unexplained", "not verified"}

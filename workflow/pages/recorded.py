@@ -44,8 +44,9 @@ def runs(plans: Sequence[Plan]) -> str:
     rows = []
     for plan in plans:
         published = open_published(plan.folder)
-        for name, part in plan.measurements().items():
-            keys = [(dataset, setting) for dataset in part.datasets for setting in part.settings]
+        for name in [*plan.families, *plan.experiments]:
+            batches = [plan.batches[batch] for batch in plan.batches_of([name])]
+            keys = [(dataset, each) for batch in batches for dataset in batch.datasets for each in batch.settings]
             ran = [published.record(*each) for each in keys if each in published]
             if ran:
                 rows.append([Path(plan.folder).name, name, *_counts(ran)])
