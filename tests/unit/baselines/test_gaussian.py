@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines import _fisher_z, _graph
+from baselines import _fisher_z, _levels
 from gpupc_impl import GaussianProblem, methods, skeleton
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.solve import unavailable
@@ -115,7 +115,7 @@ def test_next_combination(n, size):
         assert current == next(expected)
         if previous is not None:
             assert changed == next(k for k in range(size) if current[k] != previous[k])
-        previous, changed = current, _graph.next_combination(chosen, n)
+        previous, changed = current, _levels.next_combination(chosen, n)
     assert next(expected, None) is None
 
 
@@ -123,7 +123,7 @@ def test_neighbour_lists():
     adjacent = np.random.default_rng(0).random((9, 9)) < 0.4
     adjacent = np.triu(adjacent, 1) | np.triu(adjacent, 1).T
     adjacent[4] = adjacent[:, 4] = False
-    starts, neighbours, edges = _graph.neighbour_lists(adjacent)
+    starts, neighbours, edges = _levels.neighbour_lists(adjacent)
     rows = [neighbours[starts[i] : starts[i + 1]].tolist() for i in range(9)]
     assert rows == [np.flatnonzero(row).tolist() for row in adjacent]
     assert edges.tolist() == np.argwhere(np.triu(adjacent)).tolist()
