@@ -20,8 +20,7 @@ SUM_TOLERANCE = 1e-5
 """The tolerance for the sum of a row's probabilities, which files round (those of the repository by up to 1e-6). Each
 row is divided by its sum."""
 
-LARGEST_TABLE = 1 << 27
-"""The upper bound on the number of probabilities in a table (1 GiB)."""
+LARGEST_TABLE = 1 << 27  # the upper bound on the number of probabilities in a table (1 GiB)
 
 VARIABLE = re.compile(r"variable (\S+) \{\s*type discrete \[ (\d+) \] \{ (.*?) \};\s*\}")
 PROBABILITY = re.compile(r"probability \( ([^|)]+?)(?: \| ([^)]+?))? \) \{\n(.*?)\n\}", re.DOTALL)

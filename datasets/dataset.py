@@ -17,8 +17,7 @@ from gpupc_impl.core.files import open_arrays, write_whole
 from gpupc_impl.ownership import open_regular
 from gpupc_impl.tables import DataError
 
-BLOCK_BYTES = 1 << 26
-"""The size of the blocks in which a matrix is copied to another memory order."""
+BLOCK_BYTES = 1 << 26  # the size of the blocks in which a matrix is copied to another memory order
 
 
 class RegistryError(ValueError):

@@ -26,8 +26,7 @@ RETRIES = 2
 BACKOFF_S = 1.0
 TIMEOUT_S = 20.0
 CHUNK = 1 << 16
-MAX_BYTES = 1 << 32
-"""The upper bound on a download, whose checksum is compared only at the end."""
+MAX_BYTES = 1 << 32  # the upper bound on a download, whose checksum is compared only at the end
 
 
 def fetch(

@@ -10,8 +10,7 @@ from datasets.dataset import Dataset
 from datasets.generate import check_number, check_whole
 from datasets.nonlinear import dag, random_nodes, signal
 
-CATEGORIES = (2, 3, 4)
-"""The numbers of categories, which are equally likely."""
+CATEGORIES = (2, 3, 4)  # the numbers of categories, which are equally likely
 
 
 def categorized_noise(p: int, n: int, seed: int, degree: float = 2.0, share: float = 0.5) -> Dataset:

@@ -15,8 +15,7 @@ import numpy as np
 from datasets.dataset import DataError, Dataset
 from datasets.generate import LARGEST_VALUE, check_number, check_whole
 
-DENSITIES = (0.1, 0.2, 0.3, 0.4, 0.5)
-"""The edge densities from which section 5.1 chooses."""
+DENSITIES = (0.1, 0.2, 0.3, 0.4, 0.5)  # the edge densities from which section 5.1 chooses
 
 TANH_TERMS = 12
 TANH_HALVINGS = 3

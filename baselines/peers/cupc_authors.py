@@ -14,8 +14,7 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 
 LIBRARY = "GPUPC_CUPC_LIBRARY"
 
-MAX_LEVEL = 14
-"""The deepest level for which the program has a kernel, and the length of a separating set."""
+MAX_LEVEL = 14  # the deepest level for which the program has a kernel, and the length of a separating set
 
 MAX_VARIABLES = 12_288
 """The upper bound on the variables: the program keeps a row of the graph, 4 bytes per variable, in the default 48 KB of

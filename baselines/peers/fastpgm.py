@@ -17,8 +17,7 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 
 LIBRARY = "GPUPC_FASTPGM_LIBRARY"
 
-MAX_CELLS = 2**31 - 1
-"""The upper bound on the cells of a table, which the program numbers with 32 bits."""
+MAX_CELLS = 2**31 - 1  # the upper bound on the cells of a table, which the program numbers with 32 bits
 
 
 @method(

@@ -24,11 +24,8 @@ from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 LIBRARY = "GPUPC_GPUCMIKNN_LIBRARY"
 
-MAX_LEVEL = 10
-"""The upper bound on the members of a set; with more members the program's kernel writes beyond an array."""
-
-MAX_K = 200
-"""The length of the program's array of nearest distances, which includes the sample itself."""
+MAX_LEVEL = 10  # the upper bound on the members of a set; with more members the program's kernel writes beyond an array
+MAX_K = 200  # the length of the program's array of nearest distances, which includes the sample itself
 
 NEIGHBOURS = 15
 """The number of neighbours among which a permutation draws, which is a constant of the program's kernels."""
@@ -39,8 +36,7 @@ RESERVED_BYTES = 5_000_000_000
 HOST_BYTES = 8 << 30
 """The upper bound on the permuted samples of a call in host memory; the program's search has no such limit."""
 
-OUT_OF_MEMORY = 2
-"""The value of cudaErrorMemoryAllocation."""
+OUT_OF_MEMORY = 2  # the value of cudaErrorMemoryAllocation
 
 
 def open_test(problem: NonlinearProblem, backend: Any, params: Mapping[str, Any]) -> Callable[..., float]:

@@ -28,8 +28,7 @@ discrete tables or more."""
 HEADERS = {"cassert": "", "stdint.h": "typedef unsigned char uint8_t;\ntypedef unsigned int uint32_t;\n"}
 """Headers that GPUCSL's sources include and NVRTC lacks. NVRTC provides `assert` without its header."""
 
-MAX_CATEGORIES = 255
-"""The upper bound on a variable's categories, whose number the program stores in 8 bits."""
+MAX_CATEGORIES = 255  # the upper bound on a variable's categories, whose number the program stores in 8 bits
 
 
 @method(
@@ -156,8 +155,7 @@ def _search(
     return call(limit_found)
 
 
-_ENDS_WITH: dict[str, int] = {}
-"""The smallest limit with which the search ends, by the fingerprint of the problem."""
+_ENDS_WITH: dict[str, int] = {}  # the smallest limit with which the search ends, by the fingerprint of the problem
 
 
 def _ended(problem: Problem, skeleton: Skeleton) -> bool:

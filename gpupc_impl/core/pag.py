@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import pandas
     from causallearn.graph.GeneralGraph import GeneralGraph
 
-CIRCLE, ARROW, TAIL = 1, 2, 3
-"""The codes of marks, which are pcalg's (``amat.pag``); 0 stands for no edge."""
+CIRCLE, ARROW, TAIL = 1, 2, 3  # the codes of marks, which are pcalg's (``amat.pag``); 0 stands for no edge
 
 MARKS = ("none", "circle", "arrow", "tail")
 

@@ -234,8 +234,7 @@ def get_method(name: str) -> Method:
     return known[name]
 
 
-PACKAGES_WITHOUT_METHODS = ("gpupc_impl.time_series",)
-"""Packages whose kernels belong to no method."""
+PACKAGES_WITHOUT_METHODS = ("gpupc_impl.time_series",)  # packages whose kernels belong to no method
 
 
 def method_packages() -> list[str]:

@@ -29,8 +29,7 @@ BATCH_WARPS, WARPS_A_MULTIPROCESSOR, MAX_BATCH_BLOCKS = 4, 12, 1 << 15
 """Warps of a block, whose edges share an end so that they read the same planes; warps that a multiprocessor holds; and
 the upper bound on the blocks of a launch in which several blocks share an edge."""
 
-MAX_PLANE_WORDS = 1 << 33
-"""Upper bound on the words of all planes that the kernel can index."""
+MAX_PLANE_WORDS = 1 << 33  # upper bound on the words of all planes that the kernel can index
 
 
 class BatchedTests:

@@ -48,8 +48,7 @@ SMALL_CELLS, SMALL_GAMMA, SMALL_DELTAS = 1280, 4, (32, 64)
 without room for the largest table; the tests of an edge that such a block makes at a time; and the threads of a small
 table at level 1 and at later levels."""
 
-THREADS_A_MULTIPROCESSOR = 512
-"""Threads of gpupc.cu that a multiprocessor holds, as its registers permit."""
+THREADS_A_MULTIPROCESSOR = 512  # threads of gpupc.cu that a multiprocessor holds, as its registers permit
 
 SAMPLES_A_THREAD = {"shared": 256, "scratch": 64}
 """Lower bound on the samples of each thread of a table, by where the table lies: device memory has a longer latency to

@@ -11,8 +11,7 @@ from gpupc_impl.discrete.declarations import BETWEEN_LEVELS, CRITICAL, RULES, SE
 from gpupc_impl.discrete.problem import MAX_CELLS, DiscreteProblem
 from gpupc_impl.integers import ceil_div
 
-LISTED_DF = 4096
-"""Degrees of freedom up to which every critical value is tabulated."""
+LISTED_DF = 4096  # degrees of freedom up to which every critical value is tabulated
 
 UNDECIDED_AT_FIRST = 1 << 12
 """Tests that a level may leave to the host; with more, the level is run again with a longer list."""

@@ -23,11 +23,8 @@ REQUESTED_CODE = "uint8"
 MAX_THREADS = 512
 """Threads of a block: the kernels' launch bounds leave each thread 128 registers for the counts of a tile."""
 
-CELL_BYTES, UNIT_BYTES = 4, 48
-"""Bytes of a cell of a table, and of the description of one test in shared memory."""
-
-DIGITS = {"cuda": 16, "host": 256}
-"""Values of a digit of the radix sort, by backend."""
+CELL_BYTES, UNIT_BYTES = 4, 48  # bytes of a cell of a table, and of the description of one test in shared memory
+DIGITS = {"cuda": 16, "host": 256}  # values of a digit of the radix sort, by backend
 
 MAX_BATCH_COLUMNS, MAX_BATCH_STRATA = 64, 4
 """Upper bounds on the columns and strata of a batch (batches.cu) that are counted at once."""

@@ -25,8 +25,7 @@ V100_MULTIPROCESSORS = 80
 SHARED_TABLE_CELLS = 111
 """Upper bound on the cells of a thread's table in shared memory: with more, few threads fit on a multiprocessor."""
 
-HOST_BLOCKS = 4
-"""Blocks that are launched for each core of the host backend, enough to balance the work."""
+HOST_BLOCKS = 4  # blocks that are launched for each core of the host backend, enough to balance the work
 
 LEAST_HEAP_BYTES = 1 << 30
 """Lower bound on the heap of kernels that allocate, as far as there is memory: the first search of a process sets the

@@ -32,14 +32,9 @@ from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.engine.tier_parts import TierSearch
 from gpupc_impl.integers import ceil_div
 
-GRAPHS_KEPT = 2
-"""Graphs on the device: that of the present level and that of the level before."""
-
-LEVELS_AHEAD = 6
-"""Levels beyond the present level for which a table of binomials has entries."""
-
-ALIGNMENT = 256
-"""Alignment in bytes of the arrays that are uploaded in one copy."""
+GRAPHS_KEPT = 2  # graphs on the device: that of the present level and that of the level before
+LEVELS_AHEAD = 6  # levels beyond the present level for which a table of binomials has entries
+ALIGNMENT = 256  # alignment in bytes of the arrays that are uploaded in one copy
 
 
 class DiscreteSearch(LevelSearch):

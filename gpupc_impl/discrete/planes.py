@@ -41,8 +41,7 @@ COUNTING = Parameter(
     choices=("bit-planes", "samples"),
 )
 
-MAX_PLANES = 32
-"""Upper bound on the categories of a variable that has planes."""
+MAX_PLANES = 32  # upper bound on the categories of a variable that has planes
 
 PLANE_CELLS = {"cuda": 64, "host": 2048}
 """Upper bound on the cells of a table that is counted by planes, by backend: larger tables are faster counted by
@@ -55,8 +54,7 @@ time."""
 BAND_BYTES = 32 << 20
 """Upper bound on the tables of a band, so that a GPU's L2 cache holds the tables until they are read."""
 
-KEPT_SHARE = 8
-"""The tables of all pairs are kept if they take at most 1/`KEPT_SHARE` of the device memory that is left."""
+KEPT_SHARE = 8  # the tables of all pairs are kept if they take at most 1/`KEPT_SHARE` of the device memory that is left
 
 BLOCKS_A_MULTIPROCESSOR = 4
 

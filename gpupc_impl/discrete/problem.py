@@ -14,8 +14,7 @@ from gpupc_impl.core import allocation
 from gpupc_impl.core.problem import InvalidProblem, Problem, name_constants, one_of, parameter
 from gpupc_impl.discrete.labels import columns_of, encode
 
-MAX_CELLS = 2**62
-"""Upper bound on the cells of a contingency table, whose numbers have 64 bits."""
+MAX_CELLS = 2**62  # upper bound on the cells of a contingency table, whose numbers have 64 bits
 
 
 def _checked_tests(name: str, value: Any) -> int | None:

@@ -10,8 +10,7 @@ from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
 from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.integers import ceil_div
 
-WARPS = 8
-"""The number of warps in a thread block each of whose warps processes rows."""
+WARPS = 8  # the number of warps in a thread block each of whose warps processes rows
 
 HOST_BLOCKS = 64
 """The number of thread blocks on CPU cores, each of which processes a range of rows; on a GPU every row has a warp."""
@@ -33,8 +32,7 @@ class LevelCounts(NamedTuple):
 
 COUNTERS = LevelCounts._fields
 
-MOST_LEVELS = 64
-"""The number of levels that have counters; searches on real data end before level 20."""
+MOST_LEVELS = 64  # the number of levels that have counters; searches on real data end before level 20
 
 CONSTANTS = {
     **{name.upper(): number for number, name in enumerate(COUNTERS[:-1])},

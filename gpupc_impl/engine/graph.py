@@ -18,12 +18,10 @@ from gpupc_impl.integers import ceil_div
 
 SOURCE = "engine/kernels/graph.cu"
 ROW_THREADS = 128  # in a block that processes one row
-NO_KEY = np.uint64(2**64 - 1)
-"""The key of an edge that no set has separated."""
+NO_KEY = np.uint64(2**64 - 1)  # the key of an edge that no set has separated
 REQUIRED_KEY = np.uint64(0)
 """The key of a required edge: the smallest key, so that the edge counts as separated already and is never tested."""
-REMOVED_KEY = np.uint64(0)
-"""The key of the empty set, for a pair that is removed at level 0."""
+REMOVED_KEY = np.uint64(0)  # the key of the empty set, for a pair that is removed at level 0
 CONSTANTS = {"ROW_THREADS": ROW_THREADS, "REQUIRED_KEY": int(REQUIRED_KEY), "MOST_SETS": MAX_SETS}
 """The constants of kernels/graph.cu and its headers."""
 TALLY_CONSTANTS = {"COUNTER_STRIPES": 64, "COUNTER_STRIDE": 8}
@@ -31,8 +29,7 @@ TALLY_CONSTANTS = {"COUNTER_STRIPES": 64, "COUNTER_STRIDE": 8}
 COUNTER_SHAPE = tuple(TALLY_CONSTANTS.values())
 TALLIES = 3
 """The number of counters in each stripe. In the first stripe, the sum and the maximum of the degrees follow them."""
-LEVELS_AHEAD = 7
-"""The number of levels after the present one for which the table of binomials suffices."""
+LEVELS_AHEAD = 7  # the number of levels after the present one for which the table of binomials suffices
 
 # The structs of combinations.cuh, rows.cuh and keys.cuh.
 BINOMIALS = Struct("Binomials", table=Pointer(np.uint64), max_n=np.int32)

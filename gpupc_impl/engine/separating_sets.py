@@ -22,8 +22,7 @@ LIST = Struct(
     count=np.int64,
     size=np.int64,
 )
-LISTS = Struct("SetLists", **dict.fromkeys("abcdef", LIST))
-"""The lists that one launch merges."""
+LISTS = Struct("SetLists", **dict.fromkeys("abcdef", LIST))  # the lists that one launch merges
 
 SOURCE = "engine/kernels/separating_sets.cu"
 CONSTANTS = {"LISTS": len(LISTS.fields)}

@@ -22,8 +22,7 @@ from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.isolate import Outcome, Worker
 from gpupc_impl.measurement.record import Limits
 
-START_LIMIT_S = 600
-"""The upper bound in seconds on starting a worker, loading a problem or saving a skeleton."""
+START_LIMIT_S = 600  # the upper bound in seconds on starting a worker, loading a problem or saving a skeleton
 
 SHARED = "our kernels"
 """The name of the process that settings with kernels of ours share; no setting has a name with a space."""

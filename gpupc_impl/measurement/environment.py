@@ -29,8 +29,7 @@ PACKAGES = {
 }
 """The packages whose versions are recorded, with the distributions that provide them."""
 
-RUN = "GPUPC_RUN"
-"""The environment variable that a workflow sets to a name of its own; all its processes inherit it."""
+RUN = "GPUPC_RUN"  # the environment variable that a workflow sets to a name of its own; all its processes inherit it
 
 
 def environment(

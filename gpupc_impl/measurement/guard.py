@@ -20,8 +20,7 @@ import time
 import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
-DEATH_SECONDS = 10
-"""The time in seconds to wait for killed processes to end, which a driver may delay."""
+DEATH_SECONDS = 10  # the time in seconds to wait for killed processes to end, which a driver may delay
 
 
 def main() -> None:

@@ -39,20 +39,14 @@ import psutil
 
 from gpupc_impl.backends import compilations
 
-POLL_SECONDS = 0.1
-"""The interval in seconds at which the memory of a busy worker is polled."""
+POLL_SECONDS = 0.1  # the interval in seconds at which the memory of a busy worker is polled
 
 COMPILE_LIMIT_S = 120.0
 """The upper bound on the seconds of compilation that do not count against a time limit, since compilers may hang."""
 
-LINE_BYTES = 1 << 14
-"""The length at which lines of a worker's output are cut."""
-
-LOG_BYTES = 1 << 24
-"""The upper bound on the logged output of a worker, in bytes."""
-
-_DEATH_SECONDS = 12
-"""The time in seconds to wait for a guard that ends all processes; it exceeds `guard.DEATH_SECONDS`."""
+LINE_BYTES = 1 << 14  # the length at which lines of a worker's output are cut
+LOG_BYTES = 1 << 24  # the upper bound on the logged output of a worker, in bytes
+_DEATH_SECONDS = 12  # the time in seconds to wait for a guard that ends all processes; it exceeds `guard.DEATH_SECONDS`
 
 _GUARD = Path(__file__).with_name("guard.py")
 

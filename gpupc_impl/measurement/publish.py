@@ -57,8 +57,7 @@ COPIED = ("config.yaml", "tests/*.json", "timelines/*.csv", "verification/ci_tes
 KEPT_SKELETON_BYTES = 1 << 18
 """The upper bound on the size of published skeletons of graphs whose truth is known; tables count their errors."""
 
-NAMED_AT_MOST = 3
-"""The upper bound on the runs that a fault of several runs names."""
+NAMED_AT_MOST = 3  # the upper bound on the runs that a fault of several runs names
 
 
 class InvalidFolder(ValueError):
@@ -204,8 +203,7 @@ def read(folder: Path) -> Contents:
     return contents
 
 
-Naming = Callable[[Path], contextlib.AbstractContextManager[None]]
-"""A context in which errors become faults of a file."""
+Naming = Callable[[Path], contextlib.AbstractContextManager[None]]  # a context in which errors become faults of a file
 
 
 def _read_published(folder: Path, contents: Contents, naming: Naming) -> None:

@@ -24,8 +24,7 @@ from typing import Any
 from gpupc_impl.core.files import read_bytes, shortened
 from gpupc_impl.measurement.record import DATASET_FACTS, InvalidRecord, Record, parse
 
-RunKey = tuple[str, str]
-"""The identity of a run: the names of its data set and its setting."""
+RunKey = tuple[str, str]  # the identity of a run: the names of its data set and its setting
 
 NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._=+-]{0,149}")
 """The names that a config may give to an experiment, a data set and a setting; files are called like them."""

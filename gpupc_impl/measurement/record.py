@@ -24,11 +24,8 @@ SCHEMA_VERSION = 1
 
 logger = logging.getLogger("gpupc_impl.record")
 
-MAX_NUMBER = 2.0**64
-"""The upper bound on the magnitude of a number in a record."""
-
-DATASET_FACTS = ("source", "licence", "citation", "sha256")
-"""The facts of a data set that its records repeat."""
+MAX_NUMBER = 2.0**64  # the upper bound on the magnitude of a number in a record
+DATASET_FACTS = ("source", "licence", "citation", "sha256")  # the facts of a data set that its records repeat
 
 
 class InvalidRecord(ValueError):

@@ -19,11 +19,8 @@ from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 logger = logging.getLogger("gpupc_impl.nonlinear")
 
-UNSEPARATED = 2
-"""The side of a pair without a separating set; the side of a pair with a separating set is 0 or 1."""
-
-REQUIRED = -1
-"""The side of a pair whose edge is required, so that no set can become its separating set."""
+UNSEPARATED = 2  # the side of a pair without a separating set; the side of a pair with a separating set is 0 or 1
+REQUIRED = -1  # the side of a pair whose edge is required, so that no set can become its separating set
 
 
 class Search(LevelSearch):

@@ -90,14 +90,12 @@ FEW_NEAREST, MOST_ORDERED = 16, 2**16
 """The number of samples in a list up to which `assign` keeps the order of the list in one 64-bit number, and the number
 of all samples up to which it numbers them with 16 bits."""
 
-VECTOR_BYTES = 64
-"""The bytes of the SIMD vector that a thread of the host backend processes in `estimate`."""
+VECTOR_BYTES = 64  # the bytes of the SIMD vector that a thread of the host backend processes in `estimate`
 
 BINS, FINE = 32, 256
 """The number of buckets of a list, and of the histogram from which the width of these buckets is determined."""
 
-ENTRIES = 8
-"""The number of entries to a multiple of which lists are padded."""
+ENTRIES = 8  # the number of entries to a multiple of which lists are padded
 
 HEADER_BYTES = 280
 ENTRY_BYTES = {"short": 4, "float": 8, "double": 16}
@@ -147,8 +145,7 @@ CONSTANTS: Mapping[str, Mapping[str, int]] = {
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
 
-KEPT_IN_REGISTERS = (8, 32)
-"""The numbers of nearest distances that `estimate_by_insertion` can keep in registers."""
+KEPT_IN_REGISTERS = (8, 32)  # the numbers of nearest distances that `estimate_by_insertion` can keep in registers
 
 REGISTERS_ROWS = (8, 12, 16)
 """The numbers of neighbours whose distances a warp of `estimate_by_registers` can keep, divided by 32."""

@@ -23,8 +23,7 @@ from gpupc_impl.core.problem import (
 
 PRECISIONS = ("float32", "float64")
 
-PSI_BITS = 40
-"""Digamma values are rounded to multiples of 2^-40, because sums of integers do not depend on their order."""
+PSI_BITS = 40  # digamma values are rounded to multiples of 2^-40, because sums of integers do not depend on their order
 
 MAX_SAMPLES = 2**24
 """The upper bound on the samples: float32 represents all integers up to this one, and a priority has 24 bits for the

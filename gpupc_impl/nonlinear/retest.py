@@ -19,8 +19,7 @@ DISTANCES_AFFORDED = 2 * 10**9
 """The upper bound on the distances in the joint space that all retests of one answer compute, which takes about half a
 minute."""
 
-_AT_ONCE = 1 << 18
-"""The upper bound on the numbers in a temporary array of distances or of neighbours."""
+_AT_ONCE = 1 << 18  # the upper bound on the numbers in a temporary array of distances or of neighbours
 
 
 class Retest:

@@ -21,8 +21,7 @@ LATENCY_BLOCKS = 3
 """The lower bound on the resident blocks per multiprocessor with which `assign` hides latency; if shared memory limits
 the kernel to fewer blocks, these are larger."""
 
-ARRANGED_SAMPLES = 1024
-"""The number of samples whose values a block of `arrange_members` or `arrange` copies in order."""
+ARRANGED_SAMPLES = 1024  # the number of samples whose values a block of `arrange_members` or `arrange` copies in order
 
 
 class DeviceSamples:

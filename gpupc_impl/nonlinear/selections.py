@@ -43,15 +43,13 @@ from gpupc_impl.nonlinear.declarations import (
 from gpupc_impl.nonlinear.samples import ARRANGED_SAMPLES, DeviceSamples, Layout, Permutations
 from gpupc_impl.nonlinear.tuning import TUNING, WARP, Tuning, whole_warps
 
-STAGE_GROWTH = 4
-"""The ratio of the replicates evaluated after a stage of early stopping to those evaluated before."""
+STAGE_GROWTH = 4  # the ratio of the replicates evaluated after a stage of early stopping to those evaluated before
 
 COUNTING_SPILLED, INSERTION_SPILLED = 16, 4
 """The factors by which there are fewer resident blocks of `counting` and `insertion` if their blocks need global memory
 for what else lies in shared memory or registers."""
 
-LEAST_LISTED = 64
-"""The lower bound on the samples whose lists fit in memory at a time."""
+LEAST_LISTED = 64  # the lower bound on the samples whose lists fit in memory at a time
 
 FINE_BINADES = 16
 """The number of binades below the largest distance that the fine buckets cover; the first one has all smaller

@@ -9,8 +9,7 @@ from gpupc_impl.core.registry import Parameter
 
 WARP = 32
 
-REGISTERS_THREADS = 128
-"""The upper bound on the threads in a block of `estimate_by_registers`."""
+REGISTERS_THREADS = 128  # the upper bound on the threads in a block of `estimate_by_registers`
 
 PARAMS = {
     "selection": Parameter(

@@ -13,14 +13,9 @@ from gpupc_impl.backends.pinned import Copy
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.integers import ceil_div
 
-THREADS = 8
-"""Upper bound on the threads, which suffices for the memory's bandwidth."""
-
-COPY_BYTES = 4 << 20
-"""Bytes of a block of the matrix that a thread copies at a time."""
-
-KEPT_SHARE = 0.25
-"""Largest share of the machine's memory that a mapped matrix may take for its pages to stay resident."""
+THREADS = 8  # upper bound on the threads, which suffices for the memory's bandwidth
+COPY_BYTES = 4 << 20  # bytes of a block of the matrix that a thread copies at a time
+KEPT_SHARE = 0.25  # largest share of the machine's memory that a mapped matrix may take for its pages to stay resident
 
 
 def read(matrix: Any, rows: slice, columns: slice, target: np.ndarray) -> None:

@@ -40,8 +40,7 @@ TWINS = KernelSource(SOURCE, "mark_twins")
 SCANS = {pmax: KernelSource(SOURCE, f"scan_panel<{str(pmax).lower()}>", (PANEL,)) for pmax in (False, True)}
 
 WARPS = 4  # of a thread block
-MOST_SPLITS = 8
-"""Upper bound on the thread blocks that divide the partners of a row among themselves."""
+MOST_SPLITS = 8  # upper bound on the thread blocks that divide the partners of a row among themselves
 
 
 @dataclasses.dataclass(frozen=True)

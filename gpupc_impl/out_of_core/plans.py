@@ -14,8 +14,7 @@ from gpupc_impl.engine.budget import COUNTER_BYTES, Arrays, allocated_bytes, dev
 from gpupc_impl.integers import ceil_div
 
 SMALLEST_BLOCK = 32
-STAGING_BYTES = 1 << 28
-"""Upper bound on the bytes of a staging area, unless a single piece is larger."""
+STAGING_BYTES = 1 << 28  # upper bound on the bytes of a staging area, unless a single piece is larger
 
 
 def words(bits: int) -> int:
@@ -135,8 +134,7 @@ def least_budget(p: int, with_level_one: bool, pmax: bool) -> int:
 
 # --- gathered rows -----------------------------------------------------------------------------------------------
 
-BATCH_SLACK = 512
-"""Alignment of the parts of a batch."""
+BATCH_SLACK = 512  # alignment of the parts of a batch
 
 
 def group_bytes(members: int, rows: int, slots: int, pmax: bool) -> int:

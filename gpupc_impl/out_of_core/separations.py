@@ -15,11 +15,8 @@ from gpupc_impl.core import mapped_arrays
 from gpupc_impl.gaussian.pair_block import MEMBER, NO_MEMBER
 from gpupc_impl.out_of_core.host_blocks import in_threads
 
-PAIRS_AT_ONCE = 1 << 22
-"""Number of pairs that a thread processes at a time."""
-
-TILE = 512
-"""Rows and columns of a mirrored tile: the tile and its mirror image fit into a core's cache."""
+PAIRS_AT_ONCE = 1 << 22  # number of pairs that a thread processes at a time
+TILE = 512  # rows and columns of a mirrored tile: the tile and its mirror image fit into a core's cache
 
 SPARSE_FACTOR = 64
 """A graph is updated pair by pair, and not in tiles, if it has more than this many cells for each pair."""

@@ -6,8 +6,7 @@ from typing import Any
 
 from gpupc_impl.measurement.record import load_tests
 
-NAMED_AT_MOST = 5
-"""The upper bound on the number of differing tests that a row names, which are the first ones."""
+NAMED_AT_MOST = 5  # the upper bound on the number of differing tests that a row names, which are the first ones
 
 MEASURED = ("implementation", "method", "params", "backend", "code", "random", "status", "why", "limit_s")
 SAMPLES = ("cold_s", "seconds", "p_values")

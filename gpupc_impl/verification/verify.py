@@ -21,8 +21,7 @@ from gpupc_impl.verification.compare import STATUSES, Comparison
 from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES, status_with_known
 from gpupc_impl.verification.yardstick import yardstick
 
-NAMED_AT_MOST = 20
-"""The upper bound on the edges that a row names; further edges are only counted."""
+NAMED_AT_MOST = 20  # the upper bound on the edges that a row names; further edges are only counted
 
 
 def verify(

@@ -20,18 +20,14 @@ from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import Skeleton
 
-TESTS_AT_MOST = 200
-"""The upper bound on the removed edges and on the kept edges that are tested."""
+TESTS_AT_MOST = 200  # the upper bound on the removed edges and on the kept edges that are tested
 
 NEAR = 1e-6
 """The relative difference between a statistic and its threshold, and the share of residual variance, below which a test
 is left out."""
 
-MAX_CELLS = 1 << 22
-"""The upper bound on the cells of a table that is counted."""
-
-MAX_BYTES = 1 << 28
-"""The upper bound on the size of a data set that is read again."""
+MAX_CELLS = 1 << 22  # the upper bound on the cells of a table that is counted
+MAX_BYTES = 1 << 28  # the upper bound on the size of a data set that is read again
 
 Test = tuple[int, int, tuple[int, ...]]
 
