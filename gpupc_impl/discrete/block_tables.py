@@ -1,12 +1,14 @@
-"""The threads of a block make contingency tables together (gpuPC, sections 3.3 and 3.4, Algorithms 2 and 3)."""
+"""The threads of a block make contingency tables together, with a plan of where the tables lie (gpuPC, sections 3.3 and
+3.4, Algorithms 2 and 3)."""
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Filled
+from gpupc_impl.backends import DeviceMemoryError, Filled
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Run
 from gpupc_impl.discrete.declarations import (
@@ -17,15 +19,20 @@ from gpupc_impl.discrete.declarations import (
     MAX_THREADS,
     PAIR_TABLES,
     PLACES,
+    UNIT_BYTES,
     tests_kernel,
 )
 from gpupc_impl.discrete.level import Level, LevelTests, is_worth_waiting_for, largest_pair_table, logger
-from gpupc_impl.discrete.memory_plan import SHARED_TABLE_CELLS, MemoryPlan, plan_memory, sorted_cells, unit_bytes
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.integers import ceil_div
 
 EVERY_SIZE = 2**64 - 1
 TERM_BYTES = 8
+
+SHARED_TABLE_CELLS = 12288
+"""Upper bound on the cells of a table in shared memory: with more, few blocks fit on a multiprocessor.
+
+The bound is at most 2^16, so that the kernel holds two cell numbers in a register (samples.cuh, count_packed)."""
 
 SORTED_FROM = {"cuda": 40, "host": 4}
 """Upper bound on the cells of a table for each sample, by backend: sorting the samples is faster than a larger
@@ -60,6 +67,54 @@ those that end early; and the upper bound on these blocks, since blocks without 
 
 BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4
 """Upper bound on the blocks with scratch space: the resident ones, and more to take the places of those that end."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryPlan:
+    """Where the tables of a level lie, decided before its kernels are launched.
+
+    Attributes:
+        level: the level.
+        largest_table: bytes of the largest possible table, with the sums of its columns.
+        shared_cells: tables of up to this many cells lie in shared memory.
+        shared_bytes: dynamic shared memory of a block.
+        dense_cells: tables of up to this many cells are made; tests with larger tables sort the samples.
+        scratch_cells: cells of each table in scratch space; 0 if all tables fit into shared memory.
+        scratch_grid: blocks in x and y that share the scratch space.
+        z: rows that each of these blocks works on, the paper's factor.
+        scratch_bytes: size of the scratch space in device memory.
+    """
+
+    level: int
+    largest_table: int
+    shared_cells: int
+    shared_bytes: int
+    dense_cells: int = 0
+    scratch_cells: int = 0
+    scratch_grid: tuple[int, int] = (0, 0)
+    z: int = 1
+    scratch_bytes: int = 0
+
+    def __str__(self) -> str:
+        sizes = f"level {self.level}: tables of up to {self.largest_table:,} bytes"
+        if not self.scratch_cells:
+            return f"{sizes}, all in {self.shared_bytes:,} bytes of shared memory a block"
+        shared, dense = (CELL_BYTES * cells for cells in (self.shared_cells, self.dense_cells))
+        instead = f"; samples are sorted instead of tables beyond {dense:,} bytes" if self.largest_table > dense else ""
+        return (
+            f"{sizes}; those beyond {shared:,} bytes in {self.scratch_bytes:,} bytes of device memory, which "
+            f"{math.prod(self.scratch_grid):,} blocks share, with {self.z:,} rows for each (z){instead}"
+        )
+
+
+def unit_bytes(level: int, cells: int) -> int:
+    """Return the shared memory of a test whose table lies there and has up to this many cells."""
+    return UNIT_BYTES + 4 * level + CELL_BYTES * cells
+
+
+def sorted_cells(samples: int, threads: int, digits: int) -> int:
+    """Return the scratch space for a test whose samples are sorted, in cells (sorted.cuh, Sorting)."""
+    return 6 * samples + digits * (threads + 1)
 
 
 def block_shape(params: Mapping[str, Any], backend: str) -> dict[str, int]:
@@ -257,23 +312,59 @@ class BlockTables:
     def _plan(
         self, level: int, largest_table: int, grid: tuple[int, int], delta: int, tables: int, row_bytes: int
     ) -> MemoryPlan:
+        """Plan where the tables of a level lie.
+
+        Args:
+            largest_table: cells of the largest table.
+            grid: blocks (x, y) that the launch would have without limits on memory.
+            delta, tables: threads of a table, and tables that a block makes at a time.
+            row_bytes: shared memory for the row of neighbours.
+
+        Raises:
+            DeviceMemoryError: the tables of one block do not fit.
+        """
         backend = self._backend
-        every_table = self._dense_cells == EVERY_SIZE
-        plan = plan_memory(
-            level,
-            largest_table,
-            grid=grid,
-            tables=tables,
-            row_bytes=row_bytes,
-            max_shared_bytes=backend.max_shared_bytes,
-            memory_used=backend.memory_used,
-            memory_limit=backend.memory_limit,
-            resident_blocks=self._resident_blocks,
-            running_blocks=1 if every_table else self.threads_at_once // (delta * tables),
-            dense_cells=self._dense_cells if self._smallest_table(level) <= self._dense_cells else 0,
-            sorted_cells=sorted_cells(self._problem.n_samples, delta, self._digits),
-            where=self._params["tables"],
-        )
+        free = max(backend.max_shared_bytes - tables * unit_bytes(level, 0) - row_bytes, 0)
+        cells = min(largest_table, SHARED_TABLE_CELLS, free // (tables * CELL_BYTES))
+        if level and self._params["tables"] == "global":
+            cells = 0
+        shared_bytes = tables * unit_bytes(level, cells) + row_bytes
+        plan = MemoryPlan(level, largest_table * CELL_BYTES, cells, shared_bytes, dense_cells=cells)
+        if largest_table > cells:
+            plan = self._with_scratch(plan, largest_table, grid, delta, tables)
         logger.info("%s", plan)
         self.plans.append(plan)
         return plan
+
+    def _with_scratch(
+        self, plan: MemoryPlan, largest_table: int, grid: tuple[int, int], delta: int, tables: int
+    ) -> MemoryPlan:
+        """Return a plan with scratch space for the tables that do not fit in shared memory.
+
+        A table may be only so large that as many blocks as keep the device busy have room for their tables. For larger
+        tables samples are sorted, unless sorting takes as much memory.
+        """
+        used, limit = self._backend.memory_used, self._backend.memory_limit
+        room, cells = limit - used, plan.shared_cells
+        cells_for_one = room // (2 * tables * CELL_BYTES) * 2  # the cells of each table if a single block runs
+        sorting = sorted_cells(self._problem.n_samples, delta, self._digits)
+        running = 1 if self._dense_cells == EVERY_SIZE else self.threads_at_once // (delta * tables)
+        running = max(min(running, self._resident_blocks, math.prod(grid)), 1)
+        most = self._dense_cells if self._smallest_table(plan.level) <= self._dense_cells else 0
+        dense = max(min(largest_table, most, cells_for_one, max(cells_for_one // running, sorting)), cells)
+        scratch_cells = max(dense, sorting if largest_table > dense else 0)
+        scratch_cells += scratch_cells % 2  # the cell numbers that are sorted have 64 bits
+        block_bytes = tables * scratch_cells * CELL_BYTES
+        blocks = min(room // block_bytes, self._resident_blocks)
+        if blocks < 1:
+            raise DeviceMemoryError(block_bytes, used, limit)
+        rows, columns = grid[0], min(grid[1], blocks)
+        blocks_down = min(rows, blocks // columns)
+        return dataclasses.replace(
+            plan,
+            dense_cells=dense,
+            scratch_cells=scratch_cells,
+            scratch_grid=(blocks_down, columns),
+            z=ceil_div(rows, blocks_down),
+            scratch_bytes=blocks_down * columns * block_bytes,
+        )

@@ -1,6 +1,7 @@
 """How kernels decide tests (kernels/decide.cuh), and how the host decides the tests that kernels leave to it."""
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,33 +30,21 @@ class Decisions:
     Attributes:
         room: the length of the list.
         search: the `SEARCH` that kernels take.
-
-    Args:
-        tables: the arrays of `tables`, on the device.
-        undecided: the arrays of `undecided_arrays`, on the device.
-        counters: a level's counters, on the device.
-        best_keys: the `BEST_KEYS` of the search.
-        largest_p: (p, p) uint64 on the device, for the bits of the largest p-values; None if these are not requested.
     """
 
     def __init__(
-        self,
-        problem: DiscreteProblem,
-        backend: Backend,
-        tables: dict[str, Any],
-        undecided: dict[str, Any],
-        counters: Any,
-        best_keys: Filled,
-        largest_p: Any,
+        self, problem: DiscreteProblem, backend: Backend, arrays: Mapping[str, Any], best_keys: Filled, largest_p: Any
     ):
-        self._problem, self._backend, self._counters, self._best_keys = problem, backend, counters, best_keys
+        """Make the rule of a search from its arrays on the device, by name: the level's `counters`, and the arrays of
+        `tables` and of `undecided_arrays`."""
+        self._problem, self._backend, self._counters, self._best_keys = problem, backend, arrays["counters"], best_keys
         logs = backend.upload(log_table(problem.n_samples)) if problem.test == "g-square" else None
         critical = CRITICAL(
-            values=tables["critical_values"],
+            values=arrays["critical_values"],
             listed=LISTED_DF,
-            df=tables["critical_df"],
-            of_df=tables["critical_of_df"],
-            known=len(tables["critical_df"]),
+            df=arrays["critical_df"],
+            of_df=arrays["critical_of_df"],
+            known=len(arrays["critical_df"]),
         )
         self._rule = {
             "best": best_keys,
@@ -64,7 +53,7 @@ class Decisions:
             "rules": RULES(logs=logs, adjusted=problem.df_rule == "adjusted"),
             "critical": critical,
         }
-        self._list_into(undecided)
+        self._list_into({name: arrays[name] for name in undecided_arrays(0)})
 
     @staticmethod
     def tables(alpha: float) -> dict[str, np.ndarray]:

@@ -78,10 +78,7 @@ class DiscreteSearch(LevelSearch):
         self._busy = self._busy_ends = self._largest_table = 0  # `Level` documents these numbers of the next level.
         self.largest_p = backend.full((p, p), 0, np.uint64) if run.pmax else None
         self._p_of_removed: list[tuple[np.ndarray, np.ndarray]] = []
-        undecided = {name: own[name] for name in undecided_arrays(0)}
-        self._decisions = Decisions(
-            problem, backend, self.device_tables, undecided, self._counters, self.best_keys, self.largest_p
-        )
+        self._decisions = Decisions(problem, backend, {**self.device_tables, **own}, self.best_keys, self.largest_p)
         samples = DATA[problem.codes.dtype.name](
             codes=codes,
             stride=stride,

@@ -31,7 +31,7 @@ __device__ __forceinline__ void sync_block() {
     if (!single_thread()) __syncthreads();
 }
 
-// A team's scratch space, whose size discrete/memory_plan.py computes (sorted_cells).
+// A team's scratch space, whose size discrete/block_tables.py computes (sorted_cells).
 struct Sorting {
     unsigned long long *cells, *other;  // (n) each: the number of every sample's cell, and working memory for sorting
     double* sums;                       // (n): the terms of chunks

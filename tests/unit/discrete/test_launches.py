@@ -9,7 +9,7 @@ import pytest
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.registry import InvalidParameter
-from gpupc_impl.discrete import block_tables, declarations, disc_cupc, discrete_search, memory_plan
+from gpupc_impl.discrete import block_tables, declarations, disc_cupc, discrete_search
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.engine import bit_graph
 from tests.prepared import Prepared
@@ -192,7 +192,6 @@ def test_nothing_is_launched_for_sizes_that_no_table_has(monkeypatch):
     codes = np.random.default_rng(0).integers(0, 6, (400, 12))
     problem = DiscreteProblem.from_data(codes, tests_per_edge=3, decay=0.2, max_level=3)
     expected = run(problem, "gpupc", open_backend("host"), {"tables": "global"})
-    monkeypatch.setattr(memory_plan, "SHARED_TABLE_CELLS", 50)
     monkeypatch.setattr(block_tables, "SHARED_TABLE_CELLS", 50)
     monkeypatch.setattr(block_tables, "SORTED_FROM", {"host": 1})
     watched = WatchedBackend()
@@ -202,7 +201,7 @@ def test_nothing_is_launched_for_sizes_that_no_table_has(monkeypatch):
     assert watched.launches["gpupc_level"] == 2 * 3  # 252, 1,512 and 9,072 cells
     plans = found.facts["memory_plans"]
     assert [plan["dense_cells"] for plan in plans] == [42, 252, 50, 50]
-    assert plans[2]["scratch_cells"] == memory_plan.sorted_cells(400, 1, declarations.DIGITS["host"])
+    assert plans[2]["scratch_cells"] == block_tables.sorted_cells(400, 1, declarations.DIGITS["host"])
 
 
 def test_later_levels_make_their_own_binomials(backend, monkeypatch):

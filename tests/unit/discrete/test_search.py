@@ -12,7 +12,7 @@ from scipy import stats
 from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.knowledge import BackgroundKnowledge, with_knowledge
 from gpupc_impl.core.registry import get_method
-from gpupc_impl.discrete import batches, block_tables, decisions, disc_cupc, discrete_search, gpupc, memory_plan, planes
+from gpupc_impl.discrete import batches, block_tables, decisions, disc_cupc, discrete_search, gpupc, planes
 from gpupc_impl.discrete.problem import DiscreteProblem
 from tests.unit.discrete.conftest import METHODS, SHAPES, WatchedBackend, assert_same, run, sampled, serial_search
 
@@ -61,7 +61,7 @@ def test_every_way_of_counting_gives_the_same(backend, monkeypatch, method):
     problem = sampled(5, p=10, n=1500, most=5, alpha=0.05)
     expected = run(problem, "gpupc", backend)
     assert expected.levels_run >= 3
-    module = {"gpupc": memory_plan, "disc-cupc": disc_cupc}[method]
+    module = {"gpupc": block_tables, "disc-cupc": disc_cupc}[method]
     for plane_cells, shared_cells in ((0, 4096), (1 << 30, 4096), (0, 9), (1 << 30, 9), (40, 41)):
         monkeypatch.setattr(planes, "PLANE_CELLS", {"host": plane_cells})
         monkeypatch.setattr(module, "SHARED_TABLE_CELLS", shared_cells)
@@ -353,7 +353,6 @@ def test_sorted_samples_have_the_bits_of_tables(backend, monkeypatch, test):
     problem = sampled(15, p=7, n=700, most=6, alpha=0.2, test=test, df_rule="adjusted")
     expected = run(problem, "gpupc", backend, pmax=True)
     assert expected.levels_run >= 3
-    monkeypatch.setattr(memory_plan, "SHARED_TABLE_CELLS", 3)
     monkeypatch.setattr(block_tables, "SHARED_TABLE_CELLS", 3)
     monkeypatch.setattr(block_tables, "SORTED_FROM", {"host": 0})
     for params in SHAPES["gpupc"]:
