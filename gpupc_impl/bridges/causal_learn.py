@@ -26,8 +26,8 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.statistic import statistic
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.retest import Retest
+from gpupc_impl.kernel.kernel_batched import open_tests
 from gpupc_impl.kernel.problem import KernelProblem
-from gpupc_impl.kernel.tests import open_tests
 from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator, counts_of
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.tuning import DEFAULTS

@@ -3,9 +3,9 @@
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.family import Family
 from gpupc_impl.core.p_value_search import PValueRetest, PValueTests
+from gpupc_impl.kernel.kernel_batched import open_tests
 from gpupc_impl.kernel.plain import PlainTest
 from gpupc_impl.kernel.problem import KernelProblem
-from gpupc_impl.kernel.tests import open_tests
 
 AFFORDED = {"fourier": 2 * 10**7, "kci": 10**11}
 

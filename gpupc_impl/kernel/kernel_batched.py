@@ -7,8 +7,9 @@ from gpupc_impl.backends import Backend
 from gpupc_impl.core.p_value_search import search_by_p_values, single_test
 from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.kernel.fourier import FourierTest
+from gpupc_impl.kernel.kci import KciTest
 from gpupc_impl.kernel.problem import KernelProblem
-from gpupc_impl.kernel.tests import open_tests
 
 
 @method(
@@ -27,3 +28,8 @@ def kernel_batched(problem: KernelProblem, run: Run) -> Skeleton:
 def ci_test(problem: KernelProblem, i: int, j: int, members: Any, backend: Backend) -> tuple[float, float]:
     """The p-value and the statistic of one test of variables i and j given the members."""
     return single_test(open_tests(problem, backend), i, j, members)
+
+
+def open_tests(problem: KernelProblem, backend: Backend) -> FourierTest | KciTest:
+    """The tests of a problem on a backend; raises DeviceMemoryError if one test does not fit into its memory."""
+    return (KciTest if problem.test == "kci" else FourierTest)(problem, backend)

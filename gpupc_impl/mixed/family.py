@@ -1,7 +1,7 @@
 """Mixed data with the CMIknn test of Mesner and Shalizi."""
 
 from gpupc_impl.core.family import Family
-from gpupc_impl.mixed.device import MixedTests
+from gpupc_impl.mixed.gpucmiknn_mixed import MixedTests
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.mixed.retest import MixedRetest
 

@@ -3,9 +3,9 @@
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.family import Family
 from gpupc_impl.core.p_value_search import PValueRetest, PValueTests
-from gpupc_impl.regression.batched import RegressionTests
 from gpupc_impl.regression.plain import PlainTest
 from gpupc_impl.regression.problem import RegressionProblem
+from gpupc_impl.regression.regression_batched import RegressionTests
 
 AFFORDED = 10**7
 

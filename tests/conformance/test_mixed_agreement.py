@@ -13,7 +13,7 @@ from gpupc_impl import MixedProblem, Skeleton, methods, skeleton
 from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.registry import Method, Parameter
 from gpupc_impl.core.solve import solve, unavailable
-from gpupc_impl.mixed.device import mixed_ci_test
+from gpupc_impl.mixed.gpucmiknn_mixed import mixed_ci_test
 from gpupc_impl.mixed.retest import MixedRetest
 
 pytestmark = pytest.mark.xdist_group("cmiknn")  # so that only one process compiles the references

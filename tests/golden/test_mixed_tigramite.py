@@ -10,7 +10,7 @@ import pytest
 
 from gpupc_impl import MixedProblem
 from gpupc_impl.backends import open_backend
-from gpupc_impl.mixed.device import mixed_ci_test
+from gpupc_impl.mixed.gpucmiknn_mixed import mixed_ci_test
 
 pytest.importorskip("tigramite")
 from baselines._mixed import MixedTest

@@ -2,7 +2,7 @@
 // Information Estimation for Mixed, Discrete and Continuous Data", 2021), for the kernels of the nonlinear family.
 //
 // A value itself shows whether it is a category: categories are negative short integers, or floating-point numbers from
-// 2^127 (2^1023) on, which no column of numbers holds (mixed/device.py encodes them). Equal categories have distance 0,
+// 2^127 (2^1023) on, which no column of numbers holds (mixed/gpucmiknn_mixed.py encodes them). Equal categories have distance 0,
 // different ones DISTANCE.
 #pragma once
 

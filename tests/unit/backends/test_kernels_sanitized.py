@@ -104,7 +104,7 @@ for selection in ("registers", "buckets", "counting"):
 MIXED = """
 import dataclasses
 import itertools
-from gpupc_impl.mixed.device import mixed_ci_test
+from gpupc_impl.mixed.gpucmiknn_mixed import mixed_ci_test
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.tuning import TUNING
 

@@ -8,9 +8,9 @@ import pytest
 
 from gpupc_impl import KernelProblem
 from gpupc_impl.backends import open_backend
-from gpupc_impl.kernel.tests import open_tests
-from gpupc_impl.regression.batched import RegressionTests
+from gpupc_impl.kernel.kernel_batched import open_tests
 from gpupc_impl.regression.problem import RegressionProblem
+from gpupc_impl.regression.regression_batched import RegressionTests
 
 
 class DeviceArray(np.ndarray):

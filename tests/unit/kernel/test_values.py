@@ -6,8 +6,7 @@ from scipy import stats
 
 from gpupc_impl import KernelProblem
 from gpupc_impl.backends import open_backend
-from gpupc_impl.kernel.kernel_batched import ci_test
-from gpupc_impl.kernel.tests import open_tests
+from gpupc_impl.kernel.kernel_batched import ci_test, open_tests
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from scipy.special import digamma
 
 from gpupc_impl import MixedProblem, NonlinearProblem
 from gpupc_impl.backends import open_backend
-from gpupc_impl.mixed.device import MixedCmiEstimator, mixed_ci_test
+from gpupc_impl.mixed.gpucmiknn_mixed import MixedCmiEstimator, mixed_ci_test
 from gpupc_impl.mixed.retest import MixedRetest
 from gpupc_impl.nonlinear.retest import Retest
 from gpupc_impl.nonlinear.tuning import DEFAULTS, TUNING

@@ -10,9 +10,9 @@ from scipy import stats
 from gpupc_impl import InvalidProblem, skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.p_value_search import single_test
-from gpupc_impl.regression.batched import RegressionTests
 from gpupc_impl.regression.plain import PlainTest
 from gpupc_impl.regression.problem import RegressionProblem
+from gpupc_impl.regression.regression_batched import RegressionTests
 
 RNG = np.random.default_rng(0)
 AGE = RNG.normal(size=300)
