@@ -6,8 +6,6 @@ with limits of memory and of time for an input, so that a crash, a hang or a fil
 fault and not the end. Each input that is a fault is kept in ``build/fuzz``.
 """
 
-from __future__ import annotations
-
 import argparse
 import bz2
 import dataclasses

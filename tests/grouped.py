@@ -4,8 +4,6 @@ A library or program of all of them finds by the number that ends its own name w
 each.
 """
 
-from __future__ import annotations
-
 import shutil
 import threading
 from collections import defaultdict

@@ -4,8 +4,6 @@ To read them takes as long as to compile most kernels. ``python -m tests.headers
 `quick-c++`, with which `make test` compiles.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

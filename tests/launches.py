@@ -1,7 +1,5 @@
 """Searches by pair-scan with other launches than its own (`scan_state.LAUNCH`)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

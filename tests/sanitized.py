@@ -1,7 +1,5 @@
 """What the tests that run kernels under sanitizers share."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """clang-tidy on every kernel, as the host backend compiles it: ``python -m tests.tidy``, which `make lint` calls."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

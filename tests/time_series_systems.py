@@ -1,7 +1,5 @@
 """Random linear systems of time series for tests."""
 
-from __future__ import annotations
-
 import numpy as np
 
 LONGEST = 40.0

@@ -1,7 +1,5 @@
 """Backends run kernels on a GPU (``cuda``) or on this machine's cores (``host``)."""
 
-from __future__ import annotations
-
 import os
 import warnings
 

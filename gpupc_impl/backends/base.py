@@ -5,8 +5,6 @@ cores, through any C++ compiler and the CUDA vocabulary in ``simt/``). A method 
 runs on both unchanged.
 """
 
-from __future__ import annotations
-
 import abc
 import contextlib
 import functools

@@ -4,8 +4,6 @@ Both compilers release Python's global lock while they work: CuPy releases it ar
 another process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

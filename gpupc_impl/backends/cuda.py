@@ -3,8 +3,6 @@
 CuPy is imported when a backend is opened, never by this module, so the package works without it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

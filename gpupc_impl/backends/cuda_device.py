@@ -1,7 +1,5 @@
 """Parts of the CUDA backend: the choice of the GPU, contexts, streams, events, loaded kernels, and memory pools."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import ctypes

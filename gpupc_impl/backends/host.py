@@ -1,7 +1,5 @@
 """The ``host`` backend runs CUDA kernels on this machine's cores, compiled by a C++ compiler."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

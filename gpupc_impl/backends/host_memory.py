@@ -1,7 +1,5 @@
 """Device memory of the host backend, which is allocated within a budget."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import threading

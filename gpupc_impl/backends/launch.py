@@ -1,7 +1,5 @@
 """Kernels with the checks that both backends make before each launch, and the streams in which work is queued."""
 
-from __future__ import annotations
-
 import abc
 import math
 from collections.abc import Sequence

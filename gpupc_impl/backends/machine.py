@@ -1,7 +1,5 @@
 """Facts about the machine: its processor, its memory, and the cores that this process may use."""
 
-from __future__ import annotations
-
 import math
 import os
 import platform

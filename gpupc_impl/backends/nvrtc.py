@@ -7,8 +7,6 @@ notice changes in included files. CuPy is used only to bind NVRTC and to load th
 The argument ``nvrtc`` of functions below is that binding, ``cupy.cuda.nvrtc``, or an object with the same functions.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

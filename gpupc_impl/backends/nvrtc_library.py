@@ -1,7 +1,5 @@
 """NVRTC without CuPy: kernels are compiled for GPUs on machines that have neither a GPU nor CuPy."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 from collections.abc import Sequence

@@ -8,8 +8,6 @@ for a tenth of a second after its last product, during which a helper may get no
 for a copy that no helper has begun, but makes that copy itself.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 import itertools

@@ -10,8 +10,6 @@ __syncthreads, __syncwarp, fences, and the end of a launch. The exit status is 1
 deadlocks.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -12,8 +12,6 @@ other: they resemble each other, and compressed together they take a fifth of th
 each begins.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """Source files of kernels: their names, their includes, and a cache of products made from them."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

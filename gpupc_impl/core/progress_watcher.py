@@ -1,8 +1,6 @@
 """Tells a person who waits for a level how far it is. A search reports to a watcher, if there is one; the search itself
 is the same with and without a watcher."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Iterator

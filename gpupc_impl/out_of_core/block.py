@@ -1,7 +1,5 @@
 """Out-of-core by blocks that the program transfers explicitly (Out-of-Core, section 4.2, Algorithm 2)."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from typing import Any

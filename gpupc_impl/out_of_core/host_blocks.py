@@ -1,7 +1,5 @@
 """Copies blocks of the host's matrix and graph into staging areas, with several threads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

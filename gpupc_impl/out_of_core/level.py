@@ -1,7 +1,5 @@
 """A level of the block-based search: what every layout has in common."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import functools

@@ -5,8 +5,6 @@ transfers the result back, and merges the result into the host's data (Out-of-Co
 is timed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time

@@ -1,7 +1,5 @@
 """The device arrays of each level, and the largest blocks and panels with which they keep within a budget."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable

@@ -5,8 +5,6 @@ are in order, and their places in the list follow from the number of separated p
 before.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Levels 0 and 1 in the paper's square blocks (Out-of-Core, section 4.2, Algorithm 2; kernels/pair_blocks.cu)."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The error of a table that cannot be used, and checks of names, shapes and numbers for every kind of file."""
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Reads the genotypes of PLINK: a ``.bed``, beside which lie a ``.bim`` with the variants and a ``.fam`` with the
 samples (https://www.cog-genomics.org/plink/1.9/formats)."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

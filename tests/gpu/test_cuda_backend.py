@@ -1,7 +1,5 @@
 """The CUDA backend on a device: memory and its budget, launches and their checks, compilation, faults."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import subprocess

@@ -1,7 +1,5 @@
 """Method `distributed` on GPUs: the bits of the host's correlations, and its answer."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

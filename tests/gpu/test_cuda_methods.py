@@ -1,7 +1,5 @@
 """Every GPU method on a device finds what it finds on the host backend, with any launch parameters, every time."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

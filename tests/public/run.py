@@ -6,8 +6,6 @@ for it, and causal-learn searches what it read (for mixed tables, which it canno
 edges must be equal, and as many as they were found to be.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """The calls of a practitioner: what goes in, what comes out, what is refused."""
 
-from __future__ import annotations
-
 import types
 
 import numpy as np

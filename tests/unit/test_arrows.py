@@ -1,7 +1,5 @@
 """Imports run one way: the arrows between the rooms, drawn from the code."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib.util

@@ -1,7 +1,5 @@
 """Tables that were once read wrongly: the right answer from every container, or one clear refusal."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

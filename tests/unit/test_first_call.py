@@ -1,7 +1,5 @@
 """What a first call compiles: all of it is requested before the data are prepared, and it is not much."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

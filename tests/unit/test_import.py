@@ -1,7 +1,5 @@
 """``import gpupc_impl`` is light, stands alone, and works with none of the optional libraries installed."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """What people have: files and frames of all kinds, missing values, variables in rows, categories in numbers."""
 
-from __future__ import annotations
-
 import decimal
 import re
 import time

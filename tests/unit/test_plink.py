@@ -1,7 +1,5 @@
 """Genotypes in PLINK's files."""
 
-from __future__ import annotations
-
 import os
 import warnings
 

@@ -1,7 +1,5 @@
 """The command for public tables: what it finds right, and what it finds wrong, with tables that are made here."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

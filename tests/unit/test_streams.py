@@ -1,7 +1,5 @@
 """Tables that are read some rows at a time give what they give when they are read as a whole."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Users' tables: what is read, and one clear line for everything that is refused."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import threading

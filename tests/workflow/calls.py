@@ -5,8 +5,6 @@ project the first process knows modules, and what is in files by their content. 
 command itself works, those tests see that run it as a user does.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import json

@@ -6,8 +6,6 @@ made again. Loaded code runs with the caller's rights, so a cache folder that an
 (ownership.py). A finished entry is renamed into place, so any number of processes may share a cache.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

@@ -1,8 +1,6 @@
 """Libraries of the host backend that come with a wheel: the CPUs that they are for, and how they are found, unpacked
 and compiled ahead."""
 
-from __future__ import annotations
-
 import functools
 import platform
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Structs that kernels take by value: what arrives, what is refused, and declarations that do not fit their C++."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Every kernel, compiled as the CUDA backend compiles it, for the architectures we support. Needs no device."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """causal-learn on our tests: its own tests are the oracle, one p-value after the other and in its searches."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 

@@ -1,7 +1,5 @@
 """The estimator, by scikit-learn's own checks of what an estimator must do."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

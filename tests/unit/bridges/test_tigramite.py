@@ -1,7 +1,5 @@
 """tigramite on our tests: where the test is the same, so is the answer."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

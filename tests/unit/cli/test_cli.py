@@ -1,7 +1,5 @@
 """The command line: what it prints, what it writes, and one clear line for everything that can go wrong."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Families: found without a list, and a new one is one folder: the one of docs/add-a-family.md, outside the project."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

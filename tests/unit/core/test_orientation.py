@@ -1,7 +1,5 @@
 """Orientation: against the true CPDAG, against causal-learn, against the rules read word by word."""
 
-from __future__ import annotations
-
 import itertools
 import time
 

@@ -1,8 +1,6 @@
 """Orientation with background knowledge, conflicts by choice, v-structures by votes: against brute force, against
 extensions found by Dor and Tarsi's algorithm, against causal-learn."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from typing import ClassVar

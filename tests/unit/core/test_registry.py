@@ -1,7 +1,5 @@
 """The registry: how methods register, how they are found, how parameters are read."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Results: separating sets as a mapping, the skeleton's conversions and files."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """Data sets as files: what is saved is loaded, whole or as the reason why there is none."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Tests over several completed tables: Rubin's rules by the letter, and causal-learn's search with them."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Correlation matrices in files have the bits of those in memory, take little memory, and are identified."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

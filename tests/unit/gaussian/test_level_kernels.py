@@ -1,7 +1,5 @@
 """Which kernels make the tests of a level: the same bits from those of a level and from general ones."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

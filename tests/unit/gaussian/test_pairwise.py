@@ -1,8 +1,6 @@
 """Pairs of variables with sample sizes of their own have the correlations of pandas and the tests of causal-learn; if
 all sizes are equal, the answer is that of the other methods."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

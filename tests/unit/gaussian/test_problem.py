@@ -1,7 +1,5 @@
 """Gaussian problems: input that is refused and the messages, correlations, thresholds, and files."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import subprocess

@@ -1,7 +1,5 @@
 """A path of alphas is what single calls find."""
 
-from __future__ import annotations
-
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np

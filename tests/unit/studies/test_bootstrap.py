@@ -1,7 +1,5 @@
 """Bootstrap: a plain loop over `pc`, in any order, in other processes, and after an interruption."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """A CPDAG with every kind of edge, and names of every kind."""
 
-from __future__ import annotations
-
 import matplotlib
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Files of other programs, read back by other programs' readers; pcalg's matrix."""
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -1,7 +1,5 @@
 """Pictures: drawn without a warning for names of every kind, with what they should show in them."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import sys

@@ -1,7 +1,5 @@
 """What is shown within a level: the work that is done, on terminals alone, and nothing where nobody watches."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Edge strength, against the kernels' own largest p-values and against tests of causal-learn, scipy and the retest."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

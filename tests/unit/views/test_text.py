@@ -1,7 +1,5 @@
 """Summaries, notebooks and pages: what they say, and that no name is taken for markup."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import re
