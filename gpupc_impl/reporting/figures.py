@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpupc_impl.core.files import write_csv, write_text
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.runs import Runs, VerifiedRecord
+from gpupc_impl.reporting.runs import Runs
 from gpupc_impl.reporting.sources import Heading
 from gpupc_impl.reporting.tables import csv_rows
 
@@ -155,25 +155,6 @@ def log_axis(axes: Axes) -> None:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(tick_number)
     axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def points(axes: Axes, runs: Runs, at: Mapping[str, float], look: Mapping[str, Any], clock: Any = None) -> None:
-    """Draw the times of a setting over a number of each data set, and triangles where a time limit was exceeded.
-
-    Args:
-        at: the number of each data set.
-        look: arguments of matplotlib's ``plot``.
-        clock: returns a run's time; by default that of the whole call.
-    """
-    done = sorted((run for run in runs if run.counts), key=lambda run: at[run.dataset])
-    axes.plot([at[run.dataset] for run in done], [(clock or _whole)(run) for run in done], **look)
-    late = [run for run in runs if run.status == "timeout"]
-    triangles = {"color": look["color"], "markerfacecolor": "none"}
-    axes.plot([at[run.dataset] for run in late], [run.limits.time_s for run in late], "^", **triangles)
-
-
-def _whole(run: VerifiedRecord) -> float | None:
-    return run.median
 
 
 def key(text: str, marker: str, **look: Any) -> Line2D:

@@ -12,7 +12,7 @@ from pathlib import Path
 from gpupc_impl.reporting.catalogue import Entry
 from gpupc_impl.reporting.tables import Table, html_body, html_page, resource
 
-ORDER = ("cuPC", "Out-of-Core", "gpuPC", "GPU-CMIknn", "pair-scan", "Authors' programs", "Accuracy", "Runtimes")
+ORDER = ("cuPC", "Out-of-Core", "gpuPC", "GPU-CMIknn", "Authors' programs", "Runtimes")
 """The order of the sections; further sections follow."""
 
 
@@ -105,7 +105,7 @@ def report_page(
 
 def _place(entry: Entry) -> tuple[bool, bool, int]:
     """Return what orders a paper's entries: figures and then tables, by the paper's numbers; those without one last."""
-    number = re.match(r"(?:Fig\.|Table) (\d+)", entry.title)
+    number = re.match(r"(?:Fig\.|Tables?) (\d+)", entry.title)
     return not entry.figure, number is None, int(number[1]) if number else 0
 
 

@@ -87,21 +87,6 @@ def with_arrows(skeleton: Skeleton, arrows: Iterable[Sequence[int]]) -> CPDAG:
     return CPDAG(directed, undirected, np.empty((0, 2), np.int64), skeleton)
 
 
-def bootstrap_mean(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
-    """Return the mean of a sample and the bounds of its percentile bootstrap interval.
-
-    Every call gives the same numbers, because the 9,999 resamples come from one seeded stream. For a single value, all
-    three numbers are that value.
-    """
-    if len(values) < 2:
-        return (float(values[0]),) * 3
-    from scipy.stats import bootstrap
-
-    rng = np.random.Generator(np.random.PCG64(0))
-    found = bootstrap((values,), np.mean, confidence_level=level, method="percentile", rng=rng).confidence_interval
-    return float(np.mean(values)), float(found.low), float(found.high)
-
-
 def structural_hamming_distance(cpdag: CPDAG, dag: np.ndarray) -> int:
     """Count the pairs of variables on which a CPDAG and the true one disagree, in an edge or its direction.
 

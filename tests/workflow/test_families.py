@@ -17,7 +17,7 @@ from workflow.lib.experiments import expand
 ROOT = Path(__file__).parents[2]
 FAMILIES = Path(__file__).with_name("families.yaml")
 TABLES = (
-    *("gpupc_table1", "gpupc_table2", "gpupc_table3", "cmiknn_table1", "cmiknn_table6"),
+    *("gpupc_table1", "gpupc_table2", "gpupc_table3", "cmiknn_table1"),
     *("cmiknn_table5", "cmiknn_table10", "methods_by_dataset", "provenance"),
 )
 

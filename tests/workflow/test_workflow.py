@@ -114,7 +114,7 @@ def test_dry_run(tmp_path, config):
     printed = snakemake(tmp_path, config, "--dry-run")
     tables = ("cupc_table1", "cupc_table2", "cupc_claims", "ooc_table1")
     figures = ("cupc_fig5", "cupc_fig6", "cupc_fig7", "cupc_fig8", "cupc_fig9", "cupc_fig10", "ooc_fig1", "ooc_fig2")
-    outputs = [*tables, *figures, *(f"cmiknn_table{k}" for k in range(1, 11)), "cmiknn_fig1"]
+    outputs = [*tables, *figures, *(f"cmiknn_table{k}" for k in (1, 2, 3, 4, 5, 10)), "cmiknn_fig1"]
     for output in [*outputs, *(f"gpupc_table{k}" for k in range(1, 4))]:
         assert f"Making {output}\n" in printed
     for batch in ("gaussian", "discrete", "nonlinear", "cupc_fig10"):
@@ -123,7 +123,7 @@ def test_dry_run(tmp_path, config):
 
 
 def test_targets_measure_only_what_they_show_on_the_backend_that_the_command_line_names(tmp_path):
-    printed = snakemake(tmp_path, CONFIGS[1], "--config", "backend=cuda", "--dry-run", "cupc_fig10", "cmiknn_table6")
+    printed = snakemake(tmp_path, CONFIGS[1], "--config", "backend=cuda", "--dry-run", "cupc_fig10", "cmiknn_table1")
     measured = re.findall("(?:Measuring|Timing) (.*) on backend (.*)", printed)
     assert set(measured) == {("cupc_fig10", "cuda"), ("single tests", "cuda")}
     for other in ("Fetching", "cupc_table1"):

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from gpupc_impl.core.orientation import orient
 from gpupc_impl.measurement.published import OPEN, open_published
 from gpupc_impl.measurement.record import Record
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.accuracy import accuracy_of
 from gpupc_impl.reporting.cells import count, label, number, status_word
 from gpupc_impl.reporting.figures import canvas, key
 from gpupc_impl.reporting.runs import VerifiedRecord, in_grid, load
 from gpupc_impl.reporting.sources import STALE, Source
+from gpupc_impl.verification.accuracy import accuracy, dag_of_edges, with_arrows
 
 PLACE = "<!-- the table of all devices -->"
 """The comment in docs/devices.md that the table and the plots replace."""
@@ -66,11 +67,20 @@ def rows(folders: Sequence[Path]) -> list[Row]:
         for run in load(Source(str(folder), "", {}, runs=list(published))):
             if run.status != "skipped" and not in_grid(run):
                 truth = published.datasets[run.dataset].get("true_edges")
-                near, division = accuracy_of(run, truth), published.division(run.dataset, run.setting)
-                found.append(Row(folder.name, run, division, near and near.shd, truth and len(truth)))
+                division = published.division(run.dataset, run.setting)
+                found.append(Row(folder.name, run, division, _distance(run, truth), truth and len(truth)))
     return sorted(
         found, key=lambda row: (row.run.family, row.variables or 0, row.run.dataset, row.run.median or math.inf)
     )
+
+
+def _distance(run: VerifiedRecord, true_edges: Sequence[Sequence[int]] | None) -> int | None:
+    """Return the structural Hamming distance of a run's CPDAG, which causal-learn may have directed itself."""
+    if true_edges is None or (skeleton := run.skeleton) is None:
+        return None
+    arrows = skeleton.facts.get("arrows")
+    cpdag = orient(skeleton) if arrows is None else with_arrows(skeleton, arrows)
+    return accuracy(cpdag, dag_of_edges(true_edges, len(skeleton.names))).shd
 
 
 def records(shown: Sequence[Row]) -> Iterator[tuple[str, str]]:

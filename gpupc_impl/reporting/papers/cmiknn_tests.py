@@ -1,4 +1,4 @@
-"""The single tests of the GPU-CMIknn paper, Tables 1 to 4 and 6 to 9, from their recorded times only."""
+"""The single tests of the GPU-CMIknn paper, Tables 1 to 4 with the percentiles of Tables 6 to 9."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpupc_impl.measurement.record import commit_name, machine_name
 from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.cells import STALE_NOTE, Speedup, label, number, status_word
 from gpupc_impl.reporting.lines import Cell, Line, of_lines, printed
-from gpupc_impl.reporting.notes import grouped, hardware, stated
+from gpupc_impl.reporting.notes import RATIOS, grouped, hardware, stated
 from gpupc_impl.reporting.papers.cmiknn import CITED, PAPER, REFERENCE, SINGLE_THREADED, grouped_rows
 from gpupc_impl.reporting.sources import STALE
 from gpupc_impl.reporting.tables import Table
@@ -23,92 +23,72 @@ Timed = Mapping[str, Any]
 DIMENSIONS = {"k_cmi": "k_CMI", "permutations": "perm", "set_size": "|S|", "samples": "n"}
 """The keys of a `Timed`, with the paper's symbols. Each of Tables 1 to 4 varies one."""
 
-MEDIAN = (0.5,)
-PERCENTILES = (0.05, 0.5, 0.95)
+LOW, HIGH = 0.05, 0.95
+"""The quantiles beside a median, which Tables 6 to 9 of the paper have for the tests of Tables 1 to 4."""
 
-CAPTION = """The table shows the {what} seconds of single CI tests with local permutations over {symbol}, as Table
-{number} of GPU-CMIknn: ours above the paper's (Nvidia A40; one core of an AMD EPYC 7343). The implementations
-``buckets``, ``counting`` and ``insertion`` find the k-th nearest neighbour in different ways with the same result; the
-paper uses insertion. DNF means that the tests of a cell did not finish within the time limit for all of them."""
-"""The caption of each table; ``what`` names its statistic."""
+CAPTION = """The table shows the seconds of single CI tests with local permutations over {symbol}, as Tables {number}
+and {percentiles} of GPU-CMIknn: medians with the 5th and 95th percentiles, ours above the paper's (Nvidia A40; one core
+of an AMD EPYC 7343). The implementations ``buckets``, ``counting`` and ``insertion`` find the k-th nearest neighbour in
+different ways with the same result; the paper uses insertion. DNF means that the tests of a cell did not finish within
+the time limit for all of them."""
 
 
-def _enter(number: int, measured: int, varied: str, percentiles: Sequence[float]) -> None:
-    """Add a table to the catalogue, given its number and that of the table whose measurements it shows."""
+def _enter(number: int, varied: str) -> None:
+    """Add Table `number` and that of its percentiles to the catalogue."""
 
     def make(tests: Mapping[str, Any], varies: str, reported: CsvRows) -> Table:
-        title = f"Single tests over {DIMENSIONS[varies]} (GPU-CMIknn, Table {number})"
-        return single_tests(title, tests, varies, reported, percentiles)
+        title = f"Single tests over {DIMENSIONS[varies]} (GPU-CMIknn, Tables {number} and {number + 5})"
+        return single_tests(title, tests, varies, reported)
 
-    several = len(percentiles) > 1
-    what = f"5th, 50th and 95th percentiles of the times of Table {measured}, the" if several else "median"
-    make.__doc__ = CAPTION.format(what=what, symbol=DIMENSIONS[varied], number=number)
-    table(
-        f"cmiknn_table{number}",
-        f"Table {number}: single tests over {DIMENSIONS[varied]}{', percentiles' if several else ''}",
-        paper=PAPER,
-        tests=f"cmiknn_table{measured}",
-    )(make)
+    make.__doc__ = CAPTION.format(symbol=DIMENSIONS[varied], number=number, percentiles=number + 5)
+    name, title = f"cmiknn_table{number}", f"Tables {number} and {number + 5}: single tests over {DIMENSIONS[varied]}"
+    table(name, title, paper=PAPER, tests=name)(make)
 
 
-# Tables 6 to 9 show percentiles of the measurements of Tables 1 to 4.
 for _number, _varied in enumerate(DIMENSIONS, 1):
-    _enter(_number, _number, _varied, MEDIAN)
-    _enter(_number + 5, _number, _varied, PERCENTILES)
+    _enter(_number, _varied)
 
 
-def single_tests(
-    title: str, timed: Mapping[str, Any], varies: str, reported: CsvRows, percentiles: Sequence[float] = MEDIAN
-) -> Table:
+def single_tests(title: str, timed: Mapping[str, Any], varies: str, reported: CsvRows) -> Table:
     """Return the seconds of single CI tests: a column for each varied value, a row for each implementation and k.
 
     Args:
         timed: the result of `measure_tests`.
         varies: the dimension (of `DIMENSIONS`) of the columns.
         reported: rows of results/reported/cmiknn_table<n>.csv.
-        percentiles: the percentiles that have a row for each implementation.
     """
     cells: Sequence[Timed] = timed["cells"]
-    several, has_k = len(percentiles) > 1, varies != "k_cmi"
+    has_k = varies != "k_cmi"
     reported = [
         {**row, "set_size": row["separation_set"], "line": _value(row, "k_cmi") if has_k else ""} for row in reported
     ]
-    lines: list[Line] = []
-
-    def add(who: str, k: str, percentile: float, of_line: Mapping[Any, Cell]) -> None:
-        lines.append(Line([who, *[k] * has_k, *[f"{100 * percentile:g}th"] * several], of_line))
-
     ours = _by_line(cells, varies)
-    for (name, backend, k), by_value in ours.items():
-        for percentile in percentiles:
-            shown = {value: _cell(cell, percentile) for value, cell in by_value.items()}
-            add(f"ours: {label(name, backend)}", k, percentile, shown)
     reference = next((cell["implementation"] for cell in cells if _is_reference(cell)), None)
+    lines = [
+        Line([f"ours: {label(name, backend)}", *[k] * has_k], {value: _cell(cell) for value, cell in by_value.items()})
+        for (name, backend, k), by_value in ours.items()
+    ]
     for (name, backend, k), by_value in ours.items():
-        slow = ours.get((reference, "cpu", k))
-        if slow and name != reference and not several:
+        if (slow := ours.get((reference, "cpu", k))) and name != reference:
             ratios = {value: _ratio(slow.get(value), cell) for value, cell in by_value.items()}
-            add(f"{label(name, backend)} over {reference}", k, 0.5, ratios)
-    for (name, k, percentile), rows in grouped_rows(reported, "method", "line", "percentile").items():
-        if float(percentile) in percentiles:
-            values = printed(rows, lambda row: _value(row, varies), lambda row: row["value"])
-            add(f"paper: {name}", k, float(percentile), values)
+            lines.append(Line([f"{label(name, backend)} over {reference}", *[k] * has_k], ratios))
+    for (name, k), rows in grouped_rows(reported, "method", "line").items():
+        values = printed(rows, lambda row: _value(row, varies), lambda row: "{value} ({low}–{high})".format(**row))
+        lines.append(Line([f"paper: {name}", *[k] * has_k], values))
     columns = _ascending({_value(cell, varies) for cell in [*cells, *reported]})
     notes = [
-        f"Ours: {_fixed(cells, varies)}; {'percentiles' if several else 'medians'} of {_tests(cells)}, "
-        "the same random tests of one generated data set for all, taken in turns after a cold run each. "
-        f"Paper: {_fixed(reported, varies)}; 20 tests.",
+        f"Ours: {_fixed(cells, varies)}; medians (5–95 %) of {_tests(cells)}, the same random tests of one generated "
+        f"data set for all, taken in turns after a cold run each. Paper: {_fixed(reported, varies)}; 20 tests.",
         "A time is that from the samples in host memory to the p-value in host memory.",
         *(["adaptive: k_CMI = 0.2 n."] if any(cell["k_rule"] == "adaptive" for cell in cells) else []),
         *_agreement(cells),
         *_places(timed),
         *_remarks(cells),
         *(f"{CITED}, {line}." for line in hardware(reported)),
-        "The paper's hardware is not ours: compare ratios, not times.",
+        RATIOS,
     ]
-    head = ["seconds", *["k_CMI"] * has_k, *["percentile"] * several]
     named = {value: f"{DIMENSIONS[varies]} = {value}" for value in columns}
-    return of_lines(title, head, named, lines, notes, left=(0,))
+    return of_lines(title, ["seconds", *["k_CMI"] * has_k], named, lines, notes, left=(0,))
 
 
 def _is_reference(cell: Timed) -> bool:
@@ -137,16 +117,17 @@ def _by_line(cells: Sequence[Timed], varies: str) -> dict[tuple[str, str, str], 
     return {key: lines[key] for key in sorted(lines, key=lambda key: (names.index(key[0]), order.index(key[2])))}
 
 
-def _cell(cell: Timed, percentile: float) -> Cell:
-    """Return a percentile of a cell's seconds, or the cell's status."""
-    seconds = float(np.quantile(cell["seconds"], percentile)) if cell["status"] == "ok" else None
-    if seconds is not None:
-        text = number(seconds) + (f" {STALE}" if cell.get("stale") else "")
+def _cell(cell: Timed) -> Cell:
+    """Return the median of a cell's seconds with its percentiles, or the cell's status."""
+    names = ("implementation", "method", "backend", "k_rule", *DIMENSIONS)
+    row = {"source": "ours", **{name: cell[name] for name in names}}
+    if cell["status"] == "ok":
+        low, middle, high = map(float, np.quantile(cell["seconds"], (LOW, 0.5, HIGH)))
+        row |= {"seconds": middle, "low_s": low, "high_s": high}
+        text = f"{number(middle)} ({number(low)}–{number(high)})" + (f" {STALE}" if cell.get("stale") else "")
     else:
         late = cell["status"] == "timeout"
         text = f"DNF (> {number(cell['limit_s'])})" if late else status_word(cell["status"])
-    names = ("implementation", "method", "backend", "k_rule", *DIMENSIONS)
-    row = {"source": "ours", **{name: cell[name] for name in names}, "percentile": percentile, "seconds": seconds}
     rest = {name: cell[name] for name in ("cold_s", "limit_s", "status")}
     return Cell(text, {**row, **rest, "tests": len(cell["seconds"])})
 

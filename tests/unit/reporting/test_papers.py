@@ -6,7 +6,7 @@ import pytest
 
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.reporting import cells
-from gpupc_impl.reporting.papers import cmiknn, cupc, gpupc, out_of_core, scaling
+from gpupc_impl.reporting.papers import cmiknn, cupc, gpupc, out_of_core
 from gpupc_impl.reporting.papers.cupc_claims import cupc_claims
 
 REPORTED = Path(__file__).parents[3] / "results" / "reported"
@@ -140,7 +140,3 @@ def test_the_time_that_is_hidden_behind_kernels():
     rows = [step("kernel", 0, 4), step("kernel", 3, 6), step("transfer", 5, 7), step("merge", 6.5, 9)]
     assert out_of_core.hidden_share(rows) == pytest.approx(1 / 4)
     assert out_of_core.hidden_share(rows[:2]) is None
-
-
-def test_an_exponent_is_that_of_a_power_law():
-    assert scaling.exponent([(x, 3 * x**2.5) for x in (1, 2, 5)]) == pytest.approx(2.5)

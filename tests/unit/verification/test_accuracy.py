@@ -9,7 +9,6 @@ from gpupc_impl.core.orientation import CPDAG, equivalence_class
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.verification.accuracy import (
     accuracy,
-    bootstrap_mean,
     dag_of_edges,
     has_cycle,
     skeleton_differences,
@@ -105,17 +104,6 @@ def test_arrows_of_another_program():
     assert graph.to_frame().values.tolist() == [["V0", "V1", "directed"], ["V1", "V2", "undirected"]]
     with pytest.raises(ValueError, match="V0 -> V2 is an arrow, and the skeleton has no such edge"):
         with_arrows(found, [(0, 2)])
-
-
-def test_the_bootstrap_of_a_mean():
-    rng = np.random.default_rng(0)
-    values = rng.normal(5, 2, 400)
-    mean, low, high = bootstrap_mean(values)
-    assert mean == pytest.approx(values.mean())
-    margin = 1.96 * values.std() / np.sqrt(len(values))  # the normal interval, which the bootstrap's nears
-    assert (low, high) == pytest.approx((mean - margin, mean + margin), abs=0.1 * margin)
-    assert bootstrap_mean(values) == (mean, low, high)
-    assert bootstrap_mean([3]) == bootstrap_mean([3, 3, 3]) == (3, 3, 3)
 
 
 def test_missing_and_extra_edges_of_a_skeleton():
