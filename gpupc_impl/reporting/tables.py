@@ -23,7 +23,7 @@ VERDICT_COLOURS = {
 """The background of a verdict in HTML."""
 
 FOLDED_BELOW = 0.5
-"""A machine's table of verdicts is folded away if a smaller share of its rows has one."""
+"""The table of verdicts of a machine after the first is folded away if a smaller share of its rows has one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _html_page(blocks: Sequence[Block]) -> str:
     for (heading, table), notes in zip(blocks, own, strict=True):
         look, text = "gpu" if heading.gpu else "cpu", html.escape(heading.text)
         content = f"{table.html()}\n{_html_list(notes)}"
-        if len(blocks) > 1 and table.judged < FOLDED_BELOW * len(table.rows):
+        if parts and table.judged < FOLDED_BELOW * len(table.rows):
             summary = f"{table.judged} of {len(table.rows)} sentences can be judged on this machine: show them"
             content = f"<details><summary>{summary}</summary>\n{content}\n</details>"
         parts += [f'<h2 class="{look}"><span>{heading.kind}</span> {text}</h2>', content]

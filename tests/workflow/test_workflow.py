@@ -384,6 +384,7 @@ def test_a_changed_recorded_run_is_drawn_again(beside, device):
 
 def test_what_is_absent_says_why(finished):
     assert "2 data sets could not be had or used: nci-60, mcc\n" in (finished / "logs/check.log").read_text()
+    assert (finished / "logs/report_page.log").read_text().endswith(" Open results/report.html\n")
     assert "offline" in record(finished, "nci-60", "cupc-s")["why"]
     assert record(finished, "nci-60", "cupc-s")["status"] == "skipped"
     assert not (finished / "results/records/nci-60/cupc-s.npz").exists()

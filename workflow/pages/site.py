@@ -30,6 +30,9 @@ OUTSIDE = {
 
 MORE = "More"
 
+WIDE = ("devices.md", "recorded.md")
+"""The pages whose tables take the width of the site, without a list of pages beside them."""
+
 _LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 """The path in a Markdown link to a file of the repository."""
 
@@ -65,6 +68,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Adapt links from docs to the pages of `OUTSIDE`."""
     if page.file.generated_by:
         return markdown
+    if page.file.src_uri in WIDE:
+        page.meta["hide"] = ["navigation", "toc"]
     if devices.PLACE in markdown:
         markdown = markdown.replace(devices.PLACE, devices.content(_runs()))
     return _links(markdown, Path(config.docs_dir) / page.file.src_uri)

@@ -56,7 +56,7 @@ PLAN_FAMILIES = {batch.family for batch in PLAN.batches.values()} | {CI_TESTS["s
 TIMELINES = PLAN.timelines()
 LARGE = PLAN.large()
 LIMITS = config["timing"], config["limits"], config["cluster"]
-SUMMARY = Path("logs/check.log")
+SUMMARY, OUTCOME = Path("logs/check.log"), Path("logs/report_page.log")
 
 # `timing_slot` is the number of jobs that measure at a time, each on a GPU and on cores of its own.
 CORES = workflow.cores or 1
@@ -218,7 +218,8 @@ def introduction(wildcards):
     ]
 
 
-def print_summary():
-    """Print at the end of a run what the rule `check` found in it."""
-    if SUMMARY.is_file():
-        print(SUMMARY.read_text(encoding="utf-8"), end="", file=sys.stderr)
+def print_summary(failed):
+    """Print what a run came to, as its last line: the first one of the report, or without a report what the rule `check`
+    found. After a failure both are printed."""
+    found = [path.read_text(encoding="utf-8").strip() for path in (SUMMARY, OUTCOME) if path.is_file()]
+    print(*(found if failed else found[-1:]), sep="\n", file=sys.stderr)

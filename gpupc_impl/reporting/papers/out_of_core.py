@@ -107,7 +107,8 @@ SHOWN = 12
 def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
     """The figure shows when each block of a real run went through extraction and merging on the CPU, transfers, and
     kernels, as the Out-of-Core paper's Fig. 1 sketches it; the numbers in the bars identify the blocks. Of a level with
-    many blocks, a few from the middle of its time are shown; the shares in the heading are those of all its blocks. If
+    many blocks, a few from the middle of its time are shown; the shares in the heading are those of all its blocks. On
+    the right one of them is enlarged from its first transfer to its last, since a kernel may take microseconds. If
     whole rows stay on the device in level 1, its first blocks only load them, and blocks in the middle need no
     extraction. {% if config["backend"] == "host" %}On the host backend streams run in order, so nothing overlaps.
     {% endif %} ``results/tables/ooc_fig1.csv`` has the numbers.
@@ -124,12 +125,17 @@ def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
     levels = sorted({row["level"] for row in steps})
     heading = [f"Block-based, {ran}"]
     size = (style.PAGE_WIDTH, 1.3 * max(1, len(levels)) + 0.7)
-    figure, grid = plt.subplots(max(1, len(levels)), figsize=size, squeeze=False)
-    for axes, level in zip(grid[:, 0], levels, strict=False):
+    widths = {"width_ratios": [4, 1]}
+    figure, grid = plt.subplots(max(1, len(levels)), 2, figsize=size, squeeze=False, sharey=True, gridspec_kw=widths)
+    for (axes, zoom), level in zip(grid, levels, strict=False):
         here = [row for row in steps if row["level"] == level]
         blocks = sorted({row["block"] for row in here})
         shown = _middle_blocks(here)
         _bars(axes, [row for row in here if row["block"] in shown])
+        one = shown[len(shown) // 2]
+        on_device = [row for row in here if row["block"] == one and row["step"] in ("transfer", "kernel")]
+        _bars(zoom, on_device, unit=1e-3, letter=0.05)
+        zoom.set_title(f"block {one} on the device", loc="left")
         every = f"{len(blocks)} block{'s' * (len(blocks) > 1)}"
         which = every if len(shown) == len(blocks) else f"blocks {shown[0]} to {shown[-1]}, in the middle of {every}"
         axes.set_title(f"level {level}: {which}", loc="left")
@@ -138,6 +144,7 @@ def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
             share = f"{100 * hidden:.0f} % of the other steps' time overlaps with a kernel"
             heading.append(f"Level {level}, {every}: {share}")
     grid[-1, 0].set_xlabel("seconds since the first block shown began")
+    grid[-1, 1].set_xlabel("milliseconds")
     streams = sorted({row["stream"] for row in steps})
     handles = [Patch(facecolor=STREAM_COLOURS[number], label=f"stream {number}") for number in streams]
     figure.legend(handles=handles, loc="outside lower right", ncols=len(STREAM_COLOURS))
@@ -157,16 +164,22 @@ def _middle_blocks(rows: Sequence[Mapping[str, Any]]) -> list[int]:
     return blocks[first : first + SHOWN]
 
 
-def _bars(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Draw a bar for each step of a block, with the block's number if there is room."""
+def _bars(axes: Axes, rows: Sequence[Mapping[str, Any]], unit: float = 1.0, letter: float = 0.012) -> None:
+    """Draw a bar for each step of a block, with the block's number if there is room.
+
+    Args:
+        unit: the seconds of a unit of the axis.
+        letter: the width of a letter as a part of the axis.
+    """
     start = min(row["start_s"] for row in rows)
-    whole = max(row["end_s"] for row in rows) - start
+    whole = (max(row["end_s"] for row in rows) - start) / unit
     for row in rows:
-        row_number, left, width = list(STEPS).index(row["step"]), row["start_s"] - start, row["end_s"] - row["start_s"]
+        row_number, left = list(STEPS).index(row["step"]), (row["start_s"] - start) / unit
+        width = (row["end_s"] - row["start_s"]) / unit
         colour = STREAM_COLOURS[row["stream"]]
         axes.barh(row_number, width, left=left, height=0.8, color=colour, edgecolor="white", linewidth=0.2)
         name = str(row["block"])
-        if width > 0.012 * len(name) * whole:
+        if width > letter * len(name) * whole:
             axes.annotate(name, (left + width / 2, row_number), ha="center", va="center_baseline", fontsize=6)
     axes.set_yticks(range(len(STEPS)), STEPS.values())
     axes.set_ylim(len(STEPS) - 0.5, -0.5)

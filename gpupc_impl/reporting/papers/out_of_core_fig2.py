@@ -152,13 +152,16 @@ def _ratio_panel(
     """Draw our ratios in a level, a line for each setting of blocks, and the paper's as diamonds."""
     axes.axhline(1, color="black", linewidth=0.6)
     for setting, ratios in ours.items():
-        axes.plot(list(ratios), list(ratios.values()), **{**looks[setting], "color": style.colour(fast)})
+        pair = (label(setting), label(UM)) if fast == BLOCK else (label(fast), label(setting))
+        look = {**looks[setting], "color": style.colour(fast), "label": " over ".join(pair)}
+        axes.plot(list(ratios), list(ratios.values()), **look)
     for row in theirs:
         place = int(row["variables"]), float(row["high"])
         axes.plot(*place, "D", **PAPER_LOOK)
         # A text beside a ratio of one would be on the line of one.
         spot, (ha, va) = ((-4, -3), ("right", "top")) if place[1] == 1 else ((5, 0), ("left", "center"))
         axes.annotate(_reported(row), place, spot, textcoords="offset points", ha=ha, va=va, fontsize=6)
+    axes.legend(loc="best", fontsize=6, frameon=True, framealpha=1, edgecolor="white")
     axes.set_ylabel(f"{label(fast)},\ntimes faster", fontsize=7)
 
 
