@@ -2,7 +2,7 @@
 #   docker build -t gpupc .
 #   docker run --rm --gpus all -v "$PWD:/data" gpupc skeleton data.csv
 #   docker run --rm -v "$PWD:/data" gpupc skeleton data.csv --backend host    # the same kernels on cores
-FROM nvidia/cuda:12.8.1-runtime-ubuntu24.04
+FROM nvidia/cuda:12.8.1-runtime-ubuntu24.04@sha256:ebef3c171eeef0298e4eb2e4be843105edf3b8b0ac45e0b43acee358e8046867
 
 # g++ compiles kernels for cores.
 RUN apt-get update \

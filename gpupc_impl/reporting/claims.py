@@ -113,9 +113,9 @@ def table_of(
 
 
 def tally(judged: Iterable[Mapping[str, Any]]) -> str:
-    """Return how many claims have each verdict."""
+    """Return how many claims have each verdict, such as "holds 29, contradicted 7"."""
     counts = Counter(row["verdict"] for row in judged)
-    return ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
+    return ", ".join(f"{word} {counts[word]}" for word in VERDICTS if counts[word])
 
 
 def _judged(claim: Claim, quantities: Mapping[str, Quantity], known: Evidence, backend: str) -> dict[str, Any]:
@@ -217,9 +217,8 @@ def headlines(claims: Mapping[str, Iterable[Claim]], reported: Sequence[Mapping[
         device = claim.get("device", "") if ends else ""
         rows.append([headline["paper"], headline["sentence"], stated, measured, device, word, why])
     notes = [
-        f"All {len(chosen)} claims of the {len(claims)} papers: {tally(chosen.values())}. {sum(devices.values())} have "
-        f"a number of {' or '.join(devices)}; the papers' tables of claims give the reasons. The papers ran on older "
-        "hardware: ratios and counts are compared, never seconds."
+        f"Of {len(chosen)} claims of {len(claims)} papers: {tally(chosen.values())}; {sum(devices.values())} have a "
+        f"number of {' or '.join(devices)}. The papers ran on older hardware, so ratios are compared, never seconds."
     ]
     return Table("Headlines", HEADER, rows, notes, [], left=(0, 1, 4, 5, 6), verdict=VERDICT)
 

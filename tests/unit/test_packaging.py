@@ -113,7 +113,7 @@ def test_a_container_has_what_it_needs():
     lines = re.sub(r"\\\n\s*", "", text).splitlines()
     steps = [tuple(line.split(maxsplit=1)) for line in lines if line and not line.startswith("#")]
     named = dict(steps)  # the last of each kind
-    assert re.fullmatch(r"nvidia/cuda:[\d.]+-runtime-ubuntu[\d.]+", named["FROM"])
+    assert re.fullmatch(r"nvidia/cuda:[\d.]+-runtime-ubuntu[\d.]+@sha256:[0-9a-f]{64}", named["FROM"])
     (installing,) = (what for step, what in steps if "apt-get install" in what)
     assert "--no-install-recommends" in installing
     assert installing.endswith("rm -rf /var/lib/apt/lists/*")

@@ -30,6 +30,9 @@ OUTSIDE = {
 
 MORE = "More"
 
+HEADLINES = "<!-- the headlines of README.md -->"
+"""The comment in docs/index.md that the headlines replace."""
+
 WIDE = ("devices.md", "recorded.md")
 """The pages whose tables take the width of the site, without a list of pages beside them."""
 
@@ -70,6 +73,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return markdown
     if page.file.src_uri in WIDE:
         page.meta["hide"] = ["navigation", "toc"]
+    if HEADLINES in markdown:
+        text = (ROOT / "README.md").read_text(encoding="utf-8")
+        markdown = markdown.replace(
+            HEADLINES, text.partition("<!-- headlines: `make images` -->")[2].partition("<!--")[0]
+        )
     if devices.PLACE in markdown:
         markdown = markdown.replace(devices.PLACE, devices.content(_runs()))
     return _links(markdown, Path(config.docs_dir) / page.file.src_uri)

@@ -183,12 +183,9 @@ def test_every_file_of_the_papers_numbers_is_read(file):
 
 @pytest.mark.slow
 def test_the_pages_say_what_the_records_say(tmp_path):
-    pages = ["README.md", "docs/index.md", "docs/recorded.md"]
-    for page in pages:
-        (tmp_path / page).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / page, tmp_path / page)
+    shutil.copy(ROOT / "README.md", tmp_path)
     recorded.write(tmp_path)
     written = [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(written) == len(pages) + 2 * len(CLAIMS)
+    assert len(written) == 1 + 2 * len(CLAIMS)
     for path in written:
         assert (tmp_path / path).read_text(encoding="utf-8") == (ROOT / path).read_text(encoding="utf-8"), path
