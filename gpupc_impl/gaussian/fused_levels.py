@@ -43,6 +43,13 @@ MOST_TESTS = 1 << 24
 """The number of tests of the previous level up to which levels are fused by default. With more tests, the kernels of
 single levels are faster, since they have more registers, and this saves more time than their launches take."""
 
+MOST_TESTS_OF_CORES = 1 << 14
+"""The same for several CPU cores, of which fused levels use one, for about a millisecond."""
+
+MOST_VARIABLES_OF_CORES = 128
+"""The number of variables up to which several cores queue the first levels: one core runs them in less time than their
+launches would take."""
+
 BUSY_TESTS = 1 << 20
 """The number of tests of the previous level from which a launch has as many thread blocks as can be resident at
 once."""
@@ -95,14 +102,24 @@ class FusedKernel(NamedTuple):
 
 
 def is_requested(problem: GaussianProblem, backend: Backend, pmax: bool) -> bool:
-    """Return whether levels are to be fused; kernels of fused levels support neither p-values nor fixed edges."""
-    return not pmax and problem.fixed is None and is_chosen(backend)
+    """Return whether levels are to be fused; kernels of fused levels support neither p-values nor fixed edges.
+
+    They are not if the device has a memory limit, since single levels take less memory.
+    """
+    possible = not pmax and problem.fixed is None and backend.device_memory_limit is None
+    return possible and LAUNCH["fused_levels"] != "never"
 
 
-def is_chosen(backend: Backend) -> bool:
-    """Return whether levels are fused on this backend in the problems that the kernels support."""
-    requested = LAUNCH["fused_levels"]
-    return bool(requested == "always" or (requested == "auto" and backend.warp_threads > 1))
+def _most_tests(backend: Backend) -> float:
+    """Return the number of tests of the previous level up to which levels are fused."""
+    if LAUNCH["fused_levels"] == "always":
+        return math.inf
+    return MOST_TESTS_OF_CORES if _leaves_cores_idle(backend) else MOST_TESTS
+
+
+def _leaves_cores_idle(backend: Backend) -> bool:
+    """Return whether fused levels, a cooperative launch, run on one of several cores."""
+    return backend.warp_threads == 1 and backend.array_threads > 1
 
 
 def launchable(levels: tuple[int, int], backend: Backend, shared_bytes: int) -> FusedKernel | None:
@@ -132,7 +149,7 @@ class FusedLevels:
         backend, params = state.backend, state.params
         if not is_requested(state.problem, backend, state.pmax):
             return None
-        few = state.graphs.edges <= MOST_EDGES and tests_before(state, level) <= MOST_TESTS
+        few = state.graphs.edges <= MOST_EDGES and tests_before(state, level) <= _most_tests(backend)
         levels = next((levels for levels in FUSED if levels[0] <= level <= levels[1]), None)
         warp_bytes = 8 * cells(level, state.graphs.most_degree)
         warps = min(params["warps"], backend.max_shared_bytes // warp_bytes)
@@ -177,9 +194,12 @@ class FusedLevels:
         while last < fused.last and stop_reason(state.problem, last + 1, last + 2) is None:
             last += 1
         blocks = min(fused.kernel.resident_blocks(state.threads, fused.shared_bytes), max(blocks, 1))
-        most_tests = MOST_TESTS if state.params["fused_levels"] == "auto" else math.inf
         numbers = map(np.int32, (state.graph, first, last, state.params["run"]))
-        limits = np.int64(fused.shared_bytes), np.int64(len(state.fields["best"]) // 2), np.float64(most_tests)
+        limits = (
+            np.int64(fused.shared_bytes),
+            np.int64(len(state.fields["best"]) // 2),
+            np.float64(_most_tests(state.backend)),
+        )
         arguments = [state.search, state.critical, *numbers, *limits, pairs, sets, RESULT(**result)]
         fused.kernel((blocks,), (state.threads,), arguments, fused.shared_bytes, cooperative=True)
         counts = state.graphs.read_fused(first, last)
@@ -210,14 +230,13 @@ def removed_pairs(counts: list[LevelCounts]) -> list[int]:
 
 
 def queued_kernel(problem: GaussianProblem, run: Run) -> FusedKernel | None:
-    """Return the kernel that runs the levels after level 0; None if levels are not to be queued.
-
-    No level is queued if the device has a memory limit, since later levels may need the memory.
-    """
+    """Return the kernel that runs the levels after level 0; None if levels are not to be queued."""
     backend, p = run.backend, problem.n_variables
     if not is_requested(problem, backend, run.pmax) or LAUNCH["tiles"] == "always":
         return None
-    if p >= pair_block.TILED_FROM or backend.device_memory_limit is not None:
+    if p >= pair_block.TILED_FROM:
+        return None
+    if _leaves_cores_idle(backend) and p > MOST_VARIABLES_OF_CORES and LAUNCH["fused_levels"] == "auto":
         return None
     if any(stop_reason(problem, level, p - 1) is not None for level in (0, 1)):
         return None

@@ -33,7 +33,7 @@ from gpupc_impl.gaussian.fused_levels import FusedLevels, QueuedLevels, queue_ar
 from gpupc_impl.gaussian.largest_p import LargestPValues
 from gpupc_impl.gaussian.level_kernels import FIRST_LEVELS, LevelKernels, levels_at_first
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.gaussian.scan_state import CONSTANTS, FUSED, GRAPHS_AT_ONCE, SEARCH, ScanState, cells
+from gpupc_impl.gaussian.scan_state import CONSTANTS, FUSED, GRAPHS_AT_ONCE, LAUNCH, SEARCH, ScanState, cells
 
 MOST_SCRATCH_BYTES = 1 << 29
 """The device memory in bytes for the cells of warps (`scan_state.cells`), if rows are too long for shared memory."""
@@ -46,7 +46,7 @@ def search_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
     """See `Method.kernels`; the first kernel of fused levels is among them."""
-    may_fuse = fused_levels.is_chosen(backend) and not pmax
+    may_fuse = LAUNCH["fused_levels"] != "never" and not pmax
     return _first_kernels(pmax, may_fuse, levels_at_first(backend, max_level))
 
 

@@ -34,7 +34,7 @@ LAUNCH: dict[str, Any] = {"warps": 4, "splits": 0, "run": 0, "tiles": "auto", "f
 - ``tiles``: whether level 1 tests all pairs of a tile at once until the last of them is separated;
 - ``fused_levels``: whether one launch runs as many levels as it can.
 
-The last two are "always", "never", or "auto": on a GPU, in graphs for which that is faster.
+The last two are "always", "never", or "auto": in graphs for which that is faster, tiles on a GPU alone.
 """
 
 SEARCH = Struct(  # kernels/pair_scan.cuh declares this struct.

@@ -16,7 +16,6 @@ from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.gaussian import fused_levels, pair_block
 from gpupc_impl.gaussian.pair_scan import first_bytes
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
-from gpupc_impl.gaussian.scan_state import LAUNCH
 from tests import bounds
 from tests.launches import solve
 
@@ -357,11 +356,6 @@ def test_fused_levels_take_three_launches_and_one_read():
     assert all(tests > 0 for tests in found.tests_per_level)
 
 
-def fuse_by_default(monkeypatch) -> None:
-    """Levels are fused by default on the host backend, as they are on a GPU; limits hold as they do by default."""
-    monkeypatch.setattr(fused_levels, "is_requested", lambda problem, backend, pmax: LAUNCH["fused_levels"] != "never")
-
-
 @pytest.mark.parametrize(
     ("limit", "value"), [("MOST_EDGES", 100), ("LONGEST_ROW", 32), ("MOST_TESTS", 1), ("MEMORY_SHARE", 1 << 60)]
 )
@@ -372,10 +366,10 @@ def test_what_is_too_much_for_queued_levels_runs_after_them(monkeypatch, limit, 
     expected = solve(problem, methods()["pair-scan"], HostBackend(), {"fused_levels": "never"})
     backend = WatchedBackend()
     monkeypatch.setattr(fused_levels, limit, value)
-    default = limit == "MOST_TESTS"  # which holds unless levels are always to be fused
-    if default:
-        fuse_by_default(monkeypatch)
-    found, work = solve_watched(problem, backend, {} if default else {"fused_levels": "always"})
+    monkeypatch.setattr(fused_levels, "MOST_TESTS_OF_CORES", fused_levels.MOST_TESTS)
+    solve(problem, methods()["pair-scan"], HostBackend(), {"fused_levels": "always"})  # compiles
+    # A limit of tests holds unless levels are always to be fused.
+    found, work = solve_watched(problem, backend, {"fused_levels": "auto" if limit == "MOST_TESTS" else "always"})
     assert_same(found, expected)
     assert expected.edges_per_level[1] > 100
     assert expected.adjacency_at(2).sum(axis=0).max() > 32
@@ -507,12 +501,13 @@ def test_levels_that_make_many_tests_run_one_by_one(monkeypatch):
     """Level 2 is fused with level 1 up to as many tests as a sixteenth of those of a graph that loses no edge."""
     data = np.random.default_rng(3).normal(size=(60, 20))
     problem = GaussianProblem.from_data(data + data[:, :1], alpha=0.5, max_level=2)
-    fuse_by_default(monkeypatch)
     expected = solve(problem, methods()["pair-scan"], HostBackend(), {"fused_levels": "never"})
+    solve(problem, methods()["pair-scan"], HostBackend(), {"fused_levels": "always"})  # compiles
     edges = expected.edges_per_level[1]
     forecast = edges * (2 * edges / 20) ** 2 / 16
     for most, fused in ((math.ceil(forecast), True), (math.floor(forecast) - 1, False)):
         monkeypatch.setattr(fused_levels, "MOST_TESTS", most)
-        found, work = solve_watched(problem, WatchedBackend(), {})
+        monkeypatch.setattr(fused_levels, "MOST_TESTS_OF_CORES", most)
+        found, work = solve_watched(problem, WatchedBackend(), {"fused_levels": "auto"})
         assert_same(found, expected)
         assert (work.launches[2] == 0) == fused
