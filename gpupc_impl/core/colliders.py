@@ -19,7 +19,7 @@ from gpupc_impl.core.tiers import may_be_members
 
 AUTO = "auto"  # selects the rule of `Family.v_structures`
 V_STRUCTURES = ("standard", "conservative", "majority")
-MAX_TRIPLES = 2**22  # triples in memory at once
+MAX_TRIPLES = 2**20  # triples in memory at once
 MAX_TESTS = 2**24  # tests of the conservative and the majority rule; those given at most one variable are always made
 
 
@@ -60,15 +60,18 @@ def judged_triples(skeleton: Skeleton, v_structures: str, problem: Problem | Non
 
 
 def _unshielded(adjacency: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield every triple i - k - j with i < j not adjacent, as (t, 3) int64 batches with the same k."""
-    for k, row in enumerate(adjacency):
-        neighbours = np.flatnonzero(row)
-        for some in np.array_split(neighbours, len(neighbours) ** 2 // MAX_TRIPLES + 1):
-            i, j = np.nonzero(~adjacency[np.ix_(some, neighbours)])
-            i, j = some[i], neighbours[j]
-            i, j = i[i < j], j[i < j]
-            if len(i):
-                yield np.stack([i, np.full(len(i), k), j], axis=1)
+    """Yield every triple i - k - j with i < j not adjacent, as (t, 3) int64 batches, ordered by k, then i, then j."""
+    k, neighbours = np.nonzero(adjacency)
+    ends = np.searchsorted(k, k, side="right")
+    later = ends - np.arange(len(k)) - 1  # the number of neighbours j of k that follow i
+    batches = np.cumsum(later) // MAX_TRIPLES
+    for part in np.split(np.arange(len(k)), np.flatnonzero(np.diff(batches)) + 1):
+        first = np.repeat(part, later[part])
+        second = first + 1 + np.arange(len(first)) - np.searchsorted(first, first)
+        i, j = neighbours[first], neighbours[second]
+        apart = ~adjacency[i, j]
+        if apart.any():
+            yield np.stack([i, k[first], j], axis=1)[apart]
 
 
 def _by_separating_sets(skeleton: Skeleton) -> Iterator[Triples]:
@@ -109,26 +112,25 @@ def _votes(triples: np.ndarray, adjacency: np.ndarray, problem: Problem) -> tupl
 
     As in pcalg, a set among the neighbours of both ends counts twice, because either end yields it.
     """
-    p, tests = len(adjacency), open_tests(problem)
+    p = len(adjacency)
     keys, of_pair = np.unique(triples[:, [0, 2]] @ [p, 1], return_inverse=True)
     pairs = np.stack(np.divmod(keys, p), axis=1)
-    middles, of_middle = np.unique(of_pair * p + triples[:, 1], return_inverse=True)
-    with_middle, separating = np.zeros(len(middles) + 1, np.int64), np.zeros(len(pairs), np.int64)
-    neighbours = [np.flatnonzero(row) for row in adjacency]
     owners = np.concatenate([pairs, pairs[:, ::-1]])  # the end whose neighbours the sets are drawn from, and the other
-    degrees = adjacency.sum(axis=1)[owners[:, 0]]
-    most = _largest_set(owners[:, 0], degrees, problem)
-    for n in np.unique(degrees).tolist() if most >= 0 else ():
-        alike = np.flatnonzero(degrees == n)
-        tested, of_tested = owners[alike], alike % len(pairs)
-        rows = np.stack([neighbours[owner] for owner in tested[:, 0]])
-        allowed = may_be_members(problem.tiers, tested, rows)
-        at, is_middle = find(middles, of_tested[:, None] * p + rows)
-        at[~is_middle] = len(middles)
-        for numbers, members in tests.separating_subsets(tested, rows, allowed, most):
-            np.add.at(separating, of_tested[numbers], 1)
-            np.add.at(with_middle, at[numbers][members], 1)
-    return with_middle[of_middle], separating[of_pair]
+    degrees, (_, neighbours) = adjacency.sum(axis=1), np.nonzero(adjacency)
+    most = _largest_set(owners[:, 0], degrees[owners[:, 0]], problem)
+    of_owner = np.repeat(np.arange(len(owners)), degrees[owners[:, 0]])
+    place = np.arange(len(of_owner)) - np.searchsorted(of_owner, of_owner)
+    candidates = neighbours[(np.cumsum(degrees) - degrees)[owners[of_owner, 0]] + place].astype(np.int32)
+    allowed = may_be_members(problem.tiers, owners[of_owner], candidates[:, None])[:, 0]
+    of_owner, candidates = of_owner[allowed], candidates[allowed]
+    starts = np.searchsorted(of_owner, np.arange(len(owners) + 1))
+    separating, containing = open_tests(problem).count_separating(owners, starts, candidates, most)
+    containing = np.append(containing, 0)  # for a middle that may be in no set
+    with_middle = np.zeros(len(triples), np.int64)
+    for of_end in (of_pair, of_pair + len(pairs)):
+        at, found = find(of_owner * p + candidates, of_end * p + triples[:, 1])
+        with_middle += containing[np.where(found, at, -1)]
+    return with_middle, separating[of_pair] + separating[of_pair + len(pairs)]
 
 
 def _largest_set(owners: np.ndarray, degrees: np.ndarray, problem: Problem) -> int:

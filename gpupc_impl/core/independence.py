@@ -65,18 +65,41 @@ class IndependenceTests(abc.ABC):
         """Return the numbers of `dependences` for sets that separate their pairs, (k,) float64."""
         return -self.strengths(pairs, sets)[0]
 
+    def count_separating(
+        self, pairs: np.ndarray, starts: np.ndarray, candidates: np.ndarray, most: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Count the subsets of candidates that separate each pair.
+
+        Args:
+            pairs: (m, 2) variables.
+            starts: (m + 1,) int64: pair q has the candidates from ``starts[q]`` to ``starts[q + 1]`` - 1.
+            candidates: int32 variables, ascending for each pair, without the pair's own.
+            most: the upper bound on the size of a subset.
+
+        Returns:
+            int64 counts of all separating subsets, (m,), and of those that contain each of the candidates.
+        """
+        separating, containing = np.zeros(len(pairs), np.int64), np.zeros(len(candidates), np.int64)
+        sizes = np.diff(starts)
+        for n in np.unique(sizes).tolist():
+            alike = np.flatnonzero(sizes == n)
+            places = starts[alike, None] + np.arange(n)
+            for numbers, members in self.separating_subsets(pairs[alike], candidates[places], most):
+                np.add.at(separating, alike[numbers], 1)
+                np.add.at(containing, places[numbers[:, None], members], 1)
+        return separating, containing
+
     def separating_subsets(
-        self, pairs: np.ndarray, candidates: np.ndarray, allowed: np.ndarray, most: int
+        self, pairs: np.ndarray, candidates: np.ndarray, most: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield all subsets of the candidates that separate the pairs, in batches and in any order.
 
         Args:
             candidates: (m, n) variables for m pairs, without the pairs' own.
-            allowed: (m, n) bool: which candidates may be in a set for the pair.
             most: the upper bound on the size of a subset.
 
         Yields:
-            (h,) positions of pairs among the m, and (h, n) bool: the members of a separating set.
+            (h,) positions of pairs among the m, and (h, size) positions of a separating set's members among the n.
         """
         m, n = candidates.shape
         for level in range(min(most, n) + 1):
@@ -85,11 +108,7 @@ class IndependenceTests(abc.ABC):
                 positions = np.array(some, np.int64).reshape(len(some), level)
                 at_once = max(TESTS_AT_ONCE // len(some), 1)
                 for first in range(0, m, at_once):
-                    part = slice(first, first + at_once)
-                    possible = allowed[part][:, positions].all(axis=2).reshape(-1)
-                    numbers = np.repeat(np.arange(m)[part], len(some))[possible]
-                    chosen = np.tile(positions, (len(candidates[part]), 1))[possible]
+                    part = np.arange(first, min(first + at_once, m))
+                    numbers, chosen = np.repeat(part, len(some)), np.tile(positions, (len(part), 1))
                     separates = self.separates(pairs[numbers], candidates[numbers[:, None], chosen])
-                    members = np.zeros((np.count_nonzero(separates), n), bool)
-                    np.put_along_axis(members, chosen[separates], True, axis=1)
-                    yield numbers[separates], members
+                    yield numbers[separates], chosen[separates]

@@ -129,7 +129,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     registry.methods()  # The import of a method registers its kernel.
     own = [source for kernel in _LEVEL_KERNELS.values() for source in kernel.of_levels.up_to(max_level)]
     between = *graph.KERNELS.values(), *level_graph.KERNELS.values()
-    listed = single_tests.KERNELS.up_to(max_level)
+    listed = *single_tests.KERNELS.up_to(max_level), *single_tests.VOTES
     return [LEVEL_ZERO, *between, *own, *listed, *pair_scan.all_kernels(max_level)]
 
 

@@ -1,15 +1,15 @@
-"""Fisher's z test for pairs and sets that a caller chooses, in NumPy, with the decisions of every search.
+"""Fisher's z test for pairs and sets that a caller chooses, with the decisions of every search.
 
-Nearly all tests are decided by float64 elimination, whose error `_error` bounds. The canonical evaluation
+Kernels test numbered subsets, and count those that separate pairs. NumPy makes all other tests. Nearly all of these are
+decided by float64 elimination, whose error `_error` bounds. The canonical evaluation
 (canonical.py), which is a hundred times slower, decides those whose statistic, variance or pivot lies within that error
 of its limit.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
 
 ENTRIES_AT_ONCE = 1 << 17
-"""The upper bound on the entries of the residual covariances that are updated at once, so that they stay in a core's
+"""The upper bound on the entries of the residual covariances that are computed at once, so that they stay in a core's
 cache."""
 
 CANONICAL_AT_ONCE = 1 << 12
@@ -79,6 +79,35 @@ KERNELS = LevelKernels(
 )
 
 
+MOST_MEMBERS = 24
+"""The upper bound on the subsets whose votes are counted by a kernel; that many candidates have `colliders.MAX_TESTS`
+subsets."""
+
+VOTES_ARGUMENT = Struct(  # kernels/votes.cu declares this struct and the next one.
+    "Votes",
+    pairs=Pointer(np.int32),
+    starts=Pointer(np.int64),
+    candidates=Pointer(np.int32),
+    separating=Pointer(np.int64),
+    containing=Pointer(np.int64),
+    n_pairs=np.int64,
+    most=np.int32,
+)
+TEST_OF_LEVELS = Struct(
+    "Test",
+    C=Pointer(np.float64),
+    p=np.int32,
+    critical_r_squared=Pointer(np.float64),
+    residual_tolerance=np.float64,
+    pivot_tolerance=np.float64,
+)
+VOTES = (
+    KernelSource(
+        "gaussian/kernels/votes.cu", "votes", (VOTES_ARGUMENT, TEST_OF_LEVELS), {"MOST_MEMBERS": MOST_MEMBERS}
+    ),
+)
+
+
 def open_gaussian_tests(problem: GaussianProblem, backend: str) -> IndependenceTests:
     return ArrayTests(problem) if isinstance(problem, ArrayProblem) else GaussianTests(problem, backend)
 
@@ -101,50 +130,6 @@ class ArrayTests(IndependenceTests):
             return np.full(len(pairs), np.nan), partial_correlations(self._problem, pairs, sets)
         outcome = self._tests(pairs, sets, True)
         return outcome.p_values, outcome.effects
-
-
-@dataclasses.dataclass
-class _Subsets:
-    """Subsets of the first candidates of some pairs, and the residual covariances given them; a place of the last axis
-    is a subset of one pair."""
-
-    covariances: np.ndarray  # (r, r, t) of the r - 2 candidates that are left, followed by the pair
-    pairs: np.ndarray  # (t,) numbers of the pairs
-    members: np.ndarray  # (n, t) bool
-    sizes: np.ndarray  # (t,) the numbers of members
-    pivots: np.ndarray  # (t,) the products of the pivots
-    smallest: np.ndarray  # (t,) the smallest pivot but the first; infinite if there is none
-
-    def part(self, some: slice | np.ndarray) -> _Subsets:
-        return _Subsets(*(getattr(self, field.name)[..., some] for field in dataclasses.fields(self)))
-
-    def halves(self) -> tuple[_Subsets, _Subsets]:
-        middle = len(self.pairs) // 2
-        return self.part(slice(middle, None)), self.part(slice(middle))
-
-    def extended(self, position: int, allowed: np.ndarray, most: int) -> _Subsets:
-        """Return these subsets, without and with the next candidate; (m, n) `allowed` and `most` limit the latter."""
-        rest = self.covariances[1:, 1:]
-        some = np.flatnonzero(allowed[self.pairs, position] & (self.sizes < most))
-        whole = len(some) == len(self.pairs)
-        pivot, column = self.covariances[0, 0, some], self.covariances[0, 1:, some].T
-        covariances = np.empty((*rest.shape[:2], len(self.pairs) + len(some)))
-        covariances[..., : len(self.pairs)] = rest
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            explained = column[:, None] * (column / pivot)[None]
-            np.subtract(rest if whole else rest[..., some], explained, out=covariances[..., len(self.pairs) :])
-            pivots = self.pivots[some] * pivot
-        members = np.concatenate([self.members, self.members[:, some]], axis=1)
-        members[position, len(self.pairs) :] = True
-        smallest = np.where(self.sizes[some] > 0, np.fmin(self.smallest[some], pivot), self.smallest[some])
-        return _Subsets(
-            covariances,
-            np.concatenate([self.pairs, self.pairs[some]]),
-            members,
-            np.concatenate([self.sizes, self.sizes[some] + 1]),
-            np.concatenate([self.pivots, pivots]),
-            np.concatenate([self.smallest, smallest]),
-        )
 
 
 class GaussianTests(IndependenceTests):
@@ -217,18 +202,12 @@ class GaussianTests(IndependenceTests):
         return result
 
     def separates(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-        every = np.ones(sets.shape, bool)
         result = np.zeros(len(pairs), bool)
-        if self._problem.obstacle(sets.shape[1]) is not None:
-            return result
-        at_once = max(1, ENTRIES_AT_ONCE // (sets.shape[1] + 2) ** 2)
-        for first in range(0, len(pairs), at_once):
-            part = slice(first, first + at_once)
-            subsets = self._start(pairs[part], sets[part])
-            for position in range(sets.shape[1]):
-                subsets = subsets.extended(position, every[part], sets.shape[1])
-                subsets = subsets.part(subsets.members[position])
-            result[part] = self._decisions(subsets, pairs[part], sets[part])
+        if self._problem.obstacle(sets.shape[1]) is None:
+            at_once = max(1, ENTRIES_AT_ONCE // (sets.shape[1] + 2) ** 2)
+            for first in range(0, len(pairs), at_once):
+                part = slice(first, first + at_once)
+                result[part] = self._decisions(pairs[part], sets[part])
         return result
 
     def strengths(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -238,72 +217,91 @@ class GaussianTests(IndependenceTests):
             return np.full(len(pairs), np.nan), correlations
         return np.asarray(self._problem.p_value(np.square(correlations), level)), correlations
 
-    def separating_subsets(
-        self, pairs: np.ndarray, candidates: np.ndarray, allowed: np.ndarray, most: int
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """See `IndependenceTests.separating_subsets`.
+    def count_separating(
+        self, pairs: np.ndarray, starts: np.ndarray, candidates: np.ndarray, most: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """See `IndependenceTests.count_separating`; by a kernel on CPU cores, since few pairs have most of the sets."""
+        backend, problem = self._cores, self._problem
+        most = min(most, int(np.diff(starts).max(initial=0)))
+        while problem.obstacle(most) is not None:
+            most -= 1
+        if backend is None or not 0 <= most <= MOST_MEMBERS:
+            return super().count_separating(pairs, starts, candidates, most)
+        backend.prefetch(VOTES)
+        if np.exp2(np.diff(starts)).sum() <= FEW_TESTS and not backend.is_ready(*VOTES):
+            return super().count_separating(pairs, starts, candidates, most)
+        counts = {
+            "separating": backend.full(len(pairs), 0, np.int64),
+            "containing": backend.full(len(candidates), 0, np.int64),
+        }
+        argument = VOTES_ARGUMENT(
+            pairs=backend.upload(pairs.astype(np.int32)),
+            starts=backend.upload(starts),
+            candidates=backend.upload(candidates),
+            **counts,
+            n_pairs=len(pairs),
+            most=most,
+        )
+        test = TEST_OF_LEVELS(
+            C=backend.upload_symmetric(problem.correlation),
+            p=problem.n_variables,
+            critical_r_squared=backend.upload([problem.critical_r_squared(level) for level in range(most + 1)]),
+            residual_tolerance=problem.residual_tolerance,
+            pivot_tolerance=problem.pivot_tolerance,
+        )
+        threads = 1 if backend.warp_threads == 1 else THREADS
+        backend.kernel(*VOTES[0])((ceil_div(len(pairs), threads),), (threads,), [argument, test])
+        return backend.download(counts["separating"]), backend.download(counts["containing"])
 
-        A step extends subsets by the next candidate, which doubles their number and removes a row of each matrix. A
-        subset thus costs about as many operations as one of a single member.
-        """
-        n = candidates.shape[1]
-        pending = [self._start(pairs, candidates)] if most >= 0 else []
-        while pending:
-            subsets = pending.pop()
-            left = len(subsets.covariances) - 2
-            if len(subsets.pairs) > 1 and 2 * subsets.covariances.size > ENTRIES_AT_ONCE:
-                pending += subsets.halves()
-            elif left:
-                pending.append(subsets.extended(n - left, allowed, most))
-            else:
-                hits = np.flatnonzero(self._decisions(subsets, pairs, candidates))
-                yield subsets.pairs[hits], subsets.members[:, hits].T
+    @functools.cached_property
+    def _cores(self) -> Backend | None:
+        with contextlib.suppress(BackendUnavailable):
+            return open_backend("host")
+        return None
 
-    def _start(self, pairs: np.ndarray, candidates: np.ndarray) -> _Subsets:
-        """Return the empty subset of each pair."""
-        variables = np.concatenate([candidates, pairs], axis=1).T
-        covariances, k = self._problem.correlation[variables[:, None], variables[None]], len(pairs)
-        none = np.zeros(candidates.shape[::-1], bool)
-        return _Subsets(covariances, np.arange(k), none, np.zeros(k, np.int64), np.ones(k), np.full(k, np.inf))
-
-    def _decisions(self, subsets: _Subsets, pairs: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-        """Return which subsets separate their pairs, (t,) bool."""
-        problem, (first, second), sizes = self._problem, subsets.covariances, subsets.sizes
-        every = range(int(sizes.max(initial=0)) + 1)
-        critical = np.array([problem.critical_r_squared(level) for level in every])[sizes]
+    def _decisions(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
+        """Return which sets separate their pairs, (t,) bool."""
+        problem, size = self._problem, sets.shape[1]
+        critical, variables = problem.critical_r_squared(size), np.concatenate([sets, pairs], axis=1).T
+        left = problem.correlation[
+            variables[:, None], variables[None]
+        ]  # (l + 2, l + 2, t), then without eliminated ones
+        pivots, smallest = np.ones(len(pairs)), np.full(len(pairs), np.inf)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            error = _error(sizes, subsets.pivots)
-            explained, possible = first[1] * first[1], first[0] * second[1]
-            excess = explained - critical * possible
-            variance = np.minimum(first[0], second[1])
+            for eliminated in range(size):
+                pivot, column = left[0, 0], left[0, 1:]
+                left = left[1:, 1:] - column[:, None] * (column / pivot)[None]
+                pivots *= pivot
+                if eliminated:
+                    smallest = np.fmin(smallest, pivot)
+            error = _error(size, pivots)
+            explained, possible = left[0, 1] * left[0, 1], left[0, 0] * left[1, 1]
+            excess, variance = explained - critical * possible, np.minimum(left[0, 0], left[1, 1])
+            if size == 0:
+                return np.asarray(excess <= 0)
             has_variance = variance > problem.residual_tolerance + error
             clear = has_variance & (np.abs(excess) > 8 * error)
             if problem.residual_tolerance > 0:
                 clear |= variance < problem.residual_tolerance - error
             else:  # An |r| above one counts as its inverse.
                 clear &= possible - critical * explained > 8 * error
-            clear &= subsets.smallest > problem.pivot_tolerance + error
-            clear |= sizes == 0
-        result = (excess <= 0) & (has_variance | (sizes == 0))
+            clear &= smallest > problem.pivot_tolerance + error
+        result = (excess <= 0) & has_variance
         unclear = np.flatnonzero(~clear)
-        for size in np.unique(sizes[unclear]).tolist():
-            alike = unclear[sizes[unclear] == size]
-            for start in range(0, len(alike), CANONICAL_AT_ONCE):
-                some = alike[start : start + CANONICAL_AT_ONCE]
-                numbers, positions = subsets.pairs[some], np.nonzero(subsets.members[:, some].T)[1].reshape(-1, size)
-                sets = candidates[numbers[:, None], positions]
-                result[some] = canonical.separates(problem, pairs[numbers], sets)
-        return result
+        for start in range(0, len(unclear), CANONICAL_AT_ONCE):
+            some = unclear[start : start + CANONICAL_AT_ONCE]
+            result[some] = canonical.separates(problem, pairs[some], sets[some])
+        return np.asarray(result)
 
 
-def _error(sizes: np.ndarray, pivots: np.ndarray) -> np.ndarray:
+def _error(size: int, pivots: np.ndarray) -> np.ndarray:
     """Bound the difference of a residual covariance from that of the canonical evaluation, for correlations and sets of
-    (t,) sizes l with (t,) products P of pivots.
+    size l with (t,) products P of pivots.
 
     Either evaluation has the exact result for correlations that differ by at most 4 (l + 3) u, u = 2^-53 (Higham 2002,
     Accuracy and Stability of Numerical Algorithms, theorem 10.3). A change of all correlations by d changes a residual
     covariance by at most d (1 + |w|_1)^2 to first order, where w are the coefficients of the regression on the set.
     The smallest eigenvalue of M2 is at least P / e, since the others add up to at most l. Hence |w|_1^2 <= e l / P, and
-    (1 + |w|_1)^2 <= 2 (1 + e l / P). The bound has a further factor of 2.
+    (1 + |w|_1)^2 <= 2 (1 + e l / P). The bound has a further factor of 2. There is none if rounding makes P negative.
     """
-    return 2.0**-48 * (sizes + 3) * (1 + 3 * sizes / pivots)
+    return np.where(pivots > 0, 2.0**-48 * (size + 3) * (1 + 3 * size / pivots), np.inf)

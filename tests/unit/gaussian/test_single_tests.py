@@ -1,5 +1,6 @@
 """Single tests decide as every search does, however their subsets are enumerated."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -53,24 +54,23 @@ def test_a_statistic_at_its_critical_value_separates_and_the_next_larger_one_doe
             assert found == (explained <= critical * possible)
 
 
+@pytest.mark.parametrize("options", [{}, {"residual_tolerance": 0.0}, {"pseudo_inverse": "always"}], ids=str)
 @pytest.mark.parametrize("most", [-1, 0, 2, 5])
 @pytest.mark.parametrize("kind", KINDS)
-def test_subsets_are_those_that_separate_one_by_one(kind, most, monkeypatch):
-    problem = GaussianProblem.from_correlation(matrices(P)[kind], n_samples=12, alpha=0.01)
-    tests = open_tests(problem)
-    pairs = np.array([[0, 1], [1, 0], [6, 7]])
-    candidates = np.array([[2, 3, 4, 5, 6], [2, 3, 4, 5, 7], [0, 2, 3, 4, 5]])
-    allowed = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 1, 1], [0, 0, 1, 1, 1]], bool)
-
-    def listed(found):
-        return sorted(
-            (int(number), *candidates[number][chosen].tolist())
-            for numbers, members in found
-            for number, chosen in zip(numbers, members, strict=True)
-        )
-
-    monkeypatch.setattr(single_tests, "ENTRIES_AT_ONCE", 50)
+def test_subsets_are_counted_that_separate_one_by_one(kind, most, options, monkeypatch):
+    """Nine samples leave degrees of freedom for five members."""
+    problem = GaussianProblem.from_correlation(matrices(P)[kind], n_samples=9, alpha=0.01, **options)
+    monkeypatch.setattr(single_tests, "FEW_TESTS", 0)
     monkeypatch.setattr(independence, "TESTS_AT_ONCE", 3)
-    found = listed(tests.separating_subsets(pairs, candidates, allowed, most))
-    assert found == listed(IndependenceTests.separating_subsets(tests, pairs, candidates, allowed, most))
-    assert found or most < 1 or kind == "determined"
+    tests = open_tests(problem)
+    pairs, candidates = np.array([[0, 1], [1, 0], [6, 7], [2, 5]]), [[2, 3, 4, 5, 6], [2, 3, 4, 5, 7], [0, 2, 5], []]
+    separating, containing = [], []
+    for pair, some in zip(pairs, candidates, strict=True):
+        sets = [chosen for size in range(most + 1) for chosen in itertools.combinations(some, size)]
+        found = [chosen for chosen in sets if tests.separates(pair[None], np.array([chosen], np.int64))[0]]
+        separating.append(len(found))
+        containing += [sum(one in chosen for chosen in found) for one in some]
+    starts = np.cumsum([0, *map(len, candidates)])
+    for count in (tests.count_separating, functools.partial(IndependenceTests.count_separating, tests)):
+        counts = count(pairs, starts, np.concatenate(candidates).astype(np.int32), most)
+        assert [each.tolist() for each in counts] == [separating, containing]
