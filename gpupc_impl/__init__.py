@@ -5,41 +5,29 @@
 ['baseline-1', 'baseline-2']
 """
 
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpupc_impl._public import (
-        CPDAG,
-        PAG,
-        AlphaPath,
-        BackendUnavailable,
-        BackgroundKnowledge,
-        Bootstrap,
-        DeviceMemoryError,
-        DiscreteProblem,
-        GaussianProblem,
-        IndependenceOracle,
-        InvalidParameter,
-        InvalidProblem,
-        KernelProblem,
-        MixedProblem,
-        NonlinearProblem,
-        Problem,
-        RegressionProblem,
-        SeparatingSets,
-        Skeleton,
-        TimeSeriesGraph,
-        UnknownMethod,
-        alpha_path,
-        bootstrap,
-        fci,
-        methods,
-        orient,
-        pc,
-        pcmci,
-        resampled_rows,
-        skeleton,
-    )
+    from gpupc_impl.api import fci, pc, skeleton
+    from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError
+    from gpupc_impl.core.knowledge import BackgroundKnowledge
+    from gpupc_impl.core.orientation import CPDAG, orient
+    from gpupc_impl.core.pag import PAG
+    from gpupc_impl.core.problem import InvalidProblem, Problem
+    from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, methods
+    from gpupc_impl.core.result import SeparatingSets, Skeleton
+    from gpupc_impl.discrete.problem import DiscreteProblem
+    from gpupc_impl.gaussian.problem import GaussianProblem
+    from gpupc_impl.kernel.problem import KernelProblem
+    from gpupc_impl.latent.oracle import IndependenceOracle
+    from gpupc_impl.mixed.problem import MixedProblem
+    from gpupc_impl.nonlinear.problem import NonlinearProblem
+    from gpupc_impl.regression.problem import RegressionProblem
+    from gpupc_impl.studies.alpha_path import AlphaPath, alpha_path
+    from gpupc_impl.studies.bootstrap import Bootstrap, bootstrap, resampled_rows
+    from gpupc_impl.time_series.result import TimeSeriesGraph
+    from gpupc_impl.time_series.search import pcmci
 
 __version__ = "0.2.0rc1"
 
@@ -77,13 +65,34 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Import the public names on first use: they need SciPy, which most processes of this project do not."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from gpupc_impl import _public
+_HOMES = {
+    "api": "fci pc skeleton",
+    "backends": "BackendUnavailable DeviceMemoryError",
+    "core.knowledge": "BackgroundKnowledge",
+    "core.orientation": "CPDAG orient",
+    "core.pag": "PAG",
+    "core.problem": "InvalidProblem Problem",
+    "core.registry": "InvalidParameter UnknownMethod methods",
+    "core.result": "SeparatingSets Skeleton",
+    **{
+        f"{family.lower()}.problem": f"{family}Problem"
+        for family in ["Discrete", "Gaussian", "Kernel", "Mixed", "Nonlinear", "Regression"]
+    },
+    "latent.oracle": "IndependenceOracle",
+    "studies.alpha_path": "AlphaPath alpha_path",
+    "studies.bootstrap": "Bootstrap bootstrap resampled_rows",
+    "time_series.result": "TimeSeriesGraph",
+    "time_series.search": "pcmci",
+}
+"""The modules of the public names."""
 
-    globals().update({public: getattr(_public, public) for public in __all__})
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use: most processes need few of them, and all together take as long as a search."""
+    home = next((module for module, names in _HOMES.items() if name in names.split()), None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
     return globals()[name]
 
 

@@ -10,8 +10,6 @@ from gpupc_impl.core.pag import PAG
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.latent.inference import Limits, check_algorithm, find_pag
-from gpupc_impl.latent.oracle import IndependenceOracle
 from gpupc_impl.search import SearchRequest
 
 
@@ -160,6 +158,9 @@ def fci(
         InvalidParameter: the algorithm is unknown, or a limit is below 1 or not used by the algorithm.
         InvalidProblem: there are fewer than three variables, or FCI would test too many sets.
     """
+    from gpupc_impl.latent.inference import Limits, check_algorithm, find_pag
+    from gpupc_impl.latent.oracle import IndependenceOracle
+
     limits = Limits(max_possible_d_sep, max_path_length)
     check_algorithm(algorithm, limits)
     if isinstance(data, IndependenceOracle):

@@ -1,6 +1,8 @@
 """Backends run kernels on a GPU (``cuda``) or on this machine's cores (``host``)."""
 
+import importlib.util
 import os
+import sys
 import warnings
 
 from gpupc_impl.backends.arguments import Filled, Pointer, Struct
@@ -57,6 +59,8 @@ def resolve_backend(name: str = "auto") -> str:
     if name != "auto":
         backend_class(name)
         return name
+    if not has_nvidia_driver() and "cupy" not in sys.modules and importlib.util.find_spec("cupy") is None:
+        return "host"  # The backend's module is not needed to say so.
     reason = backend_class("cuda").unavailable()
     if reason is None:
         return "cuda"

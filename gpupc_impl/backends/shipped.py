@@ -39,7 +39,10 @@ class DamagedArchive(Exception):
 
 def folder() -> Path:
     """Where the archives lie: ``GPUPC_SHIPPED_DIR``, else the folder ``shipped`` of the installed package."""
-    return Path(os.environ.get("GPUPC_SHIPPED_DIR") or PACKAGE_ROOT / "shipped")
+    return _path(os.environ.get("GPUPC_SHIPPED_DIR") or PACKAGE_ROOT / "shipped")
+
+
+_path = functools.cache(Path)  # Every search asks for the same few paths, and to make one takes microseconds.
 
 
 def content_digest(*material: Any) -> str:
@@ -130,7 +133,7 @@ def archive_of(target: str) -> Archive | None:
 
 def archive_path(target: str) -> Path:
     """Where the archive of a target lies, or would."""
-    return folder() / f"{target}.zip"
+    return _path(f"{folder()}/{target}.zip")
 
 
 @functools.lru_cache(maxsize=16)

@@ -8,7 +8,6 @@ prepared makes no measurement stale.
 import dataclasses
 import functools
 import importlib
-import importlib.metadata
 import os
 import pkgutil
 from collections.abc import Callable, Mapping
@@ -96,15 +95,23 @@ class Family:
 
 def plugins() -> list[str]:
     """Return the modules that entry points of `PLUGIN_GROUP` and ``GPUPC_PLUGINS`` (comma separated) name."""
-    named = [point.value for point in importlib.metadata.entry_points(group=PLUGIN_GROUP)]
+    from importlib import metadata  # takes as long to import as a search of a few variables
+
+    named = [point.value for point in metadata.entry_points(group=PLUGIN_GROUP)]
     return [*named, *filter(None, map(str.strip, os.environ.get("GPUPC_PLUGINS", "").split(",")))]
+
+
+@functools.cache
+def _own_modules() -> tuple[str, ...]:
+    """The modules of this project's families."""
+    own = (path for path in Path(__file__).parents[1].glob("*/family.py") if path != Path(__file__))
+    return tuple(f"gpupc_impl.{path.parent.name}.family" for path in sorted(own))
 
 
 @functools.cache
 def families() -> dict[str, Family]:
     """All families by name: this project's, then those of plug-ins."""
-    own = (path for path in Path(__file__).parents[1].glob("*/family.py") if path != Path(__file__))
-    modules = [f"gpupc_impl.{path.parent.name}.family" for path in sorted(own)]
+    modules = [*_own_modules()]
     for plugin in plugins():
         folders = getattr(importlib.import_module(plugin), "__path__", ())
         if "family" in (module.name for module in pkgutil.iter_modules(folders)):
@@ -119,7 +126,21 @@ def families() -> dict[str, Family]:
     return known
 
 
+def default_family(kind: str) -> Family | None:
+    """Return the family of a table of such cells if the user names no family; None if there is none.
+
+    This project's families are imported one by one until it is found, since all take as long as the search of a few
+    variables.
+    """
+    own = (importlib.import_module(module).FAMILY for module in _own_modules())
+    found = next((each for each in own if each.default and each.data == kind), None)
+    return found or next((each for each in families().values() if each.default and each.data == kind), None)
+
+
 def get_family(name: str) -> Family:
+    if (module := f"gpupc_impl.{name}.family") in _own_modules():
+        family: Family = importlib.import_module(module).FAMILY
+        return family
     known = families()
     if not isinstance(name, str) or name not in known:
         raise InvalidProblem(f"family {name!r} is not known; choose one of: {', '.join(known)}")

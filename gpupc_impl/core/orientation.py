@@ -88,12 +88,15 @@ class CPDAG(ResultViews):
     @property
     def has_directed_cycle(self) -> bool:
         """Whether the arrows form a cycle, which contradictory v-structures can cause."""
-        from scipy import sparse
-
-        components, _ = sparse.csgraph.connected_components(
-            sparse.csr_array(self.directed), directed=True, connection="strong"
-        )
-        return bool(components < len(self.names))
+        tails, heads = np.nonzero(self.directed)
+        while len(tails):  # Drop the arrows from variables without a parent, which are in no cycle.
+            has_parent = np.zeros(len(self.names), bool)
+            has_parent[heads] = True
+            remain = has_parent[tails]
+            if remain.all():
+                return True
+            tails, heads = tails[remain], heads[remain]
+        return False
 
     def __eq__(self, other: object) -> bool:
         """Whether two graphs have the same labelled edges with the same directions; conflicts count as undirected."""

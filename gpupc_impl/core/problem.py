@@ -372,7 +372,8 @@ def as_matrix(data: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple
     if names is None and hasattr(data, "columns"):
         names = [str(name) for name in data.columns]
     try:
-        values = np.asarray(np.ma.filled(np.ma.asarray(data, dtype=np.float64), np.nan))
+        exact = type(data) is np.ndarray  # which has no mask; NumPy's masked arrays take long to import
+        values = np.asarray(data if exact else np.ma.filled(np.ma.asarray(data, dtype=np.float64), np.nan), np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidProblem(f"data is not a matrix of numbers: {_first_text(data, error)}") from error
     if values.ndim != 2:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource
-from gpupc_impl.core.family import families, plugins
+from gpupc_impl.core.family import families, get_family, plugins
 from gpupc_impl.core.files import checked_path
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import Problem
@@ -223,6 +223,20 @@ def methods(family: str | None = None) -> dict[str, Method]:
     return {name: each for name, each in _METHODS.items() if family in (None, each.family)}
 
 
+def method_of(family: str, name: str) -> Method | None:
+    """Return a method of a family, None if it has none of that name.
+
+    Only the method's own modules are imported if one of them is named as it is. To import all takes as long as a search
+    of a few hundred variables.
+    """
+    for package in get_family(family).packages if name not in _METHODS else ():
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(f"{package}.{name.replace('-', '_')}")
+            break
+    known = _METHODS.get(name) or methods().get(name)
+    return known if known is not None and known.family == family else None
+
+
 def get_method(name: str) -> Method:
     known = methods()
     if not isinstance(name, str) or name not in known:
@@ -257,13 +271,20 @@ def listed_kernels(packages: Iterable[str], max_level: int) -> list[KernelSource
 
 @functools.cache
 def _discover() -> None:
-    for name in method_packages():
-        _import_modules(name)
+    modules = [module for name in method_packages() for module in _import_modules(name)]
+    # A method that a search has taken before (`method_of`) is listed among the others all the same.
+    found = sorted(
+        _METHODS.items(), key=lambda item: modules.index(item[1].module) if item[1].module in modules else -1
+    )
+    _METHODS.clear()
+    _METHODS.update(found)
 
 
-def _import_modules(name: str) -> None:
-    """Import a package and its public modules."""
+def _import_modules(name: str) -> list[str]:
+    """Import a package and its public modules; returns their names."""
     package = importlib.import_module(name)
-    for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
-        if not module.name.startswith("_"):
-            importlib.import_module(f"{name}.{module.name}")
+    inner = [each.name for each in pkgutil.iter_modules(getattr(package, "__path__", ()))]
+    names = [f"{name}.{each}" for each in inner if not each.startswith("_")]
+    for each in names:
+        importlib.import_module(each)
+    return [name, *names]

@@ -12,7 +12,16 @@ from gpupc_impl.core.family import get_family
 from gpupc_impl.core.fixed_pairs import write
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem
-from gpupc_impl.core.registry import SEPARATING_SETS, InvalidParameter, Method, Run, UnknownMethod, get_method, methods
+from gpupc_impl.core.registry import (
+    SEPARATING_SETS,
+    InvalidParameter,
+    Method,
+    Run,
+    UnknownMethod,
+    get_method,
+    method_of,
+    methods,
+)
 from gpupc_impl.core.result import Skeleton
 
 
@@ -39,14 +48,15 @@ def choose_method(name: str, backend: str, family: str) -> Method:
     """Return the method of this name; ``"auto"`` selects the fastest that is installed (`Family.auto`)."""
     if name != "auto":
         return get_method(name)
-    auto, known = get_family(family).auto, methods(family)
+    auto = get_family(family).auto
     resolved = resolve_backend(backend)
     candidates = [resolved] if backend != "auto" else [each for each in auto if each != "cuda" or resolved == "cuda"]
     for name in candidates:
-        candidate = known.get(auto.get(name, ""))
+        candidate = method_of(family, auto[name]) if name in auto else None
         if candidate is not None and (backend != "auto" or unavailable(candidate, name) is None):
             return candidate
-    raise UnknownMethod(f"family {family!r} has no method for backend {backend!r} here; name one: {', '.join(known)}")
+    known = ", ".join(methods(family))
+    raise UnknownMethod(f"family {family!r} has no method for backend {backend!r} here; name one: {known}")
 
 
 def open_method_backend(method: Method, backend: str, device_memory_limit: int | None = None) -> Backend | None:

@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy
 
 from gpupc_impl.core import allocation
 from gpupc_impl.core.problem import InvalidProblem, Problem, name_constants, one_of, parameter
@@ -175,13 +174,17 @@ class DiscreteProblem(Problem):
 
     def critical_values(self, df: np.ndarray) -> np.ndarray:
         """Return the `critical_value` of each element of an array, bit for bit."""
+        from scipy import special
+
         df = np.asarray(df)
-        return np.where(df > 0, scipy.special.chdtri(np.maximum(df, 1).astype(np.float64), self.alpha), 0.0)
+        return np.where(df > 0, special.chdtri(np.maximum(df, 1).astype(np.float64), self.alpha), 0.0)
 
     def p_value(self, statistic: float | np.ndarray, df: int | np.ndarray) -> float | np.ndarray:
         """Return the p-values of one statistic or of an array of statistics; 1 without degrees of freedom."""
+        from scipy import special
+
         df = np.asarray(df, np.float64)
-        return np.where(df > 0, scipy.special.chdtrc(np.maximum(df, 1.0), statistic), 1.0)[()]
+        return np.where(df > 0, special.chdtrc(np.maximum(df, 1.0), statistic), 1.0)[()]
 
     @functools.cached_property
     def descending(self) -> list[int]:
@@ -229,7 +232,9 @@ class DiscreteProblem(Problem):
 
 @functools.lru_cache(maxsize=1 << 16)
 def _critical_value(alpha: float, df: int) -> float:
-    return float(scipy.special.chdtri(float(df), alpha)) if df > 0 else 0.0
+    from scipy import special
+
+    return float(special.chdtri(float(df), alpha)) if df > 0 else 0.0
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

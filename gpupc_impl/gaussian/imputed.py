@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy
 
 from gpupc_impl.core import allocation
 from gpupc_impl.core.problem import InvalidProblem, name_constants
@@ -89,14 +88,16 @@ class ImputedProblem(ArrayProblem):
 
     def pooled(self, z: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the (k,) means and two-sided p-values of (M, k) Fisher's z at a level; see the module."""
+        from scipy import special
+
         count, within = len(z), 1 / (self.n_samples - self.spent(level))
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = z.mean(axis=0)
             between = (1 + 1 / count) * ((z - mean) ** 2).sum(axis=0) / (count - 1)
             freedom = (count - 1) * (1 + within / between) ** 2
             statistic = -np.abs(mean) / np.sqrt(within + between)
-        normal = 2 * scipy.special.ndtr(statistic)
-        return mean, np.where(np.isfinite(freedom), 2 * scipy.special.stdtr(freedom, statistic), normal)
+        normal = 2 * special.ndtr(statistic)
+        return mean, np.where(np.isfinite(freedom), 2 * special.stdtr(freedom, statistic), normal)
 
     def tests(self, xp: Any = np) -> "ImputedTests":
         return ImputedTests(xp, self)

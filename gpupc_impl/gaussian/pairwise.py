@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy
 
 from gpupc_impl.backends import Backend
 from gpupc_impl.core import allocation, mapped_arrays
@@ -134,9 +133,11 @@ class PairwiseProblem(ArrayProblem):
     def critical_of_sizes(self, level: int) -> np.ndarray:
         """Return (n_samples + 1,) critical r^2 by sample size; -1, below which no r^2 lies, for sizes without degrees
         of freedom."""
+        from scipy import special
+
         freedom = np.arange(self.n_samples + 1) - self.spent(level)
         with np.errstate(divide="ignore", invalid="ignore"):
-            thresholds = -scipy.special.ndtri(self.alpha / 2) / np.sqrt(freedom)
+            thresholds = -special.ndtri(self.alpha / 2) / np.sqrt(freedom)
             critical = np.minimum(np.tanh(thresholds) ** 2, np.nextafter(1.0, 0.0))
         return np.where(freedom > 0, critical, -1.0)
 
@@ -145,10 +146,12 @@ class PairwiseProblem(ArrayProblem):
 
         A test without degrees of freedom, or with an undefined correlation (infinite), has p-value zero.
         """
+        from scipy import special
+
         freedom = sizes - self.spent(level)
         with np.errstate(divide="ignore"):
             z = np.arctanh(np.minimum(np.sqrt(r_squared), 1.0)) * np.sqrt(np.maximum(freedom, 0))
-        return np.where((freedom > 0) & (r_squared <= 1), 2 * scipy.special.ndtr(-z), 0.0)
+        return np.where((freedom > 0) & (r_squared <= 1), 2 * special.ndtr(-z), 0.0)
 
     def tests(self, xp: Any = np) -> "PairwiseTests":
         return PairwiseTests(xp, self)

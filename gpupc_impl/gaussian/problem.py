@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy
 
 from gpupc_impl.core import allocation, mapped_arrays
 from gpupc_impl.core.files import open_arrays
@@ -218,9 +217,11 @@ class GaussianProblem(Problem):
 
     def p_value(self, r_squared: float | np.ndarray, level: int) -> float | np.ndarray:
         """Return the two-sided p-value of squared partial correlation(s) at a level."""
+        from scipy import special
+
         with np.errstate(divide="ignore"):
             z = np.arctanh(np.minimum(np.sqrt(r_squared), 1.0)) * math.sqrt(self.degrees_of_freedom(level))
-        return 2 * scipy.special.ndtr(-z)
+        return 2 * special.ndtr(-z)
 
     def obstacle(self, level: int) -> str | None:
         if self.degrees_of_freedom(level) <= 0:
@@ -299,8 +300,16 @@ def checked_stream(stream: RowStream, names: Sequence[str] | None) -> tuple[RowS
     return stream, names
 
 
+QUANTILES = {0.001: 3.2905267314918945, 0.01: 2.575829303548901, 0.05: 1.9599639845400545, 0.1: 1.6448536269514729}
+"""Phi^-1(1 - alpha / 2) of usual values of alpha: SciPy takes as long to import as a search of a few variables."""
+
+
 @functools.lru_cache(maxsize=64)
 def _quantile(alpha: float) -> float:
     """Return Phi^-1(1 - alpha / 2), which is cached because every level needs it."""
+    if alpha in QUANTILES:
+        return QUANTILES[alpha]
+    from scipy import special
+
     half = alpha / 2
-    return -float(scipy.special.ndtri(half) if half > 0.0 else scipy.special.ndtri_exp(math.log(alpha) - math.log(2.0)))
+    return -float(special.ndtri(half) if half > 0.0 else special.ndtri_exp(math.log(alpha) - math.log(2.0)))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.core import mapped_arrays
-from gpupc_impl.core.family import families
+from gpupc_impl.core.family import default_family, families, get_family
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.tables import Table, is_frame, read_table
@@ -147,12 +147,11 @@ def _summary(data: Any, rows: int, n_labels: int | None, remark: str) -> str:
 
 
 def choose_family(table: InputTable, requested: str | None) -> str:
-    known = families()
     kind = "numbers" if table.kind == "correlation" else table.kind
     family = requested
-    if requested is None:
-        family = next((each.name for each in known.values() if each.default and each.data == kind), None)
-    if table.kind == "correlation" or (family is not None and known[family].data != "numbers"):
+    if requested is None and (default := default_family(kind)) is not None:
+        family = default.name
+    if table.kind == "correlation" or (family is not None and get_family(family).data != "numbers"):
         return family
     if kind != "numbers":
         raise InvalidProblem(_labels_refused(table, family))
@@ -364,8 +363,7 @@ def _is_numeric(column: Any) -> bool:
 
 def _warn_of_categories(table: InputTable, family: str) -> None:
     few = few_values(table.values)
-    options = _options_of("labels")
-    if few.any() and options:
+    if few.any() and (options := _options_of("labels")):
         columns, names = np.flatnonzero(few), column_names(table.values, table.names)
         warn(
             f"{len(columns):,} of {len(few):,} columns ({shown([names[k] for k in columns])}) hold whole numbers "

@@ -240,6 +240,8 @@ def _native(data: Any) -> Any:
 
 def _array(data: Any) -> np.ndarray:
     """Return an array; a masked value is NaN, and a number beside text in a list remains a number."""
+    if type(data) is np.ndarray:
+        return data
     if isinstance(data, np.ma.MaskedArray):
         return np.ma.filled(data.astype(np.float64), np.nan)
     if not isinstance(data, (list, tuple)):

@@ -23,6 +23,7 @@ from gpupc_impl import (
 from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core import solve
+from gpupc_impl.core.registry import method_of
 from gpupc_impl.core.solve import choose_method
 from gpupc_impl.tables import DataError
 
@@ -152,9 +153,9 @@ def test_auto_takes_the_method_that_is_fastest_where_it_runs(monkeypatch):
     assert choose_method("auto", "auto", "discrete").name == "discrete-parallel"
     assert choose_method("auto", "host", "discrete").name == "gpupc"
     installed = {name: found for name, found in methods("discrete").items() if not found.reference}
-    monkeypatch.setattr(solve, "methods", lambda family: installed)
+    monkeypatch.setattr(solve, "method_of", lambda family, name: installed.get(name))
     assert choose_method("auto", "auto", "discrete").name == "gpupc"
-    monkeypatch.setattr(solve, "methods", methods)
+    monkeypatch.setattr(solve, "method_of", method_of)
     no_compiler = types.SimpleNamespace(unavailable=lambda: "no C++ compiler found")
     monkeypatch.setattr(solve, "backend_class", lambda name: no_compiler)
     assert choose_method("auto", "auto", "gaussian").name == "stable-parallel"
@@ -167,7 +168,7 @@ def test_where_nothing_can_run_every_reason_is_told(frame, monkeypatch):
     installed = {name: found for name, found in methods("gaussian").items() if not found.reference}
     monkeypatch.setattr(solve, "resolve_backend", lambda name: "host" if name == "auto" else name)
     monkeypatch.setattr(solve, "backend_class", lambda name: no_compiler)
-    monkeypatch.setattr(solve, "methods", lambda family: installed)
+    monkeypatch.setattr(solve, "method_of", lambda family, name: installed.get(name))
     with pytest.raises(
         BackendUnavailable, match=r"family 'gaussian' can run here: .*no C\+\+ compiler found \(pair-scan\)"
     ):

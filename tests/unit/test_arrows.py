@@ -81,7 +81,7 @@ def room(module: str) -> str | None:
     if top != "gpupc_impl":
         return top if top in MAY_USE else None
     inner = rest.partition(".")[0]
-    return {"": "gpupc_impl", "_public": "gpupc_impl", "__main__": "cli"}.get(inner, inner)
+    return {"": "gpupc_impl", "__main__": "cli"}.get(inner, inner)
 
 
 @functools.cache

@@ -56,6 +56,14 @@ def test_import_loads_nothing_heavy():
     assert not {"gpupc_impl.cli", "gpupc_impl.backends.cuda", "gpupc_impl.backends.host"} & set(loaded)
 
 
+def test_a_search_loads_no_method_but_its_own_and_no_scipy():
+    """Each would take as long as the search of a few variables."""
+    code = "import sys, json, numpy, gpupc_impl; gpupc_impl.pc(numpy.random.default_rng(0).normal(size=(50, 4)))"
+    loaded = run(f"{code}; print(json.dumps(sorted(sys.modules)))")
+    assert not {name.partition(".")[0] for name in loaded} & {*OPTIONAL, "scipy", "baselines", "datasets"}
+    assert not {"gpupc_impl.nonlinear", "gpupc_impl.distributed", "gpupc_impl.latent"} & set(loaded)
+
+
 def test_listing_methods_loads_nothing_heavy():
     loaded = run("import sys, json, gpupc_impl; gpupc_impl.methods(); print(json.dumps(sorted(sys.modules)))")
     assert not {name.partition(".")[0] for name in loaded} & {*OPTIONAL, "datasets", "workflow"}

@@ -321,14 +321,15 @@ def test_columns_of_both_kinds(frame, tmp_path):
 
 
 def test_a_family_that_takes_both_is_named_in_the_error(monkeypatch):
-    from gpupc_impl import intake
+    from gpupc_impl import core, intake
 
     families = {
         "measured": type("F", (), {"name": "measured", "data": "numbers", "default": True}),
         "both": type("F", (), {"name": "both", "data": "both", "default": False}),
         "words": type("F", (), {"name": "words", "data": "labels", "default": False}),
     }
-    monkeypatch.setattr(intake, "families", lambda: families)
+    for module in (intake, core.family):
+        monkeypatch.setattr(module, "families", lambda: families)
     table = InputTable(None, None, "both", ("w",))
     ways = r"say family='both' \(--family both\), which takes both, .* say family='words' \(--family words\)"
     with pytest.raises(InvalidProblem, match=ways):

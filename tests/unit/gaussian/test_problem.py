@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import platform
 import subprocess
 import sys
 import tracemalloc
@@ -11,11 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from mpmath import mp
-from scipy import stats
+from scipy import special, stats
 
 from gpupc_impl import GaussianProblem, InvalidProblem
 from gpupc_impl.core.family import get_family, load_problem
 from gpupc_impl.gaussian.matrix import correlation_fault, correlation_matrix
+from gpupc_impl.gaussian.problem import QUANTILES
 
 
 @pytest.fixture
@@ -161,6 +163,11 @@ def test_names(values):
 
 
 # --- thresholds --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", QUANTILES)
+def test_quantiles_of_usual_levels_are_scipys(alpha):
+    np.testing.assert_array_max_ulp(QUANTILES[alpha], -special.ndtri(alpha / 2), maxulp=platform.machine() != "x86_64")
 
 
 def test_threshold_by_hand():
