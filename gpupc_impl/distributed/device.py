@@ -10,6 +10,7 @@ import numpy as np
 from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
 from gpupc_impl.distributed.correlations import CORRELATE, SQUARES, STANDARDISE, TILE_CONSTANTS
 from gpupc_impl.distributed.filter_plan import COLUMNS_A_WARP, LISTS, MOST_CANDIDATES
+from gpupc_impl.distributed.products import SPLIT
 from gpupc_impl.out_of_core.gathered import GATHERED
 
 MOST_PREFETCHED = 24  # the highest level whose kernels a search requests before level 0
@@ -19,11 +20,11 @@ FILTER = Struct(
     "Filter",
     samples=Pointer(np.float64),
     m=np.int32,
-    **dict.fromkeys(("low", "high", "critical_zero", "critical_one", "residual_tolerance"), np.float64),
-    **dict.fromkeys(("critical", "slack", "defined"), np.float32),
-    **dict.fromkeys(("low_single", "high_single", "needed_scale", "needed_offset"), np.float32),
+    **dict.fromkeys(("low", "high"), np.float32),
+    **dict.fromkeys(("error", "critical_zero", "critical_one", "residual_tolerance"), np.float64),
+    **dict.fromkeys(("critical", "slack", "defined", "needed_scale", "needed_offset"), np.float32),
 )
-PRODUCTS = Struct("Products", products=Pointer(np.float64), **dict.fromkeys(("first", "count", "columns"), np.int32))
+PRODUCTS = Struct("Products", products=Pointer(np.float32), **dict.fromkeys(("first", "count", "columns"), np.int32))
 EDGE_ROWS = Struct("EdgeRows", starts=Pointer(np.int64), **dict.fromkeys(("partners", "values"), Pointer(np.uint32)))
 CANDIDATES = Struct(
     "Candidates",
@@ -38,6 +39,7 @@ CANDIDATES = Struct(
 )
 OPEN_EDGES = Struct("OpenEdges", rows=EDGE_ROWS, slots=Pointer(np.int64), second_members=Pointer(np.uint32))
 SEPARATED = 1 << 31
+WARPS = 8  # warps of a thread block
 NO_MEMBER = 2**32 - 1
 COUNTS = ("tests", "undefined", "rechecked")
 """The names of the first counters of level 1. The counter with index `OPEN` follows: the number of edges that no test
@@ -51,6 +53,7 @@ CONSTANTS = {
     "NO_MEMBER": NO_MEMBER,
     "OPEN": OPEN,
     "LISTS": LISTS,
+    "WARPS": WARPS,
 }
 
 
@@ -59,15 +62,15 @@ def _kernel(expression: str, *structs: Struct) -> KernelSource:
 
 
 COUNT = _kernel("count_edges", FILTER, PRODUCTS)
-LIST = _kernel("list_edges", FILTER, PRODUCTS, EDGE_ROWS)
-KEEP = _kernel("keep_panel", FILTER, PRODUCTS, CANDIDATES)
+LIST = _kernel("list_edges", PRODUCTS, EDGE_ROWS)
+NEIGHBOURS = _kernel("list_neighbours", FILTER, CANDIDATES)
 SCANS = tuple(_kernel(f"scan_block<{flag}>", FILTER, EDGE_ROWS, CANDIDATES) for flag in ("false", "true"))
 COUNT_OPEN = _kernel("count_open", EDGE_ROWS)
 LIST_OPEN = _kernel("list_open", EDGE_ROWS, OPEN_EDGES)
 SCANS_OPEN = tuple(_kernel(f"scan_open<{flag}>", FILTER, OPEN_EDGES, CANDIDATES) for flag in ("false", "true"))
 USE_COPIES = _kernel("use_copies", EDGE_ROWS, OPEN_EDGES)
 TAKE_OVER = _kernel("take_over", EDGE_ROWS)
-FILTER_KERNELS = (COUNT, LIST, KEEP, *SCANS, COUNT_OPEN, LIST_OPEN, *SCANS_OPEN, USE_COPIES, TAKE_OVER)
+FILTER_KERNELS = (SPLIT, COUNT, LIST, NEIGHBOURS, *SCANS, COUNT_OPEN, LIST_OPEN, *SCANS_OPEN, USE_COPIES, TAKE_OVER)
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:

@@ -1,12 +1,10 @@
-"""Levels 0 and 1 from matrix products of samples by the device's library, with canonical answers
-(kernels/filter.cu)."""
+"""Levels 0 and 1 from products of samples (products.py), with canonical answers (kernels/filter.cu)."""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,15 +13,11 @@ from gpupc_impl.backends import DeviceMemoryError, KernelSource
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.distributed import device
 from gpupc_impl.distributed.communicator import Communicator, Part
-from gpupc_impl.distributed.filter_bounds import (
-    SINGLE_ROUNDOFF,
-    UNIT_ROUNDOFF,
-    excess_bound,
-    needed_product,
-    product_bound,
-)
+from gpupc_impl.distributed.device import WARPS
+from gpupc_impl.distributed.filter_bounds import UNIT_ROUNDOFF, excess_bound, needed_product, product_bound
 from gpupc_impl.distributed.filter_plan import COLUMNS_A_WARP, EDGE_BYTES, LISTS, STEP, TILE_ROWS, FilterPlan
 from gpupc_impl.distributed.level_zero import GroupResult
+from gpupc_impl.distributed.products import DoubleProducts, PartProducts, Products
 from gpupc_impl.distributed.progress import Laps, stage
 from gpupc_impl.engine.graph import COUNTER_SHAPE
 from gpupc_impl.gaussian.problem import GaussianProblem
@@ -31,8 +25,6 @@ from gpupc_impl.integers import ceil_div, round_up
 
 logger = logging.getLogger("gpupc_impl.distributed")
 
-WARPS = 8
-SMALL_PRODUCT = 1e7  # upper bound on the multiply-adds of a product that is computed on a single core
 SPARSENESS = 32
 """The time for a correlation of a row's neighbours relative to the time for a correlation of a panel. The number is
 also an upper bound on the ratio of their bytes."""
@@ -64,10 +56,13 @@ class FilteredLevels:
         self._shown = show and workers.number == 0, self._log
         backend, self.m, self.p = self.backend, problem.n_samples, problem.n_variables
         self.counts = np.zeros(3, np.int64)
+        self._products: Products = (
+            PartProducts(backend, samples) if plan.parts else DoubleProducts(backend, samples, plan.tile)
+        )
         self._filter = self._decisions(problem, with_level_one)
         self._with_level_one = with_level_one
         p, pitch = self.p, round_up(plan.candidates, STEP)
-        self._tile = backend.empty(plan.tile, np.float64)
+        self._tile = backend.empty(plan.tile, np.float32)
         self.degrees = backend.full(p, 0, np.int32)
         self._starts = backend.empty(p + 1, np.int64)
         self._edges = backend.empty_all(partners=(plan.edges, np.uint32), values=(plan.edges, np.uint32))
@@ -97,22 +92,21 @@ class FilteredLevels:
         zero = problem.critical_r_squared(0)
         one = problem.critical_r_squared(1) if with_level_one else 0.0
         # The last term bounds the rounding of the square root, and of the square in the canonical test.
-        root, bound = math.sqrt(zero), product_bound(self.m) + 8 * UNIT_ROUNDOFF
-        entry = SINGLE_ROUNDOFF + product_bound(self.m)
-        scale, offset = needed_product(one)
+        root, error = math.sqrt(zero), self._products.error
+        bound = error + 8 * UNIT_ROUNDOFF
+        scale, offset = needed_product(one, error)
         return device.FILTER(
             samples=self.samples,
             m=self.m,
-            low=root - bound,
-            high=root + bound,
+            low=np.nextafter(np.float32(root - bound), np.float32(-1)),
+            high=np.nextafter(np.float32(root + bound), np.float32(2)),
+            error=product_bound(self.m),
             critical_zero=zero,
             critical_one=one,
             residual_tolerance=problem.residual_tolerance,
             critical=np.float32(one),
-            slack=np.float32(excess_bound(self.m, one)),
-            defined=np.float32(problem.residual_tolerance * (1 + 2.0**-20) + 4 * entry),
-            low_single=np.float32(root - bound - 2 * entry),
-            high_single=np.float32(root + bound + 2 * entry),
+            slack=np.nextafter(np.float32(excess_bound(error, one)), np.float32(2)),
+            defined=np.float32(problem.residual_tolerance * (1 + 2.0**-20) + 4 * error + 2.0**-20),
             needed_scale=np.float32(scale),
             needed_offset=np.float32(offset),
         )
@@ -166,11 +160,14 @@ class FilteredLevels:
                 own = slice(*bounds[workers.number :][:2])
                 count, columns, more = own.stop - own.start, own.stop, 0
                 if count:
-                    tile = self._products(library, own, slice(0, columns))
+                    products = self._tile[: count * columns].reshape(count, columns)
+                    self._products.multiply(library, own, slice(0, columns), products)
                     self._lap("level 0: products")
+                    tile = device.PRODUCTS(products=products, first=own.start, count=count, columns=columns)
                     parts = ceil_div(columns, COLUMNS_A_WARP)
                     counts = backend.empty(count * parts, np.int64)
-                    self._launch(device.COUNT, count * parts, [self._filter, tile, counts])
+                    words = backend.empty(count * parts * (COLUMNS_A_WARP // 32), np.uint32)
+                    self._launch(device.COUNT, count * parts, [self._filter, tile, words, counts])
                     ends = backend.empty(count * parts, np.int64)
                     library.cumsum(counts, out=ends)
                     more = int(backend.download(ends[-1:])[0])
@@ -185,9 +182,8 @@ class FilteredLevels:
                     continue
                 if count:
                     before = np.int64(places[workers.number])
-                    self._launch(
-                        device.LIST, count * parts, [self._filter, tile, ends, before, rows_struct, self.degrees]
-                    )
+                    arguments = [tile, words, ends, before, rows_struct, self.degrees]
+                    self._launch(device.LIST, count * parts, arguments)
                 row_parts += [(k, slice(bounds[k] + 1, bounds[k + 1] + 1)) for k in range(workers.size)]
                 edge_parts += [(k, slice(places[k], places[k + 1])) for k in range(workers.size)]
                 self._lap("level 0: edges")
@@ -276,11 +272,12 @@ class FilteredLevels:
             count, after = min(most, stop - own), min(start + workers.size * most, stop)
             candidates = device.CANDIDATES(first=own, count=count, **self._candidates)
             self.backend.fill(self._candidates["end"], 0)
-            for variables in mapped_arrays.pieces(last if count else 0, max(1, self.plan.tile // max(1, count))):
-                tile = self._products(library, variables, slice(own, own + count))
+            if count:
+                panel = self._candidates["panel"][:last, :count]
+                self._products.multiply(library, slice(0, last), slice(own, own + count), panel)
                 self._lap(f"sets from {side}: products")
-                self._launch(device.KEEP, variables.stop - variables.start, [self._filter, tile, candidates])
-                self._lap(f"sets from {side}: panels")
+                self._launch(device.NEIGHBOURS, last, [self._filter, candidates, np.int32(last)])
+                self._lap(f"sets from {side}: lists")
             if max(workers.all_gather(int(self.backend.download(self._candidates["end"])[0]))) > self.plan.neighbours:
                 most = max(STEP, most // 2 // STEP * STEP)  # the lists of so few candidates fit at any density
                 continue
@@ -309,17 +306,3 @@ class FilteredLevels:
         """Launch a kernel with a thread for each of `count` edges."""
         threads = 128 if self.backend.warp_threads > 1 else 1
         self.backend.kernel(*kernel)((max(1, ceil_div(count, threads)),), (threads,), arguments)
-
-    def _products(self, library: Any, rows: slice, columns: slice) -> Any:
-        """Return the `PRODUCTS` of some variables with others, which overwrite the one tile on the device."""
-        height, width = rows.stop - rows.start, columns.stop - columns.start
-        out = self._tile[: height * width].reshape(height, width)
-        own, others = self.samples[rows], self.samples[columns].T
-        threads = self.backend.array_threads if self.m * height * width > SMALL_PRODUCT else 1
-        if threads == 1:
-            library.matmul(own, others, out=out)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                parts = mapped_arrays.pieces(height, ceil_div(height, threads))
-                list(pool.map(lambda part: library.matmul(own[part], others, out=out[part]), parts))
-        return device.PRODUCTS(products=out, first=rows.start, count=height, columns=width)

@@ -10,18 +10,18 @@ from gpupc_impl.integers import ceil_div, round_up
 COLUMNS_A_WARP = 4096  # columns of level 0 that a warp takes (kernels/filter.cu)
 MOST_CANDIDATES = 4096  # upper bound on the variables of a block of candidates (kernels/filter.cu)
 STEP = 32  # lower bound on the candidates of a block, whose number is a multiple of this one
-MOST_TILE_BYTES = 1 << 31
-"""Upper bound on the bytes of a tile of products, since larger tiles hardly shorten the waits between them."""
+MOST_TILE = 1 << 28  # upper bound on the products in a tile, since larger tiles hardly shorten the waits between them
 
 TILE_ROWS = 128
 """The number of rows of a larger tile of products is a multiple of this number, since libraries compute so many rows at
 once."""
 
+LEAST_SHARE = 8  # samples are kept in parts as well if that leaves so many times as much memory to the rest
 MOST_UPLOAD_BYTES = 1 << 30  # upper bound on the bytes of samples that are standardised at a time
 LISTS = 8  # lists of each variable's neighbours in a block of candidates (kernels/filter.cu)
-EDGE_BYTES = 8  # bytes of an edge: its partner, and its correlation or member
-CANDIDATE_BYTES = 4  # bytes of a correlation in the panel of a block of candidates
-NEIGHBOUR_BYTES = 6  # bytes of an entry of a list of neighbours: the neighbour's number and correlation
+EDGE_BYTES = 8  # bytes of an edge: its partner, and its product or member
+CANDIDATE_BYTES = 4  # bytes of a product in the panel of a block of candidates
+NEIGHBOUR_BYTES = 6  # bytes of an entry of a list of neighbours: the neighbour's number and product
 RESULT_BYTES = 32
 """Bytes of an edge whose result is read: its partner and member, a flag whether it is separated, and its entry in the
 list of edges that are not."""
@@ -30,7 +30,7 @@ MOST_READ = 1 << 22
 """Upper bound on the edges whose results are read at a time, so that the page-locked memory of all threads stays within
 what the backend caches; pinning pages anew takes longer than copying."""
 
-OPEN_BYTES = 20  # bytes of the copy of an open edge: its partner, its correlation, its index, and the member of a set
+OPEN_BYTES = 20  # bytes of the copy of an open edge: its partner, its product, its index, and the member of a set
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +38,7 @@ class FilterPlan:
     """The sizes of the arrays on a device beside the samples.
 
     Attributes:
+        parts: whether products are made from samples in parts (products.py).
         tile: number of products in a tile.
         candidates: number of variables in a block of candidates.
         neighbours: upper bound on the entries of all lists of neighbours among a block of candidates.
@@ -47,6 +48,7 @@ class FilterPlan:
         device_bytes: lower bound on the device memory that the search needs.
     """
 
+    parts: bool
     tile: int
     candidates: int
     neighbours: int
@@ -56,11 +58,12 @@ class FilterPlan:
     device_bytes: int
 
 
-def fixed_bytes(m: int, p: int, tile_bytes: int) -> int:
-    """Return the bytes of samples, a tile, counts and sums of edges, degrees, starts of rows, and counters."""
-    tile = tile_bytes // 8
-    counts = 32 * max(tile // COLUMNS_A_WARP + tile // p + 1, p)
-    return allocated_bytes(8 * m * p) + tile_bytes + counts + 4 * p + 16 * (p + 1) + COUNTER_BYTES + 32 * 512
+def fixed_bytes(m: int, p: int, tile: int, part_bytes: int) -> int:
+    """Return the bytes of samples, a tile and its words, counts and sums of edges, degrees, starts of rows, and
+    counters; `part_bytes` are those of the samples of a variable in parts, or 0 for products in double precision."""
+    products = allocated_bytes(part_bytes * p) + (4 if part_bytes else 12) * tile
+    counts = max((32 + COLUMNS_A_WARP // 8) * (tile // COLUMNS_A_WARP + tile // p + 1), 32 * p)
+    return allocated_bytes(8 * m * p) + products + counts + 4 * p + 16 * (p + 1) + COUNTER_BYTES + 32 * 512
 
 
 def candidate_bytes(p: int, candidates: int, neighbours: int) -> int:
@@ -73,9 +76,7 @@ def least_device_bytes(m: int, p: int) -> int:
     """Return the least device memory: two copies of the samples for levels from 2 on, or, if larger, the samples with
     the smallest tile and block of candidates and the edges of one row."""
     smallest = (
-        fixed_bytes(m, p, 8 * p)
-        + candidate_bytes(p, STEP, LISTS * STEP * p)
-        + (EDGE_BYTES + OPEN_BYTES + RESULT_BYTES) * p
+        fixed_bytes(m, p, p, 0) + candidate_bytes(p, STEP, LISTS * STEP * p) + (EDGE_BYTES + OPEN_BYTES + RESULT_BYTES) * p
     )
     return max(2 * allocated_bytes(8 * m * p), smallest)
 
@@ -86,21 +87,25 @@ def variables_at_once(m: int, p: int, budget: int) -> int:
     return max(1, min(MOST_UPLOAD_BYTES, budget - samples, ceil_div(samples, 8)) // (8 * m))
 
 
-def choose(m: int, p: int, budget: int) -> FilterPlan:
-    """Return the plan for a device with a budget of at least `least_device_bytes`."""
-    least, least_tile = least_device_bytes(m, p), 8 * p
-    spare = budget - least  # divided among larger tiles, blocks and lists, and edges
-    tile_bytes = least_tile + min(max(0, MOST_TILE_BYTES - least_tile), spare // 16) // 8 * 8
+def choose(m: int, p: int, budget: int, part_bytes: int) -> FilterPlan:
+    """Return the plan for a device with a budget of at least `least_device_bytes`, with samples in parts if they take
+    `part_bytes` for a variable, above 0, and a small share of the budget."""
+    least = least_device_bytes(m, p)
+    if LEAST_SHARE * part_bytes * p > budget - least:
+        part_bytes = 0
+    spare = budget - least - part_bytes * p  # divided among larger tiles, blocks and lists, and edges
+    tile = p + min(max(0, min(MOST_TILE, p * p) - p), spare // 16 // (4 if part_bytes else 12))
     candidates = STEP + min(MOST_CANDIDATES - STEP, spare // 4 // (CANDIDATE_BYTES * p) // STEP * STEP)
     entries = LISTS * p * STEP, p * candidates // 16, spare // 16 // NEIGHBOUR_BYTES
     neighbours = min(LISTS * p * candidates, max(entries))
     open_edges = p + spare // 16 // OPEN_BYTES
     read = p + min(MOST_READ, spare // 32 // RESULT_BYTES)
     candidates = min(candidates, p)
-    taken = fixed_bytes(m, p, tile_bytes) + candidate_bytes(p, candidates, neighbours)
+    taken = fixed_bytes(m, p, tile, part_bytes) + candidate_bytes(p, candidates, neighbours)
     left = budget - taken - OPEN_BYTES * open_edges - RESULT_BYTES * read
     return FilterPlan(
-        tile=tile_bytes // 8,
+        parts=part_bytes > 0,
+        tile=tile,
         candidates=candidates,
         neighbours=neighbours,
         edges=max(1, min(left // EDGE_BYTES, p * (p - 1) // 2)),

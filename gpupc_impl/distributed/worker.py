@@ -16,7 +16,7 @@ import numpy as np
 
 from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.core import mapped_arrays
-from gpupc_impl.distributed import device, filter_plan
+from gpupc_impl.distributed import device, filter_plan, products
 from gpupc_impl.distributed.communicator import Communicator
 from gpupc_impl.distributed.correlations import MatrixNumbers, Numbers, SampleNumbers, SampleRows
 from gpupc_impl.distributed.device import COUNTS, SEPARATED
@@ -73,7 +73,8 @@ class Worker:
                 )
             at_once = filter_plan.variables_at_once(m, p, free)
             if is_filtered(problem):
-                self._plan = filter_plan.choose(m, p, free)
+                in_parts = products.part_bytes(backend, m, problem.critical_r_squared(0))
+                self._plan = filter_plan.choose(m, p, free, in_parts)
             self._arriving = SampleRows(backend, m, p, at_once)
             self._laps.start()
         plan = {} if self._plan is None else dataclasses.asdict(self._plan)

@@ -1,14 +1,14 @@
-// Levels 0 and 1 of very many variables from products of standardised samples that a library of matrix products makes.
+// Levels 0 and 1 of very many variables from products of standardised samples (products.py), which are off by little.
 //
-// A product differs from the canonical correlation of correlate.cu, since a library adds in its own order, but so
-// little that products decide all but very few tests. A test within the error bound is decided by the canonical chain
-// of fused multiply-adds. Answers are therefore those of correlate.cu and level_one.cuh.
+// A product decides a test if the bound on its error allows one outcome alone. The other tests are decided from the sums
+// of a warp in double precision, and if those are too close as well, by the canonical chains of fused multiply-adds of
+// correlate.cu. Answers are therefore those of correlate.cu and level_one.cuh.
 //
 // Edges are kept by rows: row j has its partners i < j, ascending. Level 1 goes through the variables in blocks of
-// candidates k. A block has a panel, the correlations of all variables with the candidates in single precision, and for
-// each variable the list of the candidates that are its neighbours. A first pass through all blocks tests sets from
-// adj(i); a second pass tests sets from adj(j), for the edges that no set from adj(i) separates. Each pass finds the
-// first candidate that separates the edge, so this set is the canonical one.
+// candidates k. A block has a panel, the products of all variables with the candidates, and for each variable the list
+// of the candidates that are its neighbours. A first pass through all blocks tests sets from adj(i); a second pass tests
+// sets from adj(j), for the edges that no set from adj(i) separates. Each pass finds the first candidate that separates
+// the edge, so this set is the canonical one.
 //
 // Most candidates need no test. A set {k} that separates i and j has |r_ik r_jk| >= `needed`(r_ij), so at least one of
 // the two factors is at least the root of this bound. Beside the list of all neighbours, each variable has lists of
@@ -17,6 +17,7 @@
 #include "engine/kernels/tally.cuh"
 #include "gaussian/kernels/level_one.cuh"
 
+constexpr int WARPS = 8;               // the most warps of a thread block
 constexpr int COLUMNS_A_WARP = 4096;   // columns of level 0 that a warp takes
 constexpr int MOST_CANDIDATES = 4096;  // the largest number of candidates in a block
 constexpr unsigned SEPARATED = 1u << 31;
@@ -35,10 +36,10 @@ __device__ __forceinline__ float strength(int list) {
 struct Filter {
     const double* samples;  // (p, m) standardised, a row for each variable
     int m;
-    double low, high;  // at level 0, |product| <= low is no edge, and |product| >= high is an edge
+    float low, high;  // at level 0, |product| <= low is no edge, and |product| >= high is an edge
+    double error;     // bound on the difference of a sum by a warp and the canonical correlation
     double critical_zero, critical_one, residual_tolerance;  // of the canonical tests
     float critical, slack, defined;                          // see `may_separate` and `separates`
-    float low_single, high_single;                           // see `edge` of a correlation in single precision
     float needed_scale, needed_offset;                       // see `needed`
 
     // The canonical correlation of two different variables.
@@ -51,21 +52,40 @@ struct Filter {
         return sum > 1.0 ? 1.0 : sum < -1.0 ? -1.0 : sum;
     }
 
-    __device__ __forceinline__ bool edge(double product, int i, int j) const {
-        const double size = fabs(product);
-        if (size >= high) return true;
-        if (size <= low) return false;
-        const double r = correlation(i, j);
+    // The same sum in another order by a warp, which is much faster.
+    __device__ __noinline__ double sum_of_warp(int i, int j) const {
+        const double *const x = samples + static_cast<long long>(i) * m, *const y =
+                                                                             samples + static_cast<long long>(j) * m;
+        PerLane<double> parts;
+        each_lane(LANES, [&](int lane) {
+            double sum = 0.0;
+#pragma unroll 8
+            for (int s = lane; s < m; s += LANES) sum = fma(x[s], y[s], sum);
+            parts[lane] = sum;
+        });
+        double sum = 0.0;
+#pragma unroll 8
+        for (int lane = 0; lane < LANES; ++lane) sum += of_lane(parts, lane);
+        return sum;
+    }
+
+    // Whether two different variables have an edge after level 0; called by a warp.
+    __device__ __noinline__ bool edge(int i, int j) const {
+        double r = sum_of_warp(i, j);
+        if (fabs(r * r - critical_zero) <= 4.0 * error) r = correlation(i, j);
         return r * r > critical_zero;
     }
 
-    // Whether two different variables have an edge after level 0, from their correlation in single precision.
-    __device__ __forceinline__ bool edge(float r, int i, int j) const {
-        const float size = fabsf(r);
-        if (size >= high_single) return true;
-        if (size <= low_single) return false;
-        const double exact = correlation(i, j);
-        return exact * exact > critical_zero;
+    // Returns a mask of those of `count` variables from `first` on that have an edge with v after level 0; the lanes
+    // have their products with v.
+    __device__ __forceinline__ unsigned edges(PerLane<float>& products, int count, int first, int v) const {
+        unsigned found = ballot(count, [&](int lane) { return fabsf(products[lane]) > low && first + lane != v; });
+        if (found == 0) return 0;
+        unsigned unsure = found & ballot(count, [&](int lane) { return fabsf(products[lane]) < high; });
+        for (; unsure != 0; unsure &= unsure - 1) {
+            if (!edge(first + __ffs(static_cast<int>(unsure)) - 1, v)) found &= ~(unsure & (0u - unsure));
+        }
+        return found;
     }
 
     // A lower bound on |r_ik r_jk| for all sets {k} that separate i and j.
@@ -91,8 +111,8 @@ struct Filter {
         return list;
     }
 
-    // The excess of the squared residual covariance over its critical value, from correlations in single precision. The
-    // bound on its error is `slack`.
+    // The excess of the squared residual covariance over its critical value, from products. The bound on its error is
+    // `slack`.
     __device__ __forceinline__ float excess(float r_ij, float r_ik, float r_jk) const {
         const float h = fmaf(-r_ik, r_jk, r_ij);
         return fmaf(h, h, -(critical * (fmaf(-r_ik, r_ik, 1.0f) * fmaf(-r_jk, r_jk, 1.0f))));
@@ -111,7 +131,7 @@ struct Filter {
 
 // Products of `count` variables from `first` on with `columns` variables: row r begins at products[r * columns].
 struct Products {
-    const double* products;
+    const float* products;
     int first, count, columns;
 };
 
@@ -119,7 +139,7 @@ struct Products {
 struct EdgeRows {
     long long* starts;   // row j has the edges from starts[j] to starts[j + 1] - 1
     unsigned* partners;  // i of each edge, with the bit SEPARATED once level 1 has separated it
-    unsigned* values;    // the bits of r_ij in single precision, or the member of the separating set
+    unsigned* values;    // the bits of the product of i and j, or the member of the separating set
 };
 
 __device__ __forceinline__ void separate(const EdgeRows& rows, long long edge, int member) {
@@ -130,6 +150,7 @@ __device__ __forceinline__ void separate(const EdgeRows& rows, long long edge, i
 // The warp's row and columns at level 0.
 struct WarpColumns {
     int row, j, first, last, number;
+    const float* products;  // of the row with the columns
 
     __device__ explicit WarpColumns(const Products& tile) {
         const int parts = (tile.columns + COLUMNS_A_WARP - 1) / COLUMNS_A_WARP;
@@ -138,42 +159,65 @@ struct WarpColumns {
         j = tile.first + row;
         first = number % parts * COLUMNS_A_WARP;
         last = row < tile.count ? min(first + COLUMNS_A_WARP, j) : 0;
+        products = tile.products + static_cast<long long>(row) * tile.columns;
+    }
+
+    __device__ __forceinline__ unsigned* words(unsigned* of_all) const {
+        return of_all + static_cast<long long>(number) * (COLUMNS_A_WARP / LANES);
     }
 };
 
-// Counts edges: counts[w] is the number of edges i < j that warp w finds among its columns i of the row of j. The
-// columns of the products are the variables from 0 on.
+// Calls f(q, k, count, products in lanes) for every 32 of `count` products, which begin at number k. Several loads are on
+// their way at the same time.
+template <class F>
+__device__ __forceinline__ void each_word(const float* products, int count, F f) {
+    for (int k = 0; k < count; k += AT_ONCE * LANES) {
+        PerLane<float> loaded[AT_ONCE];
+#pragma unroll
+        for (int q = 0; q < AT_ONCE; ++q) {
+            each_lane(min(count - k - LANES * q, LANES),
+                      [&](int lane) { loaded[q][lane] = products[k + LANES * q + lane]; });
+        }
+#pragma unroll
+        for (int q = 0; q < AT_ONCE; ++q) {
+            if (k + LANES * q < count) f(k + LANES * q, min(count - k - LANES * q, LANES), loaded[q]);
+        }
+    }
+}
+
+// Finds edges: counts[w] is the number of edges i < j that warp w finds among its columns i of the row of j, and `words`
+// has a bit for each column. The columns of the products are the variables from 0 on.
 __global__ void count_edges(const __grid_constant__ Filter filter, const __grid_constant__ Products tile,
-                            long long* counts) {
+                            unsigned* words, long long* counts) {
     const WarpColumns own(tile);
     if (own.row >= tile.count) return;
-    const double* products = tile.products + static_cast<long long>(own.row) * tile.columns;
+    unsigned* const to = own.words(words);
     int edges = 0;
-    for (int i = own.first; i < own.last; i += LANES) {
-        edges += __popc(ballot(min(own.last - i, LANES),
-                               [&](int lane) { return filter.edge(products[i + lane], i + lane, own.j); }));
-    }
+    each_word(own.products + own.first, own.last - own.first, [&](int k, int count, PerLane<float>& products) {
+        const unsigned found = filter.edges(products, count, own.first + k, own.j);
+        if (warp_leader()) to[k / LANES] = found;
+        edges += __popc(found);
+    });
     if (warp_leader()) counts[own.number] = edges;
 }
 
-// Writes the edges that all warps find behind the first `before` edges of the group. ends[w] is the sum of counts[0] to
-// counts[w].
-__global__ void list_edges(const __grid_constant__ Filter filter, const __grid_constant__ Products tile,
-                           const long long* ends, long long before, const __grid_constant__ EdgeRows rows,
-                           int* degrees) {
+// Writes the edges that all warps have found behind the first `before` edges of the group. ends[w] is the sum of
+// counts[0] to counts[w].
+__global__ void list_edges(const __grid_constant__ Products tile, unsigned* words, const long long* ends,
+                           long long before, const __grid_constant__ EdgeRows rows, int* degrees) {
     const WarpColumns own(tile);
     if (own.row >= tile.count) return;
-    const double* products = tile.products + static_cast<long long>(own.row) * tile.columns;
+    const unsigned* const found = own.words(words);
     long long at = before + (own.number == 0 ? 0 : ends[own.number - 1]);
     const long long first = at;
     for (int i = own.first; i < own.last; i += LANES) {
-        const unsigned edges = ballot(min(own.last - i, LANES),
-                                      [&](int lane) { return filter.edge(products[i + lane], i + lane, own.j); });
-        each_lane(min(own.last - i, LANES), [&](int lane) {
+        const unsigned edges = found[(i - own.first) / LANES];
+        if (edges == 0) continue;
+        each_lane(LANES, [&](int lane) {
             if (!(edges >> lane & 1)) return;
             const long long slot = at + __popc(edges & ~(~0u << lane));
             rows.partners[slot] = static_cast<unsigned>(i + lane);
-            rows.values[slot] = __float_as_uint(static_cast<float>(products[i + lane]));
+            rows.values[slot] = __float_as_uint(own.products[i + lane]);
             atomicAdd(&degrees[i + lane], 1);
         });
         at += __popc(edges);
@@ -184,11 +228,11 @@ __global__ void list_edges(const __grid_constant__ Filter filter, const __grid_c
     }
 }
 
-// The correlations of variables with a block of `count` candidates from `first` on, and the lists of neighbours.
+// The products of variables with a block of `count` candidates from `first` on, and the lists of neighbours.
 struct Candidates {
-    float* panel;             // (p, pitch) correlations with the candidates
+    const float* panel;       // (p, pitch) products with the candidates
     unsigned short* numbers;  // the neighbours in the lists, as k - first
-    float* correlations;      // the correlation with each neighbour in the lists
+    float* correlations;      // the product with each neighbour in the lists
     long long* starts;        // (p) the index at which each variable's lists begin, one after the other
     int* ends;                // (p, LISTS) the end of each list, relative to `starts`
     unsigned long long* end;  // the end of all lists
@@ -198,34 +242,24 @@ struct Candidates {
     __device__ __forceinline__ const float* row(int v) const { return panel + static_cast<long long>(v) * pitch; }
 };
 
-// Writes the rows of the tile's variables. Each warp takes a range of rows.
-__global__ void keep_panel(const __grid_constant__ Filter filter, const __grid_constant__ Products tile,
-                           const __grid_constant__ Candidates to) {
-    const WarpRows own(tile.count);
-    for (int row = own.first; row < own.last; ++row) {
-        const int v = tile.first + row, columns = tile.columns;
-        const double* products = tile.products + static_cast<long long>(row) * columns;
-        const auto near = [&](int k) {
-            return ballot(min(columns - k, LANES), [&](int lane) {
-                const int candidate = to.first + k + lane;
-                return candidate != v && filter.edge(products[k + lane], v, candidate);
-            });
-        };
-        const auto strong = [&](int k, int list) {
-            return ballot(min(columns - k, LANES),
-                          [&](int lane) { return fabsf(static_cast<float>(products[k + lane])) >= strength(list); });
-        };
+// Makes the lists of the variables below `variables`. Each warp takes a range of them.
+__global__ void list_neighbours(const __grid_constant__ Filter filter, const __grid_constant__ Candidates to,
+                                int variables) {
+    __shared__ unsigned words[WARPS][MOST_CANDIDATES / LANES];  // a bit for each candidate that is a neighbour
+    unsigned* const near = words[warp_index()];
+    const WarpRows own(variables);
+    for (int v = own.first; v < own.last; ++v) {
+        const float* const products = to.row(v);
         int counts[LISTS] = {};
-        for (int k = 0; k < columns; k += LANES) {
-            float* const panel = to.panel + static_cast<long long>(v) * to.pitch + k;
-            each_lane(min(columns - k, LANES), [&](int lane) { panel[lane] = static_cast<float>(products[k + lane]); });
-            unsigned neighbours = near(k);
+        each_word(products, to.count, [&](int k, int count, PerLane<float>& r) {
+            unsigned neighbours = filter.edges(r, count, to.first + k, v);
+            if (warp_leader()) near[k / LANES] = neighbours;
 #pragma unroll
             for (int list = 0; list < LISTS && neighbours != 0; ++list) {
-                if (list > 0) neighbours &= strong(k, list);
+                if (list > 0) neighbours &= ballot(count, [&](int lane) { return fabsf(r[lane]) >= strength(list); });
                 counts[list] += __popc(neighbours);
             }
-        }
+        });
         int total = 0;
         long long slots[LISTS];
 #pragma unroll
@@ -241,33 +275,45 @@ __global__ void keep_panel(const __grid_constant__ Filter filter, const __grid_c
         });
         const long long start = of_lane(reserved, 0);
         if (start + total > to.capacity) continue;
-        for (int k = 0; k < columns; k += LANES) {
-            unsigned neighbours = near(k);
+        join_lanes();
+        for (int k = 0; k < to.count; k += LANES) {
+            unsigned neighbours = near[k / LANES];
 #pragma unroll
             for (int list = 0; list < LISTS && neighbours != 0; ++list) {
-                if (list > 0) neighbours &= strong(k, list);
-                each_lane(min(columns - k, LANES), [&](int lane) {
+                if (list > 0) {
+                    neighbours &= ballot(min(to.count - k, LANES),
+                                         [&](int lane) { return fabsf(products[k + lane]) >= strength(list); });
+                }
+                each_lane(LANES, [&](int lane) {
                     if (!(neighbours >> lane & 1)) return;
                     const long long at = start + slots[list] + __popc(neighbours & ~(~0u << lane));
                     to.numbers[at] = static_cast<unsigned short>(k + lane);
-                    to.correlations[at] = static_cast<float>(products[k + lane]);
+                    to.correlations[at] = products[k + lane];
                 });
                 slots[list] += __popc(neighbours);
             }
         }
+        join_lanes();
     }
 }
 
 enum Verdict { DEPENDENT, INDEPENDENT, UNDECIDABLE };
 
-// The canonical test of Vi and Vj given Vk by a warp; each of three lanes computes a correlation.
-__device__ __noinline__ Verdict canonical_test(const Filter& filter, int i, int j, int k) {
+// The test of Vi and Vj given Vk by a warp: by its sums, or by canonical correlations if the sums are too close. If all
+// correlations are off by at most `error`, the excess is off by at most 17 times as much: its residual covariance is at
+// most two, and the rounding of its other operations is below `error`.
+__device__ __noinline__ Verdict exact_test(const Filter& filter, int i, int j, int k) {
+    const double x = filter.sum_of_warp(i, j), y = filter.sum_of_warp(i, k), z = filter.sum_of_warp(j, k);
+    const double h = x - y * z, of_i = 1.0 - y * y, of_j = 1.0 - z * z;
+    const double least = filter.residual_tolerance + 4.0 * filter.error;
+    if (of_i > least && of_j > least && fabs(h * h - filter.critical_one * of_i * of_j) > 20.0 * filter.error) {
+        return h * h <= filter.critical_one * of_i * of_j ? INDEPENDENT : DEPENDENT;
+    }
     PerLane<double> r;
     each_lane(3, [&](int lane) { r[lane] = filter.correlation(lane < 2 ? i : j, lane == 0 ? j : k); });
-    const double r_ij = of_lane(r, 0), r_ik = of_lane(r, 1), r_jk = of_lane(r, 2);
-    const Residuals h = given_one(r_ij, r_ik, r_jk);
-    if (h.undefined(filter.residual_tolerance)) return UNDECIDABLE;
-    return h.independent(filter.critical_one, filter.residual_tolerance) ? INDEPENDENT : DEPENDENT;
+    const Residuals exact = given_one(of_lane(r, 0), of_lane(r, 1), of_lane(r, 2));
+    if (exact.undefined(filter.residual_tolerance)) return UNDECIDABLE;
+    return exact.independent(filter.critical_one, filter.residual_tolerance) ? INDEPENDENT : DEPENDENT;
 }
 
 // A list of a variable's neighbours among the candidates.
@@ -325,11 +371,17 @@ struct BlockScanner {
             });
             unsigned tested = lanes_through(width - 1);
             if (!OWN) {
+                PerLane<float> r_k;
                 tested = ballot(width, [&](int lane) {
                     const int k = numbers[a + lane];
-                    return k < limit && k != own && fabsf(other.row[k]) < strength &&
-                           filter.edge(other.row[k], other.v, candidates.first + k);
+                    r_k[lane] = fabsf(other.row[k]);
+                    return k < limit && k != own && r_k[lane] < strength && r_k[lane] > filter.low;
                 });
+                unsigned unsure = tested & ballot(width, [&](int lane) { return r_k[lane] < filter.high; });
+                for (; unsure != 0; unsure &= unsure - 1) {
+                    const int k = candidates.first + numbers[a + __ffs(static_cast<int>(unsure)) - 1];
+                    if (!filter.edge(other.v, k)) tested &= ~(unsure & (0u - unsure));
+                }
             } else if (with_own) {
                 tested &= ~ballot(width, [&](int lane) { return numbers[a + lane] == own; });
             }
@@ -341,7 +393,7 @@ struct BlockScanner {
                 for (; may != 0; may &= may - 1) {
                     const int hit = __ffs(static_cast<int>(may)) - 1, k = numbers[a + hit];
                     if (!(sure >> hit & 1)) {
-                        const Verdict verdict = canonical_test(filter, from.v, other.v, candidates.first + k);
+                        const Verdict verdict = exact_test(filter, from.v, other.v, candidates.first + k);
                         ++rechecked;
                         undefined += verdict == UNDECIDABLE;
                         if (verdict != INDEPENDENT) continue;

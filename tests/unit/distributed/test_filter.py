@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpupc_impl import BackendUnavailable, DeviceMemoryError, InvalidParameter, InvalidProblem, skeleton
 from gpupc_impl.backends.host import HostBackend
-from gpupc_impl.distributed import edge_shards, filter_plan, row_search, team
+from gpupc_impl.distributed import edge_shards, filter_plan, products, row_search, team
 from gpupc_impl.distributed import filter as filtered
 from gpupc_impl.distributed.communicator import ThreadCommunicator
 from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
@@ -22,8 +22,10 @@ from gpupc_impl.distributed.device import prefetch_all
 from gpupc_impl.distributed.filter_bounds import NEEDED_SLACK, needed_product
 from gpupc_impl.distributed.filter_plan import LISTS
 from gpupc_impl.distributed.folder import SETTINGS
+from gpupc_impl.distributed.products import PartProducts, Products
 from gpupc_impl.distributed.team import further_backends
 from gpupc_impl.distributed.worker import Worker
+from gpupc_impl.integers import round_up
 from tests.wide import assert_same, in_core, sample
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
@@ -91,6 +93,8 @@ def test_equals_in_core(seed):
         alpha, max_level = near_threshold(rng, x), min(max_level, 1)
     limit = int(rng.choice([1.0, 1.1, 1.5, 4.0, 1e3]) * filter_plan.least_device_bytes(m, p))
     with pytest.MonkeyPatch.context() as patch:
+        if rng.integers(2):  # as on a GPU
+            patch.setattr(products, "part_bytes", lambda backend, m, critical: 12 * round_up(m, products.PITCH))
         patch.setattr(filtered, "SPARSENESS", rng.choice([0, 32, 1e9]))
         patch.setattr(edge_shards, "SHORT", rng.choice([0, 1 << 16]))
         workers = int(rng.choice([0, 2, 3]))
@@ -105,43 +109,75 @@ def test_equals_in_core(seed):
     assert report["peak_device_bytes"] <= limit
 
 
-@contextlib.contextmanager
-def worst_library(monkeypatch, root, bound):
-    """Matrix products as wrong as the bound allows: 0.95 of it from the exact ones, to the other side of a root."""
+class Worst(Products):
+    """Products as wrong as their bound allows: 0.9 of it from the exact ones, to the other side of a root, or anywhere."""
 
-    @contextlib.contextmanager
-    def array_library(self):
-        def matmul(a, b, out):
-            exact = (a.astype(np.longdouble) @ b.astype(np.longdouble)).astype(np.float64)
-            out[...] = exact + np.where(np.abs(exact) > root, -0.95, 0.95) * np.sign(exact) * bound
+    def __init__(self, samples, root, error, claimed):
+        self._samples, self._root, self.error, self._off = samples, root, claimed, 0.9 * error
+        self._rng = np.random.default_rng(0)
 
-        yield types.SimpleNamespace(matmul=matmul, cumsum=np.cumsum, flatnonzero=np.flatnonzero)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(HostBackend, "array_library", array_library)
-        yield
+    def multiply(self, library, rows, columns, out):
+        exact = self._samples[rows] @ self._samples[columns].T
+        sides = np.where(np.abs(exact) > self._root, -1, 1) * np.sign(exact)
+        out[...] = exact + self._off * (sides if self._root else self._rng.choice([-1, 1], exact.shape))
 
 
-def test_products_on_the_wrong_side_of_the_threshold(monkeypatch):
+@pytest.mark.parametrize("error", [1e-6, 4e-5, 1e-3])
+def test_products_on_the_wrong_side_of_the_threshold(monkeypatch, error):
     """Thresholds within the bound of a pair's correlation. With half the bound some of the answers are others."""
     rng = np.random.default_rng(3)
     m, p = 40, 30
     x = sample(rng, p, m, 3)
-    r, bound = np.abs(fixed_order_correlation(x)), filtered.product_bound(m)
-    wrong = 0
+    r, wrong = np.abs(fixed_order_correlation(x)), 0
     for i, j in ((0, 7), (11, 3), (20, 29)):
         for offset in (-0.8, -0.3, 0.3, 0.8):
-            alpha = alpha_at(r[i, j] + offset * bound, m, 0)
-            problem = fixed_order_problem(x, alpha=alpha, max_level=0)
-            root = problem.critical_r_squared(0) ** 0.5
-            assert 0.1 * bound < abs(root - r[i, j]) < 0.9 * bound
+            alpha = alpha_at(r[i, j] + offset * error, m, 0)
+            root = fixed_order_problem(x, alpha=alpha, max_level=0).critical_r_squared(0) ** 0.5
+            assert 0.1 * error < abs(root - r[i, j]) < 0.9 * error
             expected = in_core(x, alpha, max_level=0)
-            with worst_library(monkeypatch, root, bound):
-                assert_same(search(x, alpha, max_level=0), expected)
-                with monkeypatch.context() as patch:
-                    patch.setattr(filtered, "product_bound", lambda m: bound / 2)
-                    wrong += not np.array_equal(search(x, alpha, max_level=0).adjacency, expected.adjacency)
+            for share in (1, 0.5):
+                products = lambda backend, samples, _, root=root, share=share: Worst(samples, root, error, share * error)
+                monkeypatch.setattr(filtered, "DoubleProducts", products)
+                found = search(x, alpha, max_level=0)
+                if share == 1:
+                    assert_same(found, expected)
+                else:
+                    wrong += not np.array_equal(found.adjacency, expected.adjacency)
     assert wrong >= 6
+
+
+@settings(max_examples=settings.default.max_examples // 2, suppress_health_check=list(HealthCheck), deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), error=st.sampled_from([1e-7, 4e-5, 1e-3]))
+def test_wrong_products_of_either_level(seed, error):
+    rng = np.random.default_rng(seed)
+    x = sample(rng, 60, int(rng.integers(20, 80)), 8, rng.integers(4))
+    alpha = near_threshold(rng, x)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(filtered, "DoubleProducts", lambda backend, samples, _: Worst(samples, 0, error, error))
+        patch.setattr(filtered, "SPARSENESS", 1e9)
+        result = search(x, alpha, max_level=1)
+    assert_same(result, in_core(x, alpha, max_level=1))
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(data=st.data())
+def test_products_of_parts_are_within_their_bound(data):
+    """Sums are exact, so that only what parts leave of samples is lost; nearly all of the bound, if it is parallel."""
+    m, p = data.draw(st.integers(3, 3000)), 6
+    rng, backend = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), HostBackend()
+    x = rng.standard_t(data.draw(st.sampled_from([1, 3, 100])), (p, m))
+    x[1] = x[0] + data.draw(st.sampled_from([0, 1e-3])) * x[1]
+    # Two vectors with entries of one size: all errors of rounding have one sign in their product.
+    m -= m % 2
+    x = x[:, :m] if m > 2 else x[:, :2]
+    x[2:4] = np.where(np.arange(x.shape[1]) % 2, 1.0, -1.0)
+    x -= x.mean(axis=1, keepdims=True)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    parts, out = PartProducts(backend, backend.upload(x)), backend.empty((p, p), np.float32)
+    parts.multiply(np, slice(0, p), slice(0, p), out)
+    error = np.abs(out - x.astype(np.longdouble) @ x.astype(np.longdouble).T)
+    assert error.max() < parts.error
+    event(f"{int(10 * error.max() / parts.error)} tenths of the bound")
 
 
 @pytest.mark.parametrize("off_by", [0.0, 1e-15, -1e-15, 1e-12, -1e-12, 1e-9, -1e-9])
@@ -156,37 +192,43 @@ def test_tests_of_level_one_at_the_threshold(off_by):
         assert_same(search(x, alpha, max_level=1), in_core(x, alpha, max_level=1))
 
 
+@pytest.mark.parametrize("error", [2.0**-25, 4e-5, 1e-3])
 @pytest.mark.parametrize("critical", [1e-4, 0.0066, 0.3, 0.6])
-def test_the_bound_of_the_excess_holds_and_half_of_it_does_not(critical):
-    """The arithmetic of `excess` in single precision, on tests whose excess is zero but for rounding."""
+def test_the_bound_of_the_excess_holds_and_half_of_it_does_not(critical, error):
+    """The arithmetic of `excess` in single precision, on tests whose excess is zero but for errors of products."""
     rng, single, double = np.random.default_rng(0), np.float32, np.float64
     x, y = rng.uniform(-1, 1, (2, 500_000))
-    r = np.sqrt(critical * (1 - x * x) * (1 - y * y)) * rng.choice([-1, 1], x.shape) + x * y
-    x, y, r = (values[np.abs(r) <= 1] for values in (x, y, r))
-    exact = (r - x * y) ** 2 - critical * (1 - x * x) * (1 - y * y)
-    x, y, r = (values.astype(single).astype(double) for values in (x, y, r))
+    x[:50_000] = y[:50_000] = 0.58 * rng.choice([-1, 1], 50_000)  # where errors matter most
+    side = rng.choice([-1, 1], x.shape)
+    r = np.sqrt(critical * (1 - x * x) * (1 - y * y)) * side + x * y
+    x, y, r, side = (values[np.abs(r) <= 1] for values in (x, y, r, side))
+    r_off, x_off, y_off = r + side * error, x - side * np.sign(y) * error, y - side * np.sign(x) * error
+    if error < 1e-7:
+        r_off, x_off, y_off = r, x, y
+    x, y, r = (values.astype(single).astype(double) for values in (x_off, y_off, r_off))
     h = (r - x * y).astype(single)  # a fused operation rounds once; so does this, since double holds the product
     variances = (1 - x * x).astype(single), (1 - y * y).astype(single)
     possible = single(critical) * (variances[0] * variances[1])
-    error = np.abs(h.astype(double) ** 2 - possible.astype(double) - exact).max()
-    assert 0.5 < error / filtered.excess_bound(1000, critical) < 1
+    found = np.abs(h.astype(double) ** 2 - possible.astype(double)).max()
+    assert 0.5 < found / filtered.excess_bound(error, critical) < 1
 
 
+@pytest.mark.parametrize("error", [2.0**-24, 4e-5, 1e-3])
 @pytest.mark.parametrize("critical", [1e-6, 1e-4, 0.0066, 0.1, 0.24])
-def test_a_separating_candidate_is_in_a_list_of_either_end(critical):
-    """The bound on r_ik r_jk in single precision, at its limit: two equal correlations, and an excess of zero."""
+def test_a_separating_candidate_is_in_a_list_of_either_end(critical, error):
+    """The bound on r_ik r_jk, at its limit: two equal correlations, an excess of zero, and products off by the bound."""
     rng, single = np.random.default_rng(1), np.float32
     x = rng.uniform(0, 1, 200_000)
     y = np.where(rng.random(x.shape) < 0.7, x, rng.uniform(0, 1, x.shape))
-    r = x * y + np.sqrt(critical * (1 - x * x) * (1 - y * y))
-    stored = np.maximum(x, y).astype(single)
-    scale, offset = map(single, needed_product(critical))
+    r = x * y + np.sqrt(critical * (1 - x * x) * (1 - y * y)) + error
+    stored = (np.maximum(x, y) - error).clip(0).astype(single)
+    scale, offset = map(single, needed_product(critical, error))
 
     def needed(offset):
         return (np.abs(r).astype(single).astype(float) * scale - offset).astype(single)
 
     assert (needed(offset) < stored * stored).all()
-    assert (needed(offset - single(NEEDED_SLACK)) > stored * stored).any(), "no slack would do as well"
+    assert (needed(offset - single(NEEDED_SLACK + 2 * error)) > stored * stored).any(), "no slack would do as well"
     assert needed(offset).max() > 0.9, "the bound is of use"
 
 
@@ -204,7 +246,7 @@ def test_strong_correlations_need_few_tests():
 def test_undecided_tests_are_decided_by_canonical_ones(monkeypatch):
     """With a bound beyond all values every test is, and the answer is the same."""
     x = sample(np.random.default_rng(8), 30, 50, 3)
-    monkeypatch.setattr(filtered, "excess_bound", lambda m, critical: 10.0)
+    monkeypatch.setattr(filtered, "excess_bound", lambda error, critical: 10.0)
     result = search(x, 0.05, max_level=1)
     counts = result.facts["distributed"]["counts"]
     assert counts["rechecked"] == counts["tests"] > 100
@@ -217,9 +259,8 @@ def test_a_list_that_is_too_long_makes_blocks_smaller(monkeypatch):
     x = rng.standard_normal((50, 96)) + 2 * rng.standard_normal((50, 1))
     choose = filter_plan.choose
 
-    def planned(m, p, budget):
-        plan = choose(m, p, budget)
-        return dataclasses.replace(plan, candidates=96, neighbours=LISTS * 32 * p, open_edges=10)
+    def planned(*sizes):
+        return dataclasses.replace(choose(*sizes), candidates=96, neighbours=LISTS * 32 * 96, open_edges=10)
 
     monkeypatch.setattr(filter_plan, "choose", planned)
     result = search(x, 0.05, max_level=1)
@@ -235,8 +276,8 @@ def test_devices_share_what_they_find(monkeypatch, open_edges, p):
     choose, exchanges = filter_plan.choose, []
     complete = ThreadCommunicator.complete
 
-    def planned(m, p, budget):
-        return dataclasses.replace(choose(m, p, budget), candidates=32, tile=64 * p, open_edges=open_edges, read=500)
+    def planned(*sizes):
+        return dataclasses.replace(choose(*sizes), candidates=32, tile=64 * p, open_edges=open_edges, read=500)
 
     def counted(self, own, parts):
         exchanges.append(self.number)

@@ -1,0 +1,133 @@
+"""Products of standardised samples in single precision, with a bound on their errors: what decides nearly all tests of
+levels 0 and 1 (filter.py)."""
+
+from __future__ import annotations
+
+import abc
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.backends import Backend, KernelSource, Pointer
+from gpupc_impl.core import mapped_arrays
+from gpupc_impl.distributed.filter_bounds import SCALE, part_bound, part_digits, product_bound, rounding_bound
+from gpupc_impl.integers import ceil_div, round_up
+
+SMALL_PRODUCT = 1e7  # upper bound on the multiply-adds of a product that is computed on a single core
+PITCH = 8  # the samples of a variable in parts are followed by zeros up to a multiple of this number, as libraries like
+SHARE = 100
+"""Products of parts are used if the bound on their error is at most 1 / SHARE of the critical |r|, since too many tests
+would have to be made again otherwise."""
+
+SPLIT = KernelSource("distributed/kernels/parts.cu", "split_samples", (), {"SCALE": SCALE})
+
+
+class Products(abc.ABC):
+    """Products of the (p, m) standardised samples on a device.
+
+    Attributes:
+        error: upper bound on the difference of a product and the canonical correlation.
+    """
+
+    error: float
+
+    @abc.abstractmethod
+    def multiply(self, library: Any, rows: slice, columns: slice, out: Any) -> None:
+        """Queue the products of some variables with others.
+
+        Args:
+            library: that of `Backend.array_library`.
+            out: (rows, columns) float32, consecutive in each row.
+        """
+
+
+class DoubleProducts(Products):
+    """Products of the device's library in double precision, rounded to single precision."""
+
+    def __init__(self, backend: Backend, samples: Any, at_once: int):
+        """`at_once` is the number of products that are computed in one go."""
+        self._backend, self._samples, self._made = backend, samples, backend.empty(at_once, np.float64)
+        self.error = rounding_bound(samples.shape[1])
+
+    def multiply(self, library: Any, rows: slice, columns: slice, out: Any) -> None:
+        width, others = columns.stop - columns.start, self._samples[columns].T
+        for part in mapped_arrays.pieces(rows.stop - rows.start, max(1, len(self._made) // max(1, width))):
+            height, own = part.stop - part.start, self._samples[rows][part]
+            made = self._made[: height * width].reshape(height, width)
+            is_large = height * width * self._samples.shape[1] > SMALL_PRODUCT
+            threads = self._backend.array_threads if is_large else 1
+            if threads == 1:
+                library.matmul(own, others, out=made)
+                out[part] = made
+                continue
+
+            def multiply(some: slice, own: Any = own, made: Any = made, to: Any = out[part]) -> None:
+                library.matmul(own[some], others, out=made[some])
+                to[some] = made[some]
+
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(multiply, mapped_arrays.pieces(height, ceil_div(height, threads))))
+
+
+class PartProducts(Products):
+    """Products of samples in two parts by tensor cores, from FP16 with sums in single precision.
+
+    The parts are integers, and so small that no sum of their products exceeds 2^24 in magnitude. Single precision, or
+    more of it, has all these integers, so that sums are exact in whatever order and way tensor cores add
+    (`filter_bounds.part_bound`).
+    """
+
+    def __init__(self, backend: Backend, samples: Any):
+        (p, m), kind = samples.shape, part_type(backend)
+        self._pitch, digits = round_up(m, PITCH), part_digits(m)
+        self._parts = backend.empty((p, 3 * self._pitch), kind)
+        left = backend.full(2, 0.0, np.float64)
+        threads = 8 * backend.warp_threads if backend.warp_threads > 1 else 1
+        arguments = [samples, *map(np.int32, (m, p, self._pitch)), np.float64(2**digits), self._parts, left]
+        backend.kernel(*SPLIT)((ceil_div(p, max(1, threads // 32)),), (threads,), arguments)
+        self.error = part_bound(m, *np.sqrt(backend.download(left)).tolist())
+        self._of_high, self._of_low = SCALE**-2.0, SCALE**-2.0 / 2**digits
+
+    def multiply(self, library: Any, rows: slice, columns: slice, out: Any) -> None:
+        own, others, pitch = self._parts[rows], self._parts[columns], self._pitch
+        add_products(library, own[:, : 2 * pitch], others[:, pitch:], self._of_low, 0.0, out)
+        add_products(library, own[:, :pitch], others[:, :pitch], self._of_high, 1.0, out)
+
+
+def add_products(library: Any, own: Any, others: Any, scale: float, share: float, out: Any) -> None:
+    """Set `out` to `scale` own others^T + `share` out. Rows are consecutive in memory."""
+    if library is np:
+        out[...] = np.float32(scale) * (own @ others.T) + np.float32(share) * (out if share else 0.0)
+        return
+    from cupy_backends.cuda.libs import cublas
+
+    (height, depth), width, factors = own.shape, len(others), np.array([scale, share], np.float32)
+    cublas.gemmEx(
+        library.cuda.device.get_cublas_handle(),
+        cublas.CUBLAS_OP_T,
+        cublas.CUBLAS_OP_N,
+        *(width, height, depth),
+        factors.ctypes.data,
+        *(others.data.ptr, library.cuda.runtime.CUDA_R_16F, others.strides[0] // 2),
+        *(own.data.ptr, library.cuda.runtime.CUDA_R_16F, own.strides[0] // 2),
+        factors.ctypes.data + 4,
+        *(out.data.ptr, library.cuda.runtime.CUDA_R_32F, out.strides[0] // 4),
+        cublas.CUBLAS_COMPUTE_32F,
+        cublas.CUBLAS_GEMM_DEFAULT_TENSOR_OP,
+    )
+
+
+def part_type(backend: Backend) -> Any:
+    """Return the type of a part on a device."""
+    return np.float16 if backend.warp_threads > 1 else np.float32
+
+
+def part_bytes(backend: Backend, m: int, critical: float) -> int:
+    """Return the bytes of the m samples of a variable in parts; 0 if products are of double precision, since the device
+    has no tensor cores or the critical r^2 is too small."""
+    likely = math.sqrt(m / 12)  # the length of m errors of rounding
+    if backend.warp_threads == 1 or SHARE * part_bound(m, likely, likely) > math.sqrt(critical):
+        return 0
+    return 3 * round_up(m, PITCH) * np.dtype(part_type(backend)).itemsize
