@@ -25,6 +25,7 @@ constexpr unsigned NO_MEMBER = ~0u;
 constexpr int OPEN = 3;   // the index of the counter of edges that stay open
 constexpr int LISTS = 8;  // lists of a variable's neighbours
 constexpr int WORTH = 4;  // lists by strength are used if those of all neighbours are this many times as long
+constexpr int STAGED_EDGES = 64;  // from which on a row is staged in shared memory
 
 // The least |r| in a list; list 0 has all neighbours.
 __device__ __forceinline__ float strength(int list) {
@@ -52,26 +53,38 @@ struct Filter {
         return sum > 1.0 ? 1.0 : sum < -1.0 ? -1.0 : sum;
     }
 
-    // The same sum in another order by a warp, which is much faster.
-    __device__ __noinline__ double sum_of_warp(int i, int j) const {
-        const double *const x = samples + static_cast<long long>(i) * m, *const y =
-                                                                             samples + static_cast<long long>(j) * m;
-        PerLane<double> parts;
+    // The same sums in another order by a warp, which is much faster: of i and j, and if k >= 0 of i and k, and of j and
+    // k.
+    __device__ __noinline__ void sums_of_warp(int i, int j, int k, double (&sums)[3]) const {
+        const double* const x = samples + static_cast<long long>(i) * m;
+        const double* const y = samples + static_cast<long long>(j) * m;
+        const double* const z = samples + static_cast<long long>(max(k, 0)) * m;
+        PerLane<double> parts[3];
         each_lane(LANES, [&](int lane) {
-            double sum = 0.0;
-#pragma unroll 8
-            for (int s = lane; s < m; s += LANES) sum = fma(x[s], y[s], sum);
-            parts[lane] = sum;
+            double xy = 0.0, xz = 0.0, yz = 0.0;
+#pragma unroll 4
+            for (int s = lane; s < m; s += LANES) {
+                xy = fma(x[s], y[s], xy);
+                if (k < 0) continue;
+                xz = fma(x[s], z[s], xz);
+                yz = fma(y[s], z[s], yz);
+            }
+            parts[0][lane] = xy;
+            parts[1][lane] = xz;
+            parts[2][lane] = yz;
         });
-        double sum = 0.0;
+        for (int which = 0; which < 3; ++which) {
+            sums[which] = 0.0;
 #pragma unroll 8
-        for (int lane = 0; lane < LANES; ++lane) sum += of_lane(parts, lane);
-        return sum;
+            for (int lane = 0; lane < LANES; ++lane) sums[which] += of_lane(parts[which], lane);
+        }
     }
 
     // Whether two different variables have an edge after level 0; called by a warp.
     __device__ __noinline__ bool edge(int i, int j) const {
-        double r = sum_of_warp(i, j);
+        double sums[3];
+        sums_of_warp(i, j, -1, sums);
+        double r = sums[0];
         if (fabs(r * r - critical_zero) <= 4.0 * error) r = correlation(i, j);
         return r * r > critical_zero;
     }
@@ -303,8 +316,9 @@ enum Verdict { DEPENDENT, INDEPENDENT, UNDECIDABLE };
 // correlations are off by at most `error`, the excess is off by at most 17 times as much: its residual covariance is at
 // most two, and the rounding of its other operations is below `error`.
 __device__ __noinline__ Verdict exact_test(const Filter& filter, int i, int j, int k) {
-    const double x = filter.sum_of_warp(i, j), y = filter.sum_of_warp(i, k), z = filter.sum_of_warp(j, k);
-    const double h = x - y * z, of_i = 1.0 - y * y, of_j = 1.0 - z * z;
+    double sums[3];
+    filter.sums_of_warp(i, j, k, sums);
+    const double h = sums[0] - sums[1] * sums[2], of_i = 1.0 - sums[1] * sums[1], of_j = 1.0 - sums[2] * sums[2];
     const double least = filter.residual_tolerance + 4.0 * filter.error;
     if (of_i > least && of_j > least && fabs(h * h - filter.critical_one * of_i * of_j) > 20.0 * filter.error) {
         return h * h <= filter.critical_one * of_i * of_j ? INDEPENDENT : DEPENDENT;
@@ -327,94 +341,164 @@ struct Neighbours {
         start = candidates.starts[v] + before;
         count = ends[list] - before;
     }
-    __device__ __forceinline__ Neighbours(long long start, int count) : start(start), count(count) {}
 };
 
-// An end of an edge: the variable, its list, and its correlations with the candidates.
-struct End {
-    int v;
-    Neighbours list;
-    const float* row;
+// One end of the edges that the lanes take: the variable, its list, and its products with the candidates.
+struct Ends {
+    PerLane<int> v, count;
+    PerLane<long long> start;
+    PerLane<const float*> row;
 };
 
-// Tests edges with the candidates of a block.
+// Edges (i, j) of row j, of which each lane takes one, and their tests with the candidates of a block.
 struct BlockScanner {
     const Filter& filter;
     const Candidates& candidates;
-    unsigned long long tests = 0, undefined = 0, rechecked = 0;
+    Ends i, j;
+    PerLane<float> r, strength;  // the product of the ends; the least |r| in the lists, 0 for all neighbours
+    unsigned long long undefined = 0, rechecked = 0;
+    PerLane<int> tests;
 
-    // Returns the first candidate among the neighbours of `owner` that separates the two ends of an edge, or -1. r is
-    // the correlation of the two ends. `strength` is the least |correlation| of a variable with the neighbours in its
-    // list; the lists have all neighbours if it is zero.
-    __device__ __forceinline__ int find(const End& owner, const End& other, float r, float strength) {
-        const int first = scan<true>(owner, other, r, 0.0f, candidates.count);
-        if (strength == 0.0f) return first < 0 ? -1 : candidates.first + first;
-        const int earlier = scan<false>(other, owner, r, strength, first < 0 ? candidates.count : first);
-        const int k = earlier < 0 ? first : earlier;
-        return k < 0 ? -1 : candidates.first + k;
+    __device__ __forceinline__ BlockScanner(const Filter& filter, const Candidates& candidates)
+        : filter(filter), candidates(candidates) {
+        each_lane(LANES, [&](int lane) { tests[lane] = 0; });
     }
 
-    // Returns the position in the block of the first candidate in the list of `from` that separates the two ends, or
-    // -1. OWN: sets are drawn from the neighbours of `from`. Otherwise they are drawn from those of the other end; then
-    // only candidates below `limit` are tested whose correlations with the other end are below `strength`, since the
-    // others are in the other end's list.
+    // Takes the edges from e to end - 1, at most 32; returns a mask of those that are not separated, and in `busy` of
+    // those of them that have candidates.
+    __device__ __forceinline__ unsigned take(const EdgeRows& rows, int v, const float* row_v, long long e,
+                                             long long end, unsigned& busy) {
+        const unsigned open = ballot(static_cast<int>(min(end - e, static_cast<long long>(LANES))), [&](int lane) {
+            i.v[lane] = static_cast<int>(rows.partners[e + lane]);
+            r[lane] = __uint_as_float(rows.values[e + lane]);
+            return i.v[lane] >= 0;  // SEPARATED is the sign
+        });
+        busy = ballot(LANES, [&](int lane) {
+            if (!(open >> lane & 1)) return false;
+            const int own = i.v[lane], list = filter.list_for(r[lane]);
+            Neighbours of_i(candidates, own, list), of_j(candidates, v, list);
+            strength[lane] = filter.strength_for(r[lane]);
+            if (list > 0) {
+                const Neighbours all_i(candidates, own, 0), all_j(candidates, v, 0);
+                if (WORTH * (of_i.count + of_j.count) >= all_i.count + all_j.count) {
+                    strength[lane] = 0.0f;
+                    of_i = all_i;
+                    of_j = all_j;
+                }
+            }
+            i.row[lane] = candidates.row(own);
+            i.start[lane] = of_i.start;
+            i.count[lane] = of_i.count;
+            j.v[lane] = v;
+            j.row[lane] = row_v;
+            j.start[lane] = of_j.start;
+            j.count[lane] = of_j.count;
+            return (of_i.count | of_j.count) != 0;
+        });
+        return open;
+    }
+
+    // Finds the first candidate among the neighbours of `owner` that separates the ends of each edge in the mask:
+    // found[lane] is its position in the block, or -1. Returns a mask of the edges that are separated.
+    __device__ __forceinline__ unsigned find(Ends& owner, Ends& other, unsigned edges, PerLane<int>& found) {
+        PerLane<int> limit;
+        each_lane(LANES, [&](int lane) {
+            found[lane] = -1;
+            limit[lane] = candidates.count;
+        });
+        scan<true>(owner, other, edges, limit, found);
+        each_lane(LANES, [&](int lane) { limit[lane] = found[lane] < 0 ? candidates.count : found[lane]; });
+        const unsigned strong = edges & ballot(LANES, [&](int lane) { return (edges >> lane & 1) && strength[lane] > 0.0f; });
+        scan<false>(other, owner, strong, limit, found);
+        return edges & ballot(LANES, [&](int lane) { return found[lane] >= 0; });
+    }
+
+    // Finds the first candidate below `limit` in the list of `from` that separates the two ends. OWN: sets are drawn from
+    // the neighbours of `from`. Otherwise they are drawn from those of the other end; then only candidates are tested
+    // whose correlations with the other end are below `strength`, since the others are in the other end's list.
     template <bool OWN>
-    __device__ __forceinline__ int scan(const End& from, const End& other, float r, float strength, int limit) {
-        const unsigned short* numbers = candidates.numbers + from.list.start;
-        const float* correlations = candidates.correlations + from.list.start;
-        const int count = from.list.count, own = other.v - candidates.first;
-        const bool with_own = own >= 0 && own < candidates.count;
-        for (int a = 0; a < count; a += LANES) {
-            const int width = min(count - a, LANES);
-            unsigned may = ballot(width, [&](int lane) {
-                return filter.may_separate(r, correlations[a + lane], other.row[numbers[a + lane]]);
-            });
-            unsigned tested = lanes_through(width - 1);
-            if (!OWN) {
-                PerLane<float> r_k;
-                tested = ballot(width, [&](int lane) {
-                    const int k = numbers[a + lane];
-                    r_k[lane] = fabsf(other.row[k]);
-                    return k < limit && k != own && r_k[lane] < strength && r_k[lane] > filter.low;
-                });
-                unsigned unsure = tested & ballot(width, [&](int lane) { return r_k[lane] < filter.high; });
-                for (; unsure != 0; unsure &= unsure - 1) {
-                    const int k = candidates.first + numbers[a + __ffs(static_cast<int>(unsure)) - 1];
-                    if (!filter.edge(other.v, k)) tested &= ~(unsure & (0u - unsure));
-                }
-            } else if (with_own) {
-                tested &= ~ballot(width, [&](int lane) { return numbers[a + lane] == own; });
-            }
-            may &= tested;
-            if (may != 0) {
-                const unsigned sure = ballot(width, [&](int lane) {
-                    return filter.separates(r, correlations[a + lane], other.row[numbers[a + lane]]);
-                });
-                for (; may != 0; may &= may - 1) {
-                    const int hit = __ffs(static_cast<int>(may)) - 1, k = numbers[a + hit];
-                    if (!(sure >> hit & 1)) {
-                        const Verdict verdict = exact_test(filter, from.v, other.v, candidates.first + k);
-                        ++rechecked;
-                        undefined += verdict == UNDECIDABLE;
-                        if (verdict != INDEPENDENT) continue;
+    __device__ __forceinline__ void scan(Ends& from, Ends& other, unsigned edges, PerLane<int>& limit,
+                                         PerLane<int>& found) {
+        PerLane<int> at, position;
+        PerLane<float> r_from, r_other;
+        each_lane(LANES, [&](int lane) { at[lane] = 0; });
+        while (edges != 0) {
+            edges &= ballot(LANES, [&](int lane) {
+                if (!(edges >> lane & 1)) return false;
+                const unsigned short* numbers = candidates.numbers + from.start[lane];
+                const float *correlations = candidates.correlations + from.start[lane], *row = other.row[lane];
+                const int count = from.count[lane], own = other.v[lane] - candidates.first, most = limit[lane];
+                const float r_ij = r[lane], least = strength[lane];
+                for (int a = at[lane]; a < count; a += AT_ONCE) {
+                    int k[AT_ONCE];
+                    float x[AT_ONCE], y[AT_ONCE];
+#pragma unroll
+                    for (int q = 0; q < AT_ONCE; ++q) {
+                        k[q] = numbers[min(a + q, count - 1)];
+                        x[q] = correlations[min(a + q, count - 1)];
                     }
-                    tests += __popc(tested & lanes_through(hit));
-                    return k;
+#pragma unroll
+                    for (int q = 0; q < AT_ONCE; ++q) y[q] = row[k[q]];
+#pragma unroll
+                    for (int q = 0; q < AT_ONCE; ++q) {
+                        if (a + q >= count || k[q] >= most) return false;
+                        if (k[q] == own || (!OWN && !(fabsf(y[q]) < least && fabsf(y[q]) > filter.low))) continue;
+                        ++tests[lane];
+                        if (!filter.may_separate(r_ij, x[q], y[q])) continue;
+                        at[lane] = a + q + 1;
+                        position[lane] = k[q];
+                        r_from[lane] = x[q];
+                        r_other[lane] = y[q];
+                        return true;
+                    }
                 }
+                return false;
+            });
+            const unsigned sure = edges & ballot(LANES, [&](int lane) {
+                return (edges >> lane & 1) && filter.separates(r[lane], r_from[lane], r_other[lane]) &&
+                       (OWN || fabsf(r_other[lane]) >= filter.high);
+            });
+            unsigned separated = sure;
+            edges &= ~sure;
+            for (unsigned left = edges; left != 0; left &= left - 1) {
+                const int lane = __ffs(static_cast<int>(left)) - 1, k = candidates.first + of_lane(position, lane);
+                const int v = of_lane(other.v, lane);
+                if (!OWN && !filter.edge(v, k)) {
+                    each_lane(LANES, [&](int own) { tests[own] -= own == lane; });
+                    continue;
+                }
+                const Verdict verdict = exact_test(filter, of_lane(from.v, lane), v, k);
+                ++rechecked;
+                undefined += verdict == UNDECIDABLE;
+                if (verdict == INDEPENDENT) separated |= 1u << lane;
             }
-            tests += __popc(tested);
-            if (!OWN && numbers[a + width - 1] >= limit) return -1;
+            edges &= ~separated;
+            each_lane(LANES, [&](int lane) {
+                if (separated >> lane & 1) found[lane] = position[lane];
+            });
         }
-        return -1;
+    }
+
+    // Adds the numbers of tests, undefined tests, canonical tests and open edges to a stripe of the counters (tally.cuh).
+    __device__ __forceinline__ void add_to(unsigned long long* counters, unsigned long long open) {
+        PerLane<long long> made;
+        each_lane(LANES, [&](int lane) { made[lane] = tests[lane]; });
+        const long long sum = sum_of_lanes(made);
+        if (!warp_leader()) return;
+        Tally{static_cast<unsigned long long>(sum), undefined, rechecked}.add_to(counters);
+        if (open != 0) {
+            atomicAdd(&counters[(blockIdx.x + threadIdx.x / 32) % COUNTER_STRIPES * COUNTER_STRIDE + OPEN], open);
+        }
     }
 };
 
-// Returns the correlations of row j's variable with the candidates, on a GPU in shared memory, since all edges of the
-// row read these correlations. All threads of the block must call this function.
-__device__ __forceinline__ const float* staged_row(const Candidates& candidates, int j) {
+// Returns the products of row j's variable with the candidates, on a GPU in shared memory if many edges read them. All
+// threads of the block must call this function.
+__device__ __forceinline__ const float* staged_row(const Candidates& candidates, int j, long long edges) {
     const float* row = candidates.row(j);
 #ifndef GPUPC_HOST
     __shared__ float shared[MOST_CANDIDATES];
+    if (edges < STAGED_EDGES) return row;
     for (int k = static_cast<int>(threadIdx.x); k < candidates.count; k += static_cast<int>(blockDim.x)) {
         shared[k] = row[k];
     }
@@ -424,89 +508,46 @@ __device__ __forceinline__ const float* staged_row(const Candidates& candidates,
     return row;
 }
 
-// Calls f(e, r_ij, strength, end i, end j) for each edge from `begin` to `end` - 1 of a row that is not separated; a
-// warp takes one edge after another. Lanes read where the lists of 32 edges lie at once, which takes as long as for one
-// edge. Edges whose two lists are both empty are skipped; returns their number.
+// Takes the edges of row j, 32 of them at a time by a warp: calls f(e, mask of the edges from e on that have candidates),
+// which returns a mask of those that it separates. Adds to the counters.
 template <class F>
-__device__ __forceinline__ unsigned long long each_open(const Filter& filter, const Candidates& candidates,
-                                                        const EdgeRows& rows, int j, const float* row_j,
-                                                        long long begin, long long end, F f) {
-    unsigned long long untested = 0;
+__device__ __forceinline__ void each_open(BlockScanner& scanner, const EdgeRows& rows, int j,
+                                          unsigned long long* counters, F f) {
+    const long long begin = rows.starts[j], end = rows.starts[j + 1];
+    if (begin == end) return;
+    const float* const row_j = staged_row(scanner.candidates, j, end - begin);
+    unsigned long long open = 0;
     for (long long e = begin + LANES * warp_index(); e < end; e += LANES * warp_count()) {
-        PerLane<unsigned> i;
-        PerLane<float> r, strength;
-        PerLane<long long> start, start_j;
-        PerLane<int> count, count_j;
-        unsigned open = ballot(static_cast<int>(min(end - e, static_cast<long long>(LANES))), [&](int lane) {
-            i[lane] = rows.partners[e + lane];
-            r[lane] = __uint_as_float(rows.values[e + lane]);
-            return !(i[lane] & SEPARATED);
-        });
-        each_lane(LANES, [&](int lane) {
-            if (!(open >> lane & 1)) return;
-            strength[lane] = filter.strength_for(r[lane]);
-            const int own = static_cast<int>(i[lane]), list = filter.list_for(r[lane]);
-            Neighbours of_i(candidates, own, list), of_j(candidates, j, list);
-            if (list > 0) {
-                const Neighbours all_i(candidates, own, 0), all_j(candidates, j, 0);
-                if (WORTH * (of_i.count + of_j.count) >= all_i.count + all_j.count) {
-                    strength[lane] = 0.0f;
-                    of_i = all_i;
-                    of_j = all_j;
-                }
-            }
-            start[lane] = of_i.start;
-            count[lane] = of_i.count;
-            start_j[lane] = of_j.start;
-            count_j[lane] = of_j.count;
-        });
-        const unsigned busy = open & ballot(LANES, [&](int lane) {
-                                  return (open >> lane & 1) != 0 && (count[lane] | count_j[lane]) != 0;
-                              });
-        untested += __popc(open & ~busy);
-        for (open = busy; open != 0; open &= open - 1) {
-            const int lane = __ffs(static_cast<int>(open)) - 1, v = static_cast<int>(of_lane(i, lane));
-            const End of_i{v, Neighbours(of_lane(start, lane), of_lane(count, lane)), candidates.row(v)};
-            const End of_j{j, Neighbours(of_lane(start_j, lane), of_lane(count_j, lane)), row_j};
-            f(e + lane, of_lane(r, lane), of_lane(strength, lane), of_i, of_j);
-        }
+        unsigned busy = 0, separated = 0;
+        const unsigned left = scanner.take(rows, j, row_j, e, end, busy);
+        if (busy != 0) separated = f(e, busy);
+        open += __popc(left & ~separated);
     }
-    return untested;
+    scanner.add_to(counters, open);
 }
 
-// Adds the numbers of tests, undefined tests, canonical tests and open edges to a stripe of the counters (tally.cuh).
-__device__ __forceinline__ void add_to(unsigned long long* counters, const BlockScanner& scanner,
-                                       unsigned long long open) {
-    if (!warp_leader()) return;
-    Tally{scanner.tests, scanner.undefined, scanner.rechecked}.add_to(counters);
-    if (open != 0) {
-        atomicAdd(&counters[(blockIdx.x + threadIdx.x / 32) % COUNTER_STRIPES * COUNTER_STRIDE + OPEN], open);
-    }
+// Separates the edges from e on that are in a mask.
+__device__ __forceinline__ void separate(const EdgeRows& rows, long long e, unsigned edges, PerLane<int>& found,
+                                         int first) {
+    each_lane(LANES, [&](int lane) {
+        if (edges >> lane & 1) separate(rows, e + lane, first + found[lane]);
+    });
 }
 
-// Tests the edges of the rows from `first` on given the candidates of a block. j is the variable of a row. If FROM_ROW
-// holds, candidates in adj(j) are tested, otherwise those in adj(i). A thread block takes a row.
+// Tests the edges of the rows from `first` on given the candidates of a block. If FROM_ROW holds, candidates in the
+// neighbours of a row's variable are tested, otherwise those in adj(i). A thread block takes a row.
 template <bool FROM_ROW>
 __global__ void __launch_bounds__(256, 4)
     scan_block(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows,
                const __grid_constant__ Candidates candidates, int first, unsigned long long* counters) {
-    const int j = first + static_cast<int>(blockIdx.x);
-    const long long begin = rows.starts[j], end = rows.starts[j + 1];
-    if (begin == end) return;
-    const float* row = staged_row(candidates, j);
-    BlockScanner scanner{filter, candidates};
-    unsigned long long open = 0;
-    const unsigned long long untested = each_open(
-        filter, candidates, rows, j, row, begin, end,
-        [&](long long e, float r, float strength, const End& of_i, const End& of_j) {
-            const int k = FROM_ROW ? scanner.find(of_j, of_i, r, strength) : scanner.find(of_i, of_j, r, strength);
-            if (k < 0) {
-                ++open;
-            } else if (warp_leader()) {
-                separate(rows, e, k);
-            }
-        });
-    add_to(counters, scanner, open + untested);
+    BlockScanner scanner(filter, candidates);
+    each_open(scanner, rows, first + static_cast<int>(blockIdx.x), counters, [&](long long e, unsigned edges) {
+        PerLane<int> found;
+        const unsigned separated = FROM_ROW ? scanner.find(scanner.j, scanner.i, edges, found)
+                                            : scanner.find(scanner.i, scanner.j, edges, found);
+        separate(rows, e, separated, found, candidates.first);
+        return separated;
+    });
 }
 
 // Copies of the open edges, which are made when few edges are open and are tested in their place from then on. `slots`
@@ -564,28 +605,22 @@ template <bool BOTH>
 __global__ void __launch_bounds__(256, 4)
     scan_open(const __grid_constant__ Filter filter, const __grid_constant__ OpenEdges copies,
               const __grid_constant__ Candidates candidates, int first, unsigned long long* counters) {
-    const int j = first + static_cast<int>(blockIdx.x);
-    const long long begin = copies.rows.starts[j], end = copies.rows.starts[j + 1];
-    if (begin == end) return;
-    const float* row = staged_row(candidates, j);
-    BlockScanner scanner{filter, candidates};
-    unsigned long long open = 0;
-    const EdgeRows& own = copies.rows;
-    const unsigned long long untested =
-        each_open(filter, candidates, own, j, row, begin, end,
-                  [&](long long e, float r, float strength, const End& of_i, const End& of_j) {
-                      int k = BOTH ? scanner.find(of_i, of_j, r, strength) : scanner.find(of_j, of_i, r, strength);
-                      if (k >= 0) {
-                          if (warp_leader()) separate(own, e, k);
-                          return;
-                      }
-                      ++open;
-                      if (BOTH && copies.second_members[e] == NO_MEMBER) {
-                          k = scanner.find(of_j, of_i, r, strength);
-                          if (k >= 0 && warp_leader()) copies.second_members[e] = static_cast<unsigned>(k);
-                      }
-                  });
-    add_to(counters, scanner, open + untested);
+    BlockScanner scanner(filter, candidates);
+    each_open(scanner, copies.rows, first + static_cast<int>(blockIdx.x), counters, [&](long long e, unsigned edges) {
+        PerLane<int> found;
+        const unsigned separated = BOTH ? scanner.find(scanner.i, scanner.j, edges, found)
+                                        : scanner.find(scanner.j, scanner.i, edges, found);
+        separate(copies.rows, e, separated, found, candidates.first);
+        if (!BOTH) return separated;
+        edges &= ~separated & ballot(LANES, [&](int lane) {
+            return (edges >> lane & 1) && copies.second_members[e + lane] == NO_MEMBER;
+        });
+        const unsigned second = scanner.find(scanner.j, scanner.i, edges, found);
+        each_lane(LANES, [&](int lane) {
+            if (second >> lane & 1) copies.second_members[e + lane] = static_cast<unsigned>(candidates.first + found[lane]);
+        });
+        return separated;
+    });
 }
 
 // Marks the edges as separated whose copies have been separated, and those that have a member in `second_members`. Grid
