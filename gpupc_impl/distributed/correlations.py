@@ -16,13 +16,18 @@ from gpupc_impl.integers import ceil_div
 
 SOURCE = "distributed/kernels/correlate.cu"
 CORRELATE = KernelSource(SOURCE, "correlate")
-SQUARES = KernelSource(SOURCE, "correlate_squares")
 STANDARDISE = KernelSource(STANDARDISE_SOURCE, "standardise")
 
 TILES = {"cuda": (128, 64), "host": (64, 64)}
-TILE_CONSTANTS = {name: {"TILE_ROWS": rows, "TILE_COLUMNS": columns} for name, (rows, columns) in TILES.items()}
+SMALL_TILE = 32  # rows and columns of a small tile (kernels/correlate.cu)
+MOST_SMALL = 96  # the most variables of a matrix that is made of small tiles
+TILE_CONSTANTS = {
+    name: {"TILE_ROWS": rows, "TILE_COLUMNS": columns, "SMALL_TILE": SMALL_TILE} for name, (rows, columns) in TILES.items()
+}
 
 THREADS = {"cuda": (16, 16), "host": (1, 1)}
+SMALL_THREADS = {"cuda": (8, 8), "host": (1, 1)}
+SQUARES = tuple(KernelSource(SOURCE, f"correlate_squares<{flag}>") for flag in ("false", "true"))  # large, small tiles
 COLUMNS_AT_ONCE = 512  # upper bound on the variables that are standardised at a time, to save device memory
 
 
@@ -92,10 +97,13 @@ def correlate_squares(backend: Backend, samples: Any, variables: np.ndarray, siz
     m, p = samples.shape
     out = backend.empty(int(np.square(sizes).sum()), np.float64)
     starts, places = (np.concatenate(([0], np.cumsum(counts))) for counts in (sizes, np.square(sizes)))
-    tiles = tiles_of(sizes, *TILES[backend.name])
-    arrays = map(backend.upload, (variables, starts, places, tiles))
-    inputs = [samples, np.int32(m), np.int32(p), *arrays, out]
-    _tile_kernel(SQUARES, backend)((len(tiles),), THREADS[backend.name], inputs)
+    sizes, arrays = np.asarray(sizes), [backend.upload(array) for array in (variables, starts, places)]
+    shapes = (sizes > MOST_SMALL, TILES, THREADS), (sizes <= MOST_SMALL, {backend.name: (SMALL_TILE,) * 2}, SMALL_THREADS)
+    for kernel, (chosen, shape, threads) in zip(SQUARES, shapes, strict=True):
+        tiles = tiles_of(np.where(chosen, sizes, 0), *shape[backend.name])
+        if len(tiles):
+            inputs = [samples, np.int32(m), np.int32(p), *arrays, backend.upload(tiles), out]
+            _tile_kernel(kernel, backend)((len(tiles),), threads[backend.name], inputs)
     return out
 
 

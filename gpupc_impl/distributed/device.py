@@ -75,7 +75,7 @@ FILTER_KERNELS = (SPLIT, COUNT, LIST, NEIGHBOURS, *SCANS, COUNT_OPEN, LIST_OPEN,
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Return the method's own kernels, without those of `out_of_core` that the method uses as well."""
-    return [CORRELATE, SQUARES, *FILTER_KERNELS]
+    return [CORRELATE, *SQUARES, *FILTER_KERNELS]
 
 
 def prefetch_all(backend: Backend) -> None:
@@ -85,5 +85,5 @@ def prefetch_all(backend: Backend) -> None:
 
 @functools.cache
 def _searching(backend: str) -> tuple[KernelSource, ...]:
-    squares = SQUARES._replace(constants=TILE_CONSTANTS[backend])
-    return STANDARDISE, *FILTER_KERNELS, squares, *GATHERED.up_to(MOST_PREFETCHED)
+    squares = (kernel._replace(constants=TILE_CONSTANTS[backend]) for kernel in SQUARES)
+    return STANDARDISE, *FILTER_KERNELS, *squares, *GATHERED.up_to(MOST_PREFETCHED)

@@ -9,14 +9,25 @@
 // commute. A correlation that is computed again on another machine therefore has the same bits, which no BLAS
 // guarantees.
 // Both backends compute a tile of entries at a time, and keep some samples of the tile's variables in fast memory: on a
-// GPU in shared memory, where a thread has 8 x 4 entries in registers.
+// GPU in shared memory, where a thread has 8 x 4 entries in registers, or 4 x 4 of a small tile.
 #include "backends/simt/portable.cuh"
+
+constexpr int SMALL_TILE = 32;  // rows and columns of a small tile
 
 #ifdef GPUPC_HOST
 constexpr int TILE_ROWS = 64, TILE_COLUMNS = 64, SAMPLES = 32;
+template <bool SMALL>
+struct Shape {
+    static constexpr int ROWS = SMALL ? SMALL_TILE : TILE_ROWS, COLUMNS = SMALL ? SMALL_TILE : TILE_COLUMNS, THREADS = 1;
+};
 #else
-constexpr int SIDE = 16, PER_ROW = 8, PER_COLUMN = 4;  // the threads on a side of a tile, and the entries of a thread
-constexpr int TILE_ROWS = SIDE * PER_ROW, TILE_COLUMNS = SIDE * PER_COLUMN, SAMPLES = 16;
+constexpr int TILE_ROWS = 128, TILE_COLUMNS = 64, SAMPLES = 16;
+template <bool SMALL>
+struct Shape {
+    static constexpr int ROWS = SMALL ? SMALL_TILE : TILE_ROWS, COLUMNS = SMALL ? SMALL_TILE : TILE_COLUMNS;
+    static constexpr int SIDE = SMALL ? 8 : 16;  // the threads on a side of a tile
+    static constexpr int PER_ROW = ROWS / SIDE, PER_COLUMN = COLUMNS / SIDE, THREADS = SIDE * SIDE;
+};
 #endif
 
 // Clamps a sum to [-1, 1], which rounding may leave by a little; the diagonal is exactly 1.
@@ -36,7 +47,9 @@ struct Target {
 // All threads of the block must call it.
 #ifdef GPUPC_HOST
 
+template <bool SMALL>
 inline void make_tile(const double* samples, int m, int p, const Target& to, int first_row, int first_column) {
+    constexpr int TILE_ROWS = Shape<SMALL>::ROWS, TILE_COLUMNS = Shape<SMALL>::COLUMNS;
     const int height = min(TILE_ROWS, to.n_rows - first_row), width = min(TILE_COLUMNS, to.n_columns - first_column);
     const int *const rows = to.rows + first_row, *const columns = to.columns + first_column;
     double of_rows[SAMPLES][TILE_ROWS], of_columns[SAMPLES][TILE_COLUMNS] = {}, sum[TILE_ROWS][TILE_COLUMNS] = {};
@@ -88,7 +101,7 @@ __device__ __forceinline__ void wait_for_all_but_one_group() {
 }
 
 // Copies samples of WIDTH variables to shared memory; a thread always copies those of the same variable.
-template <int WIDTH>
+template <int WIDTH, int SIDE>
 struct Loader {
     static constexpr int STEP = SIDE * SIDE / WIDTH;  // samples that the block copies at a time
 
@@ -114,6 +127,7 @@ struct Loader {
     }
 };
 
+template <int SIDE, int PER_ROW, int PER_COLUMN>
 __device__ __forceinline__ void add_sample(double (&sum)[PER_ROW][PER_COLUMN], const double* of_rows,
                                            const double* of_columns) {
     double a[PER_ROW], b[PER_COLUMN];
@@ -128,13 +142,16 @@ __device__ __forceinline__ void add_sample(double (&sum)[PER_ROW][PER_COLUMN], c
     }
 }
 
+template <bool SMALL>
 __device__ __forceinline__ void make_tile(const double* samples, int m, int p, const Target& to, int first_row,
                                           int first_column) {
+    using Tile = Shape<SMALL>;
+    constexpr int SIDE = Tile::SIDE, PER_ROW = Tile::PER_ROW, PER_COLUMN = Tile::PER_COLUMN;
     // Double buffering: the next samples are copied into one half while those in the other are used.
-    __shared__ __align__(16) double of_rows[2][SAMPLES][TILE_ROWS];
-    __shared__ __align__(16) double of_columns[2][SAMPLES][TILE_COLUMNS];
-    const Loader<TILE_ROWS> rows(samples, p, to.rows, first_row, to.n_rows);
-    const Loader<TILE_COLUMNS> columns(samples, p, to.columns, first_column, to.n_columns);
+    __shared__ __align__(16) double of_rows[2][SAMPLES][Tile::ROWS];
+    __shared__ __align__(16) double of_columns[2][SAMPLES][Tile::COLUMNS];
+    const Loader<Tile::ROWS, SIDE> rows(samples, p, to.rows, first_row, to.n_rows);
+    const Loader<Tile::COLUMNS, SIDE> columns(samples, p, to.columns, first_column, to.n_columns);
     double sum[PER_ROW][PER_COLUMN] = {};
     rows.load(of_rows[0], 0, m);
     columns.load(of_columns[0], 0, m);
@@ -150,9 +167,9 @@ __device__ __forceinline__ void make_tile(const double* samples, int m, int p, c
         __syncthreads();
         if (next <= m) {
 #pragma unroll
-            for (int k = 0; k < SAMPLES; ++k) add_sample(sum, of_rows[half][k], of_columns[half][k]);
+            for (int k = 0; k < SAMPLES; ++k) add_sample<SIDE>(sum, of_rows[half][k], of_columns[half][k]);
         } else {
-            for (int k = 0; k < m - s; ++k) add_sample(sum, of_rows[half][k], of_columns[half][k]);
+            for (int k = 0; k < m - s; ++k) add_sample<SIDE>(sum, of_rows[half][k], of_columns[half][k]);
         }
         __syncthreads();
     }
@@ -172,30 +189,25 @@ __device__ __forceinline__ void make_tile(const double* samples, int m, int p, c
 
 #endif
 
-#ifdef GPUPC_HOST
-constexpr int TILE_THREADS = 1;
-#else
-constexpr int TILE_THREADS = SIDE * SIDE;
-#endif
-
 // The correlations of variables rows[r] with columns[c] go to out[r * n_columns + c]. Grid (tiles of columns, tiles of
 // rows), block (16, 16) on a GPU and (1) on CPU cores.
-__global__ void __launch_bounds__(TILE_THREADS, 2)
+__global__ void __launch_bounds__(Shape<false>::THREADS, 2)
     correlate(const double* samples, int m, int p, const int* rows, int n_rows, const int* columns, int n_columns,
               double* out) {
     const Target to{rows, columns, out, n_rows, n_columns};
-    make_tile(samples, m, p, to, blockIdx.y * TILE_ROWS, blockIdx.x * TILE_COLUMNS);
+    make_tile<false>(samples, m, p, to, blockIdx.y * TILE_ROWS, blockIdx.x * TILE_COLUMNS);
 }
 
 // Square matrices: matrix g has the variables from variables[starts[g]] to variables[starts[g + 1] - 1], and begins at
 // out[places[g]]. Tile t is described by three numbers from tiles[3 * t] on: its matrix, its first row, and its first
-// column. Grid (tiles), block as for correlate.
-__global__ void __launch_bounds__(TILE_THREADS, 2)
+// column. Grid (tiles), block as for correlate, or (8, 8) on a GPU if tiles are small.
+template <bool SMALL>
+__global__ void __launch_bounds__(Shape<SMALL>::THREADS, SMALL ? 8 : 2)
     correlate_squares(const double* samples, int m, int p, const int* variables, const long long* starts,
                       const long long* places, const int* tiles, double* out) {
     const int* tile = tiles + 3 * static_cast<long long>(blockIdx.x);
     const long long start = starts[tile[0]];
     const int n = static_cast<int>(starts[tile[0] + 1] - start);
     const Target to{variables + start, variables + start, out + places[tile[0]], n, n};
-    make_tile(samples, m, p, to, tile[1], tile[2]);
+    make_tile<SMALL>(samples, m, p, to, tile[1], tile[2]);
 }

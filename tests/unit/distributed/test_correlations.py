@@ -15,6 +15,8 @@ from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.distributed.correlations import (
     CORRELATE,
+    SMALL_TILE,
+    SQUARES,
     TILES,
     correlate,
     correlate_squares,
@@ -84,11 +86,12 @@ def test_the_tiles_of_a_gpu_have_the_same_bits(backend, tmp_path):
     parts = np.split(variables, np.cumsum(sizes)[:-1])
     expected = np.concatenate([sub_matrix(backend, samples, part, part).reshape(-1) for part in parts])
     assert np.array_equal(backend.download(correlate_squares(backend, on_device[0], variables, sizes)), expected)
-    tiles, out = tiles_of(sizes, height, width), backend.full(len(expected), 9.0, np.float64)
-    places = (np.concatenate(([0], np.cumsum(counts))) for counts in (sizes, sizes**2))
-    arrays = [backend.upload(array) for array in (variables, *places, tiles)]
-    backend.kernel(source, "correlate_squares")((len(tiles),), (16, 16), [*numbers[:3], *arrays, out])
-    assert np.array_equal(backend.download(out), expected)
+    places = [np.concatenate(([0], np.cumsum(counts))) for counts in (sizes, sizes**2)]
+    for kernel, shape, side in zip(SQUARES, ((height, width), (SMALL_TILE, SMALL_TILE)), (16, 8), strict=True):
+        tiles, out = tiles_of(sizes, *shape), backend.full(len(expected), 9.0, np.float64)
+        arrays = [backend.upload(array) for array in (variables, *places, tiles)]
+        backend.kernel(source, kernel.expression)((len(tiles),), (side, side), [*numbers[:3], *arrays, out])
+        assert np.array_equal(backend.download(out), expected)
 
 
 def test_a_constant_and_a_far_column(backend):
