@@ -34,8 +34,11 @@ class Parents:
     def of(self, variable: int) -> list[int]:
         return self.columns[self.starts[variable] : self.starts[variable + 1]].tolist()
 
-    def longest(self, most: int) -> int:
-        return min(int(np.diff(self.starts).max(initial=0)), most)
+    def counts(self, batch: Batch) -> np.ndarray:
+        """Return how many parents of Y and of X are conditions of each test, (k,), those in common counted twice."""
+        own = np.diff(self.starts)
+        most = np.where(batch.lags > 0, self.most_of_lagged_source, self.most_of_source)
+        return np.minimum(own[batch.targets], self.most_of_target) + np.minimum(own[batch.sources], most)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,19 +47,39 @@ class Batch:
 
     Attributes:
         sources, lags, targets: (k,) int32.
-        sets: (k, size) int32: the explicit conditions, as columns.
+        sets: (k, size) int32: the explicit conditions, as columns. With places, (N, width): the candidates of each
+            target.
+        places: (N, size) int32: for each target, which of the candidates other than X are conditions; or None.
+        own: (k,) int32: the place of X among the candidates, with places.
     """
 
     sources: np.ndarray
     lags: np.ndarray
     targets: np.ndarray
     sets: np.ndarray
+    places: np.ndarray | None = None
+    own: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.sources)
 
-    def __getitem__(self, part: slice) -> Batch:
-        return Batch(self.sources[part], self.lags[part], self.targets[part], self.sets[part])
+    def __getitem__(self, part: slice | np.ndarray) -> Batch:
+        ends = self.sources[part], self.lags[part], self.targets[part]
+        if self.own is None:
+            return Batch(*ends, self.sets[part])
+        return Batch(*ends, self.sets, self.places, self.own[part])
+
+    @property
+    def size(self) -> int:
+        """The number of explicit conditions."""
+        return (self.sets if self.places is None else self.places).shape[1]
+
+    def explicit(self) -> np.ndarray:
+        """Return the (k, size) explicit conditions."""
+        if self.places is None or self.own is None:
+            return self.sets
+        places = self.places[self.targets]
+        return self.sets[self.targets[:, None], places + (places >= self.own[:, None])]
 
     def tests(self, n_variables: int, parents: Parents | None) -> Iterator[tuple[int, int, list[int]]]:
         """Yield each test as the columns of X, of Y and of its conditions.
@@ -65,7 +88,8 @@ class Batch:
         explicit ones, the parents of Y, and the parents of X moved by its lag.
         """
         lists = [] if parents is None else [parents.of(v) for v in range(n_variables)]
-        for source, lag, target, given in zip(*map(np.ndarray.tolist, dataclasses.astuple(self)), strict=True):
+        columns = self.sources, self.lags, self.targets, self.explicit()
+        for source, lag, target, given in zip(*map(np.ndarray.tolist, columns), strict=True):
             shift = lag * n_variables
             conditions = dict.fromkeys(given)
             if parents is not None:

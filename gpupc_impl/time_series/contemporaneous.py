@@ -158,9 +158,8 @@ class SkeletonPhase:
 
 def run_joined(test: LaggedTest, batches: list[Batch], parents: Parents | None) -> list[Outcomes]:
     """Make the tests of batches with sets of one size as one batch."""
-    joined = Batch(
-        *(np.concatenate([getattr(each, field.name) for each in batches]) for field in dataclasses.fields(Batch))
-    )
+    names = ("sources", "lags", "targets", "sets")
+    joined = Batch(*(np.concatenate([getattr(each, name) for each in batches]) for name in names))
     outcomes = test.run(joined, parents)
     ends = np.cumsum([len(each) for each in batches])[:-1]
     parts = zip(np.split(outcomes.values, ends), np.split(outcomes.p_values, ends), strict=True)

@@ -27,8 +27,7 @@ class LaggedPhase:
 
     Attributes:
         parents: the remaining candidates.
-        p_values: (N, N, tau_max + 1): the largest p-value of each link, 1 where there was no test.
-        strengths: (N, N, tau_max + 1): the statistic with that p-value, 0 where there was no test.
+        p_values, strengths: (N, N, tau_max + 1): of the test that removed a link; 1 and 0 where none did.
         tests: the number of tests.
     """
 
@@ -55,67 +54,56 @@ def lagged_phase(
     """
     n, tau_max = test.series.n_variables, test.series.tau_max
     shape = (n, n, tau_max + 1)
-    p_values, strengths, tests = np.full(shape, -1.0), np.zeros(shape), 0
-    # The candidates of all variables, by variable; those of a variable are ordered by strength. `rank` is their order
-    # at first, which decides between equal strengths.
+    p_values, strengths, tests = np.ones(shape), np.zeros(shape), 0
+    # A row for each variable: its candidates as columns, by variable and lag, which is their order if equally strong.
     lags = np.arange(tau_min, tau_max + 1)
-    rank = np.tile(np.arange(n * len(lags)), n)
-    source, lag = np.divmod(rank, max(len(lags), 1))
-    lag = lag + tau_min
-    target = np.repeat(np.arange(n), n * len(lags))
-    least = np.full(len(rank), np.inf)
-    for size in range(max_conds_dim + 1):
-        counts = np.bincount(target, minlength=n)
-        starts = np.concatenate(([0], np.cumsum(counts)))
-        active = counts[target] > size
-        if not active.any():
+    every = (lags * n + np.arange(n)[:, None]).astype(np.int32).ravel()
+    columns = np.tile(every, (n, 1))
+    least, remain = np.full(columns.shape, np.inf), np.ones(columns.shape, bool)
+    for size in itertools.count():
+        order = np.argsort(np.where(remain, -least, np.inf), axis=1, kind="stable")
+        candidates, counts = np.take_along_axis(columns, order, axis=1), remain.sum(axis=1)
+        if size > max_conds_dim or counts.max() <= size:
             break
-        place = np.arange(len(target)) - starts[target]  # the place among the candidates of its variable
-        columns = lag * n + source
-        removed = np.zeros(len(target), bool)
+        own = np.empty(order.shape, np.int32)
+        np.put_along_axis(own, order, np.arange(order.shape[1], dtype=np.int32)[None], axis=1)
         for combination in range(min(max_combinations, math.comb(int(counts.max()) - 1, size))):
-            positions, exists = _positions(counts, size, combination)
-            tested = np.flatnonzero(active & ~removed & exists[target])
-            if not len(tested):
+            places, exists = _places(counts, size, combination)
+            at = np.nonzero(remain & exists[:, None])
+            if not len(at[0]):
                 break
-            chosen = positions[target[tested]]
-            chosen += chosen >= place[tested, None]
-            sets = columns[starts[target[tested], None] + chosen]
-            at = source[tested], target[tested], lag[tested]
-            outcomes = test.run(
-                Batch(*(each.astype(np.int32) for each in (at[0], at[2], at[1])), sets.astype(np.int32))
-            )
-            tests += len(tested)
-            least[tested] = np.minimum(least[tested], np.abs(outcomes.values))
-            larger = outcomes.p_values > p_values[at]
-            p_values[at] = np.where(larger, outcomes.p_values, p_values[at])
-            strengths[at] = np.where(larger, outcomes.values, strengths[at])
-            removed[tested] = ~(outcomes.p_values <= alpha)
-        order = np.lexsort((rank, -least, target))
-        order = order[~removed[order]]
-        source, lag, target, rank, least = (each[order] for each in (source, lag, target, rank, least))
-    counts = np.bincount(target, minlength=n)
-    parents = Parents(np.concatenate(([0], np.cumsum(counts))), (lag * n + source).astype(np.int32))
-    p_values[p_values < 0] = 1.0
-    return LaggedPhase(parents, p_values, strengths, tests)
+            target = at[0].astype(np.int32)
+            lag, source = np.divmod(columns[at], np.int32(n))
+            outcomes = test.run(Batch(source, lag, target, candidates, places, own[at]))
+            tests += len(target)
+            least[at] = np.minimum(least[at], np.abs(outcomes.values))
+            gone = ~(outcomes.p_values <= alpha)
+            remain[at[0][gone], at[1][gone]] = False
+            link = source[gone], target[gone], lag[gone]
+            p_values[link], strengths[link] = outcomes.p_values[gone], outcomes.values[gone]
+        kept = np.argsort(~remain, axis=1, kind="stable")[:, : int(remain.sum(axis=1).max())]
+        columns, least, remain = (np.take_along_axis(each, kept, axis=1) for each in (columns, least, remain))
+    is_parent = np.arange(candidates.shape[1]) < counts[:, None]
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    return LaggedPhase(Parents(starts, candidates[is_parent]), p_values, strengths, tests)
 
 
-def _positions(counts: np.ndarray, size: int, combination: int) -> tuple[np.ndarray, np.ndarray]:
+def _places(counts: np.ndarray, size: int, combination: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the combination with this number, in lexicographic order, of `size` of the other candidates.
 
     Args:
         counts: (N,) numbers of candidates.
 
     Returns:
-        (N, size) places among the others, and (N,) bool: whether there are so many combinations.
+        (N, size) int32 places among the others, and (N,) bool: whether there are so many combinations.
     """
-    positions, exists = np.zeros((len(counts), size), np.int64), np.zeros(len(counts), bool)
+    places, exists = np.zeros((len(counts), size), np.int32), np.zeros(len(counts), bool)
     for count in np.unique(counts).tolist():
         if count > size and combination < math.comb(count - 1, size):
             these = counts == count
-            positions[these] = nth_combination(count - 1, size, combination)
+            places[these] = nth_combination(count - 1, size, combination)
             exists[these] = True
-    return positions, exists
+    return places, exists
 
 
 def nth_combination(n: int, size: int, number: int) -> list[int]:
@@ -132,21 +120,11 @@ def nth_combination(n: int, size: int, number: int) -> list[int]:
     return chosen
 
 
-def chosen_by_score(phases: Sequence[LaggedPhase], levels: Sequence[float], score: Score) -> tuple[LaggedPhase, list]:
-    """Choose, for each variable, the phase whose parents have the least score; the first of several.
-
-    Returns:
-        The phase that is put together from these, and the level of each variable.
-    """
+def chosen_by_score(phases: Sequence[LaggedPhase], score: Score) -> tuple[Parents, list[int]]:
+    """Choose, for each variable, the parents with the least score; return them and the phase that each is from."""
     n = len(phases[0].p_values)
     scores = np.array([[score(j, phase.parents.of(j)) for j in range(n)] for phase in phases])
-    best = scores.argmin(axis=0).tolist()
+    best = scores.argmin(axis=0).tolist()  # the first of equal ones
     lists = [phases[k].parents.of(j) for j, k in enumerate(best)]
-    columns = np.array(list(itertools.chain.from_iterable(lists)), np.int32)
     starts = np.concatenate(([0], np.cumsum([len(each) for each in lists])))
-    p_values, strengths = (
-        np.stack([getattr(phases[k], name)[:, j] for j, k in enumerate(best)], axis=1)
-        for name in ("p_values", "strengths")
-    )
-    tests = sum(phase.tests for phase in phases)
-    return LaggedPhase(Parents(starts, columns), p_values, strengths, tests), [levels[k] for k in best]
+    return Parents(starts, np.array(list(itertools.chain.from_iterable(lists)), np.int32)), best

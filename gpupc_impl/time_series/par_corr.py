@@ -35,7 +35,7 @@ TESTS = Struct(
     "LaggedTests",
     correlations=Pointer(np.float64),
     constant=Pointer(np.uint8),
-    **dict.fromkeys(("sources", "lags", "targets", "sets"), Pointer(np.int32)),
+    **dict.fromkeys(("sources", "lags", "targets", "sets", "places", "own"), Pointer(np.int32)),
     parent_starts=Pointer(np.int64),
     parents=Pointer(np.int32),
     values=Pointer(np.float64),
@@ -43,11 +43,15 @@ TESTS = Struct(
     scratch=Pointer(np.float64),
     tolerance=np.float64,
     **dict.fromkeys(("count", "columns", "area"), np.int64),
-    **dict.fromkeys(("variables", "set_size"), np.int32),
+    **dict.fromkeys(("variables", "set_size", "candidates"), np.int32),
     **dict.fromkeys(("most_of_target", "most_of_source", "most_of_lagged_source", "capacity"), np.int32),
+    team_warps=np.int32,
 )
 
-KERNEL = KernelSource("time_series/kernels/partial_correlations.cu", "partial_correlations", (TESTS,))
+LANES = 32
+"""The threads of a warp of a GPU."""
+
+KERNEL = KernelSource("time_series/kernels/partial_correlations.cu", "partial_correlations", (TESTS,), {"LANES": LANES})
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
@@ -55,8 +59,17 @@ def all_kernels(max_level: int) -> list[KernelSource]:
     return [KERNEL]
 
 
-WARPS = 4
-"""The warps of a block on a GPU."""
+WARP_CAPACITY = {1: NO_LIMIT, LANES: 64}
+"""The conditions and ends of a test up to which a warp makes it alone, by the threads of a warp."""
+
+WARPS = {1: 1, LANES: 4}
+"""The warps of a block that make tests of their own."""
+
+MOST_WARPS = 16
+"""The warps of a block that make one test together, at most."""
+
+PANEL = 16
+"""The columns of the kernel's panels."""
 
 HOST_TESTS = 64
 """The tests for which a further thread of the host is woken."""
@@ -104,46 +117,63 @@ class ParCorr(LaggedTest):
         return Outcomes(values, p_values)
 
     def _launch(self, batch: Batch, parents: Parents | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the partial correlations and the numbers of conditions, as the kernel writes them."""
-        backend, upload = self.backend, self.backend.upload
-        capacity = 2 + batch.sets.shape[1]
-        starts = columns = None
+        """Return the partial correlations and the numbers of conditions, as the kernel writes them.
+
+        Tests with about equally many conditions are one launch, since a launch reserves memory for the most.
+        """
+        capacities = np.full(len(batch), 2 + batch.size)
+        if parents is not None:
+            capacities += parents.counts(batch)
+        capacities = LANES * ceil_div(capacities, LANES)
+        kinds = np.flatnonzero(np.bincount(capacities)).tolist()
+        if len(kinds) == 1:
+            return self._launch_alike(batch, parents, kinds[0])
+        values, sizes = np.empty(len(batch)), np.empty(len(batch), np.int32)
+        for capacity in kinds:
+            these = np.flatnonzero(capacities == capacity)
+            values[these], sizes[these] = self._launch_alike(batch[these], parents, capacity)
+        return values, sizes
+
+    def _launch_alike(self, batch: Batch, parents: Parents | None, capacity: int) -> tuple[np.ndarray, np.ndarray]:
+        """Launch tests with up to so many conditions and ends."""
+        backend = self.backend
+        area = capacity * (capacity + 1) // 2 + LANES + capacity + ceil_div(capacity + 2, 2)
+        warps, teams = 1, WARPS[backend.warp_threads]
+        if capacity > WARP_CAPACITY[backend.warp_threads]:
+            warps, teams = min(capacity // LANES, MOST_WARPS), 1
+        is_shared = 8 * area * teams <= backend.max_shared_bytes
+        blocks = min(ceil_div(len(batch), teams if backend.warp_threads > 1 else HOST_TESTS), backend.blocks_at_once)
+        if not is_shared:
+            blocks = min(blocks, backend.multiprocessors or blocks)  # so that the work areas stay in a GPU's cache
+        arrays = {name: getattr(batch, name) for name in ("sources", "lags", "targets", "sets", "places", "own")}
+        arrays |= {"parent_starts": None, "parents": None}
         limits = [NO_LIMIT] * 3
         if parents is not None:
-            starts, columns = upload(parents.starts), upload(np.append(parents.columns, np.int32(0)))
+            arrays |= {"parent_starts": parents.starts, "parents": np.append(parents.columns, np.int32(0))}
             limits = [parents.most_of_target, parents.most_of_source, parents.most_of_lagged_source]
-            capacity += parents.longest(limits[0]) + parents.longest(max(limits[1:]))
-        area = capacity * (capacity + 1) // 2 + capacity + ceil_div(capacity, 2)
-        warps = 1 if backend.warp_threads == 1 else WARPS
-        while warps > 1 and 8 * area * warps > backend.max_shared_bytes:
-            warps //= 2
-        in_block = HOST_TESTS if backend.warp_threads == 1 else warps
-        blocks = min(ceil_div(len(batch), in_block), backend.blocks_at_once)
-        is_shared = 8 * area * warps <= backend.max_shared_bytes
         values, sizes = backend.empty(len(batch), np.float64), backend.empty(len(batch), np.int32)
         tests = TESTS(
             correlations=self._device[0],
             constant=self._device[1],
-            **{name: upload(getattr(batch, name)) for name in ("sources", "lags", "targets")},
-            sets=upload(batch.sets) if batch.sets.size else None,
-            parent_starts=starts,
-            parents=columns,
+            **{name: backend.upload(each) if each is not None and each.size else None for name, each in arrays.items()},
             values=values,
             sizes=sizes,
-            scratch=None if is_shared else backend.empty(blocks * warps * area, np.float64),
+            scratch=None if is_shared else backend.empty(blocks * teams * area, np.float64),
             tolerance=VARIANCE_TOLERANCE,
             count=len(batch),
             columns=self.series.n_columns,
             area=area,
             variables=self.series.n_variables,
-            set_size=batch.sets.shape[1],
+            set_size=batch.size,
+            candidates=batch.sets.shape[1],
             most_of_target=limits[0],
             most_of_source=limits[1],
             most_of_lagged_source=limits[2],
             capacity=capacity,
+            team_warps=warps,
         )
-        shared = 8 * area * warps if is_shared else 0
-        backend.kernel(*KERNEL)((blocks,), (warps * backend.warp_threads,), [tests], shared_bytes=shared)
+        shared = 8 * area * teams if is_shared else 0
+        backend.kernel(*KERNEL)((blocks,), (warps * teams * backend.warp_threads,), [tests], shared_bytes=shared)
         return backend.download(values), backend.download(sizes)
 
 

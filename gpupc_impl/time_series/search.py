@@ -157,16 +157,16 @@ def search(test: LaggedTest, parameters: Parameters) -> TimeSeriesGraph:
 def _pcmci(test: LaggedTest, parameters: Parameters) -> TimeSeriesGraph:
     phases = [_first_phase(test, parameters, level) for level in parameters.levels]
     facts: dict[str, Any] = {}
-    phase = phases[0]
+    parents = phases[0].parents
     if len(phases) > 1:
-        phase, chosen = chosen_by_score(phases, parameters.levels, lambda j, parents: akaike(test.series, j, parents))
-        facts["chosen_pc_alpha"] = chosen
-    p_values, strengths, tests = mci(test, _limited(phase.parents, parameters), parameters.tau_min)
+        parents, chosen = chosen_by_score(phases, lambda j, columns: akaike(test.series, j, columns))
+        facts["chosen_pc_alpha"] = [parameters.levels[k] for k in chosen]
+    p_values, strengths, tests = mci(test, _limited(parents, parameters), parameters.tau_min)
     p_values = corrected(p_values, parameters)
     graph = links(p_values <= parameters.alpha)
     p_values, strengths = symmetrized(p_values, strengths)
-    facts["tests"] = phase.tests + tests
-    return _result(test, graph, p_values, strengths, phase.parents, facts)
+    facts["tests"] = sum(phase.tests for phase in phases) + tests
+    return _result(test, graph, p_values, strengths, parents, facts)
 
 
 def _pcmci_plus(test: LaggedTest, parameters: Parameters, level: float) -> TimeSeriesGraph:
