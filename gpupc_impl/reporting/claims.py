@@ -16,8 +16,9 @@ has the number beyond which ours speak against the conclusion (for ``equal`` a l
 - contradicted: half of our numbers or more speak against the conclusion.
 - cannot be judged: we have no number, or none that can be compared; the last column gives the reason.
 
-Numbers of a stand-in for a data set are shown and do not count. The headlines are the main sentences of each paper,
-which results/reported/headlines.csv names; their verdicts are those of their claims.
+Numbers of a stand-in for a data set are shown and do not count. A sentence that only states seconds is not a claim,
+because seconds of other hardware cannot be compared; it is a cell of the paper's table. The headlines are the main
+sentences of each paper, which results/reported/headlines.csv names; their verdicts are those of their claims.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ HOLDS, MORE, LESS = "holds", "holds more strongly", "holds less strongly"
 CONTRADICTED, NOT_JUDGED = "contradicted", "cannot be judged"
 VERDICTS = (HOLDS, MORE, LESS, CONTRADICTED, NOT_JUDGED)
 
-UNITS = {"x": "×", "%": " %", "s": " s", "GB": " GB", "edges": " edges", "tests": " tests", "faults": "", "": ""}
+UNITS = {"x": "×", "%": " %", "GB": " GB", "edges": " edges", "tests": " tests", "faults": "", "": ""}
 
 
 def verdict(claim: Claim, values: Sequence[float]) -> str:

@@ -156,12 +156,8 @@ at_paper_size: Callable[[Measure], Quantity] = functools.partial(quantities.at_s
 
 QUANTITIES: dict[str, Quantity] = {
     "same-skeleton": over_datasets(differing_edges),
-    "stable-seconds": quantities.not_run("pcalg's R program is not among our references"),
     "parallel-pc-dream5": over_datasets(over(PARALLEL, SERIAL)),
     "parallel-pc-mean": one_of(mean, over(PARALLEL, SERIAL)),
-    "stable-fast-seconds": over_datasets(seconds(SERIAL)),
-    "cupc-e-seconds": over_datasets(seconds("cupc-e")),
-    "cupc-s-seconds": over_datasets(seconds("cupc-s")),
     "cupc-e-mean": over_stable_fast("cupc-e"),
     "cupc-s-mean": over_stable_fast("cupc-s"),
     "cupc-s-dream5": over_stable_fast("cupc-s"),
@@ -183,7 +179,6 @@ QUANTITIES: dict[str, Quantity] = {
     "shared-by-40-rows": shared_by(40),
     "runtime-over-n": along("n", quantities.smallest_step),
     "cupc-s-always-faster": quantities.everywhere(size_of, over("cupc-s", "cupc-e")),
-    "cupc-e-n-1000": at_paper_size(seconds("cupc-e")),
     "cupc-e-over-stable-fast": at_paper_size(quantities.reaching(8500, "cupc-e", SERIAL)),
     "linear-in-m": along("m", quantities.straightness),
     "linear-in-d": along("d", lambda places, times: quantities.straightness(places[1:], times[1:])),

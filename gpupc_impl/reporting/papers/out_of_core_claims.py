@@ -17,7 +17,6 @@ from gpupc_impl.reporting.quantities import (
     over_datasets,
     ratio,
     reaching,
-    seconds,
 )
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, kernels_of
 from gpupc_impl.reporting.tables import Table
@@ -118,7 +117,12 @@ QUANTITIES: dict[str, Quantity] = {
     "memory-level-0-5000": NO_LEVELS,
     "memory-level-0-55000": NO_LEVELS,
     "memory-level-1-5000": at(5_000, device_gigabytes),
-    "memory-level-1-55000": at(55_000, device_gigabytes),
+    "memory-level-1-55000": quantities.along(
+        connected,
+        "N",
+        {"unified memory, whose arrays grow with the square of N": device_gigabytes},
+        lambda places, gigabytes: gigabytes[-1] * (55_000 / places[-1]) ** 2,
+    ),
     "tests-level-0-5000": at(5_000, tests(0)),
     "tests-level-0-55000": at(55_000, tests(0)),
     "tests-level-1-5000": at(5_000, tests(1)),
@@ -128,9 +132,6 @@ QUANTITIES: dict[str, Quantity] = {
     "more-tests": across((5_000, tests(1)), (55_000, tests(0))),
     "less-time": across((5_000, level(BLOCK, 1)), (55_000, level(BLOCK, 0))),
     "third-removed": over_datasets(removed_by_level_0),
-    "cpu-seconds": over_datasets(seconds(PARALLEL)),
-    "um-seconds": over_datasets(seconds(UM)),
-    "block-seconds": over_datasets(seconds(BLOCK)),
 }
 """The quantity for each id in results/reported/ooc_claims.csv."""
 
