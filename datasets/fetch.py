@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from datasets import registry
 from datasets.dataset import DatasetUnavailable, RegistryError
-from gpupc_impl.core.files import locked, open_own, remove_foreign, write_whole
+from gpupc_impl.core.files import locked, write_whole
 from gpupc_impl.ownership import open_regular
 
 MIRRORS_VARIABLE = "GPUPC_MIRRORS"
@@ -200,7 +200,6 @@ def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
         if attempt:
             time.sleep(BACKOFF_S * 2 ** (attempt - 1))
         try:
-            remove_foreign(part)
             resuming = part.exists()
             _receive(entry["url"], part, target.name, show)
         except _Refused as refusal:
@@ -246,7 +245,7 @@ def _receive(url: str, part: Path, label: str, show: bool) -> None:
         total = None if response.length is None else size + response.length
         if total is not None and total > MAX_BYTES:
             raise _Refused(f"it is said to be of {total:,} bytes, over the limit of {MAX_BYTES:,}")
-        with open_own(part, append=resumed) as file:
+        with part.open("ab" if resumed else "wb") as file:
             while chunk := response.read(CHUNK):
                 size += len(chunk)
                 if size > MAX_BYTES:

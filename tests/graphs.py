@@ -1,9 +1,10 @@
-"""Graphs for tests."""
+"""Graphs for tests, and comparisons of skeletons."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from gpupc_impl import Skeleton
 from gpupc_impl.core.pairs import connect
 
 
@@ -12,3 +13,47 @@ def edges_to_adjacency(edges: Sequence[Sequence[int]] | np.ndarray, n_variables:
     adjacency = np.zeros((n_variables, n_variables), dtype=bool)
     connect(adjacency, np.asarray(edges).reshape(-1, 2))
     return adjacency
+
+
+def assert_same(found: Skeleton, expected: Skeleton) -> None:
+    """Two answers have the same edges, sets, levels and largest p-values, if these were recorded."""
+    np.testing.assert_array_equal(found.adjacency, expected.adjacency)
+    assert found.sepsets == expected.sepsets
+    assert found.edges_per_level == expected.edges_per_level
+    assert found.stopped_because == expected.stopped_because
+    np.testing.assert_array_equal(found.pmax, expected.pmax)
+
+
+def assert_well_formed(found: Skeleton, p: int) -> None:
+    """What holds for any result: types, shapes, symmetry, and counts that fit together."""
+    assert found.adjacency.shape == (p, p)
+    assert found.adjacency.dtype == bool
+    assert np.array_equal(found.adjacency, found.adjacency.T)
+    assert not found.adjacency.diagonal().any()
+    assert len(found.names) == p
+    counts = (found.tests_per_level, found.edges_per_level, found.seconds_per_level)
+    assert [len(count) for count in counts] == [found.levels_run] * 3
+    assert all(tests > 0 for tests in found.tests_per_level)
+    assert found.tests_per_level[:1] in ((), (p * (p - 1) // 2,))
+    edges = (p * (p - 1) // 2, *found.edges_per_level)
+    assert list(edges) == sorted(edges, reverse=True)
+    assert edges[-1] == found.n_edges
+    assert found.stopped_because
+    assert_sets_from_neighbours(found, edges)
+
+
+def assert_sets_from_neighbours(found: Skeleton, edges: tuple[int, ...]) -> None:
+    """Each separating set has its level's size and lies among one endpoint's neighbours when the level began."""
+    sets = found.sepsets
+    p = len(found.names)
+    graph = ~np.eye(p, dtype=bool)
+    for level in range(found.levels_run):
+        removed = [pair for pair in sets if graph[pair] and len(sets[pair]) == level]
+        for i, j in removed:
+            members = list(sets[i, j])
+            assert members == sorted(set(members) - {i, j})
+            assert graph[i, members].all() or graph[j, members].all()
+        assert len(removed) == edges[level] - edges[level + 1]
+        for i, j in removed:
+            graph[i, j] = graph[j, i] = False
+    assert np.array_equal(graph, found.adjacency)

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from gpupc_impl.ownership import checked_file, is_own, open_regular
+from gpupc_impl.ownership import open_regular
 
 DEFLATE_RATIO = 1032  # upper bound on the bytes to which one byte of zlib's output can decompress
 MAX_TEXT = 1 << 28  # upper bound on the bytes of JSON, YAML and other files that are read at once
@@ -31,36 +31,12 @@ MAX_DIGITS = 1000  # of an integer; Python writes none of more than 4,300 digits
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def open_own(path: Path, *, append: bool = False) -> IO[bytes]:
-    """Open a file for writing at a path that other users may know; OSError unless it is new or the caller's, and no
-    link."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_APPEND if append else 0)
-    descriptor = checked_file(os.open(path, flags, 0o666), path)
-    status = os.fstat(descriptor)
-    if status.st_uid != os.geteuid() or status.st_nlink != 1:
-        os.close(descriptor)
-        raise OSError(errno.EPERM, "it belongs to another user, or has another name as well; remove it", str(path))
-    if not append:
-        os.ftruncate(descriptor, 0)
-    return os.fdopen(descriptor, "ab" if append else "wb")
-
-
-def remove_foreign(path: Path) -> None:
-    """Remove the file at a path, unless it is one of the caller to which no other user may write."""
-    if os.path.lexists(path) and not is_own(path):
-        path.unlink()
-
-
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file, perhaps of another user; the system releases the lock if the process dies."""
-    flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = checked_file(os.open(path, flags, 0o666), path)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    """Hold the lock of a file, which is made if it is missing; the system releases the lock if the process dies."""
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def checked_path(path: str | Path) -> Path:

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from gpupc_impl import GaussianProblem, InvalidParameter, skeleton
-from gpupc_impl.core.registry import Method, Parameter
+from gpupc_impl import GaussianProblem, skeleton
 from gpupc_impl.gaussian import canonical
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE
 from tests.conformance.affordable import affordable
+from tests.conformance.drawn import launch_parameters
 
 STRUCTURES = ("sparse", "dense", "chain", "star", "complete", "one factor", "independent")
 COPY_NOISE = ((0.0, 1e-9, 1e-7), (1e-4, 1e-3, 1e-2), (0.0, 1e-9, 1e-7, 1e-4, 1e-3, 1e-2))
@@ -69,32 +69,6 @@ def problems(draw) -> GaussianProblem:
         pseudo_inverse=draw(st.sampled_from(["near-singular", "always"])),
         max_level=min(max(affordable_levels), DEEPEST),
     )
-
-
-def values(parameter: Parameter) -> st.SearchStrategy:
-    """The allowed values of a method's parameter, up to a few times the default."""
-    if parameter.choices is not None:
-        return st.sampled_from(parameter.choices)
-    if isinstance(parameter.default, bool):
-        return st.booleans()
-    if isinstance(parameter.default, str):  # a file
-        return st.just(parameter.default)
-    low = parameter.minimum or 0
-    high = max(16, low + 4 * parameter.default)
-    return st.integers(low, high if parameter.maximum is None else min(high, parameter.maximum))
-
-
-def launch_parameters(method: Method) -> st.SearchStrategy[dict]:
-    def allowed(params: dict) -> bool:
-        try:
-            method.parse_params(params)
-        except InvalidParameter:  # each value is in its range, but their combination is not allowed
-            return False
-        return True
-
-    drawn = method.params.keys() - {"inverse"}  # with which a method solves another problem
-    each = {name: values(method.params[name]) for name in sorted(drawn)}
-    return st.fixed_dictionaries(each).filter(allowed)
 
 
 @settings(max_examples=settings.default.max_examples, suppress_health_check=list(HealthCheck))

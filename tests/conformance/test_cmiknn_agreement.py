@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from datasets.nonlinear import additive_noise
-from gpupc_impl import InvalidProblem, Skeleton, methods, skeleton
+from gpupc_impl import InvalidProblem, methods, skeleton
 from gpupc_impl.backends import open_backend
-from gpupc_impl.core.registry import Method, Parameter
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.nonlinear.cmi_estimator import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest
+from tests.conformance.drawn import random_parameters
+from tests.graphs import assert_same
 
 pytestmark = pytest.mark.xdist_group("cmiknn")  # so that only one process compiles the references
 
@@ -35,17 +36,6 @@ OTHERS = {
 }
 """The project's own random methods; tests/gpu/test_cuda_peers.py compares those of other groups."""
 CASES_A_TEST = 4
-
-
-def launch_parameters(method: Method, rng: np.random.Generator) -> dict:
-    def draw(parameter: Parameter):
-        if parameter.choices is not None:
-            return parameter.choices[rng.integers(len(parameter.choices))]
-        if isinstance(parameter.default, str):  # a file's path
-            return parameter.default
-        return int(rng.choice([parameter.minimum, 1, 3, 32, 100]))
-
-    return {name: draw(parameter) for name, parameter in method.params.items()}
 
 
 def draw_problem(rng: np.random.Generator, most_samples: int, most_permutations: int) -> NonlinearProblem:
@@ -78,20 +68,12 @@ def _plain(value):
     return value.item() if isinstance(value, np.generic) else value
 
 
-def assert_same(found: Skeleton, expected: Skeleton) -> None:
-    assert np.array_equal(found.adjacency, expected.adjacency)
-    assert found.sepsets == expected.sepsets
-    assert found.edges_per_level == expected.edges_per_level
-    assert found.stopped_because == expected.stopped_because
-    np.testing.assert_array_equal(found.pmax, expected.pmax)
-
-
 def check_agreement(seed: int, most_samples: int, most_permutations: int) -> None:
     rng = np.random.default_rng(seed)
     problem = draw_problem(rng, most_samples, most_permutations)
     expected = skeleton(problem, method="cmiknn-serial", pmax=True)
     for method, backend in SETTINGS.values():
-        params = launch_parameters(method, rng)
+        params = random_parameters(method, rng)
         found = skeleton(problem, method=method.name, backend=backend, pmax=True, **params)
         assert_same(found, expected)
         if method.reference:

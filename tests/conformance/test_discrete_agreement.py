@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from gpupc_impl import InvalidParameter, Skeleton, methods, skeleton
+from gpupc_impl import Skeleton, methods, skeleton
 from gpupc_impl.backends import DeviceMemoryError
-from gpupc_impl.core.registry import Method, Parameter
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.discrete.problem import DiscreteProblem
 from tests.conformance.affordable import affordable
+from tests.conformance.drawn import launch_parameters
 
 TESTS, DF_RULES = ("chi-square", "g-square"), ("full", "adjusted")
 
@@ -93,25 +93,6 @@ def problems(draw, most_variables=12, most_samples=5000, most_categories=30, dee
         df_rule=draw(st.sampled_from(DF_RULES)),
         max_level=deepest,
     )
-
-
-def values(parameter: Parameter) -> st.SearchStrategy:
-    """Values of a method's parameter: all that are allowed, up to a few times the default."""
-    if parameter.choices is not None:
-        return st.sampled_from(parameter.choices)
-    low = parameter.minimum or 0
-    return st.integers(low, min(max(70, low + 4 * parameter.default), parameter.maximum))
-
-
-def launch_parameters(method: Method) -> st.SearchStrategy[dict]:
-    def allowed(params: dict) -> bool:
-        try:
-            method.parse_params(params)
-        except InvalidParameter:  # each is in its range, but not all together
-            return False
-        return True
-
-    return st.fixed_dictionaries({name: values(parameter) for name, parameter in method.params.items()}).filter(allowed)
 
 
 def reference(problem: DiscreteProblem, **options) -> Skeleton:
@@ -240,7 +221,7 @@ def test_every_method_finds_the_same(data):
     some = st.lists(st.sampled_from(sorted(USABLE)), min_size=2, max_size=2, unique=True)
     for name in USABLE if problem.n_variables <= 5 else data.draw(some, label="settings"):
         method, backend = USABLE[name]
-        params = data.draw(launch_parameters(method), label=name)
+        params = data.draw(launch_parameters(method, 70), label=name)
         policy = data.draw(st.sampled_from(["canonical", "canonical", "first-come"]), label="separating sets")
         options = {"backend": backend, "separating_sets": policy, "pmax": True, **params}
         try:
@@ -357,6 +338,6 @@ def test_workload_is_the_same_for_all(data):
     assert np.array_equal(expected.adjacency, graph)
     assert expected.tests_per_level[0] == p * (p - 1) // 2
     for method, backend in USABLE.values():
-        found = skeleton(problem, method=method.name, backend=backend, **data.draw(launch_parameters(method)))
+        found = skeleton(problem, method=method.name, backend=backend, **data.draw(launch_parameters(method, 70)))
         assert found == expected
         assert found.tests_per_level == expected.tests_per_level

@@ -16,6 +16,7 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Method
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.discrete.problem import DiscreteProblem
+from tests.graphs import assert_well_formed
 
 pytestmark = pytest.mark.xdist_group("discrete")  # so that only one process compiles the references
 
@@ -56,31 +57,6 @@ def problem_of(codes, **options) -> DiscreteProblem:
 
 def reference(problem: DiscreteProblem, **options) -> Skeleton:
     return skeleton(problem, method="discrete-serial", **options)
-
-
-def assert_well_formed(found: Skeleton, p: int) -> None:
-    """What holds for any result: types, shapes, symmetry, and counts that fit together."""
-    assert found.adjacency.shape == (p, p)
-    assert found.adjacency.dtype == bool
-    assert np.array_equal(found.adjacency, found.adjacency.T)
-    assert not found.adjacency.diagonal().any()
-    assert len(found.names) == p
-    assert found.tests_per_level[:1] in ((), (p * (p - 1) // 2,))
-    edges = (p * (p - 1) // 2, *found.edges_per_level)
-    assert list(edges) == sorted(edges, reverse=True)
-    assert edges[-1] == found.n_edges
-    assert [len(x) for x in (found.tests_per_level, found.seconds_per_level)] == [found.levels_run] * 2
-    assert found.stopped_because
-    graph = ~np.eye(p, dtype=bool)
-    for level in range(found.levels_run):
-        removed = [pair for pair in found.sepsets if graph[pair] and len(found.sepsets[pair]) == level]
-        for i, j in removed:
-            members = list(found.sepsets[i, j])
-            assert members == sorted(set(members) - {i, j})
-            assert graph[i, members].all() or graph[j, members].all()
-        for i, j in removed:
-            graph[i, j] = graph[j, i] = False
-    assert np.array_equal(graph, found.adjacency)
 
 
 def test_all_methods_are_tested():

@@ -9,12 +9,13 @@ import pandas as pd
 import pytest
 
 from datasets.mixed import categorized_noise
-from gpupc_impl import MixedProblem, Skeleton, methods, skeleton
+from gpupc_impl import MixedProblem, methods, skeleton
 from gpupc_impl.backends import DeviceMemoryError, open_backend
-from gpupc_impl.core.registry import Method, Parameter
 from gpupc_impl.core.solve import solve, unavailable
 from gpupc_impl.mixed.gpucmiknn_mixed import mixed_ci_test
 from gpupc_impl.mixed.retest import MixedRetest
+from tests.conformance.drawn import random_parameters
+from tests.graphs import assert_same
 
 pytestmark = pytest.mark.xdist_group("cmiknn")  # so that only one process compiles the references
 
@@ -27,17 +28,6 @@ SETTINGS = {
 KERNELS = {name: setting for name, setting in SETTINGS.items() if setting[0].backends != ("cpu",)}
 EVERY = {method.name: method for method in methods("mixed").values() if unavailable(method, "auto") is None}
 CASES_A_TEST = 6
-
-
-def launch_parameters(method: Method, rng: np.random.Generator) -> dict:
-    def draw(parameter: Parameter):
-        if parameter.choices is not None:
-            return parameter.choices[rng.integers(len(parameter.choices))]
-        if isinstance(parameter.default, str):  # a file's path
-            return parameter.default
-        return int(rng.choice([parameter.minimum, 1, 3, 32, 100]))
-
-    return {name: draw(parameter) for name, parameter in method.params.items()}
 
 
 def draw_problem(rng: np.random.Generator, most_samples: int, most_permutations: int) -> MixedProblem:
@@ -68,20 +58,12 @@ def draw_problem(rng: np.random.Generator, most_samples: int, most_permutations:
     )
 
 
-def assert_same(found: Skeleton, expected: Skeleton) -> None:
-    assert np.array_equal(found.adjacency, expected.adjacency)
-    assert found.sepsets == expected.sepsets
-    assert found.edges_per_level == expected.edges_per_level
-    assert found.stopped_because == expected.stopped_because
-    np.testing.assert_array_equal(found.pmax, expected.pmax)
-
-
 def check_agreement(seed: int, most_samples: int, most_permutations: int) -> None:
     rng = np.random.default_rng(seed)
     problem = draw_problem(rng, most_samples, most_permutations)
     expected = skeleton(problem, method="mixed-serial", pmax=True)
     for method, backend in SETTINGS.values():
-        params = launch_parameters(method, rng)
+        params = random_parameters(method, rng)
         assert_same(skeleton(problem, method=method.name, backend=backend, pmax=True, **params), expected)
         early = skeleton(problem, method=method.name, backend=backend, **params)
         assert np.array_equal(early.adjacency, expected.adjacency)

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from gpupc_impl import (
-    CPDAG,
     BackendUnavailable,
     GaussianProblem,
     InvalidParameter,
@@ -16,7 +15,6 @@ from gpupc_impl import (
     UnknownMethod,
     alpha_path,
     methods,
-    orient,
     pc,
     skeleton,
 )
@@ -25,7 +23,6 @@ from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core import solve
 from gpupc_impl.core.registry import method_of
 from gpupc_impl.core.solve import choose_method
-from gpupc_impl.tables import DataError
 
 METHOD = "stable-serial"
 
@@ -51,44 +48,20 @@ def test_skeleton_keeps_names_and_says_how_it_was_found(frame):
     ("arguments", "error", "message"),
     [
         ({"alpha": "0.05"}, InvalidProblem, "alpha is '0.05'; it must be a number strictly between 0 and 1"),
-        ({"max_level": [1]}, InvalidProblem, r"max_level is \[1\]; it must be a whole number"),
         ({"names": "abcd"}, InvalidProblem, "names is 'abcd'; it must be a sequence of names"),
-        ({"names": 4}, InvalidProblem, "names is 4; it must be a sequence of names"),
         ({"transpose": "yes"}, InvalidProblem, "transpose is 'yes'; it must be True or False"),
-        ({"pmax": 3}, InvalidProblem, "pmax is 3; it must be True or False"),
         (
             {"device_memory_limit": "1 GB"},
             InvalidProblem,
             "device_memory_limit is '1 GB'; it must be a number of bytes",
         ),
         ({"family": ["gaussian"]}, InvalidProblem, r"family \['gaussian'\] is not known; choose one of: discrete"),
-        ({"delimiter": 1.5}, DataError, "delimiter is 1.5; it is one character, such as ';'"),
         ({"method": None}, UnknownMethod, "method None is not known; all are listed by"),
-        ({"method": ["pair-scan"]}, UnknownMethod, r"method \['pair-scan'\] is not known; did you mean pair-scan"),
     ],
 )
 def test_a_value_of_another_type_is_named(frame, arguments, error, message):
     with pytest.raises(error, match=message):
         skeleton(frame.to_numpy(), **arguments)
-
-
-def test_pc_orients(frame):
-    found = pc(frame, 0.001, method=METHOD)
-    assert isinstance(found, CPDAG)
-    assert list(found.to_frame().itertuples(index=False, name=None)) == [
-        ("a", "c", "directed"),
-        ("b", "c", "directed"),
-        ("c", "d", "directed"),
-    ]
-    assert found == orient(skeleton(frame, 0.001, method=METHOD))
-
-
-def test_every_kind_of_input_gives_the_same(frame):
-    made = GaussianProblem.from_data(frame, alpha=0.001)
-    expected = skeleton(made, method=METHOD)
-    assert skeleton(frame, 0.001, method=METHOD) == expected
-    assert skeleton(frame.to_numpy(), 0.001, method=METHOD, names=list("abcd")).names == expected.names
-    assert skeleton(made.correlation, 0.001, method=METHOD, n_samples=2000) == expected
 
 
 def test_search_arguments_arrive(frame):
@@ -212,10 +185,6 @@ def test_the_family_and_its_test_are_chosen(frame):
     assert found.facts["problem"]["permutations"] == 20
     assert found.facts["params"]["beta"] == 32
     assert skeleton(frame.round().astype(int), family="discrete", method="gpupc", backend="host", df_rule="adjusted")
-
-
-def test_a_method_names_its_family(labels):
-    assert skeleton(labels, method="discrete-serial", test="g-square").facts["problem"]["test"] == "g-square"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 The examples are few and the same every time; ``make fuzz`` draws others.
 """
 
-import datetime
 import io
 import json
 import math
@@ -18,21 +17,11 @@ import pytest
 
 from datasets import readers, registry
 from datasets.dataset import RegistryError
-from datasets.readers import read_npz, read_rdata
-from gpupc_impl import DiscreteProblem, GaussianProblem, skeleton
+from datasets.readers import read_rdata
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.problem import InvalidProblem
-from gpupc_impl.core.result import InvalidSkeleton, Skeleton
-from gpupc_impl.measurement.record import InvalidRecord, Record
-from gpupc_impl.tables import DataError, read_numpy
+from gpupc_impl.tables import DataError
 from tests.fuzz import TARGETS, seeds
-
-
-def saved(write) -> bytes:
-    file = io.BytesIO()
-    write(file)
-    return file.getvalue()
-
 
 MATRIX = np.arange(6.0).reshape(3, 2)
 
@@ -94,51 +83,6 @@ def test_registry_of_odd_yaml(text):
         registry.validate(registry.parse(text), "given")
 
 
-def set_in_headers(content: bytes, local: int, central: int, value: int) -> bytes:
-    """An archive with two bytes replaced in every header."""
-    changed = bytearray(content)
-    for signature, offset in ((b"PK\x03\x04", local), (b"PK\x01\x02", central)):
-        at = changed.find(signature)
-        while at >= 0:
-            changed[at + offset : at + offset + 2] = value.to_bytes(2, "little")
-            at = changed.find(signature, at + 4)
-    return bytes(changed)
-
-
-ODD_ARCHIVES = {
-    "encrypted": lambda content: set_in_headers(content, 6, 8, 1),
-    "unknown compression": lambda content: set_in_headers(content, 8, 10, 99),
-    "unknown version": lambda content: set_in_headers(content, 4, 6, 255),
-    "misplaced": lambda content: content[: content.rfind(b"PK\x05\x06") + 16] + b"\xff\xff\xff\x7f\0\0",
-    "empty": lambda content: b"",
-    "text": lambda content: b"a,b\n1,2\n",
-    "pickled": lambda content: saved(lambda file: np.savez(file, x=np.array([[datetime.date, {}]], object))),
-    "no matrix": lambda content: saved(lambda file: np.savez(file, x=np.zeros(3))),
-    "an array": lambda content: saved(lambda file: np.save(file, MATRIX)),
-    "a member that is no array": lambda content: saved(
-        lambda file: zipfile.ZipFile(file, "w").writestr("family.npy", "x")
-    ),
-}
-
-
-@pytest.fixture(scope="module")
-def archives(tmp_path_factory):
-    """A table, a problem of each of two families and a skeleton, as bytes, with their readers and errors."""
-    folder, draw = tmp_path_factory.mktemp("archives"), np.random.default_rng(0)
-    gaussian = GaussianProblem.from_data(draw.normal(size=(30, 4)))
-    gaussian.save(folder / "gaussian.npz")
-    DiscreteProblem.from_data(draw.integers(0, 2, (30, 4))).save(folder / "discrete.npz")
-    skeleton(draw.normal(size=(30, 4)), method="stable-serial").save(folder / "skeleton.npz")
-    np.savez(folder / "table.npz", x=MATRIX)
-    kinds = {
-        "table": (read_npz, DataError),
-        "gaussian": (load_problem, InvalidProblem),
-        "discrete": (load_problem, InvalidProblem),
-        "skeleton": (Skeleton.load, InvalidSkeleton),
-    }
-    return {name: ((folder / f"{name}.npz").read_bytes(), *how) for name, how in kinds.items()}
-
-
 def with_header(shape, descr="<f8"):
     """An ``.npy`` of 64 bytes that declares to be of another shape."""
     header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
@@ -165,22 +109,6 @@ def test_what_declares_more_than_it_holds(tmp_path, name, shape):
             target.read(path)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, largest)
-
-
-def test_other_members_and_headers_of_archives(tmp_path):
-    """A member that is no array is left alone; long headers, which NumPy writes in format 2, are read."""
-    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (2, 4), }".ljust(117) + b"\n"
-    member = b"\x93NUMPY\x02\x00" + len(header).to_bytes(4, "little") + header + np.arange(8.0).tobytes()
-    with zipfile.ZipFile(tmp_path / "table.npz", "w") as archive:
-        archive.writestr("x.npy", member)
-        archive.writestr("zzz.txt", "later than an array's first bytes")
-        archive.writestr("aaa.txt", "and earlier, empty or not")
-        archive.writestr("empty", "")
-    values, _ = read_npz(tmp_path / "table.npz")
-    np.testing.assert_array_equal(values, np.arange(8.0).reshape(2, 4))
-    (tmp_path / "third.npy").write_bytes(member.replace(b"NUMPY\x02", b"NUMPY\x03", 1))
-    with pytest.raises(DataError, match="format"):
-        read_numpy(tmp_path / "third.npy")
 
 
 @pytest.mark.parametrize(
@@ -262,21 +190,3 @@ def test_problems_with_parameters_that_nobody_can_choose(tmp_path, seed, field, 
     np.savez(path, **arrays | {"fields": json.dumps({**fields, field: value})})
     with pytest.raises(InvalidProblem, match=r"problem\.npz"):
         load_problem(path)
-
-
-@pytest.mark.parametrize("kind", ["table", "gaussian", "discrete", "skeleton"])
-@pytest.mark.parametrize("odd", ODD_ARCHIVES)
-def test_odd_archives(tmp_path, archives, kind, odd):
-    content, read, error = archives[kind]
-    path = tmp_path / f"{kind}.npz"
-    path.write_bytes(ODD_ARCHIVES[odd](content))
-    with pytest.raises(error, match=rf"{kind}\.npz"):
-        read(path)
-
-
-@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000, "NaN", "{}", "\ufeff{}"], ids=lambda text: text[:8])
-def test_odd_records(tmp_path, text):
-    path = tmp_path / "record.json"
-    path.write_text(text)
-    with pytest.raises(InvalidRecord, match=r"record\.json"):
-        Record.load(path)

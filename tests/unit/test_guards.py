@@ -89,14 +89,6 @@ def test_a_cell_far_from_the_table(tmp_path, cell):
         skeleton(path, method="stable-serial", progress=False)
 
 
-def test_a_row_that_no_sheet_has(tmp_path):
-    path = tmp_path / "data.xlsx"
-    sheet(path)
-    altered(path, b'<row r="31"', b'<row r="99999999999"')
-    with pytest.raises(DataError, match="more than 1,048,576 rows"):
-        skeleton(path, method="stable-serial", progress=False)
-
-
 def test_a_sheet_that_unpacks_to_much_more(tmp_path, monkeypatch):
     path = tmp_path / "data.xlsx"
     sheet(path)

@@ -6,7 +6,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import networkx
 import numpy as np
 import pandas
 import pytest
@@ -52,10 +51,6 @@ def graph(table):
     return pc(table, method="stable-serial", max_level=1)
 
 
-def is_number(cell):
-    return re.fullmatch(r"[-+]?[0-9.]+", cell) is not None
-
-
 def test_names_survive_in_memory_and_in_archives(graph, tmp_path):
     assert graph.names == NAMES
     graph.save(tmp_path / "g.npz")
@@ -63,28 +58,6 @@ def test_names_survive_in_memory_and_in_archives(graph, tmp_path):
     assert set(graph.to_networkx()) == set(NAMES)
     frame = graph.to_frame()
     assert set(frame.source) | set(frame.target) == set(NAMES)
-
-
-def test_names_survive_in_graphml(graph, tmp_path):
-    graph.skeleton.save(tmp_path / "g.graphml")
-    found = networkx.read_graphml(tmp_path / "g.graphml")
-    assert set(found) == set(NAMES)
-    assert {frozenset(edge) for edge in found.edges} == {frozenset(edge) for edge in graph.skeleton.to_networkx().edges}
-
-
-@pytest.mark.parametrize("what", ["skeleton", "cpdag"])
-def test_csv_has_every_name_and_no_formula(graph, tmp_path, what):
-    result = graph if what == "cpdag" else graph.skeleton
-    result.save(tmp_path / "g.csv")
-    with open(tmp_path / "g.csv", newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    cells = [row[column] for row in rows for column in ("source", "target")]
-    for cell in cells:
-        assert not cell.startswith(FORMULA) or is_number(cell), cell
-    read = [cell.removeprefix("'") for cell in cells]
-    frame = result.to_frame()
-    assert read == [name for pair in zip(frame.source, frame.target, strict=True) for name in pair]
-    assert set(read) == set(NAMES)
 
 
 def test_the_command_line_runs_nothing(table, tmp_path, monkeypatch, capsys):
@@ -96,16 +69,6 @@ def test_the_command_line_runs_nothing(table, tmp_path, monkeypatch, capsys):
     assert Skeleton.load(out).names == NAMES
     assert not (tmp_path / "hacked").exists()
     assert "edges:" in capsys.readouterr().out
-
-
-def test_no_code_starts_a_shell():
-    found = subprocess.run(
-        ["git", "ls-files", "*.py", "*.smk", "Snakefile"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    shell = re.compile(r"shell\s*=\s*True|os\.(system|popen)\(|^\s*shell:", re.MULTILINE)
-    ours = [ROOT / name for name in found.stdout.split() if not name.startswith("tests/")]
-    assert len(ours) > 100
-    assert not [path for path in ours if path.exists() and shell.search(path.read_text(encoding="utf-8"))]
 
 
 class Text(html.parser.HTMLParser):
@@ -142,3 +105,32 @@ def test_html_shows_names_as_text(tmp_path):
     assert set(NAMES) <= set(page.texts)
     assert "b" not in page.tags
     assert page.scripts == [tables.resource("page.js")]
+
+
+def is_number(cell):
+    return re.fullmatch(r"[-+]?[0-9.]+", cell) is not None
+
+
+@pytest.mark.parametrize("what", ["skeleton", "cpdag"])
+def test_csv_has_every_name_and_no_formula(graph, tmp_path, what):
+    result = graph if what == "cpdag" else graph.skeleton
+    result.save(tmp_path / "g.csv")
+    with open(tmp_path / "g.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    cells = [row[column] for row in rows for column in ("source", "target")]
+    for cell in cells:
+        assert not cell.startswith(FORMULA) or is_number(cell), cell
+    read = [cell.removeprefix("'") for cell in cells]
+    frame = result.to_frame()
+    assert read == [name for pair in zip(frame.source, frame.target, strict=True) for name in pair]
+    assert set(read) == set(NAMES)
+
+
+def test_no_code_starts_a_shell():
+    found = subprocess.run(
+        ["git", "ls-files", "*.py", "*.smk", "Snakefile"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    shell = re.compile(r"shell\s*=\s*True|os\.(system|popen)\(|^\s*shell:", re.MULTILINE)
+    ours = [ROOT / name for name in found.stdout.split() if not name.startswith("tests/")]
+    assert len(ours) > 100
+    assert not [path for path in ours if path.exists() and shell.search(path.read_text(encoding="utf-8"))]

@@ -105,18 +105,6 @@ def test_a_package_that_is_not_there_is_named_with_its_extra(tmp_path, monkeypat
             skeleton(tmp_path / f"x{suffix}")
 
 
-def test_text_of_a_parquet_file_that_is_not_utf_8(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    offsets, text = pyarrow.py_buffer(np.array([0, 1, 2], np.int32)), pyarrow.py_buffer(b"a\xd1")
-    column = pyarrow.Array.from_buffers(pyarrow.string(), 2, [None, offsets, text])
-    path = tmp_path / "data.parquet"
-    parquet.write_table(pyarrow.table({"site": column}), path)
-    with pytest.raises(DataError, match=r"data\.parquet.*'site'.*cannot be decoded"):
-        read_input(str(path))
-
-
 NESTED = {
     "list": [1, 2],
     "dict": {"x": 1},
@@ -134,19 +122,6 @@ def test_cells_that_hold_more_than_a_value(frame, name, options):
     for data, column in ((table, "c"), (table.to_numpy(object), "V2")):
         with pytest.raises(DataError, match=rf"row 1 of column '{column}': the cell holds .*{re.escape(name)}.*leave"):
             skeleton(data, progress=False, **options)
-
-
-def test_nested_columns_of_a_parquet_file(frame, tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    path = tmp_path / "data.parquet"
-    for column, type_name in (([[1, 2]] * 300, "ndarray"), ([{"x": 1}] * 300, "dict")):
-        parquet.write_table(pyarrow.table({"a": frame["a"], "deep": column}), path)
-        with pytest.raises(
-            DataError, match=rf"data\.parquet, row 1 of column 'deep': .* of type {type_name}, which is"
-        ):
-            skeleton(path, **METHOD)
 
 
 @pytest.mark.parametrize(

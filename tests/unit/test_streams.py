@@ -131,22 +131,6 @@ def test_an_infinite_value(frame, tmp_path, monkeypatch):
             skeleton(tmp_path / "x.npy", missing=missing)
 
 
-def test_tables_that_are_read_as_a_whole(frame, tmp_path, monkeypatch):
-    pyarrow = pytest.importorskip("pyarrow")
-    pytest.importorskip("pyarrow.parquet")
-    small_pieces(monkeypatch)
-    frame.assign(w="x").to_parquet(tmp_path / "words.parquet")
-    frame.iloc[:3].to_parquet(tmp_path / "wide.parquet")
-    np.save(tmp_path / "words.npy", np.array([["a"], ["b"]]))
-    for name in ("words.parquet", "wide.parquet", "words.npy"):
-        assert binary.open_stream(tmp_path / name) is None
-    (tmp_path / "bad.parquet").write_text("?")
-    assert binary.open_stream(tmp_path / "bad.parquet") is None
-    table = pyarrow.Table.from_pandas(frame).replace_schema_metadata({b"pandas": b"["})
-    pyarrow.parquet.write_table(table, tmp_path / "notes.parquet")
-    assert binary.open_stream(tmp_path / "notes.parquet") is None
-
-
 @pytest.mark.parametrize(("group", "column"), [(0, 0), (0, 3), (4, 1)])
 def test_a_streamed_file_with_damaged_pages_is_named(frame, tmp_path, monkeypatch, group, column):
     """Its metadata, at the end, are whole, so that the damage shows where the rows are read."""

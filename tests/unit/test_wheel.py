@@ -330,12 +330,3 @@ def test_an_image_of_a_later_nvrtc_is_not_loaded(library, step, tmp_path, made_b
     shipped.write_archive(path, made_by, binaries)
     image = nvrtc.compile_image(library, Path(step.source), {step.expression: step.structs}, "sm_80")
     assert image.cached == cached
-
-
-def test_kernels_of_one_image_share_its_bytes(tmp_path):
-    content = {"a": ("x.cu", b"image" * 100, {}), "b": ("x.cu", b"image" * 100, {}), "c": ("x.cu", b"other", {})}
-    shipped.write_archive(tmp_path / "sm_80.zip", "12.9", content)
-    archive = shipped.Archive(tmp_path / "sm_80.zip")
-    assert {digest: archive.content(digest) for digest in content} == {d: data for d, (_, data, _) in content.items()}
-    with zipfile.ZipFile(tmp_path / "sm_80.zip") as file:
-        assert file.getinfo("x.cu").file_size == 505

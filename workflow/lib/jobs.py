@@ -16,8 +16,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpupc_impl.core.files import open_own
-
 CORES = "GPUPC_WORKFLOW_CORES"
 """The environment variable with all cores of a workflow in which several jobs measure at a time."""
 
@@ -71,7 +69,7 @@ def own_slot(slots: int, folder: Path = Path("results")) -> Iterator[None]:
         yield
         return
     with contextlib.ExitStack() as stack:
-        locks = [stack.enter_context(open_own(folder / f".slot-{number}.lock")) for number in range(slots)]
+        locks = [stack.enter_context((folder / f".slot-{number}.lock").open("ab")) for number in range(slots)]
         number = None
         while number is None:
             for each, lock in enumerate(locks):

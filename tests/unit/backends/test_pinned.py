@@ -101,14 +101,6 @@ def test_memory_comes_back_when_the_last_view_is_dropped(pool, memory):
     assert len(memory.asked) == 2
 
 
-@pytest.mark.parametrize("size", [0, 1, 2**16, 2**16 + 1, 100_000, 2**20 - 1, 2**20, 2**20 + 1, 12_345_678])
-def test_blocks_are_at_most_a_quarter_larger(pool, memory, size):
-    array = pool.array((size,), np.uint8)
-    (asked,) = memory.asked
-    assert len(array) == size
-    assert size <= asked <= max(2**16, 1.25 * size)
-
-
 def test_what_is_kept_is_bounded(pool, memory, monkeypatch):
     monkeypatch.setattr(pinned, "CACHED_BYTES", 5 << 16)
     arrays = [pool.array((2**16,), np.uint8) for _ in range(8)]
@@ -230,17 +222,6 @@ def copier(request, threads, monkeypatch):
     monkeypatch.setattr(pinned, "_helper_queue", lambda: helpers)
 
 
-def test_a_helper_that_is_late_does_nothing(monkeypatch):
-    waiting: queue.SimpleQueue[Copy] = queue.SimpleQueue()
-    monkeypatch.setattr(pinned, "_helper_queue", lambda: waiting)
-    source, target = np.arange(10), np.zeros(10, int)
-    Copy(target, source).finish()
-    np.testing.assert_array_equal(target, source)
-    target[...] = 0
-    waiting.get().make()
-    assert not target.any()
-
-
 @pytest.mark.usefixtures("copier")
 def test_a_fault_of_a_copy_surfaces():
     copies = [Copy(np.zeros(3), np.zeros(2 + (k != 7))) for k in range(20)]
@@ -286,36 +267,3 @@ def test_what_comes_down_is_what_was_there(pool, memory, size):
     np.testing.assert_array_equal(target, data)
     assert device.queued == len(chunks(size))
     assert len(memory.asked) <= DOWNLOADS_IN_FLIGHT + COPIERS + 1
-
-
-class DeviceFault(Exception):
-    pass
-
-
-@pytest.mark.parametrize("when", ["queued", "waited for"])
-@pytest.mark.parametrize("number", [0, 3, 24])
-def test_faults_of_the_device_surface(pool, when, number):
-    """At once, or when the copy is waited for."""
-    size, begun = 40 * CHUNK, 0
-
-    def fault() -> None:
-        raise DeviceFault(f"copy number {number}")
-
-    def begin(first: int) -> None:
-        nonlocal begun
-        begun = first // CHUNK
-        if begun == number and when == "queued":
-            fault()
-
-    def wait() -> Callable[[], None]:
-        return fault if begun >= number and when == "waited for" else lambda: None
-
-    def fetch(staged: np.ndarray, offset: int) -> Callable[[], None]:
-        begin(offset)
-        return wait()
-
-    with pytest.raises(DeviceFault, match=f"copy number {number}$"):
-        staged_upload(pool, np.zeros(size, np.uint8), chunks(size), lambda staged, part: begin(part.first), wait)
-    begun = 0
-    with pytest.raises(DeviceFault, match=f"copy number {number}$"):
-        staged_download(pool, np.zeros(size, np.uint8), fetch)

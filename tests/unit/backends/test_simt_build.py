@@ -150,24 +150,6 @@ def test_a_cache_that_others_may_write_to_is_refused(cache, source, which, monke
     assert build.build_kernel(source, "add").exists()
 
 
-def test_a_cache_of_another_user_is_refused(cache, source, monkeypatch):
-    build.build_kernel(source, "add")
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(KernelCompilationError, match="belongs to another user; set GPUPC_CACHE_DIR"):
-        build.build_kernel(source, "add")
-
-
-def test_a_group_of_the_caller_alone_may_write_to_the_cache(cache, source, monkeypatch):
-    """Debian and others give each user such a group, and some a umask with which it may write."""
-    entry = build.build_kernel(source, "add")
-    cache.parent.parent.chmod(0o775)
-    monkeypatch.setattr(ownership.grp, "getgrgid", lambda group: grp.struct_group(("own", "x", group, [])))
-    own = pwd.getpwuid(os.geteuid())
-    monkeypatch.setattr(ownership.pwd, "getpwall", lambda: [own])
-    ownership._is_private.cache_clear()
-    assert build.build_kernel(source, "add") == entry
-
-
 def heed_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

@@ -5,19 +5,11 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from baselines import _fisher_z, _levels
 from gpupc_impl import GaussianProblem, methods, skeleton
-from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE
 
-NEVER = (-1.0, RESIDUAL_TOLERANCE, RESIDUAL_TOLERANCE, PSEUDO_INVERSE_TOLERANCE)
 """Limits with which no set separates, so that all tests are made."""
-
-NUMBA = settings(deadline=None, derandomize=True, max_examples=100)
 
 
 def sample(rng: np.random.Generator, p: int, m: int, density: float = 0.5) -> np.ndarray:
@@ -62,73 +54,6 @@ def plain_pc_stable(problem: GaussianProblem):
     return graph, sets, tuple(tests), pmax
 
 
-@NUMBA
-@given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 8), extra=st.integers(0, 60))
-def test_partial_correlation(seed, size, extra):
-    """Numba's factorisation against numpy's pseudo-inverse of the submatrix."""
-    rng = np.random.default_rng(seed)
-    p = size + 2
-    correlation = np.corrcoef(sample(rng, p, p + 6 + extra), rowvar=False)
-    i, j, *members = rng.permutation(p).tolist()
-    i, j, members = min(i, j), max(i, j), np.sort(members)
-    expected = r_squared(correlation, i, j, members)
-    if size == 1:
-        starts, edges = np.zeros(p + 1, np.int64), np.array([[i, j]], np.int32)
-        starts[i + 1 :] = 1  # row i has one neighbour, which is the set
-        smallest = np.array([np.inf])
-        *_, tests, undefined, _ = _fisher_z.separate_edges_level_one(
-            correlation, starts, members.astype(np.int32), edges, np.empty(0, np.int32), NEVER, smallest
-        )
-        found = smallest[0]
-    else:
-        chosen = np.empty(size, np.int32)
-        separated, found, (tests, undefined, _) = _fisher_z.first_separating_set(
-            correlation, i, j, members.astype(np.int32), chosen, NEVER, True
-        )
-        assert not separated
-    assert (tests, undefined) == (1, 0)
-    assert found == pytest.approx(expected, rel=1e-7, abs=1e-12)
-
-
-@NUMBA
-@given(seed=st.integers(0, 2**32 - 1), size=st.integers(2, 7))
-def test_pseudo_inverse(seed, size):
-    """A repeated variable in S has no effect, as with numpy's pseudo-inverse and as if S did not have it."""
-    rng = np.random.default_rng(seed)
-    p = size + 1  # the last variable of `once` becomes a copy of an earlier one
-    once = np.corrcoef(sample(rng, p, p + 40, density=0.3), rowvar=False)
-    order = np.append(np.arange(p), 2 + rng.integers(size - 1))
-    correlation = once[np.ix_(order, order)]
-    members = np.arange(2, p + 1, dtype=np.int32)
-    h11, h12, h22 = _fisher_z.residuals_by_pseudo_inverse(correlation, 0, 1, members, PSEUDO_INVERSE_TOLERANCE)
-    for h in (residuals(correlation, 0, 1, members), residuals(once, 0, 1, range(2, p))):
-        np.testing.assert_allclose([h11, h12, h22], [h[0, 0], h[0, 1], h[1, 1]], rtol=1e-5, atol=1e-7)
-
-
-@pytest.mark.parametrize(("n", "size"), [(1, 1), (5, 1), (5, 2), (5, 5), (8, 4), (12, 3)])
-def test_next_combination(n, size):
-    expected = itertools.combinations(range(n), size)
-    chosen = np.arange(size)
-    previous, changed = None, 0
-    while changed >= 0:
-        current = tuple(chosen.tolist())
-        assert current == next(expected)
-        if previous is not None:
-            assert changed == next(k for k in range(size) if current[k] != previous[k])
-        previous, changed = current, _levels.next_combination(chosen, n)
-    assert next(expected, None) is None
-
-
-def test_neighbour_lists():
-    adjacent = np.random.default_rng(0).random((9, 9)) < 0.4
-    adjacent = np.triu(adjacent, 1) | np.triu(adjacent, 1).T
-    adjacent[4] = adjacent[:, 4] = False
-    starts, neighbours, edges = _levels.neighbour_lists(adjacent)
-    rows = [neighbours[starts[i] : starts[i + 1]].tolist() for i in range(9)]
-    assert rows == [np.flatnonzero(row).tolist() for row in adjacent]
-    assert edges.tolist() == np.argwhere(np.triu(adjacent)).tolist()
-
-
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("method", ["stable-serial", "stable-parallel"])
 def test_search_is_the_plain_one(method, seed):
@@ -151,10 +76,6 @@ def test_any_number_of_threads(threads):
     assert parallel == serial
     assert parallel.tests_per_level == serial.tests_per_level
     np.testing.assert_array_equal(parallel.pmax, serial.pmax)
-
-
-def test_available_cores():
-    assert available_cores() >= 1
 
 
 def test_undefined_tests_do_not_separate():
@@ -243,24 +164,3 @@ def test_a_tolerance_of_zero_lets_near_copies_separate(method, r_12, tolerance, 
     found = skeleton(correlation, method=method, backend=backend, n_samples=1000, residual_tolerance=tolerance)
     assert found.n_edges == edges
     assert (found.undefined_tests > 0) == (tolerance > 0 or r_12 == 1)
-
-
-@pytest.mark.parametrize(
-    ("residuals", "undefined", "independent"),
-    [
-        ((1.0, 0.5, 1.0), False, False),
-        ((1.0, 0.001, 1.0), False, True),
-        ((-1.0, 0.001, 1.0), False, True),  # absolute variances count
-        ((-1.0, 0.5, 1.0), False, False),
-        ((1.0, 2.0, 1.0), False, False),
-        ((1.0, 1000.0, 1.0), False, True),  # |r| = 1000, whose |Z| is that of 1 / 1000
-        ((0.0, 0.0, 1.0), True, None),
-        ((1.0, np.nan, 1.0), False, False),
-    ],
-)
-def test_what_the_arithmetic_gives_decides_as_in_the_published_code(residuals, undefined, independent):
-    h11, h12, h22 = residuals
-    assert _fisher_z.is_undefined(h11, h22, 0.0) == undefined
-    if not undefined:
-        assert _fisher_z.is_independent(h11, h12, h22, 0.01, 0.0) == independent
-        assert (_fisher_z.r_squared(h11, h12, h22, 0.0) <= 0.01) == independent

@@ -2,8 +2,6 @@
 
 import functools
 import gzip
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -124,26 +122,18 @@ def test_the_schema_knows_the_networks_of_the_wheel():
     ("old", "new", "said"),
     [
         (TOY, "network toy {\n}\n", "declares no variable"),
-        ("variable rain", "varable rain", "'rain' is not declared"),
         ("[ 3 ]", "[ 4 ]", "variable 'wet': 4 different states declared, found dry, damp, <5%"),
-        ("{ no, yes }", "{ no, no }", "variable 'rain': 2 different states declared"),
         ("variable sprinkler", "variable wet", "variable 'wet': declared twice"),
-        ("probability ( rain )", "probability ( snow )", "probability of 'snow': 'snow' is not declared"),
         ("| rain )", "| snow )", "probability of 'sprinkler': 'snow' is not declared"),
         ("probability ( sprinkler | rain )", "probability ( rain | sprinkler )", "of 'rain': given twice"),
         ("probability ( rain ) {\n  table 0.75, 0.25;\n}\n", "", "no probabilities for rain"),
         ("  (on, no) 0.1, 0.2, 0.7;\n", "", "probability of 'wet': 1 of 4 rows are missing"),
         ("(on, no)", "(off, no)", "the row of off, no stands there twice"),
         ("(on, no)", "(on)", "1 states for 2 parents"),
-        ("(on, no)", "(on, dry)", "no parent's state 'dry'"),
         ("  table 0.75, 0.25;", "  0.75, 0.25;", "'0.75, 0.25;' is not a row of probabilities"),
         ("0.25, 0.75, 0.0", "0.25, 0.75", "could not be read as 3 numbers"),
-        ("(no) 0.5, 0.5", "(no) 0.5", r"'\(no\) 0.5;' could not be read as 2 numbers"),
-        ("0.25, 0.75, 0.0", "0.25, 0.75, x", "could not be read as 3 numbers"),
         ("0.1, 0.2, 0.7", "0.1, 0.2, 0.8", "the probabilities of row 3 sum to 1.1, not to 1"),
         ("0.1, 0.2, 0.7", "0.5, -0.2, 0.7", "-0.2 is no probability"),
-        ("table 0.75, 0.25", "table nan, 0.25", "nan is no probability"),
-        ("probability ( rain ) {\n  table", "probability ( rain | wet ) {\n  table", "0 states for 1 parents"),
         (
             "probability ( rain ) {\n  table 0.75, 0.25;",
             "probability ( rain | wet ) {\n  (dry) 1, 0;\n  (damp) 1, 0;\n  (<5%) 1, 0;",
@@ -279,20 +269,6 @@ def test_labels_are_the_declared_ones_whether_they_occur_or_not():
     assert declared.max() == 21  # gpuPC, Table 1
 
 
-def test_more_than_256_categories_need_two_bytes():
-    states = ", ".join(f"s{k}" for k in range(300))
-    text = f"variable a {{\n  type discrete [ 300 ] {{ {states} }};\n}}\nprobability ( a ) {{\n  table "
-    text += ", ".join(["0.0"] * 299 + ["1.0"]) + ";\n}\n"
-    codes = bif.sample(bif.read_bif(text.encode(), "wide"), 5, 0)
-    assert codes.dtype == np.uint16
-    assert codes.ravel().tolist() == [299] * 5
-
-
-def test_discrete_networks_do_not_import_pgmpy():
-    code = "import datasets, sys; datasets.load('alarm-5000'); assert 'pgmpy' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_a_discrete_network_of_another_version_is_an_error():
     with pytest.raises(DataError, match=r"expected sha256 0000"):
         networks.network_dataset("discrete", "asia", 10, 0, sha256="0" * 64)
@@ -370,14 +346,6 @@ def test_an_inconsistent_discrete_dataset_is_an_error(changes, said):
     }
     with pytest.raises(DataError, match=said):
         Dataset("x", names=("a", "b"), **good | changes)
-
-
-def test_fingerprints_do_not_depend_on_memory_order_or_blocks(monkeypatch):
-    codes = np.arange(600, dtype=np.uint16).reshape(100, 6)
-    whole = fingerprint(codes)
-    monkeypatch.setattr("datasets.dataset.BLOCK_BYTES", 50)
-    assert fingerprint(np.asfortranarray(codes)) == fingerprint(codes) == whole
-    assert fingerprint(np.zeros((3, 0))) != fingerprint(np.zeros((0, 3)))
 
 
 def test_a_file_of_codes(tmp_path):

@@ -180,32 +180,6 @@ def test_a_stale_partial_file_is_replaced(server, tmp_path, stale):
     assert server.requests == [f"bytes={len(stale)}-", None]
 
 
-@pytest.mark.parametrize("name", ["part", "copy"])
-@pytest.mark.parametrize("kind", ["link", "pipe"])
-def test_what_others_put_into_the_cache_is_not_written_to(server, tmp_path, name, kind):
-    (tmp_path / "mine").write_text("mine")
-    planted = put(tmp_path, f".t.csv.{name}", b"")
-    planted.unlink()
-    planted.symlink_to(tmp_path / "mine") if kind == "link" else os.mkfifo(planted)
-    put(tmp_path / "mirror", "t.csv", CONTENT)
-    mirrors = [tmp_path / "mirror/t"] if name == "copy" else []
-    assert fetch("t", tmp_path, spec=spec(server), mirrors=mirrors).read_bytes() == CONTENT
-    assert (tmp_path / "mine").read_text() == "mine"
-
-
-def test_a_lock_that_is_a_link_is_an_error(server, tmp_path):
-    put(tmp_path, ".t.csv.part", b"")
-    (tmp_path / "t/.t.csv.lock").symlink_to(tmp_path / "none")
-    with pytest.raises(OSError, match="lock"):
-        fetch("t", tmp_path, spec=spec(server))
-    assert not (tmp_path / "none").exists()
-
-
-def test_an_address_that_is_none_is_said(tmp_path):
-    with pytest.raises(DatasetUnavailable, match="failed"):
-        fetch("t", tmp_path, spec={**spec(), "url": "http://[::1"})
-
-
 def test_server_errors_are_retried(server, tmp_path):
     server.script = [503, 429, "whole"]
     assert fetch("t", tmp_path, spec=spec(server)).read_bytes() == CONTENT

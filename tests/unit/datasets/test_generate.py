@@ -1,8 +1,6 @@
 """The random DAG generator and the Gaussian networks."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from hypothesis import strategies as st
 import datasets
 from datasets import networks
 from datasets.dataset import DataError, DatasetUnavailable, fingerprint
-from datasets.generate import Equation, dag, random_dag_gaussian, random_equations, sample
+from datasets.generate import dag, random_dag_gaussian, random_equations
 
 SMALL = st.fixed_dictionaries(
     {
@@ -62,14 +60,6 @@ def test_the_seed_decides(parameters):
     assert not np.array_equal(data.values, other.values)
 
 
-@settings(deadline=None)
-@given(SMALL, st.integers(1, 40))
-def test_the_graph_does_not_depend_on_the_samples(parameters, m):
-    assert np.array_equal(
-        random_dag_gaussian(**parameters).true_dag, random_dag_gaussian(**{**parameters, "m": m}).true_dag
-    )
-
-
 @settings(max_examples=20, deadline=None)
 @given(p=st.integers(2, 8), density=st.floats(0, 1), seed=st.integers(0, 2**32))
 def test_sample_correlation_is_the_models(p, density, seed):
@@ -104,12 +94,6 @@ def test_values_are_pinned():
     np.testing.assert_allclose(values, expected, rtol=1e-12)
 
 
-def test_the_papers_dense_setting_explodes_yet_correlates():
-    data = random_dag_gaussian(p=1000, m=20, density=0.1, seed=0)
-    assert np.abs(data.values).max() > 1e20
-    assert np.isfinite(np.corrcoef(data.values, rowvar=False)).all()
-
-
 def test_values_that_would_overflow_are_an_error():
     with pytest.raises(DataError, match=r"variable \d+ of 2000 reaches .* lower density"):
         random_dag_gaussian(p=2000, m=4, density=0.5, seed=0)
@@ -119,29 +103,14 @@ def test_values_that_would_overflow_are_an_error():
     ("wrong", "named"),
     [
         ({"p": 0}, "p must be an integer >= 1"),
-        ({"p": 3.0}, "p must be an integer"),
         ({"m": 0}, "m must be an integer >= 1"),
         ({"seed": -1}, "seed must be an integer >= 0"),
-        ({"seed": True}, "seed must be"),
         ({"density": 1.5}, r"density must be a number in \[0, 1\], not 1.5"),
-        ({"density": float("nan")}, "density must be"),
-        ({"density": "0.1"}, "density must be"),
     ],
 )
 def test_bad_arguments_are_named(wrong, named):
     with pytest.raises(ValueError, match=named):
         random_dag_gaussian(**{"p": 3, "m": 5, "density": 0.1, "seed": 0, **wrong})
-
-
-def test_sample_keeps_intercept_and_sd_and_any_order():
-    child_first = [
-        Equation(1, np.array([], dtype=int), np.array([]), intercept=5.0, sd=0.5),
-        Equation(0, np.array([1]), np.array([2.0]), intercept=-1.0, sd=3.0),
-    ]
-    values = sample(np.random.default_rng(0), child_first, 50_000)
-    assert values.mean(axis=0) == pytest.approx([9.0, 5.0], abs=0.1)
-    assert values.std(axis=0) == pytest.approx([np.sqrt(1 + 9), 0.5], rel=0.02)
-    assert dag(child_first).tolist() == [[False, False], [True, False]]
 
 
 @pytest.mark.parametrize(
@@ -166,11 +135,6 @@ def test_network_samples_follow_the_network(name):
     assert data.names == names
     assert data.name == "big"
     assert np.corrcoef(data.values, rowvar=False) == pytest.approx(implied_correlation(equations), abs=6 / np.sqrt(m))
-
-
-def test_networks_do_not_import_pgmpy():
-    code = "import datasets, sys; datasets.load('ecoli70'); assert 'pgmpy' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def model(**changes):

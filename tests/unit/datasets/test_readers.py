@@ -2,7 +2,6 @@
 
 import gzip
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,8 +12,6 @@ from hypothesis import strategies as st
 
 from datasets.dataset import DataError
 from datasets.readers import read_csv, read_npz, read_rdata, read_table
-
-GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 
 
 @pytest.fixture
@@ -70,24 +67,15 @@ def test_csv_keeps_every_bit(tmp_path_factory, rows):
     ("text", "header", "said"),
     [
         ("", "auto", "is empty"),
-        ("\n\n", "auto", "is empty"),
         ("a,b\n", "auto", "has a header and no data"),
         ("a,b\n1,2\n3\n", "auto", "line 3: 1 cells where the lines before have 2"),
-        ("1.5,2\n3,4,5\n", "auto", "line 2: 3 cells where the lines before have 2"),
         ("a,b\n\n1,2\n", "auto", "line 2: a blank line before the end"),
         ("a,b\n1,2\n3,NA\n", "auto", r"line 3, column 2 \('b'\): 'NA' is a missing value"),
-        ("a,b\n1,\n", "auto", r"line 2, column 2 \('b'\): '' is a missing value"),
-        ("a,b\nnan,1\n", "auto", r"line 2, column 1 \('a'\): 'nan' is a missing value"),
-        ("NA,1\n2,3\n", "auto", "line 1, column 1: 'NA' is a missing value"),
         ("a,b\n1,-inf\n", "auto", r"line 2, column 2 \('b'\): '-inf' is infinite"),
-        ("a,b\n1,1e999\n", "auto", r"line 2, column 2 \('b'\): '1e999' is infinite"),
         ("a,b\n1,x\n", "auto", r"line 2, column 2 \('b'\): 'x' is not a number"),
-        ("a,b\n1,1_0\n", "auto", r"line 2, column 2 \('b'\): '1_0' is not a number"),
-        ("a,b\n1,2\n", False, "line 1, column 1: 'a' is not a number"),
         ("a,1\n1,2\n", "auto", r"both text \('a'\) and a number \('1'\); say"),
         ("a,b,a,b,c\n1,2,3,4,5\n", "auto", "variable names must differ; repeated: a, b$"),
         (",a\n1,2\n", "auto", "column 1 has no name"),
-        ("a, \n1,2\n", "auto", "column 2 has no name"),
         ('a,b\n"1,2\n', "auto", "not a readable text table"),
         (b"a,b\n\xff,1\n", "auto", "not a readable text table"),
     ],
@@ -156,14 +144,6 @@ def test_npz_damaged(tmp_path, content):
         read_table(path)
 
 
-def test_npz_that_is_a_bare_array(tmp_path):
-    path = tmp_path / "t.npz"
-    with path.open("wb") as file:
-        np.save(file, np.zeros((2, 2)))
-    with pytest.raises(DataError, match=r"not a readable \.npz"):
-        read_table(path)
-
-
 def test_rdata(tmp_path):
     path = tmp_path / "t.RData"
     matrix = np.arange(6.0).reshape(3, 2)
@@ -204,13 +184,6 @@ def test_rdata_refuses(tmp_path, contents, said):
         read_table(path)
 
 
-def test_rdata_damaged(tmp_path):
-    path = tmp_path / "t.rda"
-    path.write_bytes(b"RDX3\nX\n broken")
-    with pytest.raises(DataError, match="not a readable R workspace"):
-        read_table(path)
-
-
 def test_without_rdata(tmp_path, monkeypatch):
     (tmp_path / "t.rda").touch()
     monkeypatch.setitem(sys.modules, "rdata", None)
@@ -223,11 +196,3 @@ def test_wanted_table_is_absent(tmp_path):
     np.savez(path, x=np.zeros((2, 2)))
     with pytest.raises(DataError, match=r"no two-dimensional array 'z'; it holds x \(2, 2\)"):
         read_npz(path, array="z")
-
-
-def test_golden_file_is_read_whole():
-    table = read_table(GOLDEN / "generated-p200.csv.gz")
-    edges = np.loadtxt(GOLDEN / "generated-p200_pcalg.edges", dtype=int)
-    assert table.shape == (1000, 200)
-    assert edges.shape == (349, 2)
-    assert edges.max() < 200

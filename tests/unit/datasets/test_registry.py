@@ -46,11 +46,6 @@ def test_the_registry_holds_what_it_should():
         assert datasets.entry(name)["citation"]
 
 
-def test_entries_are_copies():
-    datasets.entry("nci-60")["reader"]["header"] = True
-    assert datasets.entry("nci-60")["reader"]["header"] is False
-
-
 def test_unknown_names_get_a_hint():
     with pytest.raises(RegistryError, match="no data set is called 'nci60'; did you mean nci-60"):
         datasets.load("nci60")
@@ -64,21 +59,15 @@ def test_unknown_names_get_a_hint():
     ("change", "said"),
     [
         ({"kind": "fil"}, r"spec, data set 'mine', key 'kind': 'fil' is not one of"),
-        ({"kind": None}, r"data set 'mine', key 'kind'"),
         ({"generatr": "x"}, r"data set 'mine': .*'generatr' was unexpected"),
         ({"family": "normal"}, r"key 'family': 'normal' is not one of"),
-        ({"generator": "os"}, r"key 'generator': 'os' does not match"),
         ({"parameters": {"p": [1]}}, r"key 'parameters.p': \[1\] is not of type"),
         ({"generator": "nowhere.f"}, "key 'generator': the package datasets has no module 'nowhere'"),
         ({"generator": "generate.nothing"}, "key 'generator': datasets.generate has no function 'nothing'"),
-        ({"generator": "registry.names", "parameters": {}}, "returned tuple, not a Dataset"),
-        ({"parameters": {"p": 5}}, "key 'parameters': missing a required argument: 'm'.*density"),
         (
             {"parameters": GENERATED["parameters"] | {"q": 1}},
             "key 'parameters': got an unexpected keyword argument 'q'",
         ),
-        ({"parameters": GENERATED["parameters"] | {"density": 2}}, r"key 'parameters': density must be a number in"),
-        ({"family": "discrete"}, "key 'family': 'discrete', but the data are 'gaussian'"),
     ],
 )
 def test_wrong_specs_are_named(change, said):
@@ -107,20 +96,6 @@ def test_files_need_exactly_one_checksum():
     for wrong in (entry | {"git_blob_sha1": "0" * 40}, {key: entry[key] for key in entry if key != "sha256"}):
         with pytest.raises(RegistryError, match="data set 'mine'"):
             registry.validate({"mine": wrong}, "here")
-
-
-def test_a_file_to_be_built_has_neither_checksum_nor_address():
-    entry = datasets.entry("tcga")
-    for wrong in (entry | {"sha256": "0" * 64}, entry | {"url": "https://x/y"}):
-        with pytest.raises(RegistryError, match="data set 'mine'"):
-            registry.validate({"mine": wrong}, "here")
-
-
-def test_reader_options_belong_to_their_format():
-    entry = datasets.entry("nci-60")
-    entry["reader"]["transpose"] = True
-    with pytest.raises(RegistryError, match=r"key 'reader': .*'transpose' was unexpected"):
-        registry.validate({"mine": entry}, "here")
 
 
 def test_names_fit_file_names():

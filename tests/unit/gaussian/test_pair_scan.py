@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from gpupc_impl.gaussian import fused_levels, pair_block
 from gpupc_impl.gaussian.pair_scan import first_bytes
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 from tests import bounds
+from tests.graphs import assert_same
 from tests.launches import solve
 
 ELIMINATE = Path(__file__).parent / "kernels" / "eliminate.cu"
@@ -114,13 +114,6 @@ def factor_model(factors: int, others: int) -> np.ndarray:
     covariance = mixing @ mixing.T
     scale = np.sqrt(np.diagonal(covariance))
     return covariance / np.outer(scale, scale)
-
-
-def assert_same(found: Skeleton, expected: Skeleton) -> None:
-    np.testing.assert_array_equal(found.adjacency, expected.adjacency)
-    assert found.sepsets == expected.sepsets
-    assert found.edges_per_level == expected.edges_per_level
-    assert found.stopped_because == expected.stopped_because
 
 
 # --- bits ------------------------------------------------------------------------------------------------------------
@@ -266,13 +259,6 @@ def test_a_budget_is_kept_or_named(backend):
     assert_same(limited, expected)
 
 
-def test_first_come_sets_are_the_canonical_ones(backend):
-    """The scan finds the canonical sets first, so that the rule "first come" takes the same."""
-    problem = GaussianProblem.from_data(linear_model(30))
-    found = solve(problem, methods()["pair-scan"], backend, separating_sets="first-come")
-    assert found == solve(problem, methods()["stable-serial"], None)
-
-
 # --- work ------------------------------------------------------------------------------------------------------------
 
 
@@ -307,20 +293,6 @@ def test_tests_of_level_one_are_counted(p):
     for params in LAUNCHES:
         found = solve(problem, methods()["pair-scan"], WatchedBackend(), params)
         assert found.tests_per_level == (p * (p - 1) // 2, expected)
-
-
-def test_tests_of_higher_levels_are_no_more_than_there_are(backend):
-    """A level makes no more tests than its edges have sets."""
-    problem = GaussianProblem.from_data(linear_model(30, density=0.2), alpha=0.1)
-    expected = solve(problem, methods()["stable-serial"], None)
-    assert expected.levels_run >= 4
-    for params in LAUNCHES:
-        found = solve(problem, methods()["pair-scan"], backend, params)
-        for level in range(2, expected.levels_run):
-            graph = expected.adjacency_at(level)
-            pairs = np.argwhere(graph)
-            most = sum(math.comb(int(graph[i].sum()) - 1, level) for i, _ in pairs)
-            assert 0 < found.tests_per_level[level] <= most
 
 
 def test_launches_of_a_level_and_bytes_of_a_search():
@@ -379,15 +351,6 @@ def test_what_is_too_much_for_queued_levels_runs_after_them(monkeypatch, limit, 
     assert work.launches[2] > 0
 
 
-def test_no_level_is_queued_where_memory_is_limited():
-    problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1)
-    params = {"fused_levels": "always"}
-    expected = solve(problem, methods()["pair-scan"], HostBackend(), params)
-    found, work = solve_watched(problem, WatchedBackend(device_memory_limit=10**8), params)
-    assert_same(found, expected)
-    assert work.launches[0] == 1
-
-
 def test_levels_zero_and_one_keep_to_their_forecast():
     problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1, max_level=1)
     for pmax in (False, True):
@@ -408,15 +371,6 @@ def test_queued_levels_of_a_graph_without_tests(backend, edges):
     assert not len(found.sepsets.pairs)
 
 
-def test_the_times_of_fused_levels_add_up_to_no_more_than_the_search_took(backend):
-    problem = GaussianProblem.from_data(linear_model(40, density=0.2), alpha=0.1)
-    solve(problem, methods()["pair-scan"], backend, {"fused_levels": "always"})  # compiles
-    started = time.perf_counter()
-    found = solve(problem, methods()["pair-scan"], backend, {"fused_levels": "always"})
-    assert found.levels_run >= 4
-    assert 0 < sum(found.seconds_per_level) <= time.perf_counter() - started
-
-
 @pytest.mark.parametrize("max_level", [0, 1, 2, 3, 4])
 def test_queued_and_fused_levels_end_with_max_level(max_level):
     problem = GaussianProblem.from_correlation(factor_model(6, 3), n_samples=10**12, max_level=max_level)
@@ -432,18 +386,6 @@ def test_fused_levels_end_with_the_degrees_of_freedom(backend):
     assert "degrees of freedom" in expected.stopped_because
     assert expected.levels_run == 4
     assert_same(solve(problem, methods()["pair-scan"], backend, {"fused_levels": "always"}), expected)
-
-
-@pytest.mark.parametrize("kib", [1, 2, 4])
-def test_levels_whose_rows_are_too_long_to_be_fused_run_alone(kib):
-    """Shared memory of this size has room for the first levels, and mostly not for the others."""
-    problem = GaussianProblem.from_correlation(factor_model(9, 3), n_samples=10**12, max_level=5)
-    backend = WatchedBackend()
-    backend.max_shared_bytes = kib * 1024
-    found, work = solve_watched(problem, backend, {"warps": 2, "fused_levels": "always"})
-    assert_same(found, solve(problem, methods()["stable-serial"], None))
-    assert backend.cooperative == 1
-    assert (work.launches[5] > 0) == (kib * 1024 < 8 * (14 * 11 + 6))
 
 
 def test_a_cooperative_launch_has_one_block_on_the_host(backend):
@@ -495,19 +437,3 @@ def test_p_values_and_fixed_edges_are_the_same_if_tiles_are_requested(tiles_trie
         )
         assert found == expected
         np.testing.assert_array_equal(found.pmax, expected.pmax)
-
-
-def test_levels_that_make_many_tests_run_one_by_one(monkeypatch):
-    """Level 2 is fused with level 1 up to as many tests as a sixteenth of those of a graph that loses no edge."""
-    data = np.random.default_rng(3).normal(size=(60, 20))
-    problem = GaussianProblem.from_data(data + data[:, :1], alpha=0.5, max_level=2)
-    expected = solve(problem, methods()["pair-scan"], HostBackend(), {"fused_levels": "never"})
-    solve(problem, methods()["pair-scan"], HostBackend(), {"fused_levels": "always"})  # compiles
-    edges = expected.edges_per_level[1]
-    forecast = edges * (2 * edges / 20) ** 2 / 16
-    for most, fused in ((math.ceil(forecast), True), (math.floor(forecast) - 1, False)):
-        monkeypatch.setattr(fused_levels, "MOST_TESTS", most)
-        monkeypatch.setattr(fused_levels, "MOST_TESTS_OF_CORES", most)
-        found, work = solve_watched(problem, WatchedBackend(), {"fused_levels": "auto"})
-        assert_same(found, expected)
-        assert (work.launches[2] == 0) == fused

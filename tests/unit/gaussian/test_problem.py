@@ -5,7 +5,6 @@ import math
 import platform
 import subprocess
 import sys
-import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -38,21 +37,14 @@ def problem(**changes):
     ("changes", "message"),
     [
         ({"alpha": 0.0}, r"alpha is 0\.0; it must be a number strictly between 0 and 1"),
-        ({"alpha": math.nan}, "alpha is nan;"),
-        ({"alpha": [0.1]}, r"alpha is \[0.1\]; it must be a number"),
         ({"max_level": math.inf}, "max_level is inf; it must be a whole number"),
         ({"max_level": -1}, "max_level is -1; it must be a whole number of at least 0, or None"),
         ({"df_convention": "cuPC"}, "df_convention is 'cuPC'; choose one of: pcalg, cupc"),
-        ({"pseudo_inverse": "never"}, "pseudo_inverse is 'never'; choose one of: near-singular, always"),
         ({"residual_tolerance": -1e-300}, "residual_tolerance is -1e-300; it must be at least 0 and below 1"),
-        ({"residual_tolerance": float("nan")}, "residual_tolerance is nan; it must be at least 0 and below 1"),
         ({"n_samples": 0}, "n_samples is 0; it must be a whole number of at least 1"),
-        ({"n_samples": math.inf}, "n_samples is inf;"),
         ({"names": ["a", "b"]}, "2 names for 3 variables"),
-        ({"names": ["a", "b", "a"]}, "variable names must differ; repeated: a$"),
         ({"correlation": np.ones((2, 3))}, r"correlation has shape \(2, 3\); it must be square"),
         ({"correlation": np.zeros(3)}, r"1 dimension\(s\); it must have 2"),
-        ({"correlation": np.zeros((3, 0))}, "no variables"),
         ({"correlation": [[1, math.nan], [math.nan, 1]]}, "not finite; give constant variables zeros"),
         ({"correlation": [[1, 0.5], [0.4, 1]]}, r"not symmetric: it differs from its transpose by 0\.1"),
         ({"correlation": [[2, 0.5], [0.5, 1]]}, "its diagonal differs from one by 1; a covariance matrix must be"),
@@ -69,13 +61,6 @@ def test_refuses_values_that_are_missing_or_infinite(values):
     frame = pd.DataFrame(values, columns=["a", "b", "c"])
     with pytest.raises(InvalidProblem, match=r"2 missing or infinite value\(s\), the first in row 4, column 'b'; drop"):
         GaussianProblem.from_data(frame)
-
-
-def test_refuses_masked_values(values):
-    masked = np.ma.array(values, mask=False)
-    masked[3, 2] = np.ma.masked
-    with pytest.raises(InvalidProblem, match=r"1 missing .* in row 3, column 'V2'"):
-        GaussianProblem.from_data(masked)
 
 
 def test_refuses_text_and_names_its_column():
@@ -222,13 +207,6 @@ def test_correlations_of_columns_far_from_zero(offset, scale):
     assert not constant.any()
 
 
-def test_a_full_correlation_never_separates():
-    made = problem(alpha=1e-300, n_samples=4)
-    assert made.threshold(0) > 30
-    assert made.critical_r_squared(0) < 1
-    assert made.p_value(1.0, 0) == 0
-
-
 @pytest.mark.parametrize("level", [0, 1, 5])
 def test_the_cupc_convention_is_that_of_the_next_level(level):
     assert problem(df_convention="cupc").threshold(level) == problem().threshold(level + 1)
@@ -261,14 +239,6 @@ def test_fingerprint_is_of_all_that_changes_the_answer():
     prints = [problem(**change).fingerprint for change in changes]
     assert len(set(prints)) == len(changes)
     assert problem(names=["x", "y", "z"]).fingerprint == prints[0]
-
-
-def test_fingerprint_does_not_depend_on_the_type_of_a_number():
-    plain = problem(max_level=2, n_samples=20, alpha=0.5)
-    assert (
-        problem(max_level=np.int64(2), n_samples=np.int32(20), alpha=np.float64(0.5)).fingerprint == plain.fingerprint
-    )
-    assert problem(max_level=2.0, n_samples=20.0).max_level == 2
 
 
 @pytest.mark.parametrize("max_level", [None, 0, 3])
@@ -306,15 +276,6 @@ def test_correlations_of_data_are_exact_as_they_are_made(m, p):
     assert not made.flags.writeable
 
 
-def test_data_to_problem_takes_one_matrix():
-    data = np.random.default_rng(0).normal(size=(10, 1500))
-    tracemalloc.start()
-    made = GaussianProblem.from_data(data)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 1.2 * made.correlation.nbytes
-
-
 # --- correlations computed on a device -------------------------------------------------------------------------------
 
 
@@ -337,22 +298,3 @@ def test_samples_are_kept_where_a_device_makes_the_correlations(values, tmp_path
     assert (loaded.fingerprint, loaded.constant, loaded.correlations) == (made.fingerprint, made.constant, "device")
     assert loaded.correlation.tobytes() == host.correlation.tobytes()  # for methods that run on no device
     assert vars(loaded)["correlation"] is loaded.correlation
-
-
-def test_fingerprints_of_samples_tell_problems_apart(values):
-    made = GaussianProblem.from_data(values, correlations="device")
-    assert GaussianProblem.from_data(values.copy(order="F"), correlations="device").fingerprint == made.fingerprint
-    assert GaussianProblem.from_data(values, correlations="device", alpha=0.01).fingerprint != made.fingerprint
-    other = values.copy()
-    other[3, 2] = np.nextafter(other[3, 2], 9)
-    assert GaussianProblem.from_data(other, correlations="device").fingerprint != made.fingerprint
-
-
-def test_an_attribute_that_is_not_there_is_named(values):
-    with pytest.raises(AttributeError, match="'GaussianProblem' object has no attribute 'covariance'"):
-        _ = GaussianProblem.from_data(values, correlations="device").covariance
-
-
-def test_refuses_correlations_of_elsewhere(values):
-    with pytest.raises(InvalidProblem, match="correlations is 'gpu'; choose one of: host, device"):
-        GaussianProblem.from_data(values, correlations="gpu")

@@ -78,11 +78,6 @@ def test_a_root_that_is_not_there_is_named():
             sources(root)
 
 
-def test_what_is_left_out_is_there():
-    lists = (digest.OUTSIDE_OF_SCRIPTS, digest.OUTSIDE_OF_METHODS, *digest.OUTSIDE_OF_BACKEND.values())
-    assert all(list(ROOT.glob(pattern)) for patterns in lists for pattern in patterns)
-
-
 @pytest.mark.parametrize(
     ("suffix", "one", "other", "same"),
     [

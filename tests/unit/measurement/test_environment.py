@@ -137,10 +137,3 @@ def test_git_state(repository):
     assert git_state() == (commit, False), "what is being recorded is no code"
     (package / "__init__.py").write_text("changed = True\n")
     assert git_state() == (commit, True)
-
-
-def test_unknown_git_state_is_a_warning(monkeypatch):
-    monkeypatch.setattr(module, "git_state", lambda: (None, None))
-    facts = environment(1, 1)
-    assert facts["git_commit"] is None
-    assert facts["warnings"] == ["the git commit of the code is not known"]

@@ -1,7 +1,6 @@
 """Whatever happens in a worker becomes a status and a sentence, and no process is left behind."""
 
 import io
-import os
 import signal
 import subprocess
 import sys
@@ -258,12 +257,6 @@ def test_what_is_no_answer_ends_the_worker_with_a_sentence(worker, text):
     assert not psutil.pid_exists(worker.pid)
 
 
-def test_what_json_cannot_hold_is_an_error(robust_worker):
-    outcome = robust_worker.request({"do": "object"}, PATIENCE_S)
-    assert (outcome.status, outcome.why) == ("error", "TypeError: Object of type set is not JSON serializable")
-    assert robust_worker.alive
-
-
 def test_an_endless_line_is_cut_in_the_log(log):
     with Worker(ARGV, log=log) as worker:
         assert worker.request({"do": "endless line"}, PATIENCE_S).status == "ok"
@@ -312,12 +305,6 @@ def test_death(worker, message, status, why):
     outcome = worker.request(message, PATIENCE_S)
     assert (outcome.status, outcome.why) == (status, why)
     assert not worker.alive
-
-
-def test_request_to_a_dead_worker(worker):
-    os.kill(worker.pid, signal.SIGKILL)
-    assert is_gone(worker.pid)
-    assert worker.request({"do": "echo", "value": 1}, PATIENCE_S).status == "killed"
 
 
 def test_nothing_is_left_behind():

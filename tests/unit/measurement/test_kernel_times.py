@@ -2,7 +2,6 @@
 
 import collections
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -50,13 +49,6 @@ def test_every_launch_of_one_search_is_counted(monkeypatch, text):
     assert found.tests > 0
 
 
-def test_the_run_that_takes_the_median_is_told(monkeypatch):
-    clock = iter([0, 9, *(edge for seconds in (5, 1, 3, 2) for edge in (0, seconds))])
-    monkeypatch.setattr(kernel_times.time, "perf_counter", lambda: next(clock))
-    monkeypatch.setattr(kernel_times, "solve", lambda *args, **kwargs: SimpleNamespace(tests_per_level=()))
-    assert kernel_times.search_time(PROBLEMS["gaussian"], parse_setting("cupc-s", Limits()), "host", 4).seconds == 2
-
-
 def test_the_table_has_totals(capsys, tmp_path):
     path = tmp_path / "problem.npz"
     PROBLEMS["gaussian"].save(path)
@@ -88,8 +80,3 @@ def test_bad_requests_say_what_is_wrong(capsys, tmp_path, method, message):
     with pytest.raises(SystemExit):
         main([str(path), "--method", method, "--kernels"])
     assert message in capsys.readouterr().err
-
-
-def test_a_run_is_timed_at_least():
-    with pytest.raises(ValueError, match="repeats is 0; it must be at least 1"):
-        kernel_times.search_time(PROBLEMS["gaussian"], parse_setting("cupc-s", Limits()), "host", 0)

@@ -420,30 +420,12 @@ def test_no_link_brings_files_of_the_reader_into_a_published_folder(tmp_path, re
         assert b"secret" not in b"".join(contents(tmp_path / "into").values())
 
 
-@pytest.mark.parametrize("name", ["records/gaussian.jsonl", "timelines/d.csv", "verification/ci_tests.csv"])
-def test_no_pipe_in_a_folder_of_runs_is_waited_for(tmp_path, name):
-    folder = published(put(tmp_path / "a"), tmp_path / "into")
-    (folder / name).unlink(missing_ok=True)
-    (folder / name).parent.mkdir(exist_ok=True)
-    os.mkfifo(folder / name)
-    assert any("no regular file" in fault for fault in check(folder)), check(folder)
-
-
 @pytest.mark.parametrize("edges", ["abc", [[0]], [[0, -1]], [[0, 1e999]], [[0, "1"]]])
 def test_facts_that_no_data_set_has_are_found(tmp_path, edges):
     folder = published(put(tmp_path / "a"), tmp_path / "into")
     facts = json.loads((folder / "datasets.json").read_text())
     (folder / "datasets.json").write_text(json.dumps({"d": facts["d"] | {"true_edges": edges}}))
     assert any("data set 'd' is not a valid record: at $.true_edges" in fault for fault in check(folder))
-
-
-def test_a_true_edge_of_a_variable_that_is_not_there_is_found(tmp_path):
-    folder = published(put(tmp_path / "a"), tmp_path / "into")
-    facts = json.loads((folder / "datasets.json").read_text())
-    variables = facts["d"]["problem"]["n_variables"]
-    (folder / "datasets.json").write_text(json.dumps({"d": facts["d"] | {"true_edges": [[0, variables]]}}))
-    message = f"data set 'd' has {variables} variables, and a true edge with another one"
-    assert any(message in fault for fault in check(folder))
 
 
 def test_unused_entries_and_files_are_found(tmp_path):

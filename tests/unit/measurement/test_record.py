@@ -80,14 +80,6 @@ def test_round_trip(record, tmp_path):
         assert [path.name for path in (tmp_path / "deep").iterdir()] == ["s.json"]
 
 
-def test_a_file_has_what_the_schema_has_in_its_order(record):
-    content = record.to_json()
-    assert list(content) == list(schema()["properties"])
-    for key in ("limits", "time_s", "result", "peak_bytes"):
-        assert list(content[key]) == list(schema()["properties"][key]["properties"])
-    assert content["dataset"] == {"name": "d", "samples": 20}
-
-
 @pytest.mark.parametrize(
     ("change", "where"),
     [
@@ -112,19 +104,6 @@ def test_invalid_records_are_not_saved(record, tmp_path):
     with pytest.raises(InvalidRecord, match=r"s\.json is not a valid record: at \$\.status"):
         dataclasses.replace(record, status="fine").save(tmp_path / "s.json")
     assert not list(tmp_path.iterdir())
-
-
-def test_other_families_bring_their_own_facts(record, tmp_path):
-    facts = {"alpha": 0.1, "n_variables": 4, "max_level": None, "fingerprint": "d" * 64, "df_rule": "full"}
-    dataclasses.replace(record, problem=facts).save(tmp_path / "s.json")
-    assert Record.load(tmp_path / "s.json").problem == facts
-
-
-def test_records_come_in_the_order_of_their_paths(record, tmp_path):
-    paths = [tmp_path / "two" / "b.json", tmp_path / "one" / "s.json"]
-    for path in paths:
-        dataclasses.replace(record, setting=path.stem).save(path)
-    assert [each.setting for each in load_records(paths)] == ["b", "s"]
 
 
 def test_a_file_that_is_not_json_is_named(tmp_path):
@@ -201,16 +180,3 @@ def test_write_whole_leaves_the_old_file_when_it_fails(tmp_path):
         write()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_write_whole_makes_the_folders(tmp_path):
-    files.save_json([1], tmp_path / "one" / "two" / "file.json")
-    assert files.read_json(tmp_path / "one" / "two" / "file.json") == [1]
-
-
-def test_without_jsonschema_a_record_is_written_and_said_to_be_unchecked(record, tmp_path, monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, "jsonschema", None)
-    record.save(tmp_path / "s.json")
-    assert "not validated" in caplog.text
-    monkeypatch.undo()
-    assert Record.load(tmp_path / "s.json") == record

@@ -169,12 +169,6 @@ def test_files_fit_their_schema(inside, tmp_path, plugin):
     assert all("description" in node for node in (*keys.values(), *keys["cells"]["items"]["properties"].values()))
 
 
-def test_a_case_without_a_problem_says_why(inside, tmp_path, plugin):
-    none = Case(None, [(0, 1, ())], {"n": 5}, "k_cmi is too large")
-    timed, _ = measure(tmp_path, [[none]], [Setting("a", "made-up")])
-    assert (timed["cells"][0]["status"], timed["cells"][0]["why"]) == ("skipped", "k_cmi is too large")
-
-
 def test_another_p_value_is_unexplained_unless_it_is_random(inside, tmp_path, plugin):
     wrong = Setting("wrong", "made-up-too", {"more": 0.5})
     timed, _ = measure(tmp_path, [[case(tmp_path, 3, [(0, 1, ())])]], [Setting("a", "made-up"), wrong])
@@ -195,15 +189,6 @@ def test_what_is_no_p_value_is_an_error(inside, tmp_path, plugin):
         assert cell["status"] == "error"
         assert cell["why"] == f"InvalidAnswer: the p-value of test (0, 1, []) is {0.01 + more}; it must lie in [0, 1]"
     assert right["status"] == "ok"
-
-
-def test_tests_are_drawn_from_a_seed():
-    tests = draw_tests(6, 3, 50, 0)
-    assert tests == draw_tests(6, 3, 50, 0)
-    assert tests != draw_tests(6, 3, 50, 1)
-    for i, j, members in tests:
-        assert len({i, j, *members}) == 5
-        assert list(members) == sorted(members)
 
 
 def test_a_method_without_a_single_test_is_refused(tmp_path):

@@ -121,18 +121,10 @@ def test_files_hold_every_bit(data, tmp_path, precision):
     ("options", "message"),
     [
         ({"k_cmi": 40}, r"k_cmi is 40, but each of the 40 samples has only 39 neighbours; set k_cmi to at most 39"),
-        ({"k_perm": 40}, r"k_perm is 40, but each of the 40 samples"),
         ({"k_cmi": 0}, r"k_cmi is 0; it must be a whole number"),
-        ({"k_cmi": 1.5}, r"k_cmi is 1\.5; it must be a whole number"),
-        ({"k_perm": 0.2}, r"k_perm is 0\.2; it must be a whole number"),
-        ({"permutations": 0}, r"permutations is 0; it must be a whole number from 1"),
-        ({"permutations": "many"}, r"permutations is 'many'"),
         ({"seed": -1}, r"seed is -1; it must be a whole number from 0"),
-        ({"seed": 2**64}, r"seed is 18446744073709551616"),
         ({"transform": "log"}, r"transform is 'log'; choose one of: ranks, standardize, none"),
         ({"precision": "float16"}, r"precision is 'float16'; choose one of: float32, float64"),
-        ({"alpha": 0}, r"alpha is 0"),
-        ({"max_level": -1}, r"max_level is -1"),
     ],
 )
 def test_errors_name_the_value_and_the_limit(data, options, message):

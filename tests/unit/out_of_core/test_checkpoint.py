@@ -125,25 +125,6 @@ def test_a_checkpoint_of_another_search_is_refused_and_kept(tmp_path, written, r
     assert search(make_problem(), path, **written).facts["out_of_core"]["resumed_at_level"] == 2
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 and then nothing"])
-def test_a_file_that_is_no_checkpoint_is_refused(tmp_path, content):
-    path = tmp_path / "checkpoint.npz"
-    path.write_bytes(content)
-    with pytest.raises(InvalidProblem, match=r"checkpoint\.npz' cannot be read"):
-        search(make_problem(), path)
-
-
-def test_folders_that_do_not_exist_are_made(tmp_path):
-    checkpoint, timeline = tmp_path / "state" / "of" / "checkpoint.npz", tmp_path / "times" / "timeline.csv"
-    seen = []
-    search(
-        make_problem(), checkpoint, timeline=str(timeline), progress=lambda done: seen.append(timeline.parent.is_dir())
-    )
-    assert seen[0]
-    assert checkpoint.parent.is_dir()
-    assert timeline.is_file()
-
-
 @pytest.mark.parametrize("parameter", ["checkpoint", "timeline"])
 def test_a_folder_that_cannot_be_made_is_named_before_any_work(tmp_path, monkeypatch, parameter):
     def no_work(*given):
@@ -204,3 +185,11 @@ def test_a_checkpoint_with_any_changed_byte_of_content_is_refused(tmp_path):
         np.savez(path, **{**arrays, name: changed})
         with pytest.raises(InvalidProblem, match="its digest is not that of what it holds"):
             search(problem, path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 and then nothing"])
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path, content):
+    path = tmp_path / "checkpoint.npz"
+    path.write_bytes(content)
+    with pytest.raises(InvalidProblem, match=r"checkpoint\.npz' cannot be read"):
+        search(make_problem(), path)

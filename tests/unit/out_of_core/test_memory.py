@@ -2,7 +2,6 @@
 request."""
 
 import csv
-import pickle
 import subprocess
 import sys
 import textwrap
@@ -15,7 +14,7 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
-from gpupc_impl.out_of_core import host_blocks, plans
+from gpupc_impl.out_of_core import plans
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -47,12 +46,6 @@ def test_the_least_budget_is_named_before_any_work_and_does(monkeypatch, caplog)
     assert result.facts["out_of_core"]["least_budget_bytes"] == least
     assert f"90 variables, budget {least:,} bytes" in caplog.records[0].getMessage()
     assert result == skeleton(problem, method="cupc-s", backend="host")
-
-
-def test_the_refusal_survives_a_process_boundary():
-    error = DeviceMemoryError(3, 2, 1, "in words")
-    copy = pickle.loads(pickle.dumps(error))
-    assert (copy.requested, copy.used, copy.limit, str(copy)) == (3, 2, 1, "in words")
 
 
 @pytest.mark.parametrize(("n_samples", "max_level"), [(100, 0), (4, None)])
@@ -140,18 +133,6 @@ def test_twenty_thousand_variables_in_two_gigabytes(tmp_path):
         [sys.executable, "-c", textwrap.dedent(script)], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(("share", "released"), [(0.9, True), (1.1, False)])
-def test_a_matrix_stays_mapped_where_it_takes_little_of_the_memory(tmp_path, monkeypatch, share, released):
-    np.save(tmp_path / "a.npy", np.zeros((256, 256)))
-    matrix, seen = np.load(tmp_path / "a.npy", mmap_mode="r"), []
-    monkeypatch.setattr(host_blocks.mapped_arrays, "release", seen.append)
-    monkeypatch.setattr(host_blocks, "memory_bytes", lambda: matrix.nbytes)
-    monkeypatch.setattr(host_blocks, "KEPT_SHARE", share)
-    host_blocks.release_large(matrix)
-    host_blocks.release_large(np.zeros((1024, 1024)))
-    assert len(seen) == released
 
 
 # --- managed memory --------------------------------------------------------------------------------------------------
