@@ -97,14 +97,8 @@ def table_of(
     backend: str,
     notes: Sequence[str],
 ) -> Table:
-    """Return the table of a paper's claims in order.
-
-    Args:
-        reported: rows of results/reported/PAPER_claims.csv.
-        quantities: the quantity for each claim's id.
-        backend: where kernels ran.
-        notes: sentences about the paper's hardware, and about the methods that stand for its programs.
-    """
+    """Return the table of a paper's claims (rows of results/reported/PAPER_claims.csv) in order, with notes about the
+    paper's hardware and the methods that stand for its programs."""
     judged = [_judged(claim, quantities, evidence, backend) for claim in reported]
     header = ["§", "the paper's sentence", "what is compared", "paper", "ours", "backend", "verdict", "measured on"]
     rows = [row.pop("cells") for row in judged]
@@ -170,8 +164,6 @@ def _listed(missing: Mapping[str, str], most: int | None = None) -> str:
     return "; ".join(texts)
 
 
-# --- headlines -------------------------------------------------------------------------------------------------------
-
 CLAIMS = ("cupc", "ooc", "gpupc", "cmiknn")
 """The papers whose claims are judged, as results/reported/PAPER_claims.csv names them."""
 
@@ -183,13 +175,8 @@ VERDICT = HEADER.index("verdict")
 
 
 def headlines(claims: Mapping[str, Iterable[Claim]], reported: Sequence[Mapping[str, str]]) -> Table:
-    """Return the table of headlines, without papers that were measured on no GPU.
-
-    A headline is that of the first GPU, in the order of the claim tables, on which its claim was judged.
-
-    Args:
-        claims: the rows of each paper's claim table (PAPER_claims.csv), by PAPER.
-        reported: the rows of results/reported/headlines.csv.
+    """Return the table of headlines (rows of results/reported/headlines.csv), each from the first GPU on which its
+    claim was judged. `claims` has the rows of each paper's claim table.
 
     Raises:
         ValueError: a headline names a claim that its paper's table does not have.

@@ -73,8 +73,6 @@ def save_plain(figures: Iterable[Figure], path: str | Path) -> None:
             figure.set_layout_engine(engine)
 
 
-# --- sheets of several machines --------------------------------------------------------------------------------------
-
 GAP, FONT, LINE, WORD = 9.0, 6.5, 9.5, 46.0
 """The distance between panels; the size of a strip's letters, the height of its lines, and the width of its first word;
 all in points, which are the unit of SVG files."""
@@ -125,9 +123,6 @@ def _strip(heading: Heading, width: float) -> tuple[str, float]:
     ), height
 
 
-# --- what figures share ----------------------------------------------------------------------------------------------
-
-
 def canvas(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> tuple[Figure, Any]:
     """Return a new figure of a size in inches, and its (rows, columns) axes, in the style of all figures."""
     import matplotlib.pyplot as plt
@@ -172,11 +167,7 @@ def swatch(text: str, **look: Any) -> Patch:
 
 
 def footer(figure: Figure, runs: Runs, share: float = 1.0) -> None:
-    """Add the machines and commits of the runs in small print below the figure.
-
-    Args:
-        share: the part of the figure's width that the lines may take, for example beside a legend.
-    """
+    """Add the machines and commits of the runs in small print below a share of the figure's width."""
     ran = [run for run in runs if run.median is not None]
     machines = "; ".join(
         dict.fromkeys(f"{run.backend}: {run.machine}" for run in sorted(ran, key=lambda run: run.backend))

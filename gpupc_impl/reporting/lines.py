@@ -49,22 +49,12 @@ def times(
     at: Callable[[VerifiedRecord], Any] = lambda run: run.dataset,
     **facts: Any,
 ) -> dict[Any, Cell]:
-    """Return the cells of some runs' times, by data set or by what `at` says.
-
-    Args:
-        text: formats the cell of a run.
-        facts: more columns of the CSV, before those of the run.
-    """
+    """Return the cells of some runs' times, by data set or by what `at` says; `facts` are more columns of the CSV."""
     return {at(run): Cell(text(run), {"source": "ours", **facts, **csv_row(run)}) for run in runs if run}
 
 
 def ratios(pairs: Mapping[Any, Pair], of: Callable[..., Speedup] = speedup, **facts: Any) -> dict[Any, Cell]:
-    """Return the cells of how many times faster the second run of each pair is than the first.
-
-    Args:
-        of: computes the ratio of two runs.
-        facts: more columns of the CSV.
-    """
+    """Return the cells of how many times faster the second run of each pair is than the first, by `of`."""
     cells = {}
     for column, pair in pairs.items():
         ratio = of(*pair)
@@ -98,13 +88,8 @@ def of_lines(
     left: Sequence[int] = (0, 1),
     missing: str = "–",
 ) -> Table:
-    """Return the table of some lines; a line that shows nothing is left out.
-
-    Args:
-        head: the names of the first columns, which hold the heads of the lines.
-        columns: the names of the other columns by key.
-        missing: what stands where a line has no cell.
-    """
+    """Return the table of some lines, whose heads stand in the columns `head`; a line that shows nothing is left out,
+    and `missing` stands where a line has no cell."""
     lines = list(lines)
     rows = [
         [*line.head, *(line.cells[key].text if key in line.cells else missing for key in columns)] for line in lines

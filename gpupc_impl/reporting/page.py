@@ -15,7 +15,6 @@ from gpupc_impl.reporting.tables import Table, html_body, html_page, resource
 ORDER = ("cuPC", "Out-of-Core", "gpuPC", "GPU-CMIknn", "Authors' programs", "Runtimes")
 """The order of the sections; further sections follow."""
 
-
 FIRST = "overview"
 """The figure that stands at the top of the report."""
 
@@ -27,12 +26,7 @@ LIMITS = ("timeout", "oom", "refused")
 
 def outcome(records: Iterable[Mapping[str, str]], verification: Iterable[Mapping[str, str]]) -> tuple[bool, str]:
     """Return whether every answer of this machine is right as far as is known and none failed, and a sentence that
-    counts them.
-
-    Args:
-        records: rows of results/records.csv.
-        verification: rows of results/verification.csv.
-    """
+    counts them, from the rows of results/records.csv and results/verification.csv."""
     status = {(row["dataset"], row["setting"]): row["status"] for row in verification}
     ended: dict[str, list[str]] = {}
     absent: Counter[str] = Counter()
@@ -67,16 +61,8 @@ def report_page(
     captions: Mapping[str, str],
     files: Mapping[str, Mapping[str, str | Path]],
 ) -> str:
-    """Return the page as HTML.
-
-    Args:
-        state: the `outcome` of this machine.
-        introduction: sentences about this run, one paragraph each.
-        headlines: see `reporting.headlines`.
-        entries: the tables and figures that were made.
-        captions: the captions of the entries, by name.
-        files: the written files of the entries, by name and kind (see `Entry.outputs`).
-    """
+    """Return the page as HTML: the `outcome` of this machine, the headlines, paragraphs about this run, and the tables
+    and figures that were made, whose captions and files (by kind, see `Entry.outputs`) are given by name."""
     rank = {paper: position for position, paper in enumerate(ORDER)}
     papers = sorted({entry.paper for entry in entries}, key=lambda paper: (rank.get(paper, len(rank)), paper))
     picture = next((_content(entry, files[entry.name]) for entry in entries if entry.name == FIRST), "")

@@ -45,10 +45,8 @@ CONVENTIONS = {
 """For each family, the facts of a problem that define its test."""
 
 MISSING = "None of the authors' programs was measured; docs/peers.md explains how to build them."
-"""The text of a table without rows."""
 
 CLOCKS: Mapping[str, Callable[..., Speedup]] = {"whole": speedup, "levels": levels_speedup}
-"""How many times faster our whole call is, and our levels, if both programs time these."""
 
 
 class Comparison(NamedTuple):
@@ -95,7 +93,10 @@ def peers(runs: Runs) -> Table:
         verified: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
         for theirs, _, ours in its:
             ratios = {clock: of(theirs, ours) for clock, of in CLOCKS.items()}
-            plain.append(_plain(theirs, kind, ours, ratios))
+            row = {"program": setting, "kind": kind, **csv_row(theirs), "differing_edges": theirs.differing_edges}
+            row |= {f"{clock}_speedup": ratio.value for clock, ratio in ratios.items()}
+            row |= {"bound": ratios["whole"].bound, "test": conventions_of(theirs, ours), "why": theirs.why}
+            plain.append(row | {f"our_{name}": value for name, value in (csv_row(ours) if ours else {}).items()})
             if theirs.status != "skipped":
                 cells = [theirs.dataset, *_times(theirs), kind, label(ours.setting) if ours else "–", *_times(ours)]
                 cells += [str(ratios["whole"]) + mark(theirs, ours), str(ratios["levels"])]
@@ -147,12 +148,3 @@ def conventions_of(theirs: VerifiedRecord, ours: VerifiedRecord | None) -> str:
     stated = [f"{name} = {facts[name]}" for name in CONVENTIONS.get(theirs.family, ()) if name in facts]
     sets = f"separating sets: first-come, ours {ours.separating_sets}" if ours else ""
     return "; ".join(filter(None, [", ".join(stated), sets]))
-
-
-def _plain(
-    theirs: VerifiedRecord, kind: str, ours: VerifiedRecord | None, ratios: Mapping[str, Speedup]
-) -> dict[str, Any]:
-    own = {f"our_{name}": value for name, value in csv_row(ours).items()} if ours else {}
-    facts = {"program": theirs.setting, "kind": kind, **csv_row(theirs), "differing_edges": theirs.differing_edges}
-    facts |= {f"{clock}_speedup": ratio.value for clock, ratio in ratios.items()}
-    return {**facts, "bound": ratios["whole"].bound, "test": conventions_of(theirs, ours), "why": theirs.why, **own}

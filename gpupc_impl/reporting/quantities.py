@@ -6,12 +6,11 @@ A paper's module combines these functions to a `Quantity` for each claim, which 
 from __future__ import annotations
 
 import copy
-import dataclasses
 import itertools
 import math
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,22 +26,14 @@ class Missing(Exception):
 
 
 def seconds_of(run: VerifiedRecord) -> float:
-    """Return the median runtime of a run.
-
-    Raises:
-        Missing: the run did not finish, or its skeleton is not verified.
-    """
+    """Return the median runtime of a run; raises `Missing` if it did not finish or its skeleton is not verified."""
     if not run.counts:
         raise Missing(f"{run.setting} {'not verified' if run.status == 'ok' else status_word(run.status)}")
     return run.median
 
 
 def levels_of(run: VerifiedRecord) -> float:
-    """Return the median time of all levels of a run together, in seconds.
-
-    Raises:
-        Missing: the run has no time, its skeleton is not verified, or its program does not time levels.
-    """
+    """Return the median time of all levels of a run together, in seconds; raises `Missing` as `seconds_of`."""
     seconds_of(run)
     if run.levels_median is None:
         raise Missing(f"{run.setting} does not time its levels")
@@ -61,11 +52,10 @@ class Evidence:
 
     Args:
         selected: for each method, the parameters that stand for the paper's, the preferred ones first.
-        factors: how many times longer other programs take than our references (see `chained`).
+        factors: see `chained`.
         sharing: the histograms of shared conditioning sets, by data set.
         tests: the single tests.
-        algorithm_7: the runs that compute every conditioning set's inverse by cuPC's Algorithm 7, as the paper's
-            programs do; they belong to another test than the others.
+        algorithm_7: the runs with cuPC's Algorithm 7 for every set, which belong to another test than the others.
     """
 
     def __init__(
@@ -97,11 +87,8 @@ class Evidence:
         return dataset if dataset in finished or stand_in not in finished else stand_in
 
     def run(self, dataset: str, method: str, **params: Any) -> VerifiedRecord:
-        """Return the first run of a method with these parameters, or with the selected parameters if none are passed.
-
-        Raises:
-            Missing: there is no such run.
-        """
+        """Return the first run of a method with these parameters, or with the selected ones if none are passed; raises
+        `Missing`."""
         choices = [params] if params else self._selected.get(method, [{}])
         for choice in choices:
             for run in self.runs:
@@ -115,17 +102,11 @@ def _configuration(run: VerifiedRecord) -> tuple[str, str, Params]:
     return run.dataset, run.method, run.params
 
 
-@dataclasses.dataclass(frozen=True)
-class Numbers:
-    """Our numbers for one claim, by a description of each, and the reasons for missing numbers.
-
-    Attributes:
-        chained: whether they are products of factors that two machines measured (see `chained`).
-    """
+class Numbers(NamedTuple):
+    """Our numbers for one claim, by a description of each, and the reasons for missing numbers."""
 
     values: Mapping[str, Sequence[float]]
-    missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    chained: bool = False
+    missing: Mapping[str, str] = types.MappingProxyType({})
 
     @property
     def all(self) -> list[float]:
@@ -139,10 +120,6 @@ Measure = Callable[[Any, str], float]
 """A function from a paper's evidence and a data set to a number; raises `Missing`."""
 
 Reduce = Callable[[Sequence[float]], float]
-"""A function that makes one number of several."""
-
-
-# --- numbers of a data set -------------------------------------------------------------------------------------------
 
 
 def seconds(method: str, **params: Any) -> Measure:
@@ -177,9 +154,6 @@ def reaching(claimed: float, fast: str, slow: str, **params: Any) -> Measure:
         return AtLeast(most.limits.time_s / least)
 
     return measure
-
-
-# --- quantities of data sets -----------------------------------------------------------------------------------------
 
 
 def not_run(reason: str) -> Quantity:
@@ -237,24 +211,16 @@ def together(*quantities: Quantity) -> Quantity:
 # --- speedups over programs that are not on the GPU's machine --------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class Factor:
-    """The factor by which a program takes longer than our serial reference on one core.
-
-    Attributes:
-        ratio: the ratio of their CPU times.
-        text: the factor with both names and the machine.
-    """
+class Factor(NamedTuple):
+    """The ratio of the CPU times of a program and our serial reference on one core, and a text with their names."""
 
     ratio: float
     text: str
 
 
 def factors_of(rows: Iterable[Mapping[str, str]]) -> dict[tuple[str, str], Factor]:
-    """Return the factors by program and data set, from the lines of results/recorded/cpu_factors.csv.
-
-    Lines whose skeletons differ are left out, because the work was not the same.
-    """
+    """Return the factors by program and data set, from the lines of results/recorded/cpu_factors.csv whose skeletons
+    are the same."""
     factors = {}
     for row in rows:
         if row["differing_edges"] == "0":
@@ -265,15 +231,9 @@ def factors_of(rows: Iterable[Mapping[str, str]]) -> dict[tuple[str, str], Facto
 
 
 def chained(direct: Quantity, peer: str, slow: str, fast: str, reduce: Reduce | None = None) -> Quantity:
-    """Return the speedup of a method over a program, by a chain of two speedups; `direct` without a factor.
-
-    The factor says how many times longer the program takes than our serial reference on one core of some machine. Times
-    the speedup of the method over our reference, on the GPU's machine, it is the method's speedup over the program.
-
-    Args:
-        direct: the quantity over our reference instead of the program.
-        slow: our reference on the GPU's machine; a parallel one is taken to gain as much from its cores as the program.
-        reduce: makes one number from those of all data sets; by default each is kept.
+    """Return the speedup of a method over a program: its speedup over our reference `slow` on the GPU's machine, times
+    the program's `Factor`; a parallel reference is taken to gain as much from its cores as the program. Without a
+    factor it is `direct`. `reduce` makes one number from those of all data sets.
     """
 
     def quantity(evidence: Any, datasets: Sequence[str]) -> Numbers:
@@ -296,7 +256,7 @@ def chained(direct: Quantity, peer: str, slow: str, fast: str, reduce: Reduce | 
             return direct(evidence, datasets)
         if reduce is not None:
             values = {"; ".join(values): [reduce([value for [value] in values.values()])]}
-        return Numbers(values, missing, chained=True)
+        return Numbers(values, missing)
 
     return quantity
 
@@ -320,10 +280,8 @@ def described(evidence: Any, describe: Describe) -> dict[str, Size]:
 
 
 def along(describe: Describe, axis: str, measures: Mapping[str, Measure], compute: Compute) -> Quantity:
-    """Return a quantity of the longest series of generated data in which only `axis` varies, by measure.
-
-    If several data sets have the same size, their median counts.
-    """
+    """Return a quantity of the longest series of generated data in which only `axis` varies, by measure; medians of
+    data sets of the same size."""
 
     def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
         values: dict[str, Sequence[float]] = {}

@@ -8,26 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.papers.cmiknn import PAPER, REFERENCE, SINGLE_THREADED
-from gpupc_impl.reporting.quantities import (
-    Compute,
-    Evidence,
-    Numbers,
-    Quantity,
-    Reduce,
-    Size,
-    along,
-    by_size,
-    growth,
-    per_doubling,
-    percent_growth,
-    ratio,
-    reaching,
-    seconds,
-    together,
-)
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, kernels_of
 from gpupc_impl.reporting.tables import Table
 
@@ -35,7 +19,7 @@ SINGLE, PARALLEL = "gpucmiknn-single", "gpucmiknn-parallel"
 INSERTION = {"selection": "insertion"}
 """The parameter that selects the paper's way to find the k-th nearest neighbour."""
 
-Chosen = Callable[[Size], bool]
+Chosen = Callable[[q.Size], bool]
 
 
 class Adaptive(float):
@@ -57,7 +41,7 @@ class TimedTests:
 
     method: str
     params: Mapping[str, Any]
-    size: Size
+    size: q.Size
     status: str
     median: float | None
     separating_sets: str = ""
@@ -93,31 +77,31 @@ def timed_tests(every_test: Iterable[Mapping[str, Any]]) -> list[TimedTests]:
     return found
 
 
-CPU, GPU = seconds(REFERENCE), seconds(SINGLE)
+CPU, GPU = q.seconds(REFERENCE), q.seconds(SINGLE)
 
 
-def case_of(*ks: float) -> Callable[[TimedTests], Size | None]:
+def case_of(*ks: float) -> Callable[[TimedTests], q.Size | None]:
     """Return a function that describes a case if its k_CMI is one of these, or every case if none is passed."""
     return lambda test: test.size if not ks or test.size["k_CMI"] in ks else None
 
 
-def of_tests(quantity: Quantity) -> Quantity:
+def of_tests(quantity: q.Quantity) -> q.Quantity:
     return lambda evidence, datasets: quantity(evidence.tests, datasets)
 
 
-def gain(chosen: Chosen, reduce: Reduce | None = None) -> Quantity:
+def gain(chosen: Chosen, reduce: q.Reduce | None = None) -> q.Quantity:
     """Return how many times faster the GPU's test is in each chosen case; with `reduce`, one number of them."""
-    return of_tests(by_size(case_of(), ratio(CPU, GPU), chosen, reduce))
+    return of_tests(q.by_size(case_of(), q.ratio(CPU, GPU), chosen, reduce))
 
 
-def grown(who: str, axis: str, compute: Compute, *ks: float) -> Quantity:
+def grown(who: str, axis: str, compute: q.Compute, *ks: float) -> q.Quantity:
     """Return what `compute` makes of the series over one dimension, for each k_CMI that is passed."""
     measure = {"CPU": CPU, "GPU": GPU}[who]
-    series = [along(case_of(k), axis, {f"{who} test at k_CMI = {k}": measure}, compute) for k in ks]
-    return of_tests(together(*(series or [along(case_of(), axis, {f"{who} test": measure}, compute)])))
+    series = [q.along(case_of(k), axis, {f"{who} test at k_CMI = {k}": measure}, compute) for k in ks]
+    return of_tests(q.together(*(series or [q.along(case_of(), axis, {f"{who} test": measure}, compute)])))
 
 
-def over_k(size: Size) -> bool:
+def over_k(size: q.Size) -> bool:
     """Return whether a case belongs to Table 1, the only table that varies k_CMI and not the set."""
     return size["k_CMI"] != ADAPTIVE and size["|S|"] == 1
 
@@ -125,7 +109,7 @@ def over_k(size: Size) -> bool:
 # --- section 5.3: searches -------------------------------------------------------------------------------------------
 
 
-def evidence_of(runs: Runs, every_test: Iterable[Mapping[str, Any]]) -> Evidence:
+def evidence_of(runs: Runs, every_test: Iterable[Mapping[str, Any]]) -> q.Evidence:
     """Return the searches of section 5.3 and the single tests of section 5.2.
 
     If Parallel was measured with insertion, the paper's selection, on at least one data set, insertion stands for the
@@ -133,17 +117,17 @@ def evidence_of(runs: Runs, every_test: Iterable[Mapping[str, Any]]) -> Evidence
     """
     published = any(run.method == PARALLEL and INSERTION.items() <= run.params.items() for run in runs)
     selection = INSERTION if published else {"selection": "auto"}
-    tests = Evidence(timed_tests(every_test), {SINGLE: [INSERTION], REFERENCE: [SINGLE_THREADED]})
+    tests = q.Evidence(timed_tests(every_test), {SINGLE: [INSERTION], REFERENCE: [SINGLE_THREADED]})
     selected = {SINGLE: [selection], PARALLEL: [selection], REFERENCE: [SINGLE_THREADED]}
-    return Evidence(runs, selected, tests=tests)
+    return q.Evidence(runs, selected, tests=tests)
 
 
-def graph(run: VerifiedRecord) -> Size | None:
+def graph(run: VerifiedRecord) -> q.Size | None:
     facts = run.problem
     return facts and {"N": facts["n_variables"], "k_CMI": facts["k_cmi"], "n": facts["n_samples"]}
 
 
-def graph_at_7(run: VerifiedRecord) -> Size | None:
+def graph_at_7(run: VerifiedRecord) -> q.Size | None:
     size = graph(run)
     return size if size and size["k_CMI"] == 7 else None
 
@@ -152,46 +136,46 @@ def with_k(*ks: float) -> Chosen:
     return lambda size: size["k_CMI"] in ks
 
 
-CPU_8 = seconds(REFERENCE, workers=8)
-CPU_8_OVER_1 = ratio(CPU, CPU_8)
-PARALLEL_OVER_1 = ratio(CPU, seconds(PARALLEL))
-PARALLEL_OVER_SINGLE = ratio(seconds(SINGLE), seconds(PARALLEL))
+CPU_8 = q.seconds(REFERENCE, workers=8)
+CPU_8_OVER_1 = q.ratio(CPU, CPU_8)
+PARALLEL_OVER_1 = q.ratio(CPU, q.seconds(PARALLEL))
+PARALLEL_OVER_SINGLE = q.ratio(q.seconds(SINGLE), q.seconds(PARALLEL))
 
 
-def mean_at_200_over_7(evidence: Evidence, datasets: Sequence[str]) -> Numbers:
-    at_200, at_7 = (by_size(graph, CPU_8_OVER_1, with_k(k))(evidence, datasets) for k in (200, 7))
+def mean_at_200_over_7(evidence: q.Evidence, datasets: Sequence[str]) -> q.Numbers:
+    at_200, at_7 = (q.by_size(graph, CPU_8_OVER_1, with_k(k))(evidence, datasets) for k in (200, 7))
     if not (at_200.values and at_7.values):
-        return Numbers({}, {**at_7.missing, **at_200.missing})
-    return Numbers({"; ".join([*at_7.values, *at_200.values]): [float(np.mean(at_200.all) / np.mean(at_7.all))]})
+        return q.Numbers({}, {**at_7.missing, **at_200.missing})
+    return q.Numbers({"; ".join([*at_7.values, *at_200.values]): [float(np.mean(at_200.all) / np.mean(at_7.all))]})
 
 
-QUANTITIES: dict[str, Quantity] = {
+QUANTITIES: dict[str, q.Quantity] = {
     "test-range": gain(over_k),
     "test-up-to-352": gain(lambda size: over_k(size) and size["k_CMI"] <= 50, max),
     "test-k-500": gain(with_k(500)),
-    "cpu-over-k": grown("CPU", "k_CMI", percent_growth(7, 500)),
-    "gpu-over-k": grown("GPU", "k_CMI", growth(7, 500)),
-    "drop-after-50": grown("GPU", "k_CMI", growth(50, 75)),
-    "cpu-over-permutations": grown("CPU", "perm", growth(50, 1000), 200),
-    "gpu-over-permutations": grown("GPU", "perm", growth(50, 1000), 7, 20),
-    "gpu-over-permutations-200": grown("GPU", "perm", growth(50, 1000), 200),
-    "cpu-over-sets": grown("CPU", "|S|", percent_growth(1, 5), 200),
-    "gpu-over-sets": grown("GPU", "|S|", growth(1, 5), 7, 20, 200),
-    "gpu-quadratic": grown("GPU", "n", per_doubling(2500, 10_000), 7, 20),
+    "cpu-over-k": grown("CPU", "k_CMI", q.percent_growth(7, 500)),
+    "gpu-over-k": grown("GPU", "k_CMI", q.growth(7, 500)),
+    "drop-after-50": grown("GPU", "k_CMI", q.growth(50, 75)),
+    "cpu-over-permutations": grown("CPU", "perm", q.growth(50, 1000), 200),
+    "gpu-over-permutations": grown("GPU", "perm", q.growth(50, 1000), 7, 20),
+    "gpu-over-permutations-200": grown("GPU", "perm", q.growth(50, 1000), 200),
+    "cpu-over-sets": grown("CPU", "|S|", q.percent_growth(1, 5), 200),
+    "gpu-over-sets": grown("GPU", "|S|", q.growth(1, 5), 7, 20, 200),
+    "gpu-quadratic": grown("GPU", "n", q.per_doubling(2500, 10_000), 7, 20),
     "gain-to-1000": gain(lambda size: size["n"] <= 1000 and size["k_CMI"] in (7, 20, ADAPTIVE)),
     "gain-from-2500": gain(lambda size: size["n"] >= 2500 and size["k_CMI"] in (7, 20), max),
     "adaptive-loss": of_tests(
-        by_size(case_of(), ratio(GPU, CPU), lambda size: size["n"] == 10_000 and size["k_CMI"] == ADAPTIVE)
+        q.by_size(case_of(), q.ratio(GPU, CPU), lambda size: size["n"] == 10_000 and size["k_CMI"] == ADAPTIVE)
     ),
-    "cpu-8": by_size(graph, CPU_8_OVER_1, with_k(7, 20)),
+    "cpu-8": q.by_size(graph, CPU_8_OVER_1, with_k(7, 20)),
     "cpu-8-at-200": mean_at_200_over_7,
-    "parallel-up-to-1000": by_size(graph, reaching(1000, PARALLEL, REFERENCE), reduce=max),
-    "parallel-up-to-240": by_size(graph, reaching(240, PARALLEL, REFERENCE, workers=8), reduce=max),
-    "parallel-up-to-3": by_size(graph, PARALLEL_OVER_SINGLE, reduce=max),
-    "parallel-over-single": by_size(graph, PARALLEL_OVER_SINGLE, with_k(7, 20)),
-    "parallel-at-200": by_size(graph, PARALLEL_OVER_SINGLE, with_k(200)),
-    "cpu-8-similar-at-200": by_size(graph, ratio(CPU_8, seconds(PARALLEL)), with_k(200)),
-    "parallel-over-N": along(graph_at_7, "N", {"Parallel over CPU": PARALLEL_OVER_1}, growth(10, 40)),
+    "parallel-up-to-1000": q.by_size(graph, q.reaching(1000, PARALLEL, REFERENCE), reduce=max),
+    "parallel-up-to-240": q.by_size(graph, q.reaching(240, PARALLEL, REFERENCE, workers=8), reduce=max),
+    "parallel-up-to-3": q.by_size(graph, PARALLEL_OVER_SINGLE, reduce=max),
+    "parallel-over-single": q.by_size(graph, PARALLEL_OVER_SINGLE, with_k(7, 20)),
+    "parallel-at-200": q.by_size(graph, PARALLEL_OVER_SINGLE, with_k(200)),
+    "cpu-8-similar-at-200": q.by_size(graph, q.ratio(CPU_8, q.seconds(PARALLEL)), with_k(200)),
+    "parallel-over-N": q.along(graph_at_7, "N", {"Parallel over CPU": PARALLEL_OVER_1}, q.growth(10, 40)),
 }
 """The quantity for each id in results/reported/cmiknn_claims.csv."""
 

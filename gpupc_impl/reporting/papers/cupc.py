@@ -129,7 +129,9 @@ def _speedups(
     # The mean is over the data sets that all compared methods finished.
     compared = [chosen[slow], chosen[fast], *([] if first.backend == "cpu" else [chosen[method] for method in CUPC])]
     finished = set.intersection(*({run.dataset for run in its if run.counts} for its in compared))
-    values = [ratio.value for name in finished if name in pairs and (ratio := of(*pairs[name])).value is not None]
+    values = [
+        ratio.value for name, pair in pairs.items() if name in finished and (ratio := of(*pair)).value is not None
+    ]
     cells = ratios(pairs, of, **facts)
     if values:
         mean = geometric_mean(values)

@@ -8,27 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from gpupc_impl.reporting import quantities
+from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting import sharing as shared_sets
 from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.cells import label
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.papers.cupc import CUPC, PAPER, PARALLEL, SELECTED, SERIAL
-from gpupc_impl.reporting.quantities import (
-    Evidence,
-    Measure,
-    Missing,
-    Quantity,
-    chained,
-    level_seconds,
-    levels_of,
-    mean,
-    one_of,
-    over,
-    over_datasets,
-    seconds,
-    seconds_of,
-)
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, in_grid, kernels_of
 from gpupc_impl.reporting.tables import Table
 
@@ -52,56 +37,56 @@ def size_of(run: VerifiedRecord) -> Mapping[str, float] | None:
 # --- sections 5.2 and 5.3 --------------------------------------------------------------------------------------------
 
 
-def differing_edges(evidence: Evidence, dataset: str) -> Mapping[str, Sequence[float]]:
+def differing_edges(evidence: q.Evidence, dataset: str) -> Mapping[str, Sequence[float]]:
     runs = [evidence.run(dataset, method) for method in CUPC]
     if not all(run.differing_edges for run in runs):
-        raise Missing("no skeleton to compare")
+        raise q.Missing("no skeleton to compare")
     return {dataset: [int(run.differing_edges) for run in runs]}
 
 
-def level_share(methods: Sequence[str], first: int, last: int) -> Quantity:
+def level_share(methods: Sequence[str], first: int, last: int) -> q.Quantity:
     """Return the percentage that some levels take of the time of all levels, as the median over the warm runs."""
 
     def percent(run: VerifiedRecord) -> float:
         return float(np.median([100 * sum(levels[first : last + 1]) / sum(levels) for levels in run.time_s.levels]))
 
-    def shares(evidence: Evidence, dataset: str) -> Mapping[str, Sequence[float]]:
+    def shares(evidence: q.Evidence, dataset: str) -> Mapping[str, Sequence[float]]:
         runs = [evidence.run(dataset, method) for method in methods]
         # `levels_of` raises `Missing` if a run has no time of its levels.
-        return {dataset: [percent(run) for run in runs if levels_of(run)]}
+        return {dataset: [percent(run) for run in runs if q.levels_of(run)]}
 
-    return over_datasets(shares)
-
-
-def levels_over(fast: str, slow: str) -> Quantity:
-    return over_datasets(over(fast, slow, level_seconds))
+    return q.over_datasets(shares)
 
 
-def amortised(measure: Measure) -> Quantity:
+def levels_over(fast: str, slow: str) -> q.Quantity:
+    return q.over_datasets(q.over(fast, slow, q.level_seconds))
+
+
+def amortised(measure: q.Measure) -> q.Quantity:
     """Return a quantity of runs with Algorithm 7 for every conditioning set, or of the others if there are none.
 
     cuPC-S makes an inverse once for a set and all edges of a row (section 4.4); with the cheaper factorisation of our
     default there is little to share.
     """
 
-    def measured(evidence: Evidence, dataset: str) -> Mapping[str, Sequence[float]]:
+    def measured(evidence: q.Evidence, dataset: str) -> Mapping[str, Sequence[float]]:
         try:
             return {f"{dataset} (Algorithm 7 for every set)": [measure(evidence.algorithm_7, dataset)]}
-        except Missing:
+        except q.Missing:
             return {dataset: [measure(evidence, dataset)]}
 
-    return over_datasets(measured)
+    return q.over_datasets(measured)
 
 
-def over_stable_fast(method: str) -> Quantity:
+def over_stable_fast(method: str) -> q.Quantity:
     """Return the speedup over pcalg's Stable.fast by a chain, or over our serial reference."""
-    return chained(over_datasets(over(method, SERIAL)), "pcalg", SERIAL, method)
+    return q.chained(q.over_datasets(q.over(method, SERIAL)), "pcalg", SERIAL, method)
 
 
 # --- sections 5.4 and 5.5 --------------------------------------------------------------------------------------------
 
 
-def configurations(evidence: Evidence, dataset: str, method: str) -> list[float]:
+def configurations(evidence: q.Evidence, dataset: str, method: str) -> list[float]:
     """Return the performance of every configuration relative to the selected one, as in Figs. 7 and 8.
 
     The selected configuration must itself be part of the grid, since other runs with its parameters may have another
@@ -109,61 +94,61 @@ def configurations(evidence: Evidence, dataset: str, method: str) -> list[float]
     """
     grid = [run for run in evidence.runs if (run.dataset, run.method) == (dataset, method) and in_grid(run)]
     if not grid:
-        raise Missing(f"no grid of {label(method)} measured" if dataset in evidence.datasets else "not in this run")
+        raise q.Missing(f"no grid of {label(method)} measured" if dataset in evidence.datasets else "not in this run")
     selected = next((run for run in grid if SELECTED[method].items() <= run.params.items()), None)
     if selected is None:
-        raise Missing(f"{'-'.join([label(method), *map(str, SELECTED[method].values())])} not measured in the grid")
-    return [seconds_of(selected) / run.median for run in grid if run.counts]
+        raise q.Missing(f"{'-'.join([label(method), *map(str, SELECTED[method].values())])} not measured in the grid")
+    return [q.seconds_of(selected) / run.median for run in grid if run.counts]
 
 
-def heatmap(method: str) -> Quantity:
-    def performance(evidence: Evidence, dataset: str) -> Mapping[str, Sequence[float]]:
+def heatmap(method: str) -> q.Quantity:
+    def performance(evidence: q.Evidence, dataset: str) -> Mapping[str, Sequence[float]]:
         values = configurations(evidence, dataset, method)
         return {f"{dataset} ({len(values)} configurations)": values}
 
-    return over_datasets(performance)
+    return q.over_datasets(performance)
 
 
-def spread_ratio(evidence: Evidence, dataset: str) -> float:
+def spread_ratio(evidence: q.Evidence, dataset: str) -> float:
     e, s = (configurations(evidence, dataset, method) for method in CUPC)
     return (max(s) / min(s)) / (max(e) / min(e))
 
 
-def change(ours: tuple[int, int], theirs: tuple[int, int]) -> Quantity:
+def change(ours: tuple[int, int], theirs: tuple[int, int]) -> q.Quantity:
     """Return by how many percent one configuration of cuPC-E (beta, gamma) is faster than another."""
-    fast, slow = (seconds("cupc-e", beta=beta, gamma=gamma) for beta, gamma in (ours, theirs))
-    return over_datasets(lambda evidence, dataset: 100 * (slow(evidence, dataset) / fast(evidence, dataset) - 1))
+    fast, slow = (q.seconds("cupc-e", beta=beta, gamma=gamma) for beta, gamma in (ours, theirs))
+    return q.over_datasets(lambda evidence, dataset: 100 * (slow(evidence, dataset) / fast(evidence, dataset) - 1))
 
 
-def shared_by(rows: int) -> Quantity:
-    def percent(evidence: Evidence, dataset: str) -> float:
+def shared_by(rows: int) -> q.Quantity:
+    def percent(evidence: q.Evidence, dataset: str) -> float:
         if dataset not in evidence.sharing:
-            raise Missing("shared sets were not counted" if dataset in evidence.datasets else "not in this run")
+            raise q.Missing("shared sets were not counted" if dataset in evidence.datasets else "not in this run")
         return evidence.sharing[dataset].percent_within(2, rows)
 
-    return over_datasets(percent)
+    return q.over_datasets(percent)
 
 
 # --- section 5.6 -----------------------------------------------------------------------------------------------------
 
 
-def along(axis: str, compute: quantities.Compute) -> Quantity:
+def along(axis: str, compute: q.Compute) -> q.Quantity:
     """Return a quantity of the runtimes of cuPC-E and cuPC-S along an axis."""
-    return quantities.along(size_of, axis, {label(method): seconds(method) for method in CUPC}, compute)
+    return q.along(size_of, axis, {label(method): q.seconds(method) for method in CUPC}, compute)
 
 
-at_paper_size: Callable[[Measure], Quantity] = functools.partial(quantities.at_size, size_of, PAPER_SIZE)
+at_paper_size: Callable[[q.Measure], q.Quantity] = functools.partial(q.at_size, size_of, PAPER_SIZE)
 
-QUANTITIES: dict[str, Quantity] = {
-    "same-skeleton": over_datasets(differing_edges),
-    "parallel-pc-dream5": over_datasets(over(PARALLEL, SERIAL)),
-    "parallel-pc-mean": one_of(mean, over(PARALLEL, SERIAL)),
+QUANTITIES: dict[str, q.Quantity] = {
+    "same-skeleton": q.over_datasets(differing_edges),
+    "parallel-pc-dream5": q.over_datasets(q.over(PARALLEL, SERIAL)),
+    "parallel-pc-mean": q.one_of(q.mean, q.over(PARALLEL, SERIAL)),
     "cupc-e-mean": over_stable_fast("cupc-e"),
     "cupc-s-mean": over_stable_fast("cupc-s"),
     "cupc-s-dream5": over_stable_fast("cupc-s"),
     "cupc-e-over-baseline-1": levels_over("cupc-e", "baseline-1"),
     "cupc-e-over-baseline-2": levels_over("cupc-e", "baseline-2"),
-    "cupc-s-over-cupc-e": amortised(over("cupc-s", "cupc-e", level_seconds)),
+    "cupc-s-over-cupc-e": amortised(q.over("cupc-s", "cupc-e", q.level_seconds)),
     "cupc-s-over-baseline-1": levels_over("cupc-s", "baseline-1"),
     "cupc-s-over-baseline-2": levels_over("cupc-s", "baseline-2"),
     "level-1-first-five": level_share(CUPC, 1, 1),
@@ -175,13 +160,13 @@ QUANTITIES: dict[str, Quantity] = {
     "cupc-e-1-256": change((1, 256), (1, 128)),
     "cupc-e-2-128": change((2, 128), (2, 16)),
     "fig8-range": heatmap("cupc-s"),
-    "less-variation": over_datasets(spread_ratio),
+    "less-variation": q.over_datasets(spread_ratio),
     "shared-by-40-rows": shared_by(40),
-    "runtime-over-n": along("n", quantities.smallest_step),
-    "cupc-s-always-faster": quantities.everywhere(size_of, over("cupc-s", "cupc-e")),
-    "cupc-e-over-stable-fast": at_paper_size(quantities.reaching(8500, "cupc-e", SERIAL)),
-    "linear-in-m": along("m", quantities.straightness),
-    "linear-in-d": along("d", lambda places, times: quantities.straightness(places[1:], times[1:])),
+    "runtime-over-n": along("n", q.smallest_step),
+    "cupc-s-always-faster": q.everywhere(size_of, q.over("cupc-s", "cupc-e")),
+    "cupc-e-over-stable-fast": at_paper_size(q.reaching(8500, "cupc-e", SERIAL)),
+    "linear-in-m": along("m", q.straightness),
+    "linear-in-d": along("d", lambda places, times: q.straightness(places[1:], times[1:])),
     "fast-at-d-0.1": along("d", lambda places, times: times[0] / times[1]),
 }
 """The quantity for each id in results/reported/cupc_claims.csv."""
@@ -213,7 +198,7 @@ def cupc_claims(runs: Runs, sharing: CsvRows, factors: CsvRows, reported: CsvRow
     """
     selected = {method: [params] for method, params in SELECTED.items()}
     histograms = {found.dataset: found for found in shared_sets.load(sharing)}
-    factor = quantities.factors_of(factors)
+    factor = q.factors_of(factors)
     tests = {by_7: [run for run in runs if (run.params.get("inverse") == "pseudo") == by_7] for by_7 in (False, True)}
-    evidence = Evidence(tests[False], selected, factor, histograms, algorithm_7=Evidence(tests[True], selected))
+    evidence = q.Evidence(tests[False], selected, factor, histograms, algorithm_7=q.Evidence(tests[True], selected))
     return table_of("cuPC, section 5,", reported, QUANTITIES, evidence, kernels_of(runs), NOTES)

@@ -6,32 +6,18 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
-from gpupc_impl.reporting import quantities
+from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting.catalogue import CsvRows, table
 from gpupc_impl.reporting.cells import label
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.papers.gpupc import BASELINE, GPUPC, PAPER, PARALLEL
-from gpupc_impl.reporting.quantities import (
-    Compute,
-    Evidence,
-    Missing,
-    Numbers,
-    Quantity,
-    Size,
-    chained,
-    growth,
-    one_of,
-    over,
-    over_datasets,
-    within,
-)
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, kernels_of
 from gpupc_impl.reporting.tables import Table
 
-GAIN = over(GPUPC, BASELINE)
+GAIN = q.over(GPUPC, BASELINE)
 
 
-def workload(run: VerifiedRecord) -> Size | None:
+def workload(run: VerifiedRecord) -> q.Size | None:
     """Return the dimensions of section 4.2; None for a search."""
     facts = run.problem or {}
     if facts.get("tests_per_edge") is None:
@@ -42,16 +28,16 @@ def workload(run: VerifiedRecord) -> Size | None:
     }
 
 
-def speedup_over(axis: str, compute: Compute) -> Quantity:
+def speedup_over(axis: str, compute: q.Compute) -> q.Quantity:
     """Return a quantity of the speedup of gpuPC over disc-cuPC along one dimension."""
-    return quantities.along(workload, axis, {f"{label(GPUPC)} over {label(BASELINE)}": GAIN}, compute)
+    return q.along(workload, axis, {f"{label(GPUPC)} over {label(BASELINE)}": GAIN}, compute)
 
 
-def runtime_over(axis: str, compute: Compute) -> Quantity:
-    return quantities.along(workload, axis, {label(GPUPC): quantities.seconds(GPUPC)}, compute)
+def runtime_over(axis: str, compute: q.Compute) -> q.Quantity:
+    return q.along(workload, axis, {label(GPUPC): q.seconds(GPUPC)}, compute)
 
 
-def steps_over_steps(last: float) -> Compute:
+def steps_over_steps(last: float) -> q.Compute:
     """Return, for each step of the varied dimension up to the value `last`, the ratio of two successive numbers divided
     by the ratio of the dimension's two values."""
 
@@ -59,52 +45,52 @@ def steps_over_steps(last: float) -> Compute:
         pairs = itertools.pairwise(zip(places, found, strict=True))
         steps = [(b / a) / (y / x) for (x, a), (y, b) in pairs if y <= last]
         if not steps:
-            raise Missing(f"no two values up to {last:g}")
+            raise q.Missing(f"no two values up to {last:g}")
         return steps
 
     return compute
 
 
-def out_of_memory(chosen: Callable[[Size], bool]) -> Quantity:
+def out_of_memory(chosen: Callable[[q.Size], bool]) -> q.Quantity:
     """Return the percentage of the workloads on which disc-cuPC exhausts device memory and gpuPC finishes."""
 
-    def outcome(evidence: Evidence, dataset: str) -> float:
+    def outcome(evidence: q.Evidence, dataset: str) -> float:
         slow, fast = evidence.run(dataset, BASELINE), evidence.run(dataset, GPUPC)
         if not (slow.ok or slow.out_of_memory):
-            quantities.seconds_of(slow)  # raises `Missing`
+            q.seconds_of(slow)  # raises `Missing`
         return 100.0 * (slow.out_of_memory and fast.counts)
 
-    def quantity(evidence: Evidence, _: Sequence[str]) -> Numbers:
-        sizes = quantities.described(evidence, workload)
+    def quantity(evidence: q.Evidence, _: Sequence[str]) -> q.Numbers:
+        sizes = q.described(evidence, workload)
         datasets = [dataset for dataset, size in sizes.items() if chosen(size)]
-        found = over_datasets(outcome)(evidence, datasets)
-        return found if datasets else Numbers({}, {"such workloads": "not in this run"})
+        found = q.over_datasets(outcome)(evidence, datasets)
+        return found if datasets else q.Numbers({}, {"such workloads": "not in this run"})
 
     return quantity
 
 
-QUANTITIES: dict[str, Quantity] = {
-    "up-to-45.6": quantities.by_size(workload, GAIN, reduce=max),
-    "up-to-62.1": chained(one_of(max, quantities.reaching(62.1, GPUPC, PARALLEL)), "bnlearn", PARALLEL, GPUPC, max),
-    "steady-over-N": speedup_over("N", within(0, math.inf)),
-    "quadruple": runtime_over("N", quantities.per_doubling(0, math.inf)),
-    "similar-over-categories": speedup_over("max |V|", within(4, 10)),
-    "two-categories": speedup_over("max |V|", growth(4, 2)),
+QUANTITIES: dict[str, q.Quantity] = {
+    "up-to-45.6": q.by_size(workload, GAIN, reduce=max),
+    "up-to-62.1": q.chained(q.one_of(max, q.reaching(62.1, GPUPC, PARALLEL)), "bnlearn", PARALLEL, GPUPC, max),
+    "steady-over-N": speedup_over("N", q.within(0, math.inf)),
+    "quadruple": runtime_over("N", q.per_doubling(0, math.inf)),
+    "similar-over-categories": speedup_over("max |V|", q.within(4, 10)),
+    "two-categories": speedup_over("max |V|", q.growth(4, 2)),
     "memory-of-categories": out_of_memory(lambda size: size["max |V|"] > 10),
-    "500k-samples": speedup_over("n", within(500_000, math.inf, max)),
-    "10k-samples": speedup_over("n", within(10_000, 10_000)),
+    "500k-samples": speedup_over("n", q.within(500_000, math.inf, max)),
+    "10k-samples": speedup_over("n", q.within(10_000, 10_000)),
     "order-of-magnitude": speedup_over("n", lambda _, found: max(found)),
-    "linear-in-n": runtime_over("n", quantities.per_doubling(500_000, math.inf)),
+    "linear-in-n": runtime_over("n", q.per_doubling(500_000, math.inf)),
     "sublinear-in-n": runtime_over("n", steps_over_steps(500_000)),
-    "constant-over-T": speedup_over("T", growth(32, 128)),
-    "higher-below-32": speedup_over("T", growth(32, 1)),
+    "constant-over-T": speedup_over("T", q.growth(32, 128)),
+    "higher-below-32": speedup_over("T", q.growth(32, 1)),
     "memory-of-levels": out_of_memory(lambda size: size["d"] <= 0.5),
-    "gap-over-d": speedup_over("d", growth(0.9, 0.75)),
-    "always-faster": quantities.everywhere(workload, GAIN, "workloads"),
-    "bnlearn-over-parallelpc": quantities.not_run("neither bnlearn nor parallelPC is among our references"),
-    "disc-cupc-over-cpu": chained(over_datasets(over(BASELINE, PARALLEL)), "bnlearn", PARALLEL, BASELINE),
-    "gpupc-over-cpu": chained(over_datasets(over(GPUPC, PARALLEL)), "bnlearn", PARALLEL, GPUPC),
-    "up-to-6.5": one_of(max, GAIN),
+    "gap-over-d": speedup_over("d", q.growth(0.9, 0.75)),
+    "always-faster": q.everywhere(workload, GAIN, "workloads"),
+    "bnlearn-over-parallelpc": q.not_run("neither bnlearn nor parallelPC is among our references"),
+    "disc-cupc-over-cpu": q.chained(q.over_datasets(q.over(BASELINE, PARALLEL)), "bnlearn", PARALLEL, BASELINE),
+    "gpupc-over-cpu": q.chained(q.over_datasets(q.over(GPUPC, PARALLEL)), "bnlearn", PARALLEL, GPUPC),
+    "up-to-6.5": q.one_of(max, GAIN),
 }
 """The quantity for each id in results/reported/gpupc_claims.csv."""
 
@@ -122,5 +108,5 @@ def gpupc_claims(runs: Runs, factors: CsvRows, reported: CsvRows) -> Table:
     named in the last column. The paper used an Nvidia V100 and 40 CPU cores; on the backend ``host`` kernels run on CPU
     cores.
     """
-    evidence = Evidence(runs, {}, quantities.factors_of(factors))
+    evidence = q.Evidence(runs, {}, q.factors_of(factors))
     return table_of("gpuPC", reported, QUANTITIES, evidence, kernels_of(runs), NOTES)
