@@ -28,14 +28,34 @@ def statistic(problem: DiscreteProblem, i: int, j: int, members: np.ndarray) -> 
     samples = _a_sample_of(cell, in_cell)
     observed = in_cell[cell[samples]]
     expected = in_row[row[samples]] * (in_column[column[samples]] / in_stratum[stratum[samples]])
+    value = _of_counts(problem, observed, expected)
+    if problem.df_rule == "full":
+        return value, problem.degrees_of_freedom(i, j, members)
+    rows, columns = (np.bincount(stratum[_a_sample_of(*one)]) for one in ((row, in_row), (column, in_column)))
+    return value, int(((rows - 1) * (columns - 1))[in_stratum > 0].sum())
+
+
+def of_table(problem: DiscreteProblem, table: np.ndarray) -> tuple[float, int]:
+    """Return the `statistic`, with the same bits, of the last two axes of a table of counts given the others."""
+    table = table.reshape(-1, *table.shape[-2:])
+    in_row, in_column = table.sum(axis=2), table.sum(axis=1)
+    in_stratum = in_row.sum(axis=1)
+    stratum, row, column = np.nonzero(table)
+    expected = in_row[stratum, row] * (in_column[stratum, column] / in_stratum[stratum])
+    value = _of_counts(problem, table[stratum, row, column], expected)
+    if problem.df_rule == "full":
+        return value, (table.shape[1] - 1) * (table.shape[2] - 1) * len(table)
+    rows, columns = np.count_nonzero(in_row, axis=1), np.count_nonzero(in_column, axis=1)
+    return value, int(((rows - 1) * (columns - 1))[in_stratum > 0].sum())
+
+
+def _of_counts(problem: DiscreteProblem, observed: np.ndarray, expected: np.ndarray) -> float:
+    """Return the statistic of the cells that occur."""
     if problem.test == "g-square":
         value = 2 * float(observed @ np.log(observed / expected))
     else:  # an empty cell adds its expected count to the sum
         value = float(((observed - expected) ** 2 / expected).sum() + problem.n_samples - expected.sum())
-    if problem.df_rule == "full":
-        return max(value, 0.0), problem.degrees_of_freedom(i, j, members)
-    rows, columns = (np.bincount(stratum[_a_sample_of(*one)]) for one in ((row, in_row), (column, in_column)))
-    return max(value, 0.0), int(((rows - 1) * (columns - 1))[in_stratum > 0].sum())
+    return max(value, 0.0)
 
 
 def _crossed(problem: DiscreteProblem, cell: np.ndarray, v: int) -> np.ndarray:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from gpupc_impl.core.family import load_problem
+from gpupc_impl.core.family import load_problem, open_tests
+from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.retest import Retest
@@ -284,3 +285,22 @@ def test_saved_and_loaded(problem, tmp_path):
 )
 def test_fingerprint_sees_what_changes_the_answer(problem, change):
     assert dataclasses.replace(problem, **change).fingerprint != problem.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("test", "df_rule"), [("chi-square", "full"), ("chi-square", "adjusted"), ("g-square", "full")]
+)
+@pytest.mark.parametrize("samples", [20, 300])
+def test_subsets_are_counted_that_separate_one_by_one(test, df_rule, samples):
+    """Most pairs have fewer cells than are summed up with 300 samples, and more with 20."""
+    rng = np.random.default_rng(samples)
+    codes = rng.integers(0, [2, 3, 2, 3, 2, 3, 2], (samples, 7))
+    codes[:, 1:] = np.where(rng.random((samples, 6)) < 0.6, codes[:, :-1] % 2, codes[:, 1:])
+    tests = open_tests(DiscreteProblem.from_data(codes, alpha=0.1, test=test, df_rule=df_rule))
+    pairs, candidates = np.array([[4, 0], [0, 6], [4, 1], [4, 2]]), [[1, 2, 3, 5], [1, 2, 3, 4, 5], [2], []]
+    for most in (-1, 1, 4):
+        arguments = pairs, np.cumsum([0, *map(len, candidates)]), np.concatenate(candidates).astype(np.int32), most
+        found, expected = tests.count_separating(*arguments), IndependenceTests.count_separating(tests, *arguments)
+        for counts, others in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(counts, others)
+        assert (found[0].sum() > 0) == (most >= 0)
