@@ -8,11 +8,8 @@ UNIT_ROUNDOFF = 2.0**-53
 
 SINGLE_ROUNDOFF = 2.0**-24
 
-EXACT_SUM = 2.0**24  # single precision has all integers up to this one
-SCALE = 4032  # of the first parts of samples (kernels/parts.cu)
-MOST_LARGE = 3  # the most entries of a vector of length one that are beyond 2048 / SCALE
-MOST_DIGITS = 10  # up to which FP16 has the second parts, which are at most 1.5 times 2^digits
-
+SCALE, DIGITS = 4032, 11  # of the parts of samples (kernels/parts.cu)
+MOST_LENGTH = 2.0**12  # of a first part, whose products then have sums of at most 2^24
 
 
 def product_bound(m: int) -> float:
@@ -32,30 +29,30 @@ def rounding_bound(m: int) -> float:
     return product_bound(m) + SINGLE_ROUNDOFF / 2
 
 
-def part_digits(m: int) -> int:
-    """Return the largest number of binary digits for which products of parts are exact (`part_bound`)."""
-    first = math.sqrt(m / 4 + MOST_LARGE * (1.5**2 - 0.25))
-    digits = math.floor(math.log2(max(1.0, (EXACT_SUM / (2 * (SCALE + first)) - math.sqrt(m) / 2) / first)))
-    return min(MOST_DIGITS, digits)
-
-
 def part_bound(m: int, first: float, second: float) -> float:
     """Return an upper bound on the difference of the canonical correlation and the product of samples in parts.
 
-    Write S for `SCALE`, d for `part_digits`, and x for a standardised variable, a vector of length one. Its first part a
-    is S x rounded to integers that FP16 has: to the next one, or beyond 2048 to the next even one, which up to three
-    entries are that large. Its second part b is 2^d (S x - a) rounded to integers. With f = S x - a and g = 2^d f - b,
-    and with y = a' + f' for another variable, S^2 x y = a a' + (a b' + b a') 2^-d + (a g' + g a') 2^-d + f f'.
+    Write S for `SCALE`, D for 2^`DIGITS`, and x for a standardised variable, a vector of length one. Its first part a is
+    S x rounded to an integer of at most 2048, or to an even one beyond, which up to three entries are. Its second part b
+    is D f rounded likewise, where f = S x - a; then g = D f - b is left. `first` and `second` bound the lengths of f and
+    g of all variables. With y = a' + f' for another variable,
 
-    - The products of FP16 are exact. All partial sums of a a' are integers of at most |a| |a'|, and those of a b' + b a'
-      of at most |a| |b'| + |b| |a'|. Since |a| <= S + |f|, |f|^2 <= m / 4 + 6 and |b| <= 2^d |f| + m^(1/2) / 2, both are
-      at most 2^24 by the choice of S and d. Hence every addition is exact if it is made "with at least single precision"
-      (PTX ISA, mma), whatever its order and its rounding.
-    - The other terms are at most 2^(1-d) (S + `first`) `second` + `first`^2, where `first` and `second` bound the
-      lengths of f and g. They are measured for all variables.
+        S^2 x y = a a' + (a b' + b a') / D + (a g' + g a') / D + f f'.
+
+    - FP16 has these integers, and tensor cores multiply them exactly. They add "with at least single precision" (PTX
+      ISA, mma), in an order and with a rounding that are not documented. All partial sums of a a' are integers of at
+      most |a| |a'|, which is at most 2^24 while S + `first` is at most 2^12. Single precision has all these integers, so
+      that the sum is exact in whatever order.
+    - The partial sums of the 2 m products a b' and b a' are at most 2 |a| |b|, where |b| <= D `first` + `second`. Each
+      addition is off by at most 2^-22 times as much: that is four times the error of rounding to the next number, and
+      twice that of cutting digits off. The sum is divided by D, so that this is small.
+    - The last two terms are at most 2 |a| `second` / D and `first`^2.
     - The sums are scaled, added and rounded by fewer than four operations in single precision.
     """
-    lost = 2.0 ** (1 - part_digits(m)) * (SCALE + first) * second + first * first
+    if SCALE + first > MOST_LENGTH:
+        return math.inf
+    added = 2 * m * 4 * SINGLE_ROUNDOFF * 2 * (SCALE + first) * (2**DIGITS * first + second)
+    lost = (added + 2 * (SCALE + first) * second) / 2**DIGITS + first * first
     return lost / SCALE**2 * (1 + 2.0**-20) + 4 * SINGLE_ROUNDOFF + product_bound(m)
 
 

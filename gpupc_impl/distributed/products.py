@@ -12,7 +12,7 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource, Pointer
 from gpupc_impl.core import mapped_arrays
-from gpupc_impl.distributed.filter_bounds import SCALE, part_bound, part_digits, product_bound, rounding_bound
+from gpupc_impl.distributed.filter_bounds import DIGITS, SCALE, part_bound, rounding_bound
 from gpupc_impl.integers import ceil_div, round_up
 
 SMALL_PRODUCT = 1e7  # upper bound on the multiply-adds of a product that is computed on a single core
@@ -21,7 +21,7 @@ SHARE = 100
 """Products of parts are used if the bound on their error is at most 1 / SHARE of the critical |r|, since too many tests
 would have to be made again otherwise."""
 
-SPLIT = KernelSource("distributed/kernels/parts.cu", "split_samples", (), {"SCALE": SCALE})
+SPLIT = KernelSource("distributed/kernels/parts.cu", "split_samples", (), {"SCALE": SCALE, "DIGITS": DIGITS})
 
 
 class Products(abc.ABC):
@@ -74,21 +74,20 @@ class DoubleProducts(Products):
 class PartProducts(Products):
     """Products of samples in two parts by tensor cores, from FP16 with sums in single precision.
 
-    The parts are integers, and so small that no sum of their products exceeds 2^24 in magnitude. Single precision, or
-    more of it, has all these integers, so that sums are exact in whatever order and way tensor cores add
-    (`filter_bounds.part_bound`).
+    The parts are integers. No sum of products of first parts exceeds 2^24, so that single precision has it exactly, and
+    products with second parts are small (`filter_bounds.part_bound`).
     """
 
     def __init__(self, backend: Backend, samples: Any):
         (p, m), kind = samples.shape, part_type(backend)
-        self._pitch, digits = round_up(m, PITCH), part_digits(m)
+        self._pitch = round_up(m, PITCH)
         self._parts = backend.empty((p, 3 * self._pitch), kind)
         left = backend.full(2, 0.0, np.float64)
         threads = 8 * backend.warp_threads if backend.warp_threads > 1 else 1
-        arguments = [samples, *map(np.int32, (m, p, self._pitch)), np.float64(2**digits), self._parts, left]
+        arguments = [samples, *map(np.int32, (m, p, self._pitch)), self._parts, left]
         backend.kernel(*SPLIT)((ceil_div(p, max(1, threads // 32)),), (threads,), arguments)
         self.error = part_bound(m, *np.sqrt(backend.download(left)).tolist())
-        self._of_high, self._of_low = SCALE**-2.0, SCALE**-2.0 / 2**digits
+        self._of_high, self._of_low = SCALE**-2.0, SCALE**-2.0 / 2**DIGITS
 
     def multiply(self, library: Any, rows: slice, columns: slice, out: Any) -> None:
         own, others, pitch = self._parts[rows], self._parts[columns], self._pitch

@@ -26,6 +26,7 @@ constexpr int OPEN = 3;   // the index of the counter of edges that stay open
 constexpr int LISTS = 8;  // lists of a variable's neighbours
 constexpr int WORTH = 4;  // lists by strength are used if those of all neighbours are this many times as long
 constexpr int STAGED_EDGES = 64;  // from which on a row is staged in shared memory
+constexpr int LOADS = 8;          // loads of a lane that are on their way at the same time
 
 // The least |r| in a list; list 0 has all neighbours.
 __device__ __forceinline__ float strength(int list) {
@@ -180,19 +181,18 @@ struct WarpColumns {
     }
 };
 
-// Calls f(q, k, count, products in lanes) for every 32 of `count` products, which begin at number k. Several loads are on
-// their way at the same time.
+// Calls f(k, number of products from number k on, products in lanes) for every 32 of `count` products.
 template <class F>
 __device__ __forceinline__ void each_word(const float* products, int count, F f) {
-    for (int k = 0; k < count; k += AT_ONCE * LANES) {
-        PerLane<float> loaded[AT_ONCE];
+    for (int k = 0; k < count; k += LOADS * LANES) {
+        PerLane<float> loaded[LOADS];
 #pragma unroll
-        for (int q = 0; q < AT_ONCE; ++q) {
+        for (int q = 0; q < LOADS; ++q) {
             each_lane(min(count - k - LANES * q, LANES),
                       [&](int lane) { loaded[q][lane] = products[k + LANES * q + lane]; });
         }
 #pragma unroll
-        for (int q = 0; q < AT_ONCE; ++q) {
+        for (int q = 0; q < LOADS; ++q) {
             if (k + LANES * q < count) f(k + LANES * q, min(count - k - LANES * q, LANES), loaded[q]);
         }
     }
@@ -255,30 +255,45 @@ struct Candidates {
     __device__ __forceinline__ const float* row(int v) const { return panel + static_cast<long long>(v) * pitch; }
 };
 
-// Makes the lists of the variables below `variables`. Each warp takes a range of them.
+// Makes the lists of the variables below `variables`. Each warp takes a range of them, and each lane some words of 32
+// candidates.
 __global__ void list_neighbours(const __grid_constant__ Filter filter, const __grid_constant__ Candidates to,
                                 int variables) {
     __shared__ unsigned words[WARPS][MOST_CANDIDATES / LANES];  // a bit for each candidate that is a neighbour
     unsigned* const near = words[warp_index()];
+    const int count = (to.count + LANES - 1) / LANES, of_lane_words = (count + LANES - 1) / LANES;
     const WarpRows own(variables);
     for (int v = own.first; v < own.last; ++v) {
         const float* const products = to.row(v);
-        int counts[LISTS] = {};
-        each_word(products, to.count, [&](int k, int count, PerLane<float>& r) {
-            unsigned neighbours = filter.edges(r, count, to.first + k, v);
+        each_word(products, to.count, [&](int k, int width, PerLane<float>& r) {
+            const unsigned neighbours = filter.edges(r, width, to.first + k, v);
             if (warp_leader()) near[k / LANES] = neighbours;
-#pragma unroll
-            for (int list = 0; list < LISTS && neighbours != 0; ++list) {
-                if (list > 0) neighbours &= ballot(count, [&](int lane) { return fabsf(r[lane]) >= strength(list); });
-                counts[list] += __popc(neighbours);
+        });
+        join_lanes();
+        // Calls f(k, |r|) for the neighbours in the lane's words.
+        const auto each_near = [&](int lane, auto f) {
+            for (int w = lane * of_lane_words; w < min((lane + 1) * of_lane_words, count); ++w) {
+                for (unsigned left = near[w]; left != 0; left &= left - 1) {
+                    const int k = w * LANES + __ffs(static_cast<int>(left)) - 1;
+                    f(k, products[k]);
+                }
             }
+        };
+        PerLane<int> places[LISTS];
+        each_lane(LANES, [&](int lane) {
+#pragma unroll
+            for (int list = 0; list < LISTS; ++list) places[list][lane] = 0;
+            each_near(lane, [&](int, float r) {
+#pragma unroll
+                for (int list = 0; list < LISTS; ++list) places[list][lane] += fabsf(r) >= strength(list);
+            });
         });
         int total = 0;
-        long long slots[LISTS];
 #pragma unroll
         for (int list = 0; list < LISTS; ++list) {
-            slots[list] = total;
-            total += counts[list];
+            const int before = total;
+            total += sums_before(places[list]);
+            each_lane(LANES, [&](int lane) { places[list][lane] += before; });
             if (warp_leader()) to.ends[static_cast<long long>(v) * LISTS + list] = total;
         }
         PerLane<long long> reserved;
@@ -287,24 +302,18 @@ __global__ void list_neighbours(const __grid_constant__ Filter filter, const __g
             to.starts[v] = reserved[lane];
         });
         const long long start = of_lane(reserved, 0);
-        if (start + total > to.capacity) continue;
-        join_lanes();
-        for (int k = 0; k < to.count; k += LANES) {
-            unsigned neighbours = near[k / LANES];
+        if (start + total <= to.capacity) {
+            each_lane(LANES, [&](int lane) {
+                each_near(lane, [&](int k, float r) {
 #pragma unroll
-            for (int list = 0; list < LISTS && neighbours != 0; ++list) {
-                if (list > 0) {
-                    neighbours &= ballot(min(to.count - k, LANES),
-                                         [&](int lane) { return fabsf(products[k + lane]) >= strength(list); });
-                }
-                each_lane(LANES, [&](int lane) {
-                    if (!(neighbours >> lane & 1)) return;
-                    const long long at = start + slots[list] + __popc(neighbours & ~(~0u << lane));
-                    to.numbers[at] = static_cast<unsigned short>(k + lane);
-                    to.correlations[at] = products[k + lane];
+                    for (int list = 0; list < LISTS; ++list) {
+                        if (!(fabsf(r) >= strength(list))) continue;
+                        const long long at = start + places[list][lane]++;
+                        to.numbers[at] = static_cast<unsigned short>(k);
+                        to.correlations[at] = r;
+                    }
                 });
-                slots[list] += __popc(neighbours);
-            }
+            });
         }
         join_lanes();
     }

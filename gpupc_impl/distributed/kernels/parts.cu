@@ -1,8 +1,8 @@
-// Samples in two parts that tensor cores multiply without error (products.py).
+// Samples in two parts whose products tensor cores add without error, or nearly so (products.py).
 #include "engine/kernels/bit_graph.cuh"
 
-constexpr int SCALE = 4032;     // a sample x is SCALE x = a + b / 2^digits, but for little
-constexpr double EXACT = 2048;  // FP16 has all integers up to this one, and all even ones up to twice as much
+constexpr int SCALE = 4032, DIGITS = 11;  // a sample x is SCALE x = a + b / 2^DIGITS, but for little
+constexpr double EXACT = 2048;            // FP16 has all integers up to this one, and all even ones up to twice as much
 
 // An integer that FP16 has. Libraries of CPU cores have no products of FP16.
 #ifdef GPUPC_HOST
@@ -17,10 +17,15 @@ __device__ __forceinline__ Part as_part(double value) {
 }
 #endif
 
+__device__ __forceinline__ double rounded(double value) {
+    const double step = fabs(value) > EXACT ? 2.0 : 1.0;
+    return step * rint(value / step);
+}
+
 // Splits (p, m) standardised samples. Variable v has 3 * pitch numbers: its parts a, its parts b, and again a, each with
-// zeros behind the last sample; `one` is 2^digits. left[0] becomes the largest sum of the squares of SCALE x - a of a
-// variable, and left[1] that of 2^digits (SCALE x - a) - b. Each warp takes a range of variables.
-__global__ void split_samples(const double* samples, int m, int p, int pitch, double one, Part* parts, double* left) {
+// zeros behind the last sample. left[0] becomes the largest sum of the squares of SCALE x - a of a variable, and left[1]
+// that of 2^DIGITS (SCALE x - a) - b. Each warp takes a range of variables.
+__global__ void split_samples(const double* samples, int m, int p, int pitch, Part* parts, double* left) {
     const WarpRows own(p);
     for (int v = own.first; v < own.last; ++v) {
         const double* const x = samples + static_cast<long long>(v) * m;
@@ -29,12 +34,12 @@ __global__ void split_samples(const double* samples, int m, int p, int pitch, do
         each_lane(LANES, [&](int lane) {
             double first = 0.0, second = 0.0;
             for (int s = lane; s < pitch; s += LANES) {
-                const double value = s < m ? SCALE * x[s] : 0.0, step = fabs(value) > EXACT ? 2.0 : 1.0;
-                const double a = step * rint(value / step), rest = one * (value - a), b = rint(rest);
+                const double value = s < m ? SCALE * x[s] : 0.0, a = rounded(value), rest = value - a;
+                const double shifted = (1 << DIGITS) * rest, b = rounded(shifted);
                 to[s] = to[s + 2 * pitch] = as_part(a);
                 to[s + pitch] = as_part(b);
-                first += (value - a) * (value - a);
-                second += (rest - b) * (rest - b);
+                first += rest * rest;
+                second += (shifted - b) * (shifted - b);
             }
             without_b[lane] = first;
             without_both[lane] = second;
