@@ -64,13 +64,15 @@ def _kernel(expression: str, *structs: Struct) -> KernelSource:
 COUNT = _kernel("count_edges", FILTER, PRODUCTS)
 LIST = _kernel("list_edges", PRODUCTS, EDGE_ROWS)
 NEIGHBOURS = _kernel("list_neighbours", FILTER, CANDIDATES)
-SCANS = tuple(_kernel(f"scan_block<{flag}>", FILTER, EDGE_ROWS, CANDIDATES) for flag in ("false", "true"))
+SCANS = {
+    (from_row, second): _kernel(f"scan<{from_row}, {second}>".lower(), FILTER, EDGE_ROWS, CANDIDATES)
+    for from_row, second in ((False, False), (False, True), (True, False))
+}
 COUNT_OPEN = _kernel("count_open", EDGE_ROWS)
 LIST_OPEN = _kernel("list_open", EDGE_ROWS, OPEN_EDGES)
-SCANS_OPEN = tuple(_kernel(f"scan_open<{flag}>", FILTER, OPEN_EDGES, CANDIDATES) for flag in ("false", "true"))
 USE_COPIES = _kernel("use_copies", EDGE_ROWS, OPEN_EDGES)
 TAKE_OVER = _kernel("take_over", EDGE_ROWS)
-FILTER_KERNELS = (SPLIT, COUNT, LIST, NEIGHBOURS, *SCANS, COUNT_OPEN, LIST_OPEN, *SCANS_OPEN, USE_COPIES, TAKE_OVER)
+FILTER_KERNELS = (SPLIT, COUNT, LIST, NEIGHBOURS, *SCANS.values(), COUNT_OPEN, LIST_OPEN, USE_COPIES, TAKE_OVER)
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:

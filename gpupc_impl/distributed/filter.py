@@ -25,6 +25,7 @@ from gpupc_impl.integers import ceil_div, round_up
 
 logger = logging.getLogger("gpupc_impl.distributed")
 
+STAGED_EDGES = 64  # open edges of a row, on average, from which on a thread block takes a row, and a warp otherwise
 SPARSENESS = 32
 """The time for a correlation of a row's neighbours relative to the time for a correlation of a panel. The number is
 also an upper bound on the ratio of their bytes."""
@@ -204,8 +205,7 @@ class FilteredLevels:
                 if copies is None and open_edges <= self.plan.open_edges:
                     copies, copied = self._copy_open(library, rows, first, last)
                     before = candidates.start
-                kernel, tested = (device.SCANS[False], rows) if copies is None else (device.SCANS_OPEN[True], copies)
-                open_edges = self._scan(kernel, [tested, block], first, last, open_edges)
+                open_edges = self._scan(False, rows, copies, block, first, last, open_edges)
                 self._lap("sets from i: tests")
                 # An exchange takes long if there are many edges, but without one a worker tests edges in vain that
                 # another worker has separated. Most edges that are open after the first blocks stay open for long, so
@@ -217,8 +217,7 @@ class FilteredLevels:
                 update(candidates.stop - candidates.start)
         with stage(*self._shown, "level 1, sets from j", before, " candidates") as update:
             for candidates, block in self._blocks(library, before if open_edges else 0, last, "j"):
-                kernel, tested = (device.SCANS[True], rows) if copies is None else (device.SCANS_OPEN[False], copies)
-                self._scan(kernel, [tested, block], first, last, open_edges)
+                self._scan(True, rows, copies, block, first, last, open_edges)
                 self._lap("sets from j: tests")
                 self._exchange(library, rows, edges, copies, copied)
                 update(candidates.stop - candidates.start)
@@ -247,15 +246,23 @@ class FilteredLevels:
         workers.complete(own, parts)
         self._lap("level 1: exchange")
 
-    def _scan(self, kernel: KernelSource, arguments: list[Any], first: int, last: int, open_edges: int) -> int:
-        """Launch a kernel whose thread blocks take a row each. Of the `open_edges` edges that were open before the
-        launch, it returns an upper bound on the number that no worker has separated."""
+    def _scan(
+        self, from_row: bool, rows: Any, copies: Any, block: Any, first: int, last: int, open_edges: int
+    ) -> int:
+        """Test edges, or their copies if there are any, with a block of candidates. Of the `open_edges` edges that were
+        open before, it returns an upper bound on the number that no worker has separated."""
         backend = self.backend
-        if not arguments[-1].values["count"]:  # Only other workers have a block left.
+        if not block.values["count"]:  # Only other workers have a block left.
             return min(self._workers.all_gather(open_edges))
-        threads = WARPS * backend.warp_threads if backend.warp_threads > 1 else 1
+        kernel = device.SCANS[from_row, copies is not None and not from_row]
+        warps = WARPS if backend.warp_threads > 1 else 1
+        share = warps if open_edges >= STAGED_EDGES * (last - first) else 1
         counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
-        backend.kernel(*kernel)((last - first,), (threads,), [self._filter, *arguments, np.int32(first), counters])
+        tested = rows if copies is None else copies.values["rows"]
+        numbers = [np.int32(first), np.int32(last), np.int32(share)]
+        arguments = [self._filter, tested, self._open["second_members"], block, *numbers, counters]
+        grid, threads = ceil_div((last - first) * share, warps), warps * backend.warp_threads
+        backend.kernel(*kernel)((grid,), (threads,), arguments)
         counted = backend.download(counters).sum(axis=0).astype(np.int64)
         self.counts += counted[: device.OPEN]
         return min(self._workers.all_gather(int(counted[device.OPEN])))

@@ -25,7 +25,6 @@ constexpr unsigned NO_MEMBER = ~0u;
 constexpr int OPEN = 3;   // the index of the counter of edges that stay open
 constexpr int LISTS = 8;  // lists of a variable's neighbours
 constexpr int WORTH = 4;  // lists by strength are used if those of all neighbours are this many times as long
-constexpr int STAGED_EDGES = 64;  // from which on a row is staged in shared memory
 constexpr int LOADS = 8;          // loads of a lane that are on their way at the same time
 
 // The least |r| in a list; list 0 has all neighbours.
@@ -364,6 +363,7 @@ struct BlockScanner {
     const Filter& filter;
     const Candidates& candidates;
     Ends i, j;
+    PerLane<long long> edge;     // its number among all edges
     PerLane<float> r, strength;  // the product of the ends; the least |r| in the lists, 0 for all neighbours
     unsigned long long undefined = 0, rechecked = 0;
     PerLane<int> tests;
@@ -373,17 +373,13 @@ struct BlockScanner {
         each_lane(LANES, [&](int lane) { tests[lane] = 0; });
     }
 
-    // Takes the edges from e to end - 1, at most 32; returns a mask of those that are not separated, and in `busy` of
-    // those of them that have candidates.
-    __device__ __forceinline__ unsigned take(const EdgeRows& rows, int v, const float* row_v, long long e,
-                                             long long end, unsigned& busy) {
-        const unsigned open = ballot(static_cast<int>(min(end - e, static_cast<long long>(LANES))), [&](int lane) {
-            i.v[lane] = static_cast<int>(rows.partners[e + lane]);
-            r[lane] = __uint_as_float(rows.values[e + lane]);
-            return i.v[lane] >= 0;  // SEPARATED is the sign
-        });
-        busy = ballot(LANES, [&](int lane) {
-            if (!(open >> lane & 1)) return false;
+    // Takes edges of row v, which are `count` numbers relative to `begin`; returns a mask of those that have candidates.
+    __device__ __forceinline__ unsigned take(const EdgeRows& rows, int v, const float* row_v, long long begin,
+                                             const unsigned* numbers, int count) {
+        return ballot(count, [&](int lane) {
+            edge[lane] = begin + numbers[lane];
+            i.v[lane] = static_cast<int>(rows.partners[edge[lane]]);
+            r[lane] = __uint_as_float(rows.values[edge[lane]]);
             const int own = i.v[lane], list = filter.list_for(r[lane]);
             Neighbours of_i(candidates, own, list), of_j(candidates, v, list);
             strength[lane] = filter.strength_for(r[lane]);
@@ -404,7 +400,6 @@ struct BlockScanner {
             j.count[lane] = of_j.count;
             return (of_i.count | of_j.count) != 0;
         });
-        return open;
     }
 
     // Finds the first candidate among the neighbours of `owner` that separates the ends of each edge in the mask:
@@ -501,13 +496,12 @@ struct BlockScanner {
     }
 };
 
-// Returns the products of row j's variable with the candidates, on a GPU in shared memory if many edges read them. All
-// threads of the block must call this function.
-__device__ __forceinline__ const float* staged_row(const Candidates& candidates, int j, long long edges) {
+// Returns the products of row j's variable with the candidates, on a GPU in shared memory. All threads of the block must
+// call this function.
+__device__ __forceinline__ const float* staged_row(const Candidates& candidates, int j) {
     const float* row = candidates.row(j);
 #ifndef GPUPC_HOST
     __shared__ float shared[MOST_CANDIDATES];
-    if (edges < STAGED_EDGES) return row;
     for (int k = static_cast<int>(threadIdx.x); k < candidates.count; k += static_cast<int>(blockDim.x)) {
         shared[k] = row[k];
     }
@@ -517,46 +511,62 @@ __device__ __forceinline__ const float* staged_row(const Candidates& candidates,
     return row;
 }
 
-// Takes the edges of row j, 32 of them at a time by a warp: calls f(e, mask of the edges from e on that have candidates),
-// which returns a mask of those that it separates. Adds to the counters.
-template <class F>
-__device__ __forceinline__ void each_open(BlockScanner& scanner, const EdgeRows& rows, int j,
-                                          unsigned long long* counters, F f) {
-    const long long begin = rows.starts[j], end = rows.starts[j + 1];
-    if (begin == end) return;
-    const float* const row_j = staged_row(scanner.candidates, j, end - begin);
+// Tests the open edges of the rows from `first` to `last` - 1 given the candidates of a block. A set from adj(j) of a
+// row j separates an edge if FROM_ROW holds, and otherwise one from adj(i). SECOND: the first separating set from adj(j)
+// of other edges is kept in `second_members` as well, unless there is one. `share` warps take a row: all of a thread
+// block, which stage the row, or one. A warp collects 32 open edges before it tests them.
+template <bool FROM_ROW, bool SECOND>
+__global__ void __launch_bounds__(256, 4)
+    scan(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows, unsigned* second_members,
+         const __grid_constant__ Candidates candidates, int first, int last, int share, unsigned long long* counters) {
+    __shared__ unsigned queues[WARPS][2 * LANES];
+    unsigned* const queue = queues[warp_index()];
+    const int j = first + (static_cast<int>(blockIdx.x) * warp_count() + warp_index()) / share;
+    if (j >= last) return;
+    const long long begin = rows.starts[j], edges = rows.starts[j + 1] - begin;
+    if (edges == 0) return;
+    const float* const row_j = share > 1 ? staged_row(candidates, j) : candidates.row(j);
+    const long long own = (edges + LANES * share - 1) / (LANES * share) * LANES;
+    const long long end = begin + min(own * (warp_index() % share + 1), edges);
+    BlockScanner scanner(filter, candidates);
     unsigned long long open = 0;
-    for (long long e = begin + LANES * warp_index(); e < end; e += LANES * warp_count()) {
-        unsigned busy = 0, separated = 0;
-        const unsigned left = scanner.take(rows, j, row_j, e, end, busy);
-        if (busy != 0) separated = f(e, busy);
-        open += __popc(left & ~separated);
+    int queued = 0;
+    for (long long e = begin + own * (warp_index() % share); e < end || queued > 0; e += LANES) {
+        if (e < end) {
+            const int width = static_cast<int>(min(end - e, static_cast<long long>(LANES)));
+            const unsigned found = ballot(width, [&](int lane) { return !(rows.partners[e + lane] & SEPARATED); });
+            each_lane(width, [&](int lane) {
+                if (!(found >> lane & 1)) return;
+                queue[queued + __popc(found & ~(~0u << lane))] = static_cast<unsigned>(e + lane - begin);
+            });
+            join_lanes();
+            queued += __popc(found);
+            if (queued < LANES && e + LANES < end) continue;
+        }
+        const int count = min(queued, LANES);
+        PerLane<int> member;
+        unsigned tested = scanner.take(rows, j, row_j, begin, queue, count);
+        const unsigned separated = FROM_ROW ? scanner.find(scanner.j, scanner.i, tested, member)
+                                            : scanner.find(scanner.i, scanner.j, tested, member);
+        each_lane(LANES, [&](int lane) {
+            if (separated >> lane & 1) separate(rows, scanner.edge[lane], candidates.first + member[lane]);
+        });
+        if (SECOND) {
+            tested &= ~separated & ballot(LANES, [&](int lane) {
+                return (tested >> lane & 1) && second_members[scanner.edge[lane]] == NO_MEMBER;
+            });
+            const unsigned second = scanner.find(scanner.j, scanner.i, tested, member);
+            each_lane(LANES, [&](int lane) {
+                if (!(second >> lane & 1)) return;
+                second_members[scanner.edge[lane]] = static_cast<unsigned>(candidates.first + member[lane]);
+            });
+        }
+        open += count - __popc(separated);
+        queued -= count;
+        each_lane(queued, [&](int lane) { queue[lane] = queue[count + lane]; });
+        join_lanes();
     }
     scanner.add_to(counters, open);
-}
-
-// Separates the edges from e on that are in a mask.
-__device__ __forceinline__ void separate(const EdgeRows& rows, long long e, unsigned edges, PerLane<int>& found,
-                                         int first) {
-    each_lane(LANES, [&](int lane) {
-        if (edges >> lane & 1) separate(rows, e + lane, first + found[lane]);
-    });
-}
-
-// Tests the edges of the rows from `first` on given the candidates of a block. If FROM_ROW holds, candidates in the
-// neighbours of a row's variable are tested, otherwise those in adj(i). A thread block takes a row.
-template <bool FROM_ROW>
-__global__ void __launch_bounds__(256, 4)
-    scan_block(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows,
-               const __grid_constant__ Candidates candidates, int first, unsigned long long* counters) {
-    BlockScanner scanner(filter, candidates);
-    each_open(scanner, rows, first + static_cast<int>(blockIdx.x), counters, [&](long long e, unsigned edges) {
-        PerLane<int> found;
-        const unsigned separated = FROM_ROW ? scanner.find(scanner.j, scanner.i, edges, found)
-                                            : scanner.find(scanner.i, scanner.j, edges, found);
-        separate(rows, e, separated, found, candidates.first);
-        return separated;
-    });
 }
 
 // Copies of the open edges, which are made when few edges are open and are tested in their place from then on. `slots`
@@ -605,31 +615,6 @@ __global__ void list_open(const __grid_constant__ EdgeRows rows, int first, int 
             at += __popc(open);
         }
     }
-}
-
-// Tests the copied edges with a block of candidates. If BOTH holds, a set from adj(i) separates an edge, and the first
-// separating set from adj(j) is kept in `second_members`; otherwise a set from adj(j) separates it. A thread block
-// takes a row.
-template <bool BOTH>
-__global__ void __launch_bounds__(256, 4)
-    scan_open(const __grid_constant__ Filter filter, const __grid_constant__ OpenEdges copies,
-              const __grid_constant__ Candidates candidates, int first, unsigned long long* counters) {
-    BlockScanner scanner(filter, candidates);
-    each_open(scanner, copies.rows, first + static_cast<int>(blockIdx.x), counters, [&](long long e, unsigned edges) {
-        PerLane<int> found;
-        const unsigned separated = BOTH ? scanner.find(scanner.i, scanner.j, edges, found)
-                                        : scanner.find(scanner.j, scanner.i, edges, found);
-        separate(copies.rows, e, separated, found, candidates.first);
-        if (!BOTH) return separated;
-        edges &= ~separated & ballot(LANES, [&](int lane) {
-            return (edges >> lane & 1) && copies.second_members[e + lane] == NO_MEMBER;
-        });
-        const unsigned second = scanner.find(scanner.j, scanner.i, edges, found);
-        each_lane(LANES, [&](int lane) {
-            if (second >> lane & 1) copies.second_members[e + lane] = static_cast<unsigned>(candidates.first + found[lane]);
-        });
-        return separated;
-    });
 }
 
 // Marks the edges as separated whose copies have been separated, and those that have a member in `second_members`. Grid
