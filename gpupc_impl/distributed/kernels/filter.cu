@@ -254,6 +254,17 @@ struct Candidates {
     __device__ __forceinline__ const float* row(int v) const { return panel + static_cast<long long>(v) * pitch; }
 };
 
+// Calls f(k, product) for each candidate k with a bit in some words.
+template <class F>
+__device__ __forceinline__ void each_near(const unsigned* words, int first, int last, const float* products, F f) {
+    for (int w = first; w < last; ++w) {
+        for (unsigned left = words[w]; left != 0; left &= left - 1) {
+            const int k = w * LANES + __ffs(static_cast<int>(left)) - 1;
+            f(k, products[k]);
+        }
+    }
+}
+
 // Makes the lists of the variables below `variables`. Each warp takes a range of them, and each lane some words of 32
 // candidates.
 __global__ void list_neighbours(const __grid_constant__ Filter filter, const __grid_constant__ Candidates to,
@@ -269,20 +280,12 @@ __global__ void list_neighbours(const __grid_constant__ Filter filter, const __g
             if (warp_leader()) near[k / LANES] = neighbours;
         });
         join_lanes();
-        // Calls f(k, |r|) for the neighbours in the lane's words.
-        const auto each_near = [&](int lane, auto f) {
-            for (int w = lane * of_lane_words; w < min((lane + 1) * of_lane_words, count); ++w) {
-                for (unsigned left = near[w]; left != 0; left &= left - 1) {
-                    const int k = w * LANES + __ffs(static_cast<int>(left)) - 1;
-                    f(k, products[k]);
-                }
-            }
-        };
+        const auto first = [&](int lane) { return min(lane * of_lane_words, count); };
         PerLane<int> places[LISTS];
         each_lane(LANES, [&](int lane) {
 #pragma unroll
             for (int list = 0; list < LISTS; ++list) places[list][lane] = 0;
-            each_near(lane, [&](int, float r) {
+            each_near(near, first(lane), first(lane + 1), products, [&](int, float r) {
 #pragma unroll
                 for (int list = 0; list < LISTS; ++list) places[list][lane] += fabsf(r) >= strength(list);
             });
@@ -303,7 +306,7 @@ __global__ void list_neighbours(const __grid_constant__ Filter filter, const __g
         const long long start = of_lane(reserved, 0);
         if (start + total <= to.capacity) {
             each_lane(LANES, [&](int lane) {
-                each_near(lane, [&](int k, float r) {
+                each_near(near, first(lane), first(lane + 1), products, [&](int k, float r) {
 #pragma unroll
                     for (int list = 0; list < LISTS; ++list) {
                         if (!(fabsf(r) >= strength(list))) continue;
