@@ -68,11 +68,9 @@ SCANS = {
     (from_row, second): _kernel(f"scan<{from_row}, {second}>".lower(), FILTER, EDGE_ROWS, CANDIDATES)
     for from_row, second in ((False, False), (False, True), (True, False))
 }
-COUNT_OPEN = _kernel("count_open", EDGE_ROWS)
-LIST_OPEN = _kernel("list_open", EDGE_ROWS, OPEN_EDGES)
 USE_COPIES = _kernel("use_copies", EDGE_ROWS, OPEN_EDGES)
 TAKE_OVER = _kernel("take_over", EDGE_ROWS)
-FILTER_KERNELS = (SPLIT, COUNT, LIST, NEIGHBOURS, *SCANS.values(), COUNT_OPEN, LIST_OPEN, USE_COPIES, TAKE_OVER)
+FILTER_KERNELS = (SPLIT, COUNT, LIST, NEIGHBOURS, *SCANS.values(), USE_COPIES, TAKE_OVER)
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:

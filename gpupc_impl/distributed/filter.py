@@ -203,7 +203,7 @@ class FilteredLevels:
         with stage(*self._shown, "level 1, sets from i", self.p, " candidates") as update:
             for number, (candidates, block) in enumerate(self._blocks(library, self.p, last, "i"), 1):
                 if copies is None and open_edges <= self.plan.open_edges:
-                    copies, copied = self._copy_open(library, rows, first, last)
+                    copies, copied = self._copy_open(library, first, last, edges)
                     before = candidates.start
                 open_edges = self._scan(False, rows, copies, block, first, last, open_edges)
                 self._lap("sets from i: tests")
@@ -291,18 +291,21 @@ class FilteredLevels:
             yield slice(start, after), candidates
             start = after
 
-    def _copy_open(self, library: Any, rows: Any, first: int, last: int) -> tuple[Any, int]:
+    def _copy_open(self, library: Any, first: int, last: int, edges: int) -> tuple[Any, int]:
         """Copy the open edges of the rows; returns their `OPEN_EDGES` and their number."""
-        counts, ends = (self.backend.empty(last - first, np.int64) for _ in range(2))
-        numbers = [np.int32(first), np.int32(last - first)]
-        self._launch(device.COUNT_OPEN, last - first, [rows, *numbers, counts])
-        library.cumsum(counts, out=ends)
-        own = {name: self._open[name] for name in ("starts", "partners", "values")}
-        copies = device.OPEN_EDGES(
-            rows=device.EDGE_ROWS(**own), slots=self._open["slots"], second_members=self._open["second_members"]
-        )
-        self._launch(device.LIST_OPEN, last - first, [rows, *numbers, ends, copies])
-        return copies, int(self.backend.download(ends[-1:])[0])
+        copies, copied = self._open, 0
+        for part in mapped_arrays.pieces(edges, self.plan.read):
+            found = library.flatnonzero(self._edges["partners"][part] < device.SEPARATED)
+            to = slice(copied, copied + len(found))
+            copies["slots"][to] = found + part.start
+            for name, array in self._edges.items():
+                copies[name][to] = array[part][found]
+            copied = to.stop
+        copies["second_members"][:copied] = np.uint32(device.NO_MEMBER)
+        copies["starts"][first : last + 1] = library.searchsorted(copies["slots"][:copied], self._starts[first : last + 1])
+        rows = device.EDGE_ROWS(**{name: copies[name] for name in ("starts", "partners", "values")})
+        struct = device.OPEN_EDGES(rows=rows, slots=copies["slots"], second_members=copies["second_members"])
+        return struct, copied
 
     def _launch(self, kernel: KernelSource, warps: int, arguments: list[Any]) -> None:
         """Launch a kernel with at least this number of warps."""

@@ -581,45 +581,6 @@ struct OpenEdges {
     unsigned* second_members;
 };
 
-// Counts open edges: counts[r] is their number in row first + r. Each warp takes a range of rows.
-__global__ void count_open(const __grid_constant__ EdgeRows rows, int first, int count, long long* counts) {
-    const WarpRows own(count);
-    for (int r = own.first; r < own.last; ++r) {
-        long long open = 0;
-        for (long long e = rows.starts[first + r]; e < rows.starts[first + r + 1]; e += LANES) {
-            open += __popc(ballot(static_cast<int>(min(rows.starts[first + r + 1] - e, static_cast<long long>(LANES))),
-                                  [&](int lane) { return !(rows.partners[e + lane] & SEPARATED); }));
-        }
-        if (warp_leader()) counts[r] = open;
-    }
-}
-
-// Copies the open edges. ends[r] is the sum of counts[0] to counts[r].
-__global__ void list_open(const __grid_constant__ EdgeRows rows, int first, int count, const long long* ends,
-                          const __grid_constant__ OpenEdges to) {
-    const WarpRows own(count);
-    for (int r = own.first; r < own.last; ++r) {
-        long long at = r == 0 ? 0 : ends[r - 1];
-        if (warp_leader()) {
-            if (r == 0) to.rows.starts[first] = 0;
-            to.rows.starts[first + r + 1] = ends[r];
-        }
-        for (long long e = rows.starts[first + r]; e < rows.starts[first + r + 1]; e += LANES) {
-            const int width = static_cast<int>(min(rows.starts[first + r + 1] - e, static_cast<long long>(LANES)));
-            const unsigned open = ballot(width, [&](int lane) { return !(rows.partners[e + lane] & SEPARATED); });
-            each_lane(width, [&](int lane) {
-                if (!(open >> lane & 1)) return;
-                const long long slot = at + __popc(open & ~(~0u << lane));
-                to.rows.partners[slot] = rows.partners[e + lane];
-                to.rows.values[slot] = rows.values[e + lane];
-                to.slots[slot] = e + lane;
-                to.second_members[slot] = NO_MEMBER;
-            });
-            at += __popc(open);
-        }
-    }
-}
-
 // Marks the edges as separated whose copies have been separated, and those that have a member in `second_members`. Grid
 // (ceil(edges / threads)).
 __global__ void use_copies(const __grid_constant__ EdgeRows rows, const __grid_constant__ OpenEdges copies,
