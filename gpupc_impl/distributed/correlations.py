@@ -22,7 +22,8 @@ TILES = {"cuda": (128, 64), "host": (64, 64)}
 SMALL_TILE = 32  # rows and columns of a small tile (kernels/correlate.cu)
 MOST_SMALL = 96  # the most variables of a matrix that is made of small tiles
 TILE_CONSTANTS = {
-    name: {"TILE_ROWS": rows, "TILE_COLUMNS": columns, "SMALL_TILE": SMALL_TILE} for name, (rows, columns) in TILES.items()
+    name: {"TILE_ROWS": rows, "TILE_COLUMNS": columns, "SMALL_TILE": SMALL_TILE}
+    for name, (rows, columns) in TILES.items()
 }
 
 THREADS = {"cuda": (16, 16), "host": (1, 1)}
@@ -98,7 +99,10 @@ def correlate_squares(backend: Backend, samples: Any, variables: np.ndarray, siz
     out = backend.empty(int(np.square(sizes).sum()), np.float64)
     starts, places = (np.concatenate(([0], np.cumsum(counts))) for counts in (sizes, np.square(sizes)))
     sizes, arrays = np.asarray(sizes), [backend.upload(array) for array in (variables, starts, places)]
-    shapes = (sizes > MOST_SMALL, TILES, THREADS), (sizes <= MOST_SMALL, {backend.name: (SMALL_TILE,) * 2}, SMALL_THREADS)
+    shapes = (
+        (sizes > MOST_SMALL, TILES, THREADS),
+        (sizes <= MOST_SMALL, {backend.name: (SMALL_TILE,) * 2}, SMALL_THREADS),
+    )
     for kernel, (chosen, shape, threads) in zip(SQUARES, shapes, strict=True):
         tiles = tiles_of(np.where(chosen, sizes, 0), *shape[backend.name])
         if len(tiles):

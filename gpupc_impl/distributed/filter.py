@@ -246,9 +246,7 @@ class FilteredLevels:
         workers.complete(own, parts)
         self._lap("level 1: exchange")
 
-    def _scan(
-        self, from_row: bool, rows: Any, copies: Any, block: Any, first: int, last: int, open_edges: int
-    ) -> int:
+    def _scan(self, from_row: bool, rows: Any, copies: Any, block: Any, first: int, last: int, open_edges: int) -> int:
         """Test edges, or their copies if there are any, with a block of candidates. Of the `open_edges` edges that were
         open before, it returns an upper bound on the number that no worker has separated."""
         backend = self.backend
@@ -302,7 +300,9 @@ class FilteredLevels:
                 copies[name][to] = array[part][found]
             copied = to.stop
         copies["second_members"][:copied] = np.uint32(device.NO_MEMBER)
-        copies["starts"][first : last + 1] = library.searchsorted(copies["slots"][:copied], self._starts[first : last + 1])
+        copies["starts"][first : last + 1] = library.searchsorted(
+            copies["slots"][:copied], self._starts[first : last + 1]
+        )
         rows = device.EDGE_ROWS(**{name: copies[name] for name in ("starts", "partners", "values")})
         struct = device.OPEN_EDGES(rows=rows, slots=copies["slots"], second_members=copies["second_members"])
         return struct, copied

@@ -32,17 +32,17 @@ def rounding_bound(m: int) -> float:
 def part_bound(m: int, first: float, second: float) -> float:
     """Return an upper bound on the difference of the canonical correlation and the product of samples in parts.
 
-    Write S for `SCALE`, D for 2^`DIGITS`, and x for a standardised variable, a vector of length one. Its first part a is
-    S x rounded to an integer of at most 2048, or to an even one beyond, which up to three entries are. Its second part b
-    is D f rounded likewise, where f = S x - a; then g = D f - b is left. `first` and `second` bound the lengths of f and
-    g of all variables. With y = a' + f' for another variable,
+    Write S for `SCALE`, D for 2^`DIGITS`, and x for a standardised variable, a vector of length one. Its first part a
+    is S x rounded to an integer of at most 2048, or to an even one beyond, which up to three entries are. Its second
+    part b is D f rounded likewise, where f = S x - a; then g = D f - b is left. `first` and `second` bound the lengths
+    of f and g of all variables. With y = a' + f' for another variable,
 
         S^2 x y = a a' + (a b' + b a') / D + (a g' + g a') / D + f f'.
 
     - FP16 has these integers, and tensor cores multiply them exactly. They add "with at least single precision" (PTX
       ISA, mma), in an order and with a rounding that are not documented. All partial sums of a a' are integers of at
-      most |a| |a'|, which is at most 2^24 while S + `first` is at most 2^12. Single precision has all these integers, so
-      that the sum is exact in whatever order.
+      most |a| |a'|, which is at most 2^24 while S + `first` is at most 2^12. Single precision has all these integers,
+      so that the sum is exact in whatever order.
     - The partial sums of the 2 m products a b' and b a' are at most 2 |a| |b|, where |b| <= D `first` + `second`. Each
       addition is off by at most 2^-22 times as much: that is four times the error of rounding to the next number, and
       twice that of cutting digits off. The sum is divided by D, so that this is small.
@@ -51,8 +51,8 @@ def part_bound(m: int, first: float, second: float) -> float:
     """
     if SCALE + first > MOST_LENGTH:
         return math.inf
-    added = 2 * m * 4 * SINGLE_ROUNDOFF * 2 * (SCALE + first) * (2**DIGITS * first + second)
-    lost = (added + 2 * (SCALE + first) * second) / 2**DIGITS + first * first
+    added = 2 * m * 4 * SINGLE_ROUNDOFF * 2 * (SCALE + first) * (2.0**DIGITS * first + second)
+    lost = (added + 2 * (SCALE + first) * second) / 2.0**DIGITS + first * first
     return lost / SCALE**2 * (1 + 2.0**-20) + 4 * SINGLE_ROUNDOFF + product_bound(m)
 
 

@@ -80,7 +80,9 @@ def least_device_bytes(m: int, p: int) -> int:
     """Return the least device memory: two copies of the samples for levels from 2 on, or, if larger, the samples with
     the smallest tile and block of candidates and the edges of one row."""
     smallest = (
-        fixed_bytes(m, p, p, 0) + candidate_bytes(p, STEP, LISTS * STEP * p) + (EDGE_BYTES + OPEN_BYTES + RESULT_BYTES) * p
+        fixed_bytes(m, p, p, 0)
+        + candidate_bytes(p, STEP, LISTS * STEP * p)
+        + (EDGE_BYTES + OPEN_BYTES + RESULT_BYTES) * p
     )
     return max(2 * allocated_bytes(8 * m * p), smallest)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Backend, KernelSource, Pointer
+from gpupc_impl.backends import Backend, KernelSource
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.distributed.filter_bounds import DIGITS, SCALE, part_bound, rounding_bound
 from gpupc_impl.integers import ceil_div, round_up
@@ -100,8 +100,7 @@ def add_products(library: Any, own: Any, others: Any, scale: float, share: float
     if library is np:
         out[...] = np.float32(scale) * (own @ others.T) + np.float32(share) * (out if share else 0.0)
         return
-    from cupy_backends.cuda.libs import cublas
-
+    cuda, cublas = library.cuda.runtime, library.cuda.cublas
     (height, depth), width, factors = own.shape, len(others), np.array([scale, share], np.float32)
     cublas.gemmEx(
         library.cuda.device.get_cublas_handle(),
@@ -109,10 +108,10 @@ def add_products(library: Any, own: Any, others: Any, scale: float, share: float
         cublas.CUBLAS_OP_N,
         *(width, height, depth),
         factors.ctypes.data,
-        *(others.data.ptr, library.cuda.runtime.CUDA_R_16F, others.strides[0] // 2),
-        *(own.data.ptr, library.cuda.runtime.CUDA_R_16F, own.strides[0] // 2),
+        *(others.data.ptr, cuda.CUDA_R_16F, others.strides[0] // 2),
+        *(own.data.ptr, cuda.CUDA_R_16F, own.strides[0] // 2),
         factors.ctypes.data + 4,
-        *(out.data.ptr, library.cuda.runtime.CUDA_R_32F, out.strides[0] // 4),
+        *(out.data.ptr, cuda.CUDA_R_32F, out.strides[0] // 4),
         cublas.CUBLAS_COMPUTE_32F,
         cublas.CUBLAS_GEMM_DEFAULT_TENSOR_OP,
     )
@@ -129,4 +128,4 @@ def part_bytes(backend: Backend, m: int, critical: float) -> int:
     likely = math.sqrt(m / 12)  # the length of m errors of rounding
     if backend.warp_threads == 1 or SHARE * part_bound(m, likely, likely) > math.sqrt(critical):
         return 0
-    return 3 * round_up(m, PITCH) * np.dtype(part_type(backend)).itemsize
+    return 3 * round_up(m, PITCH) * int(np.dtype(part_type(backend)).itemsize)

@@ -110,7 +110,7 @@ def test_equals_in_core(seed):
 
 
 class Worst(Products):
-    """Products as wrong as their bound allows: 0.9 of it from the exact ones, to the other side of a root, or anywhere."""
+    """Products as wrong as their bound allows: 0.9 of it from the exact ones, beyond a root, or anywhere."""
 
     def __init__(self, samples, root, error, claimed):
         self._samples, self._root, self.error, self._off = samples, root, claimed, 0.9 * error
@@ -136,8 +136,8 @@ def test_products_on_the_wrong_side_of_the_threshold(monkeypatch, error):
             assert 0.1 * error < abs(root - r[i, j]) < 0.9 * error
             expected = in_core(x, alpha, max_level=0)
             for share in (1, 0.5):
-                products = lambda backend, samples, _, root=root, share=share: Worst(samples, root, error, share * error)
-                monkeypatch.setattr(filtered, "DoubleProducts", products)
+                wrong_by = {"root": root, "error": error, "claimed": share * error}
+                monkeypatch.setattr(filtered, "DoubleProducts", lambda _, x, at, how=wrong_by: Worst(x, **how))
                 found = search(x, alpha, max_level=0)
                 if share == 1:
                     assert_same(found, expected)
@@ -216,7 +216,7 @@ def test_the_bound_of_the_excess_holds_and_half_of_it_does_not(critical, error):
 @pytest.mark.parametrize("error", [2.0**-24, 4e-5, 1e-3])
 @pytest.mark.parametrize("critical", [1e-6, 1e-4, 0.0066, 0.1, 0.24])
 def test_a_separating_candidate_is_in_a_list_of_either_end(critical, error):
-    """The bound on r_ik r_jk, at its limit: two equal correlations, an excess of zero, and products off by the bound."""
+    """The bound on r_ik r_jk, at its limit: two equal correlations, an excess of zero, products off by the bound."""
     rng, single = np.random.default_rng(1), np.float32
     x = rng.uniform(0, 1, 200_000)
     y = np.where(rng.random(x.shape) < 0.7, x, rng.uniform(0, 1, x.shape))
