@@ -5,7 +5,9 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,6 +32,12 @@ class Parents:
     most_of_target: int = NO_LIMIT
     most_of_source: int = NO_LIMIT
     most_of_lagged_source: int = NO_LIMIT
+
+    @classmethod
+    def from_lists(cls, lists: Sequence[list[int]]) -> Parents:
+        """Return the parents of each variable, without limits."""
+        starts = np.concatenate(([0], np.cumsum([len(each) for each in lists])))
+        return cls(starts, np.array(list(itertools.chain.from_iterable(lists)), np.int32))
 
     def of(self, variable: int) -> list[int]:
         return self.columns[self.starts[variable] : self.starts[variable + 1]].tolist()
@@ -107,16 +115,15 @@ class Outcomes:
     values: np.ndarray
     p_values: np.ndarray
 
-    @classmethod
-    def joined(cls, parts: list[Outcomes]) -> Outcomes:
-        if len(parts) == 1:
-            return parts[0]
-        return cls(*(np.concatenate([getattr(each, name) for each in parts]) for name in ("values", "p_values")))
-
 
 class LaggedTest(abc.ABC):
-    """A conditional independence test of lagged variables."""
+    """A conditional independence test of lagged variables.
 
+    Attributes:
+        is_speculative: whether tests are so fast that a batch may hold some that turn out not to be needed.
+    """
+
+    is_speculative: ClassVar[bool] = False
     series: Series
 
     @abc.abstractmethod

@@ -24,143 +24,129 @@ directions of a contemporaneous link have an entry."""
 TESTS_A_CHUNK = 1 << 20
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Links:
-    """Links of which each has its own tests: (k,) source, target and lag."""
-
-    source: np.ndarray
-    target: np.ndarray
-    lag: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def __getitem__(self, part: np.ndarray) -> Links:
-        return Links(self.source[part], self.target[part], self.lag[part])
-
-    @property
-    def at(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return self.source, self.target, self.lag
-
-    def batch(self, sets: np.ndarray) -> Batch:
-        """Return the tests of each link given each of its (k, sets, size) sets."""
-        repeated = (np.repeat(each, sets.shape[1]).astype(np.int32) for each in (self.source, self.lag, self.target))
-        return Batch(*repeated, sets.reshape(len(self) * sets.shape[1], sets.shape[2]).astype(np.int32))
-
-
-class SkeletonPhase:
-    """The phase; `run` makes it.
+@dataclasses.dataclass(eq=False)
+class Skeleton:
+    """What the phase found.
 
     Attributes:
         linked: (N, N, tau_max + 1) bool: the links that remain.
         p_values, strengths: (N, N, tau_max + 1): the largest p-value of each link, and the statistic of its test.
         separations: the sets that removed links.
         tests: the number of tests.
-
-    Args:
-        linked: the links at first.
-        one_by_one: whether a chunk holds one set, for a test so slow that none is to be made in vain.
     """
 
-    def __init__(self, test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, one_by_one: bool):
-        self._test, self._parents, self._alpha, self._one_by_one = test, parents, alpha, one_by_one
-        self.linked, self.separations, self.tests = linked.copy(), Separations(), 0
-        self.p_values, self.strengths = np.where(linked, 0.0, 1.0), np.zeros(linked.shape)
-        self._least = np.full(linked.shape, np.inf)  # the least absolute statistic of each link
-        self._sort_neighbours()
+    linked: np.ndarray
+    p_values: np.ndarray
+    strengths: np.ndarray
+    separations: Separations
+    tests: int
 
-    def run(self, max_conds_dim: int) -> None:
-        """Test with sets of up to so many contemporaneous conditions."""
-        for size in range(max_conds_dim + 1):
-            links = Links(*np.nonzero(self.linked))
-            links = links[self._others(links) >= size]
-            if not len(links):
-                return
-            is_second = (links.lag == 0) & (links.source > links.target)
-            self._test_links(links[~is_second], size)
-            links = links[is_second]
-            self._test_links(links[self.linked[links.at]], size)
-            self._sort_neighbours()
 
-    def _sort_neighbours(self) -> None:
+def skeleton(test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, max_conds_dim: int) -> Skeleton:
+    """Test links with sets of up to so many contemporaneous conditions.
+
+    Args:
+        linked: (N, N, tau_max + 1) bool: the links at first.
+    """
+    found = Skeleton(linked.copy(), np.where(linked, 0.0, 1.0), np.zeros(linked.shape), Separations(), 0)
+    phase = _Phase(test, parents, alpha, found)
+    for size in range(max_conds_dim + 1):
+        phase.sort_neighbours()
+        links = np.argwhere(found.linked)
+        links = links[phase.others(links) >= size]
+        if not len(links):
+            break
+        is_second = (links[:, 2] == 0) & (links[:, 0] > links[:, 1])
+        phase.test_links(links[~is_second], size)
+        links = links[is_second]
+        phase.test_links(links[found.linked[tuple(links.T)]], size)
+    return found
+
+
+class _Phase:
+    """The phase while it runs. Links are (k, 3): source, target and lag."""
+
+    def __init__(self, test: LaggedTest, parents: Parents, alpha: float, found: Skeleton):
+        self._test, self._parents, self._alpha, self._found = test, parents, alpha, found
+        self._least = np.full(found.linked.shape, np.inf)  # the least absolute statistic of each link
+
+    def sort_neighbours(self) -> None:
         """List the contemporaneous neighbours of each variable, strongest first; of equal ones, the smaller first."""
-        linked = self.linked[:, :, 0].T
+        linked = self._found.linked[:, :, 0].T
         self._counts = linked.sum(axis=1)
-        order = np.argsort(np.where(linked, -self._least[:, :, 0].T, np.inf), axis=1, kind="stable")
         # Neighbours that no test was made of have infinite strength, and others none.
-        order = np.take_along_axis(order, np.argsort(~np.take_along_axis(linked, order, 1), axis=1, kind="stable"), 1)
+        order = np.lexsort((-self._least[:, :, 0].T, ~linked), axis=1)
         self._neighbours = order[:, : int(self._counts.max(initial=0))]
 
-    def _others(self, links: Links) -> np.ndarray:
+    def others(self, links: np.ndarray) -> np.ndarray:
         """Return the numbers of neighbours of the targets, without the sources."""
-        return self._counts[links.target] - (links.lag == 0)
+        return self._counts[links[:, 1]] - (links[:, 2] == 0)
 
-    def _test_links(self, links: Links, size: int) -> None:
+    def test_links(self, links: np.ndarray, size: int) -> None:
         """Test each link given sets of one size, until one separates or all are tested."""
         first, chunk = 0, 1
         while len(links):
-            others = self._others(links)
             chunk = max(1, min(chunk, TESTS_A_CHUNK // len(links)))
-            groups = []
-            for count in np.unique(others).tolist():
-                combinations = list(itertools.islice(itertools.combinations(range(count), size), first, first + chunk))
-                places = np.array(combinations, np.int64).reshape(len(combinations), size)
-                these = np.flatnonzero(others == count)
-                groups.append((these, self._sets(links[these], places)))
-            outcomes = run_joined(self._test, [links[these].batch(sets) for these, sets in groups], self._parents)
-            separated = np.zeros(len(links), bool)
-            for (these, sets), outcome in zip(groups, outcomes, strict=True):
-                separated[these] = self._record(links[these], sets, outcome)
-            numbers = {count: math.comb(count, size) for count in np.unique(others).tolist()}
+            of, position, sets = self._sets(links, size, first, chunk)
+            source, target, lag = links[of].astype(np.int32).T
+            outcomes = self._test.run(Batch(source, lag, target, sets.astype(np.int32)), self._parents)
+            separated = self._record(links, of, position, sets, outcomes)
             first += chunk
-            has_more = np.array([numbers[count] > first for count in others.tolist()], bool)
+            has_more = np.array([math.comb(count, size) > first for count in self.others(links).tolist()], bool)
             links = links[~separated & has_more]
-            chunk = 1 if self._one_by_one else 2 * chunk
+            chunk = 2 * chunk if self._test.is_speculative else 1
 
-    def _sets(self, links: Links, places: np.ndarray) -> np.ndarray:
-        """Return (links, sets, size) neighbours of the targets at (sets, size) places, not counting the sources."""
-        neighbours = self._neighbours[links.target]
-        is_source = (neighbours == links.source[:, None]) & (links.lag == 0)[:, None]
-        own = np.where(is_source.any(axis=1), is_source.argmax(axis=1), neighbours.shape[1])
-        shifted = places[None] + (places[None] >= own[:, None, None])
-        return neighbours[np.arange(len(links))[:, None, None], shifted]
+    def _sets(self, links: np.ndarray, size: int, first: int, chunk: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the tests of links given their sets of neighbours of one size, from set `first` on.
 
-    def _record(self, links: Links, sets: np.ndarray, outcome: Outcomes) -> np.ndarray:
+        Returns:
+            (tests,) the link of each test, (tests,) the place of its set among those of the link, and the (tests, size)
+            sets.
+        """
+        others, parts = self.others(links), []
+        for count in np.unique(others).tolist():
+            these = np.flatnonzero(others == count)
+            combinations = list(itertools.islice(itertools.combinations(range(count), size), first, first + chunk))
+            places = np.array(combinations, np.int64).reshape(len(combinations), size)
+            of = np.repeat(these, len(places))
+            position = np.tile(np.arange(len(places)), len(these))
+            source, target, lag = links[of].T
+            neighbours = self._neighbours[target]
+            is_source = (neighbours == source[:, None]) & (lag == 0)[:, None]
+            own = np.where(is_source.any(axis=1), is_source.argmax(axis=1), neighbours.shape[1])
+            chosen = places[position] + (places[position] >= own[:, None])
+            parts.append((of, position, np.take_along_axis(neighbours, chosen, axis=1)))
+        of, position, sets = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return of, position, sets
+
+    def _record(
+        self, links: np.ndarray, of: np.ndarray, position: np.ndarray, sets: np.ndarray, outcomes: Outcomes
+    ) -> np.ndarray:
         """Write down the tests of each link up to the first that separates; return which links are separated."""
-        shape = sets.shape[:2]
-        values, p_values = outcome.values.reshape(shape), outcome.p_values.reshape(shape)
-        independent = ~(p_values <= self._alpha)
-        separated = independent.any(axis=1)
-        first = np.where(separated, independent.argmax(axis=1), shape[1])
-        made = np.arange(shape[1]) <= first[:, None]
-        self.tests += int(made.sum())
-        at, row = links.at, np.arange(len(links))
-        self._least[at] = np.minimum(self._least[at], np.where(made, np.abs(values), np.inf).min(axis=1))
-        considered = np.where(made, p_values, -1.0)
-        largest = shape[1] - 1 - considered[:, ::-1].argmax(axis=1)  # the last of equal ones
-        update = considered[row, largest] >= self.p_values[at]
-        self.p_values[at] = np.where(update, considered[row, largest], self.p_values[at])
-        self.strengths[at] = np.where(update, values[row, largest], self.strengths[at])
-        gone = links[separated]
-        self.linked[gone.at] = False
-        now = gone.lag == 0
-        mirrored = gone.target[now], gone.source[now], gone.lag[now]
-        self.linked[mirrored] = False
-        self.p_values[mirrored] = self.p_values[gone[now].at]
-        if sets.shape[2]:
-            chosen = sets[separated, first[separated]].tolist()
-            for source, target, lag, given in zip(*map(np.ndarray.tolist, gone.at), chosen, strict=True):
-                self.separations[source, lag, target] = tuple(given)
-                if lag == 0:
-                    self.separations[target, 0, source] = tuple(given)
-        return separated
+        found, values, p_values = self._found, np.abs(outcomes.values), outcomes.p_values
+        separates = ~(p_values <= self._alpha)
+        first = np.full(len(links), np.iinfo(np.int64).max)
+        np.minimum.at(first, of[separates], position[separates])
+        made = np.flatnonzero(position <= first[of])
+        found.tests += len(made)
+        at = tuple(links[of[made]].T)
+        np.minimum.at(self._least, at, values[made])
+        order = made[np.lexsort((position[made], p_values[made], of[made]))]
+        largest = order[np.flatnonzero(np.diff(of[order], append=-1))]  # of each link; the last of equal ones
+        at = tuple(links[of[largest]].T)
+        update = largest[p_values[largest] >= found.p_values[at]]
+        at = tuple(links[of[update]].T)
+        found.p_values[at], found.strengths[at] = p_values[update], outcomes.values[update]
 
-
-def run_joined(test: LaggedTest, batches: list[Batch], parents: Parents | None) -> list[Outcomes]:
-    """Make the tests of batches with sets of one size as one batch."""
-    names = ("sources", "lags", "targets", "sets")
-    joined = Batch(*(np.concatenate([getattr(each, name) for each in batches]) for name in names))
-    outcomes = test.run(joined, parents)
-    ends = np.cumsum([len(each) for each in batches])[:-1]
-    parts = zip(np.split(outcomes.values, ends), np.split(outcomes.p_values, ends), strict=True)
-    return [Outcomes(*part) for part in parts]
+        removing = np.flatnonzero(separates & (position == first[of]))
+        source, target, lag = links[of[removing]].T
+        now = lag == 0
+        found.linked[source, target, lag] = False
+        found.linked[target[now], source[now], 0] = False
+        found.p_values[target[now], source[now], 0] = found.p_values[source[now], target[now], 0]
+        if sets.shape[1]:
+            for i, j, tau, given in zip(*map(np.ndarray.tolist, (source, target, lag, sets[removing])), strict=True):
+                found.separations[i, tau, j] = tuple(given)
+                if tau == 0:
+                    found.separations[j, 0, i] = tuple(given)
+        return first < np.iinfo(np.int64).max

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from gpupc_impl.time_series.batches import Batch, LaggedTest, Parents
-from gpupc_impl.time_series.parameters import NO_LIMIT
 
 Score = Callable[[int, list[int]], float]
 """The criterion of a variable and the columns of its parents; the least is best."""
@@ -38,12 +36,7 @@ class LaggedPhase:
 
 
 def lagged_phase(
-    test: LaggedTest,
-    alpha: float,
-    *,
-    tau_min: int = 1,
-    max_conds_dim: int = NO_LIMIT,
-    max_combinations: int = 1,
+    test: LaggedTest, alpha: float, tau_min: int, max_conds_dim: int, max_combinations: int
 ) -> LaggedPhase:
     """Find a superset of the lagged parents of every variable at one significance level.
 
@@ -67,8 +60,13 @@ def lagged_phase(
             break
         own = np.empty(order.shape, np.int32)
         np.put_along_axis(own, order, np.arange(order.shape[1], dtype=np.int32)[None], axis=1)
-        for combination in range(min(max_combinations, math.comb(int(counts.max()) - 1, size))):
-            places, exists = _places(counts, size, combination)
+        sets = {count: itertools.combinations(range(count - 1), size) for count in np.unique(counts[counts > size])}
+        for _ in range(max_combinations):
+            places, exists = np.zeros((n, size), np.int32), np.zeros(n, bool)
+            for count, of_count in sets.items():
+                if (places_of_count := next(of_count, None)) is not None:
+                    places[counts == count] = places_of_count
+                    exists |= counts == count
             at = np.nonzero(remain & exists[:, None])
             if not len(at[0]):
                 break
@@ -88,43 +86,9 @@ def lagged_phase(
     return LaggedPhase(Parents(starts, candidates[is_parent]), p_values, strengths, tests)
 
 
-def _places(counts: np.ndarray, size: int, combination: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the combination with this number, in lexicographic order, of `size` of the other candidates.
-
-    Args:
-        counts: (N,) numbers of candidates.
-
-    Returns:
-        (N, size) int32 places among the others, and (N,) bool: whether there are so many combinations.
-    """
-    places, exists = np.zeros((len(counts), size), np.int32), np.zeros(len(counts), bool)
-    for count in np.unique(counts).tolist():
-        if count > size and combination < math.comb(count - 1, size):
-            these = counts == count
-            places[these] = nth_combination(count - 1, size, combination)
-            exists[these] = True
-    return places, exists
-
-
-def nth_combination(n: int, size: int, number: int) -> list[int]:
-    """Return the members of a combination of 0 to n - 1 by its number in lexicographic order, from 0 on."""
-    chosen = []
-    for member in range(n):
-        if len(chosen) == size:
-            break
-        beginning_here = math.comb(n - member - 1, size - len(chosen) - 1)
-        if number < beginning_here:
-            chosen.append(member)
-        else:
-            number -= beginning_here
-    return chosen
-
-
 def chosen_by_score(phases: Sequence[LaggedPhase], score: Score) -> tuple[Parents, list[int]]:
     """Choose, for each variable, the parents with the least score; return them and the phase that each is from."""
     n = len(phases[0].p_values)
     scores = np.array([[score(j, phase.parents.of(j)) for j in range(n)] for phase in phases])
     best = scores.argmin(axis=0).tolist()  # the first of equal ones
-    lists = [phases[k].parents.of(j) for j, k in enumerate(best)]
-    starts = np.concatenate(([0], np.cumsum([len(each) for each in lists])))
-    return Parents(starts, np.array(list(itertools.chain.from_iterable(lists)), np.int32)), best
+    return Parents.from_lists([phases[k].parents.of(j) for j, k in enumerate(best)]), best

@@ -45,7 +45,9 @@ def unshielded(graph: np.ndarray) -> list[Triple]:
 
 
 class Voting(Protocol):
-    """Counts of separating sets."""
+    """Counts of separating sets, from so many tests."""
+
+    tests: int
 
     def of(self, triple: Triple) -> tuple[int, int]:
         """Return the number of sets that separate the ends of a triple, and how many of them contain its middle."""

@@ -68,13 +68,8 @@ WARPS = {1: 1, LANES: 4}
 MOST_WARPS = 16
 """The warps of a block that make one test together, at most."""
 
-PANEL = 16
-"""The columns of the kernel's panels."""
-
 HOST_TESTS = 64
 """The tests for which a further thread of the host is woken."""
-
-TESTS_A_LAUNCH = 1 << 22
 
 P_VALUES_A_THREAD = 1 << 16
 
@@ -85,6 +80,8 @@ class ParCorr(LaggedTest):
     Attributes:
         from_samples: the number of tests that were made from their samples.
     """
+
+    is_speculative = True
 
     def __init__(self, series: Series, backend: Backend):
         self.series, self.backend = series, backend
@@ -98,10 +95,6 @@ class ParCorr(LaggedTest):
         return {"tests_from_samples": self.from_samples}
 
     def run(self, batch: Batch, parents: Parents | None = None) -> Outcomes:
-        parts = [self._run(batch[part], parents) for part in pieces(len(batch), TESTS_A_LAUNCH)]
-        return Outcomes.joined(parts) if parts else Outcomes(np.empty(0), np.empty(0))
-
-    def _run(self, batch: Batch, parents: Parents | None) -> Outcomes:
         values, sizes = self._launch(batch, parents)
         freedom = self.n_samples - 2 - np.maximum(sizes, 0)
         if (freedom < 1).any():

@@ -20,7 +20,6 @@ SUFFIXES = (".npz", ".csv", ".json")
 """The suffixes of the files that hold a graph."""
 
 TESTS = ("parcorr", "cmiknn", "discrete")
-METHODS = ("batched", "reference")
 CORRECTIONS = ("none", "fdr_bh")
 LIMITS = ("max_conds_dim", "max_combinations", "max_conds_py", "max_conds_px", "max_conds_px_lagged")
 MOST_LAGS = 100_000

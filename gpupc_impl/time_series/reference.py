@@ -1,218 +1,130 @@
-"""PCMCI and PCMCI+ written plainly: one test after another, in the order of the papers' algorithms.
+"""The phases of PCMCI and PCMCI+ written plainly: one test after another, in the order of the papers' algorithms.
 
-It has its own loops, conditions and decisions. What orients links (`orientation`), which makes no tests, it shares with
-the batched form.
+They have their own loops, conditions and decisions. What follows the tests, such as the orientation of links, they
+share with the phases that make batches.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 
 import numpy as np
 
-from gpupc_impl.time_series import orientation
-from gpupc_impl.time_series.batches import Batch, LaggedTest
-from gpupc_impl.time_series.contemporaneous import Separations
-from gpupc_impl.time_series.mci import corrected, links, symmetrized
+from gpupc_impl.time_series.batches import Batch, LaggedTest, Parents
+from gpupc_impl.time_series.contemporaneous import Separations, Skeleton
+from gpupc_impl.time_series.lagged_phase import LaggedPhase
 from gpupc_impl.time_series.orientation import Triple
-from gpupc_impl.time_series.par_corr import akaike
-from gpupc_impl.time_series.parameters import Parameters
-from gpupc_impl.time_series.result import TimeSeriesGraph
-
-Node = tuple[int, int]
-"""A variable and its lag, not negative."""
 
 
-class Search:
-    """One search at one level of the first phase."""
+def outcome(test: LaggedTest, x: int, j: int, conditions: Iterable[int]) -> tuple[float, float]:
+    """Return the value and the p-value of the test of a column X and variable j now, given columns."""
+    lag, source = divmod(x, test.series.n_variables)
+    columns = [column for column in dict.fromkeys(conditions) if column not in (x, j)]
+    one = (np.array([number], np.int32) for number in (source, lag, j))
+    found = test.run(Batch(*one, np.array([columns], np.int32).reshape(1, len(columns))))
+    return float(found.values[0]), float(found.p_values[0])
 
-    def __init__(self, test: LaggedTest, parameters: Parameters):
-        self.test, self.parameters = test, parameters
-        self.n, self.tau_max = test.series.n_variables, test.series.tau_max
-        self.shape = (self.n, self.n, self.tau_max + 1)
-        self.tests = 0
 
-    def outcome(self, x: Node, j: int, conditions: list[Node]) -> tuple[float, float]:
-        """Return the value and the p-value of the test of X and variable j now."""
-        self.tests += 1
-        columns = [lag * self.n + v for v, lag in conditions if (v, lag) not in (x, (j, 0))]
-        one = (np.array([number], np.int32) for number in (*x, j))
-        found = self.test.run(Batch(*one, np.array([columns], np.int32).reshape(1, len(columns))))
-        return float(found.values[0]), float(found.p_values[0])
-
-    def first_phase(self, j: int, level: float) -> tuple[list[Node], np.ndarray, np.ndarray]:
-        """Algorithm S1: return the parents of a variable, strongest first, and (N, tau_max + 1) p-values and values."""
-        p_values, values = np.ones(self.shape[1:]), np.zeros(self.shape[1:])
-        lags = range(max(1, self.parameters.tau_min), self.tau_max + 1)
-        parents = [(i, lag) for i in range(self.n) for lag in lags]
-        least = dict.fromkeys(parents, np.inf)
-        largest: dict[Node, float] = {}
+def lagged_phase(
+    test: LaggedTest, alpha: float, tau_min: int, max_conds_dim: int, max_combinations: int
+) -> LaggedPhase:
+    """Algorithm S1; see `lagged_phase.lagged_phase`."""
+    n, tau_max = test.series.n_variables, test.series.tau_max
+    p_values, strengths, tests = np.ones((n, n, tau_max + 1)), np.zeros((n, n, tau_max + 1)), 0
+    parents: list[list[int]] = []
+    for j in range(n):
+        remaining = [lag * n + i for i in range(n) for lag in range(tau_min, tau_max + 1)]
+        least = dict.fromkeys(remaining, np.inf)
         size = 0
-        while len(parents) > size and size <= self.parameters.max_conds_dim:
+        while len(remaining) > size and size <= max_conds_dim:
             removed = []
-            for parent in parents:
-                others = [other for other in parents if other != parent]
-                sets = itertools.combinations(others, size)
-                for given in itertools.islice(sets, self.parameters.max_combinations):
-                    value, p_value = self.outcome(parent, j, list(given))
-                    least[parent] = min(least[parent], abs(value))
-                    if p_value > largest.get(parent, -1.0):
-                        largest[parent] = p_value
-                        p_values[parent], values[parent] = p_value, value
-                    if p_value > level:
-                        removed.append(parent)
+            for x in remaining:
+                sets = itertools.combinations([other for other in remaining if other != x], size)
+                for given in itertools.islice(sets, max_combinations):
+                    value, p_value = outcome(test, x, j, given)
+                    tests += 1
+                    least[x] = min(least[x], abs(value))
+                    if p_value > alpha:
+                        lag, i = divmod(x, n)
+                        p_values[i, j, lag], strengths[i, j, lag] = p_value, value
+                        removed.append(x)
                         break
-            for parent in removed:
-                del least[parent]
-            parents = sorted(least, key=lambda parent: -least[parent])
+            for x in removed:
+                del least[x]
+            remaining = sorted(least, key=lambda x: -least[x])
             size += 1
-        return parents, p_values, values
-
-    def mci_conditions(self, x: Node, j: int, parents: list[list[Node]], given: tuple[Node, ...] = ()) -> list[Node]:
-        """Return explicit conditions, the first parents of j, and those of X as many steps earlier as X is."""
-        i, lag = x
-        most = self.parameters.max_conds_px
-        if lag and self.parameters.contemporaneous:
-            most = self.parameters.max_conds_px_lagged
-        moved = [(v, earlier + lag) for v, earlier in parents[i][:most]]
-        return list(dict.fromkeys([*given, *parents[j][: self.parameters.max_conds_py], *moved]))
-
-    def mci(self, parents: list[list[Node]]) -> tuple[np.ndarray, np.ndarray]:
-        """Algorithm S3: return p-values and values of all links."""
-        p_values, values = np.ones(self.shape), np.zeros(self.shape)
-        for i, j, lag in np.ndindex(self.shape):
-            if lag >= self.parameters.tau_min and (i, lag) != (j, 0):
-                conditions = self.mci_conditions((i, lag), j, parents)
-                values[i, j, lag], p_values[i, j, lag] = self.outcome((i, lag), j, conditions)
-        return p_values, values
-
-    def skeleton(self, linked: np.ndarray, parents: list[list[Node]], level: float) -> tuple[np.ndarray, ...]:
-        """Algorithm 2 of PCMCI+: remove links in place; return p-values and values. Sets are in `separations`."""
-        self.separations: Separations = {}
-        p_values, values = np.where(linked, 0.0, 1.0), np.zeros(self.shape)
-        least = np.full(self.shape, np.inf)
-        neighbours = [np.flatnonzero(linked[:, j, 0]).tolist() for j in range(self.n)]
-        for size in range(self.parameters.max_conds_dim + 1):
-            pairs = [
-                (i, j, lag) for i, j, lag in np.argwhere(linked).tolist() if len(neighbours[j]) - (lag == 0) >= size
-            ]
-            if not pairs:
-                break
-            for i, j, lag in pairs:
-                if not linked[i, j, lag]:
-                    continue
-                others = [v for v in neighbours[j] if lag or v != i]
-                for given in itertools.combinations(others, size):
-                    conditions = self.mci_conditions((i, lag), j, parents, tuple((v, 0) for v in given))
-                    value, p_value = self.outcome((i, lag), j, conditions)
-                    least[i, j, lag] = min(least[i, j, lag], abs(value))
-                    if p_value >= p_values[i, j, lag]:
-                        p_values[i, j, lag], values[i, j, lag] = p_value, value
-                    if p_value > level:
-                        linked[i, j, lag] = False
-                        self.separations[i, lag, j] = given
-                        if lag == 0:
-                            linked[j, i, 0] = False
-                            self.separations[j, 0, i] = given
-                            p_values[j, i, 0] = p_values[i, j, 0]
-                        break
-            neighbours = [
-                sorted(np.flatnonzero(linked[:, j, 0]).tolist(), key=lambda v: -least[v, j, 0]) for j in range(self.n)
-            ]
-        return p_values, values
-
-    def vote(self, triple: Triple, linked: np.ndarray, parents: list[list[Node]], level: float) -> tuple[int, int]:
-        """Return how many sets separate the ends of a triple, and how many of them contain its middle."""
-        i, lag, k, j = triple
-        sets = set()
-        for v in (i, j) if lag == 0 else (j,):
-            neighbours = np.flatnonzero(linked[:, v, 0]).tolist()
-            for size in range(len(neighbours) + 1):
-                sets |= set(itertools.combinations(neighbours, size))
-        separating = []
-        for given in sorted(sets):
-            conditions = self.mci_conditions((i, lag), j, parents, tuple((v, 0) for v in given))
-            if self.outcome((i, lag), j, conditions)[1] > level:
-                separating.append(given)
-        return len(separating), sum(k in given for given in separating)
+        parents.append(remaining)
+    return LaggedPhase(Parents.from_lists(parents), p_values, strengths, tests)
 
 
-class _Votes:
-    """The votes about triples, as `orientation.judge` asks for them."""
+def mci_conditions(test: LaggedTest, x: int, j: int, parents: Parents) -> list[int]:
+    """Return the first parents of j, and those of X as many steps earlier as X is."""
+    n = test.series.n_variables
+    most = parents.most_of_lagged_source if x >= n else parents.most_of_source
+    return [*parents.of(j)[: parents.most_of_target], *(column + x // n * n for column in parents.of(x % n)[:most])]
 
-    def __init__(self, search: Search, linked: np.ndarray, parents: list[list[Node]], level: float):
-        self._arguments, self._search = (linked, parents, level), search
+
+def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Algorithm S3; see `mci.mci`."""
+    n, tau_max = test.series.n_variables, test.series.tau_max
+    p_values, strengths, tests = np.ones((n, n, tau_max + 1)), np.zeros((n, n, tau_max + 1)), 0
+    for i, j, lag in np.ndindex(p_values.shape):
+        x = lag * n + i
+        if lag >= tau_min and x != j:
+            strengths[i, j, lag], p_values[i, j, lag] = outcome(test, x, j, mci_conditions(test, x, j, parents))
+            tests += 1
+    return p_values, strengths, tests
+
+
+def skeleton(test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, max_conds_dim: int) -> Skeleton:
+    """Algorithm 2 of PCMCI+; see `contemporaneous.skeleton`."""
+    n, linked = len(linked), linked.copy()
+    separations, tests = Separations(), 0
+    p_values, strengths = np.where(linked, 0.0, 1.0), np.zeros(linked.shape)
+    least = np.full(linked.shape, np.inf)
+    for size in range(max_conds_dim + 1):
+        neighbours = [sorted(np.flatnonzero(linked[:, j, 0]).tolist(), key=lambda v: -least[v, j, 0]) for j in range(n)]
+        pairs = [(i, j, lag) for i, j, lag in np.argwhere(linked).tolist() if len(neighbours[j]) - (lag == 0) >= size]
+        if not pairs:
+            break
+        for i, j, lag in pairs:
+            if not linked[i, j, lag]:
+                continue
+            others = [v for v in neighbours[j] if lag or v != i]
+            x = lag * n + i
+            for given in itertools.combinations(others, size):
+                value, p_value = outcome(test, x, j, [*given, *mci_conditions(test, x, j, parents)])
+                tests += 1
+                least[i, j, lag] = min(least[i, j, lag], abs(value))
+                if p_value >= p_values[i, j, lag]:
+                    p_values[i, j, lag], strengths[i, j, lag] = p_value, value
+                if p_value > alpha:
+                    linked[i, j, lag] = False
+                    separations[i, lag, j] = given
+                    if lag == 0:
+                        linked[j, i, 0] = False
+                        separations[j, 0, i] = given
+                        p_values[j, i, 0] = p_values[i, j, 0]
+                    break
+    return Skeleton(linked, p_values, strengths, separations, tests)
+
+
+class Votes:
+    """See `orientation.Votes`; the tests of a triple are made when it is asked for."""
+
+    def __init__(self, test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, triples: Iterable[Triple]):
+        self._test, self._linked, self._parents, self._alpha, self.tests = test, linked, parents, alpha, 0
 
     def of(self, triple: Triple) -> tuple[int, int]:
-        return self._search.vote(triple, *self._arguments)
-
-
-def search(test: LaggedTest, parameters: Parameters) -> TimeSeriesGraph:
-    """Run PCMCI or PCMCI+; see `search.search`."""
-    made = Search(test, parameters)
-    if not parameters.contemporaneous:
-        return _pcmci(made)
-    found = [_pcmci_plus(made, level) for level in parameters.levels]
-    if len(found) == 1:
-        return found[0]
-    return min(found, key=lambda each: orientation.mean_score(test.series, each.graph, each.strengths))
-
-
-def _pcmci(made: Search) -> TimeSeriesGraph:
-    parameters = made.parameters
-    parents = []
-    for j in range(made.n):
-        candidates = [made.first_phase(j, level)[0] for level in parameters.levels]
-        if len(candidates) > 1:
-            candidates.sort(key=lambda nodes: akaike(made.test.series, j, [lag * made.n + v for v, lag in nodes]))
-        parents.append(candidates[0])
-    p_values, values = made.mci(parents)
-    p_values = corrected(p_values, parameters)
-    graph = links(p_values <= parameters.alpha)
-    return _graph(made, graph, *symmetrized(p_values, values), parents)
-
-
-def _pcmci_plus(made: Search, level: float) -> TimeSeriesGraph:
-    parameters = made.parameters
-    found = [made.first_phase(j, level) for j in range(made.n)]
-    parents = [each[0] for each in found]
-    p_values, values = (np.stack([each[k] for each in found], axis=1) for k in (1, 2))
-    linked = np.full(made.shape, parameters.reset_lagged_links)
-    linked[:, :, 0] = ~np.eye(made.n, dtype=bool)
-    for j, nodes in enumerate(parents):
-        for i, lag in nodes:
-            linked[i, j, lag] = True
-    tested_again = linked.copy()
-    tested_again[:, :, 0] = True
-    again = symmetrized(*made.skeleton(linked, parents, level))
-    p_values, values = np.where(tested_again, again[0], p_values), np.where(tested_again, again[1], values)
-    graph = orientation.marks(linked)
-    votes = None if parameters.collider_rule == "none" else _Votes(made, linked, parents, level)
-    colliders, ambiguous = orientation.judge(
-        orientation.unshielded(graph), parameters.collider_rule, votes, made.separations
-    )
-    orientation.orient_colliders(graph, colliders, parameters.mark_conflicts)
-    orientation.apply_rules(graph, ambiguous, parameters.mark_conflicts)
-    p_values = corrected(p_values, parameters)
-    return _graph(made, graph, p_values, values, parents, made.separations, tuple(ambiguous))
-
-
-def _graph(
-    made: Search,
-    graph: np.ndarray,
-    p_values: np.ndarray,
-    values: np.ndarray,
-    parents: list[list[Node]],
-    separations: Separations | None = None,
-    ambiguous: tuple[Triple, ...] = (),
-) -> TimeSeriesGraph:
-    return TimeSeriesGraph(
-        graph=graph,
-        p_values=p_values,
-        strengths=values,
-        names=made.test.series.names,
-        parents=tuple(tuple((v, -lag) for v, lag in nodes) for nodes in parents),
-        separations={key: given for key, given in (separations or {}).items() if given},
-        ambiguous=ambiguous,
-        facts={"tests": made.tests},
-    )
+        """Return the number of sets that separate the ends of a triple, and how many of them contain its middle."""
+        i, lag, k, j = triple
+        x, sets = lag * len(self._linked) + i, set()
+        for v in (i, j) if lag == 0 else (j,):
+            neighbours = np.flatnonzero(self._linked[:, v, 0]).tolist()
+            for size in range(len(neighbours) + 1):
+                sets |= set(itertools.combinations(neighbours, size))
+        conditions = mci_conditions(self._test, x, j, self._parents)
+        self.tests += len(sets)
+        separating = [given for given in sets if outcome(self._test, x, j, [*given, *conditions])[1] > self._alpha]
+        return len(separating), sum(k in given for given in separating)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,15 +13,30 @@ from gpupc_impl.backends import Backend, open_backend
 from gpupc_impl.core.problem import InvalidProblem, check_choice
 from gpupc_impl.time_series import orientation, reference
 from gpupc_impl.time_series.batches import LaggedTest, Parents
-from gpupc_impl.time_series.contemporaneous import SkeletonPhase
+from gpupc_impl.time_series.contemporaneous import Separations, Skeleton, skeleton
 from gpupc_impl.time_series.lagged_phase import LaggedPhase, chosen_by_score, lagged_phase
 from gpupc_impl.time_series.mci import corrected, links, mci, symmetrized
 from gpupc_impl.time_series.other_tests import CMIknn, CMIknnOfSamples, GSquare
 from gpupc_impl.time_series.par_corr import ParCorr, ParCorrOfSamples, akaike
-from gpupc_impl.time_series.parameters import AUTO, METHODS, TESTS, Parameters, levels_of
+from gpupc_impl.time_series.parameters import AUTO, TESTS, Parameters, levels_of
 from gpupc_impl.time_series.reading import read_series
 from gpupc_impl.time_series.result import TimeSeriesGraph
 from gpupc_impl.time_series.series import Series
+
+
+class Phases(NamedTuple):
+    """The parts of a search that make tests."""
+
+    lagged_phase: Callable[..., LaggedPhase]
+    mci: Callable[..., tuple[np.ndarray, np.ndarray, int]]
+    skeleton: Callable[..., Skeleton]
+    votes: Callable[..., orientation.Voting]
+
+
+METHODS = {
+    "batched": Phases(lagged_phase, mci, skeleton, orientation.Votes),
+    "reference": Phases(reference.lagged_phase, reference.mci, reference.skeleton, reference.Votes),
+}
 
 
 def pcmci(
@@ -97,7 +112,7 @@ def pcmci(
     given = locals().copy()
     fields = {field.name: given[field.name] for field in dataclasses.fields(Parameters) if field.name in given}
     parameters = Parameters(**fields, levels=levels_of(pc_alpha, alpha, contemporaneous, test))
-    check_choice("method", method, METHODS)
+    check_choice("method", method, tuple(METHODS))
     if options and test != "cmiknn":
         raise InvalidProblem(f"the test {test} has no option {next(iter(options))!r}")
     data = read_series(
@@ -112,7 +127,7 @@ def pcmci(
     opened = open_backend(backend, device_memory_limit)
     start = time.perf_counter()
     made = make_test(test, data, opened, options, reference=method == "reference")
-    found = (reference.search if method == "reference" else search)(made, parameters)
+    found = search(made, parameters, METHODS[method])
     seconds = time.perf_counter() - start - opened.compile_seconds
     facts = {
         "method": "pcmci+" if contemporaneous else "pcmci",
@@ -139,78 +154,72 @@ def make_test(name: str, series: Series, backend: Backend, options: Mapping[str,
     return ParCorr(series, backend) if series.is_whole and not reference else ParCorrOfSamples(series)
 
 
-def search(test: LaggedTest, parameters: Parameters) -> TimeSeriesGraph:
+def search(test: LaggedTest, parameters: Parameters, phases: Phases) -> TimeSeriesGraph:
     """Run PCMCI or PCMCI+ with a test; with PCMCI+, at the level with the least mean criterion."""
+    first = [
+        phases.lagged_phase(
+            test, level, max(1, parameters.tau_min), parameters.max_conds_dim, parameters.max_combinations
+        )
+        for level in parameters.levels
+    ]
     if not parameters.contemporaneous:
-        return _pcmci(test, parameters)
-    found = [_pcmci_plus(test, parameters, level) for level in parameters.levels]
+        return _pcmci(test, parameters, phases, first)
+    found = [
+        _pcmci_plus(test, parameters, phases, each, level) for each, level in zip(first, parameters.levels, strict=True)
+    ]
     if len(found) == 1:
         return found[0]
-    scores = [orientation.mean_score(test.series, each.graph, each.strengths) for each in found]
-    best = int(np.argmin(scores))
+    best = int(np.argmin([orientation.mean_score(test.series, each.graph, each.strengths) for each in found]))
     tests = sum(graph.facts["tests"] for graph in found)
-    return dataclasses.replace(
-        found[best], facts={**found[best].facts, "tests": tests, "chosen_alpha": parameters.levels[best]}
-    )
+    return dataclasses.replace(found[best], facts={"tests": tests, "chosen_alpha": parameters.levels[best]})
 
 
-def _pcmci(test: LaggedTest, parameters: Parameters) -> TimeSeriesGraph:
-    phases = [_first_phase(test, parameters, level) for level in parameters.levels]
+def _pcmci(test: LaggedTest, parameters: Parameters, phases: Phases, first: Sequence[LaggedPhase]) -> TimeSeriesGraph:
     facts: dict[str, Any] = {}
-    parents = phases[0].parents
-    if len(phases) > 1:
-        parents, chosen = chosen_by_score(phases, lambda j, columns: akaike(test.series, j, columns))
+    parents = first[0].parents
+    if len(first) > 1:
+        parents, chosen = chosen_by_score(first, lambda j, columns: akaike(test.series, j, columns))
         facts["chosen_pc_alpha"] = [parameters.levels[k] for k in chosen]
-    p_values, strengths, tests = mci(test, _limited(parents, parameters), parameters.tau_min)
+    p_values, strengths, tests = phases.mci(test, _limited(parents, parameters), parameters.tau_min)
     p_values = corrected(p_values, parameters)
     graph = links(p_values <= parameters.alpha)
     p_values, strengths = symmetrized(p_values, strengths)
-    facts["tests"] = sum(phase.tests for phase in phases) + tests
+    facts["tests"] = sum(phase.tests for phase in first) + tests
     return _result(test, graph, p_values, strengths, parents, facts)
 
 
-def _pcmci_plus(test: LaggedTest, parameters: Parameters, level: float) -> TimeSeriesGraph:
+def _pcmci_plus(
+    test: LaggedTest, parameters: Parameters, phases: Phases, first: LaggedPhase, level: float
+) -> TimeSeriesGraph:
     n, tau_max = test.series.n_variables, test.series.tau_max
-    phase = _first_phase(test, parameters, level)
-    parents = _limited(phase.parents, parameters)
+    parents = _limited(first.parents, parameters)
     linked = np.full((n, n, tau_max + 1), parameters.reset_lagged_links)
     linked[:, :, 0] = ~np.eye(n, dtype=bool)
     target = np.repeat(np.arange(n), np.diff(parents.starts))
     lag, source = np.divmod(parents.columns, n)
     linked[source, target, lag] = True
-    skeleton = SkeletonPhase(test, linked, parents, level, one_by_one=not isinstance(test, ParCorr))
-    skeleton.run(parameters.max_conds_dim)
+    second = phases.skeleton(test, linked, parents, level, parameters.max_conds_dim)
 
-    triples = orientation.unshielded(graph := orientation.marks(skeleton.linked))
+    triples = orientation.unshielded(graph := orientation.marks(second.linked))
     votes = None
     if parameters.collider_rule != "none":
-        votes = orientation.Votes(test, skeleton.linked, parents, level, triples)
-    colliders, ambiguous = orientation.judge(triples, parameters.collider_rule, votes, skeleton.separations)
+        votes = phases.votes(test, second.linked, parents, level, triples)
+    colliders, ambiguous = orientation.judge(triples, parameters.collider_rule, votes, second.separations)
     orientation.orient_colliders(graph, colliders, parameters.mark_conflicts)
     orientation.apply_rules(graph, ambiguous, parameters.mark_conflicts)
 
     # A link that the first phase removed keeps the p-value of that phase.
-    tested_again = linked.copy()
-    tested_again[:, :, 0] = True
-    both = symmetrized(skeleton.p_values, skeleton.strengths)
+    linked[:, :, 0] = True
     p_values, strengths = (
-        np.where(tested_again, later, earlier)
-        for later, earlier in zip(both, (phase.p_values, phase.strengths), strict=True)
+        np.where(linked, later, earlier)
+        for later, earlier in zip(
+            symmetrized(second.p_values, second.strengths), (first.p_values, first.strengths), strict=True
+        )
     )
-    tests = phase.tests + skeleton.tests + (votes.tests if votes else 0)
-    found = _result(test, graph, corrected(p_values, parameters), strengths, phase.parents, {"tests": tests})
-    separations = {key: given for key, given in skeleton.separations.items() if given}
-    return dataclasses.replace(found, separations=separations, ambiguous=tuple(ambiguous))
-
-
-def _first_phase(test: LaggedTest, parameters: Parameters, level: float) -> LaggedPhase:
-    return lagged_phase(
-        test,
-        level,
-        tau_min=max(1, parameters.tau_min),
-        max_conds_dim=parameters.max_conds_dim,
-        max_combinations=parameters.max_combinations,
-    )
+    facts = {"tests": first.tests + second.tests + (votes.tests if votes else 0)}
+    separations = {key: given for key, given in second.separations.items() if given}
+    p_values = corrected(p_values, parameters)
+    return _result(test, graph, p_values, strengths, first.parents, facts, separations, ambiguous)
 
 
 def _limited(parents: Parents, parameters: Parameters) -> Parents:
@@ -229,16 +238,18 @@ def _result(
     strengths: np.ndarray,
     parents: Parents,
     facts: Mapping[str, Any],
+    separations: Separations | None = None,
+    ambiguous: Sequence[orientation.Triple] = (),
 ) -> TimeSeriesGraph:
     n = test.series.n_variables
-    nodes = [[(column % n, -(column // n)) for column in parents.of(j)] for j in range(n)]
+    nodes = [tuple((column % n, -(column // n)) for column in parents.of(j)) for j in range(n)]
     return TimeSeriesGraph(
         graph=graph,
         p_values=p_values,
         strengths=strengths,
         names=test.series.names,
-        parents=tuple(map(tuple, nodes)),
-        separations={},
-        ambiguous=(),
+        parents=tuple(nodes),
+        separations=separations or {},
+        ambiguous=tuple(ambiguous),
         facts=facts,
     )

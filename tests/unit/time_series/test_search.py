@@ -117,13 +117,16 @@ def test_the_matrix_gives_the_partial_correlations_of_the_samples():
     assert test.from_samples == 0
 
 
-def test_launches_in_parts_and_in_scratch_memory_give_the_same_bits(monkeypatch):
-    values = random_series(4, 6, 2, 300)
-    options = {"tau_max": 2, "alpha": 0.05, "contemporaneous": True, "backend": "host"}
+@pytest.mark.parametrize("most_warps", [2, 16])
+def test_warps_together_and_in_scratch_memory_give_the_same_bits(monkeypatch, most_warps):
+    values = random_series(4, 8, 3, 120)
+    options = {"tau_max": 3, "pc_alpha": 0.9, "backend": "host"}
     whole = pcmci(values, **options)
-    monkeypatch.setattr(par_corr, "TESTS_A_LAUNCH", 7)
-    backend = type(open_backend("host"))
-    monkeypatch.setattr(backend, "max_shared_bytes", 64, raising=False)
+    assert max(map(len, whole.parents)) > 15  # conditions and ends that do not fit in a warp
+    monkeypatch.setattr(par_corr, "WARP_CAPACITY", {1: 32})
+    monkeypatch.setattr(par_corr, "MOST_WARPS", most_warps)
+    assert_same(pcmci(values, **options), whole, atol=0)
+    monkeypatch.setattr(type(open_backend("host")), "max_shared_bytes", 64, raising=False)
     assert_same(pcmci(values, **options), whole, atol=0)
 
 
