@@ -81,8 +81,4 @@ def open_backend(name: str = "auto", device_memory_limit: int | None = None) -> 
         ValueError: no backend has this name.
         BackendUnavailable: the backend cannot run here; the message says why.
     """
-    cls = backend_class(resolve_backend(name))
-    reason = cls.unavailable()
-    if reason is not None:
-        raise BackendUnavailable(f"backend {cls.name!r} cannot be used here: {reason}")
-    return cls(device_memory_limit=device_memory_limit)
+    return backend_class(resolve_backend(name))(device_memory_limit)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from gpupc_impl.backends.arguments import Struct
+from gpupc_impl.backends.errors import BackendUnavailable
 from gpupc_impl.backends.launch import Kernel, Stream
 from gpupc_impl.backends.sources import PACKAGE_ROOT as PACKAGE_ROOT
 from gpupc_impl.backends.sources import SourceCache
@@ -74,6 +75,8 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def __init__(self, device_memory_limit: int | None = None):
+        if reason := self.unavailable():
+            raise BackendUnavailable(f"backend {self.name!r} cannot be used here: {reason}")
         if device_memory_limit is not None and device_memory_limit < 0:
             raise ValueError(f"device_memory_limit must not be negative; got {device_memory_limit}")
         self.device_memory_limit = device_memory_limit

@@ -91,11 +91,11 @@ class CudaBackend(Backend):
     _beside_kernels = (PACKAGE_ROOT / ASSERTIONS,)
 
     def __init__(self, device_memory_limit: int | None = None):
+        super().__init__(device_memory_limit)
         import cupy
 
         runtime = cupy.cuda.runtime
         free_dropped_pools(runtime.CUDARuntimeError)
-        super().__init__(device_memory_limit)
         self._cupy = cupy
         self._device = cupy.cuda.Device(chosen_device())
         self._device_id, self._current_device = self._device.id, runtime.getDevice

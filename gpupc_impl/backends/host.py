@@ -93,8 +93,6 @@ class HostBackend(Backend):
     _beside_kernels = build.BESIDE_KERNELS
 
     def __init__(self, device_memory_limit: int | None = None):
-        if reason := self.unavailable():
-            raise BackendUnavailable(reason)
         super().__init__(device_memory_limit)
         self.threads = _whole_number("GPUPC_HOST_THREADS", available_cores(), upper=1024)
         self.array_threads = self.threads
