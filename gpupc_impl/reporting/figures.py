@@ -6,14 +6,13 @@ import matplotlib, since most processes of the workflow read the catalogue and d
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpupc_impl.core.files import write_csv, write_text
 from gpupc_impl.reporting import style
@@ -31,8 +30,7 @@ SMALL_PRINT: dict[str, Any] = {"fontsize": 6, "color": style.GREY, "x": 0.01, "h
 HEADING: dict[str, Any] = {"fontsize": 6.5, "x": 0.01, "ha": "left"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Drawing:
+class Drawing(NamedTuple):
     """A figure ready to be written, and the rows of a CSV with its numbers."""
 
     figure: Figure
@@ -40,7 +38,6 @@ class Drawing:
 
 
 Panel = tuple[Heading, Drawing]
-"""The figure of one machine."""
 
 
 def write_drawings(

@@ -30,9 +30,7 @@ class VerifiedRecord(Record):
 
     Attributes:
         skeleton_file: the file of the skeleton, which need not exist.
-        verification: the status in the verification's table.
         differing_edges: the number of edges that differ from the reference's, as text; empty if not compared.
-        stale: whether the run was recorded with code that has changed since.
     """
 
     skeleton_file: Path | zipfile.Path
@@ -81,13 +79,8 @@ Runs = Sequence[VerifiedRecord]
 
 
 def load(source: Source) -> list[VerifiedRecord]:
-    """Return the runs of a source in order.
-
-    A published verification may be older than the statuses ``alone`` and ``explained``, so both are derived here.
-
-    Raises:
-        KeyError: the verification lacks a run of this machine; it may lack a published run.
-    """
+    """Return the runs of a source in order. A published verification may be older than the statuses ``alone`` and
+    ``explained``, so both are derived here."""
     if source.folder is not None:
         published = open_published(source.folder)
         return [
@@ -151,21 +144,15 @@ def datasets_of(runs: Iterable[VerifiedRecord]) -> list[str]:
 
 
 def kernels_of(runs: Iterable[VerifiedRecord]) -> str:
-    """Return the backend on which kernels ran, ``"cuda"`` or ``"host"``, or ``"cpu"`` if none did.
-
-    The runs of a source are those of one config, which names one backend.
-    """
+    """Return the one backend on which kernels ran, ``"cuda"`` or ``"host"``, or ``"cpu"`` if none did."""
     return next((run.backend for run in runs if run.backend != "cpu"), "cpu")
 
 
 def of_method(
     runs: Iterable[VerifiedRecord], method: str, rules: Sequence[str] = ("canonical",), **params: Any
 ) -> list[VerifiedRecord]:
-    """Return the runs of the first setting of a method with these parameters, or else of the first setting.
-
-    Args:
-        rules: the allowed rules for separating sets, in order of preference.
-    """
+    """Return the runs of the first setting of a method with these parameters, or else of the first setting; `rules` are
+    the allowed rules for separating sets, in order of preference."""
     runs = list(runs)
     candidates = [run for rule in rules for run in runs if (run.method, run.separating_sets) == (method, rule)]
     best = next((run for run in candidates if params.items() <= run.params.items()), next(iter(candidates), None))

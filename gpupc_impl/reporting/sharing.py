@@ -19,20 +19,13 @@ COLUMNS = ("dataset", "kind", "setting", "rows", "sets")
 
 
 def sets_by_rows(adjacency: np.ndarray) -> np.ndarray:
-    """Count the sets of two variables that appear in exactly r rows of A'_G in level 2, for r = 0, 1, 2, ...
+    """Count the sets of two variables that appear in exactly r rows of A'_G in level 2, for r = 0, 1, 2, ..., from the
+    graph at the start of level 2, (p, p) bool.
 
     A set {a, b} appears in row i when a and b are neighbours of i and row i has a third neighbour to test them with
-    (cuPC, Algorithm 5). Early termination, which may skip some sets of a row, is ignored.
-
-    The product of the rows' incidence matrix with itself counts the rows of all pairs at once. The product is computed
-    in blocks, so that the sets, of which there may be hundreds of millions, are never listed. float32 is exact here,
-    because the terms are zeros and ones, and their sums are at most the number of rows, which is far below 2^24.
-
-    Args:
-        adjacency: (p, p) bool, symmetric: the graph at the start of level 2.
-
-    Returns:
-        (largest r + 1,) int64.
+    (cuPC, Algorithm 5); early termination is ignored. The product of the rows' incidence matrix with itself counts the
+    rows of all pairs, in blocks, so that hundreds of millions of sets are never listed. float32 is exact, since sums of
+    ones stay far below 2^24.
     """
     rows = adjacency[np.count_nonzero(adjacency, axis=1) > LEVEL]
     counts = np.zeros(len(rows) + 1, np.int64)
@@ -50,14 +43,8 @@ def sets_by_rows(adjacency: np.ndarray) -> np.ndarray:
 def count_sharing(
     record_paths: Sequence[str | Path], verification: Sequence[Mapping[str, str]], kind: str
 ) -> list[dict[str, Any]]:
-    """Return the histogram of one data set, from the first setting with a verified skeleton.
-
-    A separating set has the size of the level that removed its pair, so every setting gives the same graph.
-
-    Args:
-        record_paths: the data set's records, each with its skeleton beside it (``.npz``).
-        verification: the data set's rows of verification.csv.
-        kind: the kind of the data set in the registry, by which `largest` chooses.
+    """Return the histogram of a data set of a kind in the registry, from the first of its records with a verified
+    skeleton, which lies beside it (``.npz``); every setting gives the same graph.
 
     Returns:
         rows with `COLUMNS`, one for each number of rows that share a set, from one upward; none if no setting finished.
@@ -73,11 +60,7 @@ def count_sharing(
 
 
 class Sharing:
-    """The histogram of one data set.
-
-    Attributes:
-        rows, sets: ``sets[k]`` sets appear in exactly ``rows[k]`` rows; ``rows`` ascends.
-    """
+    """The histogram of one data set: ``sets[k]`` sets appear in exactly ``rows[k]`` rows; ``rows`` ascends."""
 
     def __init__(self, lines: Sequence[Mapping[str, str]]):
         self.dataset, self.kind, self.setting = (lines[0][name] for name in COLUMNS[:3])

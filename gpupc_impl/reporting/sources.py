@@ -28,9 +28,8 @@ class Source:
         backend: the backend on which its config ran kernels: ``"cuda"`` or ``"host"``.
         files: paths by kind (see `catalogue.READERS`); ``published`` lists the files of a published folder.
         given: the arguments that come from its config (see `catalogue.GIVEN`).
-        runs: the published runs of the table or figure, as (data set, setting).
-        datasets: the data sets whose published facts it reads.
-        absent: the runs that its config requests and that the folder lacks.
+        runs, absent: the published runs, as (data set, setting), and those that the config requests and the folder
+        lacks. datasets: the data sets whose published facts it reads.
     """
 
     folder: str | None
@@ -52,13 +51,8 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Heading:
-    """The line above one machine's part of a table or figure.
-
-    Attributes:
-        name: the name of the source.
-        gpu: whether its kernels ran on a GPU.
-        text: the machine, the days, the commits, and the number of stale runs.
-    """
+    """The line above one machine's part of a table or figure, whose text has the machine, the days, the commits, and
+    the number of stale runs."""
 
     name: str
     gpu: bool

@@ -28,15 +28,11 @@ FOLDED_BELOW = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table ready to be written.
-
-    Attributes:
-        title: the title, which is one line.
-        header, rows: the cells of Markdown and HTML.
-        notes: sentences below the table: machines, the meaning of marks, and the reasons for missing numbers.
-        plain: rows for the CSV.
-        left: the columns that hold text.
-        verdict: the column of verdicts, which are coloured.
+    """A table ready to be written: the cells of Markdown and HTML, sentences below them, and the rows of the CSV
+    (`plain`).
+        Attributes:
+            left: the columns that hold text.
+            verdict: the column of verdicts, which are coloured.
     """
 
     title: str
@@ -78,11 +74,7 @@ class Table:
         return f'<div class="scroll"><table><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
 
 
-# --- writing ---------------------------------------------------------------------------------------------------------
-
-
 Block = tuple[Heading, Table]
-"""The table of one machine."""
 
 
 def write_tables(blocks: Sequence[Block], csv_path: str | Path, md_path: str | Path, html_path: str | Path) -> None:
@@ -116,11 +108,8 @@ _MARKUP = re.compile(r"<(?=[a-z/!?])|&(?=#?\w+;)|(?<=\])[(]", re.IGNORECASE)
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Collection[int] = ()) -> str:
-    """Return a table in Markdown, without a line break at its end; cells are `plain` texts.
-
-    Args:
-        numeric: the columns that are aligned to the right.
-    """
+    """Return a table in Markdown, without a line break at its end; cells are `plain` texts, `numeric` columns aligned
+    to the right."""
     rule = ["---:" if column in numeric else "---" for column in range(len(header))]
     lines = (header, rule, *rows)
     return "\n".join("| " + " | ".join(plain(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
@@ -169,7 +158,6 @@ def html_page(title: str, body: str) -> str:
 
 
 def resource(name: str) -> str:
-    """Return the text of a file of this package."""
     return (resources.files("gpupc_impl.reporting") / name).read_text(encoding="utf-8")
 
 

@@ -411,14 +411,11 @@ NAMES = {"n": "number of variables n", "m": "number of samples m", "d": "density
 @figure("cupc_fig10", "Fig. 10: scalability", paper=PAPER, experiments=("cupc_fig10",))
 def cupc_fig10(runs: Runs, sweeps: Sweeps, reported: CsvRows) -> Drawing:
     """The figure shows the runtime of cuPC-E and cuPC-S on random graphs with different (a) numbers of variables, (b)
-    numbers of samples and (c) densities, as cuPC's Fig. 10, with a logarithmic axis. A box shows the quartiles over the
-    graphs of one kind, the whiskers reach to the last point within 1.5 IQR, and circles are outliers; triangles mark an
-    exceeded time limit. A panel's title states what all its graphs have in common. The diamond is the only runtime that
-    the paper's text states, of cuPC-E at n = 1000, m = 10000 and d = 0.1; panels of other sizes do not show it. The
-    paper (GTX 1080, ten graphs of each size) states that cuPC-S is always faster, and that the runtime grows with n,
-    linearly with m, and almost linearly with d from 0.2 to 0.5. The heading compares the two methods on our graphs. The
-    data of such graphs are nearly degenerate: many correlations are almost one (``docs/errata.md``).
-    ``results/tables/cupc_fig10.csv`` has the numbers.
+    numbers of samples and (c) densities, as cuPC's Fig. 10: quartiles, whiskers within 1.5 IQR and outliers over the
+    graphs of one kind; triangles mark an exceeded time limit. The diamond is the only runtime that the paper's text
+    states. The paper (GTX 1080, ten graphs of each size) states that cuPC-S is always faster, and that the runtime
+    grows with n, linearly with m, and almost linearly with d from 0.2 to 0.5. The data are nearly degenerate
+    (``docs/errata.md``). ``results/tables/cupc_fig10.csv`` has the numbers.
     """
     figure, [line] = canvas(1, len(sweeps), (style.PAGE_WIDTH, 2.7), sharey="row")
     shows_printed = False

@@ -21,14 +21,8 @@ def datasets_table(
     own: Mapping[str, Callable[[Mapping[str, Any]], str]],
     notes: Sequence[str],
 ) -> Table:
-    """Return a table of the data sets of a family.
-
-    Args:
-        shape: the numbers that a paper states, by the key of our facts: the heading of their columns, and the column in
-            results/reported.
-        own: more columns, by heading, each with a function of a data set's facts.
-        notes: sentences below the table.
-    """
+    """Return a table of the data sets of a family: the numbers that a paper states (`shape`, by the key of our facts
+    the heading and the column in results/reported), and more columns, each with a function of a data set's facts."""
     paper = {row["dataset"]: row for row in reported}
     rows, plain = [], []
     for facts in problems:

@@ -218,16 +218,13 @@ PAPER_LOOK = {"color": "black", "markersize": 3.5, "markerfacecolor": "none", "l
 @figure("ooc_fig2", "Fig. 2: unified memory and blocks", paper=PAPER, experiments=("ooc_fig2",))
 def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Drawing:
     """The figure shows the runtime of level 0 (left) and level 1 (right) over the number of variables, as the
-    Out-of-Core paper's Fig. 2: medians with the 20–80 % band, on a logarithmic axis. All possible CI tests are made,
-    because alpha is so close to one that no edge is removed. Below are the ratios of the two methods. Each layout of
-    blocks has a line in the style of its times. Diamonds are the ratios that the paper (V100, 32 GB) states. The
-    vertical line marks the number of variables at which the in-core data structures fill the device memory, or the
-    budget that the config sets instead. Beyond that limit unified memory is not run unless the user allows it, because
-    it can hang the machine; a cross marks a size without a time. {% if
-    config["backend"] == "host" %}On the host backend managed memory is plain memory, so nothing is migrated and the
-    runtime does not jump at the limit.{% endif %} Block-based uses the paper's square blocks, and unified memory uses
-    the same kernels, so the solid ratio measures only memory management. Dashed lines are other settings, such as
-    block-based with the layout that moves less data. ``results/tables/ooc_fig2.csv`` has the numbers.
+    Out-of-Core paper's Fig. 2: medians with the 20–80 % band, and below the ratios of the two methods; diamonds are
+    those that the paper (V100, 32 GB) states. All possible CI tests are made, because alpha is so close to one that no
+    edge is removed. The vertical line marks the number of variables at which the in-core data structures fill the
+    device memory or the config's budget. Beyond it unified memory is not run, because it can hang the machine; a cross
+    marks a size without a time. {% if config["backend"] == "host" %}On the host backend managed memory is plain memory,
+    so the runtime does not jump at the limit.{% endif %} Solid lines compare the paper's square blocks with unified
+    memory and the same kernels; dashed lines are other settings. ``results/tables/ooc_fig2.csv`` has the numbers.
     """
     sizes = {graph: int(value) for sweep in sweeps.values() for graph, value in sweep.items()}
     runs = [run for run in runs if run.dataset in sizes and run.method in (UM, BLOCK)]
