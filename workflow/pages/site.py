@@ -75,9 +75,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         page.meta["hide"] = ["navigation", "toc"]
     if HEADLINES in markdown:
         text = (ROOT / "README.md").read_text(encoding="utf-8")
-        markdown = markdown.replace(
-            HEADLINES, text.partition("<!-- headlines: `make images` -->")[2].partition("<!--")[0]
-        )
+        inside = text.partition("<!-- headlines: `make images` -->")[2].partition("<!--")[0]
+        markdown = markdown.replace(HEADLINES, f'<div class="headlines" markdown>\n{inside}\n</div>')
     if devices.PLACE in markdown:
         markdown = markdown.replace(devices.PLACE, devices.content(_runs()))
     return _links(markdown, Path(config.docs_dir) / page.file.src_uri)
