@@ -31,8 +31,8 @@ MOST_READ = 1 << 22
 what the backend caches; pinning pages anew takes longer than copying."""
 
 OPEN_SHARE = 8
-"""Open edges are copied once there are at most m / OPEN_SHARE for each variable: a block of candidates of the second
-pass, which has those before the copy, then takes as long as finding second members of all open edges in a block."""
+"""With samples in parts, open edges are copied once there are at most m / OPEN_SHARE for each variable: a block of the
+second pass, which has the candidates before the copy, then takes about as long as the second members of a block."""
 
 OPEN_BYTES = 20  # bytes of the copy of an open edge: its partner, its product, its index, and the member of a set
 
@@ -104,7 +104,8 @@ def choose(m: int, p: int, budget: int, part_bytes: int) -> FilterPlan:
     candidates = STEP + min(MOST_CANDIDATES - STEP, spare // 4 // (CANDIDATE_BYTES * p) // STEP * STEP)
     entries = LISTS * p * STEP, p * candidates // 16, spare // 16 // NEIGHBOUR_BYTES
     neighbours = min(LISTS * p * candidates, max(entries))
-    open_edges = p + min(spare // 16 // OPEN_BYTES, p * m // OPEN_SHARE)
+    most_open = p * m // (OPEN_SHARE if part_bytes else 1)
+    open_edges = p + min(spare // 16 // OPEN_BYTES, most_open)
     read = p + min(MOST_READ, spare // 32 // RESULT_BYTES)
     candidates = min(candidates, p)
     taken = fixed_bytes(m, p, tile, part_bytes) + candidate_bytes(p, candidates, neighbours)
