@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gpupc_impl.core.family import get_family, open_tests
+from gpupc_impl.core.pairs import find
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.tiers import may_be_members
@@ -97,14 +98,6 @@ def _by_votes(skeleton: Skeleton, v_structures: str, problem: Problem) -> Triple
         collider, other = 2 * members < separating, 2 * members > separating
     known = separating > 0
     return Triples(triples[known & collider], triples[~known | ~(collider | other)])
-
-
-def find(ascending: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where numbers are, or belong, in an ascending array, and whether it contains them."""
-    positions = np.searchsorted(ascending, numbers)
-    contained = positions < len(ascending)
-    contained[contained] = ascending[positions[contained]] == numbers[contained]
-    return positions, contained
 
 
 def _votes(triples: np.ndarray, adjacency: np.ndarray, problem: Problem) -> tuple[np.ndarray, np.ndarray]:

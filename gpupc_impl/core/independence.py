@@ -89,6 +89,15 @@ class IndependenceTests(abc.ABC):
                 np.add.at(containing, places[numbers[:, None], members], 1)
         return separating, containing
 
+    def best_members(self, pairs: np.ndarray) -> np.ndarray | None:
+        """Return for (k, 2) pairs the only member of the separating set with the smallest dependence, (k,) int64, the
+        first of several; -1 if no set of one variable separates a pair.
+
+        The sets are those of level 1: the variables that no test of level 0 separates from one of the ends. None if the
+        tests have no faster way to find them than `dependences`.
+        """
+        return None
+
     def separating_subsets(
         self, pairs: np.ndarray, candidates: np.ndarray, most: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core.colliders import find
 from gpupc_impl.core.mapped_arrays import pieces
+from gpupc_impl.core.pairs import find
 
 
 class PartlyDirected:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,8 +45,8 @@ class PAG(ResultViews):
     tail at j means that j is a cause of i or of selection, and a circle leaves this open.
 
     Attributes:
-        marks: (p, p) uint8: ``[i, j]`` is the mark at j of the edge i - j: 0 without an edge, 1 for a circle, 2 for an
-            arrow, 3 for a tail.
+        edges: (n_edges, 2) int64 index pairs, i < j, ascending.
+        edge_marks: (n_edges, 2) uint8: the marks at i and at j: 1 for a circle, 2 for an arrow, 3 for a tail.
         conflicts: (k, 2) int64 pairs (i, j), ascending: the marks at j of edges i - j that rules claimed as a tail and
             as an arrow in the same round; they stay circles.
         skeleton: the skeleton of PC-stable, from which the search for the PAG removed further edges.
@@ -53,7 +54,8 @@ class PAG(ResultViews):
         removed: the separating set of every edge i < j of the skeleton that is not in this graph.
     """
 
-    marks: np.ndarray
+    edges: np.ndarray
+    edge_marks: np.ndarray
     conflicts: np.ndarray
     skeleton: Skeleton
     algorithm: str
@@ -63,6 +65,14 @@ class PAG(ResultViews):
     def names(self) -> tuple[str, ...]:
         return self.skeleton.names
 
+    @functools.cached_property
+    def marks(self) -> np.ndarray:
+        """(p, p) uint8: ``[i, j]`` is the mark at j of the edge i - j, 0 without an edge: pcalg's matrix."""
+        marks = np.zeros((len(self.names),) * 2, np.uint8)
+        i, j = self.edges.T
+        marks[j, i], marks[i, j] = self.edge_marks.T
+        return marks
+
     @property
     def adjacency(self) -> np.ndarray:
         """(p, p) bool, symmetric."""
@@ -70,23 +80,18 @@ class PAG(ResultViews):
         return adjacency
 
     @property
-    def edges(self) -> np.ndarray:
-        """The edges as (n_edges, 2) int64 index pairs, i < j, ascending."""
-        return np.argwhere(np.triu(self.marks))
-
-    @property
     def n_edges(self) -> int:
-        return int(np.count_nonzero(self.marks)) // 2
+        return len(self.edges)
 
     def count(self, mark: int) -> int:
         """Return the number of ends with a mark, given by its code."""
-        return int(np.count_nonzero(self.marks == mark))
+        return int(np.count_nonzero(self.edge_marks == mark))
 
     def __eq__(self, other: object) -> bool:
         """Whether two graphs have the same labelled edges with the same marks."""
         if not isinstance(other, PAG):
             return NotImplemented
-        return np.array_equal(self.marks, other.marks)
+        return np.array_equal(self.edges, other.edges) and np.array_equal(self.edge_marks, other.edge_marks)
 
     def __repr__(self) -> str:
         return (
@@ -105,19 +110,12 @@ class PAG(ResultViews):
         """
         import pandas
 
-        edges = self.edges
-        i, j = edges.T
-        backward = (self.marks[j, i] == ARROW) & (self.marks[i, j] != ARROW)
-        source, target = np.where(backward[:, None], edges[:, ::-1], edges).T
-        names, marks = np.array(self.names, object), np.array(MARKS, object)
-        return pandas.DataFrame(
-            {
-                "source": names[source],
-                "target": names[target],
-                "mark_source": marks[self.marks[target, source]],
-                "mark_target": marks[self.marks[source, target]],
-            }
-        )
+        at_i, at_j = self.edge_marks.T
+        backward = ((at_i == ARROW) & (at_j != ARROW))[:, None]
+        names = np.array(self.names, object)[np.where(backward, self.edges[:, ::-1], self.edges)]
+        marks = np.array(MARKS, object)[np.where(backward, self.edge_marks[:, ::-1], self.edge_marks)]
+        columns = ("source", "target", "mark_source", "mark_target")
+        return pandas.DataFrame(dict(zip(columns, (*names.T, *marks.T), strict=True)))
 
     def to_networkx(self) -> networkx.DiGraph:
         """Return a ``networkx.DiGraph`` of the names with two opposite arcs for each edge; the attribute ``mark`` of an
@@ -159,7 +157,8 @@ class PAG(ResultViews):
         pairs = np.array(list(self.removed), np.int64).reshape(-1, 2)
         sets = list(self.removed.values())
         own = {
-            "marks": self.marks,
+            "edges": self.edges,
+            "edge_marks": self.edge_marks,
             "mark_conflicts": self.conflicts,
             "algorithm": self.algorithm,
             "removed_pairs": pairs,
@@ -180,11 +179,12 @@ class PAG(ResultViews):
         skeleton = Skeleton.load(path)
         try:
             with open_arrays(path) as stored:
-                names = ("marks", "mark_conflicts", "algorithm", "removed_pairs", "removed_sizes", "removed_members")
-                marks, conflicts, algorithm, pairs, sizes, members = (stored[name] for name in names)
+                names = ("edges", "edge_marks", "mark_conflicts", "algorithm", "removed_pairs", "removed_sizes")
+                edges, marks, conflicts, algorithm, pairs, sizes = (stored[name] for name in names)
+                members = stored["removed_members"]
             parts = np.split(members, np.cumsum(sizes)[:-1]) if len(sizes) else []
             removed = {(i, j): tuple(part.tolist()) for (i, j), part in zip(pairs.tolist(), parts, strict=True)}
-            graph = cls(marks, conflicts, skeleton, str(algorithm), removed)
+            graph = cls(edges, marks, conflicts, skeleton, str(algorithm), removed)
             graph.check()
             return graph
         except MemoryError:
@@ -195,15 +195,16 @@ class PAG(ResultViews):
             ) from error
 
     def check(self) -> None:
-        """Raise ValueError if the marks are none, or of other edges than the skeleton's."""
-        p = len(self.names)
-        if self.marks.dtype != np.uint8 or self.marks.shape != (p, p) or self.marks.max(initial=0) > TAIL:
+        """Raise ValueError if the edges are not in the skeleton, or a mark is none."""
+        marks, edges = self.edge_marks, self.edges
+        if marks.dtype != np.uint8 or marks.shape != edges.shape or not np.isin(marks, (CIRCLE, ARROW, TAIL)).all():
             raise ValueError(
-                f"marks are {self.marks.dtype} {self.marks.shape}; they must be {p} x {p} codes up to {TAIL}"
+                f"edge_marks are {marks.dtype} {marks.shape}; they must be {edges.shape} codes from {CIRCLE} to {TAIL}"
             )
-        if (self.adjacency != self.adjacency.T).any() or (self.adjacency & ~self.skeleton.adjacency).any():
-            raise ValueError("an edge has one mark, or is not in the skeleton")
-        missing = np.argwhere(np.triu(self.skeleton.adjacency & ~self.adjacency))
+        numbers, known = (pairs.astype(np.int64) @ [len(self.names), 1] for pairs in (edges, self.skeleton.edges))
+        if (np.diff(numbers) <= 0).any() or not np.isin(numbers, known).all():
+            raise ValueError("an edge occurs twice, or is not in the skeleton")
+        missing = self.skeleton.edges[~np.isin(known, numbers)]
         if sorted(self.removed) != list(map(tuple, missing.tolist())):
             raise ValueError("removed has other pairs than the edges that the skeleton has more")
         if self.conflicts.ndim != 2 or (self.marks[tuple(self.conflicts.T)] != CIRCLE).any():

@@ -16,7 +16,7 @@ import numpy as np
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.files import open_arrays, parse_json, write_arrays, write_whole
 from gpupc_impl.core.fixed_pairs import write
-from gpupc_impl.core.pairs import connect, equal, in_order, merge, row_groups, row_starts
+from gpupc_impl.core.pairs import connect, equal, find, gathered, in_order, merge, row_groups, row_starts
 from gpupc_impl.core.result_views import ResultViews
 from gpupc_impl.ownership import open_regular
 
@@ -155,6 +155,30 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
         return np.diff(self.offsets)
 
     @property
+    def edges(self) -> np.ndarray:
+        """The (e, 2) int64 pairs i < j, ascending, that no set separates."""
+        parts = []
+        for rows in mapped_arrays.row_pieces(self._adjacency):
+            pairs = np.argwhere(np.triu(self._adjacency[rows], rows.start + 1))
+            pairs[:, 0] += rows.start
+            parts.append(pairs)
+        return np.concatenate(parts) if parts else np.empty((0, 2), np.int64)
+
+    def of(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the sets of (k, 2) pairs i < j that are no edges: (k + 1,) starts, and the members of one set after
+        the other."""
+        numbers = self.pairs.astype(np.int64) @ [len(self._adjacency), 1]
+        place, stored = find(numbers, np.asarray(pairs, np.int64) @ [len(self._adjacency), 1])
+        own, members = gathered(self.offsets, self.members, place[stored])
+        starts = np.zeros(len(pairs) + 1, np.int64)
+        starts[1:][stored] = np.diff(own)
+        return np.cumsum(starts), members
+
+    def from_level(self, level: int) -> np.ndarray:
+        """Return the (k, 2) int32 pairs whose sets have at least `level` members, 1 or more."""
+        return self.pairs[self.sizes() >= level]
+
+    @property
     def sha256(self) -> str:
         """A digest of the non-empty sets and their pairs."""
         digest = hashlib.sha256()
@@ -214,12 +238,7 @@ class Skeleton(ResultViews):
     @property
     def edges(self) -> np.ndarray:
         """The edges as (n_edges, 2) int64 index pairs, i < j, ascending."""
-        parts = []
-        for rows in mapped_arrays.row_pieces(self.adjacency):
-            pairs = np.argwhere(np.triu(self.adjacency[rows], rows.start + 1))
-            pairs[:, 0] += rows.start
-            parts.append(pairs)
-        return np.concatenate(parts) if parts else np.empty((0, 2), np.int64)
+        return self.sepsets.edges
 
     @property
     def sha256(self) -> str:
@@ -249,7 +268,7 @@ class Skeleton(ResultViews):
             write(adjacency, self.sepsets.gaps, False)
             return adjacency
         adjacency = self.adjacency.copy()
-        connect(adjacency, self.sepsets.pairs[self.sepsets.sizes() >= level])
+        connect(adjacency, self.sepsets.from_level(level))
         return adjacency
 
     def __eq__(self, other: object) -> bool:

@@ -1,4 +1,4 @@
-"""Correlations whose bits do not depend on where they are computed (kernels/correlate.cu), and problems with them."""
+"""Correlations with the same bits on every worker (gaussian/fixed_order.py), and problems with them."""
 
 from __future__ import annotations
 
@@ -8,27 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gpupc_impl.backends import Backend, KernelSource, open_backend
+from gpupc_impl.backends import Backend, open_backend
 from gpupc_impl.core import mapped_arrays
-from gpupc_impl.gaussian.correlation import SOURCE as STANDARDISE_SOURCE
+from gpupc_impl.gaussian.fixed_order import correlate, correlate_squares, standardised_on_device
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.integers import ceil_div
 
-SOURCE = "distributed/kernels/correlate.cu"
-CORRELATE = KernelSource(SOURCE, "correlate")
-STANDARDISE = KernelSource(STANDARDISE_SOURCE, "standardise")
-
-TILES = {"cuda": (128, 64), "host": (64, 64)}
-SMALL_TILE = 32  # rows and columns of a small tile (kernels/correlate.cu)
-MOST_SMALL = 96  # the most variables of a matrix that is made of small tiles
-TILE_CONSTANTS = {
-    name: {"TILE_ROWS": rows, "TILE_COLUMNS": columns, "SMALL_TILE": SMALL_TILE}
-    for name, (rows, columns) in TILES.items()
-}
-
-THREADS = {"cuda": (16, 16), "host": (1, 1)}
-SMALL_THREADS = {"cuda": (8, 8), "host": (1, 1)}
-SQUARES = tuple(KernelSource(SOURCE, f"correlate_squares<{flag}>") for flag in ("false", "true"))  # large, small tiles
 COLUMNS_AT_ONCE = 512  # upper bound on the variables that are standardised at a time, to save device memory
 
 
@@ -38,7 +22,7 @@ def standardised(backend: Backend, samples: np.ndarray) -> np.ndarray:
     """
     out = np.empty(samples.shape)
     for columns in mapped_arrays.pieces(samples.shape[1], COLUMNS_AT_ONCE):
-        out[:, columns] = backend.download(_standardised(backend, np.ascontiguousarray(samples[:, columns])))
+        out[:, columns] = backend.download(standardised_on_device(backend, np.ascontiguousarray(samples[:, columns])))
     return out
 
 
@@ -56,74 +40,7 @@ class SampleRows:
         part = self._memory[: samples.size].reshape(samples.shape)
         mapped_arrays.by_pieces(part, lambda rows: np.copyto(part[rows], samples[rows]))
         with self._backend.array_library():
-            self.rows[variables] = _standardised(self._backend, part).T
-
-
-def _standardised(backend: Backend, samples: np.ndarray) -> Any:
-    """Return standardised (m, width) samples on the device."""
-    device, (m, width) = backend.upload(samples), samples.shape
-    threads = 128 if backend.warp_threads > 1 else 1
-    backend.kernel(*STANDARDISE)((ceil_div(width, threads),), (threads,), [device, np.int32(m), np.int32(width)])
-    return device
-
-
-def correlate(backend: Backend, samples: Any, rows: Any, columns: Any, out: Any) -> None:
-    """Queue the computation of the correlations of some variables with others.
-
-    Args:
-        samples: (m, p) float64, standardised, on the device.
-        rows, columns: int32 variables, on the device.
-        out: (rows, columns) float64, on the device, which receives the correlations.
-    """
-    m, p = samples.shape
-    n_rows, n_columns = len(rows), len(columns)
-    if n_rows and n_columns:
-        height, width = TILES[backend.name]
-        inputs = (samples, np.int32(m), np.int32(p), rows, np.int32(n_rows), columns, np.int32(n_columns))
-        grid = ceil_div(n_columns, width), ceil_div(n_rows, height)
-        _tile_kernel(CORRELATE, backend)(grid, THREADS[backend.name], [*inputs, out])
-
-
-def correlate_squares(backend: Backend, samples: Any, variables: np.ndarray, sizes: np.ndarray) -> Any:
-    """Queue the computation of a correlation matrix for each of some groups of variables.
-
-    Args:
-        samples: (m, p) float64, standardised, on the device.
-        variables: int32 variables, group after group.
-        sizes: (groups,) the number of variables of each group.
-
-    Returns:
-        the square matrices, one after the other, float64 on the device.
-    """
-    m, p = samples.shape
-    out = backend.empty(int(np.square(sizes).sum()), np.float64)
-    starts, places = (np.concatenate(([0], np.cumsum(counts))) for counts in (sizes, np.square(sizes)))
-    sizes, arrays = np.asarray(sizes), [backend.upload(array) for array in (variables, starts, places)]
-    shapes = (
-        (sizes > MOST_SMALL, TILES, THREADS),
-        (sizes <= MOST_SMALL, {backend.name: (SMALL_TILE,) * 2}, SMALL_THREADS),
-    )
-    for kernel, (chosen, shape, threads) in zip(SQUARES, shapes, strict=True):
-        tiles = tiles_of(np.where(chosen, sizes, 0), *shape[backend.name])
-        if len(tiles):
-            inputs = [samples, np.int32(m), np.int32(p), *arrays, backend.upload(tiles), out]
-            _tile_kernel(kernel, backend)((len(tiles),), threads[backend.name], inputs)
-    return out
-
-
-def _tile_kernel(kernel: KernelSource, backend: Backend) -> Any:
-    return backend.kernel(*kernel._replace(constants=TILE_CONSTANTS[backend.name]))
-
-
-def tiles_of(sizes: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Return (tiles, 3) int32: the matrix, first row and first column of each tile of square matrices of these
-    sizes."""
-    across = ceil_div(sizes, width)
-    counts = ceil_div(sizes, height) * across
-    matrix = np.repeat(np.arange(len(sizes)), counts)
-    number = np.arange(len(matrix)) - np.repeat(np.cumsum(counts) - counts, counts)
-    row, column = np.divmod(number, across[matrix])
-    return np.stack([matrix, height * row, width * column], axis=1).astype(np.int32)
+            self.rows[variables] = standardised_on_device(self._backend, part).T
 
 
 class Numbers(Protocol):

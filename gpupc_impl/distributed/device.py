@@ -8,9 +8,9 @@ import functools
 import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
-from gpupc_impl.distributed.correlations import CORRELATE, SQUARES, STANDARDISE, TILE_CONSTANTS
 from gpupc_impl.distributed.filter_plan import COLUMNS_A_WARP, LISTS, MOST_CANDIDATES
 from gpupc_impl.distributed.products import SPLIT
+from gpupc_impl.gaussian.fixed_order import CORRELATE, SQUARES, STANDARDISE, TILE_CONSTANTS
 from gpupc_impl.out_of_core.gathered import GATHERED
 
 MOST_PREFETCHED = 24  # the highest level whose kernels a search requests before level 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import collections
 import dataclasses
 import functools
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends.machine import available_cores
-from gpupc_impl.core.pairs import row_groups
+from gpupc_impl.core.pairs import find, row_groups
 from gpupc_impl.core.result import NO_PAIRS, SeparatingSets
 from gpupc_impl.distributed.folder import SearchFolder
 
@@ -166,15 +165,23 @@ class EdgeShards:
         first = np.repeat(np.arange(self._p, dtype=np.int32), np.diff(by_first.indptr))
         return np.stack([first, by_first.indices.astype(np.int32)], axis=1), by_first.data[:, None]
 
-    def member(self, i: int, j: int) -> int | None:
-        """Return the variable that separated two variables, i < j, at level 1; None if none did."""
-        shard = self._shards[bisect.bisect_right(self._shards, j, key=lambda shard: shard.rows.start) - 1]
-        first, end = shard.starts[j - shard.rows.start : j - shard.rows.start + 2]
-        at = first + int(np.searchsorted(shard.partners[first:end], i))
-        if at == end or shard.partners[at] != i:
-            return None
-        place = int(np.searchsorted(shard.left, at))
-        return None if place < len(shard.left) and shard.left[place] == at else int(shard.members[at])
+    def members(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the variables that separated (k, 2) pairs i < j at level 1, (k,) int64; -1 where none did."""
+        result = np.full(len(pairs), -1)
+        of_shard = np.searchsorted([shard.rows.stop for shard in self._shards], pairs[:, 1], side="right")
+        for number in np.unique(of_shard).tolist():
+            shard, some = self._shards[number], np.flatnonzero(of_shard == number)
+            i, row = pairs[some, 0], pairs[some, 1] - shard.rows.start
+            low, end = shard.starts[row], shard.starts[row + 1]
+            high = end
+            while (open_ := low < high).any():  # a bisection for each pair
+                middle = (low + high) // 2
+                before = open_ & (shard.partners[np.minimum(middle, len(shard.partners) - 1)] < i)
+                low, high = np.where(before, middle + 1, low), np.where(open_ & ~before, middle, high)
+            some, low = some[low < end], low[low < end]
+            is_removed = (shard.partners[low] == pairs[some, 0]) & ~find(shard.left, low)[1]
+            result[some[is_removed]] = shard.members[low[is_removed]]
+        return result
 
 
 class ShardedSets(SeparatingSets):
@@ -183,8 +190,10 @@ class ShardedSets(SeparatingSets):
     An operation on all sets (`pairs`, `members`, a comparison, a file) converts them once, to up to 20 bytes a pair.
     """
 
-    def __init__(self, adjacency: np.ndarray, shards: EdgeShards, later: list[tuple[np.ndarray, np.ndarray]]):
-        self._adjacency, self.gaps = adjacency, NO_PAIRS
+    def __init__(
+        self, adjacency: np.ndarray, edges: np.ndarray, shards: EdgeShards, later: list[tuple[np.ndarray, np.ndarray]]
+    ):
+        self._adjacency, self._edges, self.gaps = adjacency, edges, NO_PAIRS
         self._shards, self._later = shards, later
         self._later_sets = SeparatingSets.from_levels(adjacency, later)
 
@@ -205,9 +214,13 @@ class ShardedSets(SeparatingSets):
         return self._loaded._sizes
 
     def with_gaps(self, gaps: np.ndarray) -> ShardedSets:
-        sets = ShardedSets(self._adjacency, self._shards, self._later)
+        sets = ShardedSets(self._adjacency, self._edges, self._shards, self._later)
         sets.gaps = gaps
         return sets
+
+    @property
+    def edges(self) -> np.ndarray:
+        return self._edges
 
     def __getitem__(self, pair: tuple[int, int]) -> tuple[int, ...]:
         if members := self._later_sets[pair]:
@@ -215,8 +228,25 @@ class ShardedSets(SeparatingSets):
         i, j = sorted(map(int, pair))
         if self._is_gap(i, j):
             raise KeyError(pair)
-        member = self._shards.member(i, j)
-        return () if member is None else (member,)
+        return tuple(member for member in self._shards.members(np.array([[i, j]])).tolist() if member >= 0)
+
+    def of(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        pairs = np.asarray(pairs, np.int64)
+        starts, later = self._later_sets.of(pairs)
+        sizes = np.diff(starts)
+        others = np.flatnonzero(sizes == 0)
+        member = self._shards.members(pairs[others])
+        others, member = others[member >= 0], member[member >= 0]
+        sizes[others] = 1
+        of_later = np.ones(int(sizes.sum()), bool)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        of_later[starts[others]] = False
+        members = np.empty(len(of_later), np.int32)
+        members[of_later], members[~of_later] = later, member
+        return starts, members
+
+    def from_level(self, level: int) -> np.ndarray:
+        return (self._later_sets if level > 1 else self._loaded).from_level(level)
 
     def __repr__(self) -> str:
         return f"ShardedSets({len(self)} pairs)"

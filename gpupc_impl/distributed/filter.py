@@ -14,12 +14,13 @@ from gpupc_impl.core import mapped_arrays
 from gpupc_impl.distributed import device
 from gpupc_impl.distributed.communicator import Communicator, Part
 from gpupc_impl.distributed.device import WARPS
-from gpupc_impl.distributed.filter_bounds import UNIT_ROUNDOFF, excess_bound, needed_product, product_bound
+from gpupc_impl.distributed.filter_bounds import excess_bound, needed_product
 from gpupc_impl.distributed.filter_plan import COLUMNS_A_WARP, EDGE_BYTES, LISTS, STEP, TILE_ROWS, FilterPlan
 from gpupc_impl.distributed.level_zero import GroupResult
 from gpupc_impl.distributed.products import DoubleProducts, PartProducts, Products
 from gpupc_impl.distributed.progress import Laps, stage
 from gpupc_impl.engine.graph import COUNTER_SHAPE
+from gpupc_impl.gaussian.fixed_order import UNIT_ROUNDOFF, product_bound
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div, round_up
 

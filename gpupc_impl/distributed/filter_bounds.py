@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import math
 
-UNIT_ROUNDOFF = 2.0**-53
+from gpupc_impl.gaussian.fixed_order import product_bound
 
 SINGLE_ROUNDOFF = 2.0**-24
 
 SCALE, DIGITS = 4032, 11  # of the parts of samples (kernels/parts.cu)
 MOST_LENGTH = 2.0**12  # of a first part, whose products then have sums of at most 2^24
-
-
-def product_bound(m: int) -> float:
-    """Return an upper bound on the difference of two correlations of m samples that are summed in different orders.
-
-    A sum of m products, in any order and with or without fused operations, differs from the exact sum by at most
-    gamma_m |x| |y| (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1), where gamma_m = m u / (1 - m
-    u) and u = 2^-53. The length of a standardised column is one up to rounding, which the bound covers by m + 8 in the
-    place of m. Clamping two numbers to [-1, 1] does not increase their difference.
-    """
-    steps = (m + 8) * UNIT_ROUNDOFF
-    return 2 * steps / (1 - steps)
 
 
 def rounding_bound(m: int) -> float:

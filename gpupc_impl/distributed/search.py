@@ -285,9 +285,11 @@ class DistributedSearch(LevelSearch):
         return adjacency
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
-        if self._shards is None:
+        if self._shards is None or self._edges is None:
             return SeparatingSets.from_levels(adjacency, [])
-        return ShardedSets(adjacency, self._shards, self._later_sets)
+        numbers = np.concatenate([self._edges, *self._settled]).astype(np.int64) @ [self.p, 1]
+        edges = np.stack(np.divmod(np.sort(numbers), self.p), axis=1)
+        return ShardedSets(adjacency, edges, self._shards, self._later_sets)
 
 
 def empty_graph(p: int) -> np.ndarray:

@@ -26,8 +26,12 @@ class Residuals(NamedTuple):
 
 def separates(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
     """Return which of the (k, l) sets separate the (k, 2) pairs, (k,) bool, by the bits that decide in every method."""
-    tolerance, critical = problem.residual_tolerance, problem.critical_r_squared(sets.shape[1])
-    h = residuals(problem.correlation, pairs, sets, problem.pivot_tolerance)
+    return decided(problem, residuals(problem.correlation, pairs, sets, problem.pivot_tolerance), sets.shape[1])
+
+
+def decided(problem: GaussianProblem, h: Residuals, level: int) -> np.ndarray:
+    """Return in which tests, given sets of `level` members, the set separates, (k,) bool."""
+    tolerance, critical = problem.residual_tolerance, problem.critical_r_squared(level)
     explained, possible = h.ij * h.ij, h.ii * h.jj
     if tolerance > 0:
         return (np.minimum(h.ii, h.jj) > tolerance) & (explained <= critical * possible)
@@ -38,12 +42,21 @@ def separates(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarray) -> 
 
 def residuals(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarray, pivot_tolerance: float) -> Residuals:
     """Return H of the tests of (k, 2) pairs given (k, l) sets; (i, j) and (j, i) have the same H."""
-    size = sets.shape[1]
-    variables = np.concatenate([np.sort(sets, axis=1), np.sort(pairs, axis=1)], axis=1).T
-    c = correlation[variables[:, None], variables[None]]
-    rows, scale = np.zeros((size + 2, size, len(pairs))), np.empty((size, len(pairs)))
-    near_singular = np.zeros(len(pairs), bool)
-    left = np.ones((size + 2, len(pairs)))  # the residual variance of each variable given the members before it
+    variables = in_order(pairs, sets)
+    return residuals_of(correlation[variables[:, None], variables[None]], pivot_tolerance)
+
+
+def in_order(pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
+    """Return the (l + 2, k) variables of tests in the order of the evaluation: sets, then pairs, ascending each."""
+    return np.concatenate([np.sort(sets, axis=1), np.sort(pairs, axis=1)], axis=1).T
+
+
+def residuals_of(c: np.ndarray, pivot_tolerance: float) -> Residuals:
+    """Return H for (l + 2, l + 2, k) correlations among the variables of each test (`in_order`)."""
+    size, k = len(c) - 2, c.shape[2]
+    rows, scale = np.zeros((size + 2, size, k)), np.empty((size, k))
+    near_singular = np.zeros(k, bool)
+    left = np.ones((size + 2, k))  # the residual variance of each variable given the members before it
     for a in range(size + 2):
         for b in range(min(a, size)):
             covariance = c[a, b]

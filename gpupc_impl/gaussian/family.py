@@ -1,17 +1,34 @@
 """Gaussian data with Fisher's z test (cuPC)."""
 
+from gpupc_impl.backends import BackendUnavailable, open_backend
 from gpupc_impl.core.family import Family
+from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.gaussian import imputed, pairwise
+from gpupc_impl.gaussian.array_search import ArrayProblem
 from gpupc_impl.gaussian.large import prepare_large
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.retest import Retest
-from gpupc_impl.gaussian.single_tests import open_gaussian_tests
+from gpupc_impl.gaussian.sample_tests import SampleTests
+from gpupc_impl.gaussian.single_tests import ArrayTests, GaussianTests
+
+
+def _open_tests(problem: GaussianProblem, backend: str) -> IndependenceTests:
+    if isinstance(problem, ArrayProblem):
+        return ArrayTests(problem)
+    if problem.samples is not None:
+        try:
+            return SampleTests(problem, open_backend(backend))
+        except BackendUnavailable:
+            if backend != "auto":
+                raise
+    return GaussianTests(problem, backend)
+
 
 FAMILY = Family(
     name="gaussian",
     problem=GaussianProblem,
     retest=Retest,
-    tests=open_gaussian_tests,
+    tests=_open_tests,
     # pair-scan is the fastest method on a GPU and on CPU cores (docs/design/gaussian.md). The reference
     # stable-parallel needs no C++ compiler.
     auto={"cuda": "pair-scan", "host": "pair-scan", "cpu": "stable-parallel"},

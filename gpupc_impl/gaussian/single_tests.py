@@ -60,10 +60,15 @@ SUBSETS = Struct(  # kernels/subset_tests.cu declares this struct.
     n_pairs=np.int64,
     size=np.int32,
 )
+MATRICES = Struct(
+    "Matrices",
+    C=Pointer(np.float64),
+    places=Pointer(np.int64),
+    widths=Pointer(np.int32),
+    p=np.int32,
+)
 TEST = Struct(
     "Test",
-    C=Pointer(np.float64),
-    p=np.int32,
     critical_r_squared=np.float64,
     residual_tolerance=np.float64,
     pivot_tolerance=np.float64,
@@ -73,7 +78,7 @@ KERNELS = LevelKernels(
     lambda size: KernelSource(
         "gaussian/kernels/subset_tests.cu",
         f"subset_tests<{size}>",
-        (SUBSETS, TEST),
+        (SUBSETS, MATRICES, TEST),
         {"MOST_SETS": graph.CONSTANTS["MOST_SETS"]},
     )
 )
@@ -108,8 +113,41 @@ VOTES = (
 )
 
 
-def open_gaussian_tests(problem: GaussianProblem, backend: str) -> IndependenceTests:
-    return ArrayTests(problem) if isinstance(problem, ArrayProblem) else GaussianTests(problem, backend)
+def run_subset_tests(
+    backend: Backend, problem: GaussianProblem, subsets: Subsets, matrices: Any, first: int, last: int
+) -> np.ndarray:
+    """Return `IndependenceTests.dependences`, by kernels.
+
+    Args:
+        matrices: the correlations on the device, as `MATRICES`; either one matrix, or one for each pair, in which the
+            numbers of variables are places in that matrix, in the order of the variables.
+    """
+    size = subsets.size
+    argument = SUBSETS(
+        pairs=backend.upload(subsets.pairs),
+        starts=backend.upload(subsets.starts),
+        ends=backend.upload(subsets.ends),
+        candidates=backend.upload(subsets.candidates),
+        binomial=graph.BINOMIALS(
+            table=backend.upload(subsets.binomials.astype(np.uint64)), max_n=subsets.binomials.shape[1] - 1
+        ),
+        n_pairs=len(subsets.pairs),
+        size=size,
+    )
+    test = TEST(
+        critical_r_squared=problem.critical_r_squared(size),
+        residual_tolerance=problem.residual_tolerance,
+        pivot_tolerance=problem.pivot_tolerance,
+    )
+    kernel = backend.kernel(*KERNELS.choose(backend, size))
+    result = np.empty(last - first)
+    out = backend.empty(min(TESTS_OF_LAUNCH, last - first), np.float64)
+    for start in range(first, last, TESTS_OF_LAUNCH):
+        count = min(TESTS_OF_LAUNCH, last - start)
+        numbers = [np.int64(start), np.int32(count), out]
+        kernel((ceil_div(count, THREADS),), (THREADS,), [argument, matrices, test, *numbers])
+        result[start - first : start - first + count] = backend.download(out)[:count]
+    return result
 
 
 class ArrayTests(IndependenceTests):
@@ -156,50 +194,32 @@ class GaussianTests(IndependenceTests):
                 raise
             return None
 
+    def _among(self, variables: np.ndarray) -> np.ndarray:
+        """Return the (v, v, k) correlations among the (v, k) variables of each column."""
+        return self._problem.correlation[variables[:, None], variables[None]]
+
     def dependences(self, subsets: Subsets, first: int, last: int) -> np.ndarray:
         size = subsets.size
         few = last - first < FEW_TESTS
         if size == 0 or few or self._problem.obstacle(size) is not None or self._device is None:
             return super().dependences(subsets, first, last)
         backend, correlation = self._device
-        argument = SUBSETS(
-            pairs=backend.upload(subsets.pairs),
-            starts=backend.upload(subsets.starts),
-            ends=backend.upload(subsets.ends),
-            candidates=backend.upload(subsets.candidates),
-            binomial=graph.BINOMIALS(
-                table=backend.upload(subsets.binomials.astype(np.uint64)), max_n=subsets.binomials.shape[1] - 1
-            ),
-            n_pairs=len(subsets.pairs),
-            size=size,
-        )
-        problem = self._problem
-        test = TEST(
-            C=correlation,
-            p=problem.n_variables,
-            critical_r_squared=problem.critical_r_squared(size),
-            residual_tolerance=problem.residual_tolerance,
-            pivot_tolerance=problem.pivot_tolerance,
-        )
-        kernel = backend.kernel(*KERNELS.choose(backend, size))
-        result = np.empty(last - first)
-        out = backend.empty(min(TESTS_OF_LAUNCH, last - first), np.float64)
-        for start in range(first, last, TESTS_OF_LAUNCH):
-            count = min(TESTS_OF_LAUNCH, last - start)
-            kernel((ceil_div(count, THREADS),), (THREADS,), [argument, test, np.int64(start), np.int32(count), out])
-            result[start - first : start - first + count] = backend.download(out)[:count]
-        return result
+        matrices = MATRICES(C=correlation, places=None, widths=None, p=self._problem.n_variables)
+        return run_subset_tests(backend, self._problem, subsets, matrices, first, last)
 
     def dependence(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
         problem, result = self._problem, np.empty(len(pairs))
         for start in range(0, len(pairs), CANONICAL_AT_ONCE):
             part = slice(start, start + CANONICAL_AT_ONCE)
-            h = canonical.residuals(problem.correlation, pairs[part], sets[part], problem.pivot_tolerance)
+            h = self._residuals(pairs[part], sets[part])
             square = np.abs((h.ij * h.ij) / (h.ii * h.jj))
             if problem.residual_tolerance == 0:
                 square = np.where(square > 1, 1 / square, square)
             result[part] = square
         return result
+
+    def _residuals(self, pairs: np.ndarray, sets: np.ndarray) -> canonical.Residuals:
+        return canonical.residuals_of(self._among(canonical.in_order(pairs, sets)), self._problem.pivot_tolerance)
 
     def separates(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
         result = np.zeros(len(pairs), bool)
@@ -263,9 +283,7 @@ class GaussianTests(IndependenceTests):
         """Return which sets separate their pairs, (t,) bool."""
         problem, size = self._problem, sets.shape[1]
         critical, variables = problem.critical_r_squared(size), np.concatenate([sets, pairs], axis=1).T
-        left = problem.correlation[
-            variables[:, None], variables[None]
-        ]  # (l + 2, l + 2, t), then without eliminated ones
+        left = self._among(variables)  # (l + 2, l + 2, t), then without eliminated ones
         pivots, smallest = np.ones(len(pairs)), np.full(len(pairs), np.inf)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             for eliminated in range(size):
@@ -290,7 +308,7 @@ class GaussianTests(IndependenceTests):
         unclear = np.flatnonzero(~clear)
         for start in range(0, len(unclear), CANONICAL_AT_ONCE):
             some = unclear[start : start + CANONICAL_AT_ONCE]
-            result[some] = canonical.separates(problem, pairs[some], sets[some])
+            result[some] = canonical.decided(problem, self._residuals(pairs[some], sets[some]), size)
         return np.asarray(result)
 
 

@@ -81,7 +81,8 @@ def find_pag(
     check_algorithm(algorithm, limits)
     if problem.n_variables < 3:
         raise InvalidProblem(
-            f"the data have {problem.n_variables} variable(s); FCI needs at least 3, since no mark follows from fewer"
+            f"the data have {problem.n_variables} variable(s); FCI needs at least 3, since no mark follows from fewer: "
+            "add variables, or take pc"
         )
     random = tests is None and get_family(problem.family).v_structures == "standard"
     tests = tests or open_tests(problem, backend)
@@ -164,12 +165,12 @@ def orient(
 
 
 def _pag(graph: MixedGraph, skeleton: Skeleton, separations: Separations, algorithm: str) -> PAG:
-    marks = np.zeros((graph.n_variables,) * 2, np.uint8)
-    marks[graph.source, graph.target] = graph.marks
+    forward = np.flatnonzero(graph.source < graph.target)
+    marks = np.stack([graph.marks[graph.reverse[forward]], graph.marks[forward]], axis=1)
     disputed = np.stack([graph.source, graph.target], axis=1)[graph.disputed]
     edges = skeleton.edges
-    removed = edges[marks[tuple(edges.T)] == 0]
+    removed = edges[graph.arcs(*edges.T) < 0]
     sets = separations.of(removed)
     members = np.split(sets.candidates, sets.starts[1:-1])
     by_pair = {(i, j): tuple(own.tolist()) for (i, j), own in zip(removed.tolist(), members, strict=False)}
-    return PAG(marks, disputed, skeleton, algorithm, by_pair)
+    return PAG(graph.edges, marks, disputed, skeleton, algorithm, by_pair)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpupc_impl.core.colliders import find
 from gpupc_impl.core.pag import ARROW, CIRCLE, TAIL
+from gpupc_impl.core.pairs import find
 
 APART, UNTESTED = -1, -2
 """In place of an arc: the variables are not adjacent, and a set separates them; or background knowledge forbids their
@@ -101,7 +101,7 @@ class MixedGraph:
         triples = self.triples.where(self.triples.closing == APART)
         x, y, z = self.source[triples.into], self.target[triples.into], self.target[triples.out]
         listed = np.stack([x, y, z], axis=1)[x < z]
-        return listed[np.lexsort((listed[:, 2], listed[:, 0], listed[:, 1]))]
+        return listed[np.argsort(listed @ [self.n_variables, self.n_variables**2, 1])]
 
     def has(self, arcs: np.ndarray, mark: int) -> np.ndarray:
         """Return which arcs have this mark at their target."""

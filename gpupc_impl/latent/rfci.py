@@ -8,6 +8,7 @@ removal changes the tests after it (docs/design/latent.md).
 import numpy as np
 
 from gpupc_impl.core.independence import IndependenceTests
+from gpupc_impl.core.pairs import find
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.latent.mixed_graph import MixedGraph
 from gpupc_impl.latent.paths import DiscriminatingPaths
@@ -28,8 +29,9 @@ class EdgeTests:
         p = graph.n_variables
         while True:
             keys = graph.unshielded @ [p * p, p, 1]
-            x, y, z = graph.unshielded[~np.isin(keys, self._triples)].T
-            self._triples = np.union1d(self._triples, keys)
+            _, tested = find(self._triples, keys)
+            x, y, z = graph.unshielded[~tested].T
+            self._triples = np.sort(np.concatenate([self._triples, keys[~tested]]))
             sets = self._separations.of(np.stack([x, z], axis=1)).allowed(None, but=y)
             both = np.concatenate([np.stack([x, y], axis=1), np.stack([z, y], axis=1)])
             starts = np.concatenate([sets.starts, sets.starts[-1] + sets.starts[1:]])
@@ -53,7 +55,7 @@ class EdgeTests:
         """Return which of the whole lists separate their pairs."""
         allowed = questions.allowed(self._problem.tiers)
         sizes = np.diff(allowed.starts)
-        possible = sizes == np.diff(questions.starts)
+        possible = (sizes == np.diff(questions.starts)) & (sizes > 0)  # No edge is independent given the empty set.
         result = np.zeros(len(questions.pairs), bool)
         for size in np.unique(sizes[possible]).tolist():
             some = np.flatnonzero(possible & (sizes == size))

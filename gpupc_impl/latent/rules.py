@@ -130,13 +130,23 @@ def rule_8(graph: MixedGraph, claims: Claims) -> None:
 def rule_9(graph: MixedGraph, claims: Claims) -> None:
     """x o-> z, and an uncovered potentially directed path x, y, ..., z with y and z not adjacent: x -> z."""
     paths, parts = _potentially_directed(graph)
-    for arc in np.flatnonzero((graph.marks == ARROW) & graph.open[graph.reverse]).tolist():
-        x, z = int(graph.source[arc]), int(graph.target[arc])
-        leaving = np.array(paths.from_variable(x, without=z), np.int64)
-        starts = leaving[graph.arcs(graph.target[leaving], np.full(len(leaving), z)) == APART]
+    into, out, closing = graph.triples  # y -> x, x -> z, y -> z
+    first = graph.reverse[into]
+    some = (closing == APART) & graph.has(out, ARROW) & graph.open[graph.reverse[out]] & paths.usable[first]
+    first, out = first[some], out[some]
+    # A path ends with another usable arc to z, of the same part as its first arc.
+    n, usable = int(parts.max(initial=0)) + 1, np.flatnonzero(paths.usable)
+    ends, wanted = np.sort(graph.target[usable] * n + parts[usable]), graph.target[out] * n + parts[first]
+    goals_in_part = np.searchsorted(ends, wanted, side="right") - np.searchsorted(ends, wanted)
+    some = goals_in_part > (paths.usable[out] & (parts[out] == parts[first]))
+    first, out = first[some], out[some]
+    order = np.argsort(out, kind="stable")
+    arcs, at = np.unique(out[order], return_index=True)
+    for arc, starts in zip(arcs.tolist(), np.split(first[order], at[1:]), strict=False):
+        z = int(graph.target[arc])
         goals = graph.reverse[graph.starts[z] : graph.starts[z + 1]]
         goals = goals[paths.usable[goals] & (goals != arc) & np.isin(parts[goals], parts[starts])]
-        if len(goals) and paths.reached(starts.tolist(), goals.tolist(), one=True):
+        if paths.reached(starts.tolist(), goals.tolist(), one=True):
             claims.tail(graph.reverse[arc])
 
 
@@ -144,13 +154,15 @@ def rule_10(graph: MixedGraph, claims: Claims) -> None:
     """x o-> z, y -> z <- w, uncovered potentially directed paths from x to y and from x to w that begin with distinct
     variables, not adjacent: x -> z."""
     paths, _ = _potentially_directed(graph)
-    for arc in np.flatnonzero((graph.marks == ARROW) & graph.open[graph.reverse]).tolist():
+    directed = (graph.marks == ARROW) & (graph.marks[graph.reverse] == TAIL)
+    n_parents = np.bincount(graph.target[directed], minlength=graph.n_variables)
+    n_firsts = np.bincount(graph.source[paths.usable], minlength=graph.n_variables)[graph.source] - paths.usable
+    possible = (n_parents[graph.target] > 1) & (n_firsts > 1)
+    for arc in np.flatnonzero(possible & (graph.marks == ARROW) & graph.open[graph.reverse]).tolist():
         x, z = int(graph.source[arc]), int(graph.target[arc])
         from_z = np.arange(graph.starts[z], graph.starts[z + 1])
-        parents = graph.target[from_z[graph.has(from_z, TAIL) & graph.has(graph.reverse[from_z], ARROW)]]
+        parents = graph.target[from_z[directed[graph.reverse[from_z]]]]
         firsts = paths.from_variable(x, without=z)
-        if len(parents) < 2 or len(firsts) < 2:
-            continue
         goals = [arc_in for y in parents for arc_in in graph.reverse[graph.starts[y] : graph.starts[y + 1]].tolist()]
         reached = []
         for first in firsts:

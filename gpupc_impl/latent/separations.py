@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpupc_impl.core.colliders import find
 from gpupc_impl.core.independence import IndependenceTests
+from gpupc_impl.core.pairs import distinct, find, gathered
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.subsets import Subsets
@@ -62,14 +62,6 @@ class Questions:
         """Return the lists with some of their candidates, (c,) bool."""
         starts = np.concatenate([[0], np.cumsum(kept)])[self.starts]
         return Questions(self.pairs, starts, self.candidates[kept])
-
-
-def gathered(starts: np.ndarray, values: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the starts and the values of some rows of lists that lie one after the other."""
-    lengths = np.diff(starts)[rows]
-    ends = np.cumsum(lengths)
-    places = np.arange(int(lengths.sum())) - np.repeat(ends - lengths - starts[rows], lengths)
-    return np.concatenate([[0], ends]).astype(np.int64), values[places]
 
 
 class Found(NamedTuple):
@@ -149,13 +141,14 @@ class Separations:
         self._skeleton, self._tests, self._problem, self._as_found = skeleton, tests, problem, as_found
         self._p, self._edges = problem.n_variables, skeleton.edges
         self._in_any = np.empty(0, np.int64)  # pair * p + member, ascending, for all sets of the smallest size
+        self._of_one = np.empty(0, np.int64)  # pairs whose sets of one variable are not listed, since they are many
         self._keys, self._starts, self._members = np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.int64)
 
     def record(self, found: Found) -> None:
         """State the sets of pairs."""
         pairs, sets, union = found
         in_any = (pairs.astype(np.int64) @ [self._p, 1])[union[:, 0]] * self._p + union[:, 1]
-        self._in_any = np.union1d(self._in_any, in_any)
+        self._in_any = distinct(np.concatenate([self._in_any, in_any]))
         k, size = sets.shape
         keys = np.concatenate([self._keys, pairs.astype(np.int64) @ [self._p, 1]])
         starts = np.concatenate([self._starts, self._starts[-1] + size * np.arange(1, k + 1)])
@@ -171,47 +164,55 @@ class Separations:
         return Questions(pairs, starts, members)
 
     def contain(self, pairs: np.ndarray, variables: np.ndarray) -> np.ndarray:
-        """Return which of (k,) variables are in any set of the smallest size of (k, 2) pairs."""
-        self._places(pairs)
-        keys = np.sort(pairs, axis=1).astype(np.int64) @ [self._p, 1]
-        _, contained = find(self._in_any, keys * self._p + variables)
+        """Return which of (k,) variables, neighbours of either end, are in any set of the smallest size of (k, 2)
+        pairs."""
+        places = self._places(pairs)
+        _, contained = find(self._in_any, self._keys[places] * self._p + variables)
+        some = np.flatnonzero(find(self._of_one, self._keys[places])[1])
+        is_best = self._members[self._starts[places[some]]] == variables[some]
+        contained[some] = is_best
+        some = some[~is_best]
+        contained[some] = self._tests.separates(pairs[some], variables[some, None])
         return contained
 
     def _places(self, pairs: np.ndarray) -> np.ndarray:
         keys = np.sort(pairs, axis=1).astype(np.int64) @ [self._p, 1]
         _, known = find(self._keys, keys)
         if not known.all():
-            self._find(np.unique(keys[~known]))
+            self._find(distinct(keys[~known]))
         return np.searchsorted(self._keys, keys)
 
     def _find(self, keys: np.ndarray) -> None:
         """Find the sets of pairs that the search removed."""
-        stored = self._skeleton.sepsets
-        place, with_members = find(stored.pairs.astype(np.int64) @ [self._p, 1], keys)
         pairs = np.stack(np.divmod(keys, self._p), axis=1)
-        sizes, starts = stored.sizes(), stored.offsets[:-1]
-        empty = np.empty((np.count_nonzero(~with_members), 0), np.int64)
-        self.record(Found(pairs[~with_members], empty, np.empty((0, 2), np.int64)))
-        pairs, place = pairs[with_members], place[with_members]
-        for level in np.unique(sizes[place]).tolist():
-            some = sizes[place] == level
-            sets = stored.members[starts[place[some], None] + np.arange(level)].astype(np.int64)
+        starts, members = self._skeleton.sepsets.of(pairs)
+        sizes = np.diff(starts)
+        for level in np.unique(sizes).tolist():
+            some = np.flatnonzero(sizes == level)
+            if level and not self._as_found:
+                found = self._best(level, pairs[some])
+                self.record(found)
+                some = some[~np.isin(keys[some], found.pairs @ [self._p, 1])]
+            sets = members[starts[some, None] + np.arange(level)].astype(np.int64)
             rows = np.stack([np.repeat(np.arange(len(sets)), level), sets.reshape(-1)], axis=1)
-            stated = Found(pairs[some], sets, rows)
-            if not self._as_found:
-                questions = self._neighbours(level, pairs[some]).allowed(self._problem.tiers)
-                found = best_of_size(self._tests, questions, level)
-                if len(found.pairs) == len(sets):
-                    stated = found
-            self.record(stated)
+            self.record(Found(pairs[some], sets, rows))
+
+    def _best(self, level: int, pairs: np.ndarray) -> Found:
+        """Return the best sets of pairs that a level removed."""
+        members = self._tests.best_members(pairs) if level == 1 else None
+        if members is None:
+            return best_of_size(self._tests, self._neighbours(level, pairs).allowed(self._problem.tiers), level)
+        some = members >= 0
+        self._of_one = distinct(np.concatenate([self._of_one, pairs[some] @ [self._p, 1]]))
+        return Found(pairs[some], members[some, None], np.empty((0, 2), np.int64))
 
     def _neighbours(self, level: int, pairs: np.ndarray) -> Questions:
         """Return the neighbours of both ends of each pair in the graph at the start of a level."""
-        stored, wanted = self._skeleton.sepsets, np.zeros(self._p, bool)
+        wanted = np.zeros(self._p, bool)
         wanted[pairs] = True
-        present = np.concatenate([self._edges, stored.pairs[stored.sizes() >= level]])
-        arcs = np.concatenate([present[wanted[present[:, 0]]], present[wanted[present[:, 1]]][:, ::-1]])
-        arcs = arcs[np.lexsort(arcs.T[::-1])]
+        i, j = np.concatenate([self._edges, self._skeleton.sepsets.from_level(level)]).T
+        keys = np.concatenate([(i * self._p + j)[wanted[i]], (j * self._p + i)[wanted[j]]])
+        sources, targets = np.divmod(np.sort(keys), self._p)
         owners = np.concatenate([pairs, pairs[:, ::-1]])
-        starts, members = gathered(np.searchsorted(arcs[:, 0], np.arange(self._p + 1)), arcs[:, 1], owners[:, 0])
+        starts, members = gathered(np.searchsorted(sources, np.arange(self._p + 1)), targets, owners[:, 0])
         return Questions(owners, starts, members)

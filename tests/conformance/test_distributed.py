@@ -92,6 +92,14 @@ def test_equals_in_core(clients, data):
     pairs = np.random.default_rng(seed).integers(p, size=(10, 2))
     for i, j in pairs[(pairs[:, 0] != pairs[:, 1])].tolist():  # single sets are read before all of them are
         assert result.sepsets.get((i, j)) == expected.sepsets.get((i, j))
+    apart = np.array(list(expected.sepsets), int).reshape(-1, 2)
+    for sets in (result.sepsets, expected.sepsets):  # many at once, before all are read
+        starts, members = sets.of(apart)
+        assert [tuple(each) for each in np.split(members, starts[1:-1])][: len(apart)] == list(
+            expected.sepsets.values()
+        )
+        assert np.array_equal(sets.from_level(2), apart[np.diff(starts) > 1])
+        assert np.array_equal(sets.edges, np.argwhere(np.triu(expected.adjacency)))
     assert_same(result, expected)
     least = filter_plan.least_device_bytes(m, p)
     assert_same(search(x, alpha, device_memory_limit=least, **how, **options), expected)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from baselines.latent import reference_pag
-from gpupc_impl import IndependenceOracle, skeleton
+from gpupc_impl import GaussianProblem, IndependenceOracle, skeleton
 from gpupc_impl.backends import BACKENDS, backend_class
 from gpupc_impl.core.family import open_tests
+from gpupc_impl.distributed.correlations import fixed_order_problem
 from gpupc_impl.gaussian import canonical, single_tests
 from gpupc_impl.latent.inference import Limits, find_pag
 from tests.golden.test_latent_pags import PAGS, linear_gaussian, oracle
@@ -38,9 +39,13 @@ def by_canonical_tests(problem):
 def test_samples(seed, backend, algorithm, monkeypatch):
     monkeypatch.setattr(single_tests, "FEW_TESTS", 0)  # so that kernels make all tests
     values = linear_gaussian(14 + seed % 3, hidden=4, degree=3.5, samples=(60, 200, 1000)[seed % 3])
-    graph = skeleton(values, (0.2, 0.1, 0.01)[seed % 3])
-    expected = reference_pag(graph, by_canonical_tests(graph.problem), algorithm)
-    assert np.array_equal(find_pag(graph, graph.problem, algorithm, backend=backend).marks, expected)
+    problem = fixed_order_problem(values, alpha=(0.2, 0.1, 0.01)[seed % 3])
+    graph = skeleton(problem)
+    expected = reference_pag(graph, by_canonical_tests(problem), algorithm)
+    assert np.array_equal(find_pag(graph, problem, algorithm, backend=backend).marks, expected)
+    samples = GaussianProblem.from_data(values, alpha=problem.alpha, correlations="device")
+    assert np.array_equal(find_pag(graph, samples, algorithm, backend=backend).marks, expected)
+    assert "correlation" not in vars(samples)
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_possible_d_sep": 2, "max_path_length": 3}, {"max_path_length": 4}])

@@ -7,8 +7,9 @@ from gpupc_impl import methods, skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.distributed import team
-from gpupc_impl.distributed.correlations import correlate_squares, fixed_order_correlation, standardised
+from gpupc_impl.distributed.correlations import fixed_order_correlation, standardised
 from gpupc_impl.distributed.local_cluster import local_cluster
+from gpupc_impl.gaussian.fixed_order import correlate_squares
 
 pytestmark = [
     pytest.mark.gpu,

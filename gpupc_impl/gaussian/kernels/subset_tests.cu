@@ -28,17 +28,24 @@ struct Subsets {
     }
 };
 
-struct Test {
+// The correlations among all p variables; or, if `places` is not null, a matrix for each pair number q, which begins at
+// C[places[q]] and has widths[q] rows.
+struct Matrices {
     const double* C;
+    const long long* places;
+    const int* widths;
     int p;
+};
+
+struct Test {
     double critical_r_squared, residual_tolerance, pivot_tolerance;
 };
 
 // Writes to r_squared[t], for the subset number first + t, the squared partial correlation if the subset separates its
 // pair, and infinity if it does not. Grid (ceil(count / threads)), block (threads).
 template <class Size>
-__global__ void subset_tests(const __grid_constant__ Subsets subsets, const __grid_constant__ Test test,
-                             long long first, int count, double* r_squared) {
+__global__ void subset_tests(const __grid_constant__ Subsets subsets, const __grid_constant__ Matrices matrices,
+                             const __grid_constant__ Test test, long long first, int count, double* r_squared) {
     const int t = blockIdx.x * blockDim.x + threadIdx.x;
     if (t >= count) return;
     ConditioningSet<Size> set{Size(subsets.size)};
@@ -50,8 +57,10 @@ __global__ void subset_tests(const __grid_constant__ Subsets subsets, const __gr
     for (int a = 0; a < subsets.size; ++a) set.members[a] = subsets.candidates[start + set.members[a]];
     const int i = min(subsets.pairs[2 * q], subsets.pairs[2 * q + 1]);
     const int j = max(subsets.pairs[2 * q], subsets.pairs[2 * q + 1]);
-    set.factorise(test.C, test.p, i, test.pivot_tolerance);
-    const Residuals h = set.residuals(test.C, test.p, i, j, correlation(test.C, test.p, i, j));
+    const double* const C = matrices.C + (matrices.places ? matrices.places[q] : 0);
+    const int p = matrices.places ? matrices.widths[q] : matrices.p;
+    set.factorise(C, p, i, test.pivot_tolerance);
+    const Residuals h = set.residuals(C, p, i, j, correlation(C, p, i, j));
     const bool separates =
         !h.undefined(test.residual_tolerance) && h.independent(test.critical_r_squared, test.residual_tolerance);
     r_squared[t] = separates ? h.r_squared(test.residual_tolerance) : __longlong_as_double(0x7ff0000000000000);

@@ -13,6 +13,7 @@ from tests import sanitized
 GAUSSIAN = """
 from gpupc_impl.core.subsets import Subsets
 from gpupc_impl.gaussian import pair_block, single_tests
+from gpupc_impl.gaussian.sample_tests import SampleTests
 from tests.launches import solve
 
 weights = np.tril(rng.random((14, 14)) < 0.25, -1) * rng.uniform(0.3, 1, (14, 14))
@@ -44,10 +45,12 @@ for tolerance in (deep.residual_tolerance, 0.0):
 single_tests.FEW_TESTS = 0
 pairs = np.array([[0, 1], [0, 14], [2, 5]], np.int32)  # 14 is a copy of 0
 others = [[v for v in range(16) if v not in pair] for pair in pairs.tolist()]
+sampled = SampleTests(GaussianProblem.from_data(data, correlations="device"), open_backend("host"))
 starts, candidates = np.arange(4) * 14, np.array(others, np.int32).reshape(-1)
 for size, count in ((1, 42), (2, 273), (3, 1092)):
-    tests = single_tests.GaussianTests(problems[0], "host")
-    assert len(tests.dependences(Subsets(pairs, starts, candidates, size), 0, count)) == count
+    for tests in (single_tests.GaussianTests(problems[0], "host"), sampled):
+        assert len(tests.dependences(Subsets(pairs, starts, candidates, size), 0, count)) == count
+sampled.best_members(pairs)
 """
 
 NONLINEAR = """

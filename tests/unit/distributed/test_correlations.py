@@ -13,19 +13,17 @@ from gpupc_impl import GaussianProblem, skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.host import HostBackend
-from gpupc_impl.distributed.correlations import (
+from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem, standardised
+from gpupc_impl.gaussian.canonical import fma
+from gpupc_impl.gaussian.fixed_order import (
     CORRELATE,
     SMALL_TILE,
     SQUARES,
     TILES,
     correlate,
     correlate_squares,
-    fixed_order_correlation,
-    fixed_order_problem,
-    standardised,
     tiles_of,
 )
-from gpupc_impl.gaussian.canonical import fma
 from gpupc_impl.integers import ceil_div
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
@@ -117,7 +115,7 @@ def test_an_in_core_problem_has_them(backend):
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 def test_the_kernel_fits_in_registers(architecture, tmp_path):
     """The kernel does not spill with two thread blocks on a multiprocessor."""
-    source = PACKAGE_ROOT / "distributed/kernels/correlate.cu"
+    source = PACKAGE_ROOT / "gaussian/kernels/fixed_order.cu"
     command = [
         "nvcc",
         f"-arch={architecture}",

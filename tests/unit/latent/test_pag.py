@@ -71,10 +71,10 @@ def test_a_file_holds_everything(values, tmp_path):
 
 
 def test_marks_of_other_edges_are_refused(pag):
-    marks = pag.marks.copy()
-    marks[0, 3] = 1
-    with pytest.raises(ValueError, match="an edge has one mark"):
-        PAG(marks, pag.conflicts, pag.skeleton, "rfci", {}).check()
+    edges, marks = np.vstack([pag.edges, [[2, 3]]]), np.vstack([pag.edge_marks, pag.edge_marks[:1]])
+    for wrong in (edges, np.vstack([pag.edges[:1], edges[:-1]])):
+        with pytest.raises(ValueError, match="an edge occurs twice, or is not in the skeleton"):
+            PAG(wrong, marks, pag.conflicts, pag.skeleton, "rfci", {}).check()
 
 
 def test_command_line(values, tmp_path, capsys):

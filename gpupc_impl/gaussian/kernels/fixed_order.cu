@@ -1,16 +1,8 @@
-// Correlations whose bits do not depend on the backend, the tile, or the other entries that are computed with them.
+// Matrices of the correlations of fixed_order.cuh.
 //
-// Entry (i, j) of standardised samples x is the sum over the samples s = 0, 1, ..., m - 1, in this order, of fused
-// multiply-adds:
-//
-//     sum = fma(x[s][i], x[s][j], sum)
-//
-// Every entry is computed by a single thread in this one order, and entry (j, i) has the same bits because products
-// commute. A correlation that is computed again on another machine therefore has the same bits, which no BLAS
-// guarantees.
 // Both backends compute a tile of entries at a time, and keep some samples of the tile's variables in fast memory: on a
 // GPU in shared memory, where a thread has 8 x 4 entries in registers, or 4 x 4 of a small tile.
-#include "backends/simt/portable.cuh"
+#include "gaussian/kernels/fixed_order.cuh"
 
 constexpr int SMALL_TILE = 32;  // rows and columns of a small tile
 
@@ -29,12 +21,6 @@ struct Shape {
     static constexpr int PER_ROW = ROWS / SIDE, PER_COLUMN = COLUMNS / SIDE, THREADS = SIDE * SIDE;
 };
 #endif
-
-// Clamps a sum to [-1, 1], which rounding may leave by a little; the diagonal is exactly 1.
-__device__ __forceinline__ double as_correlation(double product, int i, int j) {
-    if (i == j) return 1.0;
-    return product > 1.0 ? 1.0 : product < -1.0 ? -1.0 : product;
-}
 
 // The correlations of variables rows[r] with columns[c] go to out[r * n_columns + c].
 struct Target {
