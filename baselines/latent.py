@@ -12,13 +12,42 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from gpupc_impl.core.registry import Run, method, needs_package
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.gaussian import canonical
+from gpupc_impl.latent.problem import LatentProblem, pag_answer
 
 CIRCLE, ARROW, TAIL = 1, 2, 3
 
 Test = Callable[[int, int, tuple[int, ...]], float]
 """A function of i, j and the members of a set that returns the dependence (`IndependenceTests.dependence`), infinite if
 the set does not separate."""
+
+
+@method(
+    "fci-serial",
+    family="latent",
+    backends=("cpu",),
+    reference=True,
+    source="RFCI and FCI as docs/design/latent.md defines them",
+    summary="RFCI and FCI, written plainly, after PC-stable on one core (numba)",
+    unavailable=needs_package("numba", "numba"),
+)
+def fci_serial(problem: LatentProblem, run: Run) -> Skeleton:
+    from baselines._fisher_z import stable_skeleton  # imports numba
+
+    gaussian = problem.gaussian
+    skeleton = stable_skeleton(gaussian, run, threads=1)
+
+    @functools.cache
+    def dependence(i: int, j: int, members: tuple[int, ...]) -> float:
+        pair, given = np.array([[i, j]]), np.array([members], np.int64).reshape(1, -1)
+        if gaussian.obstacle(len(members)) is not None or not canonical.separates(gaussian, pair, given)[0]:
+            return math.inf
+        left = canonical.residuals(gaussian.correlation, pair, given, gaussian.pivot_tolerance)
+        return float(np.abs(left.ij * left.ij / (left.ii * left.jj))[0])
+
+    return pag_answer(problem, run, reference_pag(skeleton, dependence, problem.algorithm, problem.max_possible_d_sep))
 
 
 def reference_pag(

@@ -69,6 +69,46 @@ def random_dag_gaussian(p: int, m: int, density: float, seed: int) -> Dataset:
     )
 
 
+def random_dag_of_degree(p: int, n: int, degree: float, seed: int, hidden: int = 0) -> Dataset:
+    """Generate data of a random linear Gaussian DAG whose density does not depend on its size.
+
+    The graph has p + hidden variables of a mean degree, with weights as in `random_dag_gaussian`; the hidden ones are
+    drawn among those with at least two children (or, if there are fewer, among all).
+
+    Args:
+        p: number of observed variables, at least 1.
+        n: number of samples, at least 1.
+        degree: mean number of neighbours of a variable.
+        seed: integer >= 0.
+        hidden: number of variables that are not observed, at least 0.
+
+    Returns:
+        values (n, p); names V0, V1, ... in a random order; true_dag. With hidden variables the data are of family
+        latent, and in place of true_dag ``facts["edges_with_hidden"]`` has the pairs [i, j], i -> j, of the whole
+        graph, in which the hidden variables have the numbers from p on.
+    """
+    check_whole(1, p=p, n=n)
+    check_whole(0, hidden=hidden, seed=seed)
+    every = p + hidden
+    check_number(0, max(every - 1, 1), degree=degree)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    equations = random_equations(rng, every, degree / max(every - 1, 1))
+    graph = dag(equations)
+    causes = np.flatnonzero(graph.sum(axis=1) >= 2)
+    unseen = rng.choice(causes if len(causes) >= hidden else every, hidden, replace=False)
+    order = np.concatenate([rng.permutation(np.setdiff1d(np.arange(every), unseen)), unseen])
+    graph = graph[np.ix_(order, order)]
+    facts = {"source": f"generated: linear Gaussian, p={p}, hidden={hidden}, n={n}, degree={degree}, seed={seed}"}
+    return Dataset(
+        name=f"sparse-p{p}-h{hidden}-n{n}-seed{seed}",
+        values=sample(rng, equations, n)[:, order[:p]],
+        names=tuple(f"V{i}" for i in range(p)),
+        family="latent" if hidden else "gaussian",
+        true_dag=None if hidden else graph,
+        facts=facts | ({"edges_with_hidden": np.argwhere(graph).tolist()} if hidden else {}),
+    )
+
+
 def random_equations(rng: np.random.Generator, p: int, density: float) -> list[Equation]:
     """Return the p equations of a random DAG of cuPC, section 5.6, in topological order."""
     equations = []

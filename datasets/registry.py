@@ -76,7 +76,7 @@ def _where(path: Any) -> str:
 @functools.cache
 def _validator() -> Draft202012Validator:
     schema = json.loads(_read("registry.schema.json"))
-    schema["$defs"]["family"]["enum"] = list(families())
+    schema["$defs"]["family"]["enum"] = list(families(None))
     return Draft202012Validator(schema)
 
 

@@ -122,6 +122,10 @@ class SearchRequest:
         )
 
     def _choose(self, family: Family) -> tuple[type[Problem], Method]:
+        if family.call != "skeleton":
+            raise InvalidProblem(
+                f"family {family.name!r} is measured in experiments alone; call `{family.call}` instead"
+            )
         if self.missing in TREATMENTS:
             return self._choose_treatment(family)
         try:

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from gpupc_impl.core.pc_stable import stop_reason
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import InvalidParameter, Run
 from gpupc_impl.core.result import SeparatingSets, Skeleton, complete_graph
+from gpupc_impl.core.whole_graphs import Mark, whole_graph
 
 
 def unavailable(variable: str, load: Callable[[str], Any]) -> Callable[[], str | None]:
@@ -121,3 +122,43 @@ def padded(flat: np.ndarray, p: int, first: int) -> np.ndarray:
     for i, j, members in found:
         sets[i, j, : len(members)] = members
     return sets
+
+
+def samples_of(problem: Any) -> np.ndarray:
+    """Return (n, p) samples for a program that takes no correlations: a discrete problem's codes, or for a Gaussian
+    problem made-up samples whose correlations are the problem's up to rounding errors."""
+    if problem.family == "discrete":
+        return np.ascontiguousarray(problem.codes.T)
+    values, vectors = np.linalg.eigh(problem.correlation)
+    used = values > values[-1] * len(values) * np.finfo(float).eps
+    noise = np.random.default_rng(0).standard_normal((problem.n_samples, int(used.sum())))
+    directions, _ = np.linalg.qr(noise - noise.mean(axis=0))
+    return np.ascontiguousarray(directions @ (vectors[:, used] * np.sqrt(values[used])).T) * np.sqrt(problem.n_samples)
+
+
+def call_package(
+    problem: Problem,
+    run: Run,
+    search: Callable[[Any], Any],
+    translate: Callable[[Any], tuple[np.ndarray, Iterable[Mark]]],
+    data: Callable[[Any], Any] = samples_of,
+    **facts: Any,
+) -> Skeleton:
+    """Call a package that takes samples, and return its graph; only `search` counts.
+
+    Args:
+        search: calls the package with its data.
+        translate: makes the adjacency matrix and the marks of what `search` returns.
+        data: makes the package's data of the problem.
+        facts: further facts of the result.
+    """
+    refuse_pmax(run)
+    start = time.perf_counter()
+    prepared = data(problem)
+    called = time.perf_counter()
+    found = search(prepared)
+    ended = time.perf_counter()
+    adjacency, marks = translate(found)
+    answer = whole_graph(problem, run, adjacency, marks, **facts)
+    answer.facts["translation_s"] = time.perf_counter() - ended + called - start
+    return answer

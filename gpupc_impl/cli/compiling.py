@@ -13,7 +13,7 @@ from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.backends.simt.build import cache_folder
 from gpupc_impl.core.family import families, get_family
-from gpupc_impl.core.registry import PACKAGES_WITHOUT_METHODS, listed_kernels
+from gpupc_impl.core.registry import listed_kernels
 from gpupc_impl.views.progress import compile_report
 
 
@@ -35,11 +35,9 @@ def fill_cache(args: argparse.Namespace) -> None:
 
 def _kernels(family: str | None, max_level: int) -> list[KernelSource]:
     """Return the kernels of a family's methods up to a level, as the module `device` of each package lists them; those
-    of all families and of the rooms without methods, if no family is named."""
-    chosen = families().values() if family is None else [get_family(family)]
+    of all families, if no family is named."""
+    chosen = families(None).values() if family is None else [get_family(family)]
     packages = dict.fromkeys(package for each in chosen for package in each.packages)
-    if family is None:
-        packages |= dict.fromkeys(PACKAGES_WITHOUT_METHODS)
     return listed_kernels(filter(importlib.util.find_spec, packages), max_level)
 
 

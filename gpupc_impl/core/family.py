@@ -56,6 +56,9 @@ class Family:
             among the references (``"cpu"``). Without a backend it is the first of these that can run here, in this
             order.
         packages: the packages that hold the family's methods; packages that are not installed are skipped.
+        call: the call of the library that makes its searches. The families of other calls than ``"skeleton"`` exist so
+            that those calls are measured and verified as methods are; neither `skeleton` nor the command line takes
+            them.
         data: the kind of cells in the family's tables: ``"numbers"``, ``"labels"`` (of categories), or ``"both"``, by
             column.
         default: whether a table of such cells belongs to this family if the user names no family.
@@ -75,6 +78,7 @@ class Family:
     retest: Callable[[Any], Retest]
     auto: Mapping[str, str]
     packages: tuple[str, ...] = ()
+    call: str = "skeleton"
     data: str = "numbers"
     default: bool = False
     tests: Callable[[Any, str], IndependenceTests] | None = None
@@ -109,8 +113,8 @@ def _own_modules() -> tuple[str, ...]:
 
 
 @functools.cache
-def families() -> dict[str, Family]:
-    """All families by name: this project's, then those of plug-ins."""
+def families(call: str | None = "skeleton") -> dict[str, Family]:
+    """All families of a call of the library, or of every call, by name: this project's, then those of plug-ins."""
     modules = [*_own_modules()]
     for plugin in plugins():
         folders = getattr(importlib.import_module(plugin), "__path__", ())
@@ -123,7 +127,7 @@ def families() -> dict[str, Family]:
         if homes.setdefault(family.name, module) != module:
             raise ValueError(f"family {family.name!r} is defined twice: in {homes[family.name]} and in {module}")
         known[family.name] = family
-    return known
+    return {name: family for name, family in known.items() if call in (None, family.call)}
 
 
 def default_family(kind: str) -> Family | None:
@@ -141,9 +145,9 @@ def get_family(name: str) -> Family:
     if (module := f"gpupc_impl.{name}.family") in _own_modules():
         family: Family = importlib.import_module(module).FAMILY
         return family
-    known = families()
+    known = families(None)
     if not isinstance(name, str) or name not in known:
-        raise InvalidProblem(f"family {name!r} is not known; choose one of: {', '.join(known)}")
+        raise InvalidProblem(f"family {name!r} is not known; choose one of: {', '.join(families())}")
     return known[name]
 
 
@@ -193,13 +197,13 @@ def load_problem(path: str | Path) -> Problem:
                 family = str(stored["family"])
         except Exception as error:  # A damaged file can raise almost any exception.
             raise _unreadable(path, error) from error
-    if family not in families():
+    if family not in families(None):
         raise InvalidProblem(
             f"{Path(path).name} holds a problem of family {family!r}, which is not among {', '.join(families())}; "
             "name the plug-in that has it in GPUPC_PLUGINS"
         )
     try:
-        return families()[family].problem.load(path)
+        return families(None)[family].problem.load(path)
     except (InvalidProblem, MemoryError):
         raise
     except Exception as error:

@@ -218,9 +218,10 @@ def at_most_threads(most: int, *names: str) -> Callable[[Mapping[str, Any]], str
 
 
 def methods(family: str | None = None) -> dict[str, Method]:
-    """Return all methods by name, or those of one family."""
+    """Return all methods that find a skeleton by name, or those of one family."""
     _discover()
-    return {name: each for name, each in _METHODS.items() if family in (None, each.family)}
+    named = families() if family is None else (family,)
+    return {name: each for name, each in _METHODS.items() if each.family in named}
 
 
 def method_of(family: str, name: str) -> Method | None:
@@ -238,22 +239,19 @@ def method_of(family: str, name: str) -> Method | None:
 
 
 def get_method(name: str) -> Method:
-    known = methods()
-    if not isinstance(name, str) or name not in known:
-        near = difflib.get_close_matches(str(name), known, n=3)
+    _discover()
+    if not isinstance(name, str) or name not in _METHODS:
+        near = difflib.get_close_matches(str(name), methods(), n=3)
         choice = f"did you mean {' or '.join(near)}? All are" if near else "all are"
         raise UnknownMethod(
             f"method {name!r} is not known; {choice} listed by gpupc_impl.methods() (python -m gpupc_impl methods)"
         )
-    return known[name]
-
-
-PACKAGES_WITHOUT_METHODS = ("gpupc_impl.time_series",)  # packages whose kernels belong to no method
+    return _METHODS[name]
 
 
 def method_packages() -> list[str]:
     """Return the installed packages with methods: those that families name, then plug-ins."""
-    named = dict.fromkeys(package for family in families().values() for package in family.packages)
+    named = dict.fromkeys(package for family in families(None).values() for package in family.packages)
     return [package for package in named if importlib.util.find_spec(package)] + plugins()
 
 
@@ -261,8 +259,6 @@ def listed_kernels(packages: Iterable[str], max_level: int) -> list[KernelSource
     """Every kernel up to a level that public modules of these packages list by a function `all_kernels`."""
     _discover()
     wanted = set(packages)
-    for name in wanted.intersection(PACKAGES_WITHOUT_METHODS):
-        _import_modules(name)
     modules = [module for name, module in list(sys.modules.items()) if name.rpartition(".")[0] in wanted]
     lists = dict.fromkeys(module.all_kernels for module in modules if hasattr(module, "all_kernels"))
     listed = [kernel for all_kernels in lists for kernel in all_kernels(max_level)]

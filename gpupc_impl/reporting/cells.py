@@ -30,6 +30,9 @@ METHOD_LABELS = {
     "gpucsl": "GPUCSL",
     "gpucsl-discrete": "GPUCSL",
     "fastpgm": "FastPGM",
+    "andrey": "andrey-core",
+    "tetrad": "Tetrad",
+    "gcastle": "gCastle",
     "paper-blocks": "block-based, as published",
 }
 """The names, in tables and figures, of methods that have another name in a paper, and of a setting whose name does not

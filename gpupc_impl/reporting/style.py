@@ -14,14 +14,18 @@ COLUMN_WIDTH, PAGE_WIDTH = 3.3, 7.0
 """The widths in inches of a figure that is as wide as a column or a page of a paper."""
 
 _COLOURS = {
-    "#0072B2": "cupc-s gpupc gpucmiknn-parallel gpucmiknn-mixed kernel-batched",
+    "#0072B2": "cupc-s gpupc gpucmiknn-parallel gpucmiknn-mixed kernel-batched fci pcmci",
     "#56B4E9": "cupc-e gpucmiknn-single",
     "#E69F00": "baseline-1 disc-cupc gpucmiknn-single-racing",
     "#D55E00": "baseline-2",
-    "#000000": "stable-serial discrete-serial cmiknn-serial mixed-serial kernel-serial",
+    "#000000": "stable-serial discrete-serial cmiknn-serial mixed-serial kernel-serial fci-serial pcmci-serial",
     "#009E73": "stable-parallel discrete-parallel cmiknn-parallel mixed-parallel",
-    "#CC79A7": "causal-learn causal-learn-discrete causal-learn-kernel tigramite tigramite-mixed",
+    "#CC79A7": "causal-learn causal-learn-discrete causal-learn-kernel causal-learn-fci"
+    " tigramite tigramite-mixed tigramite-pcmci tigramite-pcmci-cmiknn",
     "#CC6677": "gpucsl gpucsl-discrete",
+    "#44AA99": "andrey andrey-discrete andrey-fci andrey-pcmci",
+    "#AA4499": "tetrad tetrad-discrete tetrad-fci",
+    **{"#332288": "pc pc-discrete", "#88CCEE": "pgmpy pgmpy-discrete", "#999933": "gcastle gcastle-discrete"},
     **{"#117733": "out-of-core-um", "#C9A400": "out-of-core-block", "#882255": "pair-scan"},
 }
 METHOD_COLOURS = {method: colour for colour, methods in _COLOURS.items() for method in methods.split()}

@@ -1,6 +1,7 @@
 """The answer of one setting, and the test from scratch by which it is judged."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -35,6 +36,17 @@ class Answer:
         fixed = self.problem.fixed
         self.gaps = NO_PAIRS if fixed is None else fixed.forbidden
         self._gap_keys = self._key(self.gaps)
+
+    @functools.cached_property
+    def marks(self) -> dict[tuple[int, int, str], float | None] | None:
+        """The marks of a whole graph (`core.whole_graphs`) with their p-values; None for a skeleton."""
+        marks = self.skeleton.facts.get("marks")
+        return None if marks is None else {(i, j, mark): value for i, j, mark, value in marks}
+
+    @property
+    def differs_by(self) -> str:
+        """The rule of its own by which a program's graph may differ, as a sentence; empty without one."""
+        return str(self.skeleton.facts.get("differs_by", ""))
 
     def _key(self, pairs: np.ndarray) -> np.ndarray:
         pairs = np.asarray(pairs, np.int64)

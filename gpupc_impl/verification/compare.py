@@ -21,6 +21,21 @@ EXPLAINED_AT_MOST = 1000
 table states this."""
 
 
+P_VALUES_AGREE = 1e-10
+"""The upper bound on the difference between two p-values of the same test, whose operations have different orders."""
+
+
+def _differing_marks(one: Answer, other: Answer) -> np.ndarray:
+    """Return the (k, 2) pairs i <= j, ascending, of which two graphs say different things, or give different p-values;
+    none unless both have marks."""
+    ours, theirs = one.marks or {}, other.marks or {}
+    if not (ours and theirs):
+        return np.empty((0, 2), np.int64)
+    far = {key for key in ours.keys() & theirs.keys() if abs((ours[key] or 0) - (theirs[key] or 0)) > P_VALUES_AGREE}
+    pairs = {(min(i, j), max(i, j)) for i, j, _ in far | (ours.keys() ^ theirs.keys())}
+    return np.array(sorted(pairs), np.int64).reshape(-1, 2)
+
+
 def _differing_edges(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Return the (k, 2) pairs i < j, ascending, that are an edge of exactly one of the graphs."""
     found = [np.empty((0, 2), np.int64)]
@@ -36,7 +51,8 @@ class Comparison:
 
     def __init__(self, reference: Answer, candidate: Answer):
         self.reference, self.candidate = reference, candidate
-        self.edges = _differing_edges(reference.skeleton.adjacency, candidate.skeleton.adjacency)
+        edges = _differing_edges(reference.skeleton.adjacency, candidate.skeleton.adjacency)
+        self.edges = np.unique(np.concatenate([edges, _differing_marks(reference, candidate)]), axis=0)
         self.sets_compared = reference.canonical and candidate.canonical
         self.sets = self._differing_sets() if self.sets_compared else np.empty((0, 2), np.int64)
 
@@ -71,6 +87,9 @@ class Comparison:
         """
         if self.reference.random or self.candidate.random:
             return "random"
+        answers = (self.reference, self.candidate)
+        if any(answer.marks is not None for answer in answers):  # No single test decides about a whole graph.
+            return "convention" if any(answer.differs_by for answer in answers) else "unexplained"
         i, j = min(i, j), max(i, j)
         if self.reference.is_fixed(i, j):
             return "unexplained"

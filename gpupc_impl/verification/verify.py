@@ -85,7 +85,7 @@ def row_of(
     }
     if answer is None:
         return row
-    if answer.random or certified is None:
+    if answer.random or answer.marks is not None or certified is None:
         checked, failures = 0, []
     else:
         key = (answer.problem.fingerprint, answer.skeleton.sha256, answer.skeleton.sepsets.sha256)
@@ -107,6 +107,8 @@ def row_of(
         details.append(f"{unexamined} further differences not examined")
     unexplained = ["unexplained"] if failures or unexamined else []
     derived = max([*edges, *sets, *unexplained], key=STATUSES.index, default="equal" if reference else "alone")
+    if derived == "convention":
+        details.insert(0, answer.differs_by)
     difference = record.method, record.dataset, answer.skeleton.n_edges
     if (status := status_with_known(derived, *difference)) == "explained":
         details.insert(0, KNOWN_DIFFERENCES[difference])

@@ -53,6 +53,8 @@ def test_all_methods_agree(name, test, df_rule):
     assert 0 < expected.n_edges < 2 * asked.n_variables
     compared = 0
     for method in methods("discrete").values():
+        if method.module.startswith("baselines.peers."):
+            continue
         for backend in method.backends:
             if unavailable(method, backend) is not None or (df_rule == "full" and not method.canonical):
                 continue

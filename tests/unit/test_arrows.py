@@ -36,12 +36,12 @@ MAY_USE = {
     "distributed": {"out_of_core", "gaussian", "engine", "views", "core", "backends"},
     "measurement": {"core", "backends"},
     "verification": {"measurement", "core"},
-    "reporting": {"measurement", "verification", "core", "backends"},
+    "reporting": {"measurement", "verification", "latent", "core", "backends"},
     "views": {"core"},
     "time_series": {"gaussian", "nonlinear", "discrete", "tables", "core", "backends"},
     "intake": {"tables", "core"},
     "search": {"intake", "views", "core", "backends"},
-    "latent": {"core"},
+    "latent": {"gaussian", "core"},
     "api": {"search", "latent", "core"},
     "studies": {"api", "search", "intake", "views", "core"},
     "cli": {
@@ -50,7 +50,7 @@ MAY_USE = {
     },
     "bridges": {"gpupc_impl", "api", "core", "backends", *FAMILIES},
     "gpupc_impl": {"studies", "api", "latent", "time_series", "core", "backends", *FAMILIES},
-    "baselines": {"core", "backends", *FAMILIES},
+    "baselines": {"api", "latent", "time_series", "core", "backends", *FAMILIES},
     "datasets": {"tables", "core"},
     "workflow": {
         *("datasets", "baselines", "gaussian", "reporting", "verification", "measurement", "api", "distributed"),

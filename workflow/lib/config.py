@@ -128,8 +128,8 @@ def _unknown(name: str, known: Iterable[str], what: str, where: str) -> str:
 def _family_faults(config: Mapping[str, Any]) -> Iterator[str]:
     for key in ("problems", "settings"):
         for family in config.get(key, {}):
-            if family not in families():
-                yield _unknown(family, families(), "family", f"at {key}")
+            if family not in families(None):
+                yield _unknown(family, families(None), "family", f"at {key}")
 
 
 def _problem_faults(config: Mapping[str, Any]) -> Iterator[str]:

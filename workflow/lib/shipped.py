@@ -29,7 +29,7 @@ from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.backends.nvrtc_library import NvrtcLibrary, find_library
 from gpupc_impl.backends.simt import build
 from gpupc_impl.backends.simt import shipped as host
-from gpupc_impl.core.registry import PACKAGES_WITHOUT_METHODS, listed_kernels, method_packages
+from gpupc_impl.core.registry import listed_kernels, method_packages
 
 FOLDER = Path(__file__).parents[2] / "build" / "shipped"
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
@@ -42,7 +42,7 @@ Binary = tuple[str, bytes, dict[str, Any]]
 
 def all_kernels(level: int) -> list[KernelSource]:
     """Return every kernel up to a level: that of the backends, and those that families and other rooms list."""
-    return [MIRROR, *listed_kernels([*method_packages(), *PACKAGES_WITHOUT_METHODS], level)]
+    return [MIRROR, *listed_kernels(method_packages(), level)]
 
 
 def build_archive(target: str, kernels: Sequence[KernelSource], into: Path, jobs: int) -> Path:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import datasets
 from datasets import networks
 from datasets.dataset import DataError, DatasetUnavailable, fingerprint
-from datasets.generate import dag, random_dag_gaussian, random_equations
+from datasets.generate import dag, random_dag_gaussian, random_dag_of_degree, random_equations
+from datasets.series import linear_series
 
 SMALL = st.fixed_dictionaries(
     {
@@ -179,3 +180,28 @@ def test_without_pgmpy_networks_are_unavailable(monkeypatch):
         assert "pgmpy, which is not installed" in datasets.available(name)
         with pytest.raises(DatasetUnavailable, match="not installed"):
             datasets.load(name)
+
+
+def test_hidden_variables_are_causes_of_several_and_the_graph_is_that_of_the_columns():
+    data = random_dag_of_degree(30, 200_000, 2, 5, hidden=6)
+    edges = np.array(data.facts["edges_with_hidden"])
+    assert data.values.shape == (200_000, 30)
+    assert data.true_dag is None
+    assert set(edges.ravel().tolist()) <= set(range(36))
+    assert all((edges[:, 0] == hidden).sum() >= 2 for hidden in range(30, 36))
+    ends = np.setdiff1d(np.arange(30), edges[:, 1])  # A variable without parents is noise alone.
+    np.testing.assert_allclose(data.values[:, ends].std(axis=0), 1, atol=0.01)
+    both = np.argwhere(random_dag_of_degree(400, 10, 3, 0).true_dag)
+    assert 450 < len(both) < 750
+
+
+def test_a_linear_series_is_stationary_and_has_the_links_of_its_seed():
+    values = linear_series(40, 4000, 3, 1.5, 0).values
+    assert values.shape == (4000, 40)
+    halves = values[:2000].std(axis=0), values[2000:].std(axis=0)
+    np.testing.assert_allclose(*halves, rtol=0.2)
+    assert np.array_equal(values, linear_series(40, 4000, 3, 1.5, 0).values)
+    alone = linear_series(20, 20_000, 1, 0, 1).values
+    memory = [np.corrcoef(column[1:], column[:-1])[0, 1] for column in alone.T]
+    assert 0.15 < min(memory) < max(memory) < 0.65
+    assert np.abs(np.corrcoef(alone.T) - np.eye(20)).max() < 0.05

@@ -1,0 +1,25 @@
+"""Our own call `pc`, from samples to a CPDAG on the cores, so that it stands beside other packages' calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from baselines.peers._answer import call_package
+from baselines.peers.packages import package_methods, skeleton_only
+from gpupc_impl.api import pc as call
+from gpupc_impl.backends import backend_class
+from gpupc_impl.core.registry import Run
+from gpupc_impl.core.result import Skeleton
+
+
+@package_methods("pc", "this project, gpupc_impl.pc", lambda: backend_class("host").unavailable())
+def pc(problem: Any, run: Run) -> Skeleton:
+    options = {name: getattr(problem, name) for name in ("test", "df_rule", "df_convention") if hasattr(problem, name)}
+    return call_package(
+        problem,
+        run,
+        lambda samples: call(
+            samples, problem.alpha, family=problem.family, backend="host", max_level=problem.max_level, **options
+        ),
+        lambda graph: skeleton_only(graph.skeleton.adjacency),
+    )

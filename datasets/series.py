@@ -1,0 +1,48 @@
+"""Generates time series with lagged and contemporaneous linear links."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from datasets.dataset import Dataset
+from datasets.generate import check_number, check_whole
+
+WARM_UP = 200
+"""The steps before the first that is kept."""
+
+
+def linear_series(p: int, n: int, tau_max: int, links: float, seed: int) -> Dataset:
+    """Generate a stationary series: V_j(t) = a_j V_j(t - 1) + sum of c V_i(t - lag) + N, with N standard normal.
+
+    Links between variables follow a random order of these, so that the system is stable. a_j is uniform in [0.2, 0.6],
+    the magnitude of c in [0.2, 0.4] with either sign, and the lag in 0, ..., `tau_max`.
+
+    Args:
+        p: number of variables, at least 1.
+        n: number of time steps, at least 1.
+        tau_max: the largest lag of a link, at least 1.
+        links: the mean number of a variable's links from others, at least 0.
+        seed: integer >= 0.
+    """
+    check_whole(1, p=p, n=n, tau_max=tau_max)
+    check_whole(0, seed=seed)
+    check_number(0, p, links=links)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    series = np.empty((p, n + WARM_UP))
+    order = rng.permutation(p)
+    for at, j in enumerate(order):
+        row = rng.standard_normal(n + WARM_UP)
+        for i in rng.choice(order[:at], min(rng.poisson(links), at), replace=False):
+            lag = int(rng.integers(0, tau_max + 1))
+            row[lag:] += rng.choice((-1, 1)) * rng.uniform(0.2, 0.4) * series[i, : n + WARM_UP - lag]
+        memory = rng.uniform(0.2, 0.6)
+        series[j] = list(itertools.accumulate(row.tolist(), lambda before, value, a=memory: a * before + value))
+    return Dataset(
+        name=f"series-p{p}-n{n}-t{tau_max}-seed{seed}",
+        values=np.ascontiguousarray(series[:, WARM_UP:].T),
+        names=tuple(f"V{i}" for i in range(p)),
+        family="time_series",
+        facts={"source": f"generated: linear series, p={p}, n={n}, tau_max={tau_max}, links={links}, seed={seed}"},
+    )

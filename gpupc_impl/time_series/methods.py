@@ -1,0 +1,68 @@
+"""`pcmci` and its reference as methods, so that experiments measure them and verify their graphs."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any
+
+import numpy as np
+
+from gpupc_impl.core.registry import Run, method
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.whole_graphs import whole_graph
+from gpupc_impl.time_series import reference
+from gpupc_impl.time_series.parameters import AUTO, Parameters, levels_of
+from gpupc_impl.time_series.problem import TimeSeriesProblem
+from gpupc_impl.time_series.search import make_test, search
+from gpupc_impl.time_series.search import pcmci as call
+from gpupc_impl.time_series.series import Series
+
+SOURCE = "PCMCI (Runge et al. 2019) and PCMCI+ (Runge 2020)"
+DEFAULTS: dict[str, Any] = {
+    name: given.default
+    for name, given in inspect.signature(call).parameters.items()
+    if name in {field.name for field in dataclasses.fields(Parameters)}
+}
+"""The defaults of `pcmci`."""
+
+
+@method(
+    "pcmci",
+    family="time_series",
+    source=SOURCE,
+    summary="PCMCI and PCMCI+ with batches of tests on a device",
+)
+@method(
+    "pcmci-serial",
+    family="time_series",
+    backends=("cpu",),
+    reference=True,
+    source=SOURCE,
+    summary="PCMCI and PCMCI+, written plainly, test by test in NumPy",
+)
+def pcmci(problem: TimeSeriesProblem, run: Run) -> Skeleton:
+    """Find the graph of a series, from host memory to host memory."""
+    contemporaneous = problem.algorithm == "pcmciplus"
+    parameters = Parameters(
+        **DEFAULTS
+        | {"alpha": problem.alpha, "contemporaneous": contemporaneous}
+        | {"tau_min": problem.tau_min, "tau_max": problem.tau_max},
+        levels=levels_of(AUTO, problem.alpha, contemporaneous, problem.test),
+    )
+    series = Series.from_data(problem.series, problem.tau_max, names=problem.names)
+    plain = run.backend is None
+    test = make_test(problem.test, series, run.backend, problem.options, reference=plain)
+    found = (reference.search if plain else search)(test, parameters)
+    return series_graph(problem, run, found.graph, found.p_values, found.facts["tests"])
+
+
+def series_graph(
+    problem: TimeSeriesProblem, run: Run, graph: np.ndarray, p_values: np.ndarray, tests: int = 0, **facts: Any
+) -> Skeleton:
+    """Return a graph and p-values, as `TimeSeriesGraph` has them, as a method's answer: variables are adjacent if a
+    link at any lag joins them, and each link is a mark."""
+    linked = (graph != "").any(axis=2)
+    links = np.argwhere(graph != "").tolist()
+    marks = [(i, j, f"{graph[i, j, lag]} lag {lag}", float(p_values[i, j, lag])) for i, j, lag in links]
+    return whole_graph(problem, run, linked | linked.T, marks, int(tests), **facts)
