@@ -42,9 +42,9 @@ def _drawing(runs: Runs, sweeps: Sweeps, titles: Mapping[str, str]) -> Drawing:
             its = [(graphs[run.dataset], run) for run in runs if run.setting == setting and run.dataset in graphs]
             look = {"marker": style.MARKERS[first.backend], "markersize": 3, "color": style.colour(first.method)}
             done = [(p, run.median) for p, run in its if run.counts]
-            axes.plot(*np.transpose(done or [(np.nan, np.nan)]), label=label(setting, first.backend), **look)
+            axes.plot(*np.reshape(done, (-1, 2)).T, label=label(setting, first.backend), **look)
             late = [(p, run.limits.time_s) for p, run in its if run.status == "timeout"]
-            axes.plot(*np.transpose(late or [(np.nan, np.nan)]), "^", color=look["color"], markerfacecolor="none")
+            axes.plot(*np.reshape(late, (-1, 2)).T, "^", color=look["color"], markerfacecolor="none")
         axes.set(xscale="log", xlabel="variables")
         axes.set_title(titles.get(name, name), loc="left")
         axes.set_xticks(values := sorted(set(graphs.values())), list(map(tick_number, values)))
