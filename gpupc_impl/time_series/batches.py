@@ -42,11 +42,20 @@ class Parents:
     def of(self, variable: int) -> list[int]:
         return self.columns[self.starts[variable] : self.starts[variable + 1]].tolist()
 
-    def counts(self, batch: Batch) -> np.ndarray:
-        """Return how many parents of Y and of X are conditions of each test, (k,), those in common counted twice."""
+    def counts(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """Return how many parents of Y, and of X, are conditions of each test, (k,) each."""
         own = np.diff(self.starts)
         most = np.where(batch.lags > 0, self.most_of_lagged_source, self.most_of_source)
-        return np.minimum(own[batch.targets], self.most_of_target) + np.minimum(own[batch.sources], most)
+        return np.minimum(own[batch.targets], self.most_of_target), np.minimum(own[batch.sources], most)
+
+    def of_targets(self, columns: int) -> np.ndarray:
+        """Return (N, columns) bool: which columns are parents of a target that are conditions."""
+        counts = np.diff(self.starts)
+        target = np.repeat(np.arange(len(counts)), counts)
+        place = np.arange(len(target)) - self.starts[target]
+        table = np.zeros((len(counts), columns), bool)
+        table[target, self.columns] = place < self.most_of_target
+        return table
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import concurrent.futures
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.special
@@ -38,35 +39,53 @@ TESTS = Struct(
     **dict.fromkeys(("sources", "lags", "targets", "sets", "places", "own"), Pointer(np.int32)),
     parent_starts=Pointer(np.int64),
     parents=Pointer(np.int32),
-    values=Pointer(np.float64),
+    **dict.fromkeys(("known", "values"), Pointer(np.float64)),
     sizes=Pointer(np.int32),
     scratch=Pointer(np.float64),
     tolerance=np.float64,
     **dict.fromkeys(("count", "columns", "area"), np.int64),
     **dict.fromkeys(("variables", "set_size", "candidates"), np.int32),
-    **dict.fromkeys(("most_of_target", "most_of_source", "most_of_lagged_source", "capacity"), np.int32),
-    team_warps=np.int32,
+    **dict.fromkeys(("most_of_target", "most_of_source", "most_of_lagged_source"), np.int32),
+    **dict.fromkeys(("first_target", "known_size", "team_warps", "capacity", "depth"), np.int32),
 )
 
 LANES = 32
 """The threads of a warp of a GPU."""
 
-KERNEL = KernelSource("time_series/kernels/partial_correlations.cu", "partial_correlations", (TESTS,), {"LANES": LANES})
+PANEL = 8
+"""The columns that a warp computes at a time."""
+
+SPREAD = 96
+"""The rows that a team computes of a target's known columns."""
+
+CONSTANTS = {"LANES": LANES, "PANEL": PANEL, "SPREAD": SPREAD}
+SOURCE = "time_series/kernels/partial_correlations.cu"
+KERNEL = KernelSource(SOURCE, "partial_correlations", (TESTS,), CONSTANTS)
+KNOWN = KernelSource(SOURCE, "known_columns", (TESTS,), CONSTANTS)
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Return every kernel of this room; none depends on a level."""
-    return [KERNEL]
+    return [KERNEL, KNOWN]
 
+
+CAPACITY_STEP = 16
+"""Tests whose numbers of rows differ by less are one launch, since a launch reserves memory for the most."""
 
 WARP_CAPACITY = {1: NO_LIMIT, LANES: 64}
-"""The conditions and ends of a test up to which a warp makes it alone, by the threads of a warp."""
+"""The rows of a test, its conditions and ends, up to which a warp makes it alone, by the threads of a warp."""
 
 WARPS = {1: 1, LANES: 4}
 """The warps of a block that make tests of their own."""
 
 MOST_WARPS = 16
 """The warps of a block that make one test together, at most."""
+
+DEPTH = {1: 32, LANES: 8}
+"""The known columns that a team has at hand at a time."""
+
+KNOWN_BYTES = 1 << 29
+"""Upper bound on the memory for the known columns of targets, apart from that of a single target."""
 
 HOST_TESTS = 64
 """The tests for which a further thread of the host is woken."""
@@ -110,64 +129,136 @@ class ParCorr(LaggedTest):
         return Outcomes(values, p_values)
 
     def _launch(self, batch: Batch, parents: Parents | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the partial correlations and the numbers of conditions, as the kernel writes them.
-
-        Tests with about equally many conditions are one launch, since a launch reserves memory for the most.
-        """
-        capacities = np.full(len(batch), 2 + batch.size)
-        if parents is not None:
-            capacities += parents.counts(batch)
-        capacities = LANES * ceil_div(capacities, LANES)
-        kinds = np.flatnonzero(np.bincount(capacities)).tolist()
-        if len(kinds) == 1:
-            return self._launch_alike(batch, parents, kinds[0])
+        """Return the partial correlations and the numbers of conditions, as the kernel writes them."""
         values, sizes = np.empty(len(batch)), np.empty(len(batch), np.int32)
-        for capacity in kinds:
-            these = np.flatnonzero(capacities == capacity)
-            values[these], sizes[these] = self._launch_alike(batch[these], parents, capacity)
+        n, columns = self.series.n_variables, self.series.n_columns
+        # With many tests of each target, what its parents leave of all columns is computed once.
+        are_many = parents is not None and 4 * len(batch) >= n * columns
+        if parents is None or not are_many:
+            rows = 2 + batch.size + (0 if parents is None else sum(parents.counts(batch)))
+            self._by_capacity(batch, parents, np.broadcast_to(rows, len(batch)), values, sizes, np.arange(len(batch)))
+            return values, sizes
+        of_target, of_source = parents.counts(batch)
+        is_parent = parents.of_targets(columns)[batch.targets, batch.lags * n + batch.sources]
+        these = np.flatnonzero(is_parent)
+        self._by_capacity(batch, parents, 2 + batch.size + of_target + of_source, values, sizes, these)
+        known_size = int(of_target.max())
+        targets = max(1, KNOWN_BYTES // (8 * columns * max(1, known_size)))
+        for part in pieces(n, targets):
+            known = self._known(parents, part, known_size)
+            these = np.flatnonzero((batch.targets >= part.start) & (batch.targets < part.stop) & ~is_parent)
+            self._by_capacity(
+                batch,
+                parents,
+                2 + batch.size + of_source,
+                values,
+                sizes,
+                these,
+                known=known,
+                first_target=part.start,
+                known_size=known_size,
+            )
         return values, sizes
 
-    def _launch_alike(self, batch: Batch, parents: Parents | None, capacity: int) -> tuple[np.ndarray, np.ndarray]:
-        """Launch tests with up to so many conditions and ends."""
+    def _known(self, parents: Parents, targets: slice, size: int) -> Any:
+        """Return the columns of the factor for the parents of some targets, (targets, size, columns)."""
+        shape = targets.stop - targets.start, max(1, size), self.series.n_columns
+        known = self.backend.empty(shape, np.float64)
+        count = shape[0] * ceil_div(shape[2], SPREAD)
+        self._run_kernel(
+            KNOWN,
+            count,
+            size + SPREAD,
+            parents,
+            count=shape[0],
+            known=known,
+            first_target=targets.start,
+            known_size=shape[1],
+        )
+        return known
+
+    def _by_capacity(
+        self,
+        batch: Batch,
+        parents: Parents | None,
+        rows: np.ndarray,
+        values: np.ndarray,
+        sizes: np.ndarray,
+        these: np.ndarray,
+        **known: Any,
+    ) -> None:
+        """Make some tests of a batch, with up to so many rows each."""
+        capacities = ceil_div(rows[these], CAPACITY_STEP)
+        for capacity in np.flatnonzero(np.bincount(capacities)).tolist():
+            chosen = these[capacities == capacity]
+            part = batch if len(chosen) == len(batch) else batch[chosen]
+            values[chosen], sizes[chosen] = self._launch_alike(part, parents, CAPACITY_STEP * capacity, **known)
+
+    def _launch_alike(
+        self, batch: Batch, parents: Parents | None, capacity: int, **known: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Launch tests with up to so many rows."""
         backend = self.backend
-        area = capacity * (capacity + 1) // 2 + LANES + capacity + ceil_div(capacity + 2, 2)
-        warps, teams = 1, WARPS[backend.warp_threads]
-        if capacity > WARP_CAPACITY[backend.warp_threads]:
-            warps, teams = min(capacity // LANES, MOST_WARPS), 1
+        names = ("sources", "lags", "targets", "sets", "places", "own")
+        arrays = {name: getattr(batch, name) for name in names}
+        values, sizes = backend.empty(len(batch), np.float64), backend.empty(len(batch), np.int32)
+        self._run_kernel(
+            KERNEL,
+            len(batch),
+            capacity,
+            parents,
+            **{name: None if each is None or not each.size else backend.upload(each) for name, each in arrays.items()},
+            values=values,
+            sizes=sizes,
+            count=len(batch),
+            set_size=batch.size,
+            candidates=batch.sets.shape[1],
+            **known,
+        )
+        return backend.download(values), backend.download(sizes)
+
+    def _run_kernel(
+        self, kernel: KernelSource, tasks: int, capacity: int, parents: Parents | None, **fields: Any
+    ) -> None:
+        """Launch a kernel whose teams take tasks of up to so many rows."""
+        backend = self.backend
+        threads = backend.warp_threads
+        depth = DEPTH[threads] if fields.get("known") is not None and kernel is KERNEL else 0
+        longest = capacity + fields.get("known_size", 0)
+        area = capacity * (capacity + PANEL) // 2 + LANES + capacity * (1 + depth) + ceil_div(longest + 4, 2)
+        warps, teams = 1, WARPS[threads]
+        if capacity > WARP_CAPACITY[threads]:
+            warps, teams = min(ceil_div(capacity, LANES), MOST_WARPS), 1
         is_shared = 8 * area * teams <= backend.max_shared_bytes
-        blocks = min(ceil_div(len(batch), teams if backend.warp_threads > 1 else HOST_TESTS), backend.blocks_at_once)
+        blocks = min(ceil_div(tasks, HOST_TESTS if threads == 1 else teams), backend.blocks_at_once)
         if not is_shared:
             blocks = min(blocks, backend.multiprocessors or blocks)  # so that the work areas stay in a GPU's cache
-        arrays = {name: getattr(batch, name) for name in ("sources", "lags", "targets", "sets", "places", "own")}
-        arrays |= {"parent_starts": None, "parents": None}
-        limits = [NO_LIMIT] * 3
-        if parents is not None:
-            arrays |= {"parent_starts": parents.starts, "parents": np.append(parents.columns, np.int32(0))}
-            limits = [parents.most_of_target, parents.most_of_source, parents.most_of_lagged_source]
-        values, sizes = backend.empty(len(batch), np.float64), backend.empty(len(batch), np.int32)
+        nothing = dict.fromkeys(("sources", "lags", "targets", "sets", "places", "own", "known", "values", "sizes"))
+        zeros = dict.fromkeys(("set_size", "candidates", "first_target", "known_size"), 0)
         tests = TESTS(
             correlations=self._device[0],
             constant=self._device[1],
-            **{name: backend.upload(each) if each is not None and each.size else None for name, each in arrays.items()},
-            values=values,
-            sizes=sizes,
+            **{
+                **nothing,
+                **zeros,
+                **fields,
+                "parent_starts": None if parents is None else backend.upload(parents.starts),
+                "parents": None if parents is None else backend.upload(np.append(parents.columns, np.int32(0))),
+                "most_of_target": NO_LIMIT if parents is None else parents.most_of_target,
+                "most_of_source": NO_LIMIT if parents is None else parents.most_of_source,
+                "most_of_lagged_source": NO_LIMIT if parents is None else parents.most_of_lagged_source,
+            },
             scratch=None if is_shared else backend.empty(blocks * teams * area, np.float64),
             tolerance=VARIANCE_TOLERANCE,
-            count=len(batch),
             columns=self.series.n_columns,
-            area=area,
             variables=self.series.n_variables,
-            set_size=batch.size,
-            candidates=batch.sets.shape[1],
-            most_of_target=limits[0],
-            most_of_source=limits[1],
-            most_of_lagged_source=limits[2],
+            area=area,
             capacity=capacity,
             team_warps=warps,
+            depth=depth,
         )
         shared = 8 * area * teams if is_shared else 0
-        backend.kernel(*KERNEL)((blocks,), (warps * teams * backend.warp_threads,), [tests], shared_bytes=shared)
-        return backend.download(values), backend.download(sizes)
+        backend.kernel(*kernel)((blocks,), (warps * teams * threads,), [tests], shared_bytes=shared)
 
 
 class ParCorrOfSamples(SingleTests):

@@ -4,19 +4,17 @@
 //
 // A team, which is a warp or a whole block, takes one test after another. It lists the conditions, and factors the
 // correlations of (conditions, X, Y) by Cholesky's algorithm, in panels of columns. A warp computes the entries of a
-// panel in 32 rows, a row in each lane, from the panels before. An entry is computed by one lane with its terms in
-// ascending order, so that it has the same bits on every backend, whatever the team.
+// panel in 32 rows, a row in each lane. An entry is computed with its terms in ascending order, so that it has the same
+// bits on every backend, whatever the team. Many tests of one target begin with the same conditions, its parents; their
+// columns of the factor are computed once for all rows that can occur.
 #include "engine/kernels/warp.cuh"
 
-#ifdef GPUPC_HOST
-constexpr int PANEL = 8;  // columns
-constexpr int VECTOR = 8;
-#else
-constexpr int PANEL = 16;
-#endif
+constexpr int PANEL = 8;    // columns
+constexpr int VECTOR = 8;   // rows whose sums a thread of the host has in registers
+constexpr int SPREAD = 96;  // the rows that a team computes of a target's known columns
 
 // Test t is of X, variable sources[t] at lags[t], and Y, variable targets[t] at lag 0. Its conditions are, without
-// repetition: `set_size` columns; the first parents of Y; the first parents of X, as many lags earlier as X is.
+// repetition: the first parents of Y; `set_size` columns; the first parents of X, as many lags earlier as X is.
 // `parent_starts` is null if there are no parents, and `most_*` are the numbers that count as first.
 //
 // If `places` is null, the `set_size` columns are row t of `sets`. Otherwise `sets` has a row of candidates for each
@@ -27,13 +25,15 @@ struct LaggedTests {
     const int *sources, *lags, *targets, *sets, *places, *own;
     const long long* parent_starts;
     const int* parents;
+    double* known;    // null, or for each target from `first_target` on: `known_size` factored columns of all columns
     double* values;   // NaN if a variance given the conditions is at most `tolerance`
     int* sizes;       // the number of conditions that vary; -1 if X or Y does not vary
     double* scratch;  // null if the work areas of a block's teams are in shared memory
     double tolerance;
     long long count, columns, area;  // `area`: doubles of a work area
-    int variables, set_size, candidates, most_of_target, most_of_source, most_of_lagged_source, capacity;
-    int team_warps;
+    int variables, set_size, candidates, most_of_target, most_of_source, most_of_lagged_source;
+    int first_target, known_size, team_warps;
+    int capacity, depth;  // rows of a work area; known columns that are at hand at a time
 };
 
 // The warps that work on one test: one, or all of a block.
@@ -51,16 +51,24 @@ struct Team {
     }
 };
 
-// What a team needs for a test: factor[column_of(b) + row] is the entry of a row below row b.
+// The memory of a team. Entry (row, b) of the factor is at column(b, rows)[row], for the rows from the first column of
+// the panel of b on; those up to the diagonal are never used.
 struct WorkArea {
-    double *variances, *factor;  // what the columns so far leave of each variance; of a factored column, its scale
-    int *columns, *state;        // the number of conditions, or -1; whether a variance is too small
+    double *factor, *variances;  // what the columns so far leave of each variance; of a factored column, its scale
+    double* at_hand;             // `depth` rows of known columns
+    int *state, *columns;        // the number of conditions; how many are known; whether a variance is too small
 
-    __device__ WorkArea(double* area, int capacity)
-        : variances(area),
-          factor(variances + capacity),
-          columns(reinterpret_cast<int*>(factor + static_cast<long long>(capacity) * (capacity + 1) / 2 + LANES)),
-          state(columns + capacity) {}
+    __device__ WorkArea(const LaggedTests& tests, double* area)
+        : factor(area),
+          variances(factor + static_cast<long long>(tests.capacity) * (tests.capacity + PANEL) / 2 + LANES),
+          at_hand(variances + tests.capacity),
+          state(reinterpret_cast<int*>(at_hand + tests.depth * tests.capacity)),
+          columns(state + 4) {}
+
+    __device__ double* column(int b, int rows) const {
+        const int within = b % PANEL, start = b - within;
+        return factor + start * rows - start * (start - PANEL) / 2 + within * (rows - start) - start;
+    }
 };
 
 // Lists conditions; executed by one warp.
@@ -100,114 +108,129 @@ struct Conditions {
     }
 
     __device__ void append_parents(int variable, int most, int shift) {
+        if (!tests.parent_starts) return;
         const long long start = tests.parent_starts[variable];
         const int number = min(most, static_cast<int>(tests.parent_starts[variable + 1] - start));
         append(number, [&](int k) { return tests.parents[start + k] + shift; });
     }
 };
 
-// The number of conditions of test t, which `columns` lists, followed by X and Y; -1 if X or Y does not vary.
-__device__ int list_conditions(const LaggedTests& tests, long long t, int* columns) {
+// Lists the conditions of test t, of which the first are known, followed by X and Y; -1 if X or Y does not vary.
+__device__ void list_conditions(const LaggedTests& tests, long long t, const WorkArea& area) {
     const int source = tests.sources[t], lag = tests.lags[t], target = tests.targets[t];
     const int shift = lag * tests.variables;
-    Conditions conditions{tests, columns, source + shift, target, 0};
-    if (tests.constant[conditions.x] || tests.constant[conditions.y]) return -1;
-    conditions.append_set(t, target);
-    if (tests.parent_starts) {
+    Conditions conditions{tests, area.columns, source + shift, target, 0};
+    const bool varies = !tests.constant[conditions.x] && !tests.constant[conditions.y];
+    int known = 0;
+    if (varies) {
         conditions.append_parents(target, tests.most_of_target, 0);
+        if (tests.known) known = conditions.size;
+        conditions.append_set(t, target);
         conditions.append_parents(source, lag ? tests.most_of_lagged_source : tests.most_of_source, shift);
     }
     if (warp_leader()) {
-        columns[conditions.size] = conditions.x;
-        columns[conditions.size + 1] = conditions.y;
+        area.state[0] = varies ? conditions.size : -1;
+        area.state[1] = known;
+        area.state[2] = 0;
+        area.columns[conditions.size] = conditions.x;
+        area.columns[conditions.size + 1] = conditions.y;
     }
-    join_lanes();
-    return conditions.size;
 }
 
-// Computes a panel of the factor, `width` columns from column `start` on, in up to 32 rows from row `first` on.
+// `width` columns of the factor from column `start` on, in up to 32 rows from row `first` on.
 struct Panel {
-    const LaggedTests& tests;
     const WorkArea& area;
     int rows, start, width, first, count;
     PerLane<double> entries[PANEL];
 
-    __device__ Panel(const LaggedTests& tests, const WorkArea& area, int rows, int start, int width, int first)
-        : tests(tests), area(area), rows(rows), start(start), width(width), first(first), count(min(LANES, rows - first)) {}
+    __device__ Panel(const WorkArea& area, int rows, int columns, int start, int first)
+        : area(area),
+          rows(rows),
+          start(start),
+          width(min(PANEL, columns - start)),
+          first(first),
+          count(min(LANES, rows - first)) {}
 
-    __device__ double* column_of(int b) const {
-        return area.factor + static_cast<long long>(b) * (2 * rows - b - 1) / 2;
+    // Sets the entries to value(row, column).
+    template <class Value>
+    __device__ void load(Value value) {
+#pragma unroll
+        for (int c = 0; c < PANEL; ++c) {
+            if (c < width) each_lane(count, [&](int lane) { entries[c][lane] = value(first + lane, start + c); });
+        }
     }
 
-    // Subtracts the products of earlier columns from the correlations.
-    __device__ void begin() {
+    __device__ void store() {
 #pragma unroll
         for (int c = 0; c < PANEL; ++c) {
             if (c < width) {
-                const double* correlations = tests.correlations + area.columns[start + c] * tests.columns;
-                each_lane(count, [&](int lane) { entries[c][lane] = correlations[area.columns[first + lane]]; });
+                double* column = area.column(start + c, rows);
+                each_lane(count, [&](int lane) { column[first + lane] = entries[c][lane]; });
             }
         }
+    }
+
+    // Subtracts the products of `number` columns before, of which column k is at before(k)[row].
+    template <class Before>
+    __device__ void subtract(int number, Before before) {
 #ifdef GPUPC_HOST
-        // The sums of few lanes at a time stay in registers.
         for (int lane = 0; lane < count; lane += VECTOR) {
             double sums[PANEL][VECTOR];
             for (int c = 0; c < PANEL; ++c) memcpy(sums[c], &entries[c][lane], sizeof sums[c]);
-            const double* before = area.factor + first + lane;
-            for (int k = 0; k < start; before += rows - k - 1, ++k) {
+            for (int k = 0; k < number; ++k) {
+                const double *own = before(k) + first + lane, *factors = before(k) + start;
                 for (int c = 0; c < PANEL; ++c) {
-                    const double factor = before[start + c - first - lane];
+                    const double factor = factors[c];
 #pragma GCC unroll 1
-                    for (int i = 0; i < VECTOR; ++i) sums[c][i] = fma(-before[i], factor, sums[c][i]);
+                    for (int i = 0; i < VECTOR; ++i) sums[c][i] = fma(-own[i], factor, sums[c][i]);
                 }
             }
             for (int c = 0; c < PANEL; ++c) memcpy(&entries[c][lane], sums[c], sizeof sums[c]);
         }
 #else
-        for (int k = 0; k < start; ++k) {
-            const double* before = column_of(k);
+#pragma unroll 4
+        for (int k = 0; k < number; ++k) {
+            const double* column = before(k);
             each_lane(count, [&](int lane) {
-                const double own = before[first + lane];
+                const double own = column[first + lane];
 #pragma unroll
-                for (int c = 0; c < PANEL; ++c) entries[c][lane] = fma(-own, before[start + c], entries[c][lane]);
+                for (int c = 0; c < PANEL; ++c) entries[c][lane] = fma(-own, column[start + c], entries[c][lane]);
             });
         }
 #endif
     }
 
     // Completes the entries column by column. The first rows of a panel have the pivots.
-    __device__ void complete() {
+    __device__ void complete(double tolerance) {
         const bool has_pivots = first == start;
-        PerLane<double> variance, scales;
+        PerLane<double> variance;
         each_lane(count, [&](int lane) { variance[lane] = area.variances[first + lane]; });
 #pragma unroll
         for (int c = 0; c < PANEL; ++c) {
-            if (c >= width) break;
-            double scale = area.variances[start + c];
-            if (has_pivots) {
-                const double pivot = of_lane(variance, c);
-                if (pivot <= tests.tolerance && warp_leader()) area.state[1] = 1;
-                scale = 1.0 / sqrt(pivot);
-            }
-            double* column = column_of(start + c);
-            each_lane(count, [&](int lane) {
-                const double value = entries[c][lane] * scale;
-                entries[c][lane] = value;
-                if (first + lane > start + c) {
-                    column[first + lane] = value;
-                    variance[lane] = fma(-value, value, variance[lane]);
-                } else if (first + lane == start + c) {
-                    variance[lane] = scale;
+            if (c < width) {
+                double scale = area.variances[start + c];
+                if (has_pivots) {
+                    const double pivot = of_lane(variance, c);
+                    if (!(pivot > tolerance) && warp_leader()) area.state[2] = 1;
+                    scale = 1.0 / sqrt(pivot);
                 }
-            });
-            join_lanes();
-#pragma unroll
-            for (int d = c + 1; d < PANEL; ++d) {
-                if (d >= width) break;
-                const double factor = column[start + d];
+                double* column = area.column(start + c, rows);
                 each_lane(count, [&](int lane) {
-                    entries[d][lane] = fma(-entries[c][lane], factor, entries[d][lane]);
+                    const double value = entries[c][lane] * scale, left = fma(-value, value, variance[lane]);
+                    entries[c][lane] = column[first + lane] = value;
+                    const int below = first + lane - start - c;
+                    variance[lane] = below > 0 ? left : below == 0 ? scale : variance[lane];
                 });
+                join_lanes();
+#pragma unroll
+                for (int d = c + 1; d < PANEL; ++d) {
+                    if (d < width) {
+                        const double factor = column[start + d];
+                        each_lane(count, [&](int lane) {
+                            entries[d][lane] = fma(-entries[c][lane], factor, entries[d][lane]);
+                        });
+                    }
+                }
             }
         }
         each_lane(count, [&](int lane) { area.variances[first + lane] = variance[lane]; });
@@ -215,59 +238,148 @@ struct Panel {
     }
 };
 
-// The correlation of X and Y given the conditions.
-__device__ double partial_correlation(const LaggedTests& tests, const Team& team, const WorkArea& area, int size) {
-    const int rows = size + 2, step = LANES * team.warps;
-    for (int start = 0; start < size; start += PANEL) {
-        const int width = min(PANEL, size - start);
-        for (int first = start + LANES * team.warp, turn = 0; turn == 0 || first < rows; first += step, ++turn) {
-            Panel panel(tests, area, rows, start, width, first);
-            if (first < rows) panel.begin();
-            if (turn == 0) {
-                if (first == start) panel.complete();
-                team.join();
-                if (area.state[1]) return nan("");
+// Writes what the known columns leave of the first `columns` columns of the correlations of the listed rows.
+__device__ void begin(const LaggedTests& tests, const Team& team, const WorkArea& area, int rows, int columns,
+                      const double* known, int known_size) {
+    const int* listed = area.columns + known_size;
+    for (int row = LANES * team.warp; row < rows; row += LANES * team.warps) {
+        each_lane(min(LANES, rows - row), [&](int lane) { area.variances[row + lane] = 1.0; });
+    }
+    for (int done = 0; done == 0 || done < known_size; done += max(tests.depth, 1)) {
+        const int number = min(tests.depth, known_size - done);
+        for (int row = LANES * team.warp; row < rows; row += LANES * team.warps) {
+            each_lane(min(LANES, rows - row), [&](int lane) {
+                double variance = area.variances[row + lane];
+                for (int k = 0; k < number; ++k) {
+                    const double value = known[(done + k) * tests.columns + listed[row + lane]];
+                    area.at_hand[k * tests.capacity + row + lane] = value;
+                    variance = fma(-value, value, variance);
+                }
+                area.variances[row + lane] = variance;
+            });
+        }
+        team.join();
+        int turn = 0;
+        for (int start = 0; start < columns; start += PANEL) {
+            for (int first = start; first < rows; first += LANES, ++turn) {
+                if (turn % team.warps != team.warp) continue;
+                Panel panel(area, rows, columns, start, first);
+                panel.load([&](int row, int b) {
+                    return done ? area.column(b, rows)[row] : tests.correlations[listed[b] * tests.columns + listed[row]];
+                });
+                panel.subtract(number, [&](int k) { return area.at_hand + k * tests.capacity; });
+                panel.store();
             }
-            if (first > start && first < rows) panel.complete();
         }
         team.join();
     }
-    const double variance_x = area.variances[size], variance_y = area.variances[size + 1];
-    if (variance_x <= tests.tolerance || variance_y <= tests.tolerance) return nan("");
-    double covariance = tests.correlations[area.columns[size] * tests.columns + area.columns[size + 1]];
-    const double* column = area.factor;
-    for (int k = 0; k < size; ++k) {
-        covariance = fma(-column[size], column[size + 1], covariance);
-        column += rows - k - 1;
+}
+
+// Factors the first `columns` columns; returns whether every variance is large enough.
+__device__ bool factor(const LaggedTests& tests, const Team& team, const WorkArea& area, int rows, int columns) {
+    for (int start = 0; start < columns; start += PANEL) {
+        for (int first = start + LANES * team.warp, turn = 0; turn == 0 || first < rows; ++turn) {
+            Panel panel(area, rows, columns, start, first);
+            if (first < rows) {
+                panel.load([&](int row, int b) { return area.column(b, rows)[row]; });
+                for (int before = 0; before < start; before += PANEL) {
+                    const double* columns_before = area.column(before, rows);
+                    panel.subtract(PANEL, [&](int k) { return columns_before + k * (rows - before); });
+                }
+            }
+            if (turn == 0) {
+                if (first == start) panel.complete(tests.tolerance);
+                team.join();
+                if (area.state[2]) return false;
+            }
+            if (first > start && first < rows) panel.complete(tests.tolerance);
+            first += LANES * team.warps;
+        }
+        team.join();
     }
-    return fmax(-1.0, fmin(1.0, covariance / sqrt(variance_x * variance_y)));
+    return true;
+}
+
+// What both kernels begin with: the team, its number and that of all, and its memory.
+struct Worker {
+    Team team;
+    int teams;
+    long long number, all;
+    WorkArea area;
+
+    __device__ Worker(const LaggedTests& tests, double* shared)
+        : team(tests.team_warps),
+          teams(warp_count() / team.warps),
+          number(static_cast<long long>(blockIdx.x) * teams + (team.warps > 1 ? 0 : warp_index())),
+          all(static_cast<long long>(gridDim.x) * teams),
+          area(tests, tests.scratch ? tests.scratch + number * tests.area : shared + number % teams * tests.area) {}
+};
+
+// Writes the known columns of targets: the columns of the factor for the first parents, in rows for all columns. They
+// are NaN if a variance is too small. Grid (blocks), block (warps * warp_threads).
+__global__ void __launch_bounds__(512) known_columns(const __grid_constant__ LaggedTests tests) {
+    GPUPC_DYNAMIC_SHARED(double, shared);
+    const Worker worker(tests, shared);
+    const WorkArea& area = worker.area;
+    const int spreads = (tests.columns + SPREAD - 1) / SPREAD;
+    for (long long t = worker.number; t < tests.count * spreads; t += worker.all) {
+        const int place = static_cast<int>(t / spreads), first = static_cast<int>(t % spreads) * SPREAD;
+        const int number = min(SPREAD, static_cast<int>(tests.columns) - first);
+        if (worker.team.warp == 0) {
+            Conditions conditions{tests, area.columns, -1, -1, 0};
+            conditions.append_parents(tests.first_target + place, tests.most_of_target, 0);
+            const int size = conditions.size;
+            for (int row = 0; row < number; row += LANES) {
+                each_lane(min(LANES, number - row), [&](int lane) { area.columns[size + row + lane] = first + row + lane; });
+            }
+            if (warp_leader()) {
+                area.state[0] = size;
+                area.state[2] = 0;
+            }
+        }
+        worker.team.join();
+        const int size = area.state[0];
+        begin(tests, worker.team, area, size + number, size, nullptr, 0);
+        const bool is_factored = factor(tests, worker.team, area, size + number, size);
+        double* known = tests.known + static_cast<long long>(place) * tests.known_size * tests.columns + first;
+        for (int k = worker.team.warp; k < size; k += worker.team.warps) {
+            const double* column = area.column(k, size + number) + size;
+            for (int row = 0; row < number; row += LANES) {
+                each_lane(min(LANES, number - row), [&](int lane) {
+                    known[k * tests.columns + row + lane] = is_factored ? column[row + lane] : nan("");
+                });
+            }
+        }
+        worker.team.join();
+    }
 }
 
 // Grid (blocks), block (warps * warp_threads).
 __global__ void __launch_bounds__(512) partial_correlations(const __grid_constant__ LaggedTests tests) {
     GPUPC_DYNAMIC_SHARED(double, shared);
-    const Team team(tests.team_warps);
-    const int teams = warp_count() / team.warps, own = team.warps > 1 ? 0 : warp_index();
-    const long long first = static_cast<long long>(blockIdx.x) * teams + own;
-    const WorkArea area(tests.scratch ? tests.scratch + first * tests.area : shared + own * tests.area, tests.capacity);
-    for (long long t = first; t < tests.count; t += static_cast<long long>(gridDim.x) * teams) {
-        if (team.warp == 0) {
-            const int size = list_conditions(tests, t, area.columns);
-            if (warp_leader()) {
-                area.state[0] = size;
-                area.state[1] = 0;
+    const Worker worker(tests, shared);
+    const WorkArea& area = worker.area;
+    for (long long t = worker.number; t < tests.count; t += worker.all) {
+        if (worker.team.warp == 0) list_conditions(tests, t, area);
+        worker.team.join();
+        const int size = area.state[0], known_size = area.state[1], rows = size + 2 - known_size;
+        double value = 0.0;
+        if (size >= 0) {
+            const long long place = tests.targets[t] - tests.first_target;
+            begin(tests, worker.team, area, rows, rows - 1, tests.known + place * tests.known_size * tests.columns,
+                  known_size);
+            value = nan("");
+            // The column of X is the last; its entry is the covariance with Y, divided by the standard deviation of X.
+            if (factor(tests, worker.team, area, rows, rows - 1)) {
+                const double entry = area.column(rows - 2, rows)[rows - 1];
+                const double variance = fma(entry, entry, area.variances[rows - 1]);
+                if (variance > tests.tolerance) value = fmax(-1.0, fmin(1.0, entry / sqrt(variance)));
             }
         }
-        for (int row = LANES * team.warp; row < tests.capacity; row += LANES * team.warps) {
-            each_lane(min(LANES, tests.capacity - row), [&](int lane) { area.variances[row + lane] = 1.0; });
-        }
-        team.join();
-        const int size = area.state[0];
-        const double value = size < 0 ? 0.0 : partial_correlation(tests, team, area, size);
-        if (team.warp == 0 && warp_leader()) {
+        worker.team.join();
+        if (worker.team.warp == 0 && warp_leader()) {
             tests.values[t] = value;
             tests.sizes[t] = size;
         }
-        team.join();
     }
 }
