@@ -23,8 +23,8 @@ def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, n
     is_symmetric = parents.most_of_target == parents.most_of_source and test.series.treats_ends_alike
     if is_symmetric:
         wanted[:, :, 0] = np.tril(wanted[:, :, 0])
-    # Tests of a target follow each other, since they read the same correlations of its parents.
-    target, source, lag = (each.astype(np.int32) for each in np.nonzero(wanted.transpose(1, 0, 2)))
+    # Tests of a source and a lag follow each other, since they read the same correlations of its parents.
+    source, lag, target = (each.astype(np.int32) for each in np.nonzero(wanted.transpose(0, 2, 1)))
     at = source, target, lag
     outcomes = test.run(Batch(source, lag, target, np.empty((len(source), 0), np.int32)), parents)
     p_values, strengths = np.ones(wanted.shape), np.zeros(wanted.shape)

@@ -161,10 +161,10 @@ class ParCorr(LaggedTest):
         return values, sizes
 
     def _known(self, parents: Parents, targets: slice, size: int) -> Any:
-        """Return the columns of the factor for the parents of some targets, (targets, size, columns)."""
-        shape = targets.stop - targets.start, max(1, size), self.series.n_columns
+        """Return the factor's entries for the parents of some targets, (targets, columns, size)."""
+        shape = targets.stop - targets.start, self.series.n_columns, max(1, size)
         known = self.backend.empty(shape, np.float64)
-        count = shape[0] * ceil_div(shape[2], SPREAD)
+        count = shape[0] * ceil_div(shape[1], SPREAD)
         self._run_kernel(
             KNOWN,
             count,
@@ -173,7 +173,7 @@ class ParCorr(LaggedTest):
             count=shape[0],
             known=known,
             first_target=targets.start,
-            known_size=shape[1],
+            known_size=shape[2],
         )
         return known
 

@@ -25,14 +25,14 @@ struct LaggedTests {
     const int *sources, *lags, *targets, *sets, *places, *own;
     const long long* parent_starts;
     const int* parents;
-    double* known;    // null, or for each target from `first_target` on: `known_size` factored columns of all columns
+    double* known;    // null, or for each target from `first_target` on and each column: its first factor entries
     double* values;   // NaN if a variance given the conditions is at most `tolerance`
     int* sizes;       // the number of conditions that vary; -1 if X or Y does not vary
     double* scratch;  // null if the work areas of a block's teams are in shared memory
     double tolerance;
     long long count, columns, area;  // `area`: doubles of a work area
     int variables, set_size, candidates, most_of_target, most_of_source, most_of_lagged_source;
-    int first_target, known_size, team_warps;
+    int first_target, known_size, team_warps;  // `known_size`: entries of a column
     int capacity, depth;  // rows of a work area; known columns that are at hand at a time
 };
 
@@ -250,8 +250,9 @@ __device__ void begin(const LaggedTests& tests, const Team& team, const WorkArea
         for (int row = LANES * team.warp; row < rows; row += LANES * team.warps) {
             each_lane(min(LANES, rows - row), [&](int lane) {
                 double variance = area.variances[row + lane];
+                const double* values = known + static_cast<long long>(listed[row + lane]) * tests.known_size + done;
                 for (int k = 0; k < number; ++k) {
-                    const double value = known[(done + k) * tests.columns + listed[row + lane]];
+                    const double value = values[k];
                     area.at_hand[k * tests.capacity + row + lane] = value;
                     variance = fma(-value, value, variance);
                 }
@@ -341,12 +342,12 @@ __global__ void __launch_bounds__(512) known_columns(const __grid_constant__ Lag
         const int size = area.state[0];
         begin(tests, worker.team, area, size + number, size, nullptr, 0);
         const bool is_factored = factor(tests, worker.team, area, size + number, size);
-        double* known = tests.known + static_cast<long long>(place) * tests.known_size * tests.columns + first;
-        for (int k = worker.team.warp; k < size; k += worker.team.warps) {
-            const double* column = area.column(k, size + number) + size;
-            for (int row = 0; row < number; row += LANES) {
-                each_lane(min(LANES, number - row), [&](int lane) {
-                    known[k * tests.columns + row + lane] = is_factored ? column[row + lane] : nan("");
+        double* known = tests.known + (place * tests.columns + first) * tests.known_size;
+        for (int row = worker.team.warp; row < number; row += worker.team.warps) {
+            for (int k = 0; k < size; k += LANES) {
+                each_lane(min(LANES, size - k), [&](int lane) {
+                    const double value = area.column(k + lane, size + number)[size + row];
+                    known[row * tests.known_size + k + lane] = is_factored ? value : nan("");
                 });
             }
         }
