@@ -19,7 +19,7 @@ from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
 from gpupc_impl.core.mapped_arrays import pieces
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.gaussian.matrix import correlation_matrix
-from gpupc_impl.integers import ceil_div
+from gpupc_impl.integers import ceil_div, round_up
 from gpupc_impl.time_series.batches import Batch, LaggedTest, Outcomes, Parents, SingleTests, too_few
 from gpupc_impl.time_series.parameters import NO_LIMIT
 from gpupc_impl.time_series.series import Series
@@ -168,7 +168,7 @@ class ParCorr(LaggedTest):
         self._run_kernel(
             KNOWN,
             count,
-            size + SPREAD,
+            round_up(size + SPREAD, CAPACITY_STEP),
             parents,
             count=shape[0],
             known=known,
@@ -188,11 +188,11 @@ class ParCorr(LaggedTest):
         **known: Any,
     ) -> None:
         """Make some tests of a batch, with up to so many rows each."""
-        capacities = ceil_div(rows[these], CAPACITY_STEP)
+        capacities = round_up(rows[these], CAPACITY_STEP)
         for capacity in np.flatnonzero(np.bincount(capacities)).tolist():
             chosen = these[capacities == capacity]
             part = batch if len(chosen) == len(batch) else batch[chosen]
-            values[chosen], sizes[chosen] = self._launch_alike(part, parents, CAPACITY_STEP * capacity, **known)
+            values[chosen], sizes[chosen] = self._launch_alike(part, parents, capacity, **known)
 
     def _launch_alike(
         self, batch: Batch, parents: Parents | None, capacity: int, **known: Any
@@ -225,7 +225,7 @@ class ParCorr(LaggedTest):
         threads = backend.warp_threads
         depth = DEPTH[threads] if fields.get("known") is not None and kernel is KERNEL else 0
         longest = capacity + fields.get("known_size", 0)
-        area = capacity * (capacity + PANEL) // 2 + LANES + capacity * (1 + depth) + ceil_div(longest + 4, 2)
+        area = capacity * (capacity + PANEL) // 2 + capacity * (1 + depth) + ceil_div(longest + 4, 2)
         warps, teams = 1, WARPS[threads]
         if capacity > WARP_CAPACITY[threads]:
             warps, teams = min(ceil_div(capacity, LANES), MOST_WARPS), 1

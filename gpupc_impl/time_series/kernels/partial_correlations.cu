@@ -33,7 +33,7 @@ struct LaggedTests {
     long long count, columns, area;  // `area`: doubles of a work area
     int variables, set_size, candidates, most_of_target, most_of_source, most_of_lagged_source;
     int first_target, known_size, team_warps;  // `known_size`: entries of a column
-    int capacity, depth;  // rows of a work area; known columns that are at hand at a time
+    int capacity, depth;  // rows of a work area, a multiple of PANEL; known columns that are at hand at a time
 };
 
 // The warps that work on one test: one, or all of a block.
@@ -60,14 +60,15 @@ struct WorkArea {
 
     __device__ WorkArea(const LaggedTests& tests, double* area)
         : factor(area),
-          variances(factor + static_cast<long long>(tests.capacity) * (tests.capacity + PANEL) / 2 + LANES),
+          variances(factor + static_cast<long long>(tests.capacity) * (tests.capacity + PANEL) / 2),
           at_hand(variances + tests.capacity),
           state(reinterpret_cast<int*>(at_hand + tests.depth * tests.capacity)),
           columns(state + 4) {}
 
     __device__ double* column(int b, int rows) const {
         const int within = b % PANEL, start = b - within;
-        return factor + start * rows - start * (start - PANEL) / 2 + within * (rows - start) - start;
+        const int length = (rows + PANEL - 1) / PANEL * PANEL;  // so that a vector does not reach into the next column
+        return factor + start * length - start * (start - PANEL) / 2 + within * (length - start) - start;
     }
 };
 
@@ -284,8 +285,9 @@ __device__ bool factor(const LaggedTests& tests, const Team& team, const WorkAre
             if (first < rows) {
                 panel.load([&](int row, int b) { return area.column(b, rows)[row]; });
                 for (int before = 0; before < start; before += PANEL) {
-                    const double* columns_before = area.column(before, rows);
-                    panel.subtract(PANEL, [&](int k) { return columns_before + k * (rows - before); });
+                    const double* column = area.column(before, rows);
+                    const int length = static_cast<int>(area.column(before + 1, rows) - column);
+                    panel.subtract(PANEL, [&](int k) { return column + k * length; });
                 }
             }
             if (turn == 0) {
