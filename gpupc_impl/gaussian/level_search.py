@@ -124,12 +124,12 @@ _LEVEL_KERNELS: dict[str, LevelKernel] = {}
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     import gpupc_impl.core.registry as registry
-    from gpupc_impl.gaussian import pair_scan, single_tests
+    from gpupc_impl.gaussian import pair_scan, sample_tests, single_tests
 
     registry.methods()  # The import of a method registers its kernel.
     own = [source for kernel in _LEVEL_KERNELS.values() for source in kernel.of_levels.up_to(max_level)]
     between = *graph.KERNELS.values(), *level_graph.KERNELS.values()
-    listed = *single_tests.KERNELS.up_to(max_level), *single_tests.VOTES
+    listed = *single_tests.KERNELS.up_to(max_level), *single_tests.VOTES, sample_tests.BEST_MEMBERS
     return [LEVEL_ZERO, *between, *own, *listed, *pair_scan.all_kernels(max_level)]
 
 
