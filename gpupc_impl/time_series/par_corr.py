@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,14 @@ TESTS = Struct(
     **dict.fromkeys(("most_of_target", "most_of_source", "most_of_lagged_source"), np.int32),
     **dict.fromkeys(("first_target", "known_size", "team_warps", "capacity", "depth"), np.int32),
 )
+
+ABSENT = {
+    **dict.fromkeys(("sources", "lags", "targets", "sets", "places", "own", "parent_starts", "parents")),
+    **dict.fromkeys(("known", "values", "sizes")),
+    **dict.fromkeys(("set_size", "candidates", "most_of_target", "most_of_source", "most_of_lagged_source"), 0),
+    **dict.fromkeys(("first_target", "known_size"), 0),
+}
+"""The fields that some launches do not use."""
 
 LANES = 32
 """The threads of a warp of a GPU."""
@@ -131,101 +139,73 @@ class ParCorr(LaggedTest):
     def _launch(self, batch: Batch, parents: Parents | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the partial correlations and the numbers of conditions, as the kernel writes them."""
         values, sizes = np.empty(len(batch)), np.empty(len(batch), np.int32)
-        n, columns = self.series.n_variables, self.series.n_columns
-        # With many tests of each target, what its parents leave of all columns is computed once.
-        are_many = parents is not None and 4 * len(batch) >= n * columns
-        if parents is None or not are_many:
-            rows = 2 + batch.size + (0 if parents is None else sum(parents.counts(batch)))
-            self._by_capacity(batch, parents, np.broadcast_to(rows, len(batch)), values, sizes, np.arange(len(batch)))
-            return values, sizes
-        of_target, of_source = parents.counts(batch)
-        is_parent = parents.of_targets(columns)[batch.targets, batch.lags * n + batch.sources]
-        these = np.flatnonzero(is_parent)
-        self._by_capacity(batch, parents, 2 + batch.size + of_target + of_source, values, sizes, these)
-        known_size = int(of_target.max())
-        targets = max(1, KNOWN_BYTES // (8 * columns * max(1, known_size)))
-        for part in pieces(n, targets):
-            known = self._known(parents, part, known_size)
-            these = np.flatnonzero((batch.targets >= part.start) & (batch.targets < part.stop) & ~is_parent)
-            self._by_capacity(
-                batch,
-                parents,
-                2 + batch.size + of_source,
-                values,
-                sizes,
-                these,
-                known=known,
-                first_target=part.start,
-                known_size=known_size,
-            )
+        for these, rows, known in self._groups(batch, parents):
+            capacities = round_up(rows[these], CAPACITY_STEP)
+            for capacity in np.flatnonzero(np.bincount(capacities)).tolist():
+                chosen = these[capacities == capacity]
+                part = batch if len(chosen) == len(batch) else batch[chosen]
+                values[chosen], sizes[chosen] = self._launch_alike(part, parents, capacity, known)
         return values, sizes
 
-    def _known(self, parents: Parents, targets: slice, size: int) -> Any:
-        """Return the factor's entries for the parents of some targets, (targets, columns, size)."""
-        shape = targets.stop - targets.start, self.series.n_columns, max(1, size)
-        known = self.backend.empty(shape, np.float64)
-        count = shape[0] * ceil_div(shape[1], SPREAD)
-        self._run_kernel(
-            KNOWN,
-            count,
-            round_up(size + SPREAD, CAPACITY_STEP),
-            parents,
-            count=shape[0],
-            known=known,
-            first_target=targets.start,
-            known_size=shape[2],
-        )
-        return known
+    def _groups(self, batch: Batch, parents: Parents | None) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, Any]]]:
+        """Yield tests, upper bounds on the rows of all tests, and what is known of the tests' factors.
 
-    def _by_capacity(
-        self,
-        batch: Batch,
-        parents: Parents | None,
-        rows: np.ndarray,
-        values: np.ndarray,
-        sizes: np.ndarray,
-        these: np.ndarray,
-        **known: Any,
-    ) -> None:
-        """Make some tests of a batch, with up to so many rows each."""
-        capacities = round_up(rows[these], CAPACITY_STEP)
-        for capacity in np.flatnonzero(np.bincount(capacities)).tolist():
-            chosen = these[capacities == capacity]
-            part = batch if len(chosen) == len(batch) else batch[chosen]
-            values[chosen], sizes[chosen] = self._launch_alike(part, parents, capacity, **known)
+        With many tests of each target, what its parents leave of all columns is computed once. It serves the tests
+        whose X is not such a parent.
+        """
+        n, columns = self.series.n_variables, self.series.n_columns
+        every, rows = np.arange(len(batch)), np.full(len(batch), 2 + batch.size)
+        if parents is None:
+            yield every, rows, {}
+            return
+        of_target, of_source = parents.counts(batch)
+        rows += of_source
+        if 4 * len(batch) < n * columns:
+            yield every, rows + of_target, {}
+            return
+        is_parent = parents.of_targets(columns)[batch.targets, batch.lags * n + batch.sources]
+        yield np.flatnonzero(is_parent), rows + of_target, {}
+        size = max(1, int(of_target.max()))
+        budget = min(KNOWN_BYTES, (self.backend.memory_limit - self.backend.memory_used) // 4)
+        for targets in pieces(n, max(1, budget // (8 * columns * size))):
+            known = {
+                "known": self.backend.empty((targets.stop - targets.start, columns, size), np.float64),
+                "first_target": targets.start,
+                "known_size": size,
+            }
+            count = targets.stop - targets.start
+            capacity = round_up(size + SPREAD, CAPACITY_STEP)
+            self._run_kernel(KNOWN, count * ceil_div(columns, SPREAD), capacity, 0, parents, count=count, **known)
+            is_here = (batch.targets >= targets.start) & (batch.targets < targets.stop)
+            yield np.flatnonzero(is_here & ~is_parent), rows, known
 
     def _launch_alike(
-        self, batch: Batch, parents: Parents | None, capacity: int, **known: Any
+        self, batch: Batch, parents: Parents | None, capacity: int, known: Mapping[str, Any]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Launch tests with up to so many rows."""
         backend = self.backend
         names = ("sources", "lags", "targets", "sets", "places", "own")
-        arrays = {name: getattr(batch, name) for name in names}
-        values, sizes = backend.empty(len(batch), np.float64), backend.empty(len(batch), np.int32)
-        self._run_kernel(
-            KERNEL,
-            len(batch),
-            capacity,
-            parents,
-            **{name: None if each is None or not each.size else backend.upload(each) for name, each in arrays.items()},
-            values=values,
-            sizes=sizes,
-            count=len(batch),
-            set_size=batch.size,
-            candidates=batch.sets.shape[1],
+        arrays = {name: each for name in names if (each := getattr(batch, name)) is not None and each.size}
+        fields = {
+            **{name: backend.upload(each) for name, each in arrays.items()},
+            "values": backend.empty(len(batch), np.float64),
+            "sizes": backend.empty(len(batch), np.int32),
+            "count": len(batch),
+            "set_size": batch.size,
+            "candidates": batch.sets.shape[1],
             **known,
-        )
-        return backend.download(values), backend.download(sizes)
+        }
+        depth = DEPTH[backend.warp_threads] if known else 0
+        self._run_kernel(KERNEL, len(batch), capacity, depth, parents, **fields)
+        return backend.download(fields["values"]), backend.download(fields["sizes"])
 
     def _run_kernel(
-        self, kernel: KernelSource, tasks: int, capacity: int, parents: Parents | None, **fields: Any
+        self, kernel: KernelSource, tasks: int, capacity: int, depth: int, parents: Parents | None, **fields: Any
     ) -> None:
         """Launch a kernel whose teams take tasks of up to so many rows."""
-        backend = self.backend
-        threads = backend.warp_threads
-        depth = DEPTH[threads] if fields.get("known") is not None and kernel is KERNEL else 0
-        longest = capacity + fields.get("known_size", 0)
-        area = capacity * (capacity + PANEL) // 2 + capacity * (1 + depth) + ceil_div(longest + 4, 2)
+        backend, threads = self.backend, self.backend.warp_threads
+        area = capacity * (capacity + PANEL) // 2 + capacity * (1 + depth)
+        area += ceil_div(4 + capacity + fields.get("known_size", 0), 2)
         warps, teams = 1, WARPS[threads]
         if capacity > WARP_CAPACITY[threads]:
             warps, teams = min(ceil_div(capacity, LANES), MOST_WARPS), 1
@@ -233,29 +213,29 @@ class ParCorr(LaggedTest):
         blocks = min(ceil_div(tasks, HOST_TESTS if threads == 1 else teams), backend.blocks_at_once)
         if not is_shared:
             blocks = min(blocks, backend.multiprocessors or blocks)  # so that the work areas stay in a GPU's cache
-        nothing = dict.fromkeys(("sources", "lags", "targets", "sets", "places", "own", "known", "values", "sizes"))
-        zeros = dict.fromkeys(("set_size", "candidates", "first_target", "known_size"), 0)
+        if parents is not None:
+            fields |= {
+                "parent_starts": backend.upload(parents.starts),
+                "parents": backend.upload(np.append(parents.columns, np.int32(0))),
+                "most_of_target": parents.most_of_target,
+                "most_of_source": parents.most_of_source,
+                "most_of_lagged_source": parents.most_of_lagged_source,
+            }
         tests = TESTS(
-            correlations=self._device[0],
-            constant=self._device[1],
-            **{
-                **nothing,
-                **zeros,
-                **fields,
-                "parent_starts": None if parents is None else backend.upload(parents.starts),
-                "parents": None if parents is None else backend.upload(np.append(parents.columns, np.int32(0))),
-                "most_of_target": NO_LIMIT if parents is None else parents.most_of_target,
-                "most_of_source": NO_LIMIT if parents is None else parents.most_of_source,
-                "most_of_lagged_source": NO_LIMIT if parents is None else parents.most_of_lagged_source,
-            },
-            scratch=None if is_shared else backend.empty(blocks * teams * area, np.float64),
-            tolerance=VARIANCE_TOLERANCE,
-            columns=self.series.n_columns,
-            variables=self.series.n_variables,
-            area=area,
-            capacity=capacity,
-            team_warps=warps,
-            depth=depth,
+            **ABSENT
+            | {
+                "correlations": self._device[0],
+                "constant": self._device[1],
+                "scratch": None if is_shared else backend.empty(blocks * teams * area, np.float64),
+                "tolerance": VARIANCE_TOLERANCE,
+                "columns": self.series.n_columns,
+                "variables": self.series.n_variables,
+                "area": area,
+                "capacity": capacity,
+                "team_warps": warps,
+                "depth": depth,
+            }
+            | fields
         )
         shared = 8 * area * teams if is_shared else 0
         backend.kernel(*kernel)((blocks,), (warps * teams * threads,), [tests], shared_bytes=shared)

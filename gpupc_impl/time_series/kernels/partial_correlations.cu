@@ -10,7 +10,6 @@
 #include "engine/kernels/warp.cuh"
 
 constexpr int PANEL = 8;    // columns
-constexpr int VECTOR = 8;   // rows whose sums a thread of the host has in registers
 constexpr int SPREAD = 96;  // the rows that a team computes of a target's known columns
 
 // Test t is of X, variable sources[t] at lags[t], and Y, variable targets[t] at lag 0. Its conditions are, without
@@ -175,6 +174,7 @@ struct Panel {
     template <class Before>
     __device__ void subtract(int number, Before before) {
 #ifdef GPUPC_HOST
+        constexpr int VECTOR = 8;  // rows whose sums stay in registers
         for (int lane = 0; lane < count; lane += VECTOR) {
             double sums[PANEL][VECTOR];
             for (int c = 0; c < PANEL; ++c) memcpy(sums[c], &entries[c][lane], sizeof sums[c]);
