@@ -1,5 +1,6 @@
 """Backends run kernels on a GPU (``cuda``) or on this machine's cores (``host``)."""
 
+import functools
 import importlib.util
 import os
 import sys
@@ -59,8 +60,8 @@ def resolve_backend(name: str = "auto") -> str:
     if name != "auto":
         backend_class(name)
         return name
-    if not has_nvidia_driver() and "cupy" not in sys.modules and importlib.util.find_spec("cupy") is None:
-        return "host"  # The backend's module is not needed to say so.
+    if not has_nvidia_driver() and "cupy" not in sys.modules and _lacks_cupy():
+        return "host"
     reason = backend_class("cuda").unavailable()
     if reason is None:
         return "cuda"
@@ -72,6 +73,12 @@ def resolve_backend(name: str = "auto") -> str:
             stacklevel=2,
         )
     return "host"
+
+
+@functools.cache
+def _lacks_cupy() -> bool:
+    """Return whether CuPy is not installed, so that the module of the backend for GPUs need not be imported to say so."""
+    return importlib.util.find_spec("cupy") is None
 
 
 def open_backend(name: str = "auto", device_memory_limit: int | None = None) -> Backend:

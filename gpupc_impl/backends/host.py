@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import math
 import os
 import sys
 import time
@@ -25,11 +26,12 @@ from gpupc_impl.backends.host_kernels import (
     load_kernel,
     prefetch_runtime,
 )
-from gpupc_impl.backends.host_memory import Budget, allocate, borrow, libc, owner
+from gpupc_impl.backends.host_memory import ALIGNMENT, Budget, allocate, borrow, libc, owner
 from gpupc_impl.backends.launch import Event, Stream, check_copy
 from gpupc_impl.backends.machine import available_cores, cpu_name, memory_bytes
 from gpupc_impl.backends.simt import build, shipped
 from gpupc_impl.backends.sources import SourceCache
+from gpupc_impl.integers import round_up
 
 _PLACES = ("CXX", "PATH", "GPUPC_SHIPPED_DIR", "GPUPC_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
 GRAM_COLUMNS = 1024
@@ -138,6 +140,18 @@ class HostBackend(Backend):
         shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
         sizes = tuple(int(n) for n in shape)
         return np.asarray(allocate(self._budget, sizes, np.dtype(dtype), poison=bool(self._sanitizers)))
+
+    def empty_all(self, **arrays: tuple[int | tuple[int, ...], DTypeLike]) -> dict[str, np.ndarray]:
+        if self._sanitizers:  # Only accesses beyond the ends of allocations are detected.
+            return super().empty_all(**arrays)
+        places, end = {}, 0
+        for name, (shape, dtype) in arrays.items():
+            kind = np.dtype(dtype)
+            nbytes = (math.prod(map(int, shape)) if isinstance(shape, tuple) else int(shape)) * kind.itemsize
+            places[name] = slice(end, end + nbytes), kind, shape
+            end += round_up(nbytes, ALIGNMENT)
+        memory = self.empty(end, np.uint8)
+        return {name: memory[part].view(kind).reshape(shape) for name, (part, kind, shape) in places.items()}
 
     def full(self, shape: int | tuple[int, ...], value: Any, dtype: DTypeLike) -> np.ndarray:
         array = self.empty(shape, dtype)

@@ -39,7 +39,7 @@ class DamagedArchive(Exception):
 
 def folder() -> Path:
     """Where the archives lie: ``GPUPC_SHIPPED_DIR``, else the folder ``shipped`` of the installed package."""
-    return _path(os.environ.get("GPUPC_SHIPPED_DIR") or PACKAGE_ROOT / "shipped")
+    return _path(os.environ.get("GPUPC_SHIPPED_DIR") or f"{PACKAGE_ROOT}/shipped")
 
 
 _path = functools.cache(Path)  # Every search asks for the same few paths, and to make one takes microseconds.

@@ -68,6 +68,8 @@ def complete(graph: PartlyDirected, with_rule_4: bool = False) -> None:
     # since the rule was last applied.
     while any(len(new) for new in pending):
         for number, rule in enumerate(rules):
+            if not len(pending[number]):
+                continue
             new, pending[number] = pending[number], np.empty((0, 2), np.int64)
             arrows = graph.orient(_consequences(rule, graph, new))
             pending = [np.concatenate((earlier, arrows)) for earlier in pending]

@@ -68,7 +68,9 @@ def encode(name: str, column: Any, categories: Sequence[Any] | int | None) -> tu
 
 def _values(name: str, column: Any) -> np.ndarray:
     """Return a column as a one-dimensional array without missing values."""
-    import pandas as pd
+    if type(column) is np.ndarray and column.dtype.kind in "iu":
+        return column
+    import pandas as pd  # imported where it is needed, since it takes far longer than most searches
 
     missing = np.ma.getmaskarray(column) if isinstance(column, np.ma.MaskedArray) else np.asarray(pd.isna(column))
     _refuse_missing(name, missing)
@@ -110,6 +112,10 @@ def _whole(name: str, values: np.ndarray) -> np.ndarray:
 
 def _encode_observed(name: str, values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return codes and sorted labels of the values that occur."""
+    if values.dtype.kind in "iu" and int(values.max()) - int(lowest := values.min()) < MAX_CATEGORIES:
+        steps = ((values if values.dtype.kind == "u" else values.astype(np.int64)) - lowest).astype(np.int64)
+        occurring = np.flatnonzero(np.bincount(steps))
+        return np.searchsorted(occurring, steps), _as_text(name, [int(lowest) + step for step in occurring.tolist()])
     import pandas as pd
 
     codes, uniques = pd.factorize(values)

@@ -1,13 +1,11 @@
-// The subsets of lists of candidates that separate pairs (core/colliders.py), by Fisher's z test in the canonical
-// evaluation.
+// Counts the subsets of lists of candidates that separate pairs (core/colliders.py), by Fisher's z test in the
+// canonical evaluation.
 #include "gaussian/kernels/fisher_z.cuh"
 
 constexpr int MOST_MEMBERS = 24;
-constexpr int MOST = MOST_MEMBERS;
 
 // Pair number q, the variables pairs[2 q] and pairs[2 q + 1], has the ascending candidates[starts[q]], ...,
-// candidates[starts[q + 1] - 1]. The counters of all subsets that separate it, and of those with each candidate, begin
-// at zero.
+// candidates[starts[q + 1] - 1]. The counters of the subsets with a candidate begin at zero.
 struct Votes {
     const int* pairs;
     const long long* starts;
@@ -25,56 +23,6 @@ struct Test {
     double residual_tolerance, pivot_tolerance;
 };
 
-// Subsets in lexicographic order, whose Cholesky factor is kept as a stack: a subset shares the work for all members but
-// the last. Every number comes from the same operations on the same operands as in `ConditioningSet`.
-struct Stack {
-    int positions[MOST], members[MOST];
-    double rows[MOST][MOST];  // the factor below its diagonal
-    double scale[MOST];       // the reciprocals of its diagonal
-    double of_i[MOST], of_j[MOST];
-    Residuals given[MOST + 1];  // the first 0, 1, ... members
-    int singular;               // the first member that has no variance given those before it; MOST if there is none
-
-    // Computes entry t of the solution for variable v, given the entries before it.
-    __device__ double project(const double* C, int p, int t, int v, const double* solution) const {
-        double sum = correlation(C, p, members[t], v);
-        for (int k = 0; k < t; ++k) sum = fma(-rows[t][k], solution[k], sum);
-        return sum * scale[t];
-    }
-
-    // Computes what belongs to member t.
-    __device__ void add(const Test& test, int t, int i, int j) {
-        if (singular >= t) singular = MOST;
-        if (singular < t) return;
-        double pivot = 1.0;
-        for (int u = 0; u < t; ++u) {
-            double sum = correlation(test.C, test.p, members[t], members[u]);
-            for (int k = 0; k < u; ++k) sum = fma(-rows[t][k], rows[u][k], sum);
-            rows[t][u] = sum * scale[u];
-            pivot = fma(-rows[t][u], rows[t][u], pivot);
-        }
-        if (t > 0 && pivot <= test.pivot_tolerance) {  // The first pivot is one.
-            singular = t;
-            return;
-        }
-        scale[t] = 1.0 / sqrt(pivot);
-        of_i[t] = project(test.C, test.p, t, i, of_i);
-        of_j[t] = project(test.C, test.p, t, j, of_j);
-        given[t + 1].ii = fma(-of_i[t], of_i[t], given[t].ii);
-        given[t + 1].jj = fma(-of_j[t], of_j[t], given[t].jj);
-        given[t + 1].ij = fma(-of_i[t], of_j[t], given[t].ij);
-    }
-
-    __device__ Residuals residuals(const Test& test, int size, int i, int j) const {
-        if (singular >= size) return given[size];
-        PseudoInverse<MOST> pseudo;
-        pseudo.size = size;
-        for (int a = 0; a < size; ++a) pseudo.members[a] = members[a];
-        pseudo.compute(test.C, test.p, i);
-        return pseudo.residuals(test.C, test.p, j);
-    }
-};
-
 // Grid (ceil(n_pairs / threads)), block (threads).
 __global__ void votes(const __grid_constant__ Votes votes, const __grid_constant__ Test test) {
     const long long q = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -83,32 +31,24 @@ __global__ void votes(const __grid_constant__ Votes votes, const __grid_constant
     const int* candidates = votes.candidates + votes.starts[q];
     long long* containing = votes.containing + votes.starts[q];
     const int n = static_cast<int>(votes.starts[q + 1] - votes.starts[q]);
-    const int most = min(votes.most, n);
-    Stack stack;
-    stack.singular = MOST;
-    stack.given[0] = {1.0, 1.0, correlation(test.C, test.p, i, j)};
-    long long separating = 0;
-    for (int size = 0; size >= 0;) {
-        const Residuals h = stack.residuals(test, size, i, j);
-        const bool separates = size == 0 ? h.ij * h.ij <= test.critical_r_squared[0]
-                                         : !h.undefined(test.residual_tolerance) &&
-                                               h.independent(test.critical_r_squared[size], test.residual_tolerance);
-        if (separates) {
-            ++separating;
-            for (int a = 0; a < size; ++a) ++containing[stack.positions[a]];
-        }
-        // The next subset has one member more, or the last member that can be replaced by a later candidate is.
-        int next = size == 0 ? 0 : stack.positions[size - 1] + 1;
-        if (size == most) next = --size < 0 ? n : stack.positions[size] + 1;
-        while (next == n) {
-            if (--size < 0) break;
-            next = stack.positions[size] + 1;
-        }
-        if (size < 0) break;
-        stack.positions[size] = next;
-        stack.members[size] = candidates[next];
-        stack.add(test, size, i, j);
-        ++size;
+    const double c_ij = correlation(test.C, test.p, i, j);
+    long long separating = c_ij * c_ij <= test.critical_r_squared[0];  // the empty set
+    int positions[MOST_MEMBERS];
+    ConditioningSet<UpTo<MOST_MEMBERS>> set{UpTo<MOST_MEMBERS>(0)};
+    // In lexicographic order: the next subset has a later member more, or its last member that can be is replaced.
+    for (int size = 0, next = 0;; next = positions[size - 1] + 1) {
+        if (size == votes.most && size > 0) next = positions[--size] + 1;
+        while (next == n && size > 0) next = positions[--size] + 1;
+        if (next == n || votes.most == 0) break;
+        positions[size] = next;
+        set.members[size] = candidates[next];
+        set.size = UpTo<MOST_MEMBERS>(++size);
+        set.factorise(test.C, test.p, i, test.pivot_tolerance);
+        const Residuals h = set.residuals(test.C, test.p, i, j, c_ij);
+        if (h.undefined(test.residual_tolerance)) continue;
+        if (!h.independent(test.critical_r_squared[size], test.residual_tolerance)) continue;
+        ++separating;
+        for (int a = 0; a < size; ++a) ++containing[positions[a]];
     }
     votes.separating[q] = separating;
 }

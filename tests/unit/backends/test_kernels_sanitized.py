@@ -50,7 +50,7 @@ starts, candidates = np.arange(4) * 14, np.array(others, np.int32).reshape(-1)
 for size, count in ((1, 42), (2, 273), (3, 1092)):
     for tests in (single_tests.GaussianTests(problems[0], "host"), sampled):
         assert len(tests.dependences(Subsets(pairs, starts, candidates, size), 0, count)) == count
-        assert tests.count_separating(pairs, starts, candidates, 2)[0].sum() > 0
+        assert tests.count_separating(pairs, starts, candidates, 3)[0].sum() > 0
 sampled.best_members(pairs)
 """
 
