@@ -77,7 +77,7 @@ def resolve_backend(name: str = "auto") -> str:
 
 @functools.cache
 def _lacks_cupy() -> bool:
-    """Return whether CuPy is not installed, so that the module of the backend for GPUs need not be imported to say so."""
+    """Return whether CuPy is not installed, so that the backend for GPUs need not be imported to say so."""
     return importlib.util.find_spec("cupy") is None
 
 

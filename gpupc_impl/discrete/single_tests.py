@@ -7,10 +7,10 @@ import numpy as np
 
 from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.discrete.problem import DiscreteProblem
-from gpupc_impl.discrete.statistic import of_table, statistics
+from gpupc_impl.discrete.statistic import of_tables, statistics
 
-MOST_CELLS = 4
-"""The upper bound on the cells of a table that is summed up to smaller ones, for each sample."""
+MOST_CELLS = 1 << 16
+"""The upper bound on the cells of a table that is summed up to smaller ones."""
 
 
 class DiscreteTests(IndependenceTests):
@@ -47,7 +47,7 @@ class DiscreteTests(IndependenceTests):
             part, (i, j) = slice(starts[q], starts[q + 1]), pairs[q].tolist()
             shared = *candidates[part].tolist(), i
             shape = problem.categories[[*shared, j]].tolist()
-            if most < 0 or math.prod(shape) > MOST_CELLS * problem.n_samples:
+            if most < 0 or math.prod(shape) > MOST_CELLS:
                 alone = pairs[q : q + 1], np.array([0, len(shared) - 1]), candidates[part], most
                 separating[q : q + 1], containing[part] = super().count_separating(*alone)
                 continue
@@ -57,7 +57,7 @@ class DiscreteTests(IndependenceTests):
                     cell = cell * int(problem.categories[v]) + problem.codes[v]
             table = np.bincount(cell * shape[-1] + problem.codes[j], minlength=math.prod(shape)).reshape(shape)
             subsets, tables = zip(*_marginals(table, most), strict=True)
-            decisions = self._decisions(*np.array([of_table(problem, each) for each in tables], np.float64).T)
+            decisions = self._decisions(*of_tables(problem, tables))
             separating[q] = np.count_nonzero(decisions)
             for at in np.flatnonzero(decisions).tolist():
                 containing[part][list(subsets[at])] += 1

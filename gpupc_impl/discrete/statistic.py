@@ -1,6 +1,9 @@
 """The statistic of single tests with NumPy and pandas and without the code of the methods, for reports and for
 verification; it decides no edge."""
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from gpupc_impl.discrete.problem import DiscreteProblem
@@ -28,34 +31,35 @@ def statistic(problem: DiscreteProblem, i: int, j: int, members: np.ndarray) -> 
     samples = _a_sample_of(cell, in_cell)
     observed = in_cell[cell[samples]]
     expected = in_row[row[samples]] * (in_column[column[samples]] / in_stratum[stratum[samples]])
-    value = _of_counts(problem, observed, expected)
-    if problem.df_rule == "full":
-        return value, problem.degrees_of_freedom(i, j, members)
-    rows, columns = (np.bincount(stratum[_a_sample_of(*one)]) for one in ((row, in_row), (column, in_column)))
-    return value, int(((rows - 1) * (columns - 1))[in_stratum > 0].sum())
-
-
-def of_table(problem: DiscreteProblem, table: np.ndarray) -> tuple[float, int]:
-    """Return the `statistic`, with the same bits, of the last two axes of a table of counts given the others."""
-    table = table.reshape(-1, *table.shape[-2:])
-    in_row, in_column = table.sum(axis=2), table.sum(axis=1)
-    in_stratum = in_row.sum(axis=1)
-    stratum, row, column = np.nonzero(table)
-    expected = in_row[stratum, row] * (in_column[stratum, column] / in_stratum[stratum])
-    value = _of_counts(problem, table[stratum, row, column], expected)
-    if problem.df_rule == "full":
-        return value, (table.shape[1] - 1) * (table.shape[2] - 1) * len(table)
-    rows, columns = np.count_nonzero(in_row, axis=1), np.count_nonzero(in_column, axis=1)
-    return value, int(((rows - 1) * (columns - 1))[in_stratum > 0].sum())
-
-
-def _of_counts(problem: DiscreteProblem, observed: np.ndarray, expected: np.ndarray) -> float:
-    """Return the statistic of the cells that occur."""
     if problem.test == "g-square":
         value = 2 * float(observed @ np.log(observed / expected))
     else:  # an empty cell adds its expected count to the sum
         value = float(((observed - expected) ** 2 / expected).sum() + problem.n_samples - expected.sum())
-    return max(value, 0.0)
+    if problem.df_rule == "full":
+        return max(value, 0.0), problem.degrees_of_freedom(i, j, members)
+    rows, columns = (np.bincount(stratum[_a_sample_of(*one)]) for one in ((row, in_row), (column, in_column)))
+    return max(value, 0.0), int(((rows - 1) * (columns - 1))[in_stratum > 0].sum())
+
+
+def of_tables(problem: DiscreteProblem, tables: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return chi-square or G-square of the last two axes of k tables of counts given their other axes, which may differ,
+    and its degrees of freedom, (k,) each; the last bits may be others than those of `statistic`."""
+    strata = [math.prod(table.shape[:-2]) for table in tables]
+    counts = np.concatenate([table.reshape(-1, *table.shape[-2:]) for table in tables])
+    in_row, in_column = counts.sum(axis=2), counts.sum(axis=1)
+    in_stratum = in_row.sum(axis=1)
+    expected = in_row[:, :, None] * (in_column / np.maximum(in_stratum, 1)[:, None])[:, None]
+    if problem.test == "g-square":
+        terms = 2 * counts * np.log(np.where(counts > 0, counts, 1) / np.where(counts > 0, expected, 1))
+    else:
+        terms = (counts - expected) ** 2 / np.where(expected > 0, expected, 1)
+    if problem.df_rule == "full":
+        df = np.full(len(counts), (counts.shape[1] - 1) * (counts.shape[2] - 1))
+    else:
+        df = ((in_row > 0).sum(axis=1) - 1) * ((in_column > 0).sum(axis=1) - 1) * (in_stratum > 0)
+    starts = np.cumsum([0, *strata[:-1]])
+    values = np.add.reduceat(terms.reshape(len(counts), -1).sum(axis=1), starts)
+    return np.maximum(values, 0.0), np.add.reduceat(df, starts)
 
 
 def _crossed(problem: DiscreteProblem, cell: np.ndarray, v: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from scipy import stats
 from gpupc_impl.core.family import load_problem, open_tests
 from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.discrete import single_tests
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.retest import Retest
 from gpupc_impl.discrete.statistic import statistic
@@ -290,9 +291,10 @@ def test_fingerprint_sees_what_changes_the_answer(problem, change):
 @pytest.mark.parametrize(
     ("test", "df_rule"), [("chi-square", "full"), ("chi-square", "adjusted"), ("g-square", "full")]
 )
-@pytest.mark.parametrize("samples", [20, 300])
-def test_subsets_are_counted_that_separate_one_by_one(test, df_rule, samples):
-    """Most pairs have fewer cells than are summed up with 300 samples, and more with 20."""
+@pytest.mark.parametrize(("samples", "cells"), [(20, 1 << 16), (300, 1 << 16), (300, 50)])
+def test_subsets_are_counted_that_separate_one_by_one(test, df_rule, samples, cells, monkeypatch):
+    """Some pairs have more than 50 cells with their candidates."""
+    monkeypatch.setattr(single_tests, "MOST_CELLS", cells)
     rng = np.random.default_rng(samples)
     codes = rng.integers(0, [2, 3, 2, 3, 2, 3, 2], (samples, 7))
     codes[:, 1:] = np.where(rng.random((samples, 6)) < 0.6, codes[:, :-1] % 2, codes[:, 1:])
