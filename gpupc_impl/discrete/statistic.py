@@ -42,7 +42,7 @@ def statistic(problem: DiscreteProblem, i: int, j: int, members: np.ndarray) -> 
 
 
 def of_tables(problem: DiscreteProblem, tables: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return chi-square or G-square of the last two axes of k tables of counts given their other axes, which may differ,
+    """Return chi-square or G-square of the last two axes of k tables of counts given the others, which may differ,
     and its degrees of freedom, (k,) each; the last bits may be others than those of `statistic`."""
     strata = [math.prod(table.shape[:-2]) for table in tables]
     counts = np.concatenate([table.reshape(-1, *table.shape[-2:]) for table in tables])
