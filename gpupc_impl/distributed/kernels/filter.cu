@@ -1,14 +1,14 @@
 // Levels 0 and 1 of very many variables from products of standardised samples (products.py), which are off by little.
 //
-// A product decides a test if the bound on its error allows one outcome alone. The other tests are decided from the sums
-// of a warp in double precision, and if those are too close as well, by the canonical chains of fused multiply-adds of
-// correlate.cu. Answers are therefore those of correlate.cu and level_one.cuh.
+// A product decides a test if the bound on its error allows one outcome alone. The other tests are decided from the
+// sums of a warp in double precision, and if those are too close as well, by the canonical chains of fused
+// multiply-adds of correlate.cu. Answers are therefore those of correlate.cu and level_one.cuh.
 //
 // Edges are kept by rows: row j has its partners i < j, ascending. Level 1 goes through the variables in blocks of
 // candidates k. A block has a panel, the products of all variables with the candidates, and for each variable the list
-// of the candidates that are its neighbours. A first pass through all blocks tests sets from adj(i); a second pass tests
-// sets from adj(j), for the edges that no set from adj(i) separates. Each pass finds the first candidate that separates
-// the edge, so this set is the canonical one.
+// of the candidates that are its neighbours. A first pass through all blocks tests sets from adj(i); a second pass
+// tests sets from adj(j), for the edges that no set from adj(i) separates. Each pass finds the first candidate that
+// separates the edge, so this set is the canonical one.
 //
 // Most candidates need no test. A set {k} that separates i and j has |r_ik r_jk| >= `needed`(r_ij), so at least one of
 // the two factors is at least the root of this bound. Beside the list of all neighbours, each variable has lists of
@@ -25,7 +25,7 @@ constexpr unsigned NO_MEMBER = ~0u;
 constexpr int OPEN = 3;   // the index of the counter of edges that stay open
 constexpr int LISTS = 8;  // lists of a variable's neighbours
 constexpr int WORTH = 4;  // lists by strength are used if those of all neighbours are this many times as long
-constexpr int LOADS = 8;          // loads of a lane that are on their way at the same time
+constexpr int LOADS = 8;  // loads of a lane that are on their way at the same time
 
 // The least |r| in a list; list 0 has all neighbours.
 __device__ __forceinline__ float strength(int list) {
@@ -53,8 +53,8 @@ struct Filter {
         return sum > 1.0 ? 1.0 : sum < -1.0 ? -1.0 : sum;
     }
 
-    // The same sums in another order by a warp, which is much faster: of i and j, and if k >= 0 of i and k, and of j and
-    // k.
+    // The same sums in another order by a warp, which is much faster: of i and j, and if k >= 0 of i and k, and of j
+    // and k.
     __device__ __noinline__ void sums_of_warp(int i, int j, int k, double (&sums)[3]) const {
         const double* const x = samples + static_cast<long long>(i) * m;
         const double* const y = samples + static_cast<long long>(j) * m;
@@ -197,8 +197,8 @@ __device__ __forceinline__ void each_word(const float* products, int count, F f)
     }
 }
 
-// Finds edges: counts[w] is the number of edges i < j that warp w finds among its columns i of the row of j, and `words`
-// has a bit for each column. The columns of the products are the variables from 0 on.
+// Finds edges: counts[w] is the number of edges i < j that warp w finds among its columns i of the row of j, and
+// `words` has a bit for each column. The columns of the products are the variables from 0 on.
 __global__ void count_edges(const __grid_constant__ Filter filter, const __grid_constant__ Products tile,
                             unsigned* words, long long* counts) {
     const WarpColumns own(tile);
@@ -376,7 +376,8 @@ struct BlockScanner {
         each_lane(LANES, [&](int lane) { tests[lane] = 0; });
     }
 
-    // Takes edges of row v, which are `count` numbers relative to `begin`; returns a mask of those that have candidates.
+    // Takes edges of row v, which are `count` numbers relative to `begin`; returns a mask of those that have
+    // candidates.
     __device__ __forceinline__ unsigned take(const EdgeRows& rows, int v, const float* row_v, long long begin,
                                              const unsigned* numbers, int count) {
         return ballot(count, [&](int lane) {
@@ -415,14 +416,15 @@ struct BlockScanner {
         });
         scan<true>(owner, other, edges, limit, found);
         each_lane(LANES, [&](int lane) { limit[lane] = found[lane] < 0 ? candidates.count : found[lane]; });
-        const unsigned strong = edges & ballot(LANES, [&](int lane) { return (edges >> lane & 1) && strength[lane] > 0.0f; });
+        const unsigned strong =
+            edges & ballot(LANES, [&](int lane) { return (edges >> lane & 1) && strength[lane] > 0.0f; });
         scan<false>(other, owner, strong, limit, found);
         return edges & ballot(LANES, [&](int lane) { return found[lane] >= 0; });
     }
 
-    // Finds the first candidate below `limit` in the list of `from` that separates the two ends. OWN: sets are drawn from
-    // the neighbours of `from`. Otherwise they are drawn from those of the other end; then only candidates are tested
-    // whose correlations with the other end are below `strength`, since the others are in the other end's list.
+    // Finds the first candidate below `limit` in the list of `from` that separates the two ends. OWN: sets are drawn
+    // from the neighbours of `from`. Otherwise they are drawn from those of the other end; then only candidates are
+    // tested whose correlations with the other end are below `strength`, since the others are in the other end's list.
     template <bool OWN>
     __device__ __forceinline__ void scan(Ends& from, Ends& other, unsigned edges, PerLane<int>& limit,
                                          PerLane<int>& found) {
@@ -462,9 +464,10 @@ struct BlockScanner {
                 return false;
             });
             const unsigned sure = edges & ballot(LANES, [&](int lane) {
-                return (edges >> lane & 1) && filter.separates(r[lane], r_from[lane], r_other[lane]) &&
-                       (OWN || fabsf(r_other[lane]) >= filter.high);
-            });
+                                      return (edges >> lane & 1) &&
+                                             filter.separates(r[lane], r_from[lane], r_other[lane]) &&
+                                             (OWN || fabsf(r_other[lane]) >= filter.high);
+                                  });
             unsigned separated = sure;
             edges &= ~sure;
             for (unsigned left = edges; left != 0; left &= left - 1) {
@@ -486,7 +489,8 @@ struct BlockScanner {
         }
     }
 
-    // Adds the numbers of tests, undefined tests, canonical tests and open edges to a stripe of the counters (tally.cuh).
+    // Adds the numbers of tests, undefined tests, canonical tests and open edges to a stripe of the counters
+    // (tally.cuh).
     __device__ __forceinline__ void add_to(unsigned long long* counters, unsigned long long open) {
         PerLane<long long> made;
         each_lane(LANES, [&](int lane) { made[lane] = tests[lane]; });
@@ -499,8 +503,8 @@ struct BlockScanner {
     }
 };
 
-// Returns the products of row j's variable with the candidates, on a GPU in shared memory. All threads of the block must
-// call this function.
+// Returns the products of row j's variable with the candidates, on a GPU in shared memory. All threads of the block
+// must call this function.
 __device__ __forceinline__ const float* staged_row(const Candidates& candidates, int j) {
     const float* row = candidates.row(j);
 #ifndef GPUPC_HOST
@@ -515,9 +519,9 @@ __device__ __forceinline__ const float* staged_row(const Candidates& candidates,
 }
 
 // Tests the open edges of the rows from `first` to `last` - 1 given the candidates of a block. A set from adj(j) of a
-// row j separates an edge if FROM_ROW holds, and otherwise one from adj(i). SECOND: the first separating set from adj(j)
-// of other edges is kept in `second_members` as well, unless there is one. `share` warps take a row: all of a thread
-// block, which stage the row, or one. A warp collects 32 open edges before it tests them.
+// row j separates an edge if FROM_ROW holds, and otherwise one from adj(i). SECOND: the first separating set from
+// adj(j) of other edges is kept in `second_members` as well, unless there is one. `share` warps take a row: all of a
+// thread block, which stage the row, or one. A warp collects 32 open edges before it tests them.
 template <bool FROM_ROW, bool SECOND>
 __global__ void __launch_bounds__(256, 4)
     scan(const __grid_constant__ Filter filter, const __grid_constant__ EdgeRows rows, unsigned* second_members,

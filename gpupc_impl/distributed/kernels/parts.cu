@@ -22,9 +22,9 @@ __device__ __forceinline__ double rounded(double value) {
     return step * rint(value / step);
 }
 
-// Splits (p, m) standardised samples. Variable v has 3 * pitch numbers: its parts a, its parts b, and again a, each with
-// zeros behind the last sample. left[0] becomes the largest sum of the squares of SCALE x - a of a variable, and left[1]
-// that of 2^DIGITS (SCALE x - a) - b. Each warp takes a range of variables.
+// Splits (p, m) standardised samples. Variable v has 3 * pitch numbers: its parts a, its parts b, and again a, each
+// with zeros behind the last sample. left[0] becomes the largest sum of the squares of SCALE x - a of a variable, and
+// left[1] that of 2^DIGITS (SCALE x - a) - b. Each warp takes a range of variables.
 __global__ void split_samples(const double* samples, int m, int p, int pitch, Part* parts, double* left) {
     const WarpRows own(p);
     for (int v = own.first; v < own.last; ++v) {

@@ -10,7 +10,8 @@ constexpr int SMALL_TILE = 32;  // rows and columns of a small tile
 constexpr int TILE_ROWS = 64, TILE_COLUMNS = 64, SAMPLES = 32;
 template <bool SMALL>
 struct Shape {
-    static constexpr int ROWS = SMALL ? SMALL_TILE : TILE_ROWS, COLUMNS = SMALL ? SMALL_TILE : TILE_COLUMNS, THREADS = 1;
+    static constexpr int ROWS = SMALL ? SMALL_TILE : TILE_ROWS, COLUMNS = SMALL ? SMALL_TILE : TILE_COLUMNS,
+                         THREADS = 1;
 };
 #else
 constexpr int TILE_ROWS = 128, TILE_COLUMNS = 64, SAMPLES = 16;

@@ -7,7 +7,7 @@ SEARCH = """
 import dataclasses
 import numpy as np
 from gpupc_impl import BackgroundKnowledge, skeleton
-from gpupc_impl.distributed import filter, filter_plan
+from gpupc_impl.distributed import correlations, filter, filter_plan
 
 rng = np.random.default_rng(1)
 p = 70
@@ -17,8 +17,10 @@ data[:, 40] = data[:, 3]
 how = {"method": "distributed", "backend": "host", "max_level": 2, "transpose": False}
 filter.SPARSENESS = 1e9  # so that level 1 runs in groups of rows
 choose = filter_plan.choose
+small = choose(*data.shape, 1 << 19, 0)
 for most in (5, 1000):  # open edges are never few, or are so after the first block
-    filter_plan.choose = lambda m, p, budget: dataclasses.replace(choose(m, p, 1 << 19), open_edges=most, candidates=32)
+    plan = dataclasses.replace(small, open_edges=most, candidates=32, parts=most == 5)
+    filter_plan.choose, correlations.MOST_SMALL = lambda *sizes: plan, most
     found = skeleton(data, 0.2, workers=2, **how)
     assert found.tests_per_level[1] > 100 and found.tests_per_level[2] > 100
 knowledge = BackgroundKnowledge(required_edges=[(1, 50), (3, 4)])
