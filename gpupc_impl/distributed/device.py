@@ -37,7 +37,6 @@ CANDIDATES = Struct(
     capacity=np.int64,
     **dict.fromkeys(("first", "count", "pitch"), np.int32),
 )
-OPEN_EDGES = Struct("OpenEdges", rows=EDGE_ROWS, slots=Pointer(np.int64), second_members=Pointer(np.uint32))
 SEPARATED = 1 << 31
 WARPS = 8  # warps of a thread block
 NO_MEMBER = 2**32 - 1
@@ -68,9 +67,8 @@ SCANS = {
     (from_row, second): _kernel(f"scan<{from_row}, {second}>".lower(), FILTER, EDGE_ROWS, CANDIDATES)
     for from_row, second in ((False, False), (False, True), (True, False))
 }
-USE_COPIES = _kernel("use_copies", EDGE_ROWS, OPEN_EDGES)
 TAKE_OVER = _kernel("take_over", EDGE_ROWS)
-FILTER_KERNELS = (SPLIT, COUNT, LIST, NEIGHBOURS, *SCANS.values(), USE_COPIES, TAKE_OVER)
+FILTER_KERNELS = (SPLIT, COUNT, LIST, NEIGHBOURS, *SCANS.values(), TAKE_OVER)
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:

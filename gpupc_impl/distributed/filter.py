@@ -26,6 +26,7 @@ from gpupc_impl.integers import ceil_div, round_up
 
 logger = logging.getLogger("gpupc_impl.distributed")
 
+EDGES = ("starts", "partners", "values")  # the arrays of edges (kernels/filter.cu, `EdgeRows`)
 STAGED_EDGES = 64  # open edges of a row, on average, from which on a thread block takes a row, and a warp otherwise
 SPARSENESS = 32
 """The time for a correlation of a row's neighbours relative to the time for a correlation of a panel. The number is
@@ -198,45 +199,39 @@ class FilteredLevels:
 
     def _level_one(self, library: Any, first: int, last: int, edges: int) -> None:
         """Test the edges of the rows."""
-        rows = device.EDGE_ROWS(starts=self._starts, **self._edges)
-        copies, copied, before = None, 0, self.p  # `before`: candidates before copies are made
-        open_edges = edges
+        open_edges, before = edges, self.p  # `before`: candidates before open edges are copied
+        tested, count = {"starts": self._starts, **self._edges}, edges
         with stage(*self._shown, "level 1, sets from i", self.p, " candidates") as update:
             for number, (candidates, block) in enumerate(self._blocks(library, self.p, last, "i"), 1):
-                if copies is None and open_edges <= self.plan.open_edges:
-                    copies, copied = self._copy_open(library, first, last, edges)
-                    before = candidates.start
-                open_edges = self._scan(False, rows, copies, block, first, last, open_edges)
+                if tested is not self._open and open_edges <= self.plan.open_edges:
+                    tested, count, before = self._open, self._copy_open(library, first, last, edges), candidates.start
+                open_edges = self._scan(False, tested, block, first, last, open_edges)
                 self._lap("sets from i: tests")
                 # An exchange takes long if there are many edges, but without one a worker tests edges in vain that
                 # another worker has separated. Most edges that are open after the first blocks stay open for long, so
                 # exchanges become rare.
-                if copies is None or not number & (number - 1) or candidates.stop == self.p or not open_edges:
-                    self._exchange(library, rows, edges, copies, copied)
+                is_rare = tested is self._open and number & (number - 1)
+                if not is_rare or candidates.stop == self.p or not open_edges:
+                    self._exchange(library, tested, count)
                 if not open_edges:
                     break
                 update(candidates.stop - candidates.start)
         with stage(*self._shown, "level 1, sets from j", before, " candidates") as update:
             for candidates, block in self._blocks(library, before if open_edges else 0, last, "j"):
-                self._scan(True, rows, copies, block, first, last, open_edges)
+                self._scan(True, tested, block, first, last, open_edges)
                 self._lap("sets from j: tests")
-                self._exchange(library, rows, edges, copies, copied)
+                self._exchange(library, tested, count)
                 update(candidates.stop - candidates.start)
-        if copies is not None:
-            self._launch_each(device.USE_COPIES, copied, [rows, copies, np.int64(copied)])
+        if tested is self._open:
+            self._use_copies(library, count)
 
-    def _exchange(self, library: Any, rows: Any, edges: int, copies: Any, copied: int) -> None:
-        """Take over the sets that other workers have found for edges, or for copies of edges if there are any."""
+    def _exchange(self, library: Any, tested: dict[str, Any], edges: int) -> None:
+        """Take over the sets that other workers have found for edges, or for their copies."""
         workers = self._workers
         if workers.size == 1:
             return
-        if copies is not None:
-            rows, edges = copies.values["rows"], copied
-        own = [
-            rows.values["partners"],
-            rows.values["values"],
-            *([] if copies is None else [copies.values["second_members"]]),
-        ]
+        own = [tested[name] for name in ("partners", "values", "second_members") if name in tested]
+        rows = device.EDGE_ROWS(**{name: tested[name] for name in EDGES})
         size = max(1, min(self.plan.read, ceil_div(edges, workers.size)))
         parts = [(number % workers.size, part) for number, part in enumerate(mapped_arrays.pieces(edges, size))]
         for part, (partners, values, *second_members) in workers.others(own, parts):
@@ -247,19 +242,19 @@ class FilteredLevels:
         workers.complete(own, parts)
         self._lap("level 1: exchange")
 
-    def _scan(self, from_row: bool, rows: Any, copies: Any, block: Any, first: int, last: int, open_edges: int) -> int:
-        """Test edges, or their copies if there are any, with a block of candidates. Of the `open_edges` edges that were
-        open before, it returns an upper bound on the number that no worker has separated."""
+    def _scan(self, from_row: bool, tested: dict[str, Any], block: Any, first: int, last: int, open_edges: int) -> int:
+        """Test edges with a block of candidates. Of the `open_edges` edges that were open before, it returns an upper
+        bound on the number that no worker has separated."""
         backend = self.backend
         if not block.values["count"]:  # Only other workers have a block left.
             return min(self._workers.all_gather(open_edges))
-        kernel = device.SCANS[from_row, copies is not None and not from_row]
+        kernel = device.SCANS[from_row, tested is self._open and not from_row]
         warps = WARPS if backend.warp_threads > 1 else 1
         share = warps if open_edges >= STAGED_EDGES * (last - first) else 1
         counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
-        tested = rows if copies is None else copies.values["rows"]
+        rows = device.EDGE_ROWS(**{name: tested[name] for name in EDGES})
         numbers = [np.int32(first), np.int32(last), np.int32(share)]
-        arguments = [self._filter, tested, self._open["second_members"], block, *numbers, counters]
+        arguments = [self._filter, rows, self._open["second_members"], block, *numbers, counters]
         grid, threads = ceil_div((last - first) * share, warps), warps * backend.warp_threads
         backend.kernel(*kernel)((grid,), (threads,), arguments)
         counted = backend.download(counters).sum(axis=0).astype(np.int64)
@@ -290,23 +285,31 @@ class FilteredLevels:
             yield slice(start, after), candidates
             start = after
 
-    def _copy_open(self, library: Any, first: int, last: int, edges: int) -> tuple[Any, int]:
-        """Copy the open edges of the rows; returns their `OPEN_EDGES` and their number."""
-        copies, copied = self._open, 0
+    def _copy_open(self, library: Any, first: int, last: int, edges: int) -> int:
+        """Copy the open edges of the rows to `_open`; returns their number. `slots` has the index of each among all
+        edges, and `second_members` the first member of adj(j) that separates it, or `NO_MEMBER` if none has yet."""
+        to, copied = self._open, 0
         for part in mapped_arrays.pieces(edges, self.plan.read):
             found = library.flatnonzero(self._edges["partners"][part] < device.SEPARATED)
-            to = slice(copied, copied + len(found))
-            copies["slots"][to] = found + part.start
+            own = slice(copied, copied + len(found))
+            to["slots"][own] = found + part.start
             for name, array in self._edges.items():
-                copies[name][to] = array[part][found]
-            copied = to.stop
-        copies["second_members"][:copied] = np.uint32(device.NO_MEMBER)
-        copies["starts"][first : last + 1] = library.searchsorted(
-            copies["slots"][:copied], self._starts[first : last + 1]
-        )
-        rows = device.EDGE_ROWS(**{name: copies[name] for name in ("starts", "partners", "values")})
-        struct = device.OPEN_EDGES(rows=rows, slots=copies["slots"], second_members=copies["second_members"])
-        return struct, copied
+                to[name][own] = array[part][found]
+            copied = own.stop
+        to["second_members"][:copied] = np.uint32(device.NO_MEMBER)
+        to["starts"][first : last + 1] = library.searchsorted(to["slots"][:copied], self._starts[first : last + 1])
+        return copied
+
+    def _use_copies(self, library: Any, copied: int) -> None:
+        """Separate the edges whose copies have been separated, or have a second member."""
+        of = self._open
+        for part in mapped_arrays.pieces(copied, self.plan.read):
+            is_separated = of["partners"][part] >= device.SEPARATED
+            members = library.where(is_separated, of["values"][part], of["second_members"][part])
+            found = library.flatnonzero(members != np.uint32(device.NO_MEMBER))
+            slots = of["slots"][part][found]
+            self._edges["partners"][slots] |= np.uint32(device.SEPARATED)
+            self._edges["values"][slots] = members[found]
 
     def _launch(self, kernel: KernelSource, warps: int, arguments: list[Any]) -> None:
         """Launch a kernel with at least this number of warps."""

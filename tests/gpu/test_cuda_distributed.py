@@ -9,6 +9,7 @@ from gpupc_impl.core.solve import unavailable
 from gpupc_impl.distributed import team
 from gpupc_impl.distributed.correlations import fixed_order_correlation, standardised
 from gpupc_impl.distributed.local_cluster import local_cluster
+from gpupc_impl.distributed.products import PartProducts
 from gpupc_impl.gaussian.fixed_order import correlate_squares
 
 pytestmark = [
@@ -33,6 +34,22 @@ def test_correlations_have_the_bits_of_the_hosts(p, m):
     found = backend.download(correlate_squares(backend, backend.upload(standardised(backend, x)), variables, sizes))
     parts = np.split(variables, np.cumsum(sizes)[:-1])
     assert np.array_equal(found, np.concatenate([on_host[np.ix_(part, part)].reshape(-1) for part in parts]))
+
+
+@pytest.mark.parametrize("m", [3, 100, 1000, 4001])
+def test_products_of_parts_are_within_their_bound(m):
+    """Tensor cores add as exactly as the bound assumes, also where sums are largest: equal and opposite variables."""
+    backend, rng = open_backend("cuda"), np.random.default_rng(m)
+    x = rng.standard_normal((300, m))
+    x[:50] = np.where(np.arange(m) % 2, 1.0, -1.0) * rng.choice([-1, 1], (50, 1))
+    x[50:100] = x[100:150] + 1e-3 * x[150:200]
+    x -= x.mean(axis=1, keepdims=True)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    products, out = PartProducts(backend, backend.upload(x)), backend.empty((300, 250), np.float32)
+    with backend.array_library() as library:
+        products.multiply(library, slice(0, 300), slice(50, 300), out)
+    error = np.abs(backend.download(out) - (x @ x[50:].T)).max()
+    assert 1e-8 < error < products.error < 1e-3
 
 
 def test_all_gpus_find_what_one_finds(monkeypatch):

@@ -576,25 +576,6 @@ __global__ void __launch_bounds__(256, 4)
     scanner.add_to(counters, open);
 }
 
-// Copies of the open edges, which are made when few edges are open and are tested in their place from then on. `slots`
-// has the index of each edge among all edges. `second_members` has the first member of adj(j) that separates it, or
-// NO_MEMBER if no member that was tested does.
-struct OpenEdges {
-    EdgeRows rows;
-    long long* slots;
-    unsigned* second_members;
-};
-
-// Marks the edges as separated whose copies have been separated, and those that have a member in `second_members`. Grid
-// (ceil(edges / threads)).
-__global__ void use_copies(const __grid_constant__ EdgeRows rows, const __grid_constant__ OpenEdges copies,
-                           long long edges) {
-    const long long e = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (e >= edges) return;
-    const unsigned k = copies.rows.partners[e] & SEPARATED ? copies.rows.values[e] : copies.second_members[e];
-    if (k != NO_MEMBER) separate(rows, copies.slots[e], static_cast<int>(k));
-}
-
 // Marks the edges from `first` on as separated that another device has separated, given its partners and values. If
 // both devices have separated an edge, the smaller member is the canonical one. Grid (ceil(edges / threads)).
 __global__ void take_over(const __grid_constant__ EdgeRows rows, long long first, const unsigned* partners,
