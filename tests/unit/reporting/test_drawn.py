@@ -52,7 +52,7 @@ def runs(sources):
 
 def test_every_paper_is_drawn_whole(drawn):
     assert set(drawn) == {name for plan in recorded_plans({"recorded": None}) for name in plan.outputs()}
-    assert {"cupc_table2", "ooc_fig2", "gpupc_table2", "cmiknn_table10", "pair_scan_scaling", "peers"} <= set(drawn)
+    assert {"cupc_table2", "ooc_fig2", "gpupc_table2", "cmiknn_table10", "peers"} <= set(drawn)
     for name, files in drawn.items():
         if "svg" in files:
             root = ElementTree.parse(files["svg"]).getroot()
