@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 from typing import Any
 
 import numpy as np
@@ -11,20 +9,10 @@ import numpy as np
 from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.whole_graphs import whole_graph
-from gpupc_impl.time_series import reference
-from gpupc_impl.time_series.parameters import AUTO, Parameters, levels_of
 from gpupc_impl.time_series.problem import TimeSeriesProblem
-from gpupc_impl.time_series.search import make_test, search
 from gpupc_impl.time_series.search import pcmci as call
-from gpupc_impl.time_series.series import Series
 
 SOURCE = "PCMCI (Runge et al. 2019) and PCMCI+ (Runge 2020)"
-DEFAULTS: dict[str, Any] = {
-    name: given.default
-    for name, given in inspect.signature(call).parameters.items()
-    if name in {field.name for field in dataclasses.fields(Parameters)}
-}
-"""The defaults of `pcmci`."""
 
 
 @method(
@@ -43,17 +31,18 @@ DEFAULTS: dict[str, Any] = {
 )
 def pcmci(problem: TimeSeriesProblem, run: Run) -> Skeleton:
     """Find the graph of a series, from host memory to host memory."""
-    contemporaneous = problem.algorithm == "pcmciplus"
-    parameters = Parameters(
-        **DEFAULTS
-        | {"alpha": problem.alpha, "contemporaneous": contemporaneous}
-        | {"tau_min": problem.tau_min, "tau_max": problem.tau_max},
-        levels=levels_of(AUTO, problem.alpha, contemporaneous, problem.test),
+    found = call(
+        problem.series,
+        tau_min=problem.tau_min,
+        tau_max=problem.tau_max,
+        alpha=problem.alpha,
+        contemporaneous=problem.algorithm == "pcmciplus",
+        test=problem.test,
+        names=problem.names,
+        backend="auto" if run.backend is None else run.backend.name,
+        method="reference" if run.backend is None else "batched",
+        **problem.options,
     )
-    series = Series.from_data(problem.series, problem.tau_max, names=problem.names)
-    plain = run.backend is None
-    test = make_test(problem.test, series, run.backend, problem.options, reference=plain)
-    found = (reference.search if plain else search)(test, parameters)
     return series_graph(problem, run, found.graph, found.p_values, found.facts["tests"])
 
 
