@@ -323,3 +323,15 @@ def test_a_file_of_words_is_discrete(tmp_path, capsys):
     (tmp_path / "typo.csv").write_text("a,b\n1.5,2\n2,3\nx,4\n")
     with pytest.raises(DataError, match=r"line 4, column 1 \('a'\): 'x' is not a number"):
         skeleton(tmp_path / "typo.csv")
+
+
+def test_text_of_a_parquet_file_that_is_not_utf_8(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    offsets, text = pyarrow.py_buffer(np.array([0, 1, 2], np.int32)), pyarrow.py_buffer(b"a\xd1")
+    column = pyarrow.Array.from_buffers(pyarrow.string(), 2, [None, offsets, text])
+    path = tmp_path / "data.parquet"
+    parquet.write_table(pyarrow.table({"site": column}), path)
+    with pytest.raises(DataError, match=r"data\.parquet.*'site'.*cannot be decoded"):
+        read_input(str(path))

@@ -210,3 +210,9 @@ def test_every_implementation_of_cmiknn_finds_the_same_p_values(inside, tmp_path
     ]
     timed, _ = measure(tmp_path, [[Case(path, draw_tests(5, 2, 3, 0), {})]], found, time_limit_s=300.0)
     assert [(row["status"], row["compared_with"]) for row in verify_tests(timed["cells"])] == [("equal", "serial")] * 4
+
+
+def test_a_case_without_a_problem_says_why(inside, tmp_path, plugin):
+    none = Case(None, [(0, 1, ())], {"n": 5}, "k_cmi is too large")
+    timed, _ = measure(tmp_path, [[none]], [Setting("a", "made-up")])
+    assert (timed["cells"][0]["status"], timed["cells"][0]["why"]) == ("skipped", "k_cmi is too large")

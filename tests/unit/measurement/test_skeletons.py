@@ -18,8 +18,12 @@ import pytest
 
 from gpupc_impl import GaussianProblem, Skeleton
 from gpupc_impl.core import registry
+from gpupc_impl.core.family import load_problem
+from gpupc_impl.core.registry import get_method
+from gpupc_impl.core.solve import solve
 from gpupc_impl.measurement import bench
 from gpupc_impl.measurement.__main__ import main, parse_setting
+from gpupc_impl.measurement.answers import InvalidAnswer, check_answer
 from gpupc_impl.measurement.bench import Bench, Setting
 from gpupc_impl.measurement.record import Limits, load_records
 from gpupc_impl.measurement.skeletons import MeasurementRequest, measure_side_by_side
@@ -574,3 +578,26 @@ def test_command_line(problem, out, runs, capsys):
     with pytest.raises(SystemExit):
         main([str(problem), "--method", "planted-nothing"])
     assert "'planted-nothing' is not known" in capsys.readouterr().err
+
+
+def test_failing_to_find_out_what_can_run_is_a_record_too(run, monkeypatch):
+    monkeypatch.setattr(bench, "START_LIMIT_S", 0.01)
+    for record in run([setting("kernels"), setting("good")], bench=Bench("host")).values():
+        assert record.status == "timeout"
+        assert record.why.startswith("finding out what can run here failed: no answer within")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"names": tuple("fedcba")}, "the names of its skeleton are not those of the problem's variables"),
+        ({"sepsets": {}}, "sepsets is a dict, not SeparatingSets"),
+        ({"facts": {"problem": {"alpha": 0.05}}}, r"facts\['problem'\] is {'alpha': 0.05}"),
+    ],
+)
+def test_what_is_wrong_with_an_answer_is_said(problem, change, message):
+    loaded = load_problem(problem)
+    right = solve(loaded, get_method("stable-serial"), None)
+    check_answer(right, loaded)
+    with pytest.raises(InvalidAnswer, match=message):
+        check_answer(dataclasses.replace(right, **change), loaded)

@@ -14,7 +14,7 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
-from gpupc_impl.out_of_core import plans
+from gpupc_impl.out_of_core import host_blocks, plans
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -221,3 +221,15 @@ def test_copies_and_fills_of_a_stream():
     for wrong in (device[:3], device[::2]):
         with pytest.raises(ValueError, match="cannot copy"):
             stream.copy(wrong, host)
+
+
+@pytest.mark.parametrize(("share", "released"), [(0.9, True), (1.1, False)])
+def test_a_matrix_stays_mapped_where_it_takes_little_of_the_memory(tmp_path, monkeypatch, share, released):
+    np.save(tmp_path / "a.npy", np.zeros((256, 256)))
+    matrix, seen = np.load(tmp_path / "a.npy", mmap_mode="r"), []
+    monkeypatch.setattr(host_blocks.mapped_arrays, "release", seen.append)
+    monkeypatch.setattr(host_blocks, "memory_bytes", lambda: matrix.nbytes)
+    monkeypatch.setattr(host_blocks, "KEPT_SHARE", share)
+    host_blocks.release_large(matrix)
+    host_blocks.release_large(np.zeros((1024, 1024)))
+    assert len(seen) == released
