@@ -15,8 +15,8 @@ from gpupc_impl.cli.arguments import parser
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod
 from gpupc_impl.tables import DataError
+from gpupc_impl.views import MissingPackage
 from gpupc_impl.views.exports import CannotWrite
-from gpupc_impl.views.optional import MissingPackage
 
 # Errors that the user can correct; any other error is a bug.
 EXPECTED = (

@@ -81,7 +81,7 @@ class ResultViews:
         The tests of the edges are made again where that takes seconds; their p-values are left out otherwise. It needs
         matplotlib.
         """
-        _view("report").write(self, path)
+        _view("pages").write(self, path)
 
     def to_pcalg_amat(self) -> pandas.DataFrame:
         """Return the adjacency matrix in pcalg's coding ``amat.cpdag``, or ``amat.pag`` of a PAG, with the variables'
@@ -95,7 +95,7 @@ class ResultViews:
 
     def _repr_html_(self) -> str:
         """The HTML that a notebook shows."""
-        html: str = _view("notebook").html(self)
+        html: str = _view("pages").html(self)
         return html
 
     def _dot(self) -> str:

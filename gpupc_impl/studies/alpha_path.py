@@ -38,7 +38,7 @@ class AlphaPath(Mapping[float, Skeleton]):
         return f"AlphaPath({edges})"
 
     def _repr_html_(self) -> str:
-        from gpupc_impl.views.notebook import study
+        from gpupc_impl.views.pages import study
 
         return study("Edges by alpha", self.to_frame(), self.plot, "<code>.to_frame()</code>")
 

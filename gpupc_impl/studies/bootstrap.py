@@ -67,7 +67,7 @@ class Bootstrap:
         return f"Bootstrap({self.n} resamples, {len(self.names)} variables, {frequent} edges in at least half of them)"
 
     def _repr_html_(self) -> str:
-        from gpupc_impl.views.notebook import study
+        from gpupc_impl.views.pages import study
         from gpupc_impl.views.plots.graph import MAX_NODES
 
         frequent = np.count_nonzero((self.edge_frequencies >= 0.5).any(axis=0))
@@ -114,10 +114,10 @@ class Bootstrap:
         Raises:
             ImportError: matplotlib is not installed (extra ``plots``).
         """
-        from gpupc_impl.views.plots.frequencies import plot
+        from gpupc_impl.views.plots.graph import frequencies
 
         title = f"{self.n:,} resamples, edges in at least {at_least:.0%} of them" if title is None else title
-        return plot(self.names, self.to_frame(at_least), ax, title)
+        return frequencies(self.names, self.to_frame(at_least), ax, title)
 
     def heatmap(self, ax: Axes | None = None, *, at_least: float = 0.05, title: str | None = None) -> Axes:
         """Draw the frequencies of the edges as a matrix, variables ordered by community.
@@ -129,10 +129,10 @@ class Bootstrap:
         Raises:
             ImportError: matplotlib is not installed (extra ``plots``).
         """
-        from gpupc_impl.views.plots.frequencies import heatmap
+        from gpupc_impl.views.plots.heatmap import frequencies
 
         title = f"{self.n:,} resamples" if title is None else title
-        return heatmap(self.names, self.to_frame(at_least), ax, title)
+        return frequencies(self.names, self.to_frame(at_least), ax, title)
 
 
 def bootstrap(

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpupc_impl.core import progress_watcher
 from gpupc_impl.core.pc_stable import Progress
-from gpupc_impl.views.optional import require
+from gpupc_impl.views import require
 
 LINE_WIDTH = 70
 """Width in characters of the line about compilations or about a level, which is blanked at the end."""

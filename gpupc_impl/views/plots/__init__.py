@@ -6,7 +6,7 @@ import functools
 import io
 from collections.abc import Callable, Iterator, Sequence
 
-from gpupc_impl.views.optional import require as require_module
+from gpupc_impl.views import require as require_module
 
 COLOURS = {
     "directed": "#0072B2",

@@ -1,4 +1,4 @@
-"""Draws a graph as boxes and arrows."""
+"""Draws a graph as boxes and arrows, or an excerpt of a graph that is too large for a picture."""
 
 import textwrap
 from collections.abc import Sequence
@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import networkx
 import numpy as np
+import pandas
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
 
-from gpupc_impl.views.plots import BOX, COLOURS, LINE, Axes, drawing, shown_names
+from gpupc_impl.views.plots import BOX, COLOURS, LINE, Axes, drawing, shown_name, shown_names
 from gpupc_impl.views.plots.heatmap import heatmap
 from gpupc_impl.views.plots.layout import places
 from gpupc_impl.views.result import Result, adjacency_of, numbered_edges, skeleton_of
@@ -44,6 +45,13 @@ CIRCLES = {"circle-arrow": (0,), "circle-circle": (0, -1), "circle-tail": (0,), 
 """The ends of an edge, 0 for its source and -1 for its target, that have circles."""
 
 
+WIDTHS = 0.6, 3.0
+"""The line widths in points for the frequencies 0 and 1."""
+
+EXCERPT_NODES = 50
+"""Upper bound on the variables of an excerpt."""
+
+
 class DrawnEdge(NamedTuple):
     """An edge of a picture.
 
@@ -70,6 +78,73 @@ def plot(result: Result, ax: Axes | None = None, *, max_nodes: int = MAX_NODES, 
     if title is None:
         title = f"{len(skeleton.names):,} variables, {len(edges):,} edges"
     return draw(skeleton.names, edges, ax, title)
+
+
+def frequencies(names: Sequence[str], edges: pandas.DataFrame, ax: Axes | None, title: str) -> Axes:
+    """Draw the edges of `Bootstrap.to_frame` as a graph."""
+    number = {name: k for k, name in enumerate(names)}
+    thin, thick = WIDTHS
+    drawn_edges = [
+        DrawnEdge(
+            number[row.source],
+            number[row.target],
+            "directed" if row.directed > row.frequency / 2 else "undirected",
+            thin + (thick - thin) * row.frequency,
+            f"{row.frequency:.0%}" if row.frequency < 1 else "",
+        )
+        for row in edges.itertuples(index=False)
+    ]
+    return draw(names, drawn_edges, ax, title)
+
+
+def overview(result: Result) -> Axes:
+    """Draw the graph or, if it has too many variables for that, an excerpt."""
+    if not has_many_variables(result):
+        return plot(result)
+    names = skeleton_of(result).names
+    nodes, title = _excerpt(result)
+    number = {node: k for k, node in enumerate(nodes)}
+    edges = [DrawnEdge(number[i], number[j], kind) for i, j, kind in numbered_edges(result) if {i, j} <= number.keys()]
+    return draw([names[node] for node in nodes], edges, None, title)
+
+
+def components(adjacency: np.ndarray) -> list[np.ndarray]:
+    """The variables of each connected component of at least two, the largest component first.
+
+    Inside a component, variables with more neighbours come first.
+    """
+    from scipy import sparse
+
+    _, labels = sparse.csgraph.connected_components(sparse.csr_array(adjacency), directed=False)
+    degrees = adjacency.sum(axis=1)
+    order = np.lexsort((-degrees, labels))
+    groups = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
+    return sorted((group for group in groups if len(group) > 1), key=len, reverse=True)
+
+
+def _excerpt(result: Result) -> tuple[list[int], str]:
+    """The variables that are drawn, and the title that says which they are."""
+    adjacency, names = adjacency_of(result), skeleton_of(result).names
+    largest = components(adjacency)[0].tolist()
+    if len(largest) <= EXCERPT_NODES:
+        return largest, f"The largest component: {len(largest):,} of {len(names):,} variables"
+    hub = largest[0]
+    nodes = _nearest(adjacency, hub)
+    name = shown_name(names[hub])
+    return nodes, f"Around the hub {name}: {len(nodes)} of the {len(largest):,} variables of the largest component"
+
+
+def _nearest(adjacency: np.ndarray, hub: int) -> list[int]:
+    """Up to `EXCERPT_NODES` variables in breadth-first order from a hub; variables with more neighbours come first."""
+    degrees = adjacency.sum(axis=1)
+    nodes, seen = [hub], {hub}
+    for node in nodes:  # the loop extends `nodes`
+        neighbours = np.flatnonzero(adjacency[node])
+        for other in neighbours[np.argsort(-degrees[neighbours], kind="stable")].tolist():
+            if len(nodes) < EXCERPT_NODES and other not in seen:
+                seen.add(other)
+                nodes.append(other)
+    return nodes
 
 
 def has_many_variables(result: Result, max_nodes: int = MAX_NODES) -> bool:

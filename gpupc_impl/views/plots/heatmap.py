@@ -4,7 +4,11 @@ from collections.abc import Sequence
 
 import networkx
 import numpy as np
+import pandas
+from matplotlib import colormaps
+from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PatchCollection
+from matplotlib.colors import Normalize, to_hex
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
@@ -14,6 +18,10 @@ from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
 
 MAX_NAMED = 60
 """The upper bound on the rows of a matrix whose rows and columns have names."""
+
+
+SHADES = "Blues"
+"""The colour map of matplotlib for frequencies."""
 
 
 def heatmap(result: Result, ax: Axes | None = None, *, title: str | None = None) -> Axes:
@@ -29,6 +37,22 @@ def heatmap(result: Result, ax: Axes | None = None, *, title: str | None = None)
     kinds = [kind for kind in COLOURS if kind in {edge_kind for _, _, edge_kind in edges}]
     legend = [(kind + (": row → column" if kind == "directed" else ""), COLOURS[kind]) for kind in kinds]
     return draw_cells(names, graph, cells, ax, title, legend if len(kinds) > 1 or "directed" in kinds else [])
+
+
+def frequencies(names: Sequence[str], edges: pandas.DataFrame, ax: Axes | None, title: str) -> Axes:
+    """Draw the frequencies of `Bootstrap.to_frame` as a matrix of shades."""
+    number = {name: k for k, name in enumerate(names)}
+    shades = colormaps[SHADES]
+    graph = networkx.Graph()
+    cells = []
+    for row in edges.itertuples(index=False):
+        i, j = number[row.source], number[row.target]
+        graph.add_edge(i, j, weight=row.frequency)
+        cells += [(i, j, to_hex(shades(row.frequency))), (j, i, to_hex(shades(row.frequency)))]
+    axes = draw_cells(names, graph, cells, ax, title)
+    scale = ScalarMappable(Normalize(0, 1), shades)
+    axes.figure.colorbar(scale, ax=axes, label="share of resamples with the edge", shrink=0.7)
+    return axes
 
 
 def draw_cells(

@@ -16,8 +16,7 @@ from matplotlib.patches import FancyArrowPatch
 from gpupc_impl import Skeleton
 from gpupc_impl.core.result import SeparatingSets
 from gpupc_impl.views.plots import MISSING, shown_name
-from gpupc_impl.views.plots.excerpt import NODES, overview
-from gpupc_impl.views.plots.graph import MAX_NODES
+from gpupc_impl.views.plots.graph import EXCERPT_NODES, MAX_NODES, overview
 from gpupc_impl.views.plots.layout import communities, places
 from tests.graphs import edges_to_adjacency
 from tests.unit.views.conftest import CONFLICTS, DIRECTED, NAMES, UNDIRECTED
@@ -74,7 +73,7 @@ def test_the_overview_of_a_large_graph(caplog):
     assert sorted(boxes) == sorted(f"V{k}" for k in range(40))  # the largest component
     star = [(0, k) for k in range(1, 80)] + [(k, k + 80) for k in range(1, 80)]
     axes = overview(made(200, star))
-    assert len(drawn := rendered(axes, caplog)) == NODES
+    assert len(drawn := rendered(axes, caplog)) == EXCERPT_NODES
     assert "V0" in drawn
     assert axes.get_title() == "Around the hub V0: 50 of the 159 variables of the largest component"
 

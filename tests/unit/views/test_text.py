@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 from gpupc_impl import CPDAG, SeparatingSets, Skeleton, pc
-from gpupc_impl.views import edges
 from tests.graphs import edges_to_adjacency
 from tests.unit.views.conftest import NAMES
 
@@ -128,7 +127,7 @@ def test_a_report_shows_what_was_read_and_the_strengths(searched, tmp_path):
 
 
 def test_a_report_that_would_take_long_has_no_strengths(searched, tmp_path, monkeypatch):
-    monkeypatch.setattr(edges, "TESTS_REPEATED", 1)
+    monkeypatch.setattr("gpupc_impl.views.text.TESTS_REPEATED", 1)
     searched.report(tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "p-value</th>" not in text

@@ -1,0 +1,259 @@
+"""HTML of results and studies, in which markup characters in names are escaped: what a notebook shows, and the
+self-contained page of a run."""
+
+from __future__ import annotations
+
+import base64
+import html as markup
+import importlib
+import importlib.resources
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpupc_impl.core.files import write_whole
+from gpupc_impl.core.registry import methods
+from gpupc_impl.views import MissingPackage
+from gpupc_impl.views.result import Result, adjacency_of, n_edges, skeleton_of, title_of
+from gpupc_impl.views.text import Cell, edge_rows, facts, level_rows, repeated
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+SMALLEST_SCALE = 0.75
+"""Lower bound on the scale of a picture; on a narrower page the picture scrolls sideways, so its text stays
+readable."""
+
+
+def facts_table(rows: Sequence[tuple[str, str]]) -> str:
+    """A table of names and values."""
+    lines = "".join(f"<tr><th>{markup.escape(name)}</th><td>{markup.escape(value)}</td></tr>" for name, value in rows)
+    return f'<table class="facts"><tbody>{lines}</tbody></table>'
+
+
+def table(rows: Sequence[Sequence[Cell]], kind: str = "") -> str:
+    """A table whose first row is the header.
+
+    Args:
+        kind: the class of the table in the page.
+    """
+
+    is_number = [isinstance(cell, tuple) for cell in rows[min(1, len(rows) - 1)]]
+
+    def written(cell: Cell, tag: str, number: bool) -> str:
+        text, value = (cell, "") if isinstance(cell, str) else (cell[0], f' data-value="{cell[1]:.17g}"')
+        return f"<{tag}{' class=number' * number}{value}>{markup.escape(text)}</{tag}>"
+
+    def line(cells: Sequence[Cell], tag: str) -> str:
+        return f"<tr>{''.join(written(cell, tag, number) for cell, number in zip(cells, is_number, strict=True))}</tr>"
+
+    body = "".join(line(row, "td") for row in rows[1:])
+    named = f' class="{kind}"' if kind else ""
+    return f'<div class="scroll"><table{named}><thead>{line(rows[0], "th")}</thead><tbody>{body}</tbody></table></div>'
+
+
+def picture(draw: Callable[[], Axes], alt: str = "") -> str:
+    """The picture that a function draws in new axes; MissingPackage if matplotlib is not installed."""
+    from gpupc_impl.views.plots import as_svg  # imports matplotlib
+
+    svg = as_svg(draw)
+    width = float(re.search(rb'width="([0-9.]+)pt"', svg)[1])
+    source = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+    style = f"min-width:{SMALLEST_SCALE * width:.0f}pt"
+    return f'<div class="scroll"><img alt="{markup.escape(alt)}" src="{source}" style="{style}"></div>'
+
+
+# --- what a notebook shows ---
+
+ROWS_SHOWN = 10
+"""Upper bound on the edges in a table."""
+
+STYLE = """<style>
+.gpupc table { border-collapse: collapse; margin: .4em 0; font-variant-numeric: tabular-nums; }
+.gpupc th, .gpupc td { padding: .1em .7em; text-align: left !important; vertical-align: top; }
+.gpupc .number, .gpupc .levels td, .gpupc .levels th { text-align: right !important; }
+.gpupc thead th { border-bottom: 1px solid currentColor; }
+.gpupc .facts th { font-weight: normal; opacity: .7; }
+.gpupc .scroll { overflow-x: auto; } .gpupc img { max-width: 100%; height: auto; background: #fff; }
+</style>"""
+
+
+def html(result: Result) -> str:
+    """The graph, the facts, the first edges and the levels of a result."""
+    edges = n_edges(result)
+    hint = "<code>.to_frame()</code> has all, <code>.report(path)</code> makes a page"
+    parts = [
+        _picture(lambda: _overview(result)) if edges else "",
+        facts_table(facts(result)),
+        table(edge_rows(result, ROWS_SHOWN)) if edges else "",
+        _more(edges, hint),
+        table(level_rows(result), "levels"),
+    ]
+    return _shown(title_of(result), parts)
+
+
+def study(title: str, frame: pandas.DataFrame, draw: Callable[[], Axes], hint: str) -> str:
+    """The picture and the first rows of a study.
+
+    Args:
+        hint: markup that says where the other rows are.
+    """
+    cells = [tuple(map(_cell, row)) for row in frame.head(ROWS_SHOWN).itertuples(index=False, name=None)]
+    rows = table([tuple(map(str, frame.columns)), *cells])
+    return _shown(title, [_picture(draw), rows if cells else "<p>There is no edge.</p>", _more(len(frame), hint)])
+
+
+def _shown(title: str, parts: list[str]) -> str:
+    return f'<div class="gpupc">{STYLE}<b>{markup.escape(title)}</b>{"".join(parts)}</div>'
+
+
+def _more(rows: int, hint: str) -> str:
+    return f"<p>… and {rows - ROWS_SHOWN:,} more: {hint}</p>" if rows > ROWS_SHOWN else ""
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _picture(draw: Callable[[], Axes]) -> str:
+    """The picture; the empty text if matplotlib is not installed."""
+    try:
+        return picture(draw)
+    except MissingPackage:
+        return ""
+
+
+def _overview(result: Result) -> Axes:
+    from gpupc_impl.views.plots.graph import overview
+
+    return overview(result)
+
+
+# --- the page of a run ---
+
+EDGES_LISTED = 5000
+"""Upper bound on the edges that the page lists."""
+
+HUBS_LISTED, COMPONENTS_LISTED, MEMBERS_SHOWN = 15, 10, 8
+"""Upper bounds on the hubs and components that the page of a large graph lists, and on the names of a component."""
+
+
+def write(result: Result, path: str | Path) -> None:
+    """See `core.result_views.ResultViews.report`."""
+    with write_whole(path) as file:  # A data file's name need not be UTF-8.
+        file.write(page(result).encode(errors="backslashreplace"))
+
+
+def page(result: Result) -> str:
+    """Return the page as HTML."""
+    from gpupc_impl.views.plots.graph import has_many_variables
+    from gpupc_impl.views.plots.heatmap import heatmap
+
+    skeleton = skeleton_of(result)
+    title = f"{title_of(result)} of {len(skeleton.names):,} variables"
+    reading = list((skeleton.reading or {}).items())
+    outcome = [*facts(result), ("stopped", skeleton.stopped_because)]
+    graph = picture(lambda: _overview(result), "the graph") if n_edges(result) else "<p>There is no edge.</p>"
+    parts = [
+        graph,
+        _columns(
+            ("What was read", facts_table(reading)) if reading else None, ("What was found", facts_table(outcome))
+        ),
+        f"<h2>Edges</h2>{_edges(result)}" if n_edges(result) else "",
+        _hubs(result) if has_many_variables(result) else "",
+        _folded("How it was searched", _how(result)),
+        _folded("By community", picture(lambda: heatmap(result), "the adjacency matrix")) if n_edges(result) else "",
+    ]
+    files = importlib.resources.files("gpupc_impl.views")
+    return _PAGE.format(
+        title=title,
+        style=files.joinpath("report.css").read_text(encoding="utf-8"),
+        body="\n".join(filter(None, parts)),
+        version=importlib.import_module("gpupc_impl").__version__,
+        script=files.joinpath("report.js").read_text(encoding="utf-8"),
+    )
+
+
+def _columns(*sections: tuple[str, str] | None) -> str:
+    """Sections with a title each, side by side where the page is wide enough."""
+    shown = (f"<section><h2>{section[0]}</h2>{section[1]}</section>" for section in sections if section)
+    return f'<div class="columns">{"".join(shown)}</div>'
+
+
+def _folded(title: str, content: str) -> str:
+    return f"<details><summary>{title}</summary>{content}</details>"
+
+
+def _edges(result: Result) -> str:
+    """The table of edges, and the number of edges that it omits."""
+    skeleton = skeleton_of(result)
+    tests = repeated(result)
+    notes = []
+    if n_edges(result) > EDGES_LISTED:
+        notes.append(f"The first {EDGES_LISTED:,} of {n_edges(result):,}; save(path) writes all.")
+    if tests is not None:
+        notes.append("The test of each edge with the largest p-value, which came nearest to removing it.")
+    elif skeleton.problem is not None and skeleton.pmax is None:
+        notes.append("The tests of the edges would take long again: strengths() makes them, for p-values and effects.")
+    paragraph = f"<p>{' '.join(notes)}</p>" if notes else ""
+    return paragraph + table(edge_rows(result, EDGES_LISTED, tests), "listing")
+
+
+def _hubs(result: Result) -> str:
+    """Tables of the variables with the most neighbours and of the largest connected components."""
+    from gpupc_impl.views.plots.graph import components
+
+    adjacency, names = adjacency_of(result), skeleton_of(result).names
+    neighbours, groups = adjacency.sum(axis=1), components(adjacency)
+    order = (-neighbours).argsort(kind="stable")[:HUBS_LISTED]
+    hubs = [(names[k], (f"{neighbours[k]:,}", neighbours[k])) for k in order if neighbours[k]]
+    largest = [
+        (
+            (f"{len(group):,}", len(group)),
+            ", ".join(names[k] for k in group[:MEMBERS_SHOWN]) + ", …" * (len(group) > MEMBERS_SHOWN),
+        )
+        for group in groups[:COMPONENTS_LISTED]
+    ]
+    return _columns(
+        ("Hubs", table([("variable", "neighbours"), *hubs])),
+        (f"Largest of {len(groups):,} components", table([("variables", "with the most neighbours"), *largest])),
+    )
+
+
+def _how(result: Result) -> str:
+    """The levels as a table and as charts, and the facts of the run."""
+    from gpupc_impl.views.plots.charts import degrees, seconds_per_level, tests_per_level
+
+    charts = (picture(lambda draw=draw: draw(result)) for draw in (degrees, tests_per_level, seconds_per_level))
+    levels = table(level_rows(result), "levels")
+    return f'{levels}<div class="charts">{"".join(charts)}</div>{facts_table(_run(result))}'
+
+
+def _run(result: Result) -> list[tuple[str, str]]:
+    """Names and values of the problem, the method and the run, from the result's facts."""
+    skeleton = skeleton_of(result)
+    run: dict[str, Any] = dict(skeleton.facts)
+    problem = run.pop("problem", {})
+    params = run.pop("params", {})
+    method = methods().get(run.get("method", ""))
+    rows: list[tuple[str, Any]] = [] if method is None else [("family", method.family)]
+    rows += [(name, value) for name, value in problem.items() if value is not None]
+    rows += [*run.items(), *((f"parameter {name}", value) for name, value in params.items())]
+    rows += [("undefined tests", skeleton.undefined_tests), ("pseudo-inverses", skeleton.pseudo_inverses)]
+    return [(name.replace("_", " "), str(value)) for name, value in rows]
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>
+<style>
+{style}</style></head><body><h1>{title}</h1>
+{body}
+<p>Made by gpupc {version}.</p>
+<script>
+{script}</script></body></html>
+"""
