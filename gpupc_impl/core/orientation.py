@@ -31,14 +31,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core.colliders import V_STRUCTURES, Triples, judged_triples
-from gpupc_impl.core.files import open_arrays, write_arrays, write_whole
+from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.invariants import check_directions
 from gpupc_impl.core.knowledge import constraints
 from gpupc_impl.core.meek import PartlyDirected, complete
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter
-from gpupc_impl.core.result import InvalidSkeleton, Skeleton, causallearn_graph
-from gpupc_impl.core.result_views import ResultViews
+from gpupc_impl.core.result import SavedResult, Skeleton, causallearn_graph, read_whole
 
 if TYPE_CHECKING:
     import networkx
@@ -50,7 +49,7 @@ NO_TRIPLES = np.empty((0, 3), np.int64)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class CPDAG(ResultViews):
+class CPDAG(SavedResult):
     """A completed partially directed acyclic graph: a skeleton with the directions of its edges, as far as they are
     known.
 
@@ -161,23 +160,9 @@ class CPDAG(ResultViews):
 
     # --- files -------------------------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> None:
-        """Write a file whose format the suffix selects: ``.npz`` (everything, with the skeleton), ``.csv`` (as
-        `to_frame`), ``.graphml``, ``.gml``, ``.dot`` or ``.json`` (docs/results.md).
-
-        An ``.npz`` holds the arrays of `Skeleton.save` and this class's own fields, so `Skeleton.load` reads such a
-        file, too. Names that begin like formulas are changed as `Skeleton.save` changes them.
-
-        Raises:
-            ValueError: the suffix is unknown, or the format cannot hold a name.
-        """
-        path = Path(path)
-        if path.suffix == ".npz":
-            names = ("directed", "undirected", "conflicts", "ambiguous", "conflict_kind")
-            with write_whole(path) as file:
-                write_arrays(file, {**self.skeleton.stored_arrays(), **{name: getattr(self, name) for name in names}})
-        else:
-            self._write_graph(path)
+    def stored_arrays(self) -> dict[str, Any]:
+        names = ("directed", "undirected", "conflicts", "ambiguous", "conflict_kind")
+        return {**self.skeleton.stored_arrays(), **{name: getattr(self, name) for name in names}}
 
     @classmethod
     def load(cls, path: str | Path) -> CPDAG:
@@ -188,21 +173,14 @@ class CPDAG(ResultViews):
             OSError: the file cannot be opened.
         """
         skeleton = Skeleton.load(path)
-        try:
-            with open_arrays(path) as stored:
-                arrays = {name: stored[name] for name in ("directed", "undirected", "conflicts")}
-                if "ambiguous" in stored:
-                    arrays["ambiguous"] = stored["ambiguous"]
-                kind = str(stored["conflict_kind"]) if "conflict_kind" in stored else "conflict"
-                graph = cls(skeleton=skeleton, conflict_kind=kind, **arrays)
+        with read_whole(path, "holds no directions"), open_arrays(path) as stored:
+            arrays = {name: stored[name] for name in ("directed", "undirected", "conflicts")}
+            if "ambiguous" in stored:
+                arrays["ambiguous"] = stored["ambiguous"]
+            kind = str(stored["conflict_kind"]) if "conflict_kind" in stored else "conflict"
+            graph = cls(skeleton=skeleton, conflict_kind=kind, **arrays)
             check_directions(graph)
             return graph
-        except MemoryError:
-            raise
-        except Exception as error:  # A damaged file can raise almost any exception.
-            raise InvalidSkeleton(
-                f"{Path(path).name} holds no directions, or is damaged ({type(error).__name__}: {error}); make it again"
-            ) from error
 
 
 def orient(

@@ -6,13 +6,12 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.core.files import open_arrays, write_arrays, write_whole
-from gpupc_impl.core.result import InvalidSkeleton, Skeleton, causallearn_graph
-from gpupc_impl.core.result_views import ResultViews
+from gpupc_impl.core.files import open_arrays
+from gpupc_impl.core.result import SavedResult, Skeleton, causallearn_graph, read_whole
 
 if TYPE_CHECKING:
     import networkx
@@ -38,7 +37,7 @@ DOT_MARKS = {"circle": "odot", "arrow": "normal", "tail": "none"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PAG(ResultViews):
+class PAG(SavedResult):
     """A partial ancestral graph (Richardson and Spirtes 2002; Zhang 2008).
 
     In every graph that has the same independences, an arrow at j of the edge i - j means that j is no cause of i, a
@@ -143,17 +142,7 @@ class PAG(ResultViews):
 
     # --- files -------------------------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> None:
-        """Write a file whose format the suffix selects: ``.npz`` (everything but the data, with the skeleton), ``.csv``
-        (as `to_frame`), ``.graphml``, ``.gml``, ``.dot`` or ``.json`` (docs/results.md).
-
-        Raises:
-            ValueError: the suffix is unknown, or the format cannot hold a name.
-        """
-        path = Path(path)
-        if path.suffix != ".npz":
-            self._write_graph(path)
-            return
+    def stored_arrays(self) -> dict[str, Any]:
         pairs = np.array(list(self.removed), np.int64).reshape(-1, 2)
         sets = list(self.removed.values())
         own = {
@@ -165,8 +154,7 @@ class PAG(ResultViews):
             "removed_sizes": np.array([len(members) for members in sets], np.int64),
             "removed_members": np.array([k for members in sets for k in members], np.int64),
         }
-        with write_whole(path) as file:
-            write_arrays(file, {**self.skeleton.stored_arrays(), **own})
+        return {**self.skeleton.stored_arrays(), **own}
 
     @classmethod
     def load(cls, path: str | Path) -> PAG:
@@ -177,22 +165,15 @@ class PAG(ResultViews):
             OSError: the file cannot be opened.
         """
         skeleton = Skeleton.load(path)
-        try:
-            with open_arrays(path) as stored:
-                names = ("edges", "edge_marks", "mark_conflicts", "algorithm", "removed_pairs", "removed_sizes")
-                edges, marks, conflicts, algorithm, pairs, sizes = (stored[name] for name in names)
-                members = stored["removed_members"]
+        with read_whole(path, "holds no PAG"), open_arrays(path) as stored:
+            names = ("edges", "edge_marks", "mark_conflicts", "algorithm", "removed_pairs", "removed_sizes")
+            edges, marks, conflicts, algorithm, pairs, sizes = (stored[name] for name in names)
+            members = stored["removed_members"]
             parts = np.split(members, np.cumsum(sizes)[:-1]) if len(sizes) else []
             removed = {(i, j): tuple(part.tolist()) for (i, j), part in zip(pairs.tolist(), parts, strict=True)}
             graph = cls(edges, marks, conflicts, skeleton, str(algorithm), removed)
             graph.check()
             return graph
-        except MemoryError:
-            raise
-        except Exception as error:  # A damaged file can raise almost any exception.
-            raise InvalidSkeleton(
-                f"{Path(path).name} holds no PAG, or is damaged ({type(error).__name__}: {error}); make it again"
-            ) from error
 
     def check(self) -> None:
         """Raise ValueError if the edges are not in the skeleton, or a mark is none."""

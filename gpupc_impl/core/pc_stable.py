@@ -94,12 +94,15 @@ class GraphSearch(LevelSearch):
             self.largest_p[i, j] = self.largest_p[j, i] = np.fmax(self.largest_p[i, j], p_values)
 
     def remove(self, level: int, tests: int, sets: Mapping[tuple[int, int], Sequence[int]]) -> LevelOutcome:
-        """Remove the pairs i < j that these sets separate; returns the outcome of the level."""
+        """Remove the pairs i < j that these sets separate, and return the outcome of the level."""
         pairs = np.array(sorted(sets), np.int32).reshape(-1, 2)
         self.adjacent[pairs[:, 0], pairs[:, 1]] = self.adjacent[pairs[:, 1], pairs[:, 0]] = False
         degrees = self.adjacent.sum(axis=1)
+        left = int(degrees.sum()) // 2, self.problem.most_tested_degree(degrees), tests
+        if level == 0:
+            return LevelOutcome(*left)
         members = np.array([sets[i, j] for i, j in pairs.tolist()], np.int32).reshape(len(pairs), level)
-        return LevelOutcome(int(degrees.sum()) // 2, self.problem.most_tested_degree(degrees), tests, pairs, members)
+        return LevelOutcome(*left, pairs, members)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import dataclasses
 import functools
 import hashlib
@@ -9,7 +11,7 @@ import json
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 NO_PAIRS = np.empty((0, 2), np.int32)
 NO_PAIRS.setflags(write=False)
 
+DIFFERENCES_NAMED = 5
+"""Upper bound on the edges, and on the sets, that the text about two results names."""
+
 
 class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
     """The separating sets of all removed edges, as a mapping ``{(i, j): members}`` with i < j.
@@ -40,6 +45,8 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
 
     A pair that background knowledge forbids was never tested: such a pair has no separating set and is not in the
     mapping.
+
+    The sets of a `Skeleton` take names as well: ``sepsets["Age", "BMI"]`` is a tuple of names.
 
     Args:
         sizes: the sizes of the sets: one number if all are equal, (k,) uint8, or (k + 1,) int64 `offsets`.
@@ -62,9 +69,21 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
         self._adjacency = adjacency
         self.pairs, self.members, self.gaps = pairs, members, gaps
         self._sizes = sizes
+        self._names: tuple[str, ...] = ()
 
     def with_gaps(self, gaps: np.ndarray) -> SeparatingSets:
         return SeparatingSets(self._adjacency, self.pairs, self._sizes, self.members, gaps)
+
+    def named(self, names: tuple[str, ...]) -> SeparatingSets:
+        """Return the same sets, which can also be asked for by these names of the variables."""
+        named = copy.copy(self)
+        named._names = names
+        named.__dict__.pop("_number", None)
+        return named
+
+    @functools.cached_property
+    def _number(self) -> dict[str, int]:
+        return {name: k for k, name in enumerate(self._names)}
 
     @functools.cached_property
     def offsets(self) -> np.ndarray:
@@ -111,7 +130,16 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
             end, members_end = end + len(merged_pairs), members_end + len(merged_members)
         return cls(adjacency, pairs, offsets, members)
 
-    def __getitem__(self, pair: tuple[int, int]) -> tuple[int, ...]:
+    @overload
+    def __getitem__(self, pair: tuple[int, int]) -> tuple[int, ...]: ...
+
+    @overload
+    def __getitem__(self, pair: tuple[str, str]) -> tuple[str, ...]: ...
+
+    def __getitem__(self, pair: tuple[Any, Any]) -> tuple[Any, ...]:
+        if isinstance(pair[0], str):
+            i, j = (self._number[name] for name in pair)
+            return tuple(self._names[k] for k in self[i, j])
         i, j = sorted(map(int, pair))
         p = len(self._adjacency)
         if not 0 <= i < j < p or self._adjacency[i, j] or self._is_gap(i, j):
@@ -191,8 +219,49 @@ class InvalidSkeleton(ValueError):
     """A file does not hold a skeleton; the message names it and the reason."""
 
 
+@contextlib.contextmanager
+def read_whole(path: str | Path | zipfile.Path, fault: str) -> Iterator[None]:
+    """Turn any exception but MemoryError into InvalidSkeleton, since a damaged file can raise almost any."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        name = (path if isinstance(path, zipfile.Path) else Path(path)).name
+        raise InvalidSkeleton(
+            f"{name} {fault}, or is damaged ({type(error).__name__}: {error}); make it again"
+        ) from error
+
+
+class SavedResult(ResultViews):
+    """A result that can be written to a file."""
+
+    def stored_arrays(self) -> dict[str, Any]:
+        """Return the arrays by which `save` stores everything but the data in an ``.npz``."""
+        raise NotImplementedError
+
+    def save(self, path: str | Path) -> None:
+        """Write a file whose format the suffix selects: ``.npz`` (everything but the data), ``.csv`` (as `to_frame`),
+        ``.graphml``, ``.gml``, ``.dot``, ``.json``, or a picture, ``.png`` or ``.svg`` (docs/results.md).
+
+        The ``.npz`` of a graph with directions holds the arrays of its skeleton too, so `Skeleton.load` reads it. In a
+        ``.csv``, an apostrophe is put before a name that a spreadsheet would interpret as a formula, such as
+        ``=1+1``, and before such a part of a name after a semicolon, a tab or a line end.
+
+        Raises:
+            ValueError: the suffix is unknown, or the format cannot hold a name.
+            ImportError: a picture needs matplotlib, which is not installed (extra ``plots``).
+        """
+        path = Path(path)
+        if path.suffix == ".npz":
+            with write_whole(path) as file:
+                write_arrays(file, self.stored_arrays())
+        else:
+            self._write_graph(path)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class Skeleton(ResultViews):
+class Skeleton(SavedResult):
     """The undirected graph that the first step of PC-stable returns (cuPC, Algorithm 1).
 
     Attributes:
@@ -230,6 +299,9 @@ class Skeleton(ResultViews):
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     problem: Problem | None = None
     reading: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sepsets", self.sepsets.named(self.names))
 
     @property
     def n_edges(self) -> int:
@@ -277,6 +349,34 @@ class Skeleton(ResultViews):
             return NotImplemented
         return equal(self.adjacency, other.adjacency) and self.sepsets == other.sepsets
 
+    def difference(self, other: Skeleton, sets: bool = True) -> str:
+        """Say how the edges and the separating sets of another result of the same variables differ from those of this
+        one; the text is empty if they do not.
+
+        Args:
+            sets: whether separating sets are compared, too.
+        """
+        pairs = np.argwhere(np.triu(self.adjacency != other.adjacency)).tolist()
+        edges = [f"{self._pair(i, j)} only in the {'first' if self.adjacency[i, j] else 'second'}" for i, j in pairs]
+        stored = {*map(tuple, self.sepsets.pairs.tolist()), *map(tuple, other.sepsets.pairs.tolist())}
+        both = [pair for pair in sorted(stored) if not (self.adjacency[pair] or other.adjacency[pair])] if sets else []
+        given = [
+            f"{self._pair(*pair)} given {self._members(mine)}, and in the second given {self._members(theirs)}"
+            for pair in both
+            if (mine := self.sepsets[pair]) != (theirs := other.sepsets[pair])
+        ]
+        return "; ".join(
+            f"{len(found):,} {what}: {', '.join(found[:DIFFERENCES_NAMED])}{', ...' * (len(found) > DIFFERENCES_NAMED)}"
+            for what, found in (("differing edges", edges), ("differing separating sets", given))
+            if found
+        )
+
+    def _pair(self, i: int, j: int) -> str:
+        return f"{self.names[i]} - {self.names[j]}"
+
+    def _members(self, members: Sequence[int]) -> str:
+        return f"{{{', '.join(self.names[k] for k in members)}}}"
+
     def __repr__(self) -> str:
         method = self.facts.get("method", "?")
         return f"Skeleton({len(self.names)} variables, {self.n_edges} edges, {self.levels_run} levels, {method})"
@@ -305,25 +405,7 @@ class Skeleton(ResultViews):
 
     # --- files -------------------------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> None:
-        """Write a file whose format the suffix selects: ``.npz`` (everything but the data), ``.csv`` (edges by name),
-        ``.graphml``, ``.gml``, ``.dot`` or ``.json`` (docs/results.md).
-
-        In a ``.csv``, an apostrophe is put before a name that a spreadsheet would interpret as a formula, such as
-        ``=1+1``, and before such a part of a name after a semicolon, a tab or a line end.
-
-        Raises:
-            ValueError: the suffix is unknown, or the format cannot hold a name.
-        """
-        path = Path(path)
-        if path.suffix == ".npz":
-            with write_whole(path) as file:
-                write_arrays(file, self.stored_arrays())
-        else:
-            self._write_graph(path)
-
     def stored_arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays by which `save` stores everything but the data in an ``.npz``."""
         facts = dict(self.facts)
         if self.problem is not None:
             facts["problem"] = {"fingerprint": self.problem.fingerprint, **self.facts.get("problem", {})}
@@ -352,28 +434,20 @@ class Skeleton(ResultViews):
             InvalidSkeleton: the file has other content, or is damaged.
             OSError: the file cannot be opened.
         """
-        from gpupc_impl.core.invariants import check_stored
-
         if isinstance(path, str):
             path = Path(path)
-        with path.open("rb") if isinstance(path, zipfile.Path) else open_regular(path) as file:
-            try:
-                with open_arrays(file) as stored:
-                    skeleton = cls._read(stored)
-                check_stored(skeleton)
-                return skeleton
-            except MemoryError:
-                raise
-            except Exception as error:  # A damaged file can raise almost any exception.
-                raise InvalidSkeleton(
-                    f"{path.name} is no skeleton's file, or is damaged ({type(error).__name__}: {error}); make it again"
-                ) from error
+        opened = path.open("rb") if isinstance(path, zipfile.Path) else open_regular(path)
+        with opened as file, read_whole(path, "is no skeleton's file"), open_arrays(file) as stored:
+            return cls.of_arrays(stored)
 
     @classmethod
-    def _read(cls, stored: Any) -> Skeleton:
+    def of_arrays(cls, stored: Mapping[str, Any]) -> Skeleton:
+        """Return the skeleton of `stored_arrays`, checked; wrong arrays raise almost any exception."""
+        from gpupc_impl.core.invariants import check_stored
+
         adjacency = stored["adjacency"]
         run = parse_json(str(stored["run"]))
-        return cls(
+        skeleton = cls(
             adjacency=adjacency,
             sepsets=SeparatingSets(
                 adjacency,
@@ -389,6 +463,8 @@ class Skeleton(ResultViews):
             pmax=stored.get("pmax"),
             **run,
         )
+        check_stored(skeleton)
+        return skeleton
 
 
 def causallearn_graph(names: Sequence[str], edges: Iterable[tuple[str, str, str, str]]) -> GeneralGraph:

@@ -93,6 +93,14 @@ class ResultViews:
         frame: pandas.DataFrame = _view("exports").to_pcalg_amat(self)
         return frame
 
+    def to_adjacency(self) -> pandas.DataFrame:
+        """Return the adjacency matrix with the variables' names, (p, p) bool.
+
+        In a CPDAG ``[a, b]`` is True for a -> b and for an edge without a direction; otherwise the matrix is symmetric.
+        """
+        frame: pandas.DataFrame = _view("exports").to_adjacency(self)
+        return frame
+
     def _repr_html_(self) -> str:
         """The HTML that a notebook shows."""
         html: str = _view("pages").html(self)

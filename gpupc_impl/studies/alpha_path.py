@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
-from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.result import Skeleton, read_whole
+from gpupc_impl.ownership import open_regular
 from gpupc_impl.search import SearchRequest
+from gpupc_impl.views.exports import write_study
 from gpupc_impl.views.progress import bar
 
 if TYPE_CHECKING:
@@ -70,6 +76,34 @@ class AlphaPath(Mapping[float, Skeleton]):
         columns: dict[Any, Any] = {"source": [names[i] for i, _ in pairs], "target": [names[j] for _, j in pairs]}
         columns |= {alpha: [bool(skeleton.adjacency[pair]) for pair in pairs] for alpha, skeleton in self.items()}
         return pandas.DataFrame(columns)
+
+    def save(self, path: str | Path) -> None:
+        """Write a file whose format the suffix selects: ``.npz`` (everything but the data, which `load` reads),
+        ``.csv`` (as `edges`), or the picture of `plot`, ``.png`` or ``.svg``."""
+        write_study(self, self.edges(), Path(path))
+
+    def stored_arrays(self) -> dict[str, Any]:
+        """Return the arrays by which `save` stores everything but the data in an ``.npz``."""
+        arrays: dict[str, Any] = {"alphas": np.array(list(self))}
+        for k, skeleton in enumerate(self.values()):
+            arrays |= {f"{k}.{name}": array for name, array in skeleton.stored_arrays().items()}
+        return arrays
+
+    @classmethod
+    def load(cls, path: str | Path) -> AlphaPath:
+        """Read the ``.npz`` that `save` wrote.
+
+        Raises:
+            gpupc_impl.core.result.InvalidSkeleton: the file has other content, or is damaged.
+            OSError: the file cannot be opened.
+        """
+        with open_regular(path) as file, read_whole(path, "holds no skeletons by alpha"), open_arrays(file) as stored:
+            arrays = {name: stored[name] for name in stored}
+            skeletons = {}
+            for k, alpha in enumerate(arrays.pop("alphas").tolist()):
+                own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{k}.")}
+                skeletons[alpha] = Skeleton.of_arrays(own)
+            return cls(skeletons)
 
     def plot(self, ax: Axes | None = None, *, title: str | None = None) -> Axes:
         """Draw the number of edges against alpha.

@@ -17,11 +17,21 @@ import numpy as np
 
 from gpupc_impl.api import pc
 from gpupc_impl.core.family import get_family
-from gpupc_impl.core.files import checked_path, read_json, read_sealed, save_json, write_sealed, write_whole
+from gpupc_impl.core.files import (
+    checked_path,
+    open_arrays,
+    read_json,
+    read_sealed,
+    save_json,
+    write_sealed,
+    write_whole,
+)
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.problem import InvalidProblem, Problem, as_number
+from gpupc_impl.core.result import read_whole
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.intake import TableFormat, read_input
+from gpupc_impl.views.exports import write_study
 from gpupc_impl.views.progress import bar
 
 if TYPE_CHECKING:
@@ -30,6 +40,7 @@ if TYPE_CHECKING:
 
 SETTINGS = "bootstrap.json"  # name of the file that describes the data and the settings of a folder of resamples
 UNDIRECTED, DIRECTED = 0, 1  # Kinds of edges in a resample's file; conflicts count as undirected
+_STORED = ("n", "directed", "undirected", "replace", "fraction")  # the attributes of a Bootstrap beside its graph
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,12 +52,15 @@ class Bootstrap:
         directed: (p, p) int32; ``[i, j]`` is the number of resamples with i -> j.
         undirected: (p, p) int32, symmetric: the number of resamples with an edge that has no direction or a conflict.
         graph: the CPDAG of the data themselves.
+        replace, fraction: how the resamples were drawn, as of `bootstrap`.
     """
 
     n: int
     directed: np.ndarray
     undirected: np.ndarray
     graph: CPDAG
+    replace: bool = True
+    fraction: float = 1.0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,6 +115,73 @@ class Bootstrap:
             }
         )
         return frame.sort_values("frequency", ascending=False, kind="stable", ignore_index=True)
+
+    def threshold(self, errors: float = 1.0) -> float:
+        """Return the least frequency at which an edge is stable: ``to_frame(stable.threshold())`` has the stable edges,
+        of which at most `errors` are expected to be false (see `expected_errors`, which this inverts).
+
+        Raises:
+            InvalidProblem: the resamples are no halves, or so many edges are found that no threshold keeps this bound;
+                a lower alpha finds fewer.
+        """
+        if not as_number(errors) > 0:
+            raise InvalidProblem(f"errors is {errors!r}; it must be a number above 0")
+        threshold = (1 + self._squared_edges_per_pair() / errors) / 2
+        if threshold > 1:
+            raise InvalidProblem(
+                f"no threshold keeps the expected number of false edges at {errors:g}: at 100 % of the resamples the "
+                f"bound is {self.expected_errors(1.0):.3g}; give a lower alpha, or accept more errors"
+            )
+        return threshold
+
+    def expected_errors(self, threshold: float) -> float:
+        """Return the upper bound q² / ((2 threshold - 1) m) on the expected number of false edges among those at least
+        this frequent, with q edges in a resample on average and m pairs (Meinshausen and Bühlmann 2010, Theorem 1).
+
+        The theorem assumes that false edges are exchangeable, and that the search is no worse than guessing. The bound
+        is for resamples of half of the samples without replacement.
+
+        Raises:
+            InvalidProblem: the resamples are no such halves, or the threshold is not above 1/2 and at most 1.
+        """
+        if not 0.5 < as_number(threshold) <= 1:
+            raise InvalidProblem(f"threshold is {threshold!r}; it must be above 0.5 and at most 1")
+        return self._squared_edges_per_pair() / (2 * threshold - 1)
+
+    def _squared_edges_per_pair(self) -> float:
+        if self.replace or self.fraction != 0.5:
+            raise InvalidProblem(
+                "the bound of stability selection is for halves of the samples: say replace=False, fraction=0.5"
+            )
+        pairs = len(self.names) * (len(self.names) - 1) / 2
+        return float(np.triu(self.edge_frequencies).sum()) ** 2 / max(pairs, 1)
+
+    def save(self, path: str | Path) -> None:
+        """Write a file whose format the suffix selects: ``.npz`` (everything but the data, which `load` reads),
+        ``.csv`` (as `to_frame`), or the picture of `plot`, ``.png`` or ``.svg``."""
+        write_study(self, self.to_frame(), Path(path))
+
+    def stored_arrays(self) -> dict[str, Any]:
+        """Return the arrays by which `save` stores everything but the data in an ``.npz``."""
+        return {**self.graph.stored_arrays(), **{f"resamples_{name}": getattr(self, name) for name in _STORED}}
+
+    @classmethod
+    def load(cls, path: str | Path) -> Bootstrap:
+        """Read the ``.npz`` that `save` wrote, which `CPDAG.load` reads, too.
+
+        Raises:
+            gpupc_impl.core.result.InvalidSkeleton: the file has other content, or is damaged.
+            OSError: the file cannot be opened.
+        """
+        graph = CPDAG.load(path)
+        with read_whole(path, "holds no resamples"), open_arrays(path) as stored:
+            arrays = {name: stored[f"resamples_{name}"] for name in _STORED}
+            scalars = {name: arrays.pop(name).item() for name in ("n", "replace", "fraction")}
+            found = cls(graph=graph, **scalars, **arrays)
+            p, edges = len(graph.names), found.directed + found.directed.T + found.undirected
+            if edges.shape != (p, p) or edges.min(initial=0) < 0 or edges.max(initial=0) > found.n:
+                raise ValueError(f"its counts are no {p} x {p} numbers up to {found.n}")
+            return found
 
     def plot(self, at_least: float = 0.5, ax: Axes | None = None, *, title: str | None = None) -> Axes:
         """Draw the edges with a width that grows with their frequency, which is written beside those below 100 %.
@@ -161,8 +242,9 @@ def bootstrap(
         n: number of resamples.
         alpha, options: everything that `pc` takes except ``progress``.
         seed: seed of the resamples, at least 0.
-        replace: whether a sample can be drawn several times. If not, choose a `fraction` below one (stability
-            selection). Choose False for CMIknn, since repeated samples distort nearest neighbours.
+        replace: whether a sample can be drawn several times. If not, choose a `fraction` below one, such as 0.5 for
+            stability selection (`Bootstrap.threshold`). Choose False for CMIknn, since repeated samples distort nearest
+            neighbours.
         fraction: size of a resample relative to that of the data.
         folder: a folder that keeps each resample's graph, so that an interrupted run can be resumed and a later run
             with a larger `n` reuses the graphs; None keeps nothing.
@@ -212,7 +294,8 @@ def bootstrap(
                     shown_messages.add(message)
                     warnings.warn(f"in a resample: {message}", stacklevel=2)
             progress_bar.update()
-    return Bootstrap(n, counts[DIRECTED], counts[UNDIRECTED] + counts[UNDIRECTED].T, graph)
+    undirected = counts[UNDIRECTED] + counts[UNDIRECTED].T
+    return Bootstrap(n, counts[DIRECTED], undirected, graph, bool(replace), fraction)
 
 
 def resampled_rows(n_samples: int, seed: int, k: int, replace: bool = True, fraction: float = 1.0) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Writes graphs as files of other programs, and as pcalg's matrix.
+"""Writes graphs as files of other programs and as pictures, and returns them as named matrices.
 
 In GraphML, GML and JSON an undirected edge of a CPDAG, and every edge of a PAG, is written as two opposite arcs, as in
 ``to_networkx()``; the attribute ``kind`` of an arc is the kind of its edge, and ``mark`` the mark of a PAG at its head.
@@ -10,14 +10,14 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.core.files import csv_line, write_text, write_whole
+from gpupc_impl.core.files import csv_line, write_arrays, write_text, write_whole
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.pag import DOT_MARKS, KINDS, PAG
-from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
+from gpupc_impl.views.result import Result, adjacency_of, numbered_edges, skeleton_of
 
 if TYPE_CHECKING:
     import pandas
@@ -34,9 +34,37 @@ def write(result: Result, path: Path) -> None:
     WRITERS[path.suffix](result, path)
 
 
+def write_study(study: Any, frame: pandas.DataFrame, path: Path) -> None:
+    """Write a study: its arrays, its table `frame` as CSV, or its picture, as the suffix says.
+
+    Raises:
+        CannotWrite: the suffix is none of `STUDY_SUFFIXES`.
+    """
+    if path.suffix not in STUDY_SUFFIXES:
+        raise CannotWrite(f"cannot write {path.name!r}: the suffix must be one of {', '.join(STUDY_SUFFIXES)}")
+    if path.suffix == ".npz":
+        with write_whole(path) as file:
+            write_arrays(file, study.stored_arrays())
+    elif path.suffix in PICTURES:
+        _picture(study, path)
+    else:
+        _write_frame(frame, path)
+
+
 def _csv(result: Result, path: Path) -> None:
-    frame = result.to_frame()
+    _write_frame(result.to_frame(), path)
+
+
+def _write_frame(frame: pandas.DataFrame, path: Path) -> None:
     write_text(path, "".join(map(csv_line, (frame.columns, *frame.itertuples(index=False, name=None)))))
+
+
+def _picture(result: Any, path: Path) -> None:
+    from gpupc_impl.views.plots import image  # imports matplotlib
+
+    content = image(result.plot, path.suffix.removeprefix("."))
+    with write_whole(path) as file:
+        file.write(content)
 
 
 def _graphml(result: Result, path: Path) -> None:
@@ -111,15 +139,30 @@ WRITERS: Mapping[str, Callable[[Result, Path], None]] = {
     ".gml": _gml,
     ".dot": _dot,
     ".json": _json,
+    ".png": _picture,
+    ".svg": _picture,
 }
+PICTURES = (".png", ".svg")
+STUDY_SUFFIXES = (".npz", ".csv", *PICTURES)
 
 
 def to_pcalg_amat(result: Result) -> pandas.DataFrame:
     """See `core.result_views.ResultViews.to_pcalg_amat`; pcalg's manual defines the coding under ``amatType``."""
-    import pandas
-
     if isinstance(result, PAG):
         matrix = result.marks
     else:
         matrix = (result.directed | result.undirected).T if isinstance(result, CPDAG) else result.adjacency
-    return pandas.DataFrame(matrix.astype(np.int64), index=list(result.names), columns=list(result.names))
+    return _named(result, matrix.astype(np.int64))
+
+
+def to_adjacency(result: Result) -> pandas.DataFrame:
+    """See `core.result_views.ResultViews.to_adjacency`."""
+    if isinstance(result, CPDAG):
+        return _named(result, result.directed | result.undirected)
+    return _named(result, adjacency_of(result))
+
+
+def _named(result: Result, matrix: np.ndarray) -> pandas.DataFrame:
+    import pandas
+
+    return pandas.DataFrame(matrix, index=list(result.names), columns=list(result.names))

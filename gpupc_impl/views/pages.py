@@ -56,9 +56,9 @@ def table(rows: Sequence[Sequence[Cell]], kind: str = "") -> str:
 
 def picture(draw: Callable[[], Axes], alt: str = "") -> str:
     """The picture that a function draws in new axes; MissingPackage if matplotlib is not installed."""
-    from gpupc_impl.views.plots import as_svg  # imports matplotlib
+    from gpupc_impl.views.plots import image  # imports matplotlib
 
-    svg = as_svg(draw)
+    svg = image(draw)
     width = float(re.search(rb'width="([0-9.]+)pt"', svg)[1])
     source = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
     style = f"min-width:{SMALLEST_SCALE * width:.0f}pt"

@@ -9,6 +9,7 @@ Algorithm 1) that the problem's tiers allow. Pairs that background knowledge fix
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -34,8 +35,6 @@ TESTS_AT_ONCE = 1 << 15
 
 def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -> pandas.DataFrame:
     """See `core.result_views.ResultViews.strengths`."""
-    import pandas
-
     if pairs not in PAIRS:
         raise ValueError(f"pairs is {pairs!r}; choose one of: {', '.join(PAIRS)}")
     skeleton = skeleton_of(result)
@@ -59,7 +58,24 @@ def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -
         for part in parts
         for (i, j), kind, p_value, members, effect in zip(part[0].tolist(), *part[1:], strict=True)
     ]
-    return pandas.DataFrame(rows, columns=["source", "target", "kind", "p_value", "given", test.effect])
+    return _printed_whole()(rows, columns=["source", "target", "kind", "p_value", "given", test.effect])
+
+
+@functools.cache
+def _printed_whole() -> type[pandas.DataFrame]:
+    """A DataFrame that prints all of its columns; what is selected from it is a plain one."""
+    import pandas
+
+    class Strengths(pandas.DataFrame):
+        @property
+        def _constructor(self) -> type[pandas.DataFrame]:
+            return pandas.DataFrame
+
+        def __repr__(self) -> str:
+            with pandas.option_context("display.max_columns", None, "display.expand_frame_repr", False):
+                return super().__repr__()
+
+    return Strengths
 
 
 def edge_tests(result: Result) -> int:

@@ -35,6 +35,9 @@ STYLE = {
     "svg.hashsalt": "gpupc",
 }
 
+PIXELS = 150
+"""The pixels of an inch in a PNG file."""
+
 MISSING = "\N{REPLACEMENT CHARACTER}"
 """The mark that replaces a character which no font in use has."""
 
@@ -52,7 +55,7 @@ def drawing(ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
 
 
 def _new_axes(size: tuple[float, float]) -> Axes:
-    """Return the axes of a new figure, which pyplot shows and keeps, except inside `as_svg`."""
+    """Return the axes of a new figure, which pyplot shows and keeps, except inside `image`."""
     from matplotlib.figure import Figure
 
     if _without_pyplot.get():
@@ -65,8 +68,8 @@ def _new_axes(size: tuple[float, float]) -> Axes:
 _without_pyplot: contextvars.ContextVar[bool] = contextvars.ContextVar("without pyplot", default=False)
 
 
-def as_svg(draw: Callable[[], Axes]) -> bytes:
-    """Return the picture that a function draws in new axes, as SVG; equal pictures have equal bytes.
+def image(draw: Callable[[], Axes], form: str = "svg") -> bytes:
+    """Return the picture that a function draws in new axes, as SVG or PNG; equal pictures have equal bytes.
 
     pyplot is not used, so that nothing is shown and no display is needed.
     """
@@ -74,7 +77,8 @@ def as_svg(draw: Callable[[], Axes]) -> bytes:
     try:
         with require().rc_context(STYLE):
             content = io.BytesIO()
-            draw().figure.savefig(content, format="svg", metadata={"Date": None})
+            metadata = {"svg": {"Date": None}, "png": {"Software": None}}[form]
+            draw().figure.savefig(content, format=form, dpi=PIXELS, metadata=metadata)
             return content.getvalue()
     finally:
         _without_pyplot.reset(token)

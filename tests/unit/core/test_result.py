@@ -1,5 +1,6 @@
 """Results: separating sets as a mapping, the skeleton's conversions and files."""
 
+import dataclasses
 import itertools
 import json
 import re
@@ -95,6 +96,18 @@ def test_from_levels_stores_pairs_in_ascending_order_whatever_order_they_come_in
         assert sets.sha256 == make_sets().sha256
 
 
+def test_a_pair_may_be_given_by_names(skeleton):
+    assert skeleton.sepsets["β", "e"] == ()
+    assert skeleton.sepsets[NAMES[3], "alpha"] == ("β", "e")
+    assert {tuple(map(NAMES.index, skeleton.sepsets[NAMES[i], NAMES[j]])) for i, j in SETS} == set(SETS.values())
+    for pair in (("alpha", "β"), ("alpha", "nobody"), ("alpha", "alpha")):
+        with pytest.raises(KeyError):
+            skeleton.sepsets[pair]
+    renamed = dataclasses.replace(skeleton, names=("v", "w", "x", "y", "z"))
+    assert renamed.sepsets["v", "y"] == ("w", "z")
+    assert skeleton.sepsets["alpha", NAMES[3]] == ("β", "e")
+
+
 def test_levels_that_removed_nothing():
     nothing = (np.empty((0, 2), int), np.empty((0, 3), int))
     assert make_sets([*REMOVED, nothing]) == make_sets()
@@ -154,6 +167,25 @@ def test_equality_and_digest_are_of_labelled_edges(skeleton):
     assert changed(adjacency=moved) != skeleton
     assert changed(adjacency=moved).sha256 != skeleton.sha256
     assert skeleton != "a graph"
+
+
+def test_what_differs_is_said(skeleton):
+    assert skeleton.difference(skeleton) == ""
+    adjacency = edges_to_adjacency([(0, 1), (1, 2), (3, 4)], 5)
+    removed = [(np.array([(0, 2), (2, 3)]), np.array([[1], [1]])), (np.array([(0, 3)]), np.array([[1, 2]]))]
+    other = dataclasses.replace(skeleton, adjacency=adjacency, sepsets=SeparatingSets.from_levels(adjacency, removed))
+    edges = f"2 differing edges: β - {NAMES[3]} only in the first, {NAMES[3]} - e only in the second"
+    sets = f"1 differing separating sets: alpha - {NAMES[3]} given {{β, e}}, and in the second given {{β, c d}}"
+    assert skeleton.difference(other) == f"{edges}; {sets}"
+    assert skeleton.difference(other, sets=False) == edges
+    complete = dataclasses.replace(skeleton, adjacency=~np.eye(5, dtype=bool))
+    assert skeleton.difference(complete).endswith(", ...")
+
+
+def test_a_named_matrix(skeleton):
+    frame = skeleton.to_adjacency()
+    assert tuple(frame.index) == tuple(frame.columns) == NAMES
+    assert np.array_equal(frame, skeleton.adjacency)
 
 
 def test_the_graph_at_a_level_is_rebuilt_from_the_sets(skeleton):

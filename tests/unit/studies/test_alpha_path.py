@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpupc_impl import BackgroundKnowledge, GaussianProblem, InvalidProblem, alpha_path, skeleton
+from gpupc_impl import AlphaPath, BackgroundKnowledge, GaussianProblem, InvalidProblem, alpha_path, skeleton
+from gpupc_impl.core.result import InvalidSkeleton
 
 matplotlib.use("Agg")
 
@@ -78,3 +79,18 @@ def test_what_cannot_be_used(data):
             alpha_path(data, alphas)
     with pytest.raises(InvalidProblem, match="carries its own alpha"):
         alpha_path(GaussianProblem.from_data(data), [0.1])
+
+
+def test_what_is_saved_is_loaded(data, tmp_path):
+    path = alpha_path(data, [0.1, 0.001], backend="host")
+    path.save(tmp_path / "path.npz")
+    again = AlphaPath.load(tmp_path / "path.npz")
+    assert list(again.items()) == list(path.items())
+    assert again.to_frame().equals(path.to_frame())
+    path.save(tmp_path / "path.csv")
+    assert pd.read_csv(tmp_path / "path.csv").set_axis(path.edges().columns, axis=1).equals(path.edges())
+    path.save(tmp_path / "path.png")
+    assert (tmp_path / "path.png").read_bytes().startswith(b"\x89PNG")
+    path[0.1].save(tmp_path / "path.npz")
+    with pytest.raises(InvalidSkeleton, match=r"path\.npz holds no skeletons by alpha"):
+        AlphaPath.load(tmp_path / "path.npz")

@@ -1,5 +1,6 @@
 """Bootstrap: a plain loop over `pc`, in any order, in other processes, and after an interruption."""
 
+import dataclasses
 import json
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpupc_impl import BackgroundKnowledge, GaussianProblem, InvalidProblem, bootstrap, pc, resampled_rows
+from gpupc_impl import (
+    CPDAG,
+    BackgroundKnowledge,
+    Bootstrap,
+    GaussianProblem,
+    InvalidProblem,
+    bootstrap,
+    pc,
+    resampled_rows,
+)
+from gpupc_impl.core.result import InvalidSkeleton
 from gpupc_impl.studies import bootstrap as module
 from gpupc_impl.studies.bootstrap import SETTINGS
 
@@ -236,3 +247,60 @@ def test_resamples_that_are_altered_or_of_another_place_are_searched_again(data,
         counts = expected.directed, expected.undirected
         assert_counts(bootstrap(data, 4, seed=7, folder=tmp_path, **OPTIONS), counts)
         assert paths[0].read_bytes() == contents[0]
+
+
+# --- stability selection, and files -----------------------------------------------------------------------------------
+
+
+def counted(frequent, replace=False, fraction=0.5):
+    """Ten resamples of five variables, in which these edges were always found, without a direction."""
+    undirected = np.zeros((5, 5), np.int32)
+    for i, j in frequent:
+        undirected[i, j] = undirected[j, i] = 10
+    graph = pc(np.random.default_rng(0).normal(size=(20, 5)), **OPTIONS)
+    return Bootstrap(10, np.zeros((5, 5), np.int32), undirected, graph, replace, fraction)
+
+
+def test_the_bound_of_stability_selection():
+    """Meinshausen and Bühlmann (2010), Theorem 1, by hand: 2 edges on average among 10 pairs."""
+    found = counted([(0, 1), (2, 4)])
+    assert found.expected_errors(0.9) == pytest.approx(2**2 / ((2 * 0.9 - 1) * 10))
+    assert found.threshold(0.5) == pytest.approx(0.9)
+    assert found.expected_errors(found.threshold(2.0)) == pytest.approx(2.0)
+    assert len(found.to_frame(found.threshold())) == 2
+    assert counted([]).threshold() == 0.5
+
+
+def test_what_has_no_bound():
+    with pytest.raises(InvalidProblem, match=r"halves of the samples: say replace=False, fraction=0\.5"):
+        counted([(0, 1)], replace=True).threshold()
+    with pytest.raises(InvalidProblem, match=r"at 100 % of the resamples the bound is 0\.4; give a lower alpha"):
+        counted([(0, 1), (2, 4)]).threshold(0.3)
+    for threshold in (0.5, 1.1, np.nan):
+        with pytest.raises(InvalidProblem, match=r"above 0\.5 and at most 1"):
+            counted([]).expected_errors(threshold)
+    with pytest.raises(InvalidProblem, match="a number above 0"):
+        counted([]).threshold(0)
+
+
+def test_what_is_saved_is_loaded(data, tmp_path):
+    found = bootstrap(data, 3, seed=7, replace=False, fraction=0.5, **OPTIONS)
+    path = tmp_path / "found.npz"
+    found.save(path)
+    again = Bootstrap.load(path)
+    assert (again.n, again.replace, again.fraction, again.graph) == (3, False, 0.5, found.graph)
+    assert again.to_frame().equals(found.to_frame())
+    assert CPDAG.load(path) == found.graph
+    found.save(tmp_path / "found.csv")
+    assert len(pd.read_csv(tmp_path / "found.csv")) == len(found.to_frame())
+    found.save(tmp_path / "found.svg")
+    assert b"<svg" in (tmp_path / "found.svg").read_bytes()
+    with pytest.raises(ValueError, match=r"the suffix must be one of \.npz, \.csv, \.png, \.svg"):
+        found.save(tmp_path / "found.json")
+    found.graph.save(path)
+    with pytest.raises(InvalidSkeleton, match=r"found\.npz holds no resamples"):
+        Bootstrap.load(path)
+    wrong = dataclasses.replace(found, undirected=found.undirected + 4)
+    wrong.save(path)
+    with pytest.raises(InvalidSkeleton, match=r"its counts are no 5 x 5 numbers up to 3"):
+        Bootstrap.load(path)

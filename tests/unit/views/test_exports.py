@@ -59,6 +59,19 @@ def test_csv_keeps_every_name_and_no_formula(result, tmp_path):
     assert pd.read_csv(tmp_path / "graph.csv").equals(shown)
 
 
+def test_a_named_matrix_of_directions(cpdag):
+    ones = {*DIRECTED, *(edge for a, b in UNDIRECTED + CONFLICTS for edge in ((a, b), (b, a)))}
+    assert set(map(tuple, np.argwhere(cpdag.to_adjacency()).tolist())) == ones
+
+
+@pytest.mark.parametrize(("suffix", "begin"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
+def test_pictures(result, suffix, begin, tmp_path):
+    for path in (one := tmp_path / f"one{suffix}", two := tmp_path / f"two{suffix}"):
+        result.save(path)
+    assert one.read_bytes().startswith(begin)
+    assert one.read_bytes() == two.read_bytes()
+
+
 def test_dot(result, tmp_path):
     pydot = pytest.importorskip("pydot")
     result.save(tmp_path / "graph.dot")

@@ -10,7 +10,7 @@ from scipy.stats import chi2_contingency
 from scipy.stats.contingency import association
 
 import gpupc_impl
-from gpupc_impl import BackgroundKnowledge, Skeleton, pc, skeleton
+from gpupc_impl import BackgroundKnowledge, Skeleton, examples, pc, skeleton
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.nonlinear import retest
 from gpupc_impl.views import strengths as views_strengths
@@ -177,3 +177,12 @@ def test_no_edges():
     result = gpupc_impl.skeleton(np.random.default_rng(0).normal(size=(50, 3)), 1e-6, backend="host")
     assert list(result.strengths()) == ["source", "target", "kind", "p_value", "given", "partial_correlation"]
     assert len(result.strengths()) == 0
+
+
+def test_every_column_is_printed():
+    names = [f"a variable with a long name, number {k}" for k in range(8)]
+    frame = pc(examples.health().set_axis(names, axis=1), 0.01, backend="host").strengths()
+    with pd.option_context("display.width", 40, "display.max_columns", 2):
+        head = repr(frame).splitlines()[0]
+    assert head.split() == ["source", "target", "kind", "p_value", "given", "partial_correlation"]
+    assert type(frame[["source", "p_value"]]) is pd.DataFrame
