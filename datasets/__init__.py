@@ -24,7 +24,9 @@ from datasets import fetch, networks, readers, registry
 from datasets.dataset import DataError, Dataset, DatasetUnavailable, RegistryError
 from datasets.readers import read_table
 from datasets.registry import names
+from gpupc_impl import tables
 from gpupc_impl.core.family import get_family
+from gpupc_impl.tables.checks import finite
 
 __all__ = [
     "DataError",
@@ -73,6 +75,8 @@ def load(
     network = _read_network(entry["true_network"], paths[-1]) if "true_network" in entry else None
     if entry["kind"] == "file":
         data = _read_file(name, entry, paths[0], network)
+    elif entry["kind"] == "table":
+        data = _read_own_table(name, entry["family"], paths[0])
     elif entry["kind"] == "network":
         data = networks.network_dataset(
             entry["family"], entry["network"], entry.get("samples", 1000), entry.get("seed", 0), entry.get("sha256")
@@ -138,6 +142,20 @@ def _read_file(name: str, entry: dict[str, Any], path: Path, network: Network | 
         raise DataError(f"data set {name!r}: the variables of {entry['true_network']['file']} are not those of {path}")
     facts = {"source": entry.get("url", entry["file"])}
     return Dataset(name, values, variables, entry["family"], None if network is None else network[0], facts)
+
+
+def _read_own_table(name: str, family: str, path: Path) -> Dataset:
+    kind = "labels" if get_family(family).data == "labels" else None
+    table = tables.read_table(path, kind=kind)
+    names = [f"V{k}" for k in range(table.values.shape[1])] if table.names is None else list(table.names)
+    if kind is not None:
+        codes = table.values.apply(lambda column: column.astype("category").cat.codes).to_numpy()
+        if (codes < 0).any():
+            raise DataError(f"{path}: a value of column {names[np.argwhere(codes < 0)[0, 1]]!r} is missing")
+        values = _codes(codes, names, path)
+    else:
+        values = finite(np.asarray(table.values), names, path)
+    return Dataset(name, values, tuple(names), family, None, {"source": path.name})
 
 
 def _codes(values: np.ndarray, variables: tuple[str, ...], path: Path) -> np.ndarray:

@@ -71,10 +71,12 @@ def fetch_file(
     progress: bool = True,
 ) -> Path:
     """Return the path of one file of a data set, one of `registry.files` of its entry, as `fetch` does."""
-    if "how" in entry:
+    if "how" in entry or "path" in entry:
         built = mirrored_paths(entry, mirrors)
         if built:
             return built[0]
+        if "path" in entry:
+            raise DatasetUnavailable(f"data set {name!r} is not available: there is no file {entry['path']}")
         raise DatasetUnavailable(_sentence(name, entry, mirrors, [f"it has to be built: {entry['how']}"]))
     target = cached_path(name, entry, cache_dir)
     if target.is_file() and _mismatch(target, entry) is None:
@@ -112,6 +114,8 @@ def lacking(
     """Return why a file would have to be downloaded or built, as a sentence; None if it is cached or mirrored."""
     if mirrored_paths(entry, mirrors):
         return None
+    if "path" in entry:
+        return f"data set {name!r} is not available: there is no file {entry['path']}"
     if "how" in entry:
         return _sentence(name, entry, mirrors, [f"it has to be built: {entry['how']}"])
     try:
@@ -142,8 +146,9 @@ def cached_path(name: str, entry: Mapping[str, Any], cache_dir: str | Path | Non
 
 
 def mirrored_paths(entry: Mapping[str, Any], mirrors: Sequence[str | Path]) -> list[Path]:
-    """Return the files with the entry's file name in the mirror folders."""
-    paths = [folder / entry["file"] for folder in _mirror_folders(mirrors)]
+    """Return the files with the entry's file name in the mirror folders, or the file of a user's own table."""
+    own = [Path(entry["path"])] if "path" in entry else None
+    paths = own or [folder / entry["file"] for folder in _mirror_folders(mirrors)]
     return [path for path in paths if path.is_file()]
 
 

@@ -44,9 +44,20 @@ def resolve(name: str, spec: Mapping[str, Any] | None = None) -> Entry:
     return copy.deepcopy(registry[name])
 
 
+def declared(name: str, choice: Mapping[str, Any]) -> Entry:
+    """Return the entry of a data set of a workflow config: its ``spec``, the table at its ``path``, or the registry's.
+
+    Raises:
+        RegistryError: as `resolve`.
+    """
+    if "path" not in choice:
+        return resolve(name, choice.get("spec"))
+    return resolve(name, {"kind": "table", "path": choice["path"], "family": choice.get("family", "gaussian")})
+
+
 def files(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the descriptions of the files that a data set is read or generated from: its own and its network's."""
-    own = [entry] if entry["kind"] == "file" else []
+    own = [entry] if entry["kind"] in ("file", "table") else []
     return [*own, *([entry["true_network"]] if "true_network" in entry else [])]
 
 

@@ -145,7 +145,7 @@ def _parameter_faults(family: str, parameters: Iterable[str], where: str) -> Ite
 def _dataset_faults(config: Mapping[str, Any]) -> Iterator[str]:
     for name, choice in config["datasets"].items():
         try:
-            family = registry.resolve(name, choice.get("spec"))["family"]
+            family = registry.declared(name, choice)["family"]
         except RegistryError as error:
             yield f"datasets: {error}"
             continue

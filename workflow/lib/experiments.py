@@ -66,7 +66,7 @@ def _experiment(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experim
 def _grid(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
     settings = grid_settings(**choice["grid"])
     family = get_method(choice["grid"]["method"]).family
-    entries = {name: registry.resolve(name, own.get("spec")) for name, own in config["datasets"].items()}
+    entries = {name: registry.declared(name, own) for name, own in config["datasets"].items()}
     members = [name for name, entry in entries.items() if entry["family"] == family]
     without = choice.get("without", [])
     for name in without:
@@ -79,7 +79,7 @@ def _grid(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
 
 
 def _sweeps(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
-    own_entries = {name: registry.resolve(name, own.get("spec")) for name, own in choice.get("datasets", {}).items()}
+    own_entries = {name: registry.declared(name, own) for name, own in choice.get("datasets", {}).items()}
     families = [choice["graphs"]["spec"]["family"]] if "graphs" in choice else []
     family, *others = dict.fromkeys([*families, *(entry["family"] for entry in own_entries.values())])
     if others:

@@ -75,7 +75,7 @@ class Plan:
     def __init__(self, config: Mapping[str, Any], folder: str = "results"):
         self.config = config
         self.folder = folder
-        self.entries = {name: registry.resolve(name, own.get("spec")) for name, own in config["datasets"].items()}
+        self.entries = {name: registry.declared(name, own) for name, own in config["datasets"].items()}
         self.families = {
             family: [name for name, entry in self.entries.items() if entry["family"] == family]
             for family in config["settings"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from datasets import Dataset, DatasetUnavailable
+from datasets import DataError, Dataset, DatasetUnavailable, available, load, registry
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,25 @@ def test_why_there_is_none_is_saved_as_well(tmp_path):
     with pytest.raises(DatasetUnavailable, match="nobody has it") as caught:
         Dataset.load(tmp_path / "data.npz")
     assert caught.value.facts == {"citation": "none"}
+
+
+def test_a_users_own_table(tmp_path):
+    """What a config declares by `path`, read as the command line reads it."""
+    path = tmp_path / "my.csv"
+    path.write_text("a;b\n1,5;2,5\n2,5;4,5\n3,5;8,5\n")
+    entry = registry.declared("mine", {"path": str(path)})
+    data = load("mine", spec=entry)
+    assert (data.family, data.names, data.values[0].tolist()) == ("gaussian", ("a", "b"), [1.5, 2.5])
+    assert data.facts["source"] == "my.csv"  # records are published, and tell no folder
+    assert available("mine", spec=entry) is None
+    labels = load("mine", spec=registry.declared("mine", {"path": str(path), "family": "discrete"}))
+    assert labels.values.tolist() == [[0, 0], [1, 1], [2, 2]]
+    path.write_text("a;b\n1,5;2,5\n2,5;\n3,5;8,5\n")
+    for family in ("gaussian", "discrete"):
+        with pytest.raises(DataError, match="missing"):
+            load("mine", spec=registry.declared("mine", {"path": str(path), "family": family}))
+    path.unlink()
+    assert available("mine", spec=entry) == f"data set 'mine' is not available: there is no file {path}"
+    with pytest.raises(DatasetUnavailable, match="there is no file"):
+        load("mine", spec=entry)
+    assert registry.declared("nci-60", {"alpha": 0.1}) == registry.resolve("nci-60")
