@@ -10,7 +10,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /src
-COPY pyproject.toml setup.py constraints.txt README.md LICENSE ./
+COPY pyproject.toml setup.py gpupc.py constraints.txt README.md LICENSE ./
 COPY gpupc_impl gpupc_impl
 COPY baselines baselines
 RUN python3 -m venv /opt/gpupc \

@@ -7,8 +7,9 @@ compiled on first use.
 import os
 import re
 import shutil
-import sysconfig
+import zipfile
 from pathlib import Path
+from platform import machine
 
 from setuptools import setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -32,13 +33,30 @@ class BuildWithArchives(build_py):
             shutil.copy(archive, shipped)
 
 
+LIBSTDCXX = {19: 17, 22: 24, 24: 28, 28: 31, 29: 34, 30: 35, 33: 39}
+"""N of manylinux_2_N (PEP 600) by the newest GLIBCXX_3.4.x that its systems have, as auditwheel's policies say."""
+
+
+def glibc_version() -> int:
+    """Return N of the glibc 2.N from which on systems have every symbol that the archives' libraries ask for."""
+    needed = [17]
+    for archive in ARCHIVES:
+        with zipfile.ZipFile(archive) as file:
+            content = b"".join(map(file.read, file.namelist()))
+        needed += map(int, re.findall(rb"GLIBC_2\.(\d+)", content))
+        for version in set(map(int, re.findall(rb"GLIBCXX_3\.4\.(\d+)", content))):
+            needed.append(min((n for newest, n in LIBSTDCXX.items() if newest >= version), default=99))
+    return max(needed)
+
+
 class PlatformWheel(bdist_wheel):
-    """Tags a wheel with archives for this machine's platform; it serves every Python, since no binary links to it."""
+    """Tags a wheel with archives for the systems that can load their libraries; it serves every Python, since no binary
+    links to it."""
 
     def get_tag(self):
         python, abi, platform = super().get_tag()
         if ARCHIVES and platform == "any":
-            platform = re.sub(r"[^0-9A-Za-z]", "_", sysconfig.get_platform())
+            platform = f"manylinux_2_{glibc_version()}_{machine()}"
         return python, abi, platform
 
 

@@ -17,7 +17,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from gpupc_impl.core.registry import listed_kernels, method_packages
 
 FOLDER = Path(__file__).parents[2] / "build" / "shipped"
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+TELL_SECONDS = 10
 LEVEL = 10
 """The level up to which kernels of single levels are compiled ahead."""
 
@@ -45,8 +46,17 @@ def all_kernels(level: int) -> list[KernelSource]:
     return [MIRROR, *listed_kernels(method_packages(), level)]
 
 
-def build_archive(target: str, kernels: Sequence[KernelSource], into: Path, jobs: int) -> Path:
+def build_archive(
+    target: str,
+    kernels: Sequence[KernelSource],
+    into: Path,
+    jobs: int,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Path:
     """Compile kernels for a target, and write its archive.
+
+    Args:
+        report: is called after each binary with the number of those that are done, and of all.
 
     Raises:
         BackendUnavailable: there is no compiler for this target.
@@ -69,8 +79,12 @@ def build_archive(target: str, kernels: Sequence[KernelSource], into: Path, jobs
                 return digest, (entry.member, known.content(digest), entry.kernels)
         return digest, make.binary(kernel)
 
+    binaries: dict[str, Binary] = {}
+    wanted = [*make.first, *kernels]
     with ThreadPoolExecutor(jobs) as pool:
-        binaries = dict(pool.map(binary, [*make.first, *kernels]))
+        for done, (digest, made) in enumerate(pool.map(binary, wanted), 1):
+            binaries[digest] = made
+            report(done, len(wanted))
     shipped.write_archive(path, make.version, binaries)
     return path
 
@@ -132,6 +146,20 @@ def _arguments(kernel: KernelSource) -> tuple[Path, str, Sequence[Any], Any]:
     return (PACKAGE_ROOT / kernel.source).resolve(), kernel.expression, kernel.structs, kernel.constants
 
 
+def progress_of(target: str) -> Callable[[int, int], None]:
+    """Return a function that prints a line of progress at most every `TELL_SECONDS`."""
+    started = told = time.monotonic()
+
+    def report(done: int, total: int) -> None:
+        nonlocal told
+        if (now := time.monotonic()) >= told + TELL_SECONDS:
+            told = now
+            left = (now - started) * (total - done) / done
+            print(f"{target}: {done} of {total} binaries, about {left:.0f} s left", flush=True)
+
+    return report
+
+
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit status."""
     known = [*host.TARGETS.get(platform.machine(), ()), *ARCHITECTURES]
@@ -147,7 +175,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         for target in options.targets:
             started = time.perf_counter()
-            path = build_archive(target, kernels, options.into, options.jobs)
+            print(f"{target}: {len(kernels)} kernels, {options.jobs} at once", flush=True)
+            path = build_archive(target, kernels, options.into, options.jobs, progress_of(target))
             seconds = time.perf_counter() - started
             size = path.stat().st_size / 1e6
             print(f"{path.name}: {len(kernels)} kernels, {size:.1f} MB, {seconds:.0f} s", flush=True)
