@@ -73,8 +73,8 @@ record: venv ## Measure and verify what results/recorded keeps; after an interru
 submit: CONFIG = config/submit.yaml
 submit: venv ## Measure twenty minutes of work for a table of all devices, publish and check it; a second call goes on (docs/submit.md)
 	-$(SNAKEMAKE) -- record
-	$(BIN)/python -m gpupc_impl records publish results $(RECORDED)
-	$(BIN)/python -m gpupc_impl records check
+	$(BIN)/gpupc records publish results $(RECORDED)
+	$(BIN)/gpupc records check
 
 fuzz: venv ## Damage files for MINUTES and read them; build/fuzz has what was found
 	nice -n 19 $(BIN)/python -m tests.fuzz --minutes $(MINUTES)

@@ -22,7 +22,6 @@ import numpy as np
 
 from datasets import fetch, networks, readers, registry
 from datasets.dataset import DataError, Dataset, DatasetUnavailable, RegistryError
-from datasets.readers import read_table
 from datasets.registry import names
 from gpupc_impl import tables
 from gpupc_impl.core.family import get_family
@@ -37,7 +36,6 @@ __all__ = [
     "entry",
     "load",
     "names",
-    "read_table",
 ]
 
 

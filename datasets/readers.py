@@ -24,32 +24,6 @@ Matrix = tuple[np.ndarray, tuple[str, ...]]
 Header = bool | Literal["auto"]
 
 
-def read_table(path: str | Path, header: Header = "auto") -> pd.DataFrame:
-    """A user's own file as a DataFrame (samples x variables) of float64.
-
-    Args:
-        path: .csv, .tsv (either may end in .gz), .npz (see `read_npz`), .RData or .rda (see `read_rdata`).
-        header: whether the first row of .csv and .tsv holds the names; "auto": it does if it holds no number.
-
-    Raises:
-        DataError: the file's kind or content cannot be used.
-        OSError: the file cannot be opened.
-    """
-    import pandas as pd
-
-    path = Path(path)
-    kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
-    if kind in ("csv", "tsv"):
-        values, names = read_csv(path, header, delimiter="," if kind == "csv" else "\t")
-    elif kind == "npz":
-        values, names = read_npz(path)
-    elif kind in ("rdata", "rda"):
-        values, names = read_rdata(path)
-    else:
-        raise DataError(f"{path}: unknown kind of file; use .csv, .tsv, .csv.gz, .tsv.gz, .npz, .RData or .rda")
-    return pd.DataFrame(values, columns=list(names))
-
-
 def read_csv(path: str | Path, header: Header = "auto", delimiter: str = ",") -> Matrix:
     """Read a UTF-8 text table, perhaps compressed, with samples in rows; see `gpupc_impl.tables.read_numbers`.
 

@@ -1,4 +1,4 @@
-"""The program ``python -m gpupc_impl``, which runs `gpupc_impl.cli`."""
+"""The program ``python -m gpupc_impl``, which is the command ``gpupc``."""
 
 from gpupc_impl.cli import run
 

@@ -36,6 +36,7 @@ def skeleton(
     delimiter: str | None = None,
     encoding: str | None = None,
     missing_values: Sequence[str] | None = None,
+    sheet: str | None = None,
     **options: Any,
 ) -> Skeleton:
     """Find the skeleton of the causal graph behind the data by PC-stable (Colombo and Maathuis 2014).
@@ -79,6 +80,7 @@ def skeleton(
         encoding: a text file's encoding, such as ``"latin-1"``; None means UTF-8, or UTF-16 with a byte order mark.
         missing_values: the cells of text, beside empty ones, that stand for missing values; None means the usual words
             (those of `pandas.read_csv`, ``?`` and ``.``).
+        sheet: the name of an Excel file's sheet; None means the first.
         options: parameters of the family's test (see ``from_data`` of `GaussianProblem` and the other problems) and of
             the method (such as ``theta=64``).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import math
 import os
 import time
@@ -34,6 +35,9 @@ from gpupc_impl.intake import (
     warn,
 )
 from gpupc_impl.views.progress import compile_report, level_progress
+
+OF_CALLS = ("conflicts", "v_structures", "algorithm", "max_possible_d_sep", "max_path_length")
+"""Arguments of `pc` and `fci` themselves, which pass everything else on."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -166,9 +170,12 @@ class SearchRequest:
         test = {name: value for name, value in self.options.items() if name in names}
         params = {name: value for name, value in self.options.items() if name not in names}
         for name in sorted(set(params) - set(method.params)):
+            arguments = [field.name for kind in (SearchRequest, TableFormat) for field in dataclasses.fields(kind)]
+            near = difflib.get_close_matches(name, [*method.params, *names, *arguments, *OF_CALLS], n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
             raise InvalidParameter(
-                f"method {method.name!r} has no parameter {name!r}; it has: {', '.join(method.params) or 'none'}; "
-                f"the {method.family} test has: {', '.join(names)}"
+                f"{hint}method {method.name!r} has no parameter {name!r}; "
+                f"it has: {', '.join(method.params) or 'none'}; the {method.family} test has: {', '.join(names)}"
             )
         return test, method.parse_params(params)
 

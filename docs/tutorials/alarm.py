@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 import datasets
-from gpupc_impl import pc, skeleton
+from gpupc import pc, skeleton
 from gpupc_impl.verification.accuracy import accuracy
 
 patients = datasets.load("alarm-20000")

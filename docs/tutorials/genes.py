@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import rdata
 
-from gpupc_impl import skeleton
+from gpupc import skeleton
 
 folder = "https://raw.githubusercontent.com/cran/hdi/3eb71fb52b3c0f5213b1283d5f0317b91f6a133a/"
 file, _ = urlretrieve(folder + "data/riboflavin.RData")

@@ -8,7 +8,7 @@
 import numpy as np
 import pandas as pd
 
-from gpupc_impl import BackgroundKnowledge, IndependenceOracle, fci, pc
+from gpupc import BackgroundKnowledge, IndependenceOracle, fci, pc
 
 rng = np.random.default_rng(7)
 n = 2000

@@ -13,7 +13,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from gpupc_impl import pc, skeleton
+from gpupc import pc, skeleton
 
 folder = "https://raw.githubusercontent.com/felixleopoldo/benchpress/516ffc1817c98e0e83ae24f8113dff76fc86f95c/"
 raw = pd.read_csv(folder + "resources/data/mydatasets/2005_sachs/1_cd3cd28_n854.csv")

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from statsmodels.datasets import macrodata
 
-from gpupc_impl import pcmci
+from gpupc import pcmci
 
 raw = macrodata.load_pandas().data
 raw.index = pd.period_range("1959Q1", periods=len(raw), freq="Q").to_timestamp()

@@ -1,4 +1,4 @@
-"""The command line: ``python -m gpupc_impl methods``, ``skeleton``, ``pc``, ``fci``, ``records`` and ``compile``."""
+"""The command line ``gpupc``; `arguments` defines its commands, and `commands` has a function for each."""
 
 from __future__ import annotations
 
@@ -88,8 +88,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = parser().parse_args(argv)
         with output.plain_warnings(), output.plain_forecasts(getattr(args, "verbose", False)):
-            commands.COMMANDS[args.command](args)
+            outcome = commands.COMMANDS[args.command](args)
+            output.show(outcome, args)
         sys.stdout.flush()
+        return outcome.status
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED

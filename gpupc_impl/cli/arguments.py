@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import re
-import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import gpupc_impl
+import gpupc_impl.examples as examples
 from gpupc_impl.backends import BACKENDS
 from gpupc_impl.cli import records
-from gpupc_impl.cli.output import OUTPUT_SUFFIXES, listed
+from gpupc_impl.cli.output import EXAMPLE, OUTPUT_SUFFIXES, listed
 from gpupc_impl.core.colliders import AUTO, V_STRUCTURES
 from gpupc_impl.core.family import families
 from gpupc_impl.core.files import shortened
@@ -19,31 +21,37 @@ from gpupc_impl.core.orientation import CONFLICTS
 from gpupc_impl.core.registry import SEPARATING_SETS
 from gpupc_impl.intake import MISSING
 from gpupc_impl.latent.inference import ALGORITHMS
+from gpupc_impl.studies.alpha_path import ALPHAS
 from gpupc_impl.time_series.parameters import CORRECTIONS
 from gpupc_impl.time_series.parameters import RULES as COLLIDER_RULES
 from gpupc_impl.time_series.parameters import SUFFIXES as SERIES_SUFFIXES
 from gpupc_impl.time_series.parameters import TESTS as SERIES_TESTS
+from gpupc_impl.views.exports import PICTURES, STUDY_SUFFIXES
 
 SIZE_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 MAX_SIZE = 2**60  # upper bound on a size in bytes, which fits into 64 bits
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose error messages take one line."""
+    """A parser whose error messages take one line, and whose command, as every command, has the option ``--json``."""
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+        # A command's parser does not reset what was said before the command's name.
+        options = {"action": "store_true", "default": argparse.SUPPRESS}
+        self.add_argument("--json", help="print what was found as JSON, for scripts", **options)
 
     def error(self, message: str) -> None:
         self.exit(2, f"error: {message} (see {self.prog} --help)\n")
 
 
 def parser() -> Parser:
-    installed = Path(sys.argv[0]).name == "gpupc"
-    parser = Parser(
-        prog="gpupc" if installed else "python -m gpupc_impl", description=gpupc_impl.__doc__.splitlines()[0]
-    )
+    parser = Parser(prog="gpupc", description=gpupc_impl.__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=gpupc_impl.__version__)
     commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
 
     listing = commands.add_parser("methods", help="list the methods and say which can run here")
+    listing.add_argument("method", metavar="METHOD", nargs="?", help="describe this method and its parameters")
     listing.add_argument("--family", help="only methods of this family, such as gaussian")
 
     for name, summary in (
@@ -53,17 +61,69 @@ def parser() -> Parser:
     ):
         command = commands.add_parser(name, help=summary, description=summary)
         _add_data_arguments(command.add_argument_group("data"))
-        _add_search_arguments(command.add_argument_group("search"))
+        _add_search_arguments(command.add_argument_group("search"), alpha=0.01 if name == "fci" else 0.05)
         if name == "pc":
             _add_orientation_arguments(command.add_argument_group("orientation"))
         if name == "fci":
             _add_latent_arguments(command.add_argument_group("common causes"))
-            command.set_defaults(alpha=0.01)
-        _add_output_arguments(command.add_argument_group("output"))
+        _add_output_arguments(command.add_argument_group("output"), OUTPUT_SUFFIXES)
+    _add_bootstrap(commands)
+    _add_alpha_path(commands)
+    _add_try(commands)
     _add_pcmci(commands)
     records.add_parser(commands)
     _add_compile(commands)
     return parser
+
+
+def _add_bootstrap(commands: argparse._SubParsersAction[Parser]) -> None:
+    summary = "repeat `pc` on resampled data, and count how often it finds each edge and each direction"
+    command = commands.add_parser("bootstrap", help=summary, description=summary)
+    _add_data_arguments(command.add_argument_group("data"))
+    group = command.add_argument_group("resamples")
+    group.add_argument("--resamples", metavar="N", type=int, default=100, help="how many (default: %(default)s)")
+    group.add_argument("--seed", type=int, default=0, help="seed of the resamples (default: %(default)s)")
+    group.add_argument(
+        "--subsamples",
+        action="store_true",
+        help="draw half of the samples without replacement, as stability selection does",
+    )
+    group.add_argument("--at-least", metavar="SHARE", type=float, default=0.5, help="show edges at least this frequent")
+    group.add_argument(
+        "--errors",
+        metavar="E",
+        type=float,
+        help="show the edges of stability selection instead: at most E false ones are expected; implies --subsamples",
+    )
+    group.add_argument("--folder", type=Path, help="keep each resample's graph here, so that a run can go on")
+    group.add_argument("--processes", metavar="N", type=int, help="processes that share the cores (default: one)")
+    _add_search_arguments(command.add_argument_group("search"))
+    _add_orientation_arguments(command.add_argument_group("orientation"))
+    _add_output_arguments(command.add_argument_group("output"), STUDY_SUFFIXES)
+
+
+def _add_alpha_path(commands: argparse._SubParsersAction[Parser]) -> None:
+    summary = "find the skeletons at several significance levels"
+    command = commands.add_parser("alpha-path", help=summary, description=summary)
+    _add_data_arguments(command.add_argument_group("data"))
+    group = command.add_argument_group("search")
+    group.add_argument(
+        "--alphas",
+        metavar="ALPHA",
+        type=float,
+        nargs="+",
+        default=ALPHAS,
+        help=f"significance levels (default: {' '.join(f'{alpha:g}' for alpha in ALPHAS)})",
+    )
+    _add_search_arguments(group, alpha=None)
+    _add_output_arguments(command.add_argument_group("output"), STUDY_SUFFIXES)
+
+
+def _add_try(commands: argparse._SubParsersAction[Parser]) -> None:
+    summary = "verify and time the methods of a Python file on up to three small problems, beside a reference"
+    command = commands.add_parser("try", help=summary, description=summary)
+    command.add_argument("file", metavar="FILE.py", type=Path, help="a module that registers methods")
+    command.add_argument("--backend", choices=("auto", *BACKENDS), default="auto", help="where kernels run")
 
 
 def _add_pcmci(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -134,7 +194,8 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
         type=Path,
         nargs="+",
         help="samples in rows, variables in columns: a text table (.csv, .tsv, ..., also .gz), .npy, .npz, .parquet, "
-        ".xlsx, .h5ad or PLINK's .bed; several tables with --missing imputed",
+        ".xlsx, .h5ad or PLINK's .bed; several tables with --missing imputed; or data to try commands on: "
+        f"{listed([EXAMPLE + name for name in examples.__all__])}",
     )
     group.add_argument(
         "--header",
@@ -170,11 +231,12 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
         help="a cell that stands for a missing value, as empty cells do, such as '*'; may be repeated, and '' "
         "alone takes no other (default: NA, NaN, null, ?, ... as for pandas.read_csv)",
     )
+    group.add_argument("--sheet", metavar="NAME", help="the sheet of an Excel file (default: the first)")
     group.add_argument("--correlation", action="store_true", help="DATA is a correlation matrix; needs --n-samples")
     group.add_argument("--n-samples", metavar="M", type=int, help="number of samples behind the correlation matrix")
 
 
-def _add_search_arguments(group: argparse._ArgumentGroup) -> None:
+def _add_search_arguments(group: argparse._ArgumentGroup, alpha: float | None = 0.05) -> None:
     group.add_argument(
         "--family",
         default="auto",
@@ -187,9 +249,10 @@ def _add_search_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--method", default="auto", help="a name that `methods` lists, or auto for the fastest (default)"
     )
-    group.add_argument(
-        "--alpha", type=float, default=0.05, help="significance level of each test (default: %(default)s)"
-    )
+    if alpha is not None:
+        group.add_argument(
+            "--alpha", type=float, default=alpha, help="significance level of each test (default: %(default)s)"
+        )
     group.add_argument(
         "--max-level", metavar="L", type=int, help="size of the largest conditioning sets (default: no limit)"
     )
@@ -269,16 +332,20 @@ def _add_latent_arguments(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add_output_arguments(group: argparse._ArgumentGroup) -> None:
+def _add_output_arguments(group: argparse._ArgumentGroup, suffixes: Sequence[str]) -> None:
     group.add_argument(
         "--output",
         metavar="OUT",
         type=Path,
-        help=f"write the graph to this file, whose name ends in {listed(OUTPUT_SUFFIXES)}",
+        help=f"write the result to this file, whose name ends in {listed(suffixes)}",
     )
     group.add_argument(
-        "--report", metavar="PAGE", type=Path, help="write an HTML page of the run to this file (needs matplotlib)"
+        "--plot", metavar="PICTURE", type=Path, help=f"draw it in this file, {listed(PICTURES)} (needs matplotlib)"
     )
+    if suffixes == OUTPUT_SUFFIXES:
+        group.add_argument(
+            "--report", metavar="PAGE", type=Path, help="write an HTML page of the run to this file (needs matplotlib)"
+        )
     amount = group.add_mutually_exclusive_group()
     amount.add_argument("--quiet", action="store_true", help="print errors and warnings only")
     amount.add_argument("--verbose", action="store_true", help="also print the methods' plans, such as their memory")

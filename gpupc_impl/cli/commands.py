@@ -1,74 +1,113 @@
-"""The commands: each command takes parsed arguments, and prints and writes results."""
+"""The commands: each takes parsed arguments, writes the files that they name, and returns what is to be printed."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import sys
+import textwrap
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import gpupc_impl.examples as examples
 from gpupc_impl.cli import records
 from gpupc_impl.cli.compiling import fill_cache
-from gpupc_impl.cli.output import OUTPUT_SUFFIXES, UsageError, listed, show_progress, summary, visible
+from gpupc_impl.cli.output import (
+    EXAMPLE,
+    OUTPUT_SUFFIXES,
+    ROWS_SHOWN,
+    Outcome,
+    UsageError,
+    first_rows,
+    frame_rows,
+    listed,
+    show_progress,
+)
 from gpupc_impl.core.colliders import AUTO, default_rule
 from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.core.orientation import CPDAG, orient
-from gpupc_impl.core.registry import methods
+from gpupc_impl.core.registry import Method, get_method, methods
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.latent.inference import Limits, check_algorithm, find_pag
 from gpupc_impl.search import SearchRequest
 from gpupc_impl.tables import TableFormat
 from gpupc_impl.time_series.parameters import SUFFIXES as SERIES_SUFFIXES
-from gpupc_impl.views.text import text_table
+from gpupc_impl.views.exports import PICTURES, STUDY_SUFFIXES
+from gpupc_impl.views.result import n_edges, skeleton_of
+from gpupc_impl.views.text import edge_rows, summary_lines, text_table
 
 
-def list_methods(args: argparse.Namespace) -> None:
+def list_methods(args: argparse.Namespace) -> Outcome:
+    """Run the command ``methods``: a table, or the description of one method."""
+    if args.method is not None:
+        return _described(get_method(args.method))
     listed_methods = methods(args.family)
     if not listed_methods:
         families = sorted({method.family for method in methods().values()})
         raise UsageError(f"no method is of family {args.family!r}; families: {', '.join(families)}")
-    rows = [("method", "family", "backends", "available here", "parameters", "source")]
+    found: list[dict[str, Any]] = []
     reasons: dict[str, list[str]] = {}
     for name, method in sorted(listed_methods.items(), key=lambda item: (item[1].family, item[1].reference, item[0])):
-        available = []
+        here = []
         for backend in method.backends:
             reason = unavailable(method, "auto" if backend == "cpu" else backend)
             if reason is None:
-                available.append(backend)
+                here.append(backend)
             else:
                 reasons.setdefault(f"{backend}: {reason}", []).append(name)
-        parameters = " ".join(f"{key}={parameter.default}" for key, parameter in method.params.items()) or "-"
-        here = ", ".join(available) or "no"
-        rows.append((name, method.family, ", ".join(method.backends), here, parameters, method.source))
-    print(text_table(rows))
+        found.append({"method": name, "family": method.family, "available_here": here, **_facts(method)})
+    rows = [
+        (
+            each["method"],
+            each["family"],
+            ", ".join(name + "*" * (name in each["available_here"]) for name in each["backends"]),
+        )
+        for each in found
+    ]
+    lines = text_table([("method", "family", "backends"), *rows]).splitlines()
+    at = max(map(len, lines)) + 2
+    said = [
+        textwrap.fill(summary, WIDTH, initial_indent=f"{line:<{at}}", subsequent_indent=" " * at)
+        for line, summary in zip(lines, ["summary", *(each["summary"] for each in found)], strict=True)
+    ]
+    said += ["", "* can run here. `gpupc methods METHOD` describes a method and its parameters."]
     if reasons:
-        print("\nNot available here:")
-        for reason, names in reasons.items():
-            print(f"  {reason} ({', '.join(names)})")
+        why = (f"{reason} ({', '.join(names)})" for reason, names in reasons.items())
+        indents = {"initial_indent": "  ", "subsequent_indent": "    ", "break_on_hyphens": False}
+        said += ["", "Not available here:", *(textwrap.fill(line, WIDTH, **indents) for line in why)]
+    return Outcome("\n".join(said), {"methods": found, "not_available_here": reasons})
 
 
-def search(args: argparse.Namespace) -> None:
+def _facts(method: Method) -> dict[str, Any]:
+    parameters = {name: dataclasses.asdict(parameter) for name, parameter in method.params.items()}
+    facts = {"backends": method.backends, "summary": method.summary, "source": method.source}
+    return {**facts, "reference": method.reference, "parameters": parameters}
+
+
+def _described(method: Method) -> Outcome:
+    rows = [(f"  {name}={each.default}", each.description) for name, each in method.params.items()]
+    said = [
+        f"{method.name}: {method.summary}",
+        f"family: {method.family}; backends: {', '.join(method.backends)}; source: {method.source}",
+        *(["parameters (--param NAME=VALUE), with their defaults:", text_table(rows)] if rows else ["no parameters"]),
+    ]
+    return Outcome("\n".join(said), {"method": method.name, "family": method.family, **_facts(method)})
+
+
+def search(args: argparse.Namespace) -> Outcome:
     """Run the command ``skeleton``, ``pc`` or ``fci``."""
-    request = _request(args)
+    request = SearchRequest.of(**_keywords(args))
     if args.command == "fci":
         limits = Limits(args.max_possible_d_sep, args.max_path_length)
         check_algorithm(args.algorithm, limits)
-    # Whether the output can be written is checked before the data are read, since reading may take long.
-    if args.output is not None:
-        _check_output(args.output, args.data, OUTPUT_SUFFIXES)
-    if args.report is not None:
-        from gpupc_impl.views import plots  # imports matplotlib
-
-        plots.require()
-        _check_output(args.report, args.data, REPORT_SUFFIXES)
-    try:
-        ready = request.open(args.data if args.missing == "imputed" else args.data[0])
-    except OSError as error:
-        raise UsageError(f"{error.filename or args.data[0]} cannot be read: {error.strerror or error}") from error
+    _check_outputs(args, OUTPUT_SUFFIXES)
+    with _readable(args.data[0]):
+        ready = request.open(_data(args))
     start = time.perf_counter()
     with ready:
         result = ready.solve(ready.problem())
@@ -86,55 +125,105 @@ def search(args: argparse.Namespace) -> None:
     seconds = time.perf_counter() - start - ready.compile_seconds
     if isinstance(result, CPDAG) and result.has_directed_cycle:
         warnings.warn("the v-structures contradict each other: the arrows have a cycle", stacklevel=1)
-    if args.output is not None:
-        result.save(args.output)
-    if args.report is not None:
-        result.report(args.report)
-    if not args.quiet:
-        print(visible(f"read: {ready.reading['table']}; {ready.reading['test']}"))
-        if ready.compile_seconds >= COMPILING_NAMED:
-            print(f"compiling kernels, once: {ready.compile_seconds:.2f} s, beside the time below")
-        print(visible(summary(result, seconds, named=ready.source.names is not None)))
-        for path in filter(None, (args.output, args.report)):
-            print(f"written: {path}")
+    written = _write(result, args)
+    skeleton, names = skeleton_of(result), result.names
+    unnamed = "" if ready.source.names is not None else f" (no names in the file: {names[0]} to {names[-1]})"
+    said = [f"read: {ready.reading['table']}; {ready.reading['test']}"]
+    if ready.compile_seconds >= COMPILING_NAMED:
+        said.append(f"compiling kernels, once: {ready.compile_seconds:.2f} s, beside the time below")
+    said += summary_lines(result, unnamed, seconds)
+    if n_edges(result):
+        said += ["", first_rows(edge_rows(result, ROWS_SHOWN), n_edges(result))]
+    levels = ("edges_per_level", "tests_per_level", "seconds_per_level", "stopped_because")
+    data = {
+        "read": ready.reading,
+        "variables": names,
+        "edges": result.to_frame(),
+        **{name: getattr(skeleton, name) for name in levels},
+        "seconds": seconds,
+        "facts": skeleton.facts,
+    }
+    return Outcome("\n".join(said), data, written)
 
 
-def time_series(args: argparse.Namespace) -> None:
+def resample(args: argparse.Namespace) -> Outcome:
+    """Run the command ``bootstrap``."""
+    from gpupc_impl.studies.bootstrap import bootstrap
+
+    _check_outputs(args, STUDY_SUFFIXES)
+    subsamples = {"replace": False, "fraction": 0.5} if args.subsamples or args.errors is not None else {}
+    options = {**_keywords(args), "conflicts": args.conflicts, "v_structures": args.v_structures, **subsamples}
+    options |= {"seed": args.seed, "folder": args.folder, "processes": args.processes}
+    with _readable(args.data[0]):
+        found = bootstrap(_data(args), args.resamples, **options)
+    written = _write(found, args)
+    at_least = args.at_least if args.errors is None else found.threshold(args.errors)
+    frame = found.to_frame(at_least)
+    chosen = f"edges in at least {at_least:.1%} of the resamples: {len(frame):,}"
+    if args.errors is not None:
+        chosen += f", of which at most {args.errors:g} false ones are expected"
+    lines = [repr(found), chosen, *([frame_rows(frame)] if len(frame) else [])]
+    return Outcome("\n".join(lines), {"resamples": found.n, "at_least": at_least, "edges": frame}, written)
+
+
+def search_alphas(args: argparse.Namespace) -> Outcome:
+    """Run the command ``alpha-path``."""
+    from gpupc_impl.studies.alpha_path import alpha_path
+
+    _check_outputs(args, STUDY_SUFFIXES)
+    with _readable(args.data[0]):
+        path = alpha_path(_data(args), args.alphas, **_keywords(args))
+    frame = path.to_frame()
+    return Outcome(frame_rows(frame), {"alphas": frame, "edges": path.edges()}, _write(path, args))
+
+
+def try_methods(args: argparse.Namespace) -> Outcome:
+    """Run the command ``try``."""
+    from gpupc_impl.studies.trial import methods_of, trials
+
+    found = [trial for name in methods_of(args.file) for trial in trials(name, args.backend)]
+    rows = [("method", "variables", "samples", "answer", "seconds", "reference", "its seconds", "speedup")]
+    for each in found:
+        times = (
+            f"{each.seconds:.4f}",
+            each.reference,
+            f"{each.reference_seconds:.4f}",
+            f"{each.reference_seconds / each.seconds:.3g}",
+        )
+        answer = "differs" if each.difference else "equal"
+        rows.append((each.method, str(each.variables), str(each.samples), answer, *times))
+    differences = [f"{each.method}, {each.variables} variables: {each.difference}" for each in found if each.difference]
+    data = {"trials": list(map(dataclasses.asdict, found))}
+    return Outcome("\n".join([text_table(rows), *differences]), data, status=2 if differences else 0)
+
+
+def time_series(args: argparse.Namespace) -> Outcome:
     """Run the command ``pcmci``."""
     from gpupc_impl.time_series.search import pcmci  # imported here, since other commands do not need it
 
-    if args.output is not None:
-        _check_output(args.output, args.data, SERIES_SUFFIXES)
+    _check_outputs(args, SERIES_SUFFIXES)
     levels = args.pc_alpha or ["auto"]
-    try:
+    with _readable(args.data[0]):
         graph = pcmci(
             args.data if len(args.data) > 1 else args.data[0],
             pc_alpha=levels if len(levels) > 1 else levels[0],
             **{name: getattr(args, name) for name in _PCMCI_ARGUMENTS},
         )
-    except OSError as error:
-        raise UsageError(f"{error.filename or args.data[0]} cannot be read: {error.strerror or error}") from error
-    if args.output is not None:
-        graph.save(args.output)
-    if not args.quiet:
-        facts = graph.facts
-        print(
-            f"{facts['method']}, {facts['test']}: {facts['tests']:,} tests of {facts['n_samples']:,} samples in "
-            f"{facts['seconds']:.2f} s on backend {facts['backend']}"
-        )
-        frame = graph.to_frame()
-        rows = [(*row[:4], f"{row[4]:.3f}", f"{row[5]:.2g}") for row in frame.itertuples(index=False)]
-        print(visible(text_table([tuple(frame.columns), *(tuple(map(str, row)) for row in rows)])))
-        if args.output is not None:
-            print(f"written: {args.output}")
+    facts, frame = graph.facts, graph.to_frame()
+    said = (
+        f"{facts['method']}, {facts['test']}: {facts['tests']:,} tests of {facts['n_samples']:,} samples in "
+        f"{facts['seconds']:.2f} s on backend {facts['backend']}"
+    )
+    data = {"variables": graph.names, "links": frame, "facts": facts}
+    return Outcome(f"{said}\n{frame_rows(frame)}", data, _write(graph, args))
 
 
 _PCMCI_ARGUMENTS = ("tau_max", "tau_min", "alpha", "contemporaneous", "test", "collider_rule", "correction", "backend")
 
 
-def _request(args: argparse.Namespace) -> SearchRequest:
-    """Return the request that the command line's arguments describe; arguments and attributes of the same name
-    correspond."""
+def _keywords(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of `skeleton` that the command line's arguments describe, except for the data; arguments
+    and fields of the same name correspond."""
     if args.correlation != (args.n_samples is not None):
         raise UsageError("--correlation and --n-samples go together: a correlation matrix, and its number of samples")
     if len(args.data) > 1 and args.missing != "imputed":
@@ -142,19 +231,45 @@ def _request(args: argparse.Namespace) -> SearchRequest:
     options = dict(args.param)
     if len(options) != len(args.param):
         raise UsageError("a --param is given twice")
-    attributes = {field.name for field in dataclasses.fields(SearchRequest)}
-    plain = {name: value for name, value in vars(args).items() if name in attributes}
-    return SearchRequest(
-        **plain | {"knowledge": None if args.knowledge is None else _knowledge(args.knowledge)},
-        options=options,
-        form=TableFormat(**{field.name: getattr(args, field.name) for field in dataclasses.fields(TableFormat)}),
-        progress=show_progress if sys.stderr.isatty() and not args.quiet else False,
-    )
+    for name in options.keys() & vars(args).keys():
+        raise UsageError(f"{name} is no parameter of a method; say --{name.replace('_', '-')}")
+    fields = {field.name for kind in (SearchRequest, TableFormat) for field in dataclasses.fields(kind)}
+    given = {name: value for name, value in vars(args).items() if name in fields}
+    if args.knowledge is not None:
+        with _readable(args.knowledge):
+            given["knowledge"] = BackgroundKnowledge.from_file(args.knowledge)
+    if args.command in ("bootstrap", "alpha-path"):
+        return {**given, **options, "progress": False if args.quiet else None}
+    is_told = sys.stderr.isatty() and not args.quiet
+    return {**given, **options, "progress": show_progress if is_told else False}
+
+
+def _data(args: argparse.Namespace) -> Any:
+    """Return the paths of the data, or the example data that are named instead."""
+    tables: list[Any] = list(args.data)
+    for k, path in enumerate(map(str, args.data)):
+        if path.startswith(EXAMPLE):
+            if (name := path.removeprefix(EXAMPLE)) not in examples.__all__:
+                raise UsageError(f"there are no example data {name!r}; choose one of: {', '.join(examples.__all__)}")
+            tables[k] = getattr(examples, name)()
+    return tables if args.missing == "imputed" else tables[0]
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say which file cannot be read, this one or that of the error, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{error.filename or path} cannot be read: {error.strerror or error}") from error
 
 
 REPORT_SUFFIXES = (".html", ".htm")
 COMPILING_NAMED = 0.05  # seconds of compiling from which they are reported; reading the cache takes less
-COMMANDS = {
+WIDTH = 100  # of the table of methods, in characters
+COMMANDS: dict[str, Callable[[argparse.Namespace], Outcome]] = {
+    "alpha-path": search_alphas,
+    "bootstrap": resample,
     "compile": fill_cache,
     "methods": list_methods,
     "skeleton": search,
@@ -162,14 +277,30 @@ COMMANDS = {
     "fci": search,
     "pcmci": time_series,
     "records": records.run,
+    "try": try_methods,
 }
 
 
-def _knowledge(path: Path) -> BackgroundKnowledge:
-    try:
-        return BackgroundKnowledge.from_file(path)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+def _check_outputs(args: argparse.Namespace, suffixes: Sequence[str]) -> None:
+    """Check whether the files can be written, before the data are read, which may take long."""
+    kinds = {"output": suffixes, "plot": PICTURES, "report": REPORT_SUFFIXES}
+    for name, its_suffixes in kinds.items():
+        if (path := getattr(args, name, None)) is not None:
+            if path.suffix in (*PICTURES, *REPORT_SUFFIXES):
+                from gpupc_impl.views import plots  # imports matplotlib
+
+                plots.require()
+            _check_output(path, args.data, its_suffixes)
+
+
+def _write(result: Any, args: argparse.Namespace) -> list[Path]:
+    """Write the files that are asked for, and return their paths."""
+    written = []
+    for name in ("output", "plot", "report"):
+        if (path := getattr(args, name, None)) is not None:
+            (result.report if name == "report" else result.save)(path)
+            written.append(path)
+    return written
 
 
 def _check_output(path: Path, data: Sequence[Path], suffixes: Sequence[str]) -> None:

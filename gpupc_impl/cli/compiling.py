@@ -12,12 +12,13 @@ from gpupc_impl.backends import BackendUnavailable, KernelSource, compilations, 
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.backends.simt.build import cache_folder
+from gpupc_impl.cli.output import Outcome
 from gpupc_impl.core.family import families, get_family
 from gpupc_impl.core.registry import listed_kernels
 from gpupc_impl.views.progress import compile_report
 
 
-def fill_cache(args: argparse.Namespace) -> None:
+def fill_cache(args: argparse.Namespace) -> Outcome:
     """Compile all kernels of one family or of all, for this machine or for a GPU architecture."""
     kernels = _kernels(args.family, args.max_level)
     if args.arch is not None:
@@ -30,7 +31,8 @@ def fill_cache(args: argparse.Namespace) -> None:
             backend.prefetch(kernels)
             for kernel in kernels:
                 backend.kernel(*kernel)
-    print(f"{len(kernels)} kernels for {target} are in {cache_folder()}")
+    text = f"{len(kernels)} kernels for {target} are in {cache_folder()}"
+    return Outcome(text, {"kernels": len(kernels), "target": target, "folder": cache_folder()})
 
 
 def _kernels(family: str | None, max_level: int) -> list[KernelSource]:

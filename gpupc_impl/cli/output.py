@@ -1,23 +1,78 @@
-"""Prints the text of the command line."""
+"""Prints what commands found, as text or as JSON."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import dataclasses
+import json
 import logging
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from gpupc_impl.core.orientation import CPDAG
-from gpupc_impl.core.pag import PAG
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.registry import method_packages
-from gpupc_impl.core.result import Skeleton
 from gpupc_impl.views.exports import WRITERS
-from gpupc_impl.views.text import summary_lines
+from gpupc_impl.views.text import text_table
+
+if TYPE_CHECKING:
+    import pandas
 
 OUTPUT_SUFFIXES = (".npz", *WRITERS)
+EXAMPLE = "example:"  # before the name of example data, in place of a path
+
+ROWS_SHOWN = 20
+"""Upper bound on the edges that a command prints."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a command found or did.
+
+    Attributes:
+        text: what a person reads.
+        data: what ``--json`` prints, with the command's name and the files; numbers of NumPy, DataFrames (as a list of
+            rows) and paths are converted.
+        written: the files.
+        status: the exit code: 0, or 2 if what was tried has failed.
+    """
+
+    text: str
+    data: Mapping[str, Any]
+    written: Sequence[Path] = ()
+    status: int = 0
+
+
+def show(outcome: Outcome, args: argparse.Namespace) -> None:
+    """Print what a command found: as JSON with ``--json``, nothing with ``--quiet``, and else its text."""
+    if getattr(args, "json", False):
+        print(json.dumps({"command": args.command, **outcome.data, "written": outcome.written}, default=_plain))
+    elif not getattr(args, "quiet", False):
+        print(visible("\n".join([outcome.text, *(f"written: {path}" for path in outcome.written)])))
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON has in place of an object of another library."""
+    if hasattr(value, "to_json"):
+        return json.loads(value.to_json(orient="records"))
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def first_rows(rows: Sequence[Sequence[Any]], total: int) -> str:
+    """The rows of a table, the header first, and how many of `total` are left out."""
+    cells = [[cell[0] if isinstance(cell, tuple) else str(cell) for cell in row] for row in rows]
+    left = total - len(rows) + 1
+    return text_table(cells) + (f"\n... and {left:,} more, which --output FILE.csv or --json has" if left > 0 else "")
+
+
+def frame_rows(frame: pandas.DataFrame) -> str:
+    """The first rows of a DataFrame as text."""
+    shown = frame.head(ROWS_SHOWN).itertuples(index=False, name=None)
+    rows = [[f"{cell:.3g}" if isinstance(cell, float) else cell for cell in row] for row in shown]
+    return first_rows([list(frame.columns), *rows], len(frame))
 
 
 class UsageError(ValueError):
@@ -42,12 +97,6 @@ def show_progress(level: Progress) -> None:
         file=sys.stderr,
         flush=True,
     )
-
-
-def summary(result: Skeleton | CPDAG | PAG, seconds: float, named: bool) -> str:
-    names = result.names
-    unnamed = "" if named else f" (no names in the file: {names[0]} to {names[-1]})"
-    return "\n".join(summary_lines(result, unnamed, seconds))
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.cli.output import UsageError, visible
+from gpupc_impl.cli.output import Outcome, UsageError
 
 PUBLISH = (
     "Bring the results of a workflow into a folder of published runs, such as results/recorded/nvidia-h100, which is "
@@ -51,13 +51,12 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     check.add_argument("--current", action="store_true", help=current)
 
 
-def run(args: argparse.Namespace) -> None:
-    """Run an action and print a summary of what it did."""
+def run(args: argparse.Namespace) -> Outcome:
+    """Run an action and return a summary of what it did."""
     from gpupc_impl.measurement import publish  # which other commands do not need
 
     if args.action == "check":
-        _check(args.folders, args.current)
-        return
+        return _check(args.folders, args.current)
     try:
         if args.action == "merge":
             written = publish.merge(args.folders, args.into)
@@ -66,13 +65,14 @@ def run(args: argparse.Namespace) -> None:
             written = publish.publish(args.results, args.into)
     except publish.InvalidFolder as error:
         raise UsageError(str(error)) from error
-    for sentence in written.left_out:
-        print(visible(f"not taken over: {sentence}"))
-    print(f"written: {args.into}: {len(written.runs):,} runs")
+    lines = [f"not taken over: {sentence}" for sentence in written.left_out]
+    lines.append(f"written: {args.into}: {len(written.runs):,} runs")
+    data = {"folder": args.into, "runs": len(written.runs), "not_taken_over": list(written.left_out)}
+    return Outcome("\n".join(lines), data)
 
 
-def _check(folders: Sequence[Path], current: bool) -> None:
-    """Check folders, each alone and then against the others, and print a line about each.
+def _check(folders: Sequence[Path], current: bool) -> Outcome:
+    """Check folders, each alone and then against the others, and return a line about each.
 
     Args:
         current: whether all runs must be of the present code.
@@ -85,14 +85,17 @@ def _check(folders: Sequence[Path], current: bool) -> None:
         raise UsageError(f"{RECORDED} has no folder of published runs; name one")
     faults = [f"{folder}: {fault}" for folder in folders for fault in check(folder) or unknown_origins(folder)]
     faults = faults or differing_answers(folders)
+    lines = []
     for folder in folders if current and not faults else ():
         changed, unknown = stale_runs(folder)
         faults += [f"{folder}: {fault}" for fault in changed]
-        for sentence in unknown:
-            print(visible(f"{folder}: {sentence}"))
+        lines += [f"{folder}: {sentence}" for sentence in unknown]
     if faults:
         raise UsageError("\n".join(faults))
+    found = {}
     for published in map(PublishedRuns, folders):
         counts = Counter(published.division(*key) or "without an answer" for key in published)
         divisions = ", ".join(f"{count:,} {division}" for division, count in counts.items())
-        print(f"{published.folder} is complete and valid: runs: {divisions}")
+        lines.append(f"{published.folder} is complete and valid: runs: {divisions}")
+        found[str(published.folder)] = dict(counts)
+    return Outcome("\n".join(lines), {"valid": found})

@@ -136,10 +136,6 @@ class PAG(SavedResult):
 
     to_causal_learn = to_causallearn
 
-    def to_dot(self) -> str:
-        """Return the graph in Graphviz's language, with a line for each edge."""
-        return self._dot()
-
     # --- files -------------------------------------------------------------------------------------------------
 
     def stored_arrays(self) -> dict[str, Any]:

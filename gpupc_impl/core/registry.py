@@ -243,9 +243,7 @@ def get_method(name: str) -> Method:
     if not isinstance(name, str) or name not in _METHODS:
         near = difflib.get_close_matches(str(name), methods(), n=3)
         choice = f"did you mean {' or '.join(near)}? All are" if near else "all are"
-        raise UnknownMethod(
-            f"method {name!r} is not known; {choice} listed by gpupc_impl.methods() (python -m gpupc_impl methods)"
-        )
+        raise UnknownMethod(f"method {name!r} is not known; {choice} listed by gpupc_impl.methods() (gpupc methods)")
     return _METHODS[name]
 
 

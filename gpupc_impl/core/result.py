@@ -11,7 +11,7 @@ import json
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -129,12 +129,6 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
             members[members_end : members_end + len(merged_members)] = merged_members
             end, members_end = end + len(merged_pairs), members_end + len(merged_members)
         return cls(adjacency, pairs, offsets, members)
-
-    @overload
-    def __getitem__(self, pair: tuple[int, int]) -> tuple[int, ...]: ...
-
-    @overload
-    def __getitem__(self, pair: tuple[str, str]) -> tuple[str, ...]: ...
 
     def __getitem__(self, pair: tuple[Any, Any]) -> tuple[Any, ...]:
         if isinstance(pair[0], str):

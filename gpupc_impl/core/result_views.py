@@ -106,8 +106,8 @@ class ResultViews:
         html: str = _view("pages").html(self)
         return html
 
-    def _dot(self) -> str:
-        """The graph in Graphviz's language."""
+    def to_dot(self) -> str:
+        """Return the graph in Graphviz's language, with a line for each edge."""
         text: str = _view("exports").dot(self)
         return text
 

@@ -120,7 +120,7 @@ def _from_file(path: Path, form: TableFormat, kind: str | None, transpose: bool,
     elif suffix in (".npy", ".npz"):
         values, names = read_numpy(path, missing=True)
     elif suffix in FRAMES:
-        values = read_frame(path, form.header, form.row_names, transpose)
+        values = read_frame(path, form.header, form.row_names, transpose, form.sheet)
         return Table(values, list(values.columns), _place(f"{path}, ", values.columns, 1))
     else:
         return _from_text(path, form, kind, transpose)

@@ -62,8 +62,10 @@ def read_numpy(path: Path, array: str | None = None, missing: bool = False) -> t
     return finite(values, names, path, missing), names
 
 
-def read_frame(path: Path, header: bool | None, row_names: bool, transpose: bool) -> pandas.DataFrame:
-    """Read a Parquet file, the first sheet of an Excel file, or the matrix ``X`` of an AnnData file.
+def read_frame(
+    path: Path, header: bool | None, row_names: bool, transpose: bool, sheet: str | None = None
+) -> pandas.DataFrame:
+    """Read a Parquet file, a sheet of an Excel file (None: the first), or the matrix ``X`` of an AnnData file.
 
     A sheet has names in its first line (`header`) and first column (`row_names`). With `transpose`, variables are in
     rows, whose names are then theirs. The columns of the result have distinct names, which are text.
@@ -83,7 +85,7 @@ def read_frame(path: Path, header: bool | None, row_names: bool, transpose: bool
         if module == "pyarrow":
             frame = pandas.read_parquet(path, engine=module)
         elif module == "openpyxl":
-            frame = _sheet(path, header is not False, row_names)
+            frame = _sheet(path, header is not False, row_names, sheet)
         else:
             frame = frame_of_anndata(importlib.import_module(module).read_h5ad(path))
     except Exception as error:  # Damaged files raise many types of exceptions.
@@ -100,7 +102,7 @@ def _unreadable(path: Path, error: Exception) -> DataError:
     return DataError(f"{path} is not a readable {path.suffix} file: {type(error).__name__}: {error}")
 
 
-def _sheet(path: Path, header: bool, row_names: bool) -> pandas.DataFrame:
+def _sheet(path: Path, header: bool, row_names: bool, name: str | None) -> pandas.DataFrame:
     import pandas
 
     with zipfile.ZipFile(path) as archive:
@@ -109,7 +111,10 @@ def _sheet(path: Path, header: bool, row_names: bool) -> pandas.DataFrame:
         raise ValueError(f"it decompresses to {size:,} bytes, over the limit of {MAX_SHEET_BYTES:,}; save it as .csv")
     book = importlib.import_module("openpyxl").load_workbook(path, read_only=True, data_only=True)
     try:
-        sheet = book.worksheets[0]
+        sheets = {each.title: each for each in book.worksheets}
+        if name is not None and name not in sheets:
+            raise ValueError(f"it has no sheet {name!r}; it has: {', '.join(map(repr, sheets))}")
+        sheet = book.worksheets[0] if name is None else sheets[name]
         sheet.reset_dimensions()  # Those that the file declares may be wrong.
         rows: list[list[Any]] = []
         width = 0
@@ -119,7 +124,7 @@ def _sheet(path: Path, header: bool, row_names: bool) -> pandas.DataFrame:
             width = max(width, length)
             if len(rows) > MAX_ROWS or len(rows) * width > MAX_CELLS:
                 raise ValueError(
-                    f"its first sheet has more than {MAX_ROWS:,} rows or {MAX_CELLS:,} cells; delete those far from "
+                    f"its sheet has more than {MAX_ROWS:,} rows or {MAX_CELLS:,} cells; delete those far from "
                     "the table, or save it as .csv"
                 )
     finally:

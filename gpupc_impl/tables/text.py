@@ -70,6 +70,7 @@ class TableFormat:
         delimiter: the character between the cells of a text file.
         encoding: the encoding of a text file; None means UTF-8, or UTF-16 if it begins with a byte order mark.
         missing_values: the cells, beside empty ones, that stand for missing values.
+        sheet: the name of an Excel file's sheet; None means the first.
     """
 
     header: bool | None = None
@@ -78,6 +79,7 @@ class TableFormat:
     delimiter: str | None = None
     encoding: str | None = None
     missing_values: Sequence[str] | None = None
+    sheet: str | None = None
 
     def __post_init__(self) -> None:
         if self.decimal not in (None, ".", ","):

@@ -51,10 +51,6 @@ def write_study(study: Any, frame: pandas.DataFrame, path: Path) -> None:
         _write_frame(frame, path)
 
 
-def _csv(result: Result, path: Path) -> None:
-    _write_frame(result.to_frame(), path)
-
-
 def _write_frame(frame: pandas.DataFrame, path: Path) -> None:
     write_text(path, "".join(map(csv_line, (frame.columns, *frame.itertuples(index=False, name=None)))))
 
@@ -99,10 +95,6 @@ def _json(result: Result, path: Path) -> None:
     write_text(path, json.dumps(networkx.node_link_data(graph, edges="edges"), indent=1) + "\n")
 
 
-def _dot(result: Result, path: Path) -> None:
-    write_text(path, dot(result))
-
-
 def dot(result: Result) -> str:
     """Return the graph in Graphviz's language, with each edge once. Nodes are numbers, since Graphviz's identifiers
     cannot represent every name."""
@@ -134,10 +126,10 @@ def _quoted(name: str) -> str:
 
 
 WRITERS: Mapping[str, Callable[[Result, Path], None]] = {
-    ".csv": _csv,
+    ".csv": lambda result, path: _write_frame(result.to_frame(), path),
     ".graphml": _graphml,
     ".gml": _gml,
-    ".dot": _dot,
+    ".dot": lambda result, path: write_text(path, dot(result)),
     ".json": _json,
     ".png": _picture,
     ".svg": _picture,

@@ -5,6 +5,7 @@ import importlib.util
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -100,7 +101,7 @@ def bar(show: bool | None, total: int | None, title: str, unit: str, done: int =
     if show is None:
         show = is_interactive() and importlib.util.find_spec("tqdm") is not None
     if not show:
-        yield _NoBar()
+        yield types.SimpleNamespace(update=lambda n=1: None, set_description=lambda text: None)
         return
     tqdm = require("tqdm.auto", "progress bars", "progress")
     if (watcher := progress_watcher.current()) is not None:
@@ -125,14 +126,6 @@ def compile_report(show: bool) -> Callable[[int, int], None] | None:
     return report if show and is_interactive() else None
 
 
-class _NoBar:
-    def update(self, n: int = 1) -> None:
-        pass
-
-    def set_description(self, text: str) -> None:
-        pass
-
-
 @contextlib.contextmanager
 def level_progress(
     progress: Callable[[Progress], None] | bool | None,
@@ -140,8 +133,7 @@ def level_progress(
     """The function that a search calls after each level: the one that is passed, the update of a bar for True, or None.
 
     The progress within a long level is shown as well: at the bar, or in a line if a person would see the line. False
-        shows
-    nothing.
+    shows nothing.
     """
     if not progress or callable(progress):
         is_shown = progress is not False and is_interactive() and progress_watcher.current() is None

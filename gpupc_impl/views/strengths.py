@@ -2,9 +2,8 @@
 of the test with this p-value.
 
 The test of a removed pair is the one that separated the pair. The tests of an edge are those of the search: at every
-    level
-that was run, all sets of that size among the neighbours that either end had when the level began (PC-stable; cuPC,
-Algorithm 1) that the problem's tiers allow. Pairs that background knowledge fixes were never tested.
+level that was run, all sets of that size among the neighbours that either end had when the level began (PC-stable;
+cuPC, Algorithm 1) that the problem's tiers allow. Pairs that background knowledge fixes were never tested.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ FAMILIES = {"gaussian", "discrete", "nonlinear", "mixed", "kernel", "regression"
 HOMONYMS = {("gpupc_impl.measurement.kernel_times", "kernel")}
 """Modules with a word that is also a family's name: a column of CUDA kernels there."""
 
-UTILITIES = {"integers", "ownership"}
+UTILITIES = {"examples", "integers", "ownership"}
 """Rooms without imports of their own that all others may import; the picture leaves them out."""
 
 MAY_USE = {
@@ -45,7 +45,7 @@ MAY_USE = {
     "api": {"search", "latent", "core"},
     "studies": {"api", "search", "intake", "views", "core"},
     "cli": {
-        *("gpupc_impl", "time_series", "search", "latent", "intake", "views", "tables", "measurement"),
+        *("gpupc_impl", "studies", "time_series", "search", "latent", "intake", "views", "tables", "measurement"),
         *("core", "backends"),
     },
     "bridges": {"gpupc_impl", "api", "core", "backends", *FAMILIES},

@@ -98,9 +98,9 @@ def test_command_works_as_shown(code):
             case ["python", "-m", "pytest", *arguments]:
                 assert_files_are_there([argument.split("::")[0] for argument in arguments])
             case ["python", "-m", module, *arguments]:
-                words = 2 if arguments[:1] == ["records"] else 1
-                subcommand = arguments[:words] if module == "gpupc_impl" else []
-                assert_options([module, *subcommand], arguments)
+                assert_options([module], arguments)
+            case ["gpupc", *arguments]:
+                assert_options(["gpupc", *arguments[: 2 if arguments[:1] == ["records"] else 1]], arguments)
             case ["snakemake", *arguments]:
                 assert_options(["snakemake"], arguments)
                 assert_files_are_there(arguments)

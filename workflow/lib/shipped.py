@@ -17,7 +17,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -46,17 +46,8 @@ def all_kernels(level: int) -> list[KernelSource]:
     return [MIRROR, *listed_kernels(method_packages(), level)]
 
 
-def build_archive(
-    target: str,
-    kernels: Sequence[KernelSource],
-    into: Path,
-    jobs: int,
-    report: Callable[[int, int], None] = lambda done, total: None,
-) -> Path:
-    """Compile kernels for a target, and write its archive.
-
-    Args:
-        report: is called after each binary with the number of those that are done, and of all.
+def build_archive(target: str, kernels: Sequence[KernelSource], into: Path, jobs: int) -> Path:
+    """Compile kernels for a target, and write its archive; a line every `TELL_SECONDS` says how far it is.
 
     Raises:
         BackendUnavailable: there is no compiler for this target.
@@ -81,10 +72,13 @@ def build_archive(
 
     binaries: dict[str, Binary] = {}
     wanted = [*make.first, *kernels]
+    started = told = time.monotonic()
     with ThreadPoolExecutor(jobs) as pool:
         for done, (digest, made) in enumerate(pool.map(binary, wanted), 1):
             binaries[digest] = made
-            report(done, len(wanted))
+            if (now := time.monotonic()) >= told + TELL_SECONDS:
+                told, left = now, (now - started) * (len(wanted) - done) / done
+                print(f"{target}: {done} of {len(wanted)} binaries, about {left:.0f} s left", flush=True)
     shipped.write_archive(path, make.version, binaries)
     return path
 
@@ -146,20 +140,6 @@ def _arguments(kernel: KernelSource) -> tuple[Path, str, Sequence[Any], Any]:
     return (PACKAGE_ROOT / kernel.source).resolve(), kernel.expression, kernel.structs, kernel.constants
 
 
-def progress_of(target: str) -> Callable[[int, int], None]:
-    """Return a function that prints a line of progress at most every `TELL_SECONDS`."""
-    started = told = time.monotonic()
-
-    def report(done: int, total: int) -> None:
-        nonlocal told
-        if (now := time.monotonic()) >= told + TELL_SECONDS:
-            told = now
-            left = (now - started) * (total - done) / done
-            print(f"{target}: {done} of {total} binaries, about {left:.0f} s left", flush=True)
-
-    return report
-
-
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit status."""
     known = [*host.TARGETS.get(platform.machine(), ()), *ARCHITECTURES]
@@ -175,8 +155,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         for target in options.targets:
             started = time.perf_counter()
-            print(f"{target}: {len(kernels)} kernels, {options.jobs} at once", flush=True)
-            path = build_archive(target, kernels, options.into, options.jobs, progress_of(target))
+            path = build_archive(target, kernels, options.into, options.jobs)
             seconds = time.perf_counter() - started
             size = path.stat().st_size / 1e6
             print(f"{path.name}: {len(kernels)} kernels, {size:.1f} MB, {seconds:.0f} s", flush=True)

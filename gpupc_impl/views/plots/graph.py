@@ -208,8 +208,9 @@ def _draw_box(axes: Axes, label: str, centre: np.ndarray, box: np.ndarray, font_
 def _draw_edge(axes: Axes, edge: DrawnEdge, centres: np.ndarray, boxes: np.ndarray) -> None:
     source, target = edge.source, edge.target
     curve = _curve(centres[source], centres[target], _free_bend(source, target, centres, boxes))
-    start = _points_inside(curve, centres[source], boxes[source])
-    stop = _points_inside(curve[::-1], centres[target], boxes[target])
+    gaps = [GAP if end in CIRCLES.get(edge.kind, ()) else 0.0 for end in (0, -1)]
+    start = _points_inside(curve, centres[source], boxes[source] + gaps[0])
+    stop = _points_inside(curve[::-1], centres[target], boxes[target] + gaps[1])
     points = curve[start : len(curve) - stop] if start + stop < len(curve) - 1 else curve
     axes.add_patch(
         FancyArrowPatch(
@@ -231,11 +232,14 @@ def _draw_edge(axes: Axes, edge: DrawnEdge, centres: np.ndarray, boxes: np.ndarr
         axes.text(*points[len(points) // 2], edge.label, ha="center", va="center", parse_math=False, **style)
 
 
+GAP = 0.06
+"""The room for a circle between a box and the end of an edge, in inches."""
+
 BENDS = (0.0, 0.15, -0.15, 0.3, -0.3, 0.5, -0.5)
 """The ratios of the height of an edge's arc to its length, in the order in which they are tried."""
 
 
-def _curve(start: np.ndarray, end: np.ndarray, bend: float, points: int = 65) -> np.ndarray:
+def _curve(start: np.ndarray, end: np.ndarray, bend: float, points: int = 257) -> np.ndarray:
     """Return the points of a parabola between two points: (points, 2)."""
     along = np.linspace(0, 1, points)[:, None]
     across = np.array([start[1] - end[1], end[0] - start[0]])
@@ -243,8 +247,8 @@ def _curve(start: np.ndarray, end: np.ndarray, bend: float, points: int = 65) ->
 
 
 def _points_inside(curve: np.ndarray, centre: np.ndarray, box: np.ndarray) -> int:
-    """Return the number of points at the start of a curve that lie in a box or near it; 0 if all points do."""
-    inside = (np.abs(curve - centre) <= box / 2 + 0.03).all(axis=1)
+    """Return the number of points at the start of a curve that lie in a box; 0 if all points do."""
+    inside = (np.abs(curve - centre) <= box / 2).all(axis=1)
     return int(np.argmin(inside)) if not inside.all() else 0
 
 

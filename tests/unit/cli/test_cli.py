@@ -80,11 +80,13 @@ def test_methods(run):
     code, out, err = run("methods")
     assert (code, err) == (0, "")
     header, *lines = out.split("\n\n")[0].splitlines()
-    assert header.split() == ["method", "family", "backends", "available", "here", "parameters", "source"]
-    assert {line.split()[0] for line in lines} == set(gpupc_impl.methods())
-    cupc_s = next(line for line in lines if line.startswith("cupc-s "))
+    assert header.split() == ["method", "family", "backends", "summary"]
+    assert {line.split()[0] for line in lines if not line.startswith(" ")} == set(gpupc_impl.methods())
+    assert max(map(len, out.splitlines())) <= 100
+    described = run("methods", "cupc-s")[1]
     for text in ("gaussian", "cuda, host", "theta=64", "delta=2", "Algorithm 5"):
-        assert text in cupc_s
+        assert text in described
+    assert "did you mean cupc-s" in run("methods", "cupc_s")[2]
 
 
 def test_methods_of_a_family(run):
@@ -105,11 +107,11 @@ def test_methods_say_why_they_cannot_run_here(run, monkeypatch):
             unavailable=lambda reason=reason: reason,
         )(lambda problem, run: None)
     _, out, _ = run("methods")
-    table, reasons = out.split("\n\n")
-    assert [line.split()[:4] for line in table.splitlines()[1:]] == [
-        ["one", "gaussian", "cpu", "no"],
-        ["three", "gaussian", "cpu", "cpu"],
-        ["two", "gaussian", "cpu", "no"],
+    table, _, reasons = out.split("\n\n")
+    assert [line.split()[:3] for line in table.splitlines()[1:]] == [
+        ["one", "gaussian", "cpu"],
+        ["three", "gaussian", "cpu*"],
+        ["two", "gaussian", "cpu"],
     ]
     assert reasons == "Not available here:\n  cpu: no moon tonight (one, two)\n"
 
@@ -136,6 +138,92 @@ def test_pc_prints_directions(run, data):
     _, out, err = run("pc", data, *METHOD, "--alpha", "0.001")
     assert err == ""
     assert "directions: 3 directed, 0 undirected (0 of them in conflict)" in out.splitlines()
+
+
+def test_edges_are_printed(run, data, tmp_path):
+    lines = run("pc", data, *METHOD, "--alpha", "0.001")[1].splitlines()
+    table = [line.split() for line in lines[lines.index("") + 1 :]]
+    assert table == [["source", "target", "kind"], *([a, "→", b, "directed"] for a, b in EDGES)]
+    values = np.random.default_rng(0).normal(size=(100, 30))
+    np.save(tmp_path / "chain.npy", values.cumsum(axis=1))
+    lines = run("skeleton", tmp_path / "chain.npy", *METHOD, "--alpha", "1e-5")[1].splitlines()
+    assert len(lines[lines.index("") + 2 : -1]) == 20
+    assert lines[-1] == "... and 9 more, which --output FILE.csv or --json has"
+
+
+def test_json(run, data, tmp_path):
+    """What is printed is JSON alone, on every command, wherever the option stands."""
+    out = tmp_path / "out.csv"
+    _, printed, _ = run("pc", data, *METHOD, "--alpha", "0.001", "--json", "--output", out)
+    found = json.loads(printed)
+    assert found["edges"] == [{"source": a, "target": b, "kind": "directed"} for a, b in EDGES]
+    assert found["variables"] == ["a", "b", "c", "d"]
+    assert found["facts"]["problem"]["alpha"] == 0.001
+    assert found["written"] == [str(out)]
+    assert json.loads(run("--json", "pc", data, *METHOD, "--alpha", "0.001")[1])["edges"] == found["edges"]
+    described = json.loads(run("methods", "cupc-s", "--json")[1])
+    assert described["parameters"]["theta"]["default"] == 64
+    listed = json.loads(run("methods", "--json")[1])["methods"]
+    assert {each["method"] for each in listed} == set(gpupc_impl.methods())
+    series = json.loads(run("pcmci", data, "--tau-max", 1, "--json")[1])
+    assert {"source", "target", "lag"} <= set(series["links"][0])
+
+
+def test_a_picture(run, refused, data, tmp_path):
+    picture = tmp_path / "graph.png"
+    assert run("pc", data, *METHOD, "--plot", picture)[1].endswith(f"written: {picture}\n")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "its name must end in .png or .svg" in refused("pc", data, *METHOD, "--plot", tmp_path / "graph.gif")
+
+
+def test_example_data(run, refused):
+    code, out, _ = run("pc", "example:health", *METHOD)
+    assert (code, "variables: 8" in out) == (0, True)
+    assert refused("pc", "example:none", *METHOD).endswith("choose one of: health, sachs")
+
+
+def test_a_sheet_by_name(run, refused, frame, tmp_path):
+    path = tmp_path / "book.xlsx"
+    with pd.ExcelWriter(path) as book:
+        pd.DataFrame({"notes": ["none"]}).to_excel(book, sheet_name="first", index=False)
+        frame.to_excel(book, sheet_name="numbers", index=False)
+    assert "variables: 4" in run("skeleton", path, *METHOD, "--sheet", "numbers")[1]
+    assert "it has no sheet 'second'; it has: 'first', 'numbers'" in refused(
+        "skeleton", path, *METHOD, "--sheet", "second"
+    )
+
+
+def test_bootstrap(run, data, tmp_path):
+    options = [*METHOD, "--alpha", "0.001", "--resamples", 4, "--seed", 3]
+    code, out, _ = run("bootstrap", data, *options, "--output", tmp_path / "out.npz", "--plot", tmp_path / "out.svg")
+    assert code == 0
+    assert out.splitlines()[1] == "edges in at least 50.0% of the resamples: 3"
+    found = gpupc_impl.Bootstrap.load(tmp_path / "out.npz")
+    expected = gpupc_impl.bootstrap(pd.read_csv(data), 4, 0.001, seed=3, method="stable-serial")
+    assert found.to_frame().equals(expected.to_frame())
+    stable = json.loads(run("bootstrap", data, *options, "--errors", "1.5", "--json")[1])
+    halves = gpupc_impl.bootstrap(
+        pd.read_csv(data), 4, 0.001, seed=3, replace=False, fraction=0.5, method="stable-serial"
+    )
+    assert stable["at_least"] == halves.threshold(1.5) > 0.5
+    assert len(stable["edges"]) == len(halves.to_frame(halves.threshold(1.5)))
+    assert "give a lower alpha" in run("bootstrap", data, *options, "--errors", "0.1")[2]
+
+
+def test_alpha_path(run, data, tmp_path):
+    code, out, _ = run("alpha-path", data, *METHOD, "--alphas", 0.01, 1e-5, "--output", tmp_path / "out.csv")
+    assert code == 0
+    assert [line.split()[:2] for line in out.splitlines()[1:3]] == [["1e-05", "3"], ["0.01", "3"]]
+    assert list(pd.read_csv(tmp_path / "out.csv")) == ["source", "target", "1e-05", "0.01"]
+
+
+def test_a_method_is_tried(run, tmp_path):
+    family = ROOT / "gpupc_impl" / "kernel" / "kernel_batched.py"
+    code, out, _ = run("try", family, "--backend", "host")
+    assert code == 0
+    assert [line.split()[:4] for line in out.splitlines()[1:2]] == [["kernel-batched", "4", "80", "equal"]]
+    assert json.loads(run("try", family, "--json")[1])["trials"][0]["difference"] == ""
+    assert "is no Python file" in run("try", tmp_path / "none.py")[2]
 
 
 def test_quiet(run, data, tmp_path):
@@ -320,7 +408,8 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
     [
         (["--method", "cupc"], "method 'cupc' is not known; did you mean cupc-"),
         (["--param", "theta=64"], "method 'stable-serial' has no parameter 'theta'; it has: none"),
-        (["--param", "alpha=0.1"], "method 'stable-serial' has no parameter 'alpha'"),
+        (["--param", "alpha=0.1"], "alpha is no parameter of a method; say --alpha"),
+        (["--param", "aplha=0.1"], "did you mean 'alpha'? method 'stable-serial' has no parameter 'aplha'"),
         (["--param", "theta"], "'theta' is not of the form KEY=VALUE"),
         (["--param", "=64"], "'=64' is not of the form KEY=VALUE"),
         (["--param", "x=1", "--param", "x=2"], "a --param is given twice"),
@@ -334,7 +423,7 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
         (["--device-memory-limit", "9" * 5000], "9 (4,940 characters) 9"),
         (
             ["--output", "out.txt"],
-            "cannot write out.txt: its name must end in .npz, .csv, .graphml, .gml, .dot or .json",
+            "cannot write out.txt: its name must end in .npz, .csv, .graphml, .gml, .dot, .json, .png or .svg",
         ),
         (["--output", "no/such/out.npz"], "cannot write no/such/out.npz: there is no folder no/such"),
         (["--depth", "3"], "unrecognized arguments: --depth 3"),

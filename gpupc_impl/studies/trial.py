@@ -1,0 +1,129 @@
+"""Trials of a method: up to three small problems, on which its answer and its time are compared with a reference's."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import statistics
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gpupc_impl.examples as examples
+from gpupc_impl.core.family import Family, get_family
+from gpupc_impl.core.problem import Problem
+from gpupc_impl.core.registry import Method, UnknownMethod, get_method, methods
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.solve import open_method_backend, solve, unavailable
+
+SHAPES = ((4, 80), (6, 150), (40, 1000))
+"""Variables and samples of the problems."""
+
+QUICK = 0.2
+"""A problem follows if both methods took less than this many seconds for the one before, which slow tests do not."""
+
+ALPHA = 0.01
+ROUNDS, LONG = 3, 2.0
+"""Timed searches of a method on a problem, after one that compiles; there is one if it takes this many seconds."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A method and a reference on one problem.
+
+    Attributes:
+        difference: what differs between the answers, as a sentence; empty if they are equal.
+        seconds, reference_seconds: the median time of all levels, without compiling.
+    """
+
+    method: str
+    reference: str
+    variables: int
+    samples: int
+    difference: str
+    seconds: float
+    reference_seconds: float
+
+
+def methods_of(path: Path) -> list[str]:
+    """Import a Python file, unless it is a module that was imported, and return the methods that it registers.
+
+    Raises:
+        UnknownMethod: it registers none; and whatever the file raises.
+    """
+    found = _registered(path)
+    if not found:
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None or not path.is_file():
+            raise UnknownMethod(f"{path} is no Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+        found = _registered(path)
+    if not found:
+        raise UnknownMethod(f"{path} registers no method; decorate one with gpupc_impl.core.registry.method")
+    return found
+
+
+def _registered(path: Path) -> list[str]:
+    files = {name: getattr(sys.modules.get(each.module), "__file__", None) for name, each in methods().items()}
+    return [name for name, file in files.items() if file is not None and path.exists() and path.samefile(file)]
+
+
+def trials(name: str, backend: str = "auto") -> Iterator[Trial]:
+    """Yield the trials of a method against `reference_of` it.
+
+    Raises:
+        BackendUnavailable, InvalidParameter: the method cannot run here, or not on this backend.
+    """
+    method = get_method(name)
+    family, reference = get_family(method.family), reference_of(method)
+    slowest = 0.0
+    for variables, samples in SHAPES:
+        if slowest > QUICK:
+            return
+        problem = _problem(family, variables, samples)
+        found, seconds = _timed(problem, method, backend)
+        expected, reference_seconds = _timed(problem, reference, "auto")
+        slowest = max(seconds, reference_seconds)
+        difference = found.difference(expected, sets=method.canonical and reference.canonical)
+        yield Trial(name, reference.name, variables, samples, difference, seconds, reference_seconds)
+
+
+def reference_of(method: Method) -> Method:
+    """Return the method that a trial compares with: the family's fastest reference, else another one, else its
+    kernels on cores."""
+    known, auto = methods(method.family), get_family(method.family).auto
+    references = [name for name, other in known.items() if other.reference and other.canonical]
+    for name in (auto.get("cpu"), *references, auto.get("host")):
+        if name in known and name != method.name and unavailable(known[name]) is None:
+            return known[name]
+    raise UnknownMethod(f"family {method.family!r} has no other method here to compare {method.name!r} with")
+
+
+def _problem(family: Family, variables: int, samples: int) -> Problem:
+    import pandas
+
+    values: Any = examples.chain(variables, samples)
+    labels = np.digitize(values, (-0.5, 0.5)).astype(np.uint8)
+    if family.data == "labels":
+        values = labels
+    if family.data == "both":
+        values = pandas.DataFrame(values, columns=[f"V{k}" for k in range(variables)])
+        values["V0"] = labels[:, 0].astype(str)
+    return family.problem.from_data(values, alpha=ALPHA)
+
+
+def _timed(problem: Problem, method: Method, backend: str) -> tuple[Skeleton, float]:
+    opened = open_method_backend(method, "auto" if method.backends == ("cpu",) else backend)
+    solve(problem, method, opened)
+    seconds: list[float] = []
+    while len(seconds) < ROUNDS and max(seconds, default=0) < LONG:
+        found = solve(problem, method, opened)
+        seconds.append(sum(found.seconds_per_level))
+    if opened is not None:
+        opened.release_memory()
+    return found, statistics.median(seconds)
