@@ -40,7 +40,7 @@ class Parents:
         return cls(starts, np.array(list(itertools.chain.from_iterable(lists)), np.int32))
 
     def of(self, variable: int) -> list[int]:
-        return self.columns[self.starts[variable] : self.starts[variable + 1]].tolist()
+        return list(map(int, self.columns[self.starts[variable] : self.starts[variable + 1]]))
 
     def counts(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """Return how many parents of Y, and of X, are conditions of each test, (k,) each."""
@@ -89,14 +89,15 @@ class Batch:
     @property
     def size(self) -> int:
         """The number of explicit conditions."""
-        return (self.sets if self.places is None else self.places).shape[1]
+        return int((self.sets if self.places is None else self.places).shape[1])
 
     def explicit(self) -> np.ndarray:
         """Return the (k, size) explicit conditions."""
         if self.places is None or self.own is None:
             return self.sets
         places = self.places[self.targets]
-        return self.sets[self.targets[:, None], places + (places >= self.own[:, None])]
+        explicit: np.ndarray = self.sets[self.targets[:, None], places + (places >= self.own[:, None])]
+        return explicit
 
     def tests(self, n_variables: int, parents: Parents | None) -> Iterator[tuple[int, int, list[int]]]:
         """Yield each test as the columns of X, of Y and of its conditions.

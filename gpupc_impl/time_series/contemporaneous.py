@@ -80,7 +80,8 @@ class _Phase:
 
     def others(self, links: np.ndarray) -> np.ndarray:
         """Return the numbers of neighbours of the targets, without the sources."""
-        return self._counts[links[:, 1]] - (links[:, 2] == 0)
+        others: np.ndarray = self._counts[links[:, 1]] - (links[:, 2] == 0)
+        return others
 
     def test_links(self, links: np.ndarray, size: int) -> None:
         """Test each link given sets of one size, until one separates or all are tested."""

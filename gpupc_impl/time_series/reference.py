@@ -21,8 +21,8 @@ def outcome(test: LaggedTest, x: int, j: int, conditions: Iterable[int]) -> tupl
     """Return the value and the p-value of the test of a column X and variable j now, given columns."""
     lag, source = divmod(x, test.series.n_variables)
     columns = [column for column in dict.fromkeys(conditions) if column not in (x, j)]
-    one = (np.array([number], np.int32) for number in (source, lag, j))
-    found = test.run(Batch(*one, np.array([columns], np.int32).reshape(1, len(columns))))
+    sources, lags, targets = np.array([[source], [lag], [j]], np.int32)
+    found = test.run(Batch(sources, lags, targets, np.array([columns], np.int32).reshape(1, len(columns))))
     return float(found.values[0]), float(found.p_values[0])
 
 
