@@ -304,7 +304,7 @@ def test_a_family_that_takes_both_is_named_in_the_error(monkeypatch):
         "words": type("F", (), {"name": "words", "data": "labels", "default": False}),
     }
     for module in (intake, core.family):
-        monkeypatch.setattr(module, "families", lambda: families)
+        monkeypatch.setattr(module, "families", lambda *_: families)
     table = InputTable(None, None, "both", ("w",))
     ways = r"say family='both' \(--family both\), which takes both, .* say family='words' \(--family words\)"
     with pytest.raises(InvalidProblem, match=ways):
