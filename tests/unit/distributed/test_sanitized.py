@@ -7,7 +7,8 @@ SEARCH = """
 import dataclasses
 import numpy as np
 from gpupc_impl import BackgroundKnowledge, skeleton
-from gpupc_impl.distributed import correlations, filter, filter_plan
+from gpupc_impl.distributed import filter, filter_plan
+from gpupc_impl.gaussian import fixed_order
 
 rng = np.random.default_rng(1)
 p = 70
@@ -20,7 +21,7 @@ choose = filter_plan.choose
 small = choose(*data.shape, 1 << 19, 0)
 for most in (5, 1000):  # open edges are never few, or are so after the first block
     plan = dataclasses.replace(small, open_edges=most, candidates=32, parts=most == 5)
-    filter_plan.choose, correlations.MOST_SMALL = lambda *sizes: plan, most
+    filter_plan.choose, fixed_order.MOST_SMALL = lambda *sizes: plan, most
     found = skeleton(data, 0.2, workers=2, **how)
     assert found.tests_per_level[1] > 100 and found.tests_per_level[2] > 100
 knowledge = BackgroundKnowledge(required_edges=[(1, 50), (3, 4)])
