@@ -22,7 +22,7 @@ from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 SHAPES = ((4, 80), (6, 150), (40, 1000))
 """Variables and samples of the problems."""
 
-QUICK = 0.2
+QUICK = 0.02
 """A problem follows if both methods took less than this many seconds for the one before, which slow tests do not."""
 
 ALPHA = 0.01
