@@ -129,6 +129,7 @@ def samples_of(problem: Any) -> np.ndarray:
     problem made-up samples whose correlations are the problem's up to rounding errors."""
     if problem.family == "discrete":
         return np.ascontiguousarray(problem.codes.T)
+    problem.degrees_of_freedom(0)  # Problems whose tests have critical values of their own refuse here.
     values, vectors = np.linalg.eigh(problem.correlation)
     used = values > values[-1] * len(values) * np.finfo(float).eps
     noise = np.random.default_rng(0).standard_normal((problem.n_samples, int(used.sum())))

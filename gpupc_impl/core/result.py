@@ -295,7 +295,8 @@ class Skeleton(SavedResult):
     reading: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sepsets", self.sepsets.named(self.names))
+        if isinstance(self.sepsets, SeparatingSets):  # `check_answer` says so if a method returned something else.
+            object.__setattr__(self, "sepsets", self.sepsets.named(self.names))
 
     @property
     def n_edges(self) -> int:

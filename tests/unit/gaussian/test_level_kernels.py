@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from gpupc_impl.core.registry import get_method
-from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian.cupc_s import KERNEL
 from gpupc_impl.gaussian.problem import GaussianProblem
+from tests.launches import solve
 from tests.prepared import Prepared
 
 RNG = np.random.default_rng(0)
@@ -16,7 +16,8 @@ GENERAL = "UpTo<8>", "UpTo<8>", "UpTo<16>"
 
 
 @pytest.mark.parametrize(
-    ("method", "params"), [("pair-scan", {}), ("cupc-s", {}), ("out-of-core-block", {"layout": "blocks"})]
+    ("method", "params"),
+    [("pair-scan", {}), ("cupc-s", {}), ("out-of-core-block", {"layout": "blocks"})],
 )
 def test_general_kernels_find_what_those_of_a_level_find(method, params):
     mixed = RNG.standard_normal((4000, 12)) @ (np.eye(12) + 0.5 * RNG.standard_normal((12, 12)))
