@@ -73,7 +73,12 @@ class _Registered(urllib.request.BaseHandler):
     def https_open(self, request: urllib.request.Request) -> Any:
         for name in datasets.names():
             if datasets.entry(name).get("url") == request.full_url:
-                response = urllib.response.addinfourl(fetch(name).open("rb"), Message(), request.full_url, 200)
+                urllib.request.install_opener(None)  # `fetch` asks the network, and not this handler again.
+                try:
+                    path = fetch(name)
+                finally:
+                    urllib.request.install_opener(self.parent)
+                response = urllib.response.addinfourl(path.open("rb"), Message(), request.full_url, 200)
                 response.msg = "OK"  # urllib asks for it
                 return response
         return None
