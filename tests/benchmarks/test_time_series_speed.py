@@ -42,17 +42,18 @@ def andreys(values, plus):
 PEERS = {"tigramite": tigramites, "andrey": andreys}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plus", [False, True], ids=["pcmci", "pcmci+"])
 @pytest.mark.parametrize(
     ("peer", "n"),
     [
         ("tigramite", 10),
-        pytest.param("tigramite", 50, marks=pytest.mark.slow),
+        ("tigramite", 50),
         ("andrey", 50),
         ("andrey", 100),
     ],
 )
-def test_ours_is_faster(peer, n, plus):
+def test_beside_other_packages(peer, n, plus):
     pytest.importorskip(peer)
     values = random_series(1, n, TAU_MAX, 1000 if n < 100 else 1200)  # andrey-core refuses 1,000 steps of 100 variables
     ours(values, plus)  # compiles the kernel
@@ -67,4 +68,3 @@ def test_ours_is_faster(peer, n, plus):
     medians = {name: float(np.median(each)) for name, each in seconds.items()}
     ratio = medians[peer] / medians["ours"]
     print(f"{'pcmci+' if plus else 'pcmci'} N={n}: {peer} {seconds[peer]}, ours {seconds['ours']}, ratio {ratio:.1f}")
-    assert ratio > 3

@@ -58,7 +58,7 @@ def reference(name: str) -> Skeleton:
     return skeleton(load(name), method="stable-serial", alpha=0.05)
 
 
-@pytest.mark.parametrize(("method", "backend"), list(settings(canonical_only=False)))
+@pytest.mark.parametrize(("method", "backend"), list(settings(canonical_only=False, slow=("causal-learn", "pgmpy"))))
 def test_generated_p200(method, backend):
     data = np.loadtxt(DATA / "generated-p200.csv.gz", delimiter=",")
     edges = np.loadtxt(DATA / "generated-p200_pcalg.edges", dtype=int)
