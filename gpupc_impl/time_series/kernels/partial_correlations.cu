@@ -267,7 +267,8 @@ __device__ void begin(const LaggedTests& tests, const Team& team, const WorkArea
                 if (turn % team.warps != team.warp) continue;
                 Panel panel(area, rows, columns, start, first);
                 panel.load([&](int row, int b) {
-                    return done ? area.column(b, rows)[row] : tests.correlations[listed[b] * tests.columns + listed[row]];
+                    return done ? area.column(b, rows)[row]
+                                : tests.correlations[listed[b] * tests.columns + listed[row]];
                 });
                 panel.subtract(number, [&](int k) { return area.at_hand + k * tests.capacity; });
                 panel.store();
@@ -333,7 +334,8 @@ __global__ void __launch_bounds__(512) known_columns(const __grid_constant__ Lag
             conditions.append_parents(tests.first_target + place, tests.most_of_target, 0);
             const int size = conditions.size;
             for (int row = 0; row < number; row += LANES) {
-                each_lane(min(LANES, number - row), [&](int lane) { area.columns[size + row + lane] = first + row + lane; });
+                each_lane(min(LANES, number - row),
+                          [&](int lane) { area.columns[size + row + lane] = first + row + lane; });
             }
             if (warp_leader()) {
                 area.state[0] = size;
