@@ -14,9 +14,7 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.time_series.methods import series_graph
 from gpupc_impl.time_series.problem import TimeSeriesProblem
 
-PEER: dict[str, Any] = {
-    **{"family": "time_series", "backends": ("cpu",), "canonical": False, "knowledge": False},
-}
+PEER: dict[str, Any] = {"family": "time_series", "backends": ("cpu",), "canonical": False, "knowledge": False}
 
 
 @method(

@@ -29,8 +29,8 @@ class LevelOutcome:
         edges: the number of edges left.
         max_degree: the largest number of neighbours left among the variables with an edge that is not required.
         tests: the number of CI tests performed.
-        pairs: (k, 2) removed pairs, i < j, in any order; None at level 0, and for a search that returns the separating
-            sets of all levels at its end.
+        pairs: (k, 2) removed pairs, i < j, in any order; None for a search that returns the separating sets of all
+            levels at its end. Those of level 0 are not used, since their sets are empty.
         sets: (k, level) the separating sets of these pairs, each ascending.
         undefined: the number of tests that were not decided, because a residual variance was zero.
         pseudo_inverses: the number of near-singular conditioning matrices.
@@ -98,11 +98,8 @@ class GraphSearch(LevelSearch):
         pairs = np.array(sorted(sets), np.int32).reshape(-1, 2)
         self.adjacent[pairs[:, 0], pairs[:, 1]] = self.adjacent[pairs[:, 1], pairs[:, 0]] = False
         degrees = self.adjacent.sum(axis=1)
-        left = int(degrees.sum()) // 2, self.problem.most_tested_degree(degrees), tests
-        if level == 0:
-            return LevelOutcome(*left)
         members = np.array([sets[i, j] for i, j in pairs.tolist()], np.int32).reshape(len(pairs), level)
-        return LevelOutcome(*left, pairs, members)
+        return LevelOutcome(int(degrees.sum()) // 2, self.problem.most_tested_degree(degrees), tests, pairs, members)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +138,7 @@ def pc_stable(
         tests.append(outcome.tests)
         edges_left.append(outcome.edges)
         seconds.append(elapsed)
-        if outcome.pairs is not None and outcome.sets is not None:
+        if level and outcome.pairs is not None and outcome.sets is not None:
             removed.append((outcome.pairs, outcome.sets))
         undefined += outcome.undefined
         pseudo_inverses += outcome.pseudo_inverses

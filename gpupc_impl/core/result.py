@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import copy
 import dataclasses
@@ -227,12 +228,12 @@ def read_whole(path: str | Path | zipfile.Path, fault: str) -> Iterator[None]:
         ) from error
 
 
-class SavedResult(ResultViews):
+class SavedResult(ResultViews, abc.ABC):
     """A result that can be written to a file."""
 
+    @abc.abstractmethod
     def stored_arrays(self) -> dict[str, Any]:
         """Return the arrays by which `save` stores everything but the data in an ``.npz``."""
-        raise NotImplementedError
 
     def save(self, path: str | Path) -> None:
         """Write a file whose format the suffix selects: ``.npz`` (everything but the data), ``.csv`` (as `to_frame`),

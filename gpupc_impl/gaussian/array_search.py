@@ -177,8 +177,8 @@ class ArraySearch(GraphSearch):
             edges=int(degrees.sum()) // 2,
             max_degree=self.problem.most_tested_degree(degrees),
             tests=tests,
-            pairs=pairs[separated] if level else None,
-            sets=sets[separated] if level else None,
+            pairs=pairs[separated],
+            sets=sets[separated],
             undefined=undefined,
             pseudo_inverses=singular,
         )

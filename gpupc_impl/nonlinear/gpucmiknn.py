@@ -87,13 +87,12 @@ class Search(LevelSearch):
         write(self._side, self._required, UNSEPARATED)
         i, j = np.nonzero(np.triu(self._side < UNSEPARATED))
         pairs = np.stack([i, j], axis=1).astype(np.int32)
+        members = [self._sets[pair] for pair in zip(i.tolist(), j.tolist(), strict=True)] if level else []
+        sets = np.array(members, np.int32).reshape(len(pairs), level)
         self.edges[i, j] = self.edges[j, i] = False
         degrees = self.edges.sum(axis=1)
-        left = int(degrees.sum()) // 2, self.problem.most_tested_degree(degrees), self._tests
-        if level == 0:
-            return LevelOutcome(*left)
-        sets = np.array([self._sets[pair] for pair in zip(i.tolist(), j.tolist(), strict=True)], np.int32)
-        return LevelOutcome(*left, pairs, sets.reshape(len(pairs), level))
+        max_degree = self.problem.most_tested_degree(degrees)
+        return LevelOutcome(int(degrees.sum()) // 2, max_degree, self._tests, pairs, sets)
 
     def adjacency(self) -> np.ndarray:
         if self._checkpoint is not None:  # The search has ended.
