@@ -1,7 +1,7 @@
 """Other packages' RFCI and FCI.
 
 The published algorithms remove one edge after another, so their graphs depend on the order of the variables
-(docs/latent.md); what differs from ours is therefore counted, but no fault.
+(docs/latent.md). Marks that differ from ours are therefore counted, and are not an error.
 """
 
 from __future__ import annotations

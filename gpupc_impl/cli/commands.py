@@ -232,7 +232,7 @@ def _keywords(args: argparse.Namespace) -> dict[str, Any]:
     if len(options) != len(args.param):
         raise UsageError("a --param is given twice")
     for name in options.keys() & vars(args).keys():
-        raise UsageError(f"{name} is no parameter of a method; say --{name.replace('_', '-')}")
+        raise UsageError(f"{name} is not a parameter of a method; say --{name.replace('_', '-')}")
     fields = {field.name for kind in (SearchRequest, TableFormat) for field in dataclasses.fields(kind)}
     given = {name: value for name, value in vars(args).items() if name in fields}
     if args.knowledge is not None:

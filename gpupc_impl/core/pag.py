@@ -172,7 +172,7 @@ class PAG(SavedResult):
             return graph
 
     def check(self) -> None:
-        """Raise ValueError if the edges are not in the skeleton, or a mark is none."""
+        """Raise ValueError if an edge is not in the skeleton, or a mark is not a circle, an arrow or a tail."""
         marks, edges = self.edge_marks, self.edges
         if marks.dtype != np.uint8 or marks.shape != edges.shape or not np.isin(marks, (CIRCLE, ARROW, TAIL)).all():
             raise ValueError(

@@ -188,7 +188,7 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
         return np.concatenate(parts) if parts else np.empty((0, 2), np.int64)
 
     def of(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the sets of (k, 2) pairs i < j that are no edges: (k + 1,) starts, and the members of one set after
+        """Return the sets of (k, 2) pairs i < j that are not edges: (k + 1,) starts, and the members of one set after
         the other."""
         numbers = self.pairs.astype(np.int64) @ [len(self._adjacency), 1]
         place, stored = find(numbers, np.asarray(pairs, np.int64) @ [len(self._adjacency), 1])
@@ -433,7 +433,7 @@ class Skeleton(SavedResult):
         if isinstance(path, str):
             path = Path(path)
         opened = path.open("rb") if isinstance(path, zipfile.Path) else open_regular(path)
-        with opened as file, read_whole(path, "is no skeleton's file"), open_arrays(file) as stored:
+        with opened as file, read_whole(path, "is not the file of a skeleton"), open_arrays(file) as stored:
             return cls.of_arrays(stored)
 
     @classmethod

@@ -121,7 +121,7 @@ class Bootstrap:
         of which at most `errors` are expected to be false (see `expected_errors`, which this inverts).
 
         Raises:
-            InvalidProblem: the resamples are no halves, or so many edges are found that no threshold keeps this bound;
+            InvalidProblem: the resamples are not halves, or so many edges are found that no threshold keeps this bound;
                 a lower alpha finds fewer.
         """
         if not as_number(errors) > 0:
@@ -142,7 +142,7 @@ class Bootstrap:
         is for resamples of half of the samples without replacement.
 
         Raises:
-            InvalidProblem: the resamples are no such halves, or the threshold is not above 1/2 and at most 1.
+            InvalidProblem: the resamples are not such halves, or the threshold is not above 1/2 and at most 1.
         """
         if not 0.5 < as_number(threshold) <= 1:
             raise InvalidProblem(f"threshold is {threshold!r}; it must be above 0.5 and at most 1")
@@ -180,7 +180,7 @@ class Bootstrap:
             found = cls(graph=graph, **scalars, **arrays)
             p, edges = len(graph.names), found.directed + found.directed.T + found.undirected
             if edges.shape != (p, p) or edges.min(initial=0) < 0 or edges.max(initial=0) > found.n:
-                raise ValueError(f"its counts are no {p} x {p} numbers up to {found.n}")
+                raise ValueError(f"its counts are not {p} x {p} numbers up to {found.n}")
             return found
 
     def plot(self, at_least: float = 0.5, ax: Axes | None = None, *, title: str | None = None) -> Axes:

@@ -58,7 +58,7 @@ def methods_of(path: Path) -> list[str]:
     if not found:
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None or not path.is_file():
-            raise UnknownMethod(f"{path} is no Python file")
+            raise UnknownMethod(f"{path} is not a Python file")
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module
         spec.loader.exec_module(module)

@@ -223,7 +223,7 @@ def test_a_method_is_tried(run, tmp_path):
     assert code == 0
     assert [line.split()[:4] for line in out.splitlines()[1:2]] == [["kernel-batched", "4", "80", "equal"]]
     assert json.loads(run("try", family, "--json")[1])["trials"][0]["difference"] == ""
-    assert "is no Python file" in run("try", tmp_path / "none.py")[2]
+    assert "is not a Python file" in run("try", tmp_path / "none.py")[2]
 
 
 def test_quiet(run, data, tmp_path):
@@ -408,7 +408,7 @@ def test_a_cycle_is_warned_of(run, data, monkeypatch):
     [
         (["--method", "cupc"], "method 'cupc' is not known; did you mean cupc-"),
         (["--param", "theta=64"], "method 'stable-serial' has no parameter 'theta'; it has: none"),
-        (["--param", "alpha=0.1"], "alpha is no parameter of a method; say --alpha"),
+        (["--param", "alpha=0.1"], "alpha is not a parameter of a method; say --alpha"),
         (["--param", "aplha=0.1"], "did you mean 'alpha'? method 'stable-serial' has no parameter 'aplha'"),
         (["--param", "theta"], "'theta' is not of the form KEY=VALUE"),
         (["--param", "=64"], "'=64' is not of the form KEY=VALUE"),

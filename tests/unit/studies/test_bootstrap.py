@@ -302,5 +302,5 @@ def test_what_is_saved_is_loaded(data, tmp_path):
         Bootstrap.load(path)
     wrong = dataclasses.replace(found, undirected=found.undirected + 4)
     wrong.save(path)
-    with pytest.raises(InvalidSkeleton, match=r"its counts are no 5 x 5 numbers up to 3"):
+    with pytest.raises(InvalidSkeleton, match=r"its counts are not 5 x 5 numbers up to 3"):
         Bootstrap.load(path)
