@@ -4,7 +4,7 @@
 #   BACKEND=auto|cuda|host        where kernels run (default: auto)
 #   ONLY="cupc_fig10 overview"    which tables and figures `make reproduce` and `make record` make (default: all), or which
 #                                 benchmarks `make benchmark` runs, as pytest's -k
-#   GPUS=2                        measure on as many GPUs side by side (default: 1)
+#   GPUS=2                        measure on as many GPUs side by side, and references beside them (default: one after another)
 #   ARGS=--dry-run                further arguments of Snakemake
 #   RECORDED=results/recorded/X   whose runs `make images` draws (default: every device's), or the folder that `make submit`
 #                                 writes (default: named after the device)
@@ -15,7 +15,7 @@ CORES ?= $(shell nproc 2>/dev/null || echo 1)
 CONFIG ?= config/config.yaml
 BACKEND ?= auto
 ONLY ?=
-GPUS ?= 1
+GPUS ?=
 ARGS ?=
 RECORDED ?=
 TARGETS ?=
@@ -24,7 +24,7 @@ PYTHON ?= $(shell for v in python3.12 python3.11 python3; do $$v -c 'import sys;
 
 BIN := .venv/bin
 SNAKEMAKE = $(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG) --config backend=$(BACKEND) \
-    $(ARGS) --resources gpu=$(GPUS) timing_slot=$(GPUS)
+    $(ARGS)$(if $(GPUS), --resources gpu=$(GPUS) timing_slot=$$(($(GPUS) + 1)))
 # Hundreds of short processes follow; where this is set, each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 # Tests that share a folder in which the workflow was run stay in one process. Many tests wait for other processes, so

@@ -51,15 +51,21 @@ def test_the_runs_that_others_contribute_are_on_published_problems_and_download_
 # --- several GPUs ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("cores", "slots", "sizes"), [(16, 2, [5, 5, 6]), (5, 4, [1] * 5), (16, 1, [8, 8])])
-def test_parts_of_the_cores_are_disjoint(cores, slots, sizes):
-    parts = [jobs.part_of(list(range(cores)), slots, number) for number in range(slots + 1)]
+@pytest.mark.parametrize(
+    ("cores", "gpus", "sizes"), [(16, 1, [4, 8, 4]), (64, 4, [4, 4, 4, 4, 32, 16]), (5, 2, [1, 1, 2, 1])]
+)
+def test_parts_of_the_cores_are_disjoint(cores, gpus, sizes):
+    parts = jobs.parts_of(list(range(cores)), gpus)
     assert [len(part) for part in parts] == sizes
     assert sorted(core for part in parts for core in part) == list(range(cores))
 
 
-def take_slot(folder, taken, end):
-    with jobs.own_slot(2, folder):
+def test_every_part_has_a_core():
+    assert jobs.parts_of([6, 7], 2) == [[6], [7], [7], [7]]
+
+
+def take_part(folder, references, taken, end):
+    with jobs.own_cores(2, references, folder):
         taken.put((os.environ["CUDA_VISIBLE_DEVICES"], os.sched_getaffinity(0)))
         end.wait(30)
 
@@ -70,13 +76,17 @@ def test_jobs_side_by_side_have_gpus_and_cores_of_their_own(tmp_path, monkeypatc
     monkeypatch.setenv(jobs.CORES, json.dumps(cores))
     context = multiprocessing.get_context("fork")
     taken, end = context.Queue(), context.Event()
-    running = [context.Process(target=take_slot, args=(tmp_path, taken, end)) for _ in range(3)]
+    running = [
+        context.Process(target=take_part, args=(tmp_path, references, taken, end))
+        for references in (True, False, False, False)
+    ]
     for job in running:
         job.start()
-    first = dict(taken.get(timeout=30) for _ in range(2))
-    assert first == {"3": set(jobs.part_of(cores, 2, 0)), "GPU-7": set(jobs.part_of(cores, 2, 1))}
+    first = dict(taken.get(timeout=30) for _ in range(3))
+    own = list(map(set, jobs.parts_of(cores, 2)))
+    assert first == {"3": own[0], "GPU-7": own[1], "": own[2]}
     end.set()
-    assert taken.get(timeout=30)[0] in first  # the third job waited for one of them
+    assert taken.get(timeout=30)[0] in ("3", "GPU-7")  # the last job waited for a GPU
     for job in running:
         job.join()
 
@@ -86,17 +96,27 @@ def test_snakemake_keeps_off_the_cores_of_measurements(monkeypatch):
     monkeypatch.setenv(jobs.CORES, "")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(32)))
     monkeypatch.setattr(os, "sched_setaffinity", lambda process, cores: moved.append(cores))
-    jobs.leave_cores_to_slots(16, 2)
+    jobs.leave_cores_to_measurements(16, 2)
     assert json.loads(os.environ[jobs.CORES]) == list(range(16))
-    assert moved == [list(range(10, 16))]
+    assert moved == [list(range(12, 16))]
 
 
 def test_a_job_alone_keeps_all_gpus_and_cores(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     cores = os.sched_getaffinity(0)
-    with jobs.own_slot(1, tmp_path):
+    with jobs.own_cores(0, folder=tmp_path):
         assert "CUDA_VISIBLE_DEVICES" not in os.environ
         assert os.sched_getaffinity(0) == cores
+
+
+def test_jobs_share_a_batch_without_measuring_twice():
+    plan = plan_of("gpu.yaml")
+    for name, batch in plan.batches.items():
+        shares = plan.jobs(apart=True)[name].values()
+        keys = [key for job in shares for key in job.keys]
+        assert len(keys) == len(set(keys))
+        assert set(keys) == set(batch.keys)
+        assert all(job.references in ({}, job.settings) for job in shares)
 
 
 # --- for real --------------------------------------------------------------------------------------------------------
@@ -113,9 +133,9 @@ def small(config):
 
 @pytest.mark.slow
 def test_a_recording_goes_on_and_is_published(tmp_path):
-    """A part of it is measured first, as if the first call had been interrupted, by two jobs at a time."""
+    """A part of it is measured first, as if the first call had been interrupted, by several jobs at a time."""
     config = variant(tmp_path / "config.yaml", small)
-    several = ("--resources", "gpu=2", "timing_slot=2", "--")
+    several = ("--resources", "gpu=2", "timing_slot=3", "--")
     snakemake(tmp_path, config, *several, "results/verification/graph-p8.csv")
     assert not list(tmp_path.glob("results/problems/graph-p8.np?")), "a large problem is removed when it is verified"
     assert (tmp_path / "results/problems/graph-p8.json").is_file()
@@ -123,7 +143,7 @@ def test_a_recording_goes_on_and_is_published(tmp_path):
     snakemake(tmp_path, config, *several, "record")
     assert (tmp_path / "results/records/graph-p8/stable-serial.json").stat().st_mtime_ns == measured
     assert record(tmp_path, "tiny", "slow")["status"] == "ok"
-    assert "Nothing to be done" in snakemake(tmp_path, config, "--dry-run", "record")
+    assert "Nothing to be done" in snakemake(tmp_path, config, *several[:-1], "--dry-run", "record")
 
     device = tmp_path / "device"
     publish(tmp_path / "results", device)

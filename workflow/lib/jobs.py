@@ -1,14 +1,16 @@
 """What the workflow's jobs share: they end with Snakemake, and a measurement has cores, and a GPU, to itself.
 
-By default one job measures at a time, and takes all cores. With ``--resources gpu=N timing_slot=N`` N jobs measure at a
-time. The cores are then divided into N + 1 equal parts: one for each of these jobs, and one for Snakemake and all other
-jobs, so that nothing else runs on the cores of a measurement.
+By default one job measures at a time, and takes all cores. With ``--resources gpu=N timing_slot=N+1`` N jobs measure
+methods with kernels, each on a GPU, and one measures references, at the same time. Half of the cores are the
+references', a quarter is shared by the GPUs, and the last quarter is left to Snakemake and all other jobs, so that
+nothing else runs on the cores of a measurement.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import threading
@@ -20,7 +22,7 @@ CORES = "GPUPC_WORKFLOW_CORES"
 """The environment variable with all cores of a workflow in which several jobs measure at a time."""
 
 LOOK_S = 0.2
-"""The interval in seconds at which a job looks for a free slot, and whether Snakemake still runs."""
+"""The interval in seconds at which a job looks for a free GPU, and whether Snakemake still runs."""
 
 
 def end_with_parent() -> None:
@@ -37,42 +39,46 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
 
 
-def leave_cores_to_slots(cores: int, slots: int) -> None:
+def leave_cores_to_measurements(cores: int, gpus: int) -> None:
     """Move this process, which is Snakemake's main process, and its future jobs to the part of the cores that is left.
 
     Args:
-        slots: the number of jobs that measure at a time.
+        gpus: the number of GPUs on which jobs measure at a time.
     """
     usable = sorted(os.sched_getaffinity(0))[:cores]
     os.environ[CORES] = json.dumps(usable)
-    os.sched_setaffinity(0, part_of(usable, slots, slots))
+    os.sched_setaffinity(0, parts_of(usable, gpus)[-1])
 
 
-def part_of(cores: list[int], slots: int, number: int) -> list[int]:
-    """Return a part of the cores: that of a slot, counted from 0, or for ``number == slots`` what is left."""
-    size = max(1, len(cores) // (slots + 1))
-    own = cores[number * size : (number + 1) * size] if number < slots else cores[slots * size :]
-    return own or cores[-1:]
+def parts_of(cores: list[int], gpus: int) -> list[list[int]]:
+    """Return the cores of the measurements on each GPU, those of references, and those of everything else. Parts share
+    cores only where there are fewer cores than parts."""
+    sizes = [max(1, len(cores) // 4 // gpus)] * gpus + [max(1, len(cores) // 2)]
+    ends = list(itertools.accumulate(sizes, initial=0))
+    parts = [cores[start:end] for start, end in itertools.pairwise([*ends, len(cores)])]
+    return [part or cores[-1:] for part in parts]
 
 
 @contextlib.contextmanager
-def own_slot(slots: int, folder: Path = Path("results")) -> Iterator[None]:
-    """Wait for a slot, and give its GPU and its cores to this process and to the processes that it starts.
+def own_cores(gpus: int, references: bool = False, folder: Path = Path("results")) -> Iterator[None]:
+    """Wait for a GPU, and give it and its part of the cores to this process and to the processes that it starts.
 
-    Snakemake counts how many jobs measure at a time but does not say which GPU is free, so each slot has a lock.
+    Snakemake counts how many GPUs are in use but does not say which one is free, so each has a lock.
 
     Args:
-        slots: the number of jobs that measure at a time; if it is 1, nothing is changed.
+        gpus: the number of GPUs on which jobs measure at a time; if it is 0, nothing is changed.
+        references: whether this process measures references, which need no GPU.
         folder: the folder of the locks.
     """
-    if slots == 1:
+    if not gpus:
         yield
         return
     with contextlib.ExitStack() as stack:
-        locks = [stack.enter_context((folder / f".slot-{number}.lock").open("ab")) for number in range(slots)]
+        numbers = [gpus] if references else range(gpus)
+        locks = {each: stack.enter_context((folder / f".part-{each}.lock").open("ab")) for each in numbers}
         number = None
         while number is None:
-            for each, lock in enumerate(locks):
+            for each, lock in locks.items():
                 with contextlib.suppress(BlockingIOError):
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     number = each
@@ -81,7 +87,7 @@ def own_slot(slots: int, folder: Path = Path("results")) -> Iterator[None]:
                 time.sleep(LOOK_S)
         os.environ["CUDA_VISIBLE_DEVICES"] = name_of_gpu(number)
         if cores := os.environ.get(CORES):
-            os.sched_setaffinity(0, part_of(json.loads(cores), slots, number))
+            os.sched_setaffinity(0, parts_of(json.loads(cores), gpus)[number])
         yield
 
 

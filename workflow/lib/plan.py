@@ -2,7 +2,8 @@
 
 A *batch* is what one job measures and another one verifies: a family of problems, whose settings are measured on all of
 the config's data sets of this family, or an experiment. It has the name of the family or experiment. An experiment with
-large graphs has a batch for each graph instead, with the graph's name.
+large graphs has a batch for each graph instead, with the graph's name. Where several jobs measure at a time, they share
+a batch (`Plan.jobs`).
 """
 
 from __future__ import annotations
@@ -58,6 +59,15 @@ class Batch(NamedTuple):
         """The batch's runs, those that a setting's ``only`` leaves out included."""
         return [(dataset, setting) for dataset in self.datasets for setting in self.settings]
 
+    @property
+    def references(self) -> dict[str, dict[str, Any]]:
+        """The settings whose methods have no kernels, and need no GPU."""
+        return {
+            name: choice
+            for name, choice in self.settings.items()
+            if get_method(choice.get("method", name)).backends == ("cpu",)
+        }
+
 
 class Plan:
     """A complete config with the measurements and outputs that it requests.
@@ -98,6 +108,29 @@ class Plan:
             for batch, members in groups.items():
                 batches[batch] = Batch(name, experiment.family, members, experiment.settings, own)
         return batches
+
+    def jobs(self, apart: bool) -> dict[str, dict[str, Batch]]:
+        """Return what each job measures, by its name, for each batch.
+
+        Args:
+            apart: whether settings without kernels, which need no GPU, and the data sets of a family have jobs of their
+                own, so that several jobs can measure at a time.
+        """
+        if not apart:
+            return {name: {name: batch} for name, batch in self.batches.items()}
+        jobs: dict[str, dict[str, Batch]] = {}
+        for name, batch in self.batches.items():
+            parts = {name: batch}
+            if name in self.families:
+                parts = {f"{name}.{dataset}": batch._replace(datasets=[dataset]) for dataset in batch.datasets}
+            others = {each: choice for each, choice in batch.settings.items() if each not in batch.references}
+            shares = [(suffix, each) for suffix, each in (("", others), (".references", batch.references)) if each]
+            jobs[name] = {
+                label + suffix: part._replace(settings=settings)
+                for label, part in parts.items()
+                for suffix, settings in shares
+            }
+        return jobs
 
     def measured(self) -> list[str]:
         """Return the data sets of all batches."""

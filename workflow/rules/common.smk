@@ -24,7 +24,7 @@ from gpupc_impl.measurement.environment import RUN
 from gpupc_impl.reporting.catalogue import entries
 from workflow.lib import job_limits
 from workflow.lib.config import complete
-from workflow.lib.jobs import leave_cores_to_slots
+from workflow.lib.jobs import leave_cores_to_measurements, parts_of
 from workflow.lib.plan import Plan, recorded_folders, recorded_plans
 from workflow.lib.problems import makers
 from workflow.lib.single_tests import cases
@@ -58,10 +58,24 @@ LARGE = PLAN.large()
 LIMITS = config["timing"], config["limits"], config["cluster"]
 SUMMARY, OUTCOME = Path("logs/check.log"), Path("logs/report_page.log")
 
-# `timing_slot` is the number of jobs that measure at a time, each on a GPU and on cores of its own.
+# `timing_slot` is the number of jobs that measure at a time: one, which has all cores, or one on each GPU and one that
+# measures references (workflow/lib/jobs.py).
 CORES = workflow.cores or 1
-SLOTS = int(getattr(workflow.global_resources.get("timing_slot"), "value", None) or 1)
-MEASURING_CORES = CORES if SLOTS == 1 else max(1, CORES // (SLOTS + 1))
+GPUS = int(getattr(workflow.global_resources.get("timing_slot"), "value", None) or 1) - 1
+JOBS_OF = PLAN.jobs(apart=GPUS > 0)
+JOBS = {name: job for jobs in JOBS_OF.values() for name, job in jobs.items()}
+
+
+def cores_of(job=None):
+    """Return the number of cores of a measurement. References have so many that no two of their jobs run at a time."""
+    if not GPUS:
+        return CORES
+    parts = parts_of(list(range(CORES)), GPUS)
+    return min(CORES, len(parts[GPUS]) + 1) if job and is_of_references(job) else len(parts[0])
+
+
+def is_of_references(job):
+    return GPUS > 0 and JOBS[job].references == JOBS[job].settings
 
 
 def attempt_of(wildcards, attempt):
@@ -70,7 +84,11 @@ def attempt_of(wildcards, attempt):
     return attempt
 
 
-MEASURING = {"timing_slot": 1, "gpu": int(BACKEND == "cuda"), "slots": SLOTS, "attempt": attempt_of}
+def gpu_of(job=None):
+    return int(BACKEND == "cuda" and not (job and is_of_references(job)))
+
+
+MEASURING = {"timing_slot": 1, "gpu": gpu_of(), "slots": GPUS, "attempt": attempt_of}
 
 
 def one_of(names):
@@ -99,23 +117,23 @@ def matrices_of(datasets):
     return [f"results/problems/{dataset}.npy" for dataset in datasets if dataset in LARGE]
 
 
-def problems_of_batch(wildcards):
-    return [f"results/problems/{dataset}.npz" for dataset in PLAN.batches[wildcards.batch].datasets]
+def problems_of(batch):
+    return [f"results/problems/{dataset}.npz" for dataset in batch.datasets]
 
 
-def matrices_of_batch(wildcards):
-    return matrices_of(PLAN.batches[wildcards.batch].datasets)
+def facts_of(batch):
+    return [f"results/problems/{dataset}.json" for dataset in batch.datasets]
 
 
-def facts_of_batch(wildcards):
-    return [f"results/problems/{dataset}.json" for dataset in PLAN.batches[wildcards.batch].datasets]
+def outcomes_of(batch):
+    return [f"results/outcomes/{job}.json" for job in JOBS_OF[batch]]
 
 
 def outcomes_to_verify(wildcards):
     """Return the outcomes of a batch, after those of the family if the family's reference is compared with it."""
-    batch = PLAN.batches[wildcards.batch]
-    batches = [batch.family, wildcards.batch] if PLAN.references(wildcards.batch) else [wildcards.batch]
-    return expand("results/outcomes/{batch}.json", batch=batches)
+    family = PLAN.batches[wildcards.batch].family
+    own = outcomes_of(wildcards.batch)
+    return [*outcomes_of(family), *own] if PLAN.references(wildcards.batch) else own
 
 
 def records_to_verify(wildcards):
@@ -126,9 +144,9 @@ def records_to_verify(wildcards):
 # --- resources of a cluster's nodes ------------------------------------------------------------------------------------
 
 
-def limits_of_batch(name):
-    batch = PLAN.batches[name]
-    return job_limits.for_searches(batch.settings, len(batch.datasets), batch.repeats, *LIMITS)
+def limits_of_job(name):
+    job = JOBS[name]
+    return job_limits.for_searches(job.settings, len(job.datasets), job.repeats, *LIMITS)
 
 
 def limits_of_tests():

@@ -6,7 +6,7 @@ from pathlib import Path
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.files import read_json, save_json
 from gpupc_impl.measurement.bench import Bench
-from workflow.lib.jobs import end_with_parent, own_slot
+from workflow.lib.jobs import end_with_parent, own_cores
 from workflow.lib.searches import measure_dataset, outcome_of
 
 end_with_parent()
@@ -14,7 +14,10 @@ end_with_parent()
 params, resources = snakemake.params, snakemake.resources
 outcomes = {}
 
-with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log, own_slot(resources.slots):
+with (
+    open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log,
+    own_cores(resources.slots, resources.references),
+):
     bench = Bench(params.backend, min(snakemake.threads, available_cores()), log, resources.attempt)
     with bench.open():
         for problem, path in zip(snakemake.input.problems, snakemake.input.facts, strict=True):

@@ -9,7 +9,7 @@ from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.files import read_json, write_csv
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import open_method_backend, solve
-from workflow.lib.jobs import end_with_parent, own_slot
+from workflow.lib.jobs import end_with_parent, own_cores
 from workflow.lib.searches import in_bytes
 
 COLUMNS = ("level", "block", "step", "stream", "start_s", "end_s")
@@ -25,7 +25,7 @@ if facts["available"]:
     name, choice = next(iter(config.setting.items()))
     method, params = get_method(choice.get("method", name)), choice.get("params", {})
     limit = in_bytes(choice.get("device_memory_mb", config.limits["device_memory_mb"]))
-    with own_slot(snakemake.resources.slots):
+    with own_cores(snakemake.resources.slots):
         problem, backend = load_problem(files.problem), open_method_backend(method, config.backend, limit)
         try:
             solve(problem, method, backend, params)  # This run compiles kernels and warms up the device.

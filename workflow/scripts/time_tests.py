@@ -6,14 +6,14 @@ from pathlib import Path
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.measurement.bench import Bench
 from gpupc_impl.measurement.record import save_tests
-from workflow.lib.jobs import end_with_parent, own_slot
+from workflow.lib.jobs import end_with_parent, own_cores
 from workflow.lib.single_tests import time_table
 
 end_with_parent()
 
 params, resources = snakemake.params, snakemake.resources
 
-with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log, own_slot(resources.slots):
+with open(snakemake.log[0], "w", buffering=1, encoding="utf-8") as log, own_cores(resources.slots):
 
     def report(line: str) -> None:
         """Show progress on the terminal and in the log."""
