@@ -25,9 +25,8 @@ from gpupc_impl.backends import Backend, BackendUnavailable, backend_class, open
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.core import mapped_arrays
-from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter
-from gpupc_impl.distributed.communicator import Communicator, Part, Value
+from gpupc_impl.distributed.communicator import Communicator
 from gpupc_impl.distributed.progress import MESSAGE_INTERVAL
 from gpupc_impl.distributed.team import ClusterFailure, Team, WorkersLost
 from gpupc_impl.distributed.worker import Worker
@@ -36,9 +35,7 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 logger = logging.getLogger("gpupc_impl.distributed")
 
 WORKER_TIMEOUT = 600.0  # seconds for which a cluster may have no worker
-MESSAGE_BYTES = 1 << 26  # the bytes of arrays after which a worker sends a message to the others
 PIECE_BYTES = 1 << 22
-MOST_MATRIX_BYTES = 1 << 31  # the largest correlation matrix that is sent to workers, in one message each
 HOST_SHARE = 0.6
 """The part of its share of a machine's free memory that a worker on CPU cores takes in place of device memory; the rest
 is for the worker's process and for others."""
@@ -86,16 +83,13 @@ class Mailbox:
 
 
 class ClusterCommunicator(Communicator):
-    """The connection of a worker of a Dask cluster, which sends values directly to the others by Dask's own
-    connections.
-    """
+    """The connection of a worker of a Dask cluster, which sends values to the others by Dask's own connections."""
 
     def __init__(self, backend: Backend, number: int, dask_worker: Any, addresses: Sequence[str], mailbox: Mailbox):
         self.backend, self.number, self.size = backend, number, len(addresses)
         self._dask_worker, self._addresses, self._mailbox, self._turn = dask_worker, addresses, mailbox, 0
 
-    def _exchange(self, values: Sequence[Any]) -> list[Any]:
-        """Send a value to each worker; returns the values that each has sent to this one."""
+    def exchange(self, values: Sequence[Any]) -> list[Any]:
         from distributed.protocol import to_serialize
 
         self._turn += 1
@@ -121,46 +115,16 @@ class ClusterCommunicator(Communicator):
         received = {number: self._mailbox.take(self._turn, number) for number in others}
         return [received.get(number, values[number]) for number in range(self.size)]
 
-    def all_gather(self, value: Value) -> list[Value]:
-        return self._exchange([value] * self.size)
+    def _sent(self, array: Any) -> np.ndarray:
+        # On CPU cores a part would be a view of an array that changes while the message is on its way.
+        return np.array(self.backend.download(array))
 
-    def complete(self, own: Sequence[Any], parts: Sequence[Part]) -> None:
-        if self.size == 1:
-            return
-        for some in _messages(own, parts):
-            mine = [self._download(own, part) for owner, part in some if owner == self.number]
-            received = [iter(each) for each in self.all_gather(mine)]
-            with self.backend.array_library():
-                for owner, part in some:
-                    arrays = next(received[owner])
-                    if owner != self.number:
-                        for to, of in zip(own, arrays, strict=True):
-                            self._put(to[part], of)
-        self.backend.synchronize()
-
-    def others(self, own: Sequence[Any], parts: Sequence[Part]) -> Iterator[tuple[slice, list[Any]]]:
-        for some in _messages(own, parts):
-            mine = [
-                [self._download(own, part) for owner, part in some if owner == number and number != self.number]
-                for number in range(self.size)
-            ]
-            own_parts = [part for owner, part in some if owner == self.number]
-            for number, arrays_of_parts in enumerate(self._exchange(mine)):
-                if number != self.number:
-                    for part, arrays in zip(own_parts, arrays_of_parts, strict=True):
-                        yield part, [self.backend.upload(array) for array in arrays]
-
-    def _put(self, to: Any, of: np.ndarray) -> None:
-        """Copy an array to the device, as many rows at a time as the rest of the budget has room for."""
+    def _put(self, to: Any, sent: np.ndarray) -> None:
+        """Upload as many rows at a time as the rest of the budget has room for."""
         free = self.backend.memory_limit - self.backend.memory_used
-        rows = max(1, min(PIECE_BYTES, free // 2) * len(of) // max(1, of.nbytes))
-        for piece in mapped_arrays.pieces(len(of), rows):
-            to[piece] = self.backend.upload(of[piece])
-
-    def _download(self, arrays: Sequence[Any], part: slice) -> list[np.ndarray]:
-        with self.backend.array_library():
-            # On CPU cores a part would be a view of an array that changes while the message is on its way.
-            return [np.array(self.backend.download(array[part])) for array in arrays]
+        rows = max(1, min(PIECE_BYTES, free // 2) * len(sent) // max(1, sent.nbytes))
+        for piece in mapped_arrays.pieces(len(sent), rows):
+            to[piece] = self.backend.upload(sent[piece])
 
     def abort(self) -> None:
         self._mailbox.abort()
@@ -168,21 +132,6 @@ class ClusterCommunicator(Communicator):
     def check(self) -> None:
         if self._mailbox.is_broken:
             raise threading.BrokenBarrierError
-
-
-def _messages(arrays: Sequence[Any], parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """Yield parts of arrays in groups of about `MESSAGE_BYTES`, the same on every worker."""
-    some: list[Part] = []
-    size = 0
-    row_bytes = sum(array.nbytes // max(1, len(array)) for array in arrays)
-    for owner, part in parts:
-        some.append((owner, part))
-        size += row_bytes * (part.stop - part.start)
-        if size >= MESSAGE_BYTES:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
 
 
 class Membership:
@@ -336,14 +285,7 @@ class ClusterTeam(Team):
         self._addresses = sorted(offers)
         self.size, self.devices = len(offers), [offers[address]["device"] for address in self._addresses]
         machines = Counter(each["machine"] for each in offers.values())
-        sent = problem
-        if problem.correlations == "device":
-            sent = dataclasses.replace(problem, samples=None, correlation=None)
-        elif problem.correlation.nbytes > MOST_MATRIX_BYTES:
-            raise InvalidProblem(
-                f"the correlation matrix has {problem.correlation.nbytes:,} bytes, and at most {MOST_MATRIX_BYTES:,} "
-                "are sent to the workers of a cluster: give the samples, or leave client out"
-            )
+        sent = dataclasses.replace(problem, samples=None, correlation=None)
         with self._noticing_loss():
             for number, address in enumerate(self._addresses):
                 limit, memory = device_memory_limit, offers[address]["memory"]

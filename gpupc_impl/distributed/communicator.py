@@ -1,13 +1,11 @@
-"""How the workers of a search exchange what they have computed: the interface, and its form for threads of a process.
-
-`cluster` has the form for the workers of a Dask cluster.
-"""
+"""How the workers of a search exchange what they have computed, and its form for threads of this process (`cluster` has
+the form for a Dask cluster)."""
 
 from __future__ import annotations
 
 import abc
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from gpupc_impl.backends import Backend
@@ -16,6 +14,9 @@ Value = TypeVar("Value")
 
 Part = tuple[int, slice]
 """The number of a worker, and the part that it computes of arrays which all workers have in the same shape."""
+
+
+MESSAGE_BYTES = 1 << 26  # the bytes of arrays after which a worker sends a message to the others
 
 
 class Communicator(abc.ABC):
@@ -34,17 +35,8 @@ class Communicator(abc.ABC):
     size: int
 
     @abc.abstractmethod
-    def all_gather(self, value: Value) -> list[Value]:
-        """Return the values of all workers, in the order of their numbers."""
-
-    @abc.abstractmethod
-    def complete(self, own: Sequence[Any], parts: Sequence[Part]) -> None:
-        """Copy into the device arrays `own` the parts that other workers have computed."""
-
-    @abc.abstractmethod
-    def others(self, own: Sequence[Any], parts: Sequence[Part]) -> Iterator[tuple[slice, list[Any]]]:
-        """Yield each of this worker's parts with copies, on this device, of that part of the arrays of another worker:
-        once for each other worker. Called within `Backend.array_library`."""
+    def exchange(self, values: Sequence[Any]) -> list[Any]:
+        """Send a value to each worker; returns the values that each has sent to this one."""
 
     @abc.abstractmethod
     def abort(self) -> None:
@@ -54,9 +46,72 @@ class Communicator(abc.ABC):
     def check(self) -> None:
         """Raise BrokenBarrierError if another worker has failed, without waiting for the others."""
 
+    @abc.abstractmethod
+    def _sent(self, array: Any) -> Any:
+        """Return a part of an array on the device in the form in which other workers take it."""
+
+    @abc.abstractmethod
+    def _put(self, to: Any, sent: Any) -> None:
+        """Copy what another worker has sent into an array of the same shape on the device."""
+
+    def all_gather(self, value: Value) -> list[Value]:
+        """Return the values of all workers, in the order of their numbers."""
+        return self.exchange([value] * self.size)
+
+    def complete(self, own: Sequence[Any], parts: Sequence[Part]) -> None:
+        """Copy into the device arrays `own` the parts that other workers have computed."""
+        if self.size == 1:
+            return
+        with self.backend.array_library():
+            for some in self._messages(own, parts):
+                mine = [[self._sent(array[part]) for array in own] for owner, part in some if owner == self.number]
+                received = [iter(each) for each in self.all_gather(mine)]
+                for owner, part in some:
+                    arrays = next(received[owner])
+                    if owner != self.number:
+                        for to, sent in zip(own, arrays, strict=True):
+                            self._put(to[part], sent)
+        self.backend.synchronize()
+        self.all_gather(None)  # nobody changes an array that another worker still reads
+
+    def others(self, own: Sequence[Any], parts: Sequence[Part]) -> Iterator[tuple[slice, list[Any]]]:
+        """Yield each of this worker's parts with copies, on this device, of that part of the arrays of another worker:
+        once for each other worker. Called within `Backend.array_library`."""
+        for some in self._messages(own, parts):
+            mine = [
+                [[self._sent(array[part]) for array in own] for owner, part in some if owner == number != self.number]
+                for number in range(self.size)
+            ]
+            own_parts = [part for owner, part in some if owner == self.number]
+            for number, arrays_of_parts in enumerate(self.exchange(mine)):
+                if number != self.number:
+                    for part, arrays in zip(own_parts, arrays_of_parts, strict=True):
+                        yield part, [self._copy(sent) for sent in arrays]
+
+    def _messages(self, arrays: Sequence[Any], parts: Sequence[Part]) -> Iterator[list[Part]]:
+        """Yield parts of arrays in groups of about `MESSAGE_BYTES`, the same on every worker, once the device has
+        written the arrays."""
+        self.backend.synchronize()
+        some: list[Part] = []
+        size = 0
+        row_bytes = sum(array.nbytes // max(1, len(array)) for array in arrays)
+        for owner, part in parts:
+            some.append((owner, part))
+            size += row_bytes * (part.stop - part.start)
+            if size >= MESSAGE_BYTES:
+                yield some
+                some, size = [], 0
+        if some:
+            yield some
+
+    def _copy(self, sent: Any) -> Any:
+        to = self.backend.empty(sent.shape, sent.dtype)
+        self._put(to, sent)
+        return to
+
 
 class ThreadCommunicator(Communicator):
-    """The connection of a worker that is a thread of this process.
+    """The connection of a worker that is a thread of this process, whose device reads the arrays of other devices.
 
     Args:
         values: two lists with an entry for each worker, which all communicators share. Calls use them alternately, so
@@ -67,39 +122,11 @@ class ThreadCommunicator(Communicator):
         self.backend, self.number, self.size = backend, number, barrier.parties
         self._barrier, self._values, self._turn = barrier, values, 0
 
-    def all_gather(self, value: Value) -> list[Value]:
+    def exchange(self, values: Sequence[Any]) -> list[Any]:
         self._turn = 1 - self._turn
-        self._values[self._turn][self.number] = value
+        self._values[self._turn][self.number] = values
         self._barrier.wait()
-        return list(self._values[self._turn])
-
-    def complete(self, own: Sequence[Any], parts: Iterable[Part]) -> None:
-        if self.size == 1:
-            return
-        arrays = self._arrays(own)
-        with self.backend.array_library():
-            for owner, part in parts:
-                if owner != self.number:
-                    for to, of in zip(own, arrays[owner], strict=True):
-                        to[part] = of[part]  # copies between devices, as in `_fetch`
-        self.backend.synchronize()
-        self.all_gather(None)  # nobody changes an array that another worker still reads
-
-    def others(self, own: Sequence[Any], parts: Iterable[Part]) -> Iterator[tuple[slice, list[Any]]]:
-        others = [arrays for number, arrays in enumerate(self._arrays(own)) if number != self.number]
-        for part in (part for owner, part in parts if owner == self.number):  # no other worker changes this part
-            for arrays in others:
-                yield part, [self._fetch(array[part]) for array in arrays]
-
-    def _arrays(self, own: Sequence[Any]) -> list[Sequence[Any]]:
-        """Wait until all workers have done their queued work, and return their arrays."""
-        self.backend.synchronize()
-        return self.all_gather(own)
-
-    def _fetch(self, of: Any) -> Any:
-        to = self.backend.empty(of.shape, of.dtype)
-        to[...] = of  # CuPy copies between devices if both arrays have the same layout
-        return to
+        return [each[self.number] for each in self._values[self._turn]]
 
     def abort(self) -> None:
         self._barrier.abort()
@@ -107,6 +134,12 @@ class ThreadCommunicator(Communicator):
     def check(self) -> None:
         if self._barrier.broken:
             raise threading.BrokenBarrierError
+
+    def _sent(self, array: Any) -> Any:
+        return array
+
+    def _put(self, to: Any, sent: Any) -> None:
+        to[...] = sent  # CuPy copies between devices if both arrays have the same layout
 
 
 def thread_communicators(backends: Sequence[Backend]) -> list[ThreadCommunicator]:

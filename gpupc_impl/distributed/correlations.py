@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from gpupc_impl.backends import Backend, open_backend
 from gpupc_impl.core import mapped_arrays
-from gpupc_impl.gaussian.fixed_order import correlate, correlate_squares, standardised_on_device
+from gpupc_impl.gaussian.fixed_order import correlate, standardised_on_device
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 COLUMNS_AT_ONCE = 512  # upper bound on the variables that are standardised at a time, to save device memory
@@ -41,61 +41,6 @@ class SampleRows:
         mapped_arrays.by_pieces(part, lambda rows: np.copyto(part[rows], samples[rows]))
         with self._backend.array_library():
             self.rows[variables] = standardised_on_device(self._backend, part).T
-
-
-class Numbers(Protocol):
-    """The numbers of a problem on a worker, from which it takes canonical correlations.
-
-    Attributes:
-        samples_held: the number of samples on the device; 0 for a correlation matrix.
-    """
-
-    samples_held: int
-
-    def tile(self, rows: slice, stop: int) -> Any:
-        """Return (rows, stop) float64 on the device: the correlations of some variables with those below `stop`."""
-
-    def squares(self, variables: np.ndarray, sizes: np.ndarray) -> Any:
-        """Return the correlation matrix of each group of variables, one after the other, on the device; see
-        `correlate_squares`."""
-
-
-class SampleNumbers:
-    """Standardised samples, (m, p) float64 on the device."""
-
-    def __init__(self, backend: Backend, samples: Any):
-        self._backend, self._samples, self.samples_held = backend, samples, len(samples)
-
-    def tile(self, rows: slice, stop: int) -> Any:
-        own, others = (
-            self._backend.upload(np.arange(*ends, dtype=np.int32)) for ends in ((rows.start, rows.stop), (stop,))
-        )
-        out = self._backend.empty((rows.stop - rows.start, stop), np.float64)
-        correlate(self._backend, self._samples, own, others, out)
-        return out
-
-    def squares(self, variables: np.ndarray, sizes: np.ndarray) -> Any:
-        return correlate_squares(self._backend, self._samples, variables, sizes)
-
-
-class MatrixNumbers:
-    """A correlation matrix, (p, p) float64 in host memory."""
-
-    samples_held = 0
-
-    def __init__(self, backend: Backend, matrix: np.ndarray):
-        self._backend, self._matrix = backend, matrix
-
-    def tile(self, rows: slice, stop: int) -> Any:
-        tile = self._backend.upload(self._matrix[rows, :stop])
-        mapped_arrays.release(self._matrix)
-        return tile
-
-    def squares(self, variables: np.ndarray, sizes: np.ndarray) -> Any:
-        groups = np.split(variables, np.cumsum(sizes)[:-1])
-        matrices = [self._matrix[np.ix_(members, members)].reshape(-1) for members in groups]
-        mapped_arrays.release(self._matrix)
-        return self._backend.upload(np.concatenate(matrices))
 
 
 def fixed_order_correlation(samples: np.ndarray, backend: Backend | None = None) -> np.ndarray:

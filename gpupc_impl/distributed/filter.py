@@ -9,22 +9,82 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import DeviceMemoryError, KernelSource
+from gpupc_impl.backends import DeviceMemoryError, KernelSource, Pointer, Struct
 from gpupc_impl.core import mapped_arrays
-from gpupc_impl.distributed import device
 from gpupc_impl.distributed.communicator import Communicator, Part
-from gpupc_impl.distributed.device import WARPS
+from gpupc_impl.distributed.edge_shards import Share
 from gpupc_impl.distributed.filter_bounds import excess_bound, needed_product
-from gpupc_impl.distributed.filter_plan import COLUMNS_A_WARP, EDGE_BYTES, LISTS, STEP, TILE_ROWS, FilterPlan
-from gpupc_impl.distributed.level_zero import GroupResult
-from gpupc_impl.distributed.products import DoubleProducts, PartProducts, Products
+from gpupc_impl.distributed.filter_plan import (
+    COLUMNS_A_WARP,
+    EDGE_BYTES,
+    LISTS,
+    MOST_CANDIDATES,
+    STEP,
+    TILE_ROWS,
+    FilterPlan,
+)
+from gpupc_impl.distributed.products import SPLIT, DoubleProducts, PartProducts, Products
 from gpupc_impl.distributed.progress import Laps, stage
 from gpupc_impl.engine.graph import COUNTER_SHAPE
-from gpupc_impl.gaussian.fixed_order import UNIT_ROUNDOFF, product_bound
+from gpupc_impl.gaussian.fixed_order import CORRELATE, SQUARES, UNIT_ROUNDOFF, product_bound
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div, round_up
 
 logger = logging.getLogger("gpupc_impl.distributed")
+
+FILTER_SOURCE = "distributed/kernels/filter.cu"
+FILTER = Struct(
+    "Filter",
+    samples=Pointer(np.float64),
+    m=np.int32,
+    **dict.fromkeys(("low", "high"), np.float32),
+    **dict.fromkeys(("error", "critical_zero", "critical_one", "residual_tolerance"), np.float64),
+    **dict.fromkeys(("critical", "slack", "defined", "needed_scale", "needed_offset"), np.float32),
+)
+PRODUCTS = Struct("Products", products=Pointer(np.float32), **dict.fromkeys(("first", "count", "columns"), np.int32))
+EDGE_ROWS = Struct("EdgeRows", starts=Pointer(np.int64), **dict.fromkeys(("partners", "values"), Pointer(np.uint32)))
+CANDIDATES = Struct(
+    "Candidates",
+    panel=Pointer(np.float32),
+    numbers=Pointer(np.uint16),
+    correlations=Pointer(np.float32),
+    starts=Pointer(np.int64),
+    ends=Pointer(np.int32),
+    end=Pointer(np.uint64),
+    capacity=np.int64,
+    **dict.fromkeys(("first", "count", "pitch"), np.int32),
+)
+SEPARATED = 1 << 31
+WARPS = 8  # warps of a thread block
+NO_MEMBER = 2**32 - 1
+COUNTS = ("tests", "undefined", "rechecked")
+"""The names of the first counters of level 1. The counter with index `OPEN` follows: the number of edges that no test
+has separated."""
+
+OPEN = len(COUNTS)
+CONSTANTS = {
+    "COLUMNS_A_WARP": COLUMNS_A_WARP,
+    "MOST_CANDIDATES": MOST_CANDIDATES,
+    "SEPARATED": SEPARATED,
+    "NO_MEMBER": NO_MEMBER,
+    "OPEN": OPEN,
+    "LISTS": LISTS,
+    "WARPS": WARPS,
+}
+
+
+def _kernel(expression: str, *structs: Struct) -> KernelSource:
+    return KernelSource(FILTER_SOURCE, expression, structs, CONSTANTS)
+
+
+COUNT = _kernel("count_edges", FILTER, PRODUCTS)
+LIST = _kernel("list_edges", PRODUCTS, EDGE_ROWS)
+NEIGHBOURS = _kernel("list_neighbours", FILTER, CANDIDATES)
+SCANS = {
+    (from_row, second): _kernel(f"scan<{from_row}, {second}>".lower(), FILTER, EDGE_ROWS, CANDIDATES)
+    for from_row, second in ((False, False), (False, True), (True, False))
+}
+FILTER_KERNELS = (SPLIT, COUNT, LIST, NEIGHBOURS, *SCANS.values())
 
 EDGES = ("starts", "partners", "values")  # the arrays of edges (kernels/filter.cu, `EdgeRows`)
 STAGED_EDGES = 64  # open edges of a row, on average, from which on a thread block takes a row, and a warp otherwise
@@ -33,15 +93,16 @@ SPARSENESS = 32
 also an upper bound on the ratio of their bytes."""
 
 
+def all_kernels(max_level: int) -> list[KernelSource]:
+    """Return the method's own kernels, without those of `out_of_core` that the method uses as well."""
+    return [CORRELATE, *SQUARES, *FILTER_KERNELS]
+
+
 class FilteredLevels:
     """Levels 0 and 1 of a problem with samples on a worker, alone or together with others.
 
     Every worker holds all samples and all edges of a group of rows. The workers share the rows of level 0, the blocks
     of candidates of level 1, and the rows whose results are read.
-
-    Attributes:
-        degrees: (p,) int32 on the device: degrees after level 0 of the edges of the group that this worker has found.
-        counts: the numbers of tests, of undefined tests and of canonical tests that the worker makes at level 1.
     """
 
     def __init__(
@@ -58,7 +119,7 @@ class FilteredLevels:
         self._lap, self._log = laps.lap, logger.info if workers.number == 0 else lambda *message: None
         self._shown = show and workers.number == 0, self._log
         backend, self.m, self.p = self.backend, problem.n_samples, problem.n_variables
-        self.counts = np.zeros(3, np.int64)
+        self._counts = np.zeros(len(COUNTS), np.int64)  # of the tests that this worker makes for a group
         self._products: Products = (
             PartProducts(backend, samples) if plan.parts else DoubleProducts(backend, samples, plan.tile)
         )
@@ -66,7 +127,7 @@ class FilteredLevels:
         self._with_level_one = with_level_one
         p, pitch = self.p, round_up(plan.candidates, STEP)
         self._tile = backend.empty(plan.tile, np.float32)
-        self.degrees = backend.full(p, 0, np.int32)
+        self._degrees = backend.full(p, 0, np.int32)  # of the edges of a group that this worker has found
         self._starts = backend.empty(p + 1, np.int64)
         self._edges = backend.empty_all(partners=(plan.edges, np.uint32), values=(plan.edges, np.uint32))
         if with_level_one:
@@ -98,7 +159,7 @@ class FilteredLevels:
         root, error = math.sqrt(zero), self._products.error
         bound = error + 8 * UNIT_ROUNDOFF
         scale, offset = needed_product(one, error)
-        return device.FILTER(
+        return FILTER(
             samples=self.samples,
             m=self.m,
             low=np.nextafter(np.float32(root - bound), np.float32(-1)),
@@ -114,37 +175,45 @@ class FilteredLevels:
             needed_offset=np.float32(offset),
         )
 
-    def group(self, first: int) -> GroupResult:
-        """Run levels 0 and 1 for a group of rows; returns this worker's share, to be read before the next group."""
-        with self.backend.array_library() as library:
-            self.backend.fill(self.degrees, 0)
-            return self._own_share(self._group(library, first))
+    def group(self, first: int) -> tuple[Share, Any, Any]:
+        """Run levels 0 and 1 for as many rows as fit on the device.
 
-    def _own_share(self, whole: GroupResult) -> GroupResult:
-        """Return about as many edges on each worker, whose results its caller reads; the first has at least a row."""
-        starts, size = whole.starts, self._workers.size
-        ends = np.searchsorted(starts, len(whole.partners) * np.arange(1, size) // size, side="right")
-        begin, end = [0, *np.minimum(ends, len(starts) - 1).tolist(), len(starts) - 1][self._workers.number :][:2]
-        own, rows = starts[begin : end + 1], slice(whole.rows.start + begin, whole.rows.start + end)
-        partners, values = (array[int(own[0]) : int(own[-1])] for array in (whole.partners, whole.values))
-        return GroupResult(rows, own - own[0], partners, values, whole.levels, whole.group_stop)
-
-    def _group(self, library: Any, first: int) -> GroupResult:
-        """Run levels 0 and 1 for as many rows as fit on the device, by the library of `Backend.array_library`."""
-        last, edges = self._level_zero(library, first)
-        self._lap("level 0: edges")
-        self._log("level 0 has %s edges in the rows %d to %d", f"{edges:,}", first, last - 1)
-        is_whole = slice(first, last) == slice(0, self.p)
-        with_level_one = self._with_level_one and not (is_whole and self._is_sparse())
-        if with_level_one and edges:
-            self._level_one(library, first, last, edges)
-        starts = self.backend.download(self._starts[first : last + 1])
-        partners, values = (self._edges[name][:edges] for name in ("partners", "values"))
-        return GroupResult(slice(first, last), starts, partners, values, 1 + with_level_one, last)
+        Returns:
+            this worker's share, and the partners and values of its edges on the device (kernels/filter.cu, `EdgeRows`),
+            which are to be read before the next group.
+        """
+        backend, workers = self.backend, self._workers
+        with backend.array_library() as library:
+            backend.fill(self._degrees, 0)
+            self._counts[:] = 0
+            last, edges = self._level_zero(library, first)
+            self._lap("level 0: edges")
+            self._log("level 0 has %s edges in the rows %d to %d", f"{edges:,}", first, last - 1)
+            is_whole = slice(first, last) == slice(0, self.p)
+            with_level_one = self._with_level_one and not (is_whole and self._is_sparse())
+            if with_level_one and edges:
+                self._level_one(library, first, last, edges)
+        starts = backend.download(self._starts[first : last + 1])
+        # Each worker has about as many edges, which its caller reads; the first worker has at least a row.
+        ends = np.searchsorted(starts, edges * np.arange(1, workers.size) // workers.size, side="right")
+        bounds = [0, *np.minimum(ends, last - first).tolist(), last - first]
+        begin, end = bounds[workers.number :][:2]
+        own = starts[begin : end + 1]
+        counts = np.sum(workers.all_gather(self._counts), axis=0)
+        share = Share(
+            rows=slice(first + begin, first + end),
+            group_stop=last,
+            starts=own - own[0],
+            levels=1 + with_level_one,
+            degrees=backend.download(self._degrees),
+            counts=dict(zip(COUNTS, map(int, counts), strict=True)),
+            most_read=self.plan.read,
+        )
+        return share, *(array[int(own[0]) : int(own[-1])] for array in self._edges.values())
 
     def _is_sparse(self) -> bool:
         """Return whether the rows have so few neighbours that level 1 is faster row by row."""
-        sizes = np.sum(self._workers.all_gather(self.backend.download(self.degrees)), axis=0, dtype=np.float64) + 1
+        sizes = np.sum(self._workers.all_gather(self.backend.download(self._degrees)), axis=0, dtype=np.float64) + 1
         least = min(self.p**2, *self._workers.all_gather(self.backend.memory_limit))
         return float(SPARSENESS * np.square(sizes).sum()) <= least
 
@@ -154,7 +223,7 @@ class FilteredLevels:
         height = max(1, self.plan.tile // self.p)
         height -= height % TILE_ROWS if height > TILE_ROWS else 0
         backend.fill(self._starts[first : first + 1], 0)
-        rows_struct = device.EDGE_ROWS(starts=self._starts, **self._edges)
+        rows_struct = EDGE_ROWS(starts=self._starts, **self._edges)
         sharing, row_parts, edge_parts = workers.size, list[Part](), list[Part]()  # `sharing`: workers that take a tile
         with stage(*self._shown, "level 0", self.p - first, " rows") as update:
             while row < self.p:
@@ -166,11 +235,11 @@ class FilteredLevels:
                     products = self._tile[: count * columns].reshape(count, columns)
                     self._products.multiply(library, own, slice(0, columns), products)
                     self._lap("level 0: products")
-                    tile = device.PRODUCTS(products=products, first=own.start, count=count, columns=columns)
+                    tile = PRODUCTS(products=products, first=own.start, count=count, columns=columns)
                     parts = ceil_div(columns, COLUMNS_A_WARP)
                     counts = backend.empty(count * parts, np.int64)
                     words = backend.empty(count * parts * (COLUMNS_A_WARP // 32), np.uint32)
-                    self._launch(device.COUNT, count * parts, [self._filter, tile, words, counts])
+                    self._launch(COUNT, count * parts, [self._filter, tile, words, counts])
                     ends = backend.empty(count * parts, np.int64)
                     library.cumsum(counts, out=ends)
                     more = int(backend.download(ends[-1:])[0])
@@ -185,8 +254,8 @@ class FilteredLevels:
                     continue
                 if count:
                     before = np.int64(places[workers.number])
-                    arguments = [tile, words, ends, before, rows_struct, self.degrees]
-                    self._launch(device.LIST, count * parts, arguments)
+                    arguments = [tile, words, ends, before, rows_struct, self._degrees]
+                    self._launch(LIST, count * parts, arguments)
                 row_parts += [(k, slice(bounds[k] + 1, bounds[k + 1] + 1)) for k in range(workers.size)]
                 edge_parts += [(k, slice(places[k], places[k + 1])) for k in range(workers.size)]
                 self._lap("level 0: edges")
@@ -231,14 +300,16 @@ class FilteredLevels:
         if workers.size == 1:
             return
         own = [tested[name] for name in ("partners", "values", "second_members") if name in tested]
-        rows = device.EDGE_ROWS(**{name: tested[name] for name in EDGES})
         size = max(1, min(self.plan.read, ceil_div(edges, workers.size)))
         parts = [(number % workers.size, part) for number, part in enumerate(mapped_arrays.pieces(edges, size))]
-        for part, (partners, values, *second_members) in workers.others(own, parts):
-            count = part.stop - part.start
-            self._launch_each(device.TAKE_OVER, count, [rows, np.int64(part.start), partners, values, np.int64(count)])
-            for theirs in second_members:
-                library.minimum(own[2][part], theirs, out=own[2][part])
+        for part, (their_partners, their_values, *their_seconds) in workers.others(own, parts):
+            partners, values, *seconds = (array[part] for array in own)
+            # Where both workers have separated an edge, the smaller member is the canonical one.
+            is_better = (their_partners >= SEPARATED) & ((partners < SEPARATED) | (their_values < values))
+            values[...] = library.where(is_better, their_values, values)
+            partners |= their_partners  # the same numbers, some with the bit SEPARATED
+            for mine, theirs in zip(seconds, their_seconds, strict=True):
+                library.minimum(mine, theirs, out=mine)
         workers.complete(own, parts)
         self._lap("level 1: exchange")
 
@@ -248,18 +319,18 @@ class FilteredLevels:
         backend = self.backend
         if not block.values["count"]:  # Only other workers have a block left.
             return min(self._workers.all_gather(open_edges))
-        kernel = device.SCANS[from_row, tested is self._open and not from_row]
+        kernel = SCANS[from_row, tested is self._open and not from_row]
         warps = WARPS if backend.warp_threads > 1 else 1
         share = warps if open_edges >= STAGED_EDGES * (last - first) else 1
         counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
-        rows = device.EDGE_ROWS(**{name: tested[name] for name in EDGES})
+        rows = EDGE_ROWS(**{name: tested[name] for name in EDGES})
         numbers = [np.int32(first), np.int32(last), np.int32(share)]
         arguments = [self._filter, rows, self._open["second_members"], block, *numbers, counters]
         grid, threads = ceil_div((last - first) * share, warps), warps * backend.warp_threads
         backend.kernel(*kernel)((grid,), (threads,), arguments)
         counted = backend.download(counters).sum(axis=0).astype(np.int64)
-        self.counts += counted[: device.OPEN]
-        return min(self._workers.all_gather(int(counted[device.OPEN])))
+        self._counts += counted[:OPEN]
+        return min(self._workers.all_gather(int(counted[OPEN])))
 
     def _blocks(self, library: Any, stop: int, last: int, side: str) -> Iterator[tuple[slice, Any]]:
         """Yield the blocks of candidates below `stop`: the variables of the blocks that all workers have at the same
@@ -271,13 +342,13 @@ class FilteredLevels:
             most = min(most, stop - start)
             own = min(start + workers.number * most, stop)
             count, after = min(most, stop - own), min(start + workers.size * most, stop)
-            candidates = device.CANDIDATES(first=own, count=count, **self._candidates)
+            candidates = CANDIDATES(first=own, count=count, **self._candidates)
             self.backend.fill(self._candidates["end"], 0)
             if count:
                 panel = self._candidates["panel"][:last, :count]
                 self._products.multiply(library, slice(0, last), slice(own, own + count), panel)
                 self._lap(f"sets from {side}: products")
-                self._launch(device.NEIGHBOURS, last, [self._filter, candidates, np.int32(last)])
+                self._launch(NEIGHBOURS, last, [self._filter, candidates, np.int32(last)])
                 self._lap(f"sets from {side}: lists")
             if max(workers.all_gather(int(self.backend.download(self._candidates["end"])[0]))) > self.plan.neighbours:
                 most = max(STEP, most // 2 // STEP * STEP)  # the lists of so few candidates fit at any density
@@ -290,13 +361,13 @@ class FilteredLevels:
         edges, and `second_members` the first member of adj(j) that separates it, or `NO_MEMBER` if none has yet."""
         to, copied = self._open, 0
         for part in mapped_arrays.pieces(edges, self.plan.read):
-            found = library.flatnonzero(self._edges["partners"][part] < device.SEPARATED)
+            found = library.flatnonzero(self._edges["partners"][part] < SEPARATED)
             own = slice(copied, copied + len(found))
             to["slots"][own] = found + part.start
             for name, array in self._edges.items():
                 to[name][own] = array[part][found]
             copied = own.stop
-        to["second_members"][:copied] = np.uint32(device.NO_MEMBER)
+        to["second_members"][:copied] = np.uint32(NO_MEMBER)
         to["starts"][first : last + 1] = library.searchsorted(to["slots"][:copied], self._starts[first : last + 1])
         return copied
 
@@ -304,19 +375,14 @@ class FilteredLevels:
         """Separate the edges whose copies have been separated, or have a second member."""
         of = self._open
         for part in mapped_arrays.pieces(copied, self.plan.read):
-            is_separated = of["partners"][part] >= device.SEPARATED
+            is_separated = of["partners"][part] >= SEPARATED
             members = library.where(is_separated, of["values"][part], of["second_members"][part])
-            found = library.flatnonzero(members != np.uint32(device.NO_MEMBER))
+            found = library.flatnonzero(members != np.uint32(NO_MEMBER))
             slots = of["slots"][part][found]
-            self._edges["partners"][slots] |= np.uint32(device.SEPARATED)
+            self._edges["partners"][slots] |= np.uint32(SEPARATED)
             self._edges["values"][slots] = members[found]
 
     def _launch(self, kernel: KernelSource, warps: int, arguments: list[Any]) -> None:
         """Launch a kernel with at least this number of warps."""
         in_block = WARPS if self.backend.warp_threads > 1 else 1
         self.backend.kernel(*kernel)((ceil_div(warps, in_block),), (in_block * self.backend.warp_threads,), arguments)
-
-    def _launch_each(self, kernel: KernelSource, count: int, arguments: list[Any]) -> None:
-        """Launch a kernel with a thread for each of `count` edges."""
-        threads = 128 if self.backend.warp_threads > 1 else 1
-        self.backend.kernel(*kernel)((max(1, ceil_div(count, threads)),), (threads,), arguments)

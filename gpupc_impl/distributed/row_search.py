@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from typing import Any
 
 import numpy as np
 
 from gpupc_impl.backends import Backend, DeviceMemoryError
 from gpupc_impl.core.pairs import row_groups
-from gpupc_impl.distributed.correlations import Numbers
 from gpupc_impl.distributed.progress import Laps
 from gpupc_impl.engine.budget import COUNTER_BYTES, allocated_bytes
 from gpupc_impl.engine.graph import BINOMIALS, COUNTER_SHAPE, NO_KEY, REQUIRED_KEY, binomial_table
 from gpupc_impl.gaussian import cupc_s
+from gpupc_impl.gaussian.fixed_order import correlate_squares
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.out_of_core.gathered import BATCH, ROW_SEARCH, gathered_launch
@@ -60,8 +61,7 @@ def bytes_for_rows(samples: int, p: int, level: int, widest: int, budget: int) -
 
 def check_fit(problem: GaussianProblem, degrees: np.ndarray, active: np.ndarray, level: int, budget: int) -> None:
     """Check that each row fits on a device at a level."""
-    samples = problem.n_samples if problem.correlations == "device" else 0
-    limit = bytes_for_rows(samples, len(degrees), level, int(degrees.max()), budget)
+    limit = bytes_for_rows(problem.n_samples, len(degrees), level, int(degrees.max()), budget)
     needed = bytes_of_rows(degrees)
     too_long = np.flatnonzero(active & (needed > limit))
     if len(too_long):
@@ -78,24 +78,24 @@ def check_fit(problem: GaussianProblem, degrees: np.ndarray, active: np.ndarray,
 
 
 def search_rows(
-    backend: Backend, numbers: Numbers, laps: Laps, problem: GaussianProblem, level: int, group: RowGroup
+    backend: Backend, samples: Any, laps: Laps, problem: GaussianProblem, level: int, group: RowGroup
 ) -> tuple[Counter[str], np.ndarray]:
-    """Test all sets of some rows, as many rows at a time as fit on the device.
+    """Test all sets of some rows, given (m, p) standardised samples, as many rows at a time as fit on the device.
 
     Returns:
         the counts ``tests``, ``undefined`` and ``pseudo_inverses``, and (slots,) uint64 best keys.
     """
     widest, totals, keys = int(group.degrees.max()), Counter[str](), []
-    limit = bytes_for_rows(numbers.samples_held, problem.n_variables, level, widest, backend.memory_limit)
+    limit = bytes_for_rows(len(samples), problem.n_variables, level, widest, backend.memory_limit)
     for rows in row_groups(np.concatenate(([0], np.cumsum(bytes_of_rows(group.degrees)))), max(1, limit)):
-        counts, part_keys = _search_part(backend, numbers, laps, problem, level, group.part(rows))
+        counts, part_keys = _search_part(backend, samples, laps, problem, level, group.part(rows))
         totals.update(counts)
         keys.append(part_keys)
     return totals, np.concatenate(keys)
 
 
 def _search_part(
-    backend: Backend, numbers: Numbers, laps: Laps, problem: GaussianProblem, level: int, group: RowGroup
+    backend: Backend, samples: Any, laps: Laps, problem: GaussianProblem, level: int, group: RowGroup
 ) -> tuple[dict[str, int], np.ndarray]:
     rows, degrees, near = group.rows, group.degrees, group.neighbours
     first_slot = np.concatenate(([0], np.cumsum(degrees)))
@@ -108,7 +108,7 @@ def _search_part(
     starts = np.cumsum(sizes) - sizes
     variables = np.empty(int(sizes.sum()), np.int32)
     variables[starts + own], variables[np.repeat(starts, degrees) + local] = rows, near
-    matrices = numbers.squares(variables, sizes)
+    matrices = correlate_squares(backend, samples, variables, sizes)
     laps.lap("correlate")
     first_keys = np.full(len(near), NO_KEY, np.uint64)
     if group.required is not None:

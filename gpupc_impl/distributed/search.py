@@ -60,9 +60,16 @@ class DistributedSearch(LevelSearch):
             raise InvalidParameter(
                 "method 'distributed' records no pmax, which is a p x p matrix; leave it out, or take out-of-core-block"
             )
+        if problem.correlations != "device":
+            raise InvalidProblem(
+                "method 'distributed' computes correlations from samples without missing values, and the problem is a "
+                "correlation matrix: give the samples, or take pair-scan or out-of-core-block"
+            )
         self.problem, self.run, self.p = problem, run, problem.n_variables
         self.report: dict[str, Any] = {"levels": [], "lost": 0, "peak_device_bytes": 0}
-        self._with_level_one = stop_reason(problem, 1, max(self.p - 1, 2)) is None
+        # Level 1 with fixed pairs, or without a tolerance, runs row by row, like later levels.
+        by_groups = problem.fixed is None and problem.residual_tolerance > 0.0
+        self._with_level_one = by_groups and stop_reason(problem, 1, max(self.p - 1, 2)) is None
         self._open_team = open_team
         self._team: Team | None = None
         self._memory = 0  # bytes of device memory of the worker with the least
@@ -108,7 +115,7 @@ class DistributedSearch(LevelSearch):
         problem, with_first = self.problem, self._edges is None
         prepared = team.on_all(lambda number, call: call(Worker.prepare, self._with_level_one))
         at_once, self._memory = prepared[0]["at_once"], min(each["memory"] for each in prepared)
-        parts = list(mapped_arrays.pieces(self.p, at_once)) if problem.samples is not None else []
+        parts = list(mapped_arrays.pieces(self.p, at_once))
 
         def send(number: int, call: Call) -> None:
             for part in parts[number :: team.size]:
@@ -145,16 +152,20 @@ class DistributedSearch(LevelSearch):
             self._note_peak(facts)
             if self._folder is not None:
                 shards.save(self._folder)
-        left = shards.left()
-        keys = np.sort(left[:, 0].astype(np.int64) * self.p + left[:, 1])  # much faster than sorting rows
-        self._edges = np.stack(np.divmod(keys, self.p), axis=1).astype(np.int32)
+        to_number, degrees = np.array([self.p, 1]), shards.degrees
+        numbers = np.sort(shards.left() @ to_number)  # much faster than sorting rows
+        if (fixed := problem.fixed) is not None:
+            numbers = np.union1d(np.setdiff1d(numbers, fixed.forbidden @ to_number), fixed.required @ to_number)
+        self._edges = np.stack(np.divmod(numbers, self.p), axis=1).astype(np.int32)
+        if fixed is not None:
+            degrees = np.bincount(self._edges.reshape(-1), minlength=self.p)
         elapsed, counts = time.perf_counter() - started, shards.counts
         self.report |= {"seconds": steps, "counts": dict(counts)}
         logger.info("levels 0 and 1: %.1f s, %s", elapsed, {name: round(each, 2) for name, each in steps.items()})
         of_zero = sum(taken for step, taken in steps.items() if step.startswith(("samples", "memory", "level 0")))
-        degrees, tests = shards.degrees, problem.tests_of_level_zero
-        zero = LevelOutcome(int(degrees.sum()) // 2, problem.most_tested_degree(degrees), tests, seconds=of_zero)
-        if shards.levels == 1:  # Level 1 then runs row by row, like later levels.
+        tests, most = problem.tests_of_level_zero, problem.most_tested_degree(degrees)
+        zero = LevelOutcome(int(degrees.sum()) // 2, most, tests, seconds=of_zero)
+        if shards.levels == 1:
             return [zero]
         seconds = elapsed - of_zero
         return [zero, LevelOutcome(*self._count(), counts["tests"], undefined=counts["undefined"], seconds=seconds)]

@@ -120,11 +120,11 @@ class ThreadTeam(Team):
 
 def open_threads(problem: GaussianProblem, run: Run, workers: int, show: bool) -> ThreadTeam:
     """Return workers for the devices of this process; 0 stands for all GPUs, or for one if the problem is small."""
-    backend, samples = run.backend, problem.correlations == "device"
+    backend = run.backend
     assert backend is not None
     if not workers and problem.n_samples * problem.n_variables**2 < SHARED_PRODUCTS:
         return ThreadTeam(problem, [backend], show)
-    least = filter_plan.least_device_bytes(problem.n_samples, problem.n_variables) if samples else 0
+    least = filter_plan.least_device_bytes(problem.n_samples, problem.n_variables)
     others = (each for each in further_backends(backend, workers) if least <= each.memory_limit - each.memory_used)
     devices = [backend, *itertools.islice(others, workers - 1 if workers else None)]
     if len(devices) < workers:

@@ -8,29 +8,27 @@ processes of a Dask cluster; they differ in their communicator alone.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import DeviceMemoryError
+from gpupc_impl.backends import DeviceMemoryError, KernelSource
 from gpupc_impl.core import mapped_arrays
-from gpupc_impl.distributed import device, filter_plan, products
+from gpupc_impl.distributed import filter_plan, products
 from gpupc_impl.distributed.communicator import Communicator
-from gpupc_impl.distributed.correlations import MatrixNumbers, Numbers, SampleNumbers, SampleRows
-from gpupc_impl.distributed.device import COUNTS, SEPARATED
+from gpupc_impl.distributed.correlations import SampleRows
 from gpupc_impl.distributed.edge_shards import SHORT, Share
-from gpupc_impl.distributed.filter import FilteredLevels
-from gpupc_impl.distributed.level_zero import GroupResult, LevelZero
+from gpupc_impl.distributed.filter import FILTER_KERNELS, SEPARATED, FilteredLevels
 from gpupc_impl.distributed.progress import Laps
 from gpupc_impl.distributed.row_search import RowGroup, search_rows
+from gpupc_impl.gaussian.fixed_order import SQUARES, STANDARDISE, TILE_CONSTANTS
 from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.out_of_core.gathered import GATHERED
 
-
-def is_filtered(problem: GaussianProblem) -> bool:
-    """Return whether levels 0 and 1 of a problem are decided by `filter`, and level 0 alone by `level_zero` if not."""
-    return problem.correlations == "device" and problem.fixed is None and problem.residual_tolerance > 0.0
+MOST_PREFETCHED = 24  # the highest level whose kernels a search requests before level 0
 
 
 class Worker:
@@ -42,10 +40,9 @@ class Worker:
         self._plan: filter_plan.FilterPlan | None = None
         self._arriving: SampleRows | None = None
         self._rows: Any = None  # (p, m) standardised samples on the device, until the canonical kernels need them
-        self._numbers: Numbers | None = None
-        self._levels: FilteredLevels | LevelZero | None = None
-        self._result: GroupResult | None = None
-        self._counted = np.zeros(3, np.int64)
+        self._samples: Any = None  # (m, p), the same for those kernels
+        self._levels: FilteredLevels | None = None
+        self._result: list[Any] = []  # the partners and values of the share's edges
 
     # --- before level 0 ----------------------------------------------------------------------------------------------
 
@@ -57,28 +54,25 @@ class Worker:
             plan, and ``memory``, the bytes that rows may take from level 2 on.
         """
         problem, backend = self._problem, self._backend
-        m, p, at_once = problem.n_samples, problem.n_variables, problem.n_variables
+        m, p = problem.n_samples, problem.n_variables
         if with_level_one and backend.warp_threads > 1:
-            device.prefetch_all(backend)
+            backend.prefetch(searching(backend.name))
         free = min(self._workers.all_gather(backend.memory_limit - backend.memory_used))
-        if problem.correlations == "device":
-            if (least := filter_plan.least_device_bytes(m, p)) > free:
-                raise DeviceMemoryError(
-                    least,
-                    backend.memory_used,
-                    backend.memory_limit,
-                    f"method 'distributed' needs {least:,} bytes of device memory on every worker for {m:,} samples of "
-                    f"{p:,} variables, and a worker has {free:,}: give workers more (device_memory_limit), have fewer "
-                    "workers a machine, or fewer variables",
-                )
-            at_once = filter_plan.variables_at_once(m, p, free)
-            if is_filtered(problem):
-                in_parts = products.part_bytes(backend, m, problem.critical_r_squared(0))
-                self._plan = filter_plan.choose(m, p, free, in_parts)
-            self._arriving = SampleRows(backend, m, p, at_once)
-            self._laps.start()
-        plan = {} if self._plan is None else dataclasses.asdict(self._plan)
-        return {"at_once": at_once, "plan": plan, "memory": backend.memory_limit}
+        if (least := filter_plan.least_device_bytes(m, p)) > free:
+            raise DeviceMemoryError(
+                least,
+                backend.memory_used,
+                backend.memory_limit,
+                f"method 'distributed' needs {least:,} bytes of device memory on every worker for {m:,} samples of "
+                f"{p:,} variables, and a worker has {free:,}: give workers more (device_memory_limit), have fewer "
+                "workers a machine, or fewer variables",
+            )
+        at_once = filter_plan.variables_at_once(m, p, free)
+        in_parts = products.part_bytes(backend, m, problem.critical_r_squared(0))
+        self._plan = filter_plan.choose(m, p, free, in_parts)
+        self._arriving = SampleRows(backend, m, p, at_once)
+        self._laps.start()
+        return {"at_once": at_once, "plan": dataclasses.asdict(self._plan), "memory": backend.memory_limit}
 
     def add_samples(self, variables: slice, samples: np.ndarray) -> None:
         """Take the (m, width) samples of some variables, which no other worker gets from the client."""
@@ -87,55 +81,34 @@ class Worker:
 
     def start(self, at_once: int, with_first_levels: bool, with_level_one: bool) -> None:
         """Get the samples of all variables from the other workers, and allocate the arrays of levels 0 and 1."""
-        problem, workers, p = self._problem, self._workers, self._problem.n_variables
-        if self._arriving is not None:
-            self._rows, self._arriving = self._arriving.rows, None
-            parts = [(k % workers.size, part) for k, part in enumerate(mapped_arrays.pieces(p, at_once))]
-            workers.complete([self._rows], parts)
-            self._laps.lap("samples")
-        if with_first_levels and self._plan is not None:
+        assert self._arriving is not None
+        assert self._plan is not None
+        self._rows, self._arriving = self._arriving.rows, None
+        pieces = mapped_arrays.pieces(self._problem.n_variables, at_once)
+        self._workers.complete([self._rows], [(k % self._workers.size, part) for k, part in enumerate(pieces)])
+        self._laps.lap("samples")
+        if with_first_levels:
             self._levels = FilteredLevels(
-                problem, workers, self._plan, self._rows, self._laps, with_level_one, self._show
+                self._problem, self._workers, self._plan, self._rows, self._laps, with_level_one, self._show
             )
             self._laps.lap("memory")
-        elif with_first_levels:
-            self._levels = LevelZero(problem, workers, self._canonical_numbers(), self._laps)
-
-    def _canonical_numbers(self) -> Numbers:
-        """Return the numbers that canonical correlations are computed from, in the layout of their kernels."""
-        if self._numbers is None and self._problem.correlations == "host":
-            self._numbers = MatrixNumbers(self._backend, self._problem.correlation)
-        elif self._numbers is None:
-            rows, self._rows = self._rows, None
-            samples = self._backend.empty(rows.shape[::-1], np.float64)
-            with self._backend.array_library():
-                samples[...] = rows.T
-            self._numbers = SampleNumbers(self._backend, samples)
-        return self._numbers
 
     # --- levels 0 and 1 ----------------------------------------------------------------------------------------------
 
     def run_group(self, first: int) -> Share:
         """Run levels 0 and 1 for a group of rows that begins with row `first`."""
-        levels = self._levels
-        assert levels is not None
-        if self._result is not None:
-            self._result = None
+        assert self._levels is not None
+        if self._result:
+            self._result = []
             self._laps.lap("results")
-        result = self._result = levels.group(first)
-        made = np.sum(self._workers.all_gather(levels.counts - self._counted), axis=0)
-        counts = dict(zip(COUNTS, map(int, made), strict=True))
-        self._counted = levels.counts.copy()
-        degrees = levels.degrees if isinstance(levels, LevelZero) else self._backend.download(levels.degrees)
-        most = self._plan.read if self._plan is not None else filter_plan.MOST_READ
-        return Share(result.rows, result.group_stop, result.starts, result.levels, degrees, counts, most)
+        share, *self._result = self._levels.group(first)
+        return share
 
     def read(self, edges: slice) -> list[np.ndarray]:
         """Return the partners, members and left edges (`Shard`) among some edges of the worker's share."""
-        result, backend = self._result, self._backend
-        assert result is not None
+        backend = self._backend
         with backend.array_library() as library:  # a device finds the edges that are left faster than a core
-            partners, members = result.partners[edges], result.values[edges]
+            partners, members = (array[edges] for array in self._result)
             is_separated = partners >> 31
             left = library.flatnonzero(is_separated == 0)
             partners &= np.uint32(SEPARATED - 1)  # in place, since memory is short and each edge is read once
@@ -147,8 +120,8 @@ class Worker:
     def finish_first_levels(self) -> dict[str, Any]:
         """Drop all arrays but the samples; returns ``seconds`` by step of levels 0 and 1, and ``peak``, the largest
         number of bytes in use on the device."""
-        if self._result is not None:
-            self._result = None
+        if self._result:
+            self._result = []
             self._laps.lap("results")
         self._levels = None
         seconds, self._laps = dict(self._laps.seconds), Laps(self._workers)
@@ -164,10 +137,23 @@ class Worker:
         Returns:
             the counts of tests; for each group, (slots,) uint64 best keys; ``seconds`` and ``peak`` as above.
         """
-        counts, keys, numbers = Counter[str](), [], self._canonical_numbers()
+        if self._samples is None:
+            rows, self._rows = self._rows, None
+            self._samples = self._backend.empty(rows.shape[::-1], np.float64)
+            with self._backend.array_library():
+                self._samples[...] = rows.T
+            del rows
+        counts, keys = Counter[str](), []
         self._laps.start()
         for group in groups:
-            made, best = search_rows(self._backend, numbers, self._laps, self._problem, level, group)
+            made, best = search_rows(self._backend, self._samples, self._laps, self._problem, level, group)
             counts.update(made)
             keys.append(best)
         return counts, keys, {"seconds": dict(self._laps.seconds), "peak": self._backend.memory_peak}
+
+
+@functools.cache
+def searching(backend: str) -> tuple[KernelSource, ...]:
+    """Return the kernels of all levels of a search on a backend."""
+    squares = (kernel._replace(constants=TILE_CONSTANTS[backend]) for kernel in SQUARES)
+    return STANDARDISE, *FILTER_KERNELS, *squares, *GATHERED.up_to(MOST_PREFETCHED)

@@ -575,13 +575,3 @@ __global__ void __launch_bounds__(256, 4)
     }
     scanner.add_to(counters, open);
 }
-
-// Marks the edges from `first` on as separated that another device has separated, given its partners and values. If
-// both devices have separated an edge, the smaller member is the canonical one. Grid (ceil(edges / threads)).
-__global__ void take_over(const __grid_constant__ EdgeRows rows, long long first, const unsigned* partners,
-                          const unsigned* values, long long edges) {
-    const long long e = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (e >= edges || !(partners[e] & SEPARATED)) return;
-    const bool both = rows.partners[first + e] & SEPARATED;
-    separate(rows, first + e, static_cast<int>(both ? min(values[e], rows.values[first + e]) : values[e]));
-}

@@ -18,13 +18,12 @@ from gpupc_impl.distributed import edge_shards, filter_plan, products, row_searc
 from gpupc_impl.distributed import filter as filtered
 from gpupc_impl.distributed.communicator import ThreadCommunicator
 from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
-from gpupc_impl.distributed.device import prefetch_all
 from gpupc_impl.distributed.filter_bounds import NEEDED_SLACK, needed_product
 from gpupc_impl.distributed.filter_plan import LISTS
 from gpupc_impl.distributed.folder import SETTINGS
 from gpupc_impl.distributed.products import PartProducts, Products
 from gpupc_impl.distributed.team import further_backends
-from gpupc_impl.distributed.worker import Worker
+from gpupc_impl.distributed.worker import Worker, searching
 from gpupc_impl.integers import round_up
 from tests.wide import assert_same, in_core, sample
 
@@ -36,24 +35,17 @@ def search(data, alpha, **options):
     return skeleton(data, alpha, method="distributed", **options)
 
 
-def test_kernels_are_requested_before_level_zero(monkeypatch):
-    requested, taken = set(), set()
-    kernel = HostBackend.kernel
+def test_all_kernels_of_a_search_are_requested(monkeypatch):
+    taken, kernel = set(), HostBackend.kernel
 
     def take(self, source, expression, *more):
         taken.add((str(source), expression))
         return kernel(self, source, expression, *more)
 
-    def request(self, kernels):
-        assert not taken
-        requested.update(each[:2] for each in kernels)
-
-    monkeypatch.setattr(HostBackend, "prefetch", request)
-    prefetch_all(HostBackend())
     monkeypatch.setattr(HostBackend, "kernel", take)
     search(sample(np.random.default_rng(0), 40, 300, 4.0), 0.05, max_level=3)
     assert taken
-    assert taken <= requested
+    assert taken <= {each[:2] for each in searching("host")}
 
 
 def alpha_at(r, samples, level):

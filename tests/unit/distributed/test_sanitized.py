@@ -1,6 +1,6 @@
 """The kernels of method `distributed` are clean under the sanitizers, as workers launch them."""
 
-from gpupc_impl.distributed.device import all_kernels
+from gpupc_impl.distributed.filter import all_kernels
 from tests import sanitized
 
 SEARCH = """
@@ -8,6 +8,7 @@ import dataclasses
 import numpy as np
 from gpupc_impl import BackgroundKnowledge, skeleton
 from gpupc_impl.distributed import filter, filter_plan
+from gpupc_impl.distributed.correlations import fixed_order_problem
 from gpupc_impl.gaussian import fixed_order
 
 rng = np.random.default_rng(1)
@@ -26,6 +27,7 @@ for most in (5, 1000):  # open edges are never few, or are so after the first bl
     assert found.tests_per_level[1] > 100 and found.tests_per_level[2] > 100
 knowledge = BackgroundKnowledge(required_edges=[(1, 50), (3, 4)])
 assert skeleton(data, 0.2, knowledge=knowledge, **how).adjacency[1, 50]
+fixed_order_problem(data, alpha=0.2)
 """
 
 
