@@ -44,7 +44,7 @@ from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import InvalidSkeleton, Skeleton
-from gpupc_impl.distributed.folder import SearchFolder
+from gpupc_impl.core.result_folder import ResultFolder
 from gpupc_impl.intake import read_input
 from gpupc_impl.kernel.problem import KernelProblem
 from gpupc_impl.measurement.publish import InvalidFolder, check, merge
@@ -334,13 +334,13 @@ OUTCOME, SHARD = (
 
 def _shards() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
-        SearchFolder(Path(folder), "search").write("shard", OUTCOME, SHARD)
+        ResultFolder(Path(folder), "search", {}).write("shard", OUTCOME, SHARD)
         return {"shard.npz": (Path(folder) / "shard.npz").read_bytes()}
 
 
 def _read_shard(folder: Path) -> None:
     """A damaged shard is as good as none."""
-    found = SearchFolder(folder, "search").read("shard", lambda outcome, arrays: (outcome, arrays))
+    found = ResultFolder(folder, "search", {}).read("shard", lambda outcome, arrays: (outcome, arrays))
     assert found is None or (found[0] == OUTCOME and all((found[1][name] == SHARD[name]).all() for name in SHARD))
 
 

@@ -1,9 +1,10 @@
 """What tests of method `distributed` share: samples, the answer of an in-core method, and a comparison."""
 
 import numpy as np
+import scipy.stats
 
 from gpupc_impl import skeleton
-from gpupc_impl.distributed.correlations import fixed_order_problem
+from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
 
 
 def sample(seed, p: int, m: int, degree: float, copies: int = 0) -> np.ndarray:
@@ -19,6 +20,25 @@ def sample(seed, p: int, m: int, degree: float, copies: int = 0) -> np.ndarray:
         original, copy = rng.integers(p, size=2)
         data[:, copy] = data[:, original] + noise * rng.standard_normal(m)
     return data[:, rng.permutation(p)]
+
+
+def alpha_at(r, samples, level):
+    """The significance level whose critical correlation is r."""
+    return float(2 * scipy.stats.norm.sf(np.arctanh(abs(r)) * np.sqrt(samples - level - 3)))
+
+
+def near_threshold(rng, x):
+    """A significance level at which a correlation, or a partial correlation given one variable, is the critical one, or
+    off it by very little."""
+    m, p = x.shape
+    level = int(rng.integers(2)) if p > 2 and m > 5 else 0
+    i, j, *k = rng.choice(p, 2 + level, replace=False)
+    c = fixed_order_correlation(x)
+    r = c[i, j]
+    if k:
+        r = (r - c[i, k[0]] * c[j, k[0]]) / np.sqrt(max(1e-9, (1 - c[i, k[0]] ** 2) * (1 - c[j, k[0]] ** 2)))
+    off_by = rng.choice([0.0, 1e-16, 1e-15, 1e-14, 1e-12, 1e-9, 1e-7]) * rng.choice([-1, 1])
+    return alpha_at(np.clip(abs(r) + off_by, 0.01, 0.9), m, level)
 
 
 def in_core(data, alpha, knowledge=None, **options):

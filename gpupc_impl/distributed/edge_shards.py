@@ -15,9 +15,10 @@ import numpy as np
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.pairs import find, row_groups
 from gpupc_impl.core.result import NO_PAIRS, SeparatingSets
-from gpupc_impl.distributed.folder import SearchFolder
+from gpupc_impl.core.result_folder import ResultFolder
+from gpupc_impl.out_of_core.host_blocks import in_threads
 
-MOST_THREADS = 16  # upper bound on the threads that copy, write or read shards
+MOST_THREADS = 16  # upper bound on the threads that copy shards
 SHORT = 1 << 16  # upper bound on the number of variables for shards with 16 bits a number
 ARRAYS = ("starts", "partners", "members", "left")
 
@@ -119,7 +120,7 @@ class EdgeShards:
         """Return (k, 2) int32: the edges i < j that are left."""
         return np.concatenate([NO_PAIRS, *(shard.pairs for shard in self._shards)])
 
-    def save(self, folder: SearchFolder) -> None:
+    def save(self, folder: ResultFolder) -> None:
         """Write all shards of the search, and then a file that says how many there are."""
 
         def write(number: int) -> None:
@@ -127,20 +128,18 @@ class EdgeShards:
             arrays = {name: getattr(shard, name) for name in ARRAYS}
             folder.write(f"rows-{number:06d}", {"rows": [shard.rows.start, shard.rows.stop]}, arrays)
 
-        with ThreadPoolExecutor(min(MOST_THREADS, available_cores())) as pool:
-            list(pool.map(write, range(len(self._shards))))
+        in_threads(write, range(len(self._shards)))
         outcome = {"shards": len(self._shards), "levels": self.levels, "counts": self.counts}
         folder.write("rows", outcome, {"degrees": self.degrees})
 
-    def load(self, folder: SearchFolder) -> bool:
+    def load(self, folder: ResultFolder) -> bool:
         """Take the shards that an earlier search has saved; returns whether all are there."""
         saved = folder.read("rows", lambda outcome, arrays: (outcome, arrays["degrees"]))
         if saved is None:
             return False
         outcome, degrees = saved
-        with ThreadPoolExecutor(min(MOST_THREADS, available_cores())) as pool:
-            names = (f"rows-{number:06d}" for number in range(outcome["shards"]))
-            shards = [shard for shard in pool.map(lambda name: folder.read(name, Shard.stored), names) if shard]
+        names = [f"rows-{number:06d}" for number in range(outcome["shards"])]
+        shards = [shard for shard in in_threads(lambda name: folder.read(name, Shard.stored), names) if shard]
         if [0, *(shard.rows.stop for shard in shards)] != [*(shard.rows.start for shard in shards), self._p]:
             return False
         self._shards, self.first, self.levels, self.degrees = shards, self._p, outcome["levels"], degrees

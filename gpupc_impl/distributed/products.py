@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import abc
 import math
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from gpupc_impl.backends import Backend, KernelSource
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.distributed.filter_bounds import DIGITS, SCALE, part_bound, rounding_bound
 from gpupc_impl.integers import ceil_div, round_up
+from gpupc_impl.out_of_core.host_blocks import in_threads
 
 SMALL_PRODUCT = 1e7  # upper bound on the multiply-adds of a product that is computed on a single core
 PITCH = 8  # the samples of a variable in parts are followed by zeros up to a multiple of this number, as libraries like
@@ -58,17 +58,12 @@ class DoubleProducts(Products):
             made = self._made[: height * width].reshape(height, width)
             is_large = height * width * self._samples.shape[1] > SMALL_PRODUCT
             threads = self._backend.array_threads if is_large else 1
-            if threads == 1:
-                library.matmul(own, others, out=made)
-                out[part] = made
-                continue
 
             def multiply(some: slice, own: Any = own, made: Any = made, to: Any = out[part]) -> None:
                 library.matmul(own[some], others, out=made[some])
                 to[some] = made[some]
 
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(multiply, mapped_arrays.pieces(height, ceil_div(height, threads))))
+            in_threads(multiply, mapped_arrays.pieces(height, ceil_div(height, threads)), threads)
 
 
 class PartProducts(Products):

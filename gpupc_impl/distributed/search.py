@@ -10,26 +10,25 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, stop_reason
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, Run
 from gpupc_impl.core.result import SeparatingSets, complete_graph
+from gpupc_impl.core.result_folder import ResultFolder
 from gpupc_impl.distributed.edge_shards import EdgeShards, Shard, ShardedSets, Share, keep
-from gpupc_impl.distributed.folder import SearchFolder
 from gpupc_impl.distributed.row_search import RowGroup, check_fit
 from gpupc_impl.distributed.team import Call, ClusterFailure, Team, WorkersLost
 from gpupc_impl.distributed.worker import Worker
 from gpupc_impl.engine.graph import NO_KEY, binomial_table
 from gpupc_impl.engine.row_graph import RowGraph
 from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.out_of_core.host_blocks import in_threads
 
 logger = logging.getLogger("gpupc_impl.distributed")
 
@@ -44,6 +43,7 @@ ENTRIES_AT_ONCE = 1 << 16  # the entries of the adjacency matrix that a thread w
 MAP_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0
 """The value of Linux's flag, for which Python's mmap has a name from 3.13 on."""
 
+FORMAT = 5  # of the folder of a search
 ROW_COUNTS = ("tests", "undefined", "pseudo_inverses")
 
 
@@ -77,7 +77,8 @@ class DistributedSearch(LevelSearch):
         self._settled: list[np.ndarray] = []  # edges that have no more tests
         self._adjacency: np.ndarray | None = None
         named = run.params["folder"]
-        self._folder = SearchFolder(Path(named).absolute(), problem.fingerprint) if named else None
+        settings = {"format": FORMAT, "data": problem.fingerprint}
+        self._folder = ResultFolder(Path(named).absolute(), "search", settings) if named else None
         self._shards: EdgeShards | None = None
         self._later_sets: list[tuple[np.ndarray, np.ndarray]] = []
         self._first_outcomes: list[LevelOutcome] = []
@@ -291,8 +292,7 @@ class DistributedSearch(LevelSearch):
         def connect(part: slice) -> None:
             adjacency[ends[part, 0], ends[part, 1]] = True
 
-        with ThreadPoolExecutor(available_cores()) as pool:
-            list(pool.map(connect, mapped_arrays.pieces(len(ends), ENTRIES_AT_ONCE)))
+        in_threads(connect, mapped_arrays.pieces(len(ends), ENTRIES_AT_ONCE))
         return adjacency
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:

@@ -48,13 +48,15 @@ class IndependenceOracle(Problem):
         Raises:
             InvalidProblem: the graph is no square matrix or has a cycle, or a hidden variable is not in it.
         """
+        import networkx
+
         matrix = np.asarray(graph) != 0
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InvalidProblem(f"the graph has shape {matrix.shape}; it must be a square matrix")
         q = len(matrix)
         if wrong := [k for k in hidden if not 0 <= k < q]:
             raise InvalidProblem(f"hidden has {wrong[0]!r}; the graph's variables are 0 to {q - 1}")
-        if _has_cycle(matrix):
+        if not networkx.is_directed_acyclic_graph(networkx.from_numpy_array(matrix, create_using=networkx.DiGraph)):
             raise InvalidProblem("the graph has a directed cycle; an oracle needs an acyclic graph")
         observed = np.setdiff1d(np.arange(q), np.asarray(list(hidden), np.int64))
         return cls(
@@ -88,7 +90,7 @@ class IndependenceOracle(Problem):
         rows = np.arange(k)
         given = np.zeros((k, q), bool)
         given[rows[:, None], self.observed[sets]] = True
-        opens = _product(given, self._closure.T)
+        opens = _product(given, _closure(self.graph).T)
         up, down = np.zeros((k, q), bool), np.zeros((k, q), bool)
         up[rows, self.observed[pairs[:, 0]]] = True
         while True:
@@ -97,10 +99,6 @@ class IndependenceOracle(Problem):
             if not ((going_up & ~up).any() or (going_down & ~down).any()):
                 return ~(up | down)[rows, self.observed[pairs[:, 1]]]
             up, down = up | going_up, down | going_down
-
-    @property
-    def _closure(self) -> np.ndarray:
-        return _closure(self.graph)
 
     def skeleton(self) -> Skeleton:
         """Return the skeleton that PC-stable finds."""
@@ -112,8 +110,7 @@ class IndependenceOracle(Problem):
 
     def ancestral(self) -> np.ndarray:
         """Return which observed variables are ancestors of which, (p, p) bool; a variable is its own ancestor."""
-        closure = self._closure
-        return closure[np.ix_(self.observed, self.observed)]
+        return _closure(self.graph)[np.ix_(self.observed, self.observed)]
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -129,14 +126,3 @@ def _closure(graph: np.ndarray) -> np.ndarray:
         if np.array_equal(further, closure):
             return closure
         closure = further
-
-
-def _has_cycle(graph: np.ndarray) -> bool:
-    """Return whether a directed graph has a cycle, by removing variables without parents."""
-    left = np.ones(len(graph), bool)
-    while left.any():
-        sources = left & ~graph[left].any(axis=0)
-        if not sources.any():
-            return True
-        left &= ~sources
-    return False

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import DeviceMemoryError, KernelSource
-from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.checkpoint import Checkpoint, SearchState, make_folder
 from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
@@ -15,7 +14,7 @@ from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.engine.budget import free_bytes
 from gpupc_impl.engine.tier_parts import run_in_parts
-from gpupc_impl.gaussian import cupc_s, pair_scan
+from gpupc_impl.gaussian import cupc_s
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.out_of_core import panels, plans, square_blocks
 from gpupc_impl.out_of_core.gathered import GATHERED, Gathered, gathers
@@ -37,7 +36,7 @@ logger = logging.getLogger("gpupc_impl.out_of_core")
         "block_size": Parameter(2560, "the most variables on a side of a block (bs)", minimum=1, maximum=32768),
         "layout": Parameter(
             "auto",
-            "blocks: level 1 in the paper's square blocks; auto: in panels of whole rows, or all in core if it fits",
+            "blocks: level 1 in the paper's square blocks; auto: in panels of whole rows",
             choices=("auto", "blocks"),
         ),
         **cupc_s.PARAMETERS,
@@ -64,44 +63,16 @@ def out_of_core_block(problem: GaussianProblem, run: Run) -> Skeleton:
     one = plans.level_one(p, budget, run.params["block_size"], run.params["layout"], pmax) if with_level_one else None
     report: dict[str, Any] = {"budget_bytes": budget, "least_budget_bytes": least, "levels": []}
     run = dataclasses.replace(run, facts={**run.facts, "out_of_core": report})
-    core = Plan("core", pair_scan.first_bytes(p, problem.max_level, pmax), p, p)
-    skeleton = None
-    if core.device_bytes <= budget and _may_run_in_core(problem, run):
-        skeleton = _in_core(problem, run, core)
-    if skeleton is None:
-        logger.info("%s variables, budget %s bytes: level 0 in %s, level 1 in %s", f"{p:,}", f"{budget:,}", zero, one)
-        search = BlockSearch(problem, run, budget, zero, one)
-        skeleton = pc_stable(problem, search, facts=run.facts, progress=run.progress)
-        search.close()
+    logger.info("%s variables, budget %s bytes: level 0 in %s, level 1 in %s", f"{p:,}", f"{budget:,}", zero, one)
+    search = BlockSearch(problem, run, budget, zero, one)
+    skeleton = pc_stable(problem, search, facts=run.facts, progress=run.progress)
+    search.close()
     report["peak_device_bytes"] = backend.memory_peak - used
     return skeleton
 
 
-def _may_run_in_core(problem: GaussianProblem, run: Run) -> bool:
-    """Whether the search of `pair-scan` does all that is requested."""
-    by_level = run.params["checkpoint"] or run.params["timeline"] or run.params["layout"] != "auto"
-    in_memory = problem.correlations == "host" and isinstance(problem.correlation, np.ndarray)
-    return in_memory and problem.tiers is None and not by_level
-
-
-def _in_core(problem: GaussianProblem, run: Run, core: Plan) -> Skeleton | None:
-    """The answer of `pair-scan`; None if a level from 2 on, whose memory depends on the graph, exceeds the budget."""
-    budget = run.facts["out_of_core"]["budget_bytes"]
-    logger.info("%s variables, budget %s bytes: all levels in core", f"{problem.n_variables:,}", f"{budget:,}")
-    try:
-        skeleton = pair_scan.pair_scan(problem, dataclasses.replace(run, params={}))
-    except DeviceMemoryError as error:
-        # Only the text is logged, since a log record that holds the error would keep the arrays of the search.
-        logger.info("out of core from level 0 on, since a later level does not fit: %s", str(error))
-        return None
-    mapped_arrays.release(problem.correlation)
-    of_level = dataclasses.asdict(core)
-    run.facts["out_of_core"]["levels"] = [{"level": level, **of_level} for level in range(skeleton.levels_run)]
-    return skeleton
-
-
 def all_kernels(max_level: int) -> list[KernelSource]:
-    """Return the kernels of the out-of-core methods, without those that `pair-scan` and `cupc-s` also use."""
+    """Return the kernels of the out-of-core methods, without those that others also use."""
     of_pairs = square_blocks.ZERO, square_blocks.RANKS, square_blocks.EDGES
     return [*of_pairs, panels.TWINS, *panels.SCANS.values(), *GATHERED.up_to(max_level)]
 

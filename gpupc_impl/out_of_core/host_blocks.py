@@ -70,10 +70,10 @@ def length(part: slice) -> int:
     return part.stop - part.start
 
 
-def in_threads(work: Callable[[Any], Any], parts: Iterable[Any]) -> list[Any]:
-    """The results of `work` for the parts, in their order; threads share the parts."""
+def in_threads(work: Callable[[Any], Any], parts: Iterable[Any], most: int = THREADS) -> list[Any]:
+    """The results of `work` for the parts, in their order; at most so many threads share the parts."""
     waiting: Sequence[Any] = list(parts)
-    threads = min(THREADS, available_cores(), len(waiting))
+    threads = min(most, available_cores(), len(waiting))
     if threads < 2:
         return [work(part) for part in waiting]
     with ThreadPoolExecutor(threads) as pool:

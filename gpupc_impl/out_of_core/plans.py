@@ -24,8 +24,7 @@ class Plan:
     """How a level is cut.
 
     Attributes:
-        layout: ``blocks`` (Out-of-Core, Algorithm 2), ``panels`` of whole rows, ``gathered`` sub-matrices, or ``core``
-            (everything on the device).
+        layout: ``blocks`` (Out-of-Core, Algorithm 2), ``panels`` of whole rows, or ``gathered`` sub-matrices.
         device_bytes: upper bound on the device memory.
         rows: variables of a block or of a panel.
         columns: variables whose rows or separation-set blocks pass by at a time.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import multiprocessing
 import os
 import warnings
@@ -17,18 +16,11 @@ import numpy as np
 
 from gpupc_impl.api import pc
 from gpupc_impl.core.family import get_family
-from gpupc_impl.core.files import (
-    checked_path,
-    open_arrays,
-    read_json,
-    read_sealed,
-    save_json,
-    write_sealed,
-    write_whole,
-)
+from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.problem import InvalidProblem, Problem, as_number
 from gpupc_impl.core.result import read_whole
+from gpupc_impl.core.result_folder import ResultFolder
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.intake import TableFormat, read_input
 from gpupc_impl.views.exports import write_study
@@ -38,7 +30,6 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-SETTINGS = "bootstrap.json"  # name of the file that describes the data and the settings of a folder of resamples
 UNDIRECTED, DIRECTED = 0, 1  # Kinds of edges in a resample's file; conflicts count as undirected
 _STORED = ("n", "directed", "undirected", "replace", "fraction")  # the attributes of a Bootstrap beside its graph
 
@@ -264,17 +255,16 @@ def bootstrap(
     graph = pc(data, alpha, **options)  # This also checks the other arguments.
     problem = graph.skeleton.problem
     job = _Job(*_samples(data, problem.family, options), alpha, seed, replace, fraction)
-    store = None if folder is None else Path(folder)
-    if store is not None:
+    store = None
+    if folder is not None:
         answer_options = {name: repr(value) for name, value in options.items() if name not in NEUTRAL_OPTIONS}
         settings = {"seed": seed, "replace": replace, "fraction": fraction, "options": answer_options}
-        settings["data"] = problem.fingerprint
-        _claim(store, settings)
+        store = ResultFolder(Path(folder), "bootstrap", {**settings, "data": problem.fingerprint})
     p = len(graph.names)
     counts = np.zeros((2, p, p), np.int32)
     remaining = []
     for k in range(n):
-        stored_edges = None if store is None else _load(_path(store, k), p, [settings, k])
+        stored_edges = store and store.read(f"{k:06d}", lambda _, arrays: _checked_edges(arrays["edges"], p))
         if stored_edges is None:
             remaining.append(k)
         else:
@@ -287,7 +277,7 @@ def bootstrap(
         warnings.simplefilter("always")
         for k, edges, messages in _search_all(job, remaining, processes, executor):
             if store is not None:
-                _save(edges, _path(store, k), [settings, k])
+                store.write(f"{k:06d}", {}, {"edges": edges})
             _add(counts, edges)
             for message in messages:
                 if message not in shown_messages:
@@ -393,6 +383,16 @@ def _edges(graph: CPDAG) -> np.ndarray:
     return np.concatenate(parts).astype(np.int32)
 
 
+def _checked_edges(edges: np.ndarray, p: int) -> np.ndarray:
+    """Return the edges of a resample's file; raises ValueError if they are no edges of p variables."""
+    i, j, kind = edges.T
+    in_range = (edges >= 0).all() and (edges[:, :2] < p).all() and (kind <= DIRECTED).all()
+    distinct = len(np.unique(np.sort(edges[:, :2], axis=1), axis=0)) == len(edges)
+    if edges.dtype != np.int32 or not in_range or not distinct or (i == j).any() or (i > j)[kind == UNDIRECTED].any():
+        raise ValueError(f"its edges are not those of {p} variables")
+    return edges
+
+
 def _add(counts: np.ndarray, edges: np.ndarray) -> None:
     i, j, kind = edges.T
     counts[kind, i, j] += 1
@@ -438,52 +438,3 @@ def _search_all(
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-
-# --- the folder of resamples ------------------------------------------------------------------------------------------
-
-
-def _claim(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Mark a folder as one for resamples of these settings; InvalidProblem if it belongs to others."""
-    checked_path(folder).mkdir(parents=True, exist_ok=True)
-    path = folder / SETTINGS
-    settings = json.loads(json.dumps(settings))
-    if not path.exists():
-        save_json(settings, path)
-        return
-    try:
-        existing = read_json(path)
-        if not isinstance(existing, dict):
-            raise TypeError("it holds no settings by name")
-    except (ValueError, TypeError) as error:
-        raise InvalidProblem(f"{path} is damaged ({error}); remove the folder, or name another") from error
-    for name in sorted(settings.keys() | existing.keys()):
-        if settings.get(name) != existing.get(name):
-            what = "other data, or another alpha or test" if name == "data" else f"{name} {existing.get(name)!r}"
-            raise InvalidProblem(f"{folder} holds resamples of {what}; name another folder, or remove this one")
-
-
-def _path(folder: Path, k: int) -> Path:
-    return folder / f"{k:06d}.npz"
-
-
-def _save(edges: np.ndarray, path: Path, place: Any) -> None:
-    """Write a resample's edges, bound to the data, settings and number of the resample."""
-    with write_whole(path) as file:
-        write_sealed(file, {}, {"edges": edges}, place)
-
-
-def _load(path: Path, p: int, place: Any) -> np.ndarray | None:
-    """Return a resample's edges; None if the file does not exist, or holds no edges of p variables of this resample."""
-    try:
-        edges = read_sealed(path, place)[1]["edges"]
-    except MemoryError:
-        raise
-    except Exception:  # a damaged file can raise nearly anything
-        return None
-    if edges.dtype != np.int32 or edges.ndim != 2 or edges.shape[1] != 3:
-        return None
-    i, j, kind = edges.T
-    in_range = (edges >= 0).all() and (edges[:, :2] < p).all() and (kind <= DIRECTED).all()
-    distinct = len(np.unique(np.sort(edges[:, :2], axis=1), axis=0)) == len(edges)
-    return edges if in_range and distinct and (i != j).all() and (i < j)[kind == UNDIRECTED].all() else None

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.registry import methods
 from gpupc_impl.views import MissingPackage
@@ -205,10 +207,13 @@ def _edges(result: Result) -> str:
 
 def _hubs(result: Result) -> str:
     """Tables of the variables with the most neighbours and of the largest connected components."""
-    from gpupc_impl.views.plots.graph import components
+    from scipy.sparse import csgraph, csr_array
 
     adjacency, names = adjacency_of(result), skeleton_of(result).names
-    neighbours, groups = adjacency.sum(axis=1), components(adjacency)
+    neighbours, (_, component) = adjacency.sum(axis=1), csgraph.connected_components(csr_array(adjacency))
+    ordered = np.lexsort((-neighbours, component))  # in a component those with more neighbours come first
+    groups = np.split(ordered, np.flatnonzero(np.diff(component[ordered])) + 1)
+    groups = sorted((group for group in groups if len(group) > 1), key=len, reverse=True)
     order = (-neighbours).argsort(kind="stable")[:HUBS_LISTED]
     hubs = [(names[k], (f"{neighbours[k]:,}", neighbours[k])) for k in order if neighbours[k]]
     largest = [
@@ -225,12 +230,10 @@ def _hubs(result: Result) -> str:
 
 
 def _how(result: Result) -> str:
-    """The levels as a table and as charts, and the facts of the run."""
-    from gpupc_impl.views.plots.charts import degrees, seconds_per_level, tests_per_level
+    """The levels, the numbers of neighbours, and the facts of the run."""
+    from gpupc_impl.views.plots.charts import degrees
 
-    charts = (picture(lambda draw=draw: draw(result)) for draw in (degrees, tests_per_level, seconds_per_level))
-    levels = table(level_rows(result), "levels")
-    return f'{levels}<div class="charts">{"".join(charts)}</div>{facts_table(_run(result))}'
+    return table(level_rows(result), "levels") + picture(lambda: degrees(result)) + facts_table(_run(result))
 
 
 def _run(result: Result) -> list[tuple[str, str]]:

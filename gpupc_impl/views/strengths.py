@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.family import open_tests
 from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.core.tiers import allowed_members, last_tiers
+from gpupc_impl.core.subsets import Subsets, concatenated
+from gpupc_impl.core.tiers import allowed_members
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.views.progress import bar
 from gpupc_impl.views.result import Result, edges_with_kind, numbered_edges, skeleton_of
@@ -41,9 +43,10 @@ def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -
     parts = []
     if pairs != "removed":
         edges, tested = _edges(result)
-        total = edge_tests(result)
+        tests = list(_edge_tests(skeleton, edges[tested]))
+        total = sum(subsets.total for subsets in tests)
         with bar(progress, total, "tests of the edges", " tests") as progress_bar:
-            strongest = _spread(_edge_strengths(skeleton, edges[tested], test, progress_bar), tested)
+            strongest = _spread(_edge_strengths(tests, int(tested.sum()), test, progress_bar), tested)
         parts.append((edges, edges_with_kind(result)["kind"].tolist(), *strongest))
     if pairs != "edges":
         removed = np.argwhere(np.triu(~skeleton.adjacency, 1))
@@ -77,10 +80,10 @@ def _printed_whole() -> type[pandas.DataFrame]:
     return Strengths
 
 
-def edge_tests(result: Result) -> int:
+def count_edge_tests(result: Result) -> int:
     """The number of tests that `strengths` makes for the edges of a result that holds its problem."""
     edges, tested = _edges(result)
-    return int(_test_counts(skeleton_of(result), edges[tested]).sum())
+    return sum(subsets.total for subsets in _edge_tests(skeleton_of(result), edges[tested]))
 
 
 def _edges(result: Result) -> tuple[np.ndarray, np.ndarray]:
@@ -154,77 +157,37 @@ def _owner_first(skeleton: Skeleton, pairs: np.ndarray, sets: list[tuple[int, ..
     return ordered
 
 
-def _test_counts(skeleton: Skeleton, edges: np.ndarray) -> np.ndarray:
-    """Return the number of tests of each of the (k, 2) edges, (k,) float64."""
-    from scipy.special import comb
-
-    counts, tiers = np.ones(len(edges)), skeleton.problem.tiers
+def _edge_tests(skeleton: Skeleton, edges: np.ndarray) -> Iterator[Subsets]:
+    """Yield the tests of the (k, 2) edges at each level: pairs 2 q and 2 q + 1 are the ends of edge q, with the sets
+    among the neighbours of the first end. At level 0 pair q is edge q."""
+    yield Subsets(edges, np.zeros(len(edges) + 1, np.int64), np.empty(0, np.int32), 0)
+    ascending = np.sort(edges, axis=1)
+    pairs = np.stack([ascending, ascending[:, ::-1]], axis=1).reshape(-1, 2)
     for level in range(1, skeleton.levels_run):
-        graph = skeleton.adjacency_at(level)
-        if tiers is None:
-            candidates = graph.sum(axis=1)[edges]
-        else:  # the neighbours of each end that are at most as late as the pair's last tier, the other end among them
-            before = np.stack([graph[:, tiers <= tier].sum(axis=1) for tier in range(tiers.max() + 1)], axis=1)
-            last = np.minimum(last_tiers(tiers, *edges.T), tiers.max())
-            candidates = before[edges, last[:, None]]
-        counts += comb(candidates - 1, level).sum(axis=1)
-    return counts
+        rows = [np.flatnonzero(row) for row in skeleton.adjacency_at(level)]
+        lists = []
+        for owner, other in pairs.tolist():
+            row = rows[owner][rows[owner] != other]
+            lists.append(row[allowed_members(skeleton.problem.tiers, row, owner, other)])
+        yield Subsets(pairs, *concatenated(lists), level)
 
 
-def _edge_strengths(skeleton: Skeleton, edges: np.ndarray, test: IndependenceTests, progress_bar: Any) -> Strengths:
-    largest = np.full(len(edges), -np.inf)
-    effects = np.full(len(edges), np.nan)
-    best_sets: list[tuple[int, ...]] = [()] * len(edges)
-    for level in range(skeleton.levels_run):
-        for numbers, pairs, sets in _batches(_level_tests(skeleton, edges, level)):
-            p_values, batch_effects = test.strengths(pairs, sets)
+def _edge_strengths(tests: Sequence[Subsets], n_edges: int, test: IndependenceTests, progress_bar: Any) -> Strengths:
+    largest = np.full(n_edges, -np.inf)
+    effects = np.full(n_edges, np.nan)
+    best_sets: list[tuple[int, ...]] = [()] * n_edges
+    for subsets in tests:
+        for part in mapped_arrays.pieces(subsets.total, TESTS_AT_ONCE):
+            of_part = np.arange(part.start, part.stop)
+            owners = subsets.owners(of_part)
+            sets, numbers = subsets.members(of_part, owners), owners // 2 if subsets.size else owners
+            p_values, part_effects = test.strengths(subsets.pairs[owners], sets.astype(np.int64))
             p_values = np.where(np.isnan(p_values), -np.inf, p_values)
             starts = np.flatnonzero(np.diff(numbers, prepend=-1))
             for start, stop in itertools.pairwise([*starts.tolist(), len(numbers)]):
                 position, number = start + int(np.argmax(p_values[start:stop])), int(numbers[start])
                 if p_values[position] > largest[number]:  # Of equal p-values the first is kept.
-                    largest[number], effects[number] = p_values[position], batch_effects[position]
+                    largest[number], effects[number] = p_values[position], part_effects[position]
                     best_sets[number] = tuple(sets[position].tolist())
             progress_bar.update(len(numbers))
     return np.where(np.isinf(largest), np.nan, largest), best_sets, effects
-
-
-EdgeTests = tuple[int, tuple[int, int], np.ndarray]
-"""Conditioning sets among the neighbours of an edge's first end: the number of the edge, its two ends, and (k, level)
-sets."""
-
-
-def _level_tests(skeleton: Skeleton, edges: np.ndarray, level: int) -> Iterator[EdgeTests]:
-    """Yield the tests of the edges at a level."""
-    if level == 0:
-        yield from ((number, (i, j), np.empty((1, 0), np.int64)) for number, (i, j) in enumerate(edges.tolist()))
-        return
-    graph = skeleton.adjacency_at(level)
-    rows = [np.flatnonzero(row) for row in graph]
-    for number, (i, j) in enumerate(np.sort(edges, axis=1).tolist()):
-        for owner, other in ((i, j), (j, i)):
-            row = rows[owner][allowed_members(skeleton.problem.tiers, rows[owner], i, j)]
-            sets = itertools.combinations(row[row != other].tolist(), level)
-            while len(batch := _table(itertools.islice(sets, TESTS_AT_ONCE), level)):
-                yield number, (owner, other), batch
-
-
-def _table(sets: Iterator[tuple[int, ...]], level: int) -> np.ndarray:
-    return np.fromiter(itertools.chain.from_iterable(sets), np.int64).reshape(-1, level)
-
-
-def _batches(tests: Iterator[EdgeTests]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield batches of tests: (k,) numbers of edges, (k, 2) pairs, (k, level) sets; the tests of an edge are
-    consecutive."""
-    pending: list[EdgeTests] = []
-    size = 0
-    for edge_tests in itertools.chain(tests, [None]):
-        if pending and (edge_tests is None or size >= TESTS_AT_ONCE):
-            lengths = [len(sets) for _, _, sets in pending]
-            numbers = np.repeat([number for number, _, _ in pending], lengths)
-            pairs = np.repeat(np.array([pair for _, pair, _ in pending]), lengths, axis=0)
-            yield numbers, pairs, np.concatenate([sets for _, _, sets in pending])
-            pending, size = [], 0
-        if edge_tests is not None:
-            pending.append(edge_tests)
-            size += len(edge_tests[2])

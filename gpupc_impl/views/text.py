@@ -11,7 +11,7 @@ from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.pag import ARROW, CIRCLE, PAG, TAIL
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.views.result import Result, adjacency_of, edges_with_kind, n_edges, numbered_edges, skeleton_of
-from gpupc_impl.views.strengths import edge_tests, strengths
+from gpupc_impl.views.strengths import count_edge_tests, strengths
 
 if TYPE_CHECKING:
     import pandas
@@ -150,9 +150,9 @@ def edge_rows(result: Result, most: int, tests: pandas.DataFrame | None = None) 
 def repeated(result: Result) -> pandas.DataFrame | None:
     """The strengths of the edges, if their tests can be repeated in a short time; else None."""
     skeleton = skeleton_of(result)
-    if skeleton.problem is None or not n_edges(result):
+    if skeleton.problem is None or not 0 < n_edges(result) <= TESTS_REPEATED:
         return None
-    tests = edge_tests(result)
+    tests = count_edge_tests(result)
     seconds = sum(skeleton.seconds_per_level) * tests / max(1, sum(skeleton.tests_per_level))
     if tests > TESTS_REPEATED or seconds > SECONDS_REPEATED:
         return None

@@ -1,7 +1,6 @@
 """Out of core, any accepted budget gives the edges and the separating sets of cuPC-S in core."""
 
 import dataclasses
-import logging
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from gpupc_impl import DeviceMemoryError, GaussianProblem, Skeleton, methods, sk
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.solve import solve, unavailable
-from gpupc_impl.gaussian.pair_scan import first_bytes
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 from gpupc_impl.out_of_core import gathered, plans
 
@@ -145,42 +143,6 @@ def test_a_row_that_does_not_fit_is_refused_with_the_budget_that_suffices():
     with pytest.raises(DeviceMemoryError, match=sentence) as refused:
         solve(problem, methods()["out-of-core-block"], open_backend("host", least_budget(problem)))
     assert_same(out_of_core(problem, refused.value.requested), in_core(problem))
-
-
-@pytest.mark.parametrize("pmax", [False, True])
-def test_without_a_budget_the_search_is_in_core(pmax):
-    rng = np.random.default_rng(8)
-    data = sample(rng, 120, 200, 3)
-    data[:, 5] = data[:, 70]
-    problem = GaussianProblem.from_data(data, alpha=0.05)
-    expected, result = (
-        skeleton(problem, method="pair-scan", backend="host", pmax=pmax),
-        out_of_core(problem, None, pmax=pmax),
-    )
-    assert_same(result, expected)
-    assert result.undefined_tests > 0
-    assert np.array_equal(result.pmax, expected.pmax, equal_nan=True) if pmax else result.pmax is None
-    assert {level["layout"] for level in result.facts["out_of_core"]["levels"]} == {"core"}
-    assert result.tests_per_level[:2] == expected.tests_per_level[:2]
-
-
-@pytest.mark.parametrize("pmax", [False, True])
-def test_a_search_that_outgrows_the_device_starts_again_out_of_core(pmax, caplog):
-    rng = np.random.default_rng(9)
-    data = rng.standard_normal((60, 1)) + rng.standard_normal((60, 100))
-    data[:, 5] = data[:, 70]
-    problem = GaussianProblem.from_data(data, alpha=0.1)
-    first, expected = first_bytes(100, None, pmax), in_core(problem, pmax=pmax)
-    caplog.set_level(logging.INFO, "gpupc_impl.out_of_core")
-    layouts = {}
-    for budget in (10**6, first, first - 1):
-        result = out_of_core(problem, budget, pmax=pmax)
-        assert_same(result, expected)
-        layouts[budget] = [level["layout"] for level in result.facts["out_of_core"]["levels"]][:2]
-        if pmax:
-            np.testing.assert_allclose(result.pmax, expected.pmax, rtol=1e-9, atol=1e-13)
-    assert list(layouts.values()) == [["core", "core"], ["blocks", "panels"], ["blocks", "panels"]]
-    assert sum("later level does not fit" in message for message in caplog.messages) == 1
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -106,21 +106,18 @@ struct Filter {
         return fmaf(fabsf(r_ij), needed_scale, -needed_offset);
     }
 
-    // The least |r| in the list for an edge, which is 0 for list 0.
-    __device__ __forceinline__ float strength_for(float r_ij) const {
-        const float least = needed(r_ij);
-        float found = 0.0f;
-#pragma unroll
-        for (int l = 1; l < LISTS; ++l) found = least >= strength(l) * strength(l) ? strength(l) : found;
-        return found;
-    }
-
-    // The number of the list for an edge: every k that separates i and j is in this list of one end or the other.
-    __device__ __forceinline__ int list_for(float r_ij) const {
-        const float least = needed(r_ij);
+    // Returns the number of the list for an edge, and sets `least` to the least |r| in it: every k that separates i and
+    // j is in this list of one end or the other.
+    __device__ __forceinline__ int list_for(float r_ij, float& least) const {
+        const float bound = needed(r_ij);
         int list = 0;
+        least = 0.0f;
 #pragma unroll
-        for (int l = 1; l < LISTS; ++l) list += least >= strength(l) * strength(l);
+        for (int l = 1; l < LISTS; ++l) {
+            if (!(bound >= strength(l) * strength(l))) continue;
+            list = l;
+            least = strength(l);
+        }
         return list;
     }
 
@@ -384,9 +381,8 @@ struct BlockScanner {
             edge[lane] = begin + numbers[lane];
             i.v[lane] = static_cast<int>(rows.partners[edge[lane]]);
             r[lane] = __uint_as_float(rows.values[edge[lane]]);
-            const int own = i.v[lane], list = filter.list_for(r[lane]);
+            const int own = i.v[lane], list = filter.list_for(r[lane], strength[lane]);
             Neighbours of_i(candidates, own, list), of_j(candidates, v, list);
-            strength[lane] = filter.strength_for(r[lane]);
             if (list > 0) {
                 const Neighbours all_i(candidates, own, 0), all_j(candidates, v, 0);
                 if (WORTH * (of_i.count + of_j.count) >= all_i.count + all_j.count) {

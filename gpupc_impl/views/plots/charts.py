@@ -1,43 +1,20 @@
-"""Charts of a run: tests and seconds by level, numbers of neighbours, and edges against alpha."""
+"""Charts: numbers of neighbours, and edges against alpha."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from gpupc_impl.views.plots import COLOURS, LINE, Axes, drawing
-from gpupc_impl.views.result import Result, adjacency_of, skeleton_of
-
-SIZE = (3.6, 2.3)
-"""The width and height of a figure in inches."""
-
-
-def tests_per_level(result: Result) -> Axes:
-    """Draw the number of tests of each level."""
-    skeleton = skeleton_of(result)
-    axes = _bars(range(skeleton.levels_run), skeleton.tests_per_level, "level", "tests")
-    if max(skeleton.tests_per_level, default=0) > 0:
-        axes.set_yscale("log")
-        axes.set_ylim(bottom=0.5)
-    return axes
-
-
-def seconds_per_level(result: Result) -> Axes:
-    """Draw the duration of each level."""
-    skeleton = skeleton_of(result)
-    return _bars(range(skeleton.levels_run), skeleton.seconds_per_level, "level", "seconds")
+from gpupc_impl.views.result import Result, adjacency_of
 
 
 def degrees(result: Result) -> Axes:
     """Draw a histogram of the variables' numbers of neighbours."""
     counts = np.bincount(adjacency_of(result).sum(axis=1))
-    return _bars(range(len(counts)), counts, "neighbours", "variables")
-
-
-def _bars(positions: Sequence[int], heights: Sequence[float] | np.ndarray, x: str, y: str) -> Axes:
-    with drawing(None, SIZE) as axes:
-        axes.bar(positions, heights, width=0.8, color=COLOURS["directed"])
-        axes.set_xlabel(x)
-        axes.set_ylabel(y)
+    with drawing(None, (3.6, 2.3)) as axes:
+        axes.bar(range(len(counts)), counts, width=0.8, color=COLOURS["directed"])
+        axes.set_xlabel("neighbours")
+        axes.set_ylabel("variables")
         axes.grid(axis="y")
         axes.xaxis.get_major_locator().set_params(integer=True)
     return axes

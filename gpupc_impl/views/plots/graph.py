@@ -49,7 +49,7 @@ WIDTHS = 0.6, 3.0
 """The line widths in points for the frequencies 0 and 1."""
 
 EXCERPT_NODES = 50
-"""Upper bound on the variables of an excerpt."""
+"""The upper bound on the variables that are drawn around a hub."""
 
 
 class DrawnEdge(NamedTuple):
@@ -98,52 +98,27 @@ def frequencies(names: Sequence[str], edges: pandas.DataFrame, ax: Axes | None, 
 
 
 def overview(result: Result) -> Axes:
-    """Draw the graph or, if it has too many variables for that, an excerpt."""
+    """Draw the graph or, if it has too many variables for that, the variables that are nearest to the one with the most
+    neighbours."""
     if not has_many_variables(result):
         return plot(result)
-    names = skeleton_of(result).names
-    nodes, title = _excerpt(result)
+    adjacency, names = adjacency_of(result), skeleton_of(result).names
+    nodes = _around_hub(adjacency)
     number = {node: k for k, node in enumerate(nodes)}
     edges = [DrawnEdge(number[i], number[j], kind) for i, j, kind in numbered_edges(result) if {i, j} <= number.keys()]
+    title = f"Around the hub {shown_name(names[nodes[0]])}: {len(nodes)} of {len(names):,} variables"
     return draw([names[node] for node in nodes], edges, None, title)
 
 
-def components(adjacency: np.ndarray) -> list[np.ndarray]:
-    """The variables of each connected component of at least two, the largest component first.
-
-    Inside a component, variables with more neighbours come first.
-    """
-    from scipy import sparse
-
-    _, labels = sparse.csgraph.connected_components(sparse.csr_array(adjacency), directed=False)
+def _around_hub(adjacency: np.ndarray) -> list[int]:
+    """Up to `EXCERPT_NODES` variables in breadth-first order from the one with the most neighbours; variables with more
+    neighbours come first."""
     degrees = adjacency.sum(axis=1)
-    order = np.lexsort((-degrees, labels))
-    groups = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
-    return sorted((group for group in groups if len(group) > 1), key=len, reverse=True)
-
-
-def _excerpt(result: Result) -> tuple[list[int], str]:
-    """The variables that are drawn, and the title that says which they are."""
-    adjacency, names = adjacency_of(result), skeleton_of(result).names
-    largest = components(adjacency)[0].tolist()
-    if len(largest) <= EXCERPT_NODES:
-        return largest, f"The largest component: {len(largest):,} of {len(names):,} variables"
-    hub = largest[0]
-    nodes = _nearest(adjacency, hub)
-    name = shown_name(names[hub])
-    return nodes, f"Around the hub {name}: {len(nodes)} of the {len(largest):,} variables of the largest component"
-
-
-def _nearest(adjacency: np.ndarray, hub: int) -> list[int]:
-    """Up to `EXCERPT_NODES` variables in breadth-first order from a hub; variables with more neighbours come first."""
-    degrees = adjacency.sum(axis=1)
-    nodes, seen = [hub], {hub}
+    nodes = [int(degrees.argmax())]
     for node in nodes:  # the loop extends `nodes`
         neighbours = np.flatnonzero(adjacency[node])
-        for other in neighbours[np.argsort(-degrees[neighbours], kind="stable")].tolist():
-            if len(nodes) < EXCERPT_NODES and other not in seen:
-                seen.add(other)
-                nodes.append(other)
+        new = [k for k in neighbours[np.argsort(-degrees[neighbours], kind="stable")].tolist() if k not in nodes]
+        nodes += new[: EXCERPT_NODES - len(nodes)]
     return nodes
 
 
@@ -163,7 +138,7 @@ def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, titl
     labels = shown_names([names[node] for node in connected])
     boxes = np.array([(LETTER * len(label) + MARGIN, ROW) for label in labels]).reshape(-1, 2)
     arrows = [edge[:2] for edge in edges if edge.kind == "directed"]
-    centres = places(graph, arrows, boxes, LABEL if any(edge.label for edge in edges) else 0.0)
+    centres, routes = places(graph, arrows, boxes, LABEL if any(edge.label for edge in edges) else 0.0)
     low = (centres - boxes / 2).min(axis=0, initial=0.0) - 0.1
     high = (centres + boxes / 2).max(axis=0, initial=0.0) + 0.1
     size = np.maximum(high - low, (3.2, 0.6))
@@ -177,7 +152,7 @@ def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, titl
         width = axes.get_window_extent().width / axes.figure.dpi if ax is not None else size[0]
         font_size = 8 * min(1.0, width / (high - low)[0])
         for edge in edges:
-            _draw_edge(axes, edge, centres, boxes)
+            _draw_edge(axes, edge, routes.get((min(edge[:2]), max(edge[:2]))), centres, boxes)
         for label, centre, box in zip(labels, centres, boxes, strict=True):
             _draw_box(axes, label, centre, box, font_size)
         axes.set_title(title, parse_math=False)
@@ -205,9 +180,12 @@ def _draw_box(axes: Axes, label: str, centre: np.ndarray, box: np.ndarray, font_
     axes.text(*centre, label, ha="center", va="center", size=font_size, zorder=4, parse_math=False)
 
 
-def _draw_edge(axes: Axes, edge: DrawnEdge, centres: np.ndarray, boxes: np.ndarray) -> None:
+def _draw_edge(axes: Axes, edge: DrawnEdge, route: np.ndarray | None, centres: np.ndarray, boxes: np.ndarray) -> None:
     source, target = edge.source, edge.target
-    curve = _curve(centres[source], centres[target], _free_bend(source, target, centres, boxes))
+    if route is not None:
+        curve = _through(route if source < target else route[::-1])
+    else:
+        curve = _curve(centres[source], centres[target], _free_bend(source, target, centres, boxes))
     gaps = [GAP if end in CIRCLES.get(edge.kind, ()) else 0.0 for end in (0, -1)]
     start = _points_inside(curve, centres[source], boxes[source] + gaps[0])
     stop = _points_inside(curve[::-1], centres[target], boxes[target] + gaps[1])
@@ -235,15 +213,27 @@ def _draw_edge(axes: Axes, edge: DrawnEdge, centres: np.ndarray, boxes: np.ndarr
 GAP = 0.06
 """The room for a circle between a box and the end of an edge, in inches."""
 
+CURVE_POINTS = 257  # of an edge
+
 BENDS = (0.0, 0.15, -0.15, 0.3, -0.3, 0.5, -0.5)
 """The ratios of the height of an edge's arc to its length, in the order in which they are tried."""
 
 
-def _curve(start: np.ndarray, end: np.ndarray, bend: float, points: int = 257) -> np.ndarray:
+def _curve(start: np.ndarray, end: np.ndarray, bend: float) -> np.ndarray:
     """Return the points of a parabola between two points: (points, 2)."""
-    along = np.linspace(0, 1, points)[:, None]
+    along = np.linspace(0, 1, CURVE_POINTS)[:, None]
     across = np.array([start[1] - end[1], end[0] - start[0]])
     return start + along * (end - start) + 4 * bend * along * (1 - along) * across
+
+
+def _through(route: np.ndarray) -> np.ndarray:
+    """Return the points of a smooth curve through points whose y ascend or descend: (points, 2)."""
+    from scipy.interpolate import pchip_interpolate
+
+    x, y = route.T
+    along = np.linspace(y[0], y[-1], CURVE_POINTS)
+    sign = np.sign(y[-1] - y[0])
+    return np.stack([pchip_interpolate(sign * y, x, sign * along), along], axis=1)
 
 
 def _points_inside(curve: np.ndarray, centre: np.ndarray, box: np.ndarray) -> int:

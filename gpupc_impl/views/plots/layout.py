@@ -1,6 +1,5 @@
 """Computes an order of the variables by community, and positions of boxes that do not overlap."""
 
-import math
 from collections.abc import Sequence
 
 import networkx
@@ -8,6 +7,15 @@ import numpy as np
 
 GAP = 0.3, 0.26
 """The horizontal and vertical distances between boxes, in inches."""
+
+MOST_IN_LAYERS = 30
+"""The upper bound on the nodes of a component that is laid out in layers, since those of a larger one are too wide."""
+
+LAYER = 0.35
+"""The additional distance between layers, in inches."""
+
+SWEEPS = 24
+"""The number of passes through the layers that move each box to the middle of its neighbours."""
 
 ROUNDS = 300
 """The upper bound on the rounds in which overlapping boxes are pushed apart."""
@@ -28,60 +36,102 @@ def communities(graph: networkx.Graph) -> list[list[int]]:
 
 def places(
     graph: networkx.Graph, arrows: Sequence[tuple[int, int]], boxes: np.ndarray, extra: float = 0.0
-) -> np.ndarray:
-    """Return the centres, (k, 2), of the nodes 0 to k - 1, whose boxes have (k, 2) widths and heights; y points
-    upwards.
+) -> tuple[np.ndarray, dict[tuple[int, int], np.ndarray]]:
+    """Return the centres, (k, 2), of the nodes 0 to k - 1, whose boxes have (k, 2) widths and heights, and the
+    points that an edge i < j between layers passes from i to j; y points upwards.
 
-    Each connected component is laid out on its own (by the springs of Kamada and Kawai) and rotated so that arrows
-    point down; then overlapping boxes are pushed apart, and the components are packed.
+    Each connected component is laid out on its own, by the springs of Kamada and Kawai or, if it is small and has
+    arrows, in layers, so that they point down. Then the components are packed.
 
     Args:
         extra: the additional length of edges in inches, as room for labels.
     """
+    gap = np.array([GAP[0] + extra, GAP[1] + 0.6 * extra])
+    layer, routes, whole = _layers(graph, arrows), {}, networkx.Graph()
+    whole.add_nodes_from(range(len(boxes)))
+    for i, j in sorted(map(sorted, graph.edges)):  # in ascending order, so that equal graphs have equal pictures
+        between = range(layer[i], layer[j], 1 if layer[i] < layer[j] else -1)[1:]  # the layers that the edge crosses
+        routes[i, j] = [i, *range(len(layer), len(layer) + len(between)), j]
+        networkx.add_path(whole, routes[i, j])
+        layer += between
+    boxes = np.concatenate([boxes, np.zeros((len(layer) - len(boxes), 2))])
     centres = np.zeros((len(boxes), 2))
-    components = sorted(map(sorted, networkx.connected_components(graph)), key=lambda nodes: (-len(nodes), nodes))
+    components = sorted(map(sorted, networkx.connected_components(whole)), key=lambda nodes: (-len(nodes), nodes))
     for component in components:
-        centres[component] = _component_places(graph.subgraph(component), component, arrows, boxes[component], extra)
-    _pack(components, centres, boxes, sorted(map(sorted, graph.edges)))
-    return centres
+        own = whole.subgraph(component)
+        if len(component) > 1:
+            centres[component] = _by_springs(own, component, boxes[component], gap, extra)
+        if len({layer[node] for node in component}) > 1:
+            _move_to_layers(own, layer, centres, boxes, gap)
+    _pack(components, centres, boxes, sorted(map(sorted, whole.edges)))
+    points = {}
+    for (i, j), route in routes.items():
+        if layer[i] != layer[j]:
+            down = np.sign(layer[j] - layer[i]) * np.array([0.0, 0.5])
+            points[i, j] = centres[route]
+            points[i, j][[0, -1]] += -down * boxes[i], down * boxes[j]
+    return centres[: len(graph)], points
 
 
-def _component_places(
-    graph: networkx.Graph, nodes: list[int], arrows: Sequence[tuple[int, int]], boxes: np.ndarray, extra: float
+def _layers(graph: networkx.Graph, arrows: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the layer of each node, below those of its arrows' tails, and 0 in a component that has no layers.
+
+    Edges without arrows are between layers, too. Arrows in a cycle have no layers.
+    """
+    tails, down = networkx.DiGraph(), networkx.DiGraph()
+    for directed in (tails, down):
+        directed.add_nodes_from(range(len(graph)))
+    tails.add_edges_from(arrows)
+    if not networkx.is_directed_acyclic_graph(tails):
+        return [0] * len(graph)
+    place = {node: k for k, node in enumerate(networkx.topological_sort(tails))}
+    down.add_edges_from(sorted(edge, key=place.get) for edge in graph.edges)
+    layer = {node: k for k, nodes in enumerate(networkx.topological_generations(down)) for node in nodes}
+    for node in reversed(list(networkx.topological_sort(down))):  # as near to its successors as they allow
+        layer[node] = min((layer[other] - 1 for other in down[node]), default=layer[node])
+    for nodes in networkx.connected_components(graph):
+        if len(nodes) > MOST_IN_LAYERS or not nodes & {end for arrow in arrows for end in arrow}:
+            layer |= dict.fromkeys(nodes, 0)
+    return [layer[node] for node in range(len(graph))]
+
+
+def _move_to_layers(
+    graph: networkx.Graph, layer: Sequence[int], centres: np.ndarray, boxes: np.ndarray, gap: np.ndarray
+) -> None:
+    """Move the boxes of a component to its layers, each near the middle of its neighbours (the barycentre method of
+    Sugiyama, Tagawa and Toda 1981)."""
+    layers: dict[int, list[int]] = {}
+    for node in graph:
+        layers.setdefault(layer[node], []).append(node)
+    rows = [np.array(layers[number]) for number in sorted(layers)]
+    for turn in range(SWEEPS):
+        for nodes in rows[:: 1 - 2 * (turn % 2)]:
+            wanted = np.array([np.mean(centres[list(graph[node]), 0]) for node in nodes])
+            order = np.argsort(wanted, kind="stable")
+            ends = np.cumsum(boxes[nodes[order], 0] + gap[0])
+            middles = ends - (boxes[nodes[order], 0] + gap[0]) / 2
+            centres[nodes[order], 0] = middles + np.mean(wanted[order] - middles)
+    for number, nodes in enumerate(rows):
+        centres[nodes, 1] = -number * (boxes[:, 1].max() + gap[1] + LAYER)
+
+
+def _by_springs(
+    graph: networkx.Graph, nodes: list[int], boxes: np.ndarray, gap: np.ndarray, extra: float
 ) -> np.ndarray:
-    """Return the centres of the boxes of one connected component."""
-    if len(nodes) == 1:
-        return np.zeros((1, 2))
-    # Nodes and edges are added in ascending order, so that equal graphs have equal pictures.
-    ordered = networkx.Graph()
-    ordered.add_nodes_from(nodes)
-    ordered.add_edges_from(sorted(map(sorted, graph.edges)))
-    positions = networkx.kamada_kawai_layout(ordered, pos=networkx.circular_layout(ordered))
+    """Return the centres of the boxes of a component."""
+    positions = networkx.kamada_kawai_layout(graph, pos=networkx.circular_layout(nodes))
     centres = np.array([positions[node] for node in nodes])
+    centres -= centres.mean(axis=0)
+    _, axes = np.linalg.eigh(centres.T @ centres)
+    centres = centres @ axes[:, ::-1]  # so that the longest axis is horizontal
     number = {node: k for k, node in enumerate(nodes)}
-    centres = _arrows_down(centres, [(number[i], number[j]) for i, j in arrows if i in number and j in number])
-    lengths = [np.linalg.norm(centres[number[i]] - centres[number[j]]) for i, j in ordered.edges]
+    lengths = [np.linalg.norm(centres[number[i]] - centres[number[j]]) for i, j in graph.edges]
     # The factor is 1 up to a mean degree of 2, which is that of a ring.
-    density = 1 + 0.4 * max(0.0, 2 * ordered.number_of_edges() / len(nodes) - 2)
+    density = 1 + 0.4 * max(0.0, 2 * len(lengths) / len(nodes) - 2)
     length = density * (0.6 * float(np.median(boxes[:, 0])) + 0.45) + extra
     scaled = centres * length / max(float(np.median(lengths)), 1e-9)
     # Boxes are wider than high, so the layout is compressed vertically.
-    return _apart(scaled * (1.0, 0.85), boxes, np.array([GAP[0] + extra, GAP[1] + 0.6 * extra]))
-
-
-def _arrows_down(centres: np.ndarray, arrows: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Rotate the centres so that the arrows point down on average; without arrows, so that the longest axis is
-    horizontal."""
-    centred = centres - centres.mean(axis=0)
-    if arrows:
-        tails, heads = np.array(arrows).T
-        down = (centred[heads] - centred[tails]).sum(axis=0)
-        angle = -math.pi / 2 - math.atan2(down[1], down[0])
-    else:
-        _, axes = np.linalg.eigh(centred.T @ centred)
-        angle = -math.atan2(axes[1, -1], axes[0, -1])
-    rotation = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
-    return centred @ rotation.T
+    return _apart(scaled * (1.0, 0.85), boxes, gap)
 
 
 def _apart(centres: np.ndarray, boxes: np.ndarray, gap: np.ndarray) -> np.ndarray:

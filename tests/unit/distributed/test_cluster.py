@@ -9,12 +9,15 @@ import tempfile
 
 import pytest
 
+from gpupc_impl import skeleton
 from gpupc_impl.backends import BackendUnavailable
+from gpupc_impl.backends.cuda import CudaBackend
 from gpupc_impl.core.registry import InvalidParameter
 from gpupc_impl.distributed import cluster as clusters
 from gpupc_impl.distributed import local_cluster as cluster
 from gpupc_impl.distributed.cluster import connected
 from gpupc_impl.distributed.local_cluster import local_cluster
+from tests.wide import assert_same, in_core, sample
 
 psutil = pytest.importorskip("psutil")
 distributed = pytest.importorskip("distributed")
@@ -45,7 +48,7 @@ for address in sys.argv[1:]:
 """
 
 
-def test_nobody_else_can_run_code_in_the_processes_of_a_cluster():
+def test_processes_search_together_and_nobody_else_can_run_code_in_them():
     """Another user has the addresses, since ports are easily listed, and keys that are not ours."""
     before = listening()
     with local_cluster(2, "host") as client:
@@ -56,7 +59,11 @@ def test_nobody_else_can_run_code_in_the_processes_of_a_cluster():
         command = [sys.executable, "-c", STRANGER, *addresses[:2]]
         outcome = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert outcome.stdout.split() == ["refused"] * 4, outcome.stderr
-        assert client.submit(os.getpid).result(10) != os.getpid()  # its owner can
+        x = sample(7, 90, 60, 4)
+        found = skeleton(x, 0.1, method="distributed", backend="host", client=client, transpose=False)  # its owner can
+    assert found.facts["distributed"]["workers"] == 2
+    assert found.facts["params"]["client"] == "given"
+    assert_same(found, in_core(x, 0.1))
 
 
 def finds_planted() -> bool:
@@ -80,6 +87,22 @@ def test_nothing_is_imported_from_a_folder_that_another_user_made_for_dask(tmp_p
         assert folder.stat().st_mode & 0o077 == 0
     assert (tmp_path / "precious").read_text() == "content"
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_process_has_a_gpu_of_its_own(monkeypatch):
+    class NoCluster(Exception):
+        """In place of a cluster, what its workers would be."""
+
+    def no_cluster(workers, **options):
+        raise NoCluster([worker["options"]["env"]["CUDA_VISIBLE_DEVICES"] for worker in workers.values()])
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    monkeypatch.setattr(CudaBackend, "unavailable", lambda: None)
+    monkeypatch.setattr(distributed, "SpecCluster", no_cluster)
+    with pytest.raises(NoCluster, match=r"\['3', '5'\]"), local_cluster(2, "cuda"):
+        pass
+    with pytest.raises(InvalidParameter, match="at most 2"), local_cluster(3, "cuda"):
+        pass
 
 
 def test_a_missing_package_is_said(monkeypatch):

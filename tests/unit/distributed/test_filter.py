@@ -8,24 +8,21 @@ import types
 
 import numpy as np
 import pytest
-import scipy.stats
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from gpupc_impl import BackendUnavailable, DeviceMemoryError, InvalidParameter, InvalidProblem, skeleton
+from gpupc_impl import BackendUnavailable, DeviceMemoryError, InvalidParameter, skeleton
 from gpupc_impl.backends.host import HostBackend
-from gpupc_impl.distributed import edge_shards, filter_plan, products, row_search, team
 from gpupc_impl.distributed import filter as filtered
+from gpupc_impl.distributed import filter_plan, row_search, team
 from gpupc_impl.distributed.communicator import ThreadCommunicator
 from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
 from gpupc_impl.distributed.filter_bounds import NEEDED_SLACK, needed_product
 from gpupc_impl.distributed.filter_plan import LISTS
-from gpupc_impl.distributed.folder import SETTINGS
 from gpupc_impl.distributed.products import PartProducts, Products
 from gpupc_impl.distributed.team import further_backends
 from gpupc_impl.distributed.worker import Worker, searching
-from gpupc_impl.integers import round_up
-from tests.wide import assert_same, in_core, sample
+from tests.wide import alpha_at, assert_same, in_core, near_threshold, sample
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -48,59 +45,6 @@ def test_all_kernels_of_a_search_are_requested(monkeypatch):
     assert taken <= {each[:2] for each in searching("host")}
 
 
-def alpha_at(r, samples, level):
-    """The significance level whose critical correlation is r."""
-    return float(2 * scipy.stats.norm.sf(np.arctanh(abs(r)) * np.sqrt(samples - level - 3)))
-
-
-def near_threshold(rng, x):
-    """A significance level at which a correlation, or a partial correlation given one variable, is the critical one, or
-    off it by very little."""
-    m, p = x.shape
-    level = int(rng.integers(2)) if p > 2 and m > 5 else 0
-    i, j, *k = rng.choice(p, 2 + level, replace=False)
-    c = fixed_order_correlation(x)
-    r = c[i, j]
-    if k:
-        r = (r - c[i, k[0]] * c[j, k[0]]) / np.sqrt(max(1e-9, (1 - c[i, k[0]] ** 2) * (1 - c[j, k[0]] ** 2)))
-    off_by = rng.choice([0.0, 1e-16, 1e-15, 1e-14, 1e-12, 1e-9, 1e-7]) * rng.choice([-1, 1])
-    return alpha_at(np.clip(abs(r) + off_by, 0.01, 0.9), m, level)
-
-
-@settings(
-    # 25 examples, and 10,000 with HYPOTHESIS_PROFILE=explore
-    max_examples=25 if settings.default.max_examples <= 100 else 20 * settings.default.max_examples,
-    suppress_health_check=list(HealthCheck),
-    deadline=None,
-)
-@given(seed=st.integers(0, 2**32 - 1))
-def test_equals_in_core(seed):
-    """In whatever memory and on however many devices: groups of rows, blocks of candidates and lists that end too early
-    all depend on them."""
-    rng = np.random.default_rng(seed)
-    p, m = int(rng.integers(2, 140)), int(rng.integers(6, 120))
-    x = sample(rng, p, m, rng.choice([1, 3, 8, 40]), rng.integers(5))
-    alpha, max_level = float(rng.choice([0.001, 0.05, 0.2])), int(rng.choice([0, 1, 1, 2, 2 if p > 40 else 4]))
-    if rng.integers(2):
-        alpha, max_level = near_threshold(rng, x), min(max_level, 1)
-    limit = int(rng.choice([1.0, 1.1, 1.5, 4.0, 1e3]) * filter_plan.least_device_bytes(m, p))
-    with pytest.MonkeyPatch.context() as patch:
-        if rng.integers(2):  # as on a GPU
-            patch.setattr(products, "part_bytes", lambda backend, m, critical: 12 * round_up(m, products.PITCH))
-        patch.setattr(filtered, "SPARSENESS", rng.choice([0, 32, 1e9]))
-        patch.setattr(edge_shards, "SHORT", rng.choice([0, 1 << 16]))
-        workers = int(rng.choice([0, 2, 3]))
-        result = search(x, alpha, max_level=max_level, device_memory_limit=limit, workers=workers)
-    expected = in_core(x, alpha, max_level=max_level)
-    report = result.facts["distributed"]
-    event(f"{result.levels_run} levels, {workers} workers, {report['plan']['edges'] < expected.edges_per_level[0]}")
-    for i, j in rng.integers(p, size=(10, 2)).tolist():  # single sets are read before all of them are
-        if i != j:
-            assert result.sepsets.get((i, j)) == expected.sepsets.get((i, j))
-    assert_same(result, expected)
-    assert report["peak_device_bytes"] <= limit
-
-
 class Worst(Products):
     """Products as wrong as their bound allows: 0.9 of it from the exact ones, beyond a root, or anywhere."""
 
@@ -114,14 +58,14 @@ class Worst(Products):
         out[...] = exact + self._off * (sides if self._root else self._rng.choice([-1, 1], exact.shape))
 
 
-@pytest.mark.parametrize("error", [1e-6, 4e-5, 1e-3])
+@pytest.mark.parametrize("error", [1e-6, 1e-3])
 def test_products_on_the_wrong_side_of_the_threshold(monkeypatch, error):
     """Thresholds within the bound of a pair's correlation. With half the bound some of the answers are others."""
     rng = np.random.default_rng(3)
     m, p = 40, 30
     x = sample(rng, p, m, 3)
     r, wrong = np.abs(fixed_order_correlation(x)), 0
-    for i, j in ((0, 7), (11, 3), (20, 29)):
+    for i, j in ((0, 7), (11, 3)):
         for offset in (-0.8, -0.3, 0.3, 0.8):
             alpha = alpha_at(r[i, j] + offset * error, m, 0)
             root = fixed_order_problem(x, alpha=alpha, max_level=0).critical_r_squared(0) ** 0.5
@@ -135,7 +79,7 @@ def test_products_on_the_wrong_side_of_the_threshold(monkeypatch, error):
                     assert_same(found, expected)
                 else:
                     wrong += not np.array_equal(found.adjacency, expected.adjacency)
-    assert wrong >= 6
+    assert wrong >= 4
 
 
 @settings(max_examples=settings.default.max_examples // 2, suppress_health_check=list(HealthCheck), deadline=None)
@@ -172,7 +116,7 @@ def test_products_of_parts_are_within_their_bound(data):
     event(f"{int(10 * error.max() / parts.error)} tenths of the bound")
 
 
-@pytest.mark.parametrize("off_by", [0.0, 1e-15, -1e-15, 1e-12, -1e-12, 1e-9, -1e-9])
+@pytest.mark.parametrize("off_by", [0.0, 1e-15, -1e-12, 1e-9])
 def test_tests_of_level_one_at_the_threshold(off_by):
     rng = np.random.default_rng(5)
     m, p = 60, 40
@@ -371,13 +315,6 @@ def test_an_error_at_a_later_level_stops_all_devices(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         search(sample(np.random.default_rng(4), 60, 50, 8), 0.2, max_level=2, workers=3)
     assert not tested
-
-
-@pytest.mark.parametrize("content", ['{"rows": 1e400}', "[[1, 2]]", "null", "1e400", '"ab"'])
-def test_settings_that_no_search_wrote_are_refused(tmp_path, content):
-    (tmp_path / SETTINGS).write_text(content)
-    with pytest.raises(InvalidProblem, match=r"holds a search of other|search\.json is damaged .*; remove the folder"):
-        search(sample(np.random.default_rng(4), 20, 50, 4), 0.2, folder=tmp_path)
 
 
 @pytest.mark.parametrize("workers", [1, 3])

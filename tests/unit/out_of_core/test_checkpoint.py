@@ -45,9 +45,9 @@ def kill_after(level: int, tests: list[int] | None = None):
     return progress
 
 
-@pytest.mark.parametrize("pmax", [False, True])
-@pytest.mark.parametrize("before", ["blocks", "auto"])
-@pytest.mark.parametrize("after", [10**6, None])
+@pytest.mark.parametrize(
+    ("pmax", "before", "after"), [(False, "auto", None), (False, "blocks", 10**6), (True, "blocks", None)]
+)
 def test_a_search_goes_on_at_the_level_it_had_come_to(tmp_path, pmax, before, after):
     """It does so whatever its layout and its budget were before."""
     problem, path = make_problem(), tmp_path / "checkpoint.npz"

@@ -7,7 +7,6 @@ from tests import sanitized
 
 SEARCH = """
 import dataclasses
-import tempfile
 import numpy as np
 from gpupc_impl import GaussianProblem, methods
 from gpupc_impl.backends import open_backend
@@ -23,7 +22,7 @@ problem = GaussianProblem.from_data(data, alpha=0.2, max_level=3)
 method, backend = methods()["out-of-core-block"], open_backend("host")
 expected = solve(problem, methods()["cupc-s"], backend)
 assert expected.pseudo_inverses and expected.levels_run == 4
-params = {"block_size": 9, "timeline": tempfile.mkdtemp() + "/timeline.csv"}  # never in core with a timeline
+params = {"block_size": 9}
 for layout in ("blocks", "auto"):
     for options in ({}, {"pmax": True}, {"separating_sets": "first-come"}):
         found = solve(problem, method, backend, {"layout": layout, **params}, **options)
