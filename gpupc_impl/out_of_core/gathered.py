@@ -29,7 +29,7 @@ BATCH = Struct(  # gathered.cu
     **dict.fromkeys(("matrix_at", "first_slot"), Pointer(np.int64)),
     **dict.fromkeys(("sizes", "own", "neighbours", "mirrors"), Pointer(np.int32)),
 )
-ROW_SEARCH = Struct(  # row_search.cuh
+ROW_SEARCH = Struct(  # gathered.cu
     "RowSearch",
     **dict.fromkeys(("keys", "min_r_squared", "counters"), Pointer(np.uint64)),
     binomial=BINOMIALS,

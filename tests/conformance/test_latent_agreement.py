@@ -49,7 +49,7 @@ def test_samples(seed, backend, algorithm, monkeypatch):
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_possible_d_sep": 2, "max_path_length": 3}, {"max_path_length": 4}])
-@pytest.mark.parametrize("numbers", [range(1000, 1600, 100), pytest.param(range(0, 1600, 8), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("numbers", [range(1000, 1600, 200), pytest.param(range(0, 1600, 8), marks=pytest.mark.slow)])
 def test_oracles(numbers, limits):
     for number in numbers:
         p, hidden, arrows, *_ = PAGS[number]

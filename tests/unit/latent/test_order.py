@@ -41,7 +41,7 @@ def test_samples(algorithm):
     assert removed > 0
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(st.integers(0, 10**6))
 def test_oracles(seed):
     graph, p = confounded(seed)
