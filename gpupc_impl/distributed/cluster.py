@@ -27,7 +27,6 @@ from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.registry import InvalidParameter
 from gpupc_impl.distributed.communicator import Communicator
-from gpupc_impl.distributed.progress import MESSAGE_INTERVAL
 from gpupc_impl.distributed.team import ClusterFailure, Team, WorkersLost
 from gpupc_impl.distributed.worker import Worker
 from gpupc_impl.gaussian.problem import GaussianProblem
@@ -35,6 +34,7 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 logger = logging.getLogger("gpupc_impl.distributed")
 
 WORKER_TIMEOUT = 600.0  # seconds for which a cluster may have no worker
+MESSAGE_INTERVAL = 30.0  # seconds between messages about the wait for workers
 PIECE_BYTES = 1 << 22
 HOST_SHARE = 0.6
 """The part of its share of a machine's free memory that a worker on CPU cores takes in place of device memory; the rest

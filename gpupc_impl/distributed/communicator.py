@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import abc
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -146,3 +148,24 @@ def thread_communicators(backends: Sequence[Backend]) -> list[ThreadCommunicator
     """Return a communicator for each device."""
     barrier, values = threading.Barrier(len(backends)), [[None] * len(backends) for _ in range(2)]
     return [ThreadCommunicator(backend, number, barrier, values) for number, backend in enumerate(backends)]
+
+
+class Laps:
+    """The durations of a worker's steps."""
+
+    def __init__(self, communicator: Communicator):
+        self._communicator = communicator
+        self.seconds: Counter[str] = Counter()
+        self._last = time.perf_counter()
+
+    def start(self) -> None:
+        """Begin the next step now."""
+        self._last = time.perf_counter()
+
+    def lap(self, step: str) -> None:
+        """Wait for the device, and add the time since the previous call to a step."""
+        self._communicator.check()
+        self._communicator.backend.synchronize()
+        now = time.perf_counter()
+        self.seconds[step] += now - self._last
+        self._last = now

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import DeviceMemoryError, KernelSource, Pointer, Struct
-from gpupc_impl.core import mapped_arrays
-from gpupc_impl.distributed.communicator import Communicator, Part
+from gpupc_impl.core import mapped_arrays, progress_watcher
+from gpupc_impl.distributed.communicator import Communicator, Laps, Part
 from gpupc_impl.distributed.edge_shards import Share
 from gpupc_impl.distributed.filter_bounds import excess_bound, needed_product
 from gpupc_impl.distributed.filter_plan import (
@@ -24,7 +24,6 @@ from gpupc_impl.distributed.filter_plan import (
     FilterPlan,
 )
 from gpupc_impl.distributed.products import SPLIT, DoubleProducts, PartProducts, Products
-from gpupc_impl.distributed.progress import Laps, stage
 from gpupc_impl.engine.graph import COUNTER_SHAPE
 from gpupc_impl.gaussian.fixed_order import CORRELATE, SQUARES, UNIT_ROUNDOFF, product_bound
 from gpupc_impl.gaussian.problem import GaussianProblem
@@ -113,11 +112,9 @@ class FilteredLevels:
         samples: Any,
         laps: Laps,
         with_level_one: bool,
-        show: bool = False,
     ):
         self._workers, self.backend, self.plan, self.samples = workers, workers.backend, plan, samples
-        self._lap, self._log = laps.lap, logger.info if workers.number == 0 else lambda *message: None
-        self._shown = show and workers.number == 0, self._log
+        self._lap = laps.lap
         backend, self.m, self.p = self.backend, problem.n_samples, problem.n_variables
         self._counts = np.zeros(len(COUNTS), np.int64)  # of the tests that this worker makes for a group
         self._products: Products = (
@@ -188,7 +185,8 @@ class FilteredLevels:
             self._counts[:] = 0
             last, edges = self._level_zero(library, first)
             self._lap("level 0: edges")
-            self._log("level 0 has %s edges in the rows %d to %d", f"{edges:,}", first, last - 1)
+            if workers.number == 0:
+                logger.info("level 0 has %s edges in the rows %d to %d", f"{edges:,}", first, last - 1)
             is_whole = slice(first, last) == slice(0, self.p)
             with_level_one = self._with_level_one and not (is_whole and self._is_sparse())
             if with_level_one and edges:
@@ -225,42 +223,41 @@ class FilteredLevels:
         backend.fill(self._starts[first : first + 1], 0)
         rows_struct = EDGE_ROWS(starts=self._starts, **self._edges)
         sharing, row_parts, edge_parts = workers.size, list[Part](), list[Part]()  # `sharing`: workers that take a tile
-        with stage(*self._shown, "level 0", self.p - first, " rows") as update:
-            while row < self.p:
-                height = min(height, ceil_div(self.p - row, sharing))
-                bounds = [min(row + min(k, sharing) * height, self.p) for k in range(workers.size + 1)]
-                own = slice(*bounds[workers.number :][:2])
-                count, columns, more = own.stop - own.start, own.stop, 0
-                if count:
-                    products = self._tile[: count * columns].reshape(count, columns)
-                    self._products.multiply(library, own, slice(0, columns), products)
-                    self._lap("level 0: products")
-                    tile = PRODUCTS(products=products, first=own.start, count=count, columns=columns)
-                    parts = ceil_div(columns, COLUMNS_A_WARP)
-                    counts = backend.empty(count * parts, np.int64)
-                    words = backend.empty(count * parts * (COLUMNS_A_WARP // 32), np.uint32)
-                    self._launch(COUNT, count * parts, [self._filter, tile, words, counts])
-                    ends = backend.empty(count * parts, np.int64)
-                    library.cumsum(counts, out=ends)
-                    more = int(backend.download(ends[-1:])[0])
-                    self._lap("level 0: counts")
-                places = np.cumsum([edges, *workers.all_gather(more)]).tolist()
-                if places[-1] > self.plan.edges:
-                    if row > first:
-                        break
-                    if height == sharing == 1:
-                        raise DeviceMemoryError(EDGE_BYTES * places[-1], backend.memory_used, backend.memory_limit)
-                    height, sharing = max(1, height // 2), sharing if height > 1 else 1
-                    continue
-                if count:
-                    before = np.int64(places[workers.number])
-                    arguments = [tile, words, ends, before, rows_struct, self._degrees]
-                    self._launch(LIST, count * parts, arguments)
-                row_parts += [(k, slice(bounds[k] + 1, bounds[k + 1] + 1)) for k in range(workers.size)]
-                edge_parts += [(k, slice(places[k], places[k + 1])) for k in range(workers.size)]
-                self._lap("level 0: edges")
-                update(bounds[-1] - row)
-                edges, row = places[-1], bounds[-1]
+        while row < self.p:
+            height = min(height, ceil_div(self.p - row, sharing))
+            bounds = [min(row + min(k, sharing) * height, self.p) for k in range(workers.size + 1)]
+            own = slice(*bounds[workers.number :][:2])
+            count, columns, more = own.stop - own.start, own.stop, 0
+            if count:
+                products = self._tile[: count * columns].reshape(count, columns)
+                self._products.multiply(library, own, slice(0, columns), products)
+                self._lap("level 0: products")
+                tile = PRODUCTS(products=products, first=own.start, count=count, columns=columns)
+                parts = ceil_div(columns, COLUMNS_A_WARP)
+                counts = backend.empty(count * parts, np.int64)
+                words = backend.empty(count * parts * (COLUMNS_A_WARP // 32), np.uint32)
+                self._launch(COUNT, count * parts, [self._filter, tile, words, counts])
+                ends = backend.empty(count * parts, np.int64)
+                library.cumsum(counts, out=ends)
+                more = int(backend.download(ends[-1:])[0])
+                self._lap("level 0: counts")
+            places = np.cumsum([edges, *workers.all_gather(more)]).tolist()
+            if places[-1] > self.plan.edges:
+                if row > first:
+                    break
+                if height == sharing == 1:
+                    raise DeviceMemoryError(EDGE_BYTES * places[-1], backend.memory_used, backend.memory_limit)
+                height, sharing = max(1, height // 2), sharing if height > 1 else 1
+                continue
+            if count:
+                before = np.int64(places[workers.number])
+                arguments = [tile, words, ends, before, rows_struct, self._degrees]
+                self._launch(LIST, count * parts, arguments)
+            row_parts += [(k, slice(bounds[k] + 1, bounds[k + 1] + 1)) for k in range(workers.size)]
+            edge_parts += [(k, slice(places[k], places[k + 1])) for k in range(workers.size)]
+            self._lap("level 0: edges")
+            edges, row = places[-1], bounds[-1]
+            progress_watcher.advance(row - first, self.p - first, "rows")
         workers.complete([self._starts], row_parts)
         workers.complete([self._edges["partners"], self._edges["values"]], edge_parts)
         self._lap("level 0: exchange")
@@ -270,27 +267,25 @@ class FilteredLevels:
         """Test the edges of the rows."""
         open_edges, before = edges, self.p  # `before`: candidates before open edges are copied
         tested, count = {"starts": self._starts, **self._edges}, edges
-        with stage(*self._shown, "level 1, sets from i", self.p, " candidates") as update:
-            for number, (candidates, block) in enumerate(self._blocks(library, self.p, last, "i"), 1):
-                if tested is not self._open and open_edges <= self.plan.open_edges:
-                    tested, count, before = self._open, self._copy_open(library, first, last, edges), candidates.start
-                open_edges = self._scan(False, tested, block, first, last, open_edges)
-                self._lap("sets from i: tests")
-                # An exchange takes long if there are many edges, but without one a worker tests edges in vain that
-                # another worker has separated. Most edges that are open after the first blocks stay open for long, so
-                # exchanges become rare.
-                is_rare = tested is self._open and number & (number - 1)
-                if not is_rare or candidates.stop == self.p or not open_edges:
-                    self._exchange(library, tested, count)
-                if not open_edges:
-                    break
-                update(candidates.stop - candidates.start)
-        with stage(*self._shown, "level 1, sets from j", before, " candidates") as update:
-            for candidates, block in self._blocks(library, before if open_edges else 0, last, "j"):
-                self._scan(True, tested, block, first, last, open_edges)
-                self._lap("sets from j: tests")
+        for number, (candidates, block) in enumerate(self._blocks(library, self.p, last, "i"), 1):
+            if tested is not self._open and open_edges <= self.plan.open_edges:
+                tested, count, before = self._open, self._copy_open(library, first, last, edges), candidates.start
+            open_edges = self._scan(False, tested, block, first, last, open_edges)
+            self._lap("sets from i: tests")
+            # An exchange takes long if there are many edges, but without one a worker tests edges in vain that
+            # another worker has separated. Most edges that are open after the first blocks stay open for long, so
+            # exchanges become rare.
+            is_rare = tested is self._open and number & (number - 1)
+            if not is_rare or candidates.stop == self.p or not open_edges:
                 self._exchange(library, tested, count)
-                update(candidates.stop - candidates.start)
+            if not open_edges:
+                break
+            progress_watcher.advance(candidates.stop, self.p, "candidates of level 1")
+        for candidates, block in self._blocks(library, before if open_edges else 0, last, "j"):
+            self._scan(True, tested, block, first, last, open_edges)
+            self._lap("sets from j: tests")
+            self._exchange(library, tested, count)
+            progress_watcher.advance(candidates.stop, before, "candidates of level 1, second pass")
         if tested is self._open:
             self._use_copies(library, count)
 

@@ -92,7 +92,7 @@ def distributed(problem: GaussianProblem, run: Run) -> Skeleton:
     with stack:
         open_team: Callable[[], Team]
         if not address:
-            open_team = functools.partial(open_threads, problem, run, workers, run.progress is not None)
+            open_team = functools.partial(open_threads, problem, run, workers)
         else:
             client = address.client or stack.enter_context(cluster.connected(str(address)))
             on, limit = backend.name if workers_on == "auto" else workers_on, backend.device_memory_limit

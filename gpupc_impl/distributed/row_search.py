@@ -10,7 +10,7 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, DeviceMemoryError
 from gpupc_impl.core.pairs import row_groups
-from gpupc_impl.distributed.progress import Laps
+from gpupc_impl.distributed.communicator import Laps
 from gpupc_impl.engine.budget import COUNTER_BYTES, allocated_bytes
 from gpupc_impl.engine.graph import BINOMIALS, COUNTER_SHAPE, NO_KEY, REQUIRED_KEY, binomial_table
 from gpupc_impl.gaussian import cupc_s

@@ -93,10 +93,10 @@ def _cause(errors: Sequence[BaseException]) -> BaseException:
 class ThreadTeam(Team):
     """Workers that are threads of this process, each with a GPU or with a share of the memory of the CPU's cores."""
 
-    def __init__(self, problem: GaussianProblem, backends: Sequence[Backend], show: bool):
+    def __init__(self, problem: GaussianProblem, backends: Sequence[Backend]):
         self.size, self.devices = len(backends), [backend.describe() for backend in backends]
         self._communicators = thread_communicators(backends)
-        self._workers = [Worker(problem, communicator, show) for communicator in self._communicators]
+        self._workers = [Worker(problem, communicator) for communicator in self._communicators]
         self._further = list(backends[1:])
 
     def _call(self, number: int, method: Callable[..., Any], *arguments: Any) -> Any:
@@ -118,12 +118,12 @@ class ThreadTeam(Team):
             backend.release_memory()
 
 
-def open_threads(problem: GaussianProblem, run: Run, workers: int, show: bool) -> ThreadTeam:
+def open_threads(problem: GaussianProblem, run: Run, workers: int) -> ThreadTeam:
     """Return workers for the devices of this process; 0 stands for all GPUs, or for one if the problem is small."""
     backend = run.backend
     assert backend is not None
     if not workers and problem.n_samples * problem.n_variables**2 < SHARED_PRODUCTS:
-        return ThreadTeam(problem, [backend], show)
+        return ThreadTeam(problem, [backend])
     least = filter_plan.least_device_bytes(problem.n_samples, problem.n_variables)
     others = (each for each in further_backends(backend, workers) if least <= each.memory_limit - each.memory_used)
     devices = [backend, *itertools.islice(others, workers - 1 if workers else None)]
@@ -132,7 +132,7 @@ def open_threads(problem: GaussianProblem, run: Run, workers: int, show: bool) -
             f"parameter workers is {workers}; at most {len(devices)} devices of this machine have the {least:,} bytes "
             "of memory that a worker needs: leave it out"
         )
-    return ThreadTeam(problem, devices, show)
+    return ThreadTeam(problem, devices)
 
 
 def further_backends(backend: Backend, workers: int) -> Iterator[Backend]:

@@ -18,11 +18,10 @@ import numpy as np
 from gpupc_impl.backends import DeviceMemoryError, KernelSource
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.distributed import filter_plan, products
-from gpupc_impl.distributed.communicator import Communicator
+from gpupc_impl.distributed.communicator import Communicator, Laps
 from gpupc_impl.distributed.correlations import SampleRows
 from gpupc_impl.distributed.edge_shards import SHORT, Share
 from gpupc_impl.distributed.filter import FILTER_KERNELS, SEPARATED, FilteredLevels
-from gpupc_impl.distributed.progress import Laps
 from gpupc_impl.distributed.row_search import RowGroup, search_rows
 from gpupc_impl.gaussian.fixed_order import SQUARES, STANDARDISE, TILE_CONSTANTS
 from gpupc_impl.gaussian.problem import GaussianProblem
@@ -34,8 +33,8 @@ MOST_PREFETCHED = 24  # the highest level whose kernels a search requests before
 class Worker:
     """A worker of a search. The samples of `problem` are not used: `add_samples` brings them in parts."""
 
-    def __init__(self, problem: GaussianProblem, workers: Communicator, show: bool = False):
-        self._problem, self._workers, self._backend, self._show = problem, workers, workers.backend, show
+    def __init__(self, problem: GaussianProblem, workers: Communicator):
+        self._problem, self._workers, self._backend = problem, workers, workers.backend
         self._laps = Laps(workers)
         self._plan: filter_plan.FilterPlan | None = None
         self._arriving: SampleRows | None = None
@@ -89,7 +88,7 @@ class Worker:
         self._laps.lap("samples")
         if with_first_levels:
             self._levels = FilteredLevels(
-                self._problem, self._workers, self._plan, self._rows, self._laps, with_level_one, self._show
+                self._problem, self._workers, self._plan, self._rows, self._laps, with_level_one
             )
             self._laps.lap("memory")
 

@@ -33,7 +33,7 @@ MAY_USE = {
     "kernel": {"core", "backends"},
     "regression": {"core", "backends"},
     "out_of_core": {"gaussian", "engine", "core", "backends"},
-    "distributed": {"out_of_core", "gaussian", "engine", "views", "core", "backends"},
+    "distributed": {"out_of_core", "gaussian", "engine", "core", "backends"},
     "measurement": {"core", "backends"},
     "verification": {"measurement", "core"},
     "reporting": {"measurement", "verification", "latent", "core", "backends"},

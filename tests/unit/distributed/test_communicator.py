@@ -30,7 +30,7 @@ class LazyBackend:
 
 
 def three_workers():
-    return ThreadTeam(None, [LazyBackend() for _ in range(3)], False)
+    return ThreadTeam(None, [LazyBackend() for _ in range(3)])
 
 
 def on_all(work, team=None):
