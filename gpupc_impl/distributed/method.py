@@ -19,27 +19,15 @@ from gpupc_impl.distributed.team import Team, open_threads
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 
-class ClientAddress(str):
-    """The address of a scheduler, or empty for workers of this process."""
-
-    client: Any = None
-
-
 class ClientParameter(Parameter):
     """A parameter that takes a Dask client, the address of a scheduler, or None."""
 
-    def parse(self, name: str, value: Any) -> ClientAddress:
-        if isinstance(value, ClientAddress):
-            return value
-        if value is None or isinstance(value, str):
-            return ClientAddress(value or "")
-        if not hasattr(value, "scheduler_info"):
+    def parse(self, name: str, value: Any) -> Any:
+        if not (value is None or isinstance(value, str) or hasattr(value, "scheduler_info")):
             raise InvalidParameter(
                 f"parameter {name} is {value!r}; it must be a distributed.Client or the address of a scheduler"
             )
-        address = ClientAddress("given")
-        address.client = value
-        return address
+        return value or ""
 
 
 class FolderParameter(Parameter):
@@ -77,27 +65,28 @@ class FolderParameter(Parameter):
 def distributed(problem: GaussianProblem, run: Run) -> Skeleton:
     params, backend, stack = run.params, run.backend, contextlib.ExitStack()
     assert backend is not None
-    address, workers, workers_on = params["client"], params["workers"], params["workers_on"]
-    if address and workers:
+    client, workers, workers_on = params["client"], params["workers"], params["workers_on"]
+    if client and workers:
         raise InvalidParameter(
             f"parameter workers is {workers}, and a client is given, whose cluster has its own workers: leave one out"
         )
-    if not address and workers_on not in ("auto", backend.name):
+    if not client and workers_on not in ("auto", backend.name):
         raise InvalidParameter(
             f"parameter workers_on is {workers_on!r}, and no client is given: workers of this process are on "
             f"{backend.name!r}; choose them by backend={workers_on!r}"
         )
-    if address and (reason := needs_package("distributed", "distributed")()):
+    if client and (reason := needs_package("distributed", "distributed")()):
         raise BackendUnavailable(f"workers of a cluster cannot be reached: {reason}")
     with stack:
         open_team: Callable[[], Team]
-        if not address:
+        if not client:
             open_team = functools.partial(open_threads, problem, run, workers)
         else:
-            client = address.client or stack.enter_context(cluster.connected(str(address)))
+            if isinstance(client, str):
+                client = stack.enter_context(cluster.connected(client))
             on, limit = backend.name if workers_on == "auto" else workers_on, backend.device_memory_limit
             open_team = functools.partial(cluster.ClusterTeam, client, problem, on, limit)
         search = stack.enter_context(DistributedSearch(problem, run, open_team))
-        params = {**params, "client": "given" if address else ""}  # an address is not recorded
+        params = {**params, "client": "given" if client else ""}  # an address is not recorded
         facts = {**run.facts, "params": params, "distributed": search.report}
         return pc_stable(problem, search, facts=facts, progress=run.progress)

@@ -12,7 +12,7 @@ from gpupc_impl.backends import Backend, DeviceMemoryError
 from gpupc_impl.core.pairs import row_groups
 from gpupc_impl.distributed.communicator import Laps
 from gpupc_impl.engine.budget import COUNTER_BYTES, allocated_bytes
-from gpupc_impl.engine.graph import BINOMIALS, COUNTER_SHAPE, NO_KEY, REQUIRED_KEY, binomial_table
+from gpupc_impl.engine.graph import BINOMIALS, COUNTER_SHAPE, NO_KEY, binomial_table
 from gpupc_impl.gaussian import cupc_s
 from gpupc_impl.gaussian.fixed_order import correlate_squares
 from gpupc_impl.gaussian.problem import GaussianProblem
@@ -31,19 +31,16 @@ class RowGroup:
         rows: (rows,) int64 variables.
         degrees: (rows,) int64 numbers of neighbours.
         neighbours: (slots,) int32: the neighbours, row after row, ascending in each.
-        required: (slots,) bool: the slots of required edges; None for none.
     """
 
     rows: np.ndarray
     degrees: np.ndarray
     neighbours: np.ndarray
-    required: np.ndarray | None
 
     def part(self, rows: slice) -> RowGroup:
         """Return the group of some of the rows."""
         slots = slice(*(int(self.degrees[:end].sum()) for end in (rows.start, rows.stop)))
-        required = None if self.required is None else self.required[slots]
-        return RowGroup(self.rows[rows], self.degrees[rows], self.neighbours[slots], required)
+        return RowGroup(self.rows[rows], self.degrees[rows], self.neighbours[slots])
 
 
 def bytes_of_rows(degrees: np.ndarray) -> np.ndarray:
@@ -110,10 +107,7 @@ def _search_part(
     variables[starts + own], variables[np.repeat(starts, degrees) + local] = rows, near
     matrices = correlate_squares(backend, samples, variables, sizes)
     laps.lap("correlate")
-    first_keys = np.full(len(near), NO_KEY, np.uint64)
-    if group.required is not None:
-        first_keys[group.required] = REQUIRED_KEY
-    keys, counters = backend.upload(first_keys), backend.full(COUNTER_SHAPE, 0, np.uint64)
+    keys, counters = backend.full(len(near), NO_KEY, np.uint64), backend.full(COUNTER_SHAPE, 0, np.uint64)
     longest = int(degrees.max())
     binomials = binomial_table(longest, level)
     batch = BATCH(

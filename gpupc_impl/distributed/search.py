@@ -216,11 +216,9 @@ class DistributedSearch(LevelSearch):
     ) -> tuple[np.ndarray, np.ndarray, dict[str, int], dict[str, Any]]:
         """Test all rows at a level."""
         degrees, fixed = graph.degrees, self.problem.fixed
-        active, required = degrees > level, None
+        active = degrees > level
         if fixed is not None:
             active &= ~fixed.without_tests(degrees)
-            required = np.zeros(len(graph.neighbours), bool)
-            required[graph.edge_slots(self._required())] = True
         rows = np.flatnonzero(active)
         check_fit(self.problem, degrees, active, level, self._memory)
         sets = binomial_table(int(degrees.max()), level)[level, degrees[rows]].astype(np.float64)
@@ -231,10 +229,7 @@ class DistributedSearch(LevelSearch):
             parts = [rows[launch == each][number :: team.size] for each in np.unique(launch)[::-1]]
             parts = [own for own in parts if len(own)]
             slots = [graph.row_slots(own) for own in parts]
-            groups = [
-                RowGroup(own, degrees[own], graph.neighbours[of], None if required is None else required[of])
-                for own, of in zip(parts, slots, strict=True)
-            ]
+            groups = [RowGroup(own, degrees[own], graph.neighbours[of]) for own, of in zip(parts, slots, strict=True)]
             counts, found, facts = call(Worker.search_rows, level, groups)
             for of, best in zip(slots, found, strict=True):
                 keys[of] = best
@@ -243,18 +238,16 @@ class DistributedSearch(LevelSearch):
         done = team.on_all(search_share)
         for counts, _ in done:
             totals.update(counts)
-        if required is not None:
-            keys[required] = NO_KEY
+        if fixed is not None:  # required edges are tested like others, and the results are dropped
+            keys[graph.edge_slots(self._required(fixed.required))] = NO_KEY
         facts = [each for _, each in done]
         self._note_peak(facts)
         step = {"rows": len(rows), "device_seconds": facts[0]["seconds"]}
         return *graph.separated(keys, level), {name: totals[name] for name in ROW_COUNTS}, step
 
-    def _required(self) -> np.ndarray:
-        """Return the required edges that may be tested, (k, 2)."""
+    def _required(self, required: np.ndarray) -> np.ndarray:
+        """Return those of the (k, 2) required edges that may be tested."""
         assert self._edges is not None
-        assert self.problem.fixed is not None
-        required = self.problem.fixed.required
         to_number = np.array([self.p, 1])
         return required[np.isin(required @ to_number, self._edges @ to_number)]
 

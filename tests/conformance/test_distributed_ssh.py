@@ -1,6 +1,5 @@
 """Method `distributed` on workers that SSH starts: by a real sshd on this machine, started and ended here."""
 
-import contextlib
 import getpass
 import os
 import shutil
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 
 from gpupc_impl import skeleton
-from gpupc_impl.distributed.correlations import fixed_order_problem
+from tests.wide import assert_same, in_core
 
 pytestmark = pytest.mark.ssh
 
@@ -77,14 +76,6 @@ def sshd(tmp_path_factory):
             daemon.terminate()
 
 
-def assert_finds_what_pair_scan_finds(client, folder):
-    data = np.random.default_rng(0).normal(size=(100, 200))
-    result = skeleton(data, 0.01, method="distributed", backend="host", client=client, folder=folder)
-    expected = skeleton(fixed_order_problem(data, alpha=0.01), method="pair-scan", backend="host")
-    assert result == expected
-    assert result.facts["distributed"]["workers"] == 2
-
-
 def test_a_cluster_that_dask_starts(sshd, tmp_path):
     from distributed import Client, SSHCluster
 
@@ -100,26 +91,7 @@ def test_a_cluster_that_dask_starts(sshd, tmp_path):
     ):
         client.wait_for_workers(2, timeout=60)
         assert sorted(client.run(os.getenv, "CUDA_VISIBLE_DEVICES").values()) == ["0", "1"]
-        assert_finds_what_pair_scan_finds(client, tmp_path)
-
-
-def test_workers_that_commands_start(sshd, tmp_path):
-    from distributed import Client
-
-    file = tmp_path / "scheduler.json"
-    dask = f"exec {REMOTE_PYTHON} -m dask"
-    scheduler = f"{dask} scheduler --scheduler-file {file} --host {HOST} --port 0 --no-dashboard"
-    worker = f"{dask} worker --scheduler-file {file} --nthreads 3 --memory-limit 0 --no-dashboard"
-    with contextlib.ExitStack() as stack, (tmp_path / "log").open("w") as log:
-        for command in (scheduler, worker, worker):
-            # With a terminal the command ends when its ssh does.
-            started = subprocess.Popen([*sshd.ssh[:-1], "-tt", HOST, command], stdin=-1, stdout=log, stderr=log)
-            stack.enter_context(started)
-            stack.callback(started.terminate)
-        deadline = time.monotonic() + 60
-        while not file.exists():
-            assert time.monotonic() < deadline, (tmp_path / "log").read_text()
-            time.sleep(0.1)
-        with Client(scheduler_file=str(file)) as client:
-            client.wait_for_workers(2, timeout=60)
-            assert_finds_what_pair_scan_finds(client, tmp_path / "search")
+        data = np.random.default_rng(0).normal(size=(100, 200))
+        result = skeleton(data, 0.01, method="distributed", backend="host", client=client, folder=tmp_path)
+    assert_same(result, in_core(data, 0.01))
+    assert result.facts["distributed"]["workers"] == 2
