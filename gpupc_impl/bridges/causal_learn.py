@@ -7,9 +7,8 @@ the p-values of x and several other variables given S in one batch, which shares
 These p-values are kept until causal-learn continues with another variable.
 """
 
-import abc
-from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -20,34 +19,30 @@ except ImportError as error:
         "gpupc_impl.bridges.causal_learn needs causal-learn 0.1.4 or later; pip install causal-learn"
     ) from error
 
-from gpupc_impl.backends import open_backend
+from gpupc_impl.core.family import open_tests
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.discrete.problem import DiscreteProblem
-from gpupc_impl.discrete.statistic import statistic
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.gaussian.retest import Retest
-from gpupc_impl.kernel.kernel_batched import open_tests
 from gpupc_impl.kernel.problem import KernelProblem
-from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator, counts_of
 from gpupc_impl.nonlinear.problem import NonlinearProblem
-from gpupc_impl.nonlinear.tuning import DEFAULTS
 
-KEPT_VALUES = 1 << 24  # upper bound on the p-values that are kept for one variable; further p-values are computed again
 DENSE_CELLS = 1 << 20  # upper bound on the cells of a batch of contingency tables that are counted in one array
+KEPT_VALUES = 1 << 24  # upper bound on the p-values that are kept for one variable; further p-values are computed again
 
 
-class BatchedTest(CIT_Base, abc.ABC):
+class BatchedTest(CIT_Base):
     """A causal-learn test that computes the p-values of several variables in one batch.
 
     Args:
         data: the samples, (samples, variables).
         cache_path: causal-learn's file of p-values, which these tests do not support.
+        backend: where kernels run: ``"auto"``, ``"cuda"`` or ``"host"``.
         options: parameters of the problem's `from_data`.
 
     Attributes:
-        problem_class: the class of its problems.
+        name, method: the name of the test in causal-learn.
+        problem_class: the class of its problems, and the `defaults` of their parameters.
         problem: the data and the test.
-        method: the name of the test in causal-learn.
 
     Raises:
         ValueError: `cache_path` is not None.
@@ -56,13 +51,15 @@ class BatchedTest(CIT_Base, abc.ABC):
 
     name: str
     problem_class: type[Problem]
+    defaults: ClassVar[Mapping[str, Any]] = {}
 
-    def __init__(self, data: np.ndarray, cache_path: str | None = None, **options: Any):
+    def __init__(self, data: np.ndarray, cache_path: str | None = None, *, backend: str = "auto", **options: Any):
         if cache_path is not None:
             raise ValueError(f"{self.name} keeps its p-values in memory; leave cache_path out")
         super().__init__(data)
         self.method = self.name
-        self.problem: Any = self.problem_class.from_data(data, **options)
+        self.problem: Any = self.problem_class.from_data(data, **{**self.defaults, **options})
+        self._tests = open_tests(self.problem, backend)
         self._current: tuple[int, int] | None = None  # the variable x and the level of the latest request
         self._p_values: dict[tuple[int, ...], dict[int, float]] = {}  # p-values of x, by set and other variable
         self._candidates: set[int] = set()  # the variables that are expected to be tested with x
@@ -111,9 +108,10 @@ class BatchedTest(CIT_Base, abc.ABC):
         else:
             self._candidates = self._neighbours.setdefault(x, set())
 
-    @abc.abstractmethod
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         """Return the p-values of x and each of the k other variables given the members: (k,)."""
+        pairs, sets = np.array([(x, y) for y in others]), np.array([members] * len(others), np.int64)
+        return np.nan_to_num(self._tests.strengths(pairs, sets.reshape(len(others), -1))[0])
 
 
 class FisherZ(BatchedTest):
@@ -122,33 +120,6 @@ class FisherZ(BatchedTest):
 
     name, problem_class = "gpupc_fisherz", GaussianProblem
 
-    def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
-        problem, level = self.problem, len(members)
-        correlation = problem.correlation
-        # This is Cholesky's factorisation of M2, row by row, with the columns of the others and of x appended. Sums
-        # have a fixed order, so that (x, y) gives the same bits as (y, x).
-        columns = correlation[np.ix_(members, [*members, *others, x])]
-        for k in range(level):
-            pivot = columns[k, k]
-            if pivot <= problem.pivot_tolerance and level > 1:
-                pairs = np.stack([np.full(len(others), x), np.array(others)], axis=1)
-                squares, *_ = Retest(problem).statistics(pairs, np.tile(members, (len(others), 1)))
-                return self._from_squares(squares.astype(np.float64), level)
-            columns[k] /= np.sqrt(pivot)
-            columns[k + 1 :] -= columns[k, k + 1 : level, None] * columns[k]
-        projected = columns[:, level:]
-        covariance, variance = correlation[x, list(others)], np.ones(len(others) + 1)
-        for k in range(level):
-            covariance -= projected[k, -1] * projected[k, :-1]
-            variance -= projected[k] ** 2
-        with np.errstate(divide="ignore", invalid="ignore"):
-            squares = covariance**2 / (variance[:-1] * variance[-1])
-        defined = np.minimum(variance[:-1], variance[-1]) > problem.residual_tolerance
-        return self._from_squares(np.where(defined, squares, np.inf), level)
-
-    def _from_squares(self, squares: np.ndarray, level: int) -> np.ndarray:
-        return np.where(np.isfinite(squares), self.problem.p_value(np.minimum(squares, 1.0), level), 0.0)
-
 
 class ChiSquare(BatchedTest):
     """Pearson's chi-square as in causal-learn's ``chisq``: degrees of freedom count the categories that occur.
@@ -156,20 +127,15 @@ class ChiSquare(BatchedTest):
     This rule corresponds to ``df_rule="adjusted"``.
     """
 
-    name, problem_class = "gpupc_chisq", DiscreteProblem
-
-    def __init__(self, data: np.ndarray, cache_path: str | None = None, *, df_rule: str = "adjusted", **options: Any):
-        super().__init__(data, cache_path, df_rule=df_rule, **options)
+    name, problem_class, defaults = "gpupc_chisq", DiscreteProblem, {"df_rule": "adjusted"}
 
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         problem = self.problem
         strata = int(np.prod(problem.categories[list(members)], dtype=np.float64))
         widest = int(problem.categories[list(others)].max())
         cells = strata * int(problem.categories[x]) * widest
-        if cells * len(others) > DENSE_CELLS or problem.test != "chi-square":
-            tests = [statistic(problem, x, y, np.array(members, np.int64)) for y in others]
-            statistics, df = np.array(tests, np.float64).T
-            return problem.p_value(statistics, df)
+        if cells * len(others) > DENSE_CELLS or problem.test != "chi-square" or problem.df_rule != "adjusted":
+            return super()._batch(x, members, others)
         row = np.zeros(problem.n_samples, np.int64)
         for v in (*members, x):
             row = row * int(problem.categories[v]) + problem.codes[v]
@@ -183,48 +149,20 @@ class ChiSquare(BatchedTest):
         expected = row_sums[..., :, None] * column_sums[..., None, :] / np.maximum(totals, 1)
         # A cell with an expected count of zero is empty and contributes nothing.
         statistics = ((counts - expected) ** 2 / np.where(expected > 0, expected, 1.0)).sum(axis=(1, 2, 3))
-        if problem.df_rule == "full":
-            return problem.p_value(statistics, np.array([problem.degrees_of_freedom(x, y, members) for y in others]))
         rows, columns = ((sums > 0).sum(axis=2) - 1 for sums in (row_sums, column_sums))
         return problem.p_value(statistics, np.where(rows >= 0, rows * columns, 0).sum(axis=1))
 
 
 class CMIknn(BatchedTest):
-    """CMIknn with a local permutation (docs/cmiknn.md) of x, from whose neighbours the conditioning set is drawn.
-
-    Args:
-        backend: where kernels run: ``"auto"``, ``"cuda"`` or ``"host"``.
-    """
+    """CMIknn with a local permutation (docs/cmiknn.md) of x, from whose neighbours the conditioning set is drawn."""
 
     name, problem_class = "gpupc_cmiknn", NonlinearProblem
 
-    def __init__(self, data: np.ndarray, cache_path: str | None = None, *, backend: str = "auto", **options: Any):
-        super().__init__(data, cache_path, **options)
-        self._estimator = CmiEstimator(self.problem, open_backend(backend), DEFAULTS)
-
-    def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
-        self._estimator.fitting(len(members), 1, len(others))
-        tests = np.array([(0, y) for y in others])
-        partials = self._estimator.partials(len(members), np.array([[x, *members]]), tests)
-        return self.problem.p_value(counts_of(partials))
-
 
 class KernelTest(BatchedTest):
-    """RCIT, RCoT or KCI (docs/kernel.md), selected by the option ``test``.
-
-    Args:
-        backend: where the tests are computed: ``"auto"``, ``"cuda"`` or ``"host"``.
-    """
+    """RCIT, RCoT or KCI (docs/kernel.md), selected by the option ``test``."""
 
     name, problem_class = "gpupc_kernel", KernelProblem
-
-    def __init__(self, data: np.ndarray, cache_path: str | None = None, *, backend: str = "auto", **options: Any):
-        super().__init__(data, cache_path, **options)
-        self._tests = open_tests(self.problem, open_backend(backend))
-
-    def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
-        tests = np.array([(0, min(x, y), max(x, y)) for y in others])
-        return self._tests.p_values(np.array([members], np.int64).reshape(1, -1), tests)[0]
 
 
 for _test in (FisherZ, ChiSquare, CMIknn, KernelTest):
