@@ -181,10 +181,7 @@ class Bootstrap:
 
         Args:
             at_least: lower bound on the frequency of the edges that are drawn.
-            ax, title: as of `CPDAG.plot`.
-
-        Raises:
-            ImportError: matplotlib is not installed (extra ``plots``).
+            ax, title: as of `CPDAG.plot`, which says what is raised.
         """
         from gpupc_impl.views.plots.graph import frequencies
 
@@ -197,9 +194,6 @@ class Bootstrap:
         Args:
             at_least: lower bound on the frequency of the pairs that are drawn; others are left white.
             ax, title: as of `CPDAG.heatmap`.
-
-        Raises:
-            ImportError: matplotlib is not installed (extra ``plots``).
         """
         from gpupc_impl.views.plots.heatmap import frequencies
 
@@ -355,7 +349,7 @@ def _samples(data: Any, family: str, options: Mapping[str, Any]) -> tuple[Any, d
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """The data and settings that all resamples share; each process receives them once."""
+    """The data and settings that all resamples share."""
 
     data: Any
     options: Mapping[str, Any]
@@ -398,18 +392,8 @@ def _add(counts: np.ndarray, edges: np.ndarray) -> None:
     counts[kind, i, j] += 1
 
 
-_worker_job: _Job | None = None
-
-
-def _start_worker(job: _Job, threads: int) -> None:
-    global _worker_job
-    _worker_job = job
+def _limit_threads(threads: int) -> None:
     os.environ.setdefault("GPUPC_HOST_THREADS", str(threads))
-
-
-def _search_in_worker(k: int) -> tuple[int, np.ndarray, list[str]]:
-    assert _worker_job is not None
-    return _worker_job.search(k)
 
 
 def _search_all(
@@ -425,10 +409,9 @@ def _search_all(
         workers = min(processes, len(numbers))
         threads = max(1, len(os.sched_getaffinity(0)) // workers)
         context = multiprocessing.get_context("spawn")  # A forked process could not use an initialised device.
-        with ProcessPoolExecutor(workers, context, _start_worker, (job, threads)) as pool:
+        with ProcessPoolExecutor(workers, context, _limit_threads, (threads,)) as pool:
             try:
-                for future in as_completed([pool.submit(_search_in_worker, k) for k in numbers]):
-                    yield future.result()
+                yield from _search_all(job, numbers, None, pool)
             except BrokenProcessPool as error:
                 raise RuntimeError(
                     "a process of bootstrap(processes=...) ended before its search was complete: it was killed (out of "

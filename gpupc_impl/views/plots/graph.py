@@ -137,7 +137,7 @@ def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, titl
     graph.add_edges_from(edge[:2] for edge in edges)
     labels = shown_names([names[node] for node in connected])
     boxes = np.array([(LETTER * len(label) + MARGIN, ROW) for label in labels]).reshape(-1, 2)
-    arrows = [edge[:2] for edge in edges if edge.kind == "directed"]
+    arrows = [edge[:2] for edge in edges if edge.kind in ("directed", "circle-arrow")]
     centres, routes = places(graph, arrows, boxes, LABEL if any(edge.label for edge in edges) else 0.0)
     low = (centres - boxes / 2).min(axis=0, initial=0.0) - 0.1
     high = (centres + boxes / 2).max(axis=0, initial=0.0) + 0.1

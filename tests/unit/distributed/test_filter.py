@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import sys
-import time
 import types
 
 import numpy as np
@@ -299,22 +298,6 @@ def test_an_error_on_a_device_ends_the_search_with_it(monkeypatch):
     with pytest.raises(DeviceMemoryError) as failure:
         search(sample(np.random.default_rng(4), 60, 50, 8), 0.1, max_level=1, workers=3)
     assert released == [0, 0, 0], failure  # although the error still exists
-
-
-def test_an_error_at_a_later_level_stops_all_devices(monkeypatch):
-    tested, search_rows = [], Worker.search_rows
-
-    def failing(self, *arguments):
-        if self._workers.number == 0:
-            raise KeyboardInterrupt
-        while not self._workers._barrier.broken:
-            time.sleep(0.001)
-        tested.append(search_rows(self, *arguments))
-
-    monkeypatch.setattr(Worker, "search_rows", failing)
-    with pytest.raises(KeyboardInterrupt):
-        search(sample(np.random.default_rng(4), 60, 50, 8), 0.2, max_level=2, workers=3)
-    assert not tested
 
 
 @pytest.mark.parametrize("workers", [1, 3])

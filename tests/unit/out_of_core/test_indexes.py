@@ -4,10 +4,6 @@ The real kernels run on arrays of full size of which only a few pages are ever t
 """
 
 import math
-import os
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
@@ -148,52 +144,6 @@ def test_degrees_and_compaction_of_the_last_rows(small):
     launch("compact", [edges, p, rows, np.int32(stride)])
     for i, near in zip(VARIABLES, adjacency, strict=True):
         assert np.array_equal(rows[i, : near.sum()], VARIABLES[near])
-
-
-@pytest.mark.slow
-def test_level_zero_for_real():
-    """Level 0 works at p = 46,400 on a matrix whose blocks are computed when they are read."""
-    script = f"""
-        import numpy as np
-        from gpupc_impl import GaussianProblem, skeleton
-        from gpupc_impl.measurement.worker import peak_process_bytes
-
-        P = {P}
-        rng = np.random.default_rng(0)
-        factors = rng.standard_normal((P, 3))
-        factors /= np.linalg.norm(factors, axis=1)[:, None]
-
-        class LowRank:
-            shape, dtype = (P, P), np.dtype(float)
-
-            def __getitem__(self, key):
-                rows, columns = key
-                block = factors[rows] @ factors[columns].T
-                block[np.arange(P)[rows][:, None] == np.arange(P)[columns]] = 1.0
-                return np.clip(block, -1.0, 1.0)
-
-        problem = GaussianProblem(tuple(map(str, range(P))), 0.01, 0, LowRank(), 20)
-        problem.__dict__["fingerprint"] = "low rank"
-        found = skeleton(problem, method="out-of-core-block", backend="host", device_memory_limit=2**28)
-        assert found.tests_per_level == (P * (P - 1) // 2,)
-        assert found.facts["out_of_core"]["peak_device_bytes"] <= 2**28
-        critical = problem.critical_r_squared(0)
-        for i in (0, 1, 46_339, 46_340, 46_341, 46_399):
-            r = factors[i] @ factors.T
-            clear = np.abs(r * r - critical) > 1e-9
-            clear[i] = True
-            expected = r * r > critical
-            expected[i] = False
-            assert np.array_equal(found.adjacency[i][clear], expected[clear])
-            assert np.array_equal(found.adjacency[:, i], found.adjacency[i])
-        print(found.seconds_per_level, found.n_edges, peak_process_bytes())
-    """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    print(done.stdout)
 
 
 @pytest.mark.parametrize("kernel", [EDGES, pair_block.TILES["true"]], ids=lambda kernel: kernel.expression)
