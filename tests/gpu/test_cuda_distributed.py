@@ -61,7 +61,7 @@ def test_all_gpus_find_what_one_finds(monkeypatch):
     assert together.edges_per_level == one.edges_per_level
 
 
-@pytest.mark.parametrize("tolerance", [1e-10, 0.0])  # without a tolerance no products are used
+@pytest.mark.parametrize("tolerance", [1e-10, 0.0])  # without a tolerance level 1 runs row by row
 def test_a_gpu_finds_what_the_host_finds(tolerance):
     x = sample(700, 100, 5)
     x[:, 5] = x[:, 6]
