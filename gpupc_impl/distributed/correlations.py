@@ -26,23 +26,6 @@ def standardised(backend: Backend, samples: np.ndarray) -> np.ndarray:
     return out
 
 
-class SampleRows:
-    """The transpose of the result of `standardised`, on a device, made from parts of the samples."""
-
-    def __init__(self, backend: Backend, m: int, p: int, at_once: int):
-        self._backend = backend
-        # The memory of a part is reused, since new pages take longer than copies.
-        self._memory = np.empty(m * min(at_once, p))
-        self.rows = backend.empty((p, m), np.float64)
-
-    def add(self, variables: slice, samples: np.ndarray) -> None:
-        """Standardise the (m, width) samples of some variables."""
-        part = self._memory[: samples.size].reshape(samples.shape)
-        mapped_arrays.by_pieces(part, lambda rows: np.copyto(part[rows], samples[rows]))
-        with self._backend.array_library():
-            self.rows[variables] = standardised_on_device(self._backend, part).T
-
-
 def fixed_order_correlation(samples: np.ndarray, backend: Backend | None = None) -> np.ndarray:
     """Return (p, p) correlations of (m, p) samples, with the same bits as in method `distributed`.
 

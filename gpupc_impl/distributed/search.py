@@ -114,7 +114,7 @@ class DistributedSearch(LevelSearch):
         """Bring the samples to new workers; returns them."""
         self._team = team  # to be closed if this fails
         problem, with_first = self.problem, self._edges is None
-        prepared = team.on_all(lambda number, call: call(Worker.prepare, self._with_level_one))
+        prepared = team.on_all(lambda number, call: call(Worker.prepare))
         at_once, self._memory = prepared[0]["at_once"], min(each["memory"] for each in prepared)
         parts = list(mapped_arrays.pieces(self.p, at_once))
 

@@ -19,11 +19,10 @@ from gpupc_impl.backends import DeviceMemoryError, KernelSource
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.distributed import filter_plan, products
 from gpupc_impl.distributed.communicator import Communicator, Laps
-from gpupc_impl.distributed.correlations import SampleRows
 from gpupc_impl.distributed.edge_shards import SHORT, Share
 from gpupc_impl.distributed.filter import FILTER_KERNELS, SEPARATED, FilteredLevels
 from gpupc_impl.distributed.row_search import RowGroup, search_rows
-from gpupc_impl.gaussian.fixed_order import SQUARES, STANDARDISE, TILE_CONSTANTS
+from gpupc_impl.gaussian.fixed_order import SQUARES, STANDARDISE, TILE_CONSTANTS, standardised_on_device
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.out_of_core.gathered import GATHERED
 
@@ -37,7 +36,8 @@ class Worker:
         self._problem, self._workers, self._backend = problem, workers, workers.backend
         self._laps = Laps(workers)
         self._plan: filter_plan.FilterPlan | None = None
-        self._arriving: SampleRows | None = None
+        # The host's memory for samples that arrive is reused, since new pages take longer than copies.
+        self._arriving: np.ndarray | None = None
         self._rows: Any = None  # (p, m) standardised samples on the device, until the canonical kernels need them
         self._samples: Any = None  # (m, p), the same for those kernels
         self._levels: FilteredLevels | None = None
@@ -45,7 +45,7 @@ class Worker:
 
     # --- before level 0 ----------------------------------------------------------------------------------------------
 
-    def prepare(self, with_level_one: bool) -> dict[str, Any]:
+    def prepare(self) -> dict[str, Any]:
         """Plan the search, and let threads compile kernels.
 
         Returns:
@@ -54,7 +54,7 @@ class Worker:
         """
         problem, backend = self._problem, self._backend
         m, p = problem.n_samples, problem.n_variables
-        if with_level_one and backend.warp_threads > 1:
+        if problem.max_level != 0 and backend.warp_threads > 1:
             backend.prefetch(searching(backend.name))
         free = min(self._workers.all_gather(backend.memory_limit - backend.memory_used))
         if (least := filter_plan.least_device_bytes(m, p)) > free:
@@ -69,20 +69,22 @@ class Worker:
         at_once = filter_plan.variables_at_once(m, p, free)
         in_parts = products.part_bytes(backend, m, problem.critical_r_squared(0))
         self._plan = filter_plan.choose(m, p, free, in_parts)
-        self._arriving = SampleRows(backend, m, p, at_once)
+        self._arriving, self._rows = np.empty(m * min(at_once, p)), backend.empty((p, m), np.float64)
         self._laps.start()
         return {"at_once": at_once, "plan": dataclasses.asdict(self._plan), "memory": backend.memory_limit}
 
     def add_samples(self, variables: slice, samples: np.ndarray) -> None:
         """Take the (m, width) samples of some variables, which no other worker gets from the client."""
         assert self._arriving is not None
-        self._arriving.add(variables, samples)
+        part = self._arriving[: samples.size].reshape(samples.shape)
+        mapped_arrays.by_pieces(part, lambda rows: np.copyto(part[rows], samples[rows]))
+        with self._backend.array_library():
+            self._rows[variables] = standardised_on_device(self._backend, part).T
 
     def start(self, at_once: int, with_first_levels: bool, with_level_one: bool) -> None:
         """Get the samples of all variables from the other workers, and allocate the arrays of levels 0 and 1."""
-        assert self._arriving is not None
         assert self._plan is not None
-        self._rows, self._arriving = self._arriving.rows, None
+        self._arriving = None
         pieces = mapped_arrays.pieces(self._problem.n_variables, at_once)
         self._workers.complete([self._rows], [(k % self._workers.size, part) for k, part in enumerate(pieces)])
         self._laps.lap("samples")

@@ -154,7 +154,7 @@ def test_workers_are_killed(caplog, tmp_path):
     """One worker is killed during levels 0 and 1, and another one during level 2; one is left."""
     from distributed import Client, LocalCluster
 
-    x = sample(4, 220, 60, 5)
+    x = sample(4, 130, 60, 5)
     with LocalCluster(n_workers=3, **PROCESSES) as cluster_, Client(cluster_) as client:
         first, second, _ = client.scheduler_info(n_workers=-1)["workers"]
         client.run(doom, "run_group", workers=[first])

@@ -81,7 +81,7 @@ def test_products_on_the_wrong_side_of_the_threshold(monkeypatch, error):
     assert wrong >= 4
 
 
-@settings(max_examples=settings.default.max_examples // 2, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=settings.default.max_examples // 4, suppress_health_check=list(HealthCheck), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), error=st.sampled_from([1e-7, 4e-5, 1e-3]))
 def test_wrong_products_of_either_level(seed, error):
     rng = np.random.default_rng(seed)
