@@ -113,42 +113,13 @@ def distances_from(s, a, row):
 
 
 @compiled
-def free_permutation(n, permutation, key, scratch):
+def free_permutation(n, permutation, key):
     """Return the permutation of level 0, (n,): the indexes of the samples in the order of their priorities."""
-    priorities, order = scratch
+    priorities = np.empty(n, np.uint64)
     for a in range(n):
         w0, w1, _, _ = words(a, permutation, 0, key)
         priorities[a] = w0 << np.uint64(32) | (w1 & ~INDEX_BITS & LOW) | np.uint64(a)
-    sort_by_priority(priorities, order)
-    return order
-
-
-@compiled
-def sort_by_priority(priorities, order):
-    """Write the indexes in ascending order of priorities, which are uniform over 64 bits, by a bucket sort."""
-    n = len(priorities)
-    starts = np.zeros(n + 1, np.int64)
-    for a in range(n):
-        starts[priority_bucket(priorities[a], n) + 1] += 1
-    for b in range(n):
-        starts[b + 1] += starts[b]
-    for a in range(n):
-        bucket = priority_bucket(priorities[a], n)
-        order[starts[bucket]] = a
-        starts[bucket] += 1
-    for at in range(1, n):  # The insertion sort suffices, since buckets hold one priority on average.
-        a = order[at]
-        r = at
-        while r > 0 and priorities[order[r - 1]] > priorities[a]:
-            order[r] = order[r - 1]
-            r -= 1
-        order[r] = a
-
-
-@inlined
-def priority_bucket(priority, n):
-    """Return the bucket of a priority among n: floor(n priority / 2^64)."""
-    return np.int64(((priority >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+    return np.argsort(priorities)
 
 
 @compiled
@@ -160,7 +131,6 @@ def permute(x, neighbours, key, permutations, columns):
     stops at the neighbour taken. Without neighbours (k = 0, level 0) the permutation is unrestricted.
     """
     n, k = neighbours.shape
-    scratch = (np.empty(n, np.uint64), np.empty(n, np.int32))
     used = np.full(n, -1, np.int64)
     shuffled = np.empty(k, np.int32)
     for column in range(len(permutations)):
@@ -168,7 +138,7 @@ def permute(x, neighbours, key, permutations, columns):
         if permutation < 0:
             columns[:, column] = x
             continue
-        order = free_permutation(n, permutation, key, scratch)
+        order = free_permutation(n, permutation, key)
         if k == 0:
             for a in range(n):
                 columns[a, column] = x[order[a]]

@@ -1,31 +1,54 @@
-"""PC-stable's tests on coded data, compiled with numba, which the references of the discrete family share.
+"""PC-stable on coded data on the CPU, compiled with numba, which `discrete-serial` and `discrete-parallel` share.
 
-This is Algorithm 1 of gpuPC on a CPU. The level loop is that of all references (`_levels`); this module tests the edges
-of a level, with chi-square or G-square (gpuPC, section 2.3). The references share no code with the GPU methods but give
-the same answers: they test the same sets in the same order, add the terms of each statistic in the same order, and
-compare with the same critical values. Edges and separating sets are therefore equal, and so are the numbers of tests of
-a fixed workload.
+This is Algorithm 1 of gpuPC. The level loop is that of all references (`_levels`); this module tests the edges of a
+level, with chi-square or G-square (gpuPC, section 2.3). It shares no code with the GPU methods but gives the same
+answers: it tests the same sets in the same order, adds the terms of each statistic in the same order, and compares with
+the same critical values. Edges and separating sets are therefore equal, and so are the numbers of tests of a fixed
+workload.
 
 A small table is counted by bitmaps; a table that is not much larger than the data by a histogram. For larger tables the
 samples are sorted by stratum, so that only strata that occur take memory and time.
 """
 
 import collections
+import math
+import threading
+from collections.abc import Callable
 
 import numpy as np
 
 from baselines._compile import compiled, inlined
 from baselines._discrete_counts import (
     BASE,
+    BITMAP_CATEGORIES,
     BITMAP_CELLS,
+    Data,
+    Space,
     begin_pair,
     begin_set,
     count_by_bitmaps,
     count_by_histogram,
+    count_categories,
     count_pair_by_bitmaps,
+    new_space,
 )
-from baselines._levels import neighbours_without, next_combination
+from baselines._levels import (
+    LARGEST_TASK,
+    LEAST_TASK,
+    Graph,
+    Tested,
+    Tests,
+    neighbours_without,
+    next_combination,
+    search,
+)
+from gpupc_impl.core.registry import Run
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.integers import ceil_div
 
+TABULATED = 8192  # degrees of freedom up to here have tabulated critical values
+COUNTED = 1 << 17  # samples that a task counts, in a tenth of a millisecond
 CHUNK = 64  # number of strata whose terms are added up before their sum is added to the total
 Criticals = collections.namedtuple("Criticals", ["small", "keys", "values", "below", "above"])
 """Critical values of 0, 1, 2, ... degrees of freedom (small) and of some larger ones (keys, values), and -log(1 -
@@ -157,8 +180,7 @@ def separate_edges(data, space, starts, neighbours, edges, tiers, level, critica
 def longer(array):
     """Return a copy with room for more than twice as many elements."""
     grown = np.empty(2 * len(array) + 16, array.dtype)
-    for at in range(len(array)):
-        grown[at] = array[at]
+    grown[: len(array)] = array
     return grown
 
 
@@ -295,7 +317,7 @@ def statistic_of_sorted(data, space, r_i, r_j, members):
                     space.table[cell] += 1
                 part, degrees = statistic_of_counts(space, 0, r_i, r_j, data.logs)
             else:
-                sort(cells)
+                cells.sort()
                 part, degrees = statistic_of_cells(cells, r_j, space.cols, space.used, data.logs)
             in_chunk += part
             df += degrees
@@ -311,23 +333,6 @@ def same_stratum(codes, members, a, b):
     for s in members:
         same &= codes[s, a] == codes[s, b]
     return same
-
-
-@compiled
-def sort(values):
-    """Sort in place by Shell's method, which suits the few samples of most strata."""
-    n = len(values)
-    gap = 1
-    while gap < n // 3:
-        gap = 3 * gap + 1
-    while gap:
-        for at in range(gap, n):
-            value, to = values[at], at
-            while to >= gap and values[to - gap] > value:
-                values[to] = values[to - gap]
-                to -= gap
-            values[to] = value
-        gap //= 3
 
 
 @compiled
@@ -373,3 +378,132 @@ def sort_by_code(codes, order, totals, out):
     for k in order:
         out[ends[codes[k]]] = k
         ends[codes[k]] += 1
+
+
+# --- the search -------------------------------------------------------------------------------------------------------
+
+
+def discrete_skeleton(problem: DiscreteProblem, run: Run, threads: int) -> Skeleton:
+    return search(problem, run, _DiscreteTests(problem, run.pmax), threads)
+
+
+class _DiscreteTests(Tests):
+    """The tests of one problem; each thread counts in a `Space` of its own."""
+
+    def __init__(self, problem: DiscreteProblem, pmax: bool):
+        self._problem, self._record, self._of_thread = problem, pmax, threading.local()
+        largest = int(problem.categories.max())
+        self._criticals = Criticals(
+            small=problem.critical_values(np.arange(min(largest ** min(problem.n_variables, 13), TABULATED))),
+            keys=np.empty(0, np.int64),
+            values=np.empty(0),
+            below=-math.log1p(-problem.alpha),
+            above=-math.log(problem.alpha),
+        )
+
+    def separate_pairs(self, adjacent: np.ndarray, pmax: np.ndarray | None, map_tasks) -> int:
+        problem, p = self._problem, self._problem.n_variables
+
+        def test(rows: tuple[int, int]) -> None:
+            first, last = rows
+            statistics, degrees = np.zeros((last - first, p)), np.zeros((last - first, p), np.int64)
+            test_pairs(self._data, self._space(0), first, last, statistics, degrees)
+            later = np.arange(p) > np.arange(first, last)[:, None]
+            statistics, degrees = statistics[later], degrees[later]
+            distinct, which = np.unique(degrees, return_inverse=True)
+            adjacent[first:last][later] = statistics > problem.critical_values(distinct)[which]
+            if pmax is not None:
+                pmax[first:last][later] = problem.p_value(statistics, degrees)
+
+        self._data = prepared(problem, map_tasks)
+        rows = max(min(LARGEST_TASK // p, p // 32), ceil_div(2 * LEAST_TASK, p))
+        list(map_tasks(test, [(first, min(first + rows, p)) for first in range(0, p, rows)]))
+        if not problem.decided_by_tests:
+            adjacent[:] = True
+            edges = np.argwhere(np.triu(adjacent, 1))
+            removed = edges[~problem.decayed(edges)]
+            adjacent[removed[:, 0], removed[:, 1]] = False
+        adjacent[:] = np.triu(adjacent, 1)
+        adjacent |= adjacent.T
+        if pmax is not None:
+            for i in range(p):
+                pmax[i + 1 :, i] = pmax[i, i + 1 :]
+        return int(np.count_nonzero(adjacent)) // 2
+
+    def separate_edges(self, graph: Graph, task: slice, level: int) -> Tested:
+        edges = graph.edges[task]
+        removed, sets, tests = [], [], 0
+        p_values = np.full(len(edges), np.nan) if self._record else None
+        space, first = self._space(level), 0
+        while first < len(edges):
+            separated, members, performed, recorded, done, missing_df = separate_edges(
+                self._data,
+                space,
+                graph.starts,
+                graph.neighbours,
+                edges[first:],
+                graph.tiers,
+                level,
+                self._criticals,
+                self._problem.tests_per_edge or 0,
+                self._record,
+            )
+            removed.append(first + separated)
+            sets.append(members.copy())  # A view would keep the unused rows in memory.
+            tests += performed
+            if self._record:
+                which, statistics, degrees = recorded
+                np.fmax.at(p_values, first + which, self._problem.p_value(statistics, degrees))
+            first += done
+            if missing_df:
+                self._add_critical_value(missing_df)
+        return Tested(np.concatenate(removed), np.concatenate(sets), tests, p_values=p_values)
+
+    def after_level(self, graph: Graph, level: int, pairs: np.ndarray, sets: np.ndarray):
+        if self._problem.decided_by_tests:
+            return pairs, sets
+        removed = graph.edges[~self._problem.decayed(graph.edges)]
+        return removed, first_sets(
+            graph.starts, graph.neighbours, removed, graph.tiers, level, self._problem.n_variables
+        )
+
+    def _space(self, level: int) -> Space:
+        if getattr(self._of_thread, "level", None) != level:
+            self._of_thread.level, self._of_thread.space = level, new_space(self._data, level)
+        return self._of_thread.space
+
+    def _add_critical_value(self, df: int) -> None:
+        """Add a critical value; if two threads do this at once, one is lost, and added again when it is needed."""
+        known = self._criticals
+        self._criticals = known._replace(
+            keys=np.append(known.keys, df), values=np.append(known.values, self._problem.critical_value(df))
+        )
+
+
+def prepared(problem: DiscreteProblem, map_tasks: Callable = map) -> Data:
+    n = problem.n_samples
+    categories = problem.categories.astype(np.int64)
+    with_bits = categories <= BITMAP_CATEGORIES
+    rows = np.where(with_bits, categories, 0)
+    logs = np.empty(0)
+    if problem.test == "g-square":
+        logs = np.log(np.maximum(np.arange(n + 1), 1).astype(np.float64))
+    data = Data(
+        codes=problem.codes,
+        categories=categories,
+        places=np.concatenate(([0], np.cumsum(categories))),
+        totals=np.empty(categories.sum(), np.int64),
+        bit_rows=np.where(with_bits, np.cumsum(rows) - rows, -1),
+        bits=np.zeros((rows.sum(), ceil_div(n, 64)), np.uint64),
+        logs=logs,
+        adjusted=problem.df_rule == "adjusted",
+    )
+
+    def count(first: int) -> None:
+        for v in range(first, min(first + together, problem.n_variables)):
+            totals = data.totals[data.places[v] : data.places[v + 1]]
+            count_categories(data.codes[v], data.bit_rows[v], data.bits, totals)
+
+    together = max(COUNTED // n, 1)
+    list(map_tasks(count, range(0, problem.n_variables, together)))
+    return data

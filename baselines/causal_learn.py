@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from baselines.peers._answer import deepest_level
+from baselines.peers._answer import deepest_level, refuse_workload
 from gpupc_impl.core.pc_stable import Progress, stop_reason
-from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Parameter, Run, method, needs_package
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 
@@ -176,11 +176,7 @@ def causal_learn_discrete(problem: Any, run: Run) -> Skeleton:
     """
     from causallearn.utils.cit import Chisq_or_Gsq
 
-    if not problem.decided_by_tests:
-        raise InvalidProblem(
-            "method 'causal-learn-discrete' makes the tests that its search needs, not tests_per_edge = "
-            f"{problem.tests_per_edge} of them; leave it out of this workload"
-        )
+    refuse_workload(problem, run)
     solved = dataclasses.replace(problem, df_rule="adjusted")
     test = watched(Chisq_or_Gsq)(problem.codes.T, DISCRETE_TESTS[problem.test])
     return watched_search(solved, run, test, {**run.facts, "problem": solved.facts()})

@@ -118,9 +118,10 @@ class _Search:
                 if not self.marks[x, z]:
                     yield x, y, z
 
-    def remove(self, lists: dict[tuple[int, int], list[list[int]]]) -> bool:
-        """Remove the edges that subsets of their lists separate, all together; returns whether there are any."""
-        found = {edge: self.smallest(*edge, of_edge, math.inf) for edge, of_edge in lists.items()}
+    def remove(self, lists: dict[tuple[int, int], list[list[int]]], most: float = math.inf) -> bool:
+        """Remove the edges that subsets of their lists with up to `most` members separate, all together; returns
+        whether there are any."""
+        found = {edge: self.smallest(*edge, of_edge, most) for edge, of_edge in lists.items()}
         for (i, j), members in found.items():
             if members is not None:
                 self.sets[i, j] = members
@@ -302,14 +303,9 @@ class _Search:
     # --- Possible-D-SEP --------------------------------------------------------------------------------------------
 
     def scan(self, most: int | None) -> None:
-        found = {}
-        for i, j in np.argwhere(np.triu(self.marks)).tolist():
-            lists = [self.possible_d_sep(i, j), self.possible_d_sep(j, i)]
-            found[i, j] = self.smallest(i, j, lists, math.inf if most is None else most)
-        for (i, j), members in found.items():
-            if members is not None:
-                self.sets[i, j] = members
-                self.marks[i, j] = self.marks[j, i] = 0
+        edges = map(tuple, np.argwhere(np.triu(self.marks)).tolist())
+        lists = {(i, j): [self.possible_d_sep(i, j), self.possible_d_sep(j, i)] for i, j in edges}
+        self.remove(lists, math.inf if most is None else most)
 
     def possible_d_sep(self, i: int, j: int) -> list[int]:
         """Return Possible-D-SEP of i and j, unless all of it are neighbours of i, whose subsets the search tested."""
@@ -347,13 +343,5 @@ class _Search:
 
         graph = networkx.Graph(np.argwhere(np.triu(self.marks)).tolist())
         graph.remove_edge(i, j)
-        if k not in graph or not networkx.has_path(graph, i, j):
-            return False
-        flow = networkx.DiGraph()
-        for v in graph:
-            flow.add_edge(("in", v), ("out", v), capacity=1)
-            for w in graph[v]:
-                flow.add_edge(("out", v), ("in", w), capacity=1)
-        for end in (i, j):
-            flow.add_edge(("out", end), "sink", capacity=1)
-        return bool(networkx.maximum_flow_value(flow, ("out", k), "sink") == 2)
+        graph.add_edges_from([(i, "ends"), (j, "ends")])
+        return bool(networkx.node_connectivity(graph, k, "ends") == 2)

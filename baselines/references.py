@@ -25,30 +25,42 @@ from gpupc_impl.regression.plain import PlainTest as PlainRegressionTest
 from gpupc_impl.regression.problem import RegressionProblem
 
 REFERENCE: dict[str, Any] = {"backends": ("cpu",), "reference": True, "tiers": True}
-SERIAL: dict[str, Any] = {**REFERENCE, "unavailable": needs_package("numba", "numba")}
 THREADS = Parameter(0, "number of threads; 0 takes every available core", minimum=0, maximum=1024)
-PARALLEL: dict[str, Any] = {**SERIAL, "params": {"threads": THREADS}}
+FORMS = {"serial": ("on one core", {}), "parallel": ("on several cores", {"threads": THREADS})}
+
+
+def serial_and_parallel(
+    family: str, modules: tuple[str, ...], source: str, summary: str, **attributes: Any
+) -> Callable[[Any], Any]:
+    """Register a search in numba, which these modules perform, under its own name with both endings of `FORMS`."""
+
+    def register(solve: Any) -> Any:
+        for form, (where, params) in FORMS.items():
+            solve = method(
+                f"{solve.__name__}-{form}",
+                family=family,
+                code=modules,
+                source=f"{source}, {where}",
+                summary=f"{summary} {where} (numba)",
+                params=params,
+                unavailable=needs_package("numba", "numba"),
+                **REFERENCE,
+                **attributes,
+            )(solve)
+        return solve
+
+    return register
 
 
 def _threads(params: Mapping[str, Any]) -> int:
     return params.get("threads", 1) or available_cores()
 
 
-@method(
-    "stable-serial",
-    family="gaussian",
-    code=("baselines._fisher_z",),
-    source="cuPC, Algorithm 1; as pcalg's skeleton(method='stable.fast')",
-    summary="PC-stable edge by edge on one core (numba)",
-    **SERIAL,
-)
-@method(
-    "stable-parallel",
-    family="gaussian",
-    code=("baselines._fisher_z",),
-    source="cuPC, Algorithm 1, with the edges of a level shared among threads; as R package ParallelPC",
-    summary="PC-stable with a level's edges spread over the cores (numba)",
-    **PARALLEL,
+@serial_and_parallel(
+    "gaussian",
+    ("baselines._fisher_z",),
+    "cuPC, Algorithm 1; as pcalg's skeleton(method='stable.fast') and R package ParallelPC",
+    "PC-stable edge by edge",
 )
 def stable(problem: GaussianProblem, run: Run) -> Skeleton:
     from baselines._fisher_z import stable_skeleton  # imports numba
@@ -56,24 +68,14 @@ def stable(problem: GaussianProblem, run: Run) -> Skeleton:
     return stable_skeleton(problem, run, _threads(run.params))
 
 
-@method(
-    "discrete-serial",
-    family="discrete",
-    code=("baselines._discrete_search",),
-    source="gpuPC, Algorithm 1",
-    summary="PC-stable on coded data, edge by edge on one core (numba)",
-    **SERIAL,
-)
-@method(
-    "discrete-parallel",
-    family="discrete",
-    code=("baselines._discrete_search",),
-    source="gpuPC, Algorithm 1, with the edges of a level shared among threads; as R package bnlearn",
-    summary="PC-stable on coded data, a level's edges spread over the cores (numba)",
-    **PARALLEL,
+@serial_and_parallel(
+    "discrete",
+    ("baselines._discrete",),
+    "gpuPC, Algorithm 1; as R package bnlearn",
+    "PC-stable on coded data, edge by edge",
 )
 def discrete(problem: DiscreteProblem, run: Run) -> Skeleton:
-    from baselines._discrete_search import discrete_skeleton  # imports numba
+    from baselines._discrete import discrete_skeleton  # imports numba
 
     return discrete_skeleton(problem, run, _threads(run.params))
 
@@ -84,23 +86,12 @@ def open_cmiknn_test(problem: NonlinearProblem, backend: None, params: Mapping[s
     return CmiknnTest.single(problem, _threads(params))
 
 
-@method(
-    "cmiknn-serial",
-    family="nonlinear",
-    code=("baselines._cmiknn",),
-    source="GPU-CMIknn, Algorithm 1 (Runge 2018) in PC-stable, on one core",
-    summary="PC-stable with CMIknn, test by test on one core (numba)",
+@serial_and_parallel(
+    "nonlinear",
+    ("baselines._cmiknn",),
+    "GPU-CMIknn, Algorithm 1 (Runge 2018) in PC-stable",
+    "PC-stable with CMIknn, test by test",
     open_test=open_cmiknn_test,
-    **SERIAL,
-)
-@method(
-    "cmiknn-parallel",
-    family="nonlinear",
-    code=("baselines._cmiknn",),
-    source="GPU-CMIknn, Algorithm 1 (Runge 2018) in PC-stable; samples and permutations shared among threads",
-    summary="PC-stable with CMIknn, each test spread over the cores (numba)",
-    open_test=open_cmiknn_test,
-    **PARALLEL,
 )
 def cmiknn(problem: NonlinearProblem, run: Run) -> Skeleton:
     from baselines._cmiknn import cmiknn_skeleton  # imports numba
@@ -114,23 +105,12 @@ def open_mixed_test(problem: MixedProblem, backend: None, params: Mapping[str, A
     return MixedTest.single(problem, _threads(params))
 
 
-@method(
-    "mixed-serial",
-    family="mixed",
-    code=("baselines._cmiknn", "baselines._mixed"),
-    source="Mesner and Shalizi (2021) and local permutation (Runge 2018) in PC-stable, on one core",
-    summary="PC-stable with CMIknn of mixed data, test by test on one core (numba)",
+@serial_and_parallel(
+    "mixed",
+    ("baselines._cmiknn", "baselines._mixed"),
+    "Mesner and Shalizi (2021) and local permutation (Runge 2018) in PC-stable",
+    "PC-stable with CMIknn of mixed data, test by test",
     open_test=open_mixed_test,
-    **SERIAL,
-)
-@method(
-    "mixed-parallel",
-    family="mixed",
-    code=("baselines._cmiknn", "baselines._mixed"),
-    source="Mesner and Shalizi (2021) and local permutation (Runge 2018) in PC-stable; samples shared among threads",
-    summary="PC-stable with CMIknn of mixed data, each test spread over the cores (numba)",
-    open_test=open_mixed_test,
-    **PARALLEL,
 )
 def mixed(problem: MixedProblem, run: Run) -> Skeleton:
     from baselines._cmiknn import cmiknn_skeleton  # imports numba

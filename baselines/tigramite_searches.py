@@ -6,6 +6,7 @@ and docs/mixed.md list the other differences of its tests.
 """
 
 import concurrent.futures
+import contextlib
 import functools
 import itertools
 import multiprocessing
@@ -21,41 +22,51 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
+PROGRAM: dict[str, Any] = {
+    "backends": ("cpu",),
+    "reference": True,
+    "random": True,
+    "open_test": lambda problem, backend, params: open_test(problem),
+    "unavailable": needs_package("tigramite", "tigramite"),
+}
+
 
 @method(
     "tigramite",
     family="nonlinear",
-    backends=("cpu",),
     source="tigramite, CMIknn (Runge 2018) in PC-stable; GPU-CMIknn, sections 5.1 and 5.3: CPU-8 with 8 workers",
     summary="PC-stable with CMIknn of the package tigramite (k-d trees, slow)",
     params={"workers": Parameter(1, "processes that share the edges of a level", minimum=1, maximum=1024)},
-    reference=True,
-    random=True,
-    open_test=lambda problem, backend, params: open_test(problem, TigramiteTest(problem)),
-    unavailable=needs_package("tigramite", "tigramite"),
+    **PROGRAM,
+)
+@method(
+    "tigramite-mixed",
+    family="mixed",
+    source="tigramite, CMIknnMixed (Popescu et al. 2023), estimator MS (Mesner and Shalizi 2021), in PC-stable",
+    summary="PC-stable with CMIknnMixed of the package tigramite (k-d trees, slow)",
+    **PROGRAM,
 )
 def tigramite(problem: NonlinearProblem, run: Run) -> Skeleton:
     """With several workers, which are spawned, a script must keep its own code under ``if __name__ == "__main__"``."""
-    workers = run.params["workers"]
-    if workers == 1:
-        return serial_skeleton(problem, run, TigramiteTest(problem))
-    with concurrent.futures.ProcessPoolExecutor(
-        workers,
-        mp_context=multiprocessing.get_context("spawn"),  # A fork would copy locks that threads hold, and break CUDA.
-        initializer=_start_worker,
-        initargs=(problem,),
-    ) as pool:
-        search = _EdgeSearch(problem, run.pmax, functools.partial(pool.map, _first_separating_set))
+    workers = run.params.get("workers", 1)
+    with contextlib.ExitStack() as stack:
+        if workers == 1:
+            map_edges = functools.partial(map, _test_of(problem).first_separating_set)
+        else:
+            context = multiprocessing.get_context("spawn")  # A fork would copy locks that threads hold, and break CUDA.
+            pool = concurrent.futures.ProcessPoolExecutor(workers, context, _start_worker, (problem,))
+            map_edges = functools.partial(stack.enter_context(pool).map, _first_separating_set)
+        search = _EdgeSearch(problem, run.pmax, map_edges)
         return pc_stable(problem, search, facts=run.facts, progress=run.progress)
 
 
-def serial_skeleton(problem: NonlinearProblem, run: Run, test: "TigramiteTest") -> Skeleton:
-    search = _EdgeSearch(problem, run.pmax, functools.partial(map, test.first_separating_set))
-    return pc_stable(problem, search, facts=run.facts, progress=run.progress)
-
-
-def open_test(problem: NonlinearProblem, test: "TigramiteTest") -> Callable[..., float]:
+def open_test(problem: NonlinearProblem) -> Callable[..., float]:
+    test = _test_of(problem)
     return lambda i, j, members: problem.p_value(test.count(i, j, members))
+
+
+def _test_of(problem: NonlinearProblem) -> "TigramiteTest":
+    return (TigramiteMixedTest if isinstance(problem, MixedProblem) else TigramiteTest)(problem)
 
 
 class TigramiteTest:
@@ -152,26 +163,11 @@ _worker: TigramiteTest | None = None
 
 def _start_worker(problem: NonlinearProblem) -> None:
     global _worker
-    _worker = TigramiteTest(problem)
+    _worker = _test_of(problem)
 
 
 def _first_separating_set(edge):
     return _worker.first_separating_set(edge)
-
-
-@method(
-    "tigramite-mixed",
-    family="mixed",
-    backends=("cpu",),
-    source="tigramite, CMIknnMixed (Popescu et al. 2023), estimator MS (Mesner and Shalizi 2021), in PC-stable",
-    summary="PC-stable with CMIknnMixed of the package tigramite (k-d trees, slow)",
-    reference=True,
-    random=True,
-    open_test=lambda problem, backend, params: open_test(problem, TigramiteMixedTest(problem)),
-    unavailable=needs_package("tigramite", "tigramite"),
-)
-def tigramite_mixed(problem: MixedProblem, run: Run) -> Skeleton:
-    return serial_skeleton(problem, run, TigramiteMixedTest(problem))
 
 
 class TigramiteMixedTest(TigramiteTest):

@@ -1,36 +1,55 @@
-"""What all adapters share: a check that a library is available, and the conversion of its answer to a `Skeleton`."""
+"""What all adapters share: registration, libraries that users build, and the conversion of answers to a `Skeleton`."""
 
+import ctypes
+import functools
 import os
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpupc_impl.core.pc_stable import stop_reason
-from gpupc_impl.core.problem import Problem
-from gpupc_impl.core.registry import InvalidParameter, Run
+from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.core.registry import InvalidParameter, Run, method
 from gpupc_impl.core.result import SeparatingSets, Skeleton, complete_graph
 from gpupc_impl.core.whole_graphs import Mark, whole_graph
 
 
-def unavailable(variable: str, load: Callable[[str], Any]) -> Callable[[], str | None]:
-    """Return a function that explains why the library named by an environment variable cannot be used, or returns None.
+def peer(name: str, **attributes: Any) -> Callable[[Any], Any]:
+    """Register a program of others as a method: by default on CPUs, with separating sets of its own, and without
+    background knowledge."""
+    return method(name, **{"backends": ("cpu",), "canonical": False, "knowledge": False, **attributes})
 
-    ``load`` loads the library at a path and looks up its functions.
-    """
 
-    def reason() -> str | None:
-        path = os.environ.get(variable)
-        if not path:
-            return f"{variable} does not name the library built from the authors' repository; docs/peers.md says how"
+class Library(NamedTuple):
+    """A shared library that the user builds (see `build`): the environment variable with its path, and its functions by
+    name, each with the type of its result and those of its arguments."""
+
+    variable: str
+    functions: Mapping[str, tuple[Any, Sequence[Any]]]
+
+    def unavailable(self) -> str | None:
+        """Return why the library cannot be used; None if it can."""
+        if not os.environ.get(self.variable):
+            return (
+                f"{self.variable} does not name the library built from the authors' repository; docs/peers.md says how"
+            )
         try:
-            load(path)
+            self.load()
         except (OSError, AttributeError) as error:
-            return f"{variable} names {path!r}, which cannot be used: {error}"
+            return f"{self.variable} names {os.environ[self.variable]!r}, which cannot be used: {error}"
         return None
 
-    return reason
+    def load(self) -> ctypes.CDLL:
+        library = _loaded(os.environ[self.variable])
+        for name, (result, arguments) in self.functions.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+        return library
+
+
+_loaded = functools.cache(ctypes.CDLL)
 
 
 def deepest_level(problem: Problem, limit: int) -> int:
@@ -49,32 +68,72 @@ def refuse_pmax(run: Run) -> None:
         raise InvalidParameter(f"method {run.facts.get('method')!r} records no largest p-values; leave pmax out")
 
 
-def untested(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Return the answer if no level is run: edges and sets as `to_skeleton` takes them."""
-    p = problem.n_variables
-    return complete_graph(p), np.empty((p, p, 0), np.int32)
+def refuse_workload(problem: Any, run: Run) -> None:
+    """Raise InvalidProblem if a discrete problem is the workload of a fixed number of tests an edge."""
+    if not getattr(problem, "decided_by_tests", True):
+        raise InvalidProblem(
+            f"method {run.facts.get('method')!r} makes the tests that its search needs, not tests_per_edge = "
+            f"{problem.tests_per_edge} of them; leave it out of this workload"
+        )
 
 
-def to_skeleton(
-    problem: Problem, run: Run, edges: np.ndarray, sets: np.ndarray, deepest: int, level_seconds: list[float]
-) -> Skeleton:
+class Found(NamedTuple):
+    """The answer of a program.
+
+    Attributes:
+        edges: (p, p) numbers, which are nonzero for edges.
+        sets: (p, p, width) int32: for a removed pair the members of its set, padded with -1, at [i, j] or [j, i] or
+            both.
+        level_seconds: the times of levels that the program reports; 0 is recorded for others.
+        seconds: the time of the search by the program's own clock; None to count the whole call.
+        facts: further facts of the result.
+    """
+
+    edges: np.ndarray
+    sets: np.ndarray
+    level_seconds: Sequence[float] = ()
+    seconds: float | None = None
+    facts: Mapping[str, Any] = {}
+
+
+def call_program(problem: Any, run: Run, most: int, search: Callable[[int], Found]) -> Skeleton:
+    """Call a program for the search up to a level, and return its answer as a `Skeleton`.
+
+    Args:
+        problem: the problem that the program solves.
+        most: the deepest level that the program can run.
+        search: calls the program, given the largest level at which it may make tests.
+
+    Raises:
+        InvalidParameter: largest p-values are requested.
+        InvalidProblem: the problem is the workload of a fixed number of tests an edge.
+    """
+    refuse_pmax(run)
+    refuse_workload(problem, run)
+    deepest, p = deepest_level(problem, most), problem.n_variables
+    if deepest < 0:
+        return to_skeleton(problem, run, Found(complete_graph(p), np.empty((p, p, 0), np.int32)), deepest)
+    start = time.perf_counter()
+    found = search(deepest)
+    skeleton = to_skeleton(problem, run, found, deepest)
+    if found.seconds is not None:
+        skeleton.facts["translation_s"] = time.perf_counter() - start - found.seconds
+    return skeleton
+
+
+def to_skeleton(problem: Problem, run: Run, found: Found, deepest: int) -> Skeleton:
     """Return a program's answer as a `Skeleton`; ``facts["translation_s"]`` is the time of the conversion, to be
     subtracted.
 
     The programs do not count tests, so ``tests_per_level`` is 0 from level 1 on.
 
     Args:
-        problem: the problem that the program solved.
-        edges: (p, p) numbers, which are nonzero for edges.
-        sets: (p, p, width) int32: for a removed pair the members of its set, padded with -1, at [i, j] or [j, i] or
-            both.
         deepest: the largest level that the program was allowed; -1 if the program was not started.
-        level_seconds: the times of levels that the program reports; empty where it reports none, and 0 is recorded.
     """
     start = time.perf_counter()
     p = problem.n_variables
-    adjacency = np.asarray(edges) != 0
-    pairs, members = _sets_of(adjacency, sets)
+    adjacency = np.asarray(found.edges) != 0
+    pairs, members = _sets_of(adjacency, found.sets)
     sizes = np.count_nonzero(members >= 0, axis=1)
     kept = adjacency.sum(axis=1)
 
@@ -86,7 +145,7 @@ def to_skeleton(
         level += 1
     removed = [(pairs[sizes == k], np.sort(members[sizes == k, :k], axis=1)) for k in range(1, level)]
     sepsets = SeparatingSets.from_levels(adjacency, removed)
-    seconds = (*level_seconds, *[0.0] * level)[:level]
+    seconds = (*found.level_seconds, *[0.0] * level)[:level]
     return Skeleton(
         adjacency=adjacency,
         sepsets=sepsets,
@@ -96,7 +155,7 @@ def to_skeleton(
         seconds_per_level=tuple(map(float, seconds)),
         levels_run=level,
         stopped_because=reason or f"the program's limit: it was told to end with level {deepest}",
-        facts={**run.facts, "problem": problem.facts(), "translation_s": time.perf_counter() - start},
+        facts={**run.facts, **found.facts, "problem": problem.facts(), "translation_s": time.perf_counter() - start},
     )
 
 
@@ -137,21 +196,19 @@ def samples_of(problem: Any) -> np.ndarray:
     return np.ascontiguousarray(directions @ (vectors[:, used] * np.sqrt(values[used])).T) * np.sqrt(problem.n_samples)
 
 
-def call_package(
-    problem: Problem,
+def timed_call(
+    problem: Any,
     run: Run,
     search: Callable[[Any], Any],
-    translate: Callable[[Any], tuple[np.ndarray, Iterable[Mark]]],
+    answer: Callable[[Any], Skeleton],
     data: Callable[[Any], Any] = samples_of,
-    **facts: Any,
 ) -> Skeleton:
-    """Call a package that takes samples, and return its graph; only `search` counts.
+    """Call a package, and return its answer; only `search` counts.
 
     Args:
         search: calls the package with its data.
-        translate: makes the adjacency matrix and the marks of what `search` returns.
+        answer: converts what `search` returns.
         data: makes the package's data of the problem.
-        facts: further facts of the result.
     """
     refuse_pmax(run)
     start = time.perf_counter()
@@ -159,7 +216,21 @@ def call_package(
     called = time.perf_counter()
     found = search(prepared)
     ended = time.perf_counter()
-    adjacency, marks = translate(found)
-    answer = whole_graph(problem, run, adjacency, marks, **facts)
-    answer.facts["translation_s"] = time.perf_counter() - ended + called - start
-    return answer
+    skeleton = answer(found)
+    skeleton.facts["translation_s"] = time.perf_counter() - ended + called - start
+    return skeleton
+
+
+def call_package(
+    problem: Any,
+    run: Run,
+    search: Callable[[Any], Any],
+    translate: Callable[[Any], tuple[np.ndarray, Iterable[Mark]]],
+    data: Callable[[Any], Any] = samples_of,
+    **facts: Any,
+) -> Skeleton:
+    """Return the graph of a package's `timed_call`, of which `translate` makes the adjacency matrix and the marks, with
+    further facts."""
+    return timed_call(
+        problem, run, search, lambda found: whole_graph(problem, run, *translate(found), **facts), data=data
+    )

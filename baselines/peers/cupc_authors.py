@@ -2,17 +2,17 @@
 
 import ctypes
 import functools
-import os
 
 import numpy as np
 
-from baselines.peers._answer import deepest_level, refuse_pmax, to_skeleton, unavailable, untested
+from baselines.peers._answer import Found, Library, call_program, peer
 from gpupc_impl.core.problem import InvalidProblem
-from gpupc_impl.core.registry import Run, method
+from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian.problem import GaussianProblem
 
-LIBRARY = "GPUPC_CUPC_LIBRARY"
+# void Skeleton(double *C, int *P, int *G, double *Th, int *l, int *maxlevel, double *pMax, int *SepSet)
+LIBRARY = Library("GPUPC_CUPC_LIBRARY", {"Skeleton": (None, [ctypes.c_void_p] * 8)})
 
 MAX_LEVEL = 14  # the deepest level for which the program has a kernel, and the length of a separating set
 
@@ -23,15 +23,13 @@ a block's shared memory."""
 THRESHOLDS = 50
 
 
-@method(
+@peer(
     "cupc-authors",
     family="gaussian",
     backends=("cuda",),
     source="cuPC, sections 3.4 and 5.1: the authors' program cuPC-S",
     summary="cuPC-S as published by its authors",
-    canonical=False,
-    knowledge=False,
-    unavailable=unavailable(LIBRARY, lambda path: _skeleton_function(path)),
+    unavailable=LIBRARY.unavailable,
 )
 def cupc_authors(problem: GaussianProblem, run: Run) -> Skeleton:
     """Call the authors' ``Skeleton`` with the thresholds of the problem's own test.
@@ -42,41 +40,31 @@ def cupc_authors(problem: GaussianProblem, run: Run) -> Skeleton:
 
     Raises:
         InvalidProblem: there are more than `MAX_VARIABLES` variables.
-        InvalidParameter: largest p-values are requested.
     """
-    refuse_pmax(run)
     p = problem.n_variables
-    if p > MAX_VARIABLES:
-        raise InvalidProblem(
-            f"method 'cupc-authors' holds a row of the graph in shared memory, so that it takes up to "
-            f"{MAX_VARIABLES:,} variables; the problem has {p:,}"
+
+    def search(deepest: int) -> Found:
+        if p > MAX_VARIABLES:
+            raise InvalidProblem(
+                f"method 'cupc-authors' holds a row of the graph in shared memory, so that it takes up to "
+                f"{MAX_VARIABLES:,} variables; the problem has {p:,}"
+            )
+        thresholds = np.zeros(THRESHOLDS)
+        thresholds[: deepest + 1] = [problem.threshold(level) for level in range(deepest + 1)]
+        graph, largest, sets = _outputs(p)
+        LIBRARY.load().Skeleton(
+            problem.correlation.ctypes.data,
+            ctypes.byref(ctypes.c_int(p)),
+            graph.ctypes.data,
+            thresholds.ctypes.data,
+            ctypes.byref(ctypes.c_int()),
+            ctypes.byref(ctypes.c_int(deepest)),
+            largest.ctypes.data,
+            sets.ctypes.data,
         )
-    deepest = deepest_level(problem, MAX_LEVEL)
-    if deepest < 0:
-        return to_skeleton(problem, run, *untested(problem), deepest, [])
-    thresholds = np.zeros(THRESHOLDS)
-    thresholds[: deepest + 1] = [problem.threshold(level) for level in range(deepest + 1)]
-    graph, largest, sets = _outputs(p)
-    _skeleton_function(os.environ[LIBRARY])(
-        problem.correlation.ctypes.data,
-        ctypes.byref(ctypes.c_int(p)),
-        graph.ctypes.data,
-        thresholds.ctypes.data,
-        ctypes.byref(ctypes.c_int()),
-        ctypes.byref(ctypes.c_int(deepest)),
-        largest.ctypes.data,
-        sets.ctypes.data,
-    )
-    return to_skeleton(problem, run, graph, sets, deepest, [])
+        return Found(graph, sets)
 
-
-@functools.cache
-def _skeleton_function(path: str):
-    """Load ``void Skeleton(double *C, int *P, int *G, double *Th, int *l, int *maxlevel, double *pMax, int
-    *SepSet)``."""
-    function = ctypes.CDLL(path).Skeleton
-    function.argtypes, function.restype = [ctypes.c_void_p] * 8, None
-    return function
+    return call_program(problem, run, MAX_LEVEL, search)
 
 
 @functools.lru_cache(maxsize=1)

@@ -5,24 +5,40 @@ their Python program, which needs a different version of Python and different pa
 """
 
 import ctypes
-import functools
 import itertools
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from baselines.peers._answer import deepest_level, refuse_pmax, to_skeleton, unavailable, untested
+from baselines.peers._answer import Found, Library, call_program, peer
 from gpupc_impl.backends import DeviceMemoryError, KernelLaunchError
 from gpupc_impl.core.problem import InvalidProblem
-from gpupc_impl.core.registry import Parameter, Run, method
+from gpupc_impl.core.registry import Parameter, Run
 from gpupc_impl.core.result import Skeleton, complete_graph
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
-LIBRARY = "GPUPC_GPUCMIKNN_LIBRARY"
+_A, _N, _I, _F = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_float
+
+LIBRARY = Library(
+    "GPUPC_GPUCMIKNN_LIBRARY",
+    {
+        "gpucmiknn_free_bytes": (_N, []),
+        "gpucmiknn_error": (ctypes.c_char_p, [_I]),
+        "gpucmiknn_row_level_0": (_I, [_A, _N, _N, _I, _N, _I, _A, _N, _A]),
+        "gpucmiknn_row_permute": (_I, [_A, _N, _N, _N, _A, _N, _N, _I, _A]),
+        "gpucmiknn_row_level": (
+            _I,
+            [_A, _A, _N, _N, _I, _I, _N, _I, _I, _A, _N, _F, _A, _A, _N, ctypes.c_bool, _A, _A],
+        ),
+        "gpucmiknn_single_level_0": (_I, [_A, _N, _I, _N, _A]),
+        "gpucmiknn_single_permute": (_I, [_A, _N, _N, _N, _A]),
+        "gpucmiknn_single_level": (_I, [_A, _A, _N, _N, _I, _I, _N, _A]),
+    },
+)
+"""The functions of gpucmiknn_authors.cu, most of which return a CUDA error."""
 
 MAX_LEVEL = 10  # the upper bound on the members of a set; with more members the program's kernel writes beyond an array
 MAX_K = 200  # the length of the program's array of nearest distances, which includes the sample itself
@@ -45,7 +61,7 @@ def open_test(problem: NonlinearProblem, backend: Any, params: Mapping[str, Any]
     return _Program(problem).p_value
 
 
-@method(
+@peer(
     "gpucmiknn-authors",
     family="nonlinear",
     backends=("cuda",),
@@ -53,8 +69,7 @@ def open_test(problem: NonlinearProblem, backend: Any, params: Mapping[str, Any]
     summary="GPU-CMIknn as published by its authors",
     params={"search": Parameter("parallel", "the paper's Parallel or Single", choices=("parallel", "single"))},
     random=True,
-    knowledge=False,
-    unavailable=unavailable(LIBRARY, lambda path: _library(path)),
+    unavailable=LIBRARY.unavailable,
     open_test=open_test,
 )
 def gpucmiknn_authors(problem: NonlinearProblem, run: Run) -> Skeleton:
@@ -66,31 +81,30 @@ def gpucmiknn_authors(problem: NonlinearProblem, run: Run) -> Skeleton:
 
     Raises:
         InvalidProblem: the program's kernels cannot solve the problem, see `_check`.
-        InvalidParameter: largest p-values are requested.
         DeviceMemoryError, KernelLaunchError: CUDA reports an error.
     """
-    refuse_pmax(run)
     _check(problem)
-    deepest = deepest_level(problem, MAX_LEVEL)
-    if deepest < 0:
-        return to_skeleton(problem, run, *untested(problem), deepest, [])
-    program = _Program(problem)
-    test_row = {"parallel": program.parallel_row, "single": program.single_row}[run.params["search"]]
-    edges = complete_graph(problem.n_variables)
-    sets = np.full((*edges.shape, deepest), -1, np.int32)
-    seconds = []
-    for level in range(deepest + 1):
-        start = time.perf_counter()
-        adjacent = edges.copy()
-        rows = [x for x, row in enumerate(adjacent) if np.count_nonzero(row) > level]
-        if not rows:
-            break
-        for x in rows:
-            for y, members in test_row(level, x, np.flatnonzero(adjacent[x]), np.flatnonzero(edges[x])):
-                edges[x, y] = edges[y, x] = False
-                sets[x, y, :level] = members
-        seconds.append(time.perf_counter() - start)
-    return to_skeleton(problem, run, edges, sets, deepest, seconds)
+
+    def search(deepest: int) -> Found:
+        program = _Program(problem)
+        test_row = {"parallel": program.parallel_row, "single": program.single_row}[run.params["search"]]
+        edges = complete_graph(problem.n_variables)
+        sets = np.full((*edges.shape, deepest), -1, np.int32)
+        seconds = []
+        for level in range(deepest + 1):
+            start = time.perf_counter()
+            adjacent = edges.copy()
+            rows = [x for x, row in enumerate(adjacent) if np.count_nonzero(row) > level]
+            if not rows:
+                break
+            for x in rows:
+                for y, members in test_row(level, x, np.flatnonzero(adjacent[x]), np.flatnonzero(edges[x])):
+                    edges[x, y] = edges[y, x] = False
+                    sets[x, y, :level] = members
+            seconds.append(time.perf_counter() - start)
+        return Found(edges, sets, seconds)
+
+    return call_program(problem, run, MAX_LEVEL, search)
 
 
 def _check(problem: NonlinearProblem) -> None:
@@ -111,7 +125,7 @@ class _Program:
     """Calls the library's functions for one problem."""
 
     def __init__(self, problem: NonlinearProblem):
-        self._library = _library(os.environ[LIBRARY])
+        self._library = LIBRARY.load()
         self._values = np.ascontiguousarray(problem.values, np.float32)
         self._permutations = problem.permutations
         self._k = problem.k_cmi + 1  # The program counts a sample as its own neighbour.
@@ -192,27 +206,3 @@ class _Program:
                     needed, 0, 0, f"method 'gpucmiknn-authors': {name}: {reason}; give it a smaller problem"
                 )
             raise KernelLaunchError(f"method 'gpucmiknn-authors': {name}: {reason}")
-
-
-_A, _N, _I, _F = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_float
-
-FUNCTIONS = {
-    "row_level_0": [_A, _N, _N, _I, _N, _I, _A, _N, _A],
-    "row_permute": [_A, _N, _N, _N, _A, _N, _N, _I, _A],
-    "row_level": [_A, _A, _N, _N, _I, _I, _N, _I, _I, _A, _N, _F, _A, _A, _N, ctypes.c_bool, _A, _A],
-    "single_level_0": [_A, _N, _I, _N, _A],
-    "single_permute": [_A, _N, _N, _N, _A],
-    "single_level": [_A, _A, _N, _N, _I, _I, _N, _A],
-}
-"""The argument types of the functions of gpucmiknn_authors.cu that return a CUDA error."""
-
-
-@functools.cache
-def _library(path: str) -> ctypes.CDLL:
-    library = ctypes.CDLL(path)
-    for name, arguments in FUNCTIONS.items():
-        function = getattr(library, f"gpucmiknn_{name}")
-        function.argtypes, function.restype = arguments, ctypes.c_int
-    library.gpucmiknn_free_bytes.restype = ctypes.c_size_t
-    library.gpucmiknn_error.argtypes, library.gpucmiknn_error.restype = [ctypes.c_int], ctypes.c_char_p
-    return library

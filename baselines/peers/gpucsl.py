@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from baselines.peers._answer import deepest_level, refuse_pmax, to_skeleton, untested
+from baselines.peers._answer import Found, call_program, peer, to_skeleton
 from gpupc_impl.core.pc_stable import stop_reason
 from gpupc_impl.core.problem import InvalidProblem, Problem
-from gpupc_impl.core.registry import Run, method, needs_package
+from gpupc_impl.core.registry import Run, needs_package
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.gaussian.problem import GaussianProblem
@@ -31,14 +31,12 @@ HEADERS = {"cassert": "", "stdint.h": "typedef unsigned char uint8_t;\ntypedef u
 MAX_CATEGORIES = 255  # the upper bound on a variable's categories, whose number the program stores in 8 bits
 
 
-@method(
+@peer(
     "gpucsl",
     family="gaussian",
     backends=("cuda",),
     source="GPUCSL, discover_skeleton_gpu_gaussian",
     summary="skeleton search of the package gpucsl on Gaussian data",
-    canonical=False,
-    knowledge=False,
     unavailable=needs_package("gpucsl", "gpucsl"),
 )
 def gpucsl(problem: GaussianProblem, run: Run) -> Skeleton:
@@ -70,14 +68,12 @@ def gpucsl(problem: GaussianProblem, run: Run) -> Skeleton:
     return _search(problem, run, "gpucsl.pc.discover_skeleton_gaussian", make_kernels, discover, most)
 
 
-@method(
+@peer(
     "gpucsl-discrete",
     family="discrete",
     backends=("cuda",),
     source="GPUCSL, discover_skeleton_gpu_discrete",
     summary="skeleton search of the package gpucsl on discrete data",
-    canonical=False,
-    knowledge=False,
     unavailable=needs_package("gpucsl", "gpucsl"),
 )
 def gpucsl_discrete(problem: DiscreteProblem, run: Run) -> Skeleton:
@@ -87,14 +83,9 @@ def gpucsl_discrete(problem: DiscreteProblem, run: Run) -> Skeleton:
     test, which the result's facts state.
 
     Raises:
-        InvalidProblem: the problem is the workload of a fixed number of tests an edge, or has a variable with more than
-            `MAX_CATEGORIES` categories or with a category that does not occur, which the program would not count.
+        InvalidProblem: a variable has more than `MAX_CATEGORIES` categories, or a category that does not occur, which
+            the program would not count.
     """
-    if not problem.decided_by_tests:
-        raise InvalidProblem(
-            "method 'gpucsl-discrete' makes the tests that its search needs, not tests_per_edge = "
-            f"{problem.tests_per_edge} of them; leave it out of this workload"
-        )
     for name, codes, categories in zip(problem.names, problem.codes, problem.categories, strict=True):
         occurring = np.count_nonzero(np.bincount(codes))
         if occurring < categories or categories > MAX_CATEGORIES:
@@ -131,28 +122,27 @@ def _search(
         discover: ``(module, limit, kernels)`` -> GPUCSL's result and its seconds.
         most: the deepest level that GPUCSL can run.
     """
-    refuse_pmax(run)
-    deepest = deepest_level(problem, most)
-    if deepest < 0:
-        return to_skeleton(problem, run, *untested(problem), deepest, [])
     module = importlib.import_module(module_name)
 
-    def call(limit: int) -> Skeleton:
+    def call(limit: int) -> Found:
         kernels = _kernels(problem, run, limit, make_kernels)
         with _level_seconds(module) as seconds:
             answer = discover(module, limit, kernels).result
-        return to_skeleton(problem, run, answer.skeleton, answer.seperation_sets, limit, seconds)
+        return Found(answer.skeleton, answer.seperation_sets, seconds)
 
-    if problem.max_level is not None:
-        return call(deepest)
-    limit_found = _ENDS_WITH.get(problem.fingerprint)
-    if limit_found is None:
-        for limit in LIMITS[problem.family]:
-            skeleton = call(min(limit, deepest))
-            if limit >= deepest or _ended(problem, skeleton):
-                break
-        limit_found = _ENDS_WITH[problem.fingerprint] = skeleton.levels_run - 1
-    return call(limit_found)
+    def search(deepest: int) -> Found:
+        if problem.max_level is not None:
+            return call(deepest)
+        if problem.fingerprint not in _ENDS_WITH:
+            for limit in LIMITS[problem.family]:
+                tried = min(limit, deepest)
+                skeleton = to_skeleton(problem, run, call(tried), tried)
+                if limit >= deepest or _ended(problem, skeleton):
+                    break
+            _ENDS_WITH[problem.fingerprint] = skeleton.levels_run - 1
+        return call(_ENDS_WITH[problem.fingerprint])
+
+    return call_program(problem, run, most, search)
 
 
 _ENDS_WITH: dict[str, int] = {}  # the smallest limit with which the search ends, by the fingerprint of the problem

@@ -166,10 +166,10 @@ def compiled():
     """The references' compiled test: ``(problem, i, j, members) -> (statistic, adjusted df)``."""
     if reason := unavailable(methods()["discrete-serial"]):
         pytest.skip(reason)
-    from baselines import _discrete, _discrete_counts, _discrete_search
+    from baselines import _discrete, _discrete_counts
 
     def test(problem: DiscreteProblem, i: int, j: int, members: tuple[int, ...]) -> tuple[float, int]:
-        data = _discrete_search.prepared(problem)
+        data = _discrete.prepared(problem)
         space = _discrete_counts.new_space(data, len(members))
         return _discrete.test(data, space, i, j, np.array(members, np.int32))
 

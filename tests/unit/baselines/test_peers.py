@@ -442,8 +442,6 @@ def test_gpucmiknn_refuses_what_its_kernels_cannot(gpucmiknn):
     data = samples(p=3, m=300)
     with pytest.raises(InvalidProblem, match=r"k_cmi is 201; .* at most 200"):
         run("gpucmiknn-authors", NonlinearProblem.from_data(data, k_cmi=201, k_perm=15))
-    with pytest.raises(InvalidParameter, match="records no largest p-values"):
-        run("gpucmiknn-authors", nonlinear(), pmax=True)
 
 
 # --- FastPGM ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from baselines.peers import _r
+from baselines.peers.r_packages import needs_r, run_script
 from gpupc_impl import DiscreteProblem, GaussianProblem, InvalidParameter, InvalidProblem, skeleton
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import unavailable
@@ -98,11 +98,11 @@ def test_fastpgm_finds_our_edges_and_sets():
 
 def test_a_missing_r_or_package_is_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert _r.needs_r("pcalg")().startswith("Rscript is not on the PATH; install R and its package pcalg")
+    assert needs_r("pcalg")().startswith("Rscript is not on the PATH; install R and its package pcalg")
     rscript = tmp_path / "Rscript"
     rscript.write_text("#!/bin/sh\nprintf FALSE\n")
     rscript.chmod(0o755)
-    assert "R has no package pcalg" in _r.needs_r("pcalg")()
+    assert "R has no package pcalg" in needs_r("pcalg")()
 
 
 def test_a_failure_of_r_is_quoted(monkeypatch, tmp_path):
@@ -110,6 +110,5 @@ def test_a_failure_of_r_is_quoted(monkeypatch, tmp_path):
     rscript.write_text("#!/bin/sh\necho 'Error in skeleton' >&2\nexit 3\n")
     rscript.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    problem = GaussianProblem.from_data(np.random.default_rng(0).standard_normal((20, 3)), alpha=0.1)
     with pytest.raises(RuntimeError, match="Rscript ended with 3: Error in skeleton"):
-        _r.r_skeleton(problem, None, "", {}, 1)
+        run_script("", {}, 3)
