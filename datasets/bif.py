@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from datasets.dataset import DataError
+from datasets.dataset import DataError, graph_of
 
 SUM_TOLERANCE = 1e-5
 """The tolerance for the sum of a row's probabilities, which files round (those of the repository by up to 1e-6). Each
@@ -49,10 +49,7 @@ class Network(NamedTuple):
 
     def dag(self) -> np.ndarray:
         """Return a (p, p) bool matrix in which [i, j] is True if i is a parent of j."""
-        adjacency = np.zeros((len(self.names), len(self.names)), dtype=bool)
-        for child, parents in enumerate(self.parents):
-            adjacency[list(parents), child] = True
-        return adjacency
+        return graph_of(dict(enumerate(self.parents)))
 
 
 def read_bif(content: bytes, label: str) -> Network:
@@ -61,37 +58,32 @@ def read_bif(content: bytes, label: str) -> Network:
     Raises:
         DataError: the content violates the format, or the graph has a cycle; the message names the fault.
     """
+    where = f"network {label!r}"
     try:
         text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(f"network {label!r} is not a readable BIF file: {error}") from error
-    where = f"network {label!r}"
-    states: dict[str, tuple[str, ...]] = {}
-    for name, count, listed in VARIABLE.findall(text):
-        labels = tuple(listed.split(", "))
-        if str(len(labels)) != count.lstrip("0") or len(set(labels)) != len(labels):
-            raise DataError(f"{where}, variable {name!r}: {count} different states declared, found {', '.join(labels)}")
-        if states.setdefault(name, labels) is not labels:
-            raise DataError(f"{where}, variable {name!r}: declared twice")
-    if not states:
-        raise DataError(f"{where} declares no variable")
+        raise DataError(f"{where} is not a readable BIF file: {error}") from error
+    declared, given = VARIABLE.findall(text), PROBABILITY.findall(text)
+    states = {name: tuple(listed.split(", ")) for name, _, listed in declared}
+    for name, count, _ in declared:
+        if not str(len(set(states[name]))) == str(len(states[name])) == count.lstrip("0"):
+            raise DataError(
+                f"{where}, variable {name!r}: {count} different states declared, found {', '.join(states[name])}"
+            )
+    names = [[name for name, *_ in part] for part in (declared, given)]
+    if not states or names[0] != list(states) or sorted(names[1]) != sorted(states):
+        raise DataError(
+            f"{where}: it must declare variables, each of them once, and give the probabilities of each once"
+        )
     position = {name: k for k, name in enumerate(states)}
-
-    parents: dict[str, tuple[str, ...]] = {}
+    parents: dict[str, list[str]] = {}
     tables: dict[str, np.ndarray] = {}
-    for name, listed, rows in PROBABILITY.findall(text):
+    for name, listed, rows in given:
+        parents[name] = listed.split(", ") if listed else []
         where_table = f"{where}, probability of {name!r}"
-        own_parents = tuple(listed.split(", ")) if listed else ()
-        unknown = [variable for variable in (name, *own_parents) if variable not in states]
-        if unknown:
-            raise DataError(f"{where_table}: {unknown[0]!r} is not declared")
-        if name in tables:
-            raise DataError(f"{where_table}: given twice")
-        parents[name] = own_parents
-        tables[name] = _table(rows, states[name], [states[parent] for parent in own_parents], where_table)
-    missing = [name for name in states if name not in tables]
-    if missing:
-        raise DataError(f"{where}: no probabilities for {', '.join(missing[:5])}")
+        if unknown := set(parents[name]) - states.keys():
+            raise DataError(f"{where_table}: {min(unknown)!r} is not declared")
+        tables[name] = _table(rows, states[name], [states[parent] for parent in parents[name]], where_table)
     network = Network(
         names=tuple(states),
         labels=tuple(states.values()),
@@ -134,47 +126,27 @@ def sample(network: Network, samples: int, seed: int) -> np.ndarray:
 
 
 def _table(rows: str, own: tuple[str, ...], parents: list[tuple[str, ...]], where: str) -> np.ndarray:
-    """Return the (configurations, categories) probabilities, each row divided by its sum.
-
-    Args:
-        rows: the lines of the table in the file.
-        own: the states of the variable.
-        parents: the states of each parent.
-        where: the beginning of error messages.
-    """
-    shape = [len(states) for states in parents]
-    configurations = math.prod(shape)
+    """Return the (configurations, categories) probabilities of the lines of a table, each row divided by its sum, given
+    the states of the variable and of each parent."""
+    configurations = math.prod(map(len, parents))
     if configurations * len(own) > LARGEST_TABLE:
         raise DataError(f"{where}: {configurations * len(own)} probabilities are more than {LARGEST_TABLE}")
     table = np.full((configurations, len(own)), np.nan)
-    codes = [{state: code for code, state in enumerate(states)} for states in parents]
-    for line in rows.split("\n"):
-        match = ROW.fullmatch(line.strip())
-        if match is None:
-            raise DataError(f"{where}: {line.strip()!r} is not a row of probabilities")
-        parent_states = tuple(match[1].split(", ")) if match[1] else ()
+    lines = rows.split("\n")
+    for line in map(str.strip, lines):
+        match = ROW.fullmatch(line)
+        listed, numbers = match.groups() if match else (None, "")
         row = 0
-        if len(parent_states) != len(parents):
-            raise DataError(f"{where}: {len(parent_states)} states for {len(parents)} parents in {line.strip()!r}")
-        for state, code_of in zip(parent_states, codes, strict=True):
-            if state not in code_of:
-                raise DataError(f"{where}: no parent's state {state!r} in {line.strip()!r}")
-            row = row * len(code_of) + code_of[state]
-        if not np.isnan(table[row, 0]):
-            raise DataError(f"{where}: the row of {match[1] or 'table'} stands there twice")
-        numbers = match[2].split(", ")
         try:
-            table[row] = np.array(numbers, dtype=np.float64)
-        except ValueError:
-            numbers = []
-        if len(numbers) != len(own):  # A single number would otherwise be broadcast to the whole row.
-            raise DataError(f"{where}: {line.strip()!r} could not be read as {len(own)} numbers")
-        if not (table[row] >= 0).all():
-            raise DataError(f"{where}: {table[row].min():g} is no probability in {line.strip()!r}")
-    if np.isnan(table).any():
-        raise DataError(f"{where}: {int(np.isnan(table).any(axis=1).sum())} of {configurations} rows are missing")
+            for state, of_parent in zip(listed.split(", ") if listed else (), parents, strict=True):
+                row = row * len(of_parent) + of_parent.index(state)
+            table[row] = np.array(numbers.split(", "), np.float64).reshape(len(own))
+        except ValueError as error:
+            raise DataError(f"{where}: {line!r} is no row of {len(own)} probabilities: {error}") from error
+    if len(lines) != configurations or not (table >= 0).all():
+        raise DataError(f"{where}: each of its {configurations} rows is needed once, without negative numbers")
     total = np.cumsum(table, axis=1)[:, -1]  # This function adds in order, so that all machines have the same bits.
     worst = int(np.argmax(np.abs(total - 1)))
-    if abs(total[worst] - 1) > SUM_TOLERANCE:
+    if not abs(total[worst] - 1) <= SUM_TOLERANCE:
         raise DataError(f"{where}: the probabilities of row {worst + 1} sum to {total[worst]:.9g}, not to 1")
     return table / total[:, None]

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -128,6 +128,14 @@ class Dataset:
                 raise DataError(f"{where}, variable {name!r}: two categories have the same label")
             if column.max(initial=0) >= len(labels) and (labels or values.dtype.kind != "f"):
                 raise DataError(f"{where}, variable {name!r}: code {column.max()} has no label ({len(labels)} labels)")
+
+
+def graph_of(parents: Mapping[int, Sequence[int]]) -> np.ndarray:
+    """Return a (p, p) bool matrix in which [i, j] is True if i is a parent of j, from the parents of each variable."""
+    adjacency = np.zeros((len(parents), len(parents)), dtype=bool)
+    for child, its in parents.items():
+        adjacency[list(its), child] = True
+    return adjacency
 
 
 def _write(path: str | Path, fields: Mapping[str, Any], **arrays: np.ndarray) -> None:

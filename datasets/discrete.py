@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from datasets.dataset import Dataset
-from datasets.generate import check_whole
+from datasets.generate import check_whole, generated
 
 
 def uniform_categories(p: int, n: int, categories: int, seed: int) -> Dataset:
@@ -25,9 +25,6 @@ def uniform_categories(p: int, n: int, categories: int, seed: int) -> Dataset:
 
     Returns:
         values (n, p); names V0, V1, ...; labels "0", "1", .... There is no true_dag, which would be empty.
-
-    Raises:
-        ValueError: an argument is out of range.
     """
     check_whole(1, p=p, n=n)
     check_whole(2, categories=categories)
@@ -36,11 +33,5 @@ def uniform_categories(p: int, n: int, categories: int, seed: int) -> Dataset:
         raise ValueError(f"categories must be at most {1 << 16}, not {categories}")
     rng = np.random.Generator(np.random.PCG64(seed))
     codes = rng.integers(categories, size=(p, n), dtype=np.uint8 if categories <= 256 else np.uint16)
-    return Dataset(
-        name=f"uniform-p{p}-c{categories}-n{n}-seed{seed}",
-        values=codes.T,
-        names=tuple(f"V{i}" for i in range(p)),
-        family="discrete",
-        facts={"source": f"generated: independent uniform categories, {p=}, {n=}, {categories=}, {seed=}"},
-        labels=(tuple(map(str, range(categories))),) * p,
-    )
+    source = f"independent uniform categories, {p=}, {n=}, {categories=}, {seed=}"
+    return generated("discrete", codes.T, source, labels=(tuple(map(str, range(categories))),) * p)

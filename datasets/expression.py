@@ -38,9 +38,6 @@ def saturating_genes(
 
     Returns:
         values (m, p) and the true_dag.
-
-    Raises:
-        ValueError: an argument is out of range.
     """
     check_whole(1, m=m)
     check_whole(0, seed=seed)
@@ -62,14 +59,8 @@ def saturating_genes(
             total += weight * rows[regulator]
         rows[gene] = total / (1 + np.abs(total)) + noise * rows[gene]
     stated = f"{m=}, {seed=}, {weakest=}, {strongest=}, {noise=}"
-    return Dataset(
-        name=f"saturating-genes-m{m}-seed{seed}",
-        values=rows.T,
-        names=tuple(names),
-        family="gaussian",
-        true_dag=dag,
-        facts={"source": f"generated: genes with saturating responses on a known network, {stated}"},
-    )
+    source = f"generated: genes with saturating responses on a known network, {stated}"
+    return Dataset("generated", rows.T, tuple(names), "gaussian", dag, {"source": source})
 
 
 def _regulations(network: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

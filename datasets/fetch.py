@@ -34,7 +34,6 @@ def fetch(
     cache_dir: str | Path | None = None,
     mirrors: Sequence[str | Path] = (),
     offline: bool = False,
-    progress: bool = True,
     *,
     spec: Mapping[str, Any] | None = None,
 ) -> Path:
@@ -49,7 +48,6 @@ def fetch(
         cache_dir: created when missing; default ``gpupc/datasets`` in the user's cache folder.
         mirrors: folders that are searched before those of GPUPC_MIRRORS (separated as in PATH).
         offline: whether the network must not be used.
-        progress: whether to show a line on stderr if that is a terminal.
         spec: an entry declared outside the registry.
 
     Raises:
@@ -59,7 +57,7 @@ def fetch(
     entry = registry.resolve(name, spec)
     if entry["kind"] != "file":
         raise RegistryError(f"data set {name!r} is of kind {entry['kind']}: there is no file to fetch")
-    return fetch_file(name, entry, cache_dir, mirrors, offline, progress)
+    return fetch_file(name, entry, cache_dir, mirrors, offline)
 
 
 def fetch_file(
@@ -68,16 +66,13 @@ def fetch_file(
     cache_dir: str | Path | None = None,
     mirrors: Sequence[str | Path] = (),
     offline: bool = False,
-    progress: bool = True,
 ) -> Path:
     """Return the path of one file of a data set, one of `registry.files` of its entry, as `fetch` does."""
+    mirrored = mirrored_paths(entry, mirrors)
     if "how" in entry or "path" in entry:
-        built = mirrored_paths(entry, mirrors)
-        if built:
-            return built[0]
-        if "path" in entry:
-            raise DatasetUnavailable(f"data set {name!r} is not available: there is no file {entry['path']}")
-        raise DatasetUnavailable(_sentence(name, entry, mirrors, [f"it has to be built: {entry['how']}"]))
+        if not mirrored:
+            raise DatasetUnavailable(_absent(name, entry, mirrors))
+        return mirrored[0]
     target = cached_path(name, entry, cache_dir)
     if target.is_file() and _mismatch(target, entry) is None:
         return target
@@ -91,19 +86,18 @@ def fetch_file(
                 return target
             target.unlink()
             faults.append(f"the copy in the cache was damaged and is removed ({fault})")
-        for mirrored in mirrored_paths(entry, mirrors):
-            fault = _copy(mirrored, target, entry)
+        for source in mirrored:
+            fault = _copy(source, target, entry)
             if fault is None:
                 return target
-            faults.append(f"the copy in {mirrored.parent} cannot be used ({fault})")
+            faults.append(f"the copy in {source.parent} cannot be used ({fault})")
         if "url" not in entry:
             faults.append("it has no address")
         elif offline:
             faults.append(f"{entry['url']} was not tried (offline)")
+        elif (fault := _download(entry, target)) is None:
+            return target
         else:
-            fault = _download(entry, target, progress and sys.stderr.isatty())
-            if fault is None:
-                return target
             faults.append(f"{entry['url']} failed ({fault})")
     raise DatasetUnavailable(_sentence(name, entry, mirrors, faults))
 
@@ -114,15 +108,21 @@ def lacking(
     """Return why a file would have to be downloaded or built, as a sentence; None if it is cached or mirrored."""
     if mirrored_paths(entry, mirrors):
         return None
+    if "how" not in entry and "path" not in entry:
+        try:
+            if cached_path(name, entry, cache_dir).is_file():
+                return None
+        except DatasetUnavailable as unavailable:
+            return str(unavailable)
+    return _absent(name, entry, mirrors)
+
+
+def _absent(name: str, entry: Mapping[str, Any], mirrors: Sequence[str | Path]) -> str:
+    """Return a sentence about a file that is neither cached nor mirrored."""
     if "path" in entry:
         return f"data set {name!r} is not available: there is no file {entry['path']}"
     if "how" in entry:
         return _sentence(name, entry, mirrors, [f"it has to be built: {entry['how']}"])
-    try:
-        if cached_path(name, entry, cache_dir).is_file():
-            return None
-    except DatasetUnavailable as unavailable:
-        return str(unavailable)
     url = entry.get("url")
     return _sentence(name, entry, mirrors, [f"it would need a download from {url}" if url else "it has no address"])
 
@@ -148,8 +148,7 @@ def cached_path(name: str, entry: Mapping[str, Any], cache_dir: str | Path | Non
 def mirrored_paths(entry: Mapping[str, Any], mirrors: Sequence[str | Path]) -> list[Path]:
     """Return the files with the entry's file name in the mirror folders, or the file of a user's own table."""
     own = [Path(entry["path"])] if "path" in entry else None
-    paths = own or [folder / entry["file"] for folder in _mirror_folders(mirrors)]
-    return [path for path in paths if path.is_file()]
+    return [path for path in own or [each / entry["file"] for each in _mirror_folders(mirrors)] if path.is_file()]
 
 
 def _mirror_folders(mirrors: Sequence[str | Path]) -> list[Path]:
@@ -198,7 +197,7 @@ def _copy(source: Path, target: Path, entry: Mapping[str, Any]) -> str | None:
         return str(error)
 
 
-def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
+def _download(entry: Mapping[str, Any], target: Path) -> str | None:
     """Download into the cache, with resumption and retries; returns the reason if that fails."""
     part = target.with_name(f".{target.name}.part")
     for attempt in range(1 + RETRIES):
@@ -206,7 +205,7 @@ def _download(entry: Mapping[str, Any], target: Path, show: bool) -> str | None:
             time.sleep(BACKOFF_S * 2 ** (attempt - 1))
         try:
             resuming = part.exists()
-            _receive(entry["url"], part, target.name, show)
+            _receive(entry["url"], part, target.name)
         except _Refused as refusal:
             part.unlink(missing_ok=True)
             return str(refusal)
@@ -235,14 +234,14 @@ class _Refused(Exception):
     """The downloaded file is unacceptable, and a retry would not help."""
 
 
-def _receive(url: str, part: Path, label: str, show: bool) -> None:
+def _receive(url: str, part: Path, label: str) -> None:
     """Try once to download: append the rest to `part`, or replace `part` if the server sends the whole file.
 
     Raises:
         OSError, http.client.HTTPException: the download was interrupted; `part` holds the received bytes.
         _Refused: the file is too long.
     """
-    held = part.stat().st_size if part.exists() else 0
+    held, show = part.stat().st_size if part.exists() else 0, sys.stderr.isatty()
     request = urllib.request.Request(url, headers={"Range": f"bytes={held}-"} if held else {})
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # The schema admits only http(s).
         resumed = response.status == 206

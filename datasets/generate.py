@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from datasets.dataset import DataError, Dataset
+from datasets.dataset import DataError, Dataset, graph_of
 
 LARGEST_VALUE = 1e150
 """The upper bound on values; larger values would overflow float64 when they are squared for a variance."""
@@ -50,7 +50,6 @@ def random_dag_gaussian(p: int, m: int, density: float, seed: int) -> Dataset:
         triangular, with true_dag[j, i] for j -> i (the paper's A is its weighted transpose).
 
     Raises:
-        ValueError: an argument is out of range.
         DataError: a value exceeds 1e150.
     """
     check_whole(1, p=p, m=m)
@@ -59,14 +58,8 @@ def random_dag_gaussian(p: int, m: int, density: float, seed: int) -> Dataset:
 
     rng = np.random.Generator(np.random.PCG64(seed))
     equations = random_equations(rng, p, density)
-    return Dataset(
-        name=f"dag-p{p}-m{m}-d{density}-seed{seed}",
-        values=sample(rng, equations, m),
-        names=tuple(f"V{i}" for i in range(p)),
-        family="gaussian",
-        true_dag=dag(equations),
-        facts={"source": f"generated: cuPC section 5.6, p={p}, m={m}, density={density}, seed={seed}"},
-    )
+    source = f"cuPC section 5.6, {p=}, {m=}, {density=}, {seed=}"
+    return generated("gaussian", sample(rng, equations, m), source, true_dag=dag(equations))
 
 
 def random_dag_of_degree(p: int, n: int, degree: float, seed: int, hidden: int = 0) -> Dataset:
@@ -98,15 +91,11 @@ def random_dag_of_degree(p: int, n: int, degree: float, seed: int, hidden: int =
     unseen = rng.choice(causes if len(causes) >= hidden else every, hidden, replace=False)
     order = np.concatenate([rng.permutation(np.setdiff1d(np.arange(every), unseen)), unseen])
     graph = graph[np.ix_(order, order)]
-    facts = {"source": f"generated: linear Gaussian, p={p}, hidden={hidden}, n={n}, degree={degree}, seed={seed}"}
-    return Dataset(
-        name=f"sparse-p{p}-h{hidden}-n{n}-seed{seed}",
-        values=sample(rng, equations, n)[:, order[:p]],
-        names=tuple(f"V{i}" for i in range(p)),
-        family="latent" if hidden else "gaussian",
-        true_dag=None if hidden else graph,
-        facts=facts | ({"edges_with_hidden": np.argwhere(graph).tolist()} if hidden else {}),
-    )
+    values = sample(rng, equations, n)[:, order[:p]]
+    source = f"linear Gaussian, {p=}, {hidden=}, {n=}, {degree=}, {seed=}"
+    if hidden:
+        return generated("latent", values, source, edges_with_hidden=np.argwhere(graph).tolist())
+    return generated("gaussian", values, source, true_dag=graph)
 
 
 def random_equations(rng: np.random.Generator, p: int, density: float) -> list[Equation]:
@@ -146,30 +135,36 @@ def sample(rng: np.random.Generator, equations: list[Equation], m: int) -> np.nd
 
 
 def dag(equations: list[Equation]) -> np.ndarray:
-    """Return a (p, p) bool matrix in which [i, j] is True if i is a parent of j."""
-    adjacency = np.zeros((len(equations), len(equations)), dtype=bool)
-    for equation in equations:
-        adjacency[equation.parents, equation.variable] = True
-    return adjacency
+    """Return the (p, p) bool matrix of equations, [i, j] if i is a parent of j."""
+    return graph_of({equation.variable: equation.parents for equation in equations})
+
+
+def generated(
+    family: str,
+    values: np.ndarray,
+    source: str,
+    *,
+    true_dag: np.ndarray | None = None,
+    labels: tuple[tuple[str, ...], ...] | None = None,
+    **facts: Any,
+) -> Dataset:
+    """Return generated values of variables V0, V1, ... as a data set, with a sentence on their source and other facts.
+
+    Generators raise ValueError where an argument is out of range; `load` gives their data sets a name.
+    """
+    names = tuple(f"V{k}" for k in range(values.shape[1]))
+    return Dataset("generated", values, names, family, true_dag, {"source": f"generated: {source}", **facts}, labels)
 
 
 def check_whole(least: int, **arguments: object) -> None:
-    """Check that arguments, passed by their names, are integers of at least `least`.
-
-    Raises:
-        ValueError: an argument is no such integer; the message names it.
-    """
+    """Raise ValueError unless arguments, passed by their names, are integers of at least `least`."""
     for label, value in arguments.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{label} must be an integer >= {least}, not {value!r}")
 
 
 def check_number(low: float, high: float, **arguments: object) -> None:
-    """Check that arguments, passed by their names, are numbers in [low, high].
-
-    Raises:
-        ValueError: an argument is no such number; the message names it.
-    """
+    """Raise ValueError unless arguments, passed by their names, are numbers in [low, high]."""
     for label, value in arguments.items():
         if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not low <= value <= high:
             raise ValueError(f"{label} must be a number in [{low:g}, {high:g}], not {value!r}")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from datasets.dataset import Dataset
-from datasets.generate import check_number, check_whole
+from datasets.generate import check_number, check_whole, generated
 from datasets.nonlinear import dag, random_nodes, signal
 
 CATEGORIES = (2, 3, 4)  # the numbers of categories, which are equally likely
@@ -30,9 +30,6 @@ def categorized_noise(p: int, n: int, seed: int, degree: float = 2.0, share: flo
     Returns:
         values (n, p), with codes for categories; names V0, V1, ... in topological order; labels, of which numeric
         variables have none; true_dag, strictly upper triangular.
-
-    Raises:
-        ValueError: an argument is out of range.
     """
     check_whole(1, p=p)
     check_whole(max(CATEGORIES), n=n)
@@ -52,12 +49,6 @@ def categorized_noise(p: int, n: int, seed: int, degree: float = 2.0, share: flo
             codes = np.empty(n, np.int64)
             codes[np.argsort(row, kind="stable")] = np.arange(n) * count // n
             values[variable], causes[variable] = codes, rng.standard_normal(count)[codes]
-    return Dataset(
-        name=f"mixed-p{p}-n{n}-seed{seed}",
-        values=np.ascontiguousarray(values.T),
-        names=tuple(f"V{i}" for i in range(p)),
-        family="mixed",
-        true_dag=dag(nodes),
-        facts={"source": f"generated: numbers and categories, {p=}, {n=}, {degree=}, {share=}, {seed=}"},
-        labels=tuple(tuple(f"c{code}" for code in range(count)) for count in numbers),
-    )
+    labels = tuple(tuple(f"c{code}" for code in range(count)) for count in numbers)
+    source = f"numbers and categories, {p=}, {n=}, {degree=}, {share=}, {seed=}"
+    return generated("mixed", np.ascontiguousarray(values.T), source, true_dag=dag(nodes), labels=labels)

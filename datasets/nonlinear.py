@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from datasets.dataset import DataError, Dataset
-from datasets.generate import LARGEST_VALUE, check_number, check_whole
+from datasets.dataset import DataError, Dataset, graph_of
+from datasets.generate import LARGEST_VALUE, check_number, check_whole, generated
 
 DENSITIES = (0.1, 0.2, 0.3, 0.4, 0.5)  # the edge densities from which section 5.1 chooses
 
@@ -62,7 +62,6 @@ def additive_noise(
         values (n, p); names V0, V1, ... in topological order; true_dag, strictly upper triangular.
 
     Raises:
-        ValueError: an argument is out of range.
         DataError: without `standardize`, a value exceeds 1e150; the message names the variable.
     """
     check_whole(1, p=p)
@@ -79,17 +78,9 @@ def additive_noise(
         check_number(0, 1, density=density)
         chosen = density
     nodes = random_nodes(rng, p, chosen)
-    return Dataset(
-        name=f"cgm-p{p}-n{n}-seed{seed}",
-        values=sample(rng, nodes, n, standardize),
-        names=tuple(f"V{i}" for i in range(p)),
-        family="nonlinear",
-        true_dag=dag(nodes),
-        facts={
-            "source": f"generated: GPU-CMIknn section 5.1, {p=}, {n=}, density={chosen:.6g}, {seed=}, {standardize=}",
-            "density": chosen,
-        },
-    )
+    values = sample(rng, nodes, n, standardize)
+    source = f"GPU-CMIknn section 5.1, {p=}, {n=}, density={chosen:.6g}, {seed=}, {standardize=}"
+    return generated("nonlinear", values, source, true_dag=dag(nodes), density=chosen)
 
 
 def random_nodes(rng: np.random.Generator, p: int, density: float) -> list[Node]:
@@ -104,11 +95,8 @@ def random_nodes(rng: np.random.Generator, p: int, density: float) -> list[Node]
 
 
 def dag(nodes: list[Node]) -> np.ndarray:
-    """Return a (p, p) bool matrix in which [i, j] is True if i is a parent of j."""
-    adjacency = np.zeros((len(nodes), len(nodes)), dtype=bool)
-    for child, node in enumerate(nodes):
-        adjacency[node.parents, child] = True
-    return adjacency
+    """Return the (p, p) bool matrix of nodes, [i, j] if i is a parent of j."""
+    return graph_of(dict(enumerate(node.parents for node in nodes)))
 
 
 def sample(rng: np.random.Generator, nodes: list[Node], n: int, standardize: bool) -> np.ndarray:

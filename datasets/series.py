@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from datasets.dataset import Dataset
-from datasets.generate import check_number, check_whole
+from datasets.generate import check_number, check_whole, generated
 
 WARM_UP = 200
 """The steps before the first that is kept."""
@@ -39,10 +39,5 @@ def linear_series(p: int, n: int, tau_max: int, links: float, seed: int) -> Data
             row[lag:] += rng.choice((-1, 1)) * rng.uniform(0.2, 0.4) * series[i, : n + WARM_UP - lag]
         memory = rng.uniform(0.2, 0.6)
         series[j] = list(itertools.accumulate(row.tolist(), lambda before, value, a=memory: a * before + value))
-    return Dataset(
-        name=f"series-p{p}-n{n}-t{tau_max}-seed{seed}",
-        values=np.ascontiguousarray(series[:, WARM_UP:].T),
-        names=tuple(f"V{i}" for i in range(p)),
-        family="time_series",
-        facts={"source": f"generated: linear series, p={p}, n={n}, tau_max={tau_max}, links={links}, seed={seed}"},
-    )
+    source = f"linear series, {p=}, {n=}, {tau_max=}, {links=}, {seed=}"
+    return generated("time_series", np.ascontiguousarray(series[:, WARM_UP:].T), source)

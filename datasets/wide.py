@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from datasets.dataset import BLOCK_BYTES, Dataset
-from datasets.generate import check_number, check_whole
+from datasets.generate import check_number, check_whole, generated
 
 
 def regulated_genes(p: int, n: int, seed: int, regulators: int, coupling: float, weakest: float = 0.0) -> Dataset:
@@ -37,9 +37,6 @@ def regulated_genes(p: int, n: int, seed: int, regulators: int, coupling: float,
 
     Returns:
         values (n, p); names V0, V1, .... There is no true_dag, since p x p would be larger than the values.
-
-    Raises:
-        ValueError: an argument is out of range.
     """
     values = np.empty((n, p))
     start = 0
@@ -47,13 +44,8 @@ def regulated_genes(p: int, n: int, seed: int, regulators: int, coupling: float,
         values[start : start + len(block)] = block
         start += len(block)
     loadings = f", {weakest=}" if weakest else ""
-    return Dataset(
-        name=f"regulated-p{p}-n{n}-seed{seed}",
-        values=values,
-        names=tuple(f"V{i}" for i in range(p)),
-        family="gaussian",
-        facts={"source": f"generated: regulated genes, {p=}, {n=}, {seed=}, {regulators=}, {coupling=}{loadings}"},
-    )
+    source = f"regulated genes, {p=}, {n=}, {seed=}, {regulators=}, {coupling=}{loadings}"
+    return generated("gaussian", values, source)
 
 
 def rows(p: int, n: int, seed: int, regulators: int, coupling: float, weakest: float = 0.0) -> Iterator[np.ndarray]:

@@ -52,19 +52,6 @@ def test_values_have_the_same_bits_everywhere():
     assert values.tolist() == PINNED
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"m": 0}, "m must be an integer >= 1, not 0"),
-        ({"noise": -1.0}, r"noise must be a number in \[0, 1e\+06\], not -1"),
-        ({"weakest": 3.0}, r"weakest must be at most strongest = 2\.0, not 3"),
-    ],
-)
-def test_wrong_parameters_are_named(change, message):
-    with pytest.raises(ValueError, match=message):
-        saturating_genes(STAR, NAMES, **{"m": 5, "seed": 0, **EFFECTS, **change})
-
-
 def write(path, text):
     path.write_text(text)
     return hashlib.sha256(path.read_bytes()).hexdigest()

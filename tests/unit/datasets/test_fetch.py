@@ -281,8 +281,6 @@ def test_progress_on_a_terminal_only(server, tmp_path, capsys, monkeypatch):
     fetch("t", tmp_path / "b", spec=spec(server))
     size = f"{len(CONTENT) / 1e6:.1f}"
     assert f"t.csv: {size} of {size} MB" in capsys.readouterr().err
-    fetch("t", tmp_path / "c", progress=False, spec=spec(server))
-    assert capsys.readouterr().err == ""
 
 
 def test_entries_of_one_file_share_the_cache(server, tmp_path):

@@ -1,4 +1,4 @@
-"""The random DAG generator and the Gaussian networks."""
+"""What all generators do, the random DAGs and series, and the Gaussian networks."""
 
 import json
 
@@ -10,8 +10,96 @@ from hypothesis import strategies as st
 import datasets
 from datasets import networks
 from datasets.dataset import DataError, DatasetUnavailable, fingerprint
+from datasets.discrete import uniform_categories
+from datasets.expression import saturating_genes
 from datasets.generate import dag, random_dag_gaussian, random_dag_of_degree, random_equations
+from datasets.mixed import categorized_noise
+from datasets.nonlinear import additive_noise
 from datasets.series import linear_series
+from datasets.wide import regulated_genes
+
+STAR = np.array([[0, 1, 1, 1], [1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]])
+GENERATORS = {
+    random_dag_gaussian: {"p": 4, "m": 3, "density": 0.5, "seed": 7},
+    random_dag_of_degree: {"p": 4, "n": 3, "degree": 2, "seed": 7},
+    linear_series: {"p": 3, "n": 3, "tau_max": 2, "links": 1.0, "seed": 7},
+    uniform_categories: {"p": 4, "n": 3, "categories": 40, "seed": 7},
+    additive_noise: {"p": 4, "n": 3, "seed": 7, "density": 0.8},
+    categorized_noise: {"p": 4, "n": 5, "seed": 7},
+    regulated_genes: {"p": 4, "n": 3, "seed": 7, "regulators": 2, "coupling": 0.5},
+    saturating_genes: {
+        **{"network": STAR, "names": tuple("abcd"), "m": 3, "seed": 7},
+        **{"weakest": 1.0, "strongest": 2.0, "noise": 0.5},
+    },
+}
+
+
+@pytest.mark.parametrize("generator", GENERATORS)
+def test_the_arguments_decide(generator):
+    data, again = (generator(**GENERATORS[generator]) for _ in range(2))
+    assert data.facts == again.facts
+    assert fingerprint(data.values) == fingerprint(again.values)
+    assert np.array_equal(data.true_dag, again.true_dag)
+    other = generator(**GENERATORS[generator] | {"seed": 8})
+    assert not np.array_equal(data.values, other.values)
+
+
+@pytest.mark.parametrize(
+    ("generator", "expected"),
+    [
+        (
+            random_dag_gaussian,
+            [
+                [-0.49220651855132963, 0.35688700816006075, -0.02925182246327349, -0.20970298965836592],
+                [-0.6204748998199404, 0.10541424899789856, 0.6953031944582878, -1.8777568359920138],
+                [0.4898420501851982, -0.9304680447082047, -1.344214547285082, -2.018993209052633],
+            ],
+        ),
+        (
+            additive_noise,
+            [
+                [1.0468006004789991, -0.8929474765409264, 0.850099087794372, -0.08334064986473419],
+                [-0.9454860464186442, 1.0804955069065203, -1.1018055233302328, -0.9557216502008266],
+                [-0.10131455406035508, -0.18754803036559317, 0.2517064355358608, 1.0390623000655606],
+            ],
+        ),
+        (
+            regulated_genes,
+            [
+                [-1.407492079170518, -0.15262569722609554, -0.23739487414692184, 0.26329057429884056],
+                [-1.553158646346539, 0.9978096381188644, -0.8732469463068409, -0.8443929192502804],
+                [-0.7904245750542693, 0.7470963320832703, -0.9685410218425328, -0.37299897809417765],
+            ],
+        ),
+    ],
+)
+def test_values_are_pinned(generator, expected):
+    """A change of a generator would silently change every recorded result on its data."""
+    np.testing.assert_allclose(generator(**GENERATORS[generator]).values, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("generator", "wrong", "named"),
+    [
+        (random_dag_gaussian, {"p": 0}, "p must be an integer >= 1"),
+        (random_dag_gaussian, {"seed": -1}, "seed must be an integer >= 0"),
+        (random_dag_gaussian, {"density": 1.5}, r"density must be a number in \[0, 1\], not 1.5"),
+        (uniform_categories, {"n": 0.5}, "n must be an integer >= 1"),
+        (uniform_categories, {"categories": 65_537}, "categories must be at most 65536"),
+        (additive_noise, {"degree": 1}, "density and degree are given"),
+        (additive_noise, {"density": None, "degree": 4}, r"degree must be a number in \[0, 3\]"),
+        (categorized_noise, {"n": 3}, "n must be an integer >= 4"),
+        (categorized_noise, {"share": 1.5}, "share must be a number"),
+        (regulated_genes, {"regulators": 6}, "regulators must be at most p = 4, not 6"),
+        (regulated_genes, {"weakest": -0.01}, r"weakest must be a number in \[0, 1\]"),
+        (saturating_genes, {"noise": -1.0}, r"noise must be a number in \[0, 1e\+06\], not -1"),
+        (saturating_genes, {"weakest": 3.0}, r"weakest must be at most strongest = 2\.0, not 3"),
+    ],
+)
+def test_wrong_arguments_are_named(generator, wrong, named):
+    with pytest.raises(ValueError, match=named):
+        generator(**GENERATORS[generator] | wrong)
+
 
 SMALL = st.fixed_dictionaries(
     {
@@ -51,16 +139,6 @@ def test_shape_and_triangularity(parameters):
     assert not np.tril(data.true_dag).any()  # i -> j only for i < j: the paper's A[j, i] is strictly lower triangular
 
 
-@settings(deadline=None)
-@given(SMALL)
-def test_the_seed_decides(parameters):
-    data, again = random_dag_gaussian(**parameters), random_dag_gaussian(**parameters)
-    assert np.array_equal(data.values, again.values)
-    assert np.array_equal(data.true_dag, again.true_dag)
-    other = random_dag_gaussian(**{**parameters, "seed": parameters["seed"] + 1})
-    assert not np.array_equal(data.values, other.values)
-
-
 @settings(max_examples=20, deadline=None)
 @given(p=st.integers(2, 8), density=st.floats(0, 1), seed=st.integers(0, 2**32))
 def test_sample_correlation_is_the_models(p, density, seed):
@@ -84,34 +162,9 @@ def test_density_and_weights(density):
         assert weights.mean() == pytest.approx(0.55, abs=0.02)
 
 
-def test_values_are_pinned():
-    """A change of the generator would silently change every recorded result on generated data."""
-    values = random_dag_gaussian(p=4, m=3, density=0.5, seed=7).values
-    expected = [
-        [-0.49220651855132963, 0.35688700816006075, -0.02925182246327349, -0.20970298965836592],
-        [-0.6204748998199404, 0.10541424899789856, 0.6953031944582878, -1.8777568359920138],
-        [0.4898420501851982, -0.9304680447082047, -1.344214547285082, -2.018993209052633],
-    ]
-    np.testing.assert_allclose(values, expected, rtol=1e-12)
-
-
 def test_values_that_would_overflow_are_an_error():
     with pytest.raises(DataError, match=r"variable \d+ of 2000 reaches .* lower density"):
         random_dag_gaussian(p=2000, m=4, density=0.5, seed=0)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        ({"p": 0}, "p must be an integer >= 1"),
-        ({"m": 0}, "m must be an integer >= 1"),
-        ({"seed": -1}, "seed must be an integer >= 0"),
-        ({"density": 1.5}, r"density must be a number in \[0, 1\], not 1.5"),
-    ],
-)
-def test_bad_arguments_are_named(wrong, named):
-    with pytest.raises(ValueError, match=named):
-        random_dag_gaussian(**{"p": 3, "m": 5, "density": 0.1, "seed": 0, **wrong})
 
 
 @pytest.mark.parametrize(
@@ -166,9 +219,10 @@ def test_inconsistent_networks_are_errors(arcs, said):
         networks.read_network(model(arcs=arcs), "toy")
 
 
-def test_a_network_of_another_version_is_an_error():
-    with pytest.raises(DataError, match=r"expected sha256 0000.*, found e3cf"):
-        networks.network_dataset("gaussian", "ecoli70", 10, 0, sha256="0" * 64)
+@pytest.mark.parametrize(("family", "name"), [("gaussian", "ecoli70"), ("discrete", "asia")])
+def test_a_network_of_another_version_is_an_error(family, name):
+    with pytest.raises(DataError, match=r"expected sha256 0000.*, found \w{64}"):
+        networks.network_dataset(family, name, 10, 0, sha256="0" * 64)
 
 
 def test_without_pgmpy_networks_are_unavailable(monkeypatch):

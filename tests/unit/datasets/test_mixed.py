@@ -17,13 +17,6 @@ SPEC = {
 }
 
 
-def test_same_arguments_same_data():
-    first, second = (categorized_noise(8, 60, seed=4) for _ in range(2))
-    assert np.array_equal(first.values, second.values)
-    assert not np.array_equal(first.values, categorized_noise(8, 60, seed=5).values)
-    assert first.facts["sha256"] == second.facts["sha256"]
-
-
 def test_columns_are_standard_numbers_or_balanced_codes():
     data = categorized_noise(60, 101, seed=0)
     sizes = {len(labels) for labels in data.labels}
@@ -66,9 +59,3 @@ def test_a_config_can_declare_it(tmp_path):
         loaded.values, names=loaded.names, categories=dict(zip(loaded.names, loaded.labels, strict=True))
     )
     assert problem.categories.tolist() == [len(labels) for labels in data.labels]
-
-
-@pytest.mark.parametrize("wrong", [{"p": 0}, {"n": 3}, {"share": 1.5}, {"degree": 9}, {"seed": -1}])
-def test_arguments_out_of_range(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        categorized_noise(**{"p": 4, "n": 20, "seed": 0} | wrong)

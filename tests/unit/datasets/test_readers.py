@@ -16,9 +16,9 @@ from datasets.readers import read_csv, read_npz, read_rdata
 
 @pytest.fixture
 def csv_file(tmp_path):
-    def write(text, name="t.csv", encoding="utf-8"):
+    def write(text, name="t.csv"):
         path = tmp_path / name
-        path.write_bytes(text if isinstance(text, bytes) else text.encode(encoding))
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return path
 
     return write
@@ -63,34 +63,21 @@ def test_csv_keeps_every_bit(tmp_path_factory, rows):
 
 
 @pytest.mark.parametrize(
-    ("text", "header", "said"),
+    ("text", "said"),
     [
-        ("", "auto", "is empty"),
-        ("a,b\n", "auto", "has a header and no data"),
-        ("a,b\n1,2\n3\n", "auto", "line 3: 1 cells where the lines before have 2"),
-        ("a,b\n\n1,2\n", "auto", "line 2: a blank line before the end"),
-        ("a,b\n1,2\n3,NA\n", "auto", r"line 3, column 2 \('b'\): 'NA' is a missing value"),
-        ("a,b\n1,-inf\n", "auto", r"line 2, column 2 \('b'\): '-inf' is infinite"),
-        ("a,b\n1,x\n", "auto", r"line 2, column 2 \('b'\): 'x' is not a number"),
-        ("a,1\n1,2\n", "auto", r"both text \('a'\) and a number \('1'\); say"),
-        ("a,b,a,b,c\n1,2,3,4,5\n", "auto", "variable names must differ; repeated: a, b$"),
-        (",a\n1,2\n", "auto", "column 1 has no name"),
-        ('a,b\n"1,2\n', "auto", "not a readable text table"),
-        (b"a,b\n\xff,1\n", "auto", "not a readable text table"),
+        ("", "is empty"),
+        ("a,b\n", "has a header and no data"),
+        ("a,b\n1,2\n3,NA\n", r"line 3, column 2 \('b'\): 'NA' is a missing value"),
+        (",a\n1,2\n", "column 1 has no name"),
+        ('a,b\n"1,2\n', "not a readable text table"),
     ],
 )
-def test_csv_refuses(csv_file, text, header, said):
+def test_csv_refuses(csv_file, text, said):
+    """As the command line does, whose tests have the other cases."""
     path = csv_file(text)
     with pytest.raises(DataError, match=said) as caught:
-        read_csv(path, header)
+        read_csv(path)
     assert str(path) in str(caught.value)
-
-
-def test_damaged_gzip(csv_file):
-    whole = gzip.compress(b"a,b\n" + b"1,2\n" * 1000)
-    for damaged in (whole[: len(whole) // 2], b"a,b\n1,2\n"):
-        with pytest.raises(DataError, match="not a readable text table"):
-            read_csv(csv_file(damaged, "t.csv.gz"))
 
 
 @pytest.mark.parametrize("read", [read_csv, read_npz, read_rdata])
@@ -117,12 +104,9 @@ def test_npz(tmp_path):
             {"x": np.zeros((2, 2)), "y": np.zeros((2, 2))},
             r"one two-dimensional array; it holds x \(2, 2\), y \(2, 2\)",
         ),
-        ({"x": np.zeros(3)}, r"it holds x \(3,\)"),
         ({"x": np.zeros((2, 2)), "names": np.array(["a"])}, "1 names for 2 variables"),
         ({"x": np.zeros((2, 2)), "names": np.array(["a", "a"])}, "repeated: a"),
         ({"x": np.array([[0.0, 1.0], [2.0, np.nan]])}, "row 2, column 2: a value is missing"),
-        ({"x": np.array([[0.0, np.inf]])}, "row 1, column 2: a value is infinite"),
-        ({"x": np.array([["a", "b"]])}, "holds <U1, not numbers"),
         ({"x": np.array([[object()]])}, r"not a readable \.npz"),
     ],
 )
@@ -130,14 +114,6 @@ def test_npz_refuses(tmp_path, arrays, said):
     path = tmp_path / "t.npz"
     np.savez(path, **arrays)
     with pytest.raises(DataError, match=said):
-        read_npz(path)
-
-
-@pytest.mark.parametrize("content", [b"", b"not an archive", b"PK\x03\x04 broken"])
-def test_npz_damaged(tmp_path, content):
-    path = tmp_path / "t.npz"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=r"not a readable \.npz"):
         read_npz(path)
 
 
@@ -186,10 +162,3 @@ def test_without_rdata(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "rdata", None)
     with pytest.raises(DataError, match="needs the package rdata"):
         read_rdata(tmp_path / "t.rda")
-
-
-def test_wanted_table_is_absent(tmp_path):
-    path = tmp_path / "t.npz"
-    np.savez(path, x=np.zeros((2, 2)))
-    with pytest.raises(DataError, match=r"no two-dimensional array 'z'; it holds x \(2, 2\)"):
-        read_npz(path, array="z")
