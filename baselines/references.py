@@ -26,7 +26,7 @@ from gpupc_impl.regression.problem import RegressionProblem
 
 REFERENCE: dict[str, Any] = {"backends": ("cpu",), "reference": True, "tiers": True}
 THREADS = Parameter(0, "number of threads; 0 takes every available core", minimum=0, maximum=1024)
-FORMS = {"serial": ("on one core", {}), "parallel": ("on several cores", {"threads": THREADS})}
+FORMS = {"parallel": ("on several cores", {"threads": THREADS}), "serial": ("on one core", {})}
 
 
 def serial_and_parallel(

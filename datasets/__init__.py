@@ -40,11 +40,7 @@ __all__ = [
 
 
 def entry(name: str) -> dict[str, Any]:
-    """Return a copy of the registry's entry.
-
-    Raises:
-        RegistryError: the registry has no entry of this name.
-    """
+    """Return a copy of the registry's entry; raises RegistryError if there is none of this name."""
     return registry.resolve(name)
 
 

@@ -18,10 +18,9 @@ def uniform_categories(p: int, n: int, categories: int, seed: int) -> Dataset:
     setting allows.
 
     Args:
-        p: number of variables, at least 1 (the paper's N).
-        n: number of samples, at least 1.
-        categories: number of categories of every variable, 2 to 65536.
-        seed: integer >= 0, of a PCG64 stream from which the variables are drawn one after the other.
+        p, n: the numbers of variables (the paper's N) and samples, at least 1.
+        categories: the number of categories of every variable, 2 to 65536.
+        seed: that of a PCG64 stream from which the variables are drawn one after the other.
 
     Returns:
         values (n, p); names V0, V1, ...; labels "0", "1", .... There is no true_dag, which would be empty.

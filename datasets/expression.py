@@ -32,7 +32,7 @@ def saturating_genes(
             ignored.
         names: the p names of the genes.
         m: number of samples, at least 1; data sets that differ only in m share graph and effects.
-        seed: integer >= 0, of one PCG64 stream for the effects and another one for the noise.
+        seed: that of one PCG64 stream for the effects and another one for the noise.
         weakest, strongest: bounds of the magnitude of a regulator's summed effects, in [0, 1e6].
         noise: standard deviation of the noise of a gene that has regulators, in [0, 1e6].
 

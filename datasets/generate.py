@@ -40,10 +40,8 @@ def random_dag_gaussian(p: int, m: int, density: float, seed: int) -> Dataset:
     number of threads.
 
     Args:
-        p: number of variables, at least 1 (the paper's n).
-        m: number of samples, at least 1.
+        p, m: the numbers of variables (the paper's n) and samples, at least 1.
         density: edge probability, in [0, 1] (the paper's d).
-        seed: integer >= 0.
 
     Returns:
         values (m, p); names V0, V1, ... in the paper's order, which is topological; true_dag, strictly upper
@@ -69,10 +67,8 @@ def random_dag_of_degree(p: int, n: int, degree: float, seed: int, hidden: int =
     drawn among those with at least two children (or, if there are fewer, among all).
 
     Args:
-        p: number of observed variables, at least 1.
-        n: number of samples, at least 1.
+        p, n: the numbers of observed variables and samples, at least 1.
         degree: mean number of neighbours of a variable.
-        seed: integer >= 0.
         hidden: number of variables that are not observed, at least 0.
 
     Returns:

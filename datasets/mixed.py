@@ -21,9 +21,7 @@ def categorized_noise(p: int, n: int, seed: int, degree: float = 2.0, share: flo
     normal number on which the variable's children depend; these numbers need not have the order of the intervals.
 
     Args:
-        p: number of variables, at least 1.
-        n: number of samples, at least 4.
-        seed: integer >= 0.
+        p, n: the numbers of variables, at least 1, and samples, at least 4.
         degree: average number of neighbours, in [0, p - 1].
         share: probability that a variable is categorical.
 

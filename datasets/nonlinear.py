@@ -51,9 +51,7 @@ def additive_noise(
     tanh is made of basic operations, so that all machines have the same bits.
 
     Args:
-        p: number of variables, at least 1 (the paper's N).
-        n: number of samples, at least 2.
-        seed: integer >= 0.
+        p, n: the numbers of variables (the paper's N), at least 1, and samples, at least 2.
         density: edge probability, in [0, 1]; by default one of 0.1, 0.2, ..., 0.5 with equal probability.
         degree: the average number of neighbours, instead of a density; the sparse graphs of Table 10 have 1.5.
         standardize: give every variable mean 0 and standard deviation 1.

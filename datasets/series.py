@@ -20,11 +20,9 @@ def linear_series(p: int, n: int, tau_max: int, links: float, seed: int) -> Data
     the magnitude of c in [0.2, 0.4] with either sign, and the lag in 0, ..., `tau_max`.
 
     Args:
-        p: number of variables, at least 1.
-        n: number of time steps, at least 1.
+        p, n: the numbers of variables and time steps, at least 1.
         tau_max: the largest lag of a link, at least 1.
         links: the mean number of a variable's links from others, at least 0.
-        seed: integer >= 0.
     """
     check_whole(1, p=p, n=n, tau_max=tau_max)
     check_whole(0, seed=seed)

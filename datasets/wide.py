@@ -27,9 +27,8 @@ def regulated_genes(p: int, n: int, seed: int, regulators: int, coupling: float,
     separates them; `weakest` = 0.7 without coupling suits searches of all levels.
 
     Args:
-        p: number of variables, at least 1.
-        n: number of samples, at least 2.
-        seed: integer >= 0, of one PCG64 stream for the structure and another for the samples, row by row. Data sets
+        p, n: the numbers of variables, at least 1, and samples, at least 2.
+        seed: that of one PCG64 stream for the structure and another for the samples, row by row. Data sets
             that differ only in n therefore have the same first samples.
         regulators: number of regulators, 1 to p.
         coupling: correlation of any two regulators, in [0, 1].

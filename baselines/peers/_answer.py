@@ -203,13 +203,8 @@ def timed_call(
     answer: Callable[[Any], Skeleton],
     data: Callable[[Any], Any] = samples_of,
 ) -> Skeleton:
-    """Call a package, and return its answer; only `search` counts.
-
-    Args:
-        search: calls the package with its data.
-        answer: converts what `search` returns.
-        data: makes the package's data of the problem.
-    """
+    """Call a package, and return its answer. Only `search` counts, which receives what `data` makes of the problem, and
+    whose result `answer` converts."""
     refuse_pmax(run)
     start = time.perf_counter()
     prepared = data(problem)

@@ -18,17 +18,14 @@ HERE = Path(__file__).parent
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A program by other authors.
+    """A program by other authors, in the version that its adapter calls.
 
     Attributes:
-        repository: the address at which the program is published.
-        commit: the version that its adapter calls.
         sources: the files and folders that are compiled or included, relative to the clone's root, with their
             `_sha256`.
         flags: the compiler's flags in the program's own build file.
         variable: the environment variable that its adapter reads.
         adapter: a file of this project that is compiled with the program.
-        compiler: ``"nvcc"`` or ``"g++"``.
         compiled: files of the folders in `sources` that are compiled, as all .cu files in `sources` are.
     """
 

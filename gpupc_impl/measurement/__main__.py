@@ -36,7 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--long-run", type=float, default=60, help="one repeat only above this (default: 60 s)")
     parser.add_argument("--threads", type=int, help="CPU threads (default: every available core)")
     parser.add_argument("--out", type=Path, help="keep records, skeletons and samples in this folder")
-    parser.add_argument("--fresh", action="store_true", help="measure anew what the folder already holds")
     parser.add_argument(
         "--kernels", action="store_true", help="time each kernel instead, in this process, and wait for each launch"
     )
@@ -62,7 +61,6 @@ def main(argv: Sequence[str] | None = None) -> int:
                 repeats=options.repeats,
                 long_run_s=options.long_run,
                 store=out / "samples",
-                fresh=options.fresh,
             )
             records = measure_side_by_side(request, Bench(options.backend, options.threads))
         # These are errors of the input; the methods' own failures are in the records.
@@ -83,9 +81,7 @@ def parse_setting(text: str, limits: Limits) -> Setting:
 
 def table(records: Sequence[Record]) -> str:
     """Format a table with the median and the 20-80 % band of the repeats, and the speedup over the first setting."""
-    rows: list[tuple[str, ...]] = [
-        ("setting", "status", "cold", "compile", "median", "20 %", "80 %", "speedup", "edges")
-    ]
+    rows = [["setting", "status", "cold", "compile", "median", "20 %", "80 %", "speedup", "edges"]]
     base = records[0].median
     for record in records:
         low, middle, high = band(record.time_s.warm)
@@ -93,10 +89,10 @@ def table(records: Sequence[Record]) -> str:
         speedup = f"{base / record.median:.3g}x" if base and record.median else "-"
         cells = ["-" if number is None else f"{number:.4g} s" for number in numbers]
         edges = "-" if record.edges is None else str(record.edges)
-        rows.append((record.setting, record.status, *cells, speedup, edges))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join(lines + [f"{record.setting}: {record.status}: {record.why}" for record in records if record.why])
+        rows.append([record.setting, record.status, *cells, speedup, edges])
+    return "\n".join(
+        kernel_times.aligned(rows) + [f"{each.setting}: {each.status}: {each.why}" for each in records if each.why]
+    )
 
 
 if __name__ == "__main__":

@@ -34,13 +34,8 @@ THREAD_VARIABLES += ["VECLIB_MAXIMUM_THREADS", "GPUPC_HOST_THREADS"]
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A method with its parameters, under a name of its own, which its files have.
-
-    Attributes:
-        params: the parameters that differ from the method's defaults.
-        separating_sets: ``"canonical"`` or ``"first-come"``.
-        limits: the limits on the time and the memory of each run.
-    """
+    """A method with those of its parameters that differ from the defaults, the rule for separating sets
+    (``"canonical"`` or ``"first-come"``), and the limits of each run, under a name of its own, which its files have."""
 
     name: str
     method: str
@@ -141,10 +136,8 @@ class Bench:
                 self._workers.clear()
 
     def worker_of(self, setting: Setting) -> Worker:
-        """Return the process for a setting, which is the shared one or its own."""
-        return self._worker(SHARED if setting.shares_worker else setting.name)
-
-    def _worker(self, name: str) -> Worker:
+        """Return the process for a setting, which is the shared one or its own; it is started if there is none."""
+        name = SHARED if setting.shares_worker else setting.name
         worker = self._workers.get(name)
         if worker is None or not worker.alive:
             worker = self._workers[name] = self.start_worker(name)
@@ -321,12 +314,3 @@ class Runner:
     @property
     def _alive(self) -> bool:
         return self._worker is not None and self._worker.alive
-
-
-@contextlib.contextmanager
-def closing(runners: Iterable[Runner]) -> Iterator[None]:
-    """Let the runners leave their processes when the block ends."""
-    with contextlib.ExitStack() as stack:
-        for runner in runners:
-            stack.callback(runner.close)
-        yield

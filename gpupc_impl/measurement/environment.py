@@ -38,8 +38,7 @@ def environment(
     """Return the ``environment`` of a record.
 
     Args:
-        cores: the number of cores of the process that measures (`available_cores`).
-        threads: the number of CPU threads of a worker.
+        cores, threads: the numbers of cores of the process that measures, and of CPU threads of a worker.
         backend: the open backend; None for CPU references.
         gpu_processes: the result of `gpu_process_list` before the backend was opened, because this process is on the
             list afterwards.
@@ -99,10 +98,10 @@ def git_state() -> tuple[str | None, bool | None]:
     """Return the commit of this package's repository, and whether files other than results, which are no code, differ
     from that commit; None for what is unknown."""
     # Without git or a repository, or in a repository that only contains the environment with this package.
-    if _git("ls-files", "--error-unmatch", "gpupc_impl/__init__.py") is None:
+    if git("ls-files", "--error-unmatch", "gpupc_impl/__init__.py") is None:
         return None, None
-    commit = _git("rev-parse", "HEAD")
-    status = _git("status", "--porcelain", "--", ".", ":(exclude)results")
+    commit = git("rev-parse", "HEAD")
+    status = git("status", "--porcelain", "--", ".", ":(exclude)results")
     return commit, None if status is None else bool(status)
 
 
@@ -136,8 +135,9 @@ def _is_of_this_run(pid: str) -> bool:
         return False
 
 
-def _git(*arguments: str) -> str | None:
-    return _output(["git", "-C", str(PACKAGE_ROOT.parent), *arguments])
+def git(*arguments: str, folder: Path | None = None) -> str | None:
+    """Return what git prints in a folder, by default that of this package; None if it fails."""
+    return _output(["git", "-C", str(folder or PACKAGE_ROOT.parent), *arguments])
 
 
 def _nvidia_smi(query: str) -> str | None:

@@ -105,14 +105,15 @@ def table(search: SearchTime) -> str:
     for name, launches, seconds in search.kernels:
         each = f"{1e6 * seconds / launches:,.1f}"
         rows.append((name, f"{launches:,}", f"{1e3 * seconds:,.3f}", each, f"{seconds / total:.1%}"))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    aligned = [str.ljust, *[str.rjust] * (len(widths) - 1)]
-    lines = [
-        "  ".join(align(*cell) for align, cell in zip(aligned, zip(row, widths, strict=True), strict=True))
-        for row in rows
-    ]
+    lines = aligned(rows)
     a_test = f", {1e6 * total / search.tests:,.3f} us a test" if search.tests else ""
     lines.append(
         f"{search.tests:,} tests: kernels {1e3 * total:,.3f} ms{a_test}; the search {1e3 * search.seconds:,.3f} ms"
     )
     return "\n".join(lines)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of columns, of which the first is aligned on the left and all others on the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]

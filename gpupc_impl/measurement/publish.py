@@ -17,16 +17,16 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gpupc_impl.core.files import no_formula, parse_yaml, read_bytes, shortened, write_csv
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.measurement.digest import is_stale
+from gpupc_impl.measurement.environment import git
 from gpupc_impl.measurement.published import (
     ALONE,
     CLOSED,
@@ -86,6 +86,9 @@ class Contents:
     left_out: list[str] = dataclasses.field(default_factory=list)
 
 
+KINDS = ("runs", "datasets", "sharing", "files")  # the fields of `Contents` that folders unite key by key
+
+
 def publish(results: Path, into: Path) -> Contents:
     """Add the results of a workflow to a published folder; either all of them are written or none.
 
@@ -98,15 +101,14 @@ def publish(results: Path, into: Path) -> Contents:
     update = into.is_dir() and any(into.iterdir())
     if update and not (into / MACHINES).is_file():
         raise InvalidFolder(f"{into} is no folder of published runs: it has no {MACHINES}; name a new folder")
-    new, old = read(results), read(into) if update else Contents()
-    for key, run in new.runs.items():
-        if run.record.status != "skipped" or key not in old.runs:
-            old.runs[key] = dataclasses.replace(run, record=_without_node(run.record))
-    written = Contents(
-        old.runs, old.datasets | new.datasets, old.sharing | new.sharing, old.files | new.files, new.left_out
-    )
-    _write(written, into)
-    return written
+    new, united = read(results), read(into) if update else Contents()
+    runs = {key: run for key, run in new.runs.items() if run.record.status != "skipped" or key not in united.runs}
+    new.runs = {key: dataclasses.replace(run, record=_without_node(run.record)) for key, run in runs.items()}
+    for kind in KINDS:
+        getattr(united, kind).update(getattr(new, kind))
+    united.left_out = new.left_out
+    _write(united, into)
+    return united
 
 
 def merge(folders: Sequence[Path], into: Path) -> Contents:
@@ -118,17 +120,14 @@ def merge(folders: Sequence[Path], into: Path) -> Contents:
     """
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
         raise InvalidFolder(f"{into} is there and not empty; name a new folder")
-    united = Contents()
-    homes: dict[tuple[str, Any], Path] = {}
-    conflicts = []
+    united, homes, conflicts = Contents(), dict[Any, Path](), []
     for folder in folders:
         contents = read(folder)
         united.left_out += contents.left_out
-        for kind in ("runs", "datasets", "sharing", "files"):
-            taken = getattr(united, kind)
+        for kind in KINDS:
             for key, value in getattr(contents, kind).items():
                 home = homes.setdefault((kind, key), folder)
-                if taken.setdefault(key, value) != value:
+                if getattr(united, kind).setdefault(key, value) != value:
                     what = f"the run of {key[1]} on {key[0]}" if kind == "runs" else f"{kind}: {key}"
                     conflicts.append(f"{what} is not the same in {home} and {folder}; leave one of them out")
     if conflicts:
@@ -168,33 +167,43 @@ def _without_node(record: Record) -> Record:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read(folder: Path) -> Contents:
-    """Read and validate a published folder or the results of a workflow; raises InvalidFolder with all faults."""
-    contents, faults = Contents(), []
-    if not folder.is_dir():
-        raise InvalidFolder(f"{folder} is no folder")
+class _Faults(list[str]):
+    """Sentences about files that cannot be read."""
 
     @contextlib.contextmanager
-    def naming(path: Path) -> Iterator[None]:
+    def of(self, path: Path) -> Iterator[None]:
+        """Let errors in this context become faults of a file."""
         try:
             yield
         except MemoryError:
             raise
         except Exception as error:  # A damaged file can raise nearly anything.
             kind = "" if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: "
-            faults.append(f"{path} is damaged: {kind}{shortened(str(error))}")
+            self.append(f"{path} is damaged: {kind}{shortened(str(error))}")
 
+
+def read(folder: Path) -> Contents:
+    """Read and validate a published folder or the results of a workflow; raises InvalidFolder with all faults."""
+    contents, faults = Contents(), _Faults()
+    if not folder.is_dir():
+        raise InvalidFolder(f"{folder} is no folder")
     of_workflow = any(folder.glob("records/*/*.json"))
-    with naming(folder / EXPERIMENTS if of_workflow else folder):
-        (_read_results if of_workflow else _read_published)(folder, contents, naming)
+    with faults.of(folder / EXPERIMENTS if of_workflow else folder):
+        (_read_results if of_workflow else _read_published)(folder, contents, faults)
     for path in (path for pattern in (*COPIED, SHARING) for path in sorted(folder.glob(pattern))):
-        with naming(path):
+        with faults.of(path):
             if path.resolve() != folder.resolve() / path.relative_to(folder):
                 raise ValueError("a link leads to it; put the file itself there")
-            data = _checked(path)
+            data = read_bytes(path)
+            rows = _rows(data) if path.suffix == ".csv" else []
+            if path.suffix == ".json":
+                validate(parse(data, path.name), path.name, schema_of_tests())
+            elif path.suffix == ".yaml":
+                _check_yaml(data)
             if path.name != SHARING:
                 contents.files[path.relative_to(folder).as_posix()] = data
-            for row in _rows(data) if path.name == SHARING else ():
+                continue
+            for row in rows:
                 contents.sharing.setdefault(row["dataset"], []).append(row)
     if not (faults or contents.runs or any(name.startswith("tests/") for name in contents.files)):
         faults.append(f"{folder} holds no runs: it has neither records nor tests/TABLE.json")
@@ -203,10 +212,7 @@ def read(folder: Path) -> Contents:
     return contents
 
 
-Naming = Callable[[Path], contextlib.AbstractContextManager[None]]  # a context in which errors become faults of a file
-
-
-def _read_published(folder: Path, contents: Contents, naming: Naming) -> None:
+def _read_published(folder: Path, contents: Contents, faults: _Faults) -> None:
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():  # It could bring any file of the reader into a merged folder.
             raise ValueError(f"{shortened(ascii(str(path)))} is a link; put the file itself there")
@@ -219,7 +225,7 @@ def _read_published(folder: Path, contents: Contents, naming: Naming) -> None:
             raise InvalidRecord(f"{label} has {variables:,} variables, and a true edge with another one")
         contents.datasets[name] = facts
     for key in published:
-        with naming(folder):
+        with faults.of(folder):
             record, skeleton = published.record(*key), published.skeleton_file(*key)
             label = f"the run of {record.setting} on {record.dataset}"
             validate(record.to_json(), label, schema())
@@ -229,7 +235,7 @@ def _read_published(folder: Path, contents: Contents, naming: Naming) -> None:
             contents.runs[key] = Run(published.experiments[key], record, published.verification(*key), kept)
 
 
-def _read_results(folder: Path, contents: Contents, naming: Naming) -> None:
+def _read_results(folder: Path, contents: Contents, faults: _Faults) -> None:
     if not (folder / EXPERIMENTS).is_file():
         raise ValueError("it is missing; run the workflow again, which writes it")
     asked = parse(read_bytes(folder / EXPERIMENTS), EXPERIMENTS)
@@ -237,13 +243,13 @@ def _read_results(folder: Path, contents: Contents, naming: Naming) -> None:
         raise ValueError(f"{EXPERIMENTS}: {shortened(ascii(names[0]), 100)} is no name of an experiment")
     experiments = {(d, s): name for name, its in asked.items() for d in its["datasets"] for s in its["settings"]}
     for path in sorted(folder.glob("problems/*.json")):
-        with naming(path):
+        with faults.of(path):
             facts = contents.datasets[path.stem] = parse(read_bytes(path), path.name)
             if facts.get("name") != path.stem:
                 raise ValueError(f"its data set is {facts.get('name')!r}, and not that of the file's name")
     tables = {}
     for path in sorted(folder.glob("verification/*.csv")):
-        with naming(path):
+        with faults.of(path):
             rows = {(row["dataset"], row["setting"]): row for row in _rows(read_bytes(path))}
             tables[path.stem] = path.stat().st_mtime_ns, rows
     superfluous = unverified = 0
@@ -255,7 +261,7 @@ def _read_results(folder: Path, contents: Contents, naming: Naming) -> None:
         verified_at, rows = tables.get(experiment) or tables.get(key[0]) or (0, {})
         row = rows.get(key) if verified_at >= path.stat().st_mtime_ns else None
         unverified += row is None
-        with naming(path):
+        with faults.of(path):
             record, skeleton = Record.load(path), path.with_suffix(".npz")
             if (record.dataset, record.setting) != key:
                 raise InvalidRecord(f"it is the record of {record.setting} on {record.dataset}")
@@ -283,21 +289,13 @@ def _skeleton(path: Path | zipfile.Path, record: Record) -> bytes:
     return read_bytes(path) if isinstance(path, Path) else path.read_bytes()
 
 
-def _checked(path: Path) -> bytes:
-    """Return the content of a copied file; raises ValueError if it is damaged."""
-    data = read_bytes(path)
-    if path.suffix == ".json":
-        validate(parse(data, path.name), path.name, schema_of_tests())
-    elif path.suffix == ".csv":
-        _rows(data)
-    else:
-        import yaml  # type: ignore[import-untyped]
+def _check_yaml(data: bytes) -> None:
+    import yaml  # type: ignore[import-untyped]
 
-        try:
-            parse_yaml(data.decode())
-        except yaml.YAMLError as error:
-            raise ValueError(f"it is no YAML: {error}") from error
-    return data
+    try:
+        parse_yaml(data.decode())
+    except yaml.YAMLError as error:
+        raise ValueError(f"it is no YAML: {error}") from error
 
 
 def _rows(data: bytes) -> list[dict[str, str]]:
@@ -451,15 +449,14 @@ def unknown_origins(folder: Path) -> list[str]:
 
 @functools.cache
 def _fault_of(commit: str, folder: Path) -> str:
-    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
-
-    if shutil.which("git") is None or git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+    if git("rev-parse", "--is-shallow-repository", folder=folder) != "false":
         return ""
-    if git("ls-files", "--error-unmatch", ":/gpupc_impl/__init__.py").returncode:
+    if git("ls-files", "--error-unmatch", ":/gpupc_impl/__init__.py", folder=folder) is None:
         return ""  # The folder lies in another repository.
-    known = re.fullmatch("[0-9a-f]{40}", commit) and not git("merge-base", "--is-ancestor", commit, "HEAD").returncode
-    return "" if known else f"commit {shortened(commit, 40)} is not in the history; use a commit of the project"
+    is_hash = re.fullmatch("[0-9a-f]{40}", commit)
+    if is_hash and git("merge-base", "--is-ancestor", commit, "HEAD", folder=folder) is not None:
+        return ""
+    return f"commit {shortened(commit, 40)} is not in the history; use a commit of the project"
 
 
 def stale_runs(folder: Path) -> tuple[list[str], list[str]]:

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,11 +88,9 @@ class Record:
     """The measurement of one setting (a method with its parameters) on one problem; the schema explains each field.
 
     Attributes:
-        dataset: the data set's name.
-        dataset_facts: other facts about the data set; in JSON, ``dataset`` holds them together with the name.
+        dataset_facts: facts about the data set; in JSON, ``dataset`` holds them together with its name.
         problem: `Problem.facts` of the problem that the method solved; None without data.
         status: one of the statuses of `measurement.isolate`; unless it is ``ok``, ``why`` is a sentence.
-        result: None unless the status is ok.
         code: the digest of the sources (see `measurement.digest`).
         environment: the facts of the machine and its software (see `measurement.environment`).
     """
@@ -224,16 +222,10 @@ def to_frame(records: Sequence[Record]) -> pandas.DataFrame:
     """
     import pandas
 
-    bands = (dict(zip(("low_s", "median_s", "high_s"), band(record.time_s.warm), strict=True)) for record in records)
-    return pandas.DataFrame([dict(_flat(each.to_json())) | of for each, of in zip(records, bands, strict=True)])
-
-
-def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, item in value.items():
-        if isinstance(item, Mapping):
-            yield from _flat(item, f"{prefix}{key}.")
-        else:
-            yield prefix + key, item
+    frame = pandas.json_normalize([record.to_json() for record in records])
+    for place, name in enumerate(("low_s", "median_s", "high_s")):
+        frame[name] = [band(record.time_s.warm)[place] for record in records]
+    return frame
 
 
 def machine_name(environment: Mapping[str, Any], backend: str, threads: int) -> str:
@@ -264,11 +256,8 @@ def band(samples: Sequence[float]) -> tuple[float | None, float | None, float | 
 
 
 def save_tests(content: Mapping[str, Any], path: str | Path) -> None:
-    """Write a table's single tests, the whole file or none of it; raises InvalidRecord if they do not fit the schema.
-
-    Args:
-        content: the result of `measurement.single_tests`, and ``source``, which describes where the data come from.
-    """
+    """Write a table's single tests: the result of `measurement.single_tests`, and ``source``, which describes where the
+    data come from; raises InvalidRecord if they do not fit the schema."""
     _save(content, path, schema_of_tests())
 
 

@@ -58,8 +58,6 @@ class Samples:
     Args:
         store: the folder of all samples.
         origin: what these samples belong to, as JSON can represent it.
-        limits: the limits under which samples are taken.
-        fresh: whether to delete stored samples.
         attempt: see `Bench`; the first attempt deletes the notes about runs in which earlier jobs ended.
 
     Attributes:
@@ -67,13 +65,11 @@ class Samples:
         reused: the number of these that an earlier measurement stored.
     """
 
-    def __init__(self, store: Path, origin: Mapping[str, Any], limits: Limits, fresh: bool = False, attempt: int = 1):
+    def __init__(self, store: Path, origin: Mapping[str, Any], limits: Limits, attempt: int = 1):
         self.taken: list[dict[str, Any]] = []
         self.reused = 0
         self.limits = dataclasses.asdict(limits)
         self.folder = store / _digest(origin)[:32]
-        if fresh:
-            shutil.rmtree(self.folder, ignore_errors=True)
         for unfinished in self.folder.glob(".*"):
             unfinished.unlink()
         save_json(origin, self.folder / "origin.json")

@@ -21,7 +21,7 @@ import numpy as np
 
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.registry import Method
-from gpupc_impl.measurement.bench import Bench, ProblemFile, Runner, Setting, check_settings, closing
+from gpupc_impl.measurement.bench import Bench, ProblemFile, Runner, Setting, check_settings
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.isolate import Outcome
 from gpupc_impl.measurement.record import SCHEMA_VERSION
@@ -33,15 +33,8 @@ Test = tuple[int, int, tuple[int, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One problem and its tests.
-
-    Attributes:
-        problem_path: an ``.npz`` written by a problem's ``save``; None if there is no problem.
-        tests: the tests, in order.
-        facts: facts about the case for tables.
-        why_not: why there is no problem, as a sentence.
-        left_out: the implementations that are not timed on it.
-    """
+    """The file of a problem, its tests in order, facts for tables, and the implementations that are not timed on it.
+    Without a problem, ``why_not`` is a sentence with the reason."""
 
     problem_path: Path | None
     tests: Sequence[Test]
@@ -83,8 +76,7 @@ def measure_tests(
         progress: called with a line for each finished cell.
 
     Returns:
-        the content for `record.save_tests` without the ``source`` of the data: ``environments`` by backend, and
-        ``cells``.
+        the content for `record.save_tests` without the ``source`` of the data.
 
     Raises:
         ValueError: an implementation is invalid, or its method has no `open_test`.
@@ -94,10 +86,11 @@ def measure_tests(
         if not has_single_test(each.registered):
             raise ValueError(f"{each.name}: method {each.method!r} has no single test to time")
     cells = []
-    with bench.open(), contextlib.ExitStack() as runners_end:
+    with bench.open(), contextlib.ExitStack() as stack:
         places = bench.places(implementations)
         runners = [Runner(bench, each, places[each.name]) for each in implementations]
-        runners_end.enter_context(closing(runners))
+        for runner in runners:
+            stack.callback(runner.close)
         for group in groups:
             turn = []
             for case in group:
@@ -123,7 +116,7 @@ class Cell(Job):
     def __init__(self, case: Case, runner: Runner, problem: ProblemFile, store: Path, progress: Callable[[str], None]):
         origin = sample_origin(runner.setting, runner.place, problem.fingerprint)
         origin |= {"tests": case.tests}
-        super().__init__(runner, problem, Samples(store, origin, runner.setting.limits, attempt=runner.bench.attempt))
+        super().__init__(runner, problem, Samples(store, origin, runner.setting.limits, runner.bench.attempt))
         self.case, self.progress = case, progress
         self.limit_s = runner.setting.limits.time_s
         self.samples.take_over(lambda sample: sample["seconds"] <= self._left_s())

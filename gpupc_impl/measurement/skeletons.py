@@ -16,7 +16,7 @@ from gpupc_impl.backends import resolve_backend
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.measurement.bench import Bench, Place, ProblemFile, Runner, Setting, check_settings, closing
+from gpupc_impl.measurement.bench import Bench, Place, ProblemFile, Runner, Setting, check_settings
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.isolate import Outcome
@@ -39,7 +39,6 @@ class MeasurementRequest:
         side_by_side: the largest number of settings that take turns with each other, each of which has a copy of the
             problem in its process; None for no limit.
         store: a folder that keeps samples for later measurements; None keeps none.
-        fresh: whether to discard the samples that the store has of these settings.
 
     Raises:
         ValueError: a number is out of range, or a setting is invalid (see `check_settings`).
@@ -54,7 +53,6 @@ class MeasurementRequest:
     long_run_s: float = 60
     side_by_side: int | None = None
     store: Path | None = None
-    fresh: bool = False
 
     def __post_init__(self) -> None:
         for name in ("repeats", "side_by_side"):
@@ -68,13 +66,8 @@ class MeasurementRequest:
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """A finished stage of a setting's measurement, as text a line for the user.
-
-    Attributes:
-        stage: ``"cold"``, ``"warm-up"`` (of a resumed measurement), ``"repeat 2 of 5"``, or ``"done"``.
-        seconds: the duration of the sample; None where there is none.
-        why: the sentence that explains the status; None without one.
-    """
+    """A finished stage of a setting's measurement (``"cold"``, ``"warm-up"`` if it was resumed, ``"repeat 2 of 5"`` or
+    ``"done"``) with the seconds of its sample and the reason of its status, as text a line for the user."""
 
     setting: str
     stage: str
@@ -100,9 +93,6 @@ def measure_side_by_side(
     Each leaves a record and, if the status is ok, its skeleton. A method that fails leaves a record that says why, and
     the others are measured all the same.
 
-    Args:
-        progress: called after each stage.
-
     Raises:
         InvalidProblem: the file holds no problem of a known family.
     """
@@ -119,7 +109,8 @@ def measure_side_by_side(
         stack.enter_context(bench.open())
         places = bench.places(chosen, refusals)
         runners = [Runner(bench, setting, places[setting.name]) for setting in chosen]
-        stack.enter_context(closing(runners))
+        for runner in runners:
+            stack.callback(runner.close)
         store = request.store or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         problem_file = ProblemFile(request.problem_path, problem.fingerprint)
         del problem  # The workers have copies of their own.
@@ -137,9 +128,19 @@ def _skip(request: MeasurementRequest, setting: Setting, facts: Mapping[str, Any
     backend = resolve_backend(bench.backend) if setting.has_kernels else "cpu"
     place = Place(backend, environment(bench.cores, bench.threads), outcome)
     record = _record(request, setting, place, facts, outcome)
-    (request.out_dir / f"{setting.name}.npz").unlink(missing_ok=True)
-    record.save(request.out_dir / f"{setting.name}.json")
+    _write(request, record)
     return record
+
+
+def _write(request: MeasurementRequest, record: Record, answer: Path | None = None) -> None:
+    """Write a record, and beside it a copy of the skeleton's file; with None, that of an earlier run is removed."""
+    skeleton = request.out_dir / f"{record.setting}.npz"
+    if answer is None:
+        skeleton.unlink(missing_ok=True)
+    else:
+        with write_whole(skeleton) as file, open(answer, "rb") as source:
+            shutil.copyfileobj(source, file)
+    record.save(request.out_dir / f"{record.setting}.json")
 
 
 def _record(
@@ -189,7 +190,7 @@ class SkeletonJob(Job):
         progress: Callable[[Progress], None],
     ):
         origin = sample_origin(runner.setting, runner.place, facts["fingerprint"])
-        samples = Samples(store, origin, runner.setting.limits, request.fresh, runner.bench.attempt)
+        samples = Samples(store, origin, runner.setting.limits, runner.bench.attempt)
         super().__init__(runner, problem, samples)
         self.request, self.facts, self.progress = request, facts, progress
         self.skeleton_path = self.samples.folder / "skeleton.npz"
@@ -265,13 +266,7 @@ class SkeletonJob(Job):
             peak_bytes=Peaks(_largest(process), _largest(device)),
             reused_samples=samples.reused,
         )
-        skeleton = self.request.out_dir / f"{setting.name}.npz"
-        if outcome.ok:
-            with write_whole(skeleton) as file, open(self.skeleton_path, "rb") as answer:
-                shutil.copyfileobj(answer, file)
-        else:
-            skeleton.unlink(missing_ok=True)
-        self.record.save(self.request.out_dir / f"{setting.name}.json")
+        _write(self.request, self.record, self.skeleton_path if outcome.ok else None)
         why = outcome.why or (f"{samples.reused} stored samples reused" if samples.reused else None)
         self.progress(Progress(setting.name, "done", outcome.status, why=why))
 

@@ -6,20 +6,21 @@ compiles kernels or numba functions that are not cached on disk, and warms up th
 
 import contextlib
 import copy
+import re
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend, resolve_backend
 from gpupc_impl.core.family import load_problem
+from gpupc_impl.core.invariants import check_skeleton, excerpt, is_time
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import get_method
-from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.measurement.answers import InvalidAnswer, check_answer
 from gpupc_impl.measurement.clock import OpenSetting
 from gpupc_impl.measurement.environment import environment, gpu_process_list, pin_cores
 from gpupc_impl.measurement.isolate import Refused, serve
@@ -30,12 +31,7 @@ REPORTED = "levels_run", "stopped_because", "edges_per_level", "tests_per_level"
 
 def probe(backend: str | None, cores: int, threads: int, methods: list[str]) -> dict[str, Any]:
     """Return what can run here: the backend's name, the environment, and for each method why it cannot run (None if it
-    can).
-
-    Args:
-        backend: a name or ``"auto"``; None to probe CPU references only.
-        cores, threads: the facts for the environment.
-    """
+    can). Without a backend only CPU references are probed."""
     gpu_processes = gpu_process_list()
     name = None if backend is None else resolve_backend(backend)
     reasons = {method: unavailable(get_method(method), name or "auto") for method in methods}
@@ -150,6 +146,45 @@ class Session:
         now.__dict__.pop("fingerprint", None)  # The fingerprint is a cached property.
         if now.fingerprint != self.fingerprints[problem]:
             raise InvalidAnswer("it changed the arrays of the problem that it was given")
+
+
+class InvalidAnswer(ValueError):
+    """A method returned no valid skeleton of its problem; the message says why."""
+
+
+def check_answer(answer: Any, problem: Problem) -> Skeleton:
+    """Return the answer after checks that it is a skeleton of this problem, or raise InvalidAnswer. Verification checks
+    whether it is the right one."""
+    if not isinstance(answer, Skeleton):
+        raise InvalidAnswer(f"it returned a {type(answer).__name__}, not a Skeleton")
+    if answer.names != problem.names:
+        raise InvalidAnswer("the names of its skeleton are not those of the problem's variables, in their order")
+    if not isinstance(answer.sepsets, SeparatingSets):
+        raise InvalidAnswer(f"sepsets is a {type(answer.sepsets).__name__}, not SeparatingSets")
+    try:
+        check_skeleton(answer)
+    except ValueError as error:
+        raise InvalidAnswer(str(error)) from error
+    _check_facts(answer.facts, problem)
+    return answer
+
+
+def _check_facts(facts: Any, problem: Problem) -> None:
+    """Check the facts about the problem. A reference that supports only one of the problem's conventions may state
+    another one."""
+    if not is_time(facts.get("translation_s", 0.0)):
+        raise InvalidAnswer(f"facts['translation_s'] is {excerpt(facts['translation_s'])}; it must be seconds")
+    ours, given = problem.facts(), facts.get("problem") or {}
+    merged = ours | dict(given) if isinstance(given, Mapping) else {}
+    fits = (
+        merged.keys() == ours.keys()
+        and (not given or given.keys() | {"fingerprint"} == ours.keys())
+        and all(merged[name] == ours[name] for name in ("alpha", "n_variables"))
+        and all(type(merged[name]) in (type(ours[name]), int, type(None)) for name in ours)
+        and re.fullmatch("[0-9a-f]{64}", str(merged["fingerprint"]))
+    )
+    if not fits:
+        raise InvalidAnswer(f"facts['problem'] is {excerpt(given)}; it must be the problem's facts()")
 
 
 def reset_peak() -> None:

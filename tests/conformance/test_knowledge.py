@@ -12,7 +12,7 @@ from gpupc_impl.core.family import families, get_family, load_problem, open_test
 from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.solve import open_method_backend, unavailable
 from gpupc_impl.gaussian.array_search import ArrayProblem
-from gpupc_impl.measurement.answers import check_answer
+from gpupc_impl.measurement.worker import check_answer
 from tests.launches import solve
 
 P = {"gaussian": 12, "discrete": 9, "nonlinear": 5, "mixed": 5, "kernel": 6, "regression": 6}

@@ -13,7 +13,7 @@ from gpupc_impl.core.family import families, get_family
 from gpupc_impl.core.registry import get_method, methods
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 from gpupc_impl.core.whole_graphs import whole_graph
-from gpupc_impl.measurement.answers import check_answer
+from gpupc_impl.measurement.worker import check_answer
 from gpupc_impl.verification.verify import verify
 
 

@@ -6,7 +6,9 @@ import os
 import re
 import socket
 import subprocess
+import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -74,6 +76,9 @@ def test_processes_of_the_same_workflow_are_not_listed(monkeypatch):
         subprocess.Popen(["sleep", "60"], env=os.environ | {"GPUPC_RUN": run}) for run in ("mine", "mine too", "mine")
     ]
     try:
+        for process in started:
+            while not Path(f"/proc/{process.pid}/environ").read_bytes():
+                time.sleep(0.01)  # The kernel shows the environment only some time after the program was started.
         started[2].kill()
         started[2].wait()
         lines = [f"{UUID}, {process.pid}" for process in started]

@@ -96,9 +96,6 @@ SERVER = textwrap.dedent("""
                 eaten.append(b"x" * (1 << 20))
         if what == "memory error":
             raise MemoryError(message.get("text", ""))
-        if what == "device memory error":
-            from gpupc_impl.backends import DeviceMemoryError
-            raise DeviceMemoryError(1000, 10, 500)
         if what == "raise":
             raise RuntimeError("the third\\nwheel came off")
         if what == "sys.exit":
@@ -229,12 +226,6 @@ def test_exceptions_leave_the_worker_alive(robust_worker, message, status, why):
     assert robust_worker.request({"do": "echo", "value": 1}, PATIENCE_S).value == 1
 
 
-def test_device_memory_keeps_its_message(robust_worker):
-    outcome = robust_worker.request({"do": "device memory error"}, PATIENCE_S)
-    assert outcome.status == "oom"
-    assert "1,000 bytes asked for with 10 of 500 bytes in use" in outcome.why
-
-
 def test_traceback_and_prints_go_to_the_log(worker, log):
     worker.request({"do": "print"}, PATIENCE_S)
     worker.request({"do": "raise"}, PATIENCE_S)
@@ -246,7 +237,7 @@ def test_traceback_and_prints_go_to_the_log(worker, log):
     assert "[w] Traceback (most recent call last):" in lines
 
 
-@pytest.mark.parametrize("text", ["garbage\n", "[1]\n", "\n"])
+@pytest.mark.parametrize("text", ["garbage\n", "[1]\n"])
 def test_what_is_no_answer_ends_the_worker_with_a_sentence(worker, text):
     assert worker.request({"do": "echo", "value": 1}, PATIENCE_S).value == 1
     outcome = worker.request({"do": "write to its pipes", "text": text}, PATIENCE_S)
@@ -288,7 +279,6 @@ class TestEscape:
     ("message", "status", "why"),
     [
         ({"do": "segfault"}, "killed", "SIGSEGV ended it (Segmentation fault)"),
-        ({"do": "signal", "number": int(signal.SIGABRT)}, "killed", "SIGABRT ended it (Aborted)"),
         (
             {"do": "signal", "number": int(signal.SIGKILL)},
             "killed",
@@ -296,7 +286,6 @@ class TestEscape:
         ),
         ({"do": "signal", "number": 40}, "killed", "signal 40 ended it"),
         ({"do": "exit", "code": 3}, "error", "it ended with exit code 3 and without an answer"),
-        ({"do": "exit", "code": 0}, "error", "it ended with exit code 0 and without an answer"),
         ({"do": "half an answer"}, "error", "it ended with exit code 0 and without an answer"),
         ({"do": "fork and die"}, "error", "it ended with exit code 4 and without an answer"),
     ],

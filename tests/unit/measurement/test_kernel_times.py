@@ -27,9 +27,7 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize(
-    "text", ["pair-scan", "cupc-s:theta=64", "out-of-core-block:layout=blocks,block_size=5", "gpucmiknn-parallel"]
-)
+@pytest.mark.parametrize("text", ["cupc-s:theta=64", "gpucmiknn-parallel"])
 def test_every_launch_of_one_search_is_counted(monkeypatch, text):
     counted, launch = collections.Counter(), HostKernel._launch
 
