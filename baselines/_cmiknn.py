@@ -90,12 +90,6 @@ def nearest_neighbours(s, k, first, last, neighbours):
     distances = np.empty(k, s.dtype)
     for a in range(first, last):
         distances_from(s, a, row)
-        if k > 64:  # This branch sorts, since inserting a sample would take up to k steps.
-            row[a] = np.inf
-            order = np.argsort(row, kind="mergesort")  # The sort is stable, so that ties keep the order of indexes.
-            for r in range(k):
-                neighbours[a, r] = order[r]
-            continue
         inserted, nearest = 0, neighbours[a]
         for b in range(n):
             if b != a:
@@ -113,13 +107,42 @@ def distances_from(s, a, row):
 
 
 @compiled
-def free_permutation(n, permutation, key):
+def free_permutation(n, permutation, key, scratch):
     """Return the permutation of level 0, (n,): the indexes of the samples in the order of their priorities."""
-    priorities = np.empty(n, np.uint64)
+    priorities, order = scratch
     for a in range(n):
         w0, w1, _, _ = words(a, permutation, 0, key)
         priorities[a] = w0 << np.uint64(32) | (w1 & ~INDEX_BITS & LOW) | np.uint64(a)
-    return np.argsort(priorities)
+    sort_by_priority(priorities, order)
+    return order
+
+
+@compiled
+def sort_by_priority(priorities, order):
+    """Write the indexes in ascending order of priorities, which are uniform over 64 bits, by a bucket sort."""
+    n = len(priorities)
+    starts = np.zeros(n + 1, np.int64)
+    for a in range(n):
+        starts[priority_bucket(priorities[a], n) + 1] += 1
+    for b in range(n):
+        starts[b + 1] += starts[b]
+    for a in range(n):
+        bucket = priority_bucket(priorities[a], n)
+        order[starts[bucket]] = a
+        starts[bucket] += 1
+    for at in range(1, n):  # The insertion sort suffices, since buckets hold one priority on average.
+        a = order[at]
+        r = at
+        while r > 0 and priorities[order[r - 1]] > priorities[a]:
+            order[r] = order[r - 1]
+            r -= 1
+        order[r] = a
+
+
+@inlined
+def priority_bucket(priority, n):
+    """Return the bucket of a priority among n: floor(n priority / 2^64)."""
+    return np.int64(((priority >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
 @compiled
@@ -131,6 +154,7 @@ def permute(x, neighbours, key, permutations, columns):
     stops at the neighbour taken. Without neighbours (k = 0, level 0) the permutation is unrestricted.
     """
     n, k = neighbours.shape
+    scratch = (np.empty(n, np.uint64), np.empty(n, np.int32))
     used = np.full(n, -1, np.int64)
     shuffled = np.empty(k, np.int32)
     for column in range(len(permutations)):
@@ -138,7 +162,7 @@ def permute(x, neighbours, key, permutations, columns):
         if permutation < 0:
             columns[:, column] = x
             continue
-        order = free_permutation(n, permutation, key)
+        order = free_permutation(n, permutation, key, scratch)
         if k == 0:
             for a in range(n):
                 columns[a, column] = x[order[a]]

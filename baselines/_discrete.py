@@ -180,7 +180,8 @@ def separate_edges(data, space, starts, neighbours, edges, tiers, level, critica
 def longer(array):
     """Return a copy with room for more than twice as many elements."""
     grown = np.empty(2 * len(array) + 16, array.dtype)
-    grown[: len(array)] = array
+    for at in range(len(array)):
+        grown[at] = array[at]
     return grown
 
 
@@ -317,7 +318,7 @@ def statistic_of_sorted(data, space, r_i, r_j, members):
                     space.table[cell] += 1
                 part, degrees = statistic_of_counts(space, 0, r_i, r_j, data.logs)
             else:
-                cells.sort()
+                sort(cells)
                 part, degrees = statistic_of_cells(cells, r_j, space.cols, space.used, data.logs)
             in_chunk += part
             df += degrees
@@ -333,6 +334,23 @@ def same_stratum(codes, members, a, b):
     for s in members:
         same &= codes[s, a] == codes[s, b]
     return same
+
+
+@compiled
+def sort(values):
+    """Sort in place by Shell's method, which suits the few samples of most strata."""
+    n = len(values)
+    gap = 1
+    while gap < n // 3:
+        gap = 3 * gap + 1
+    while gap:
+        for at in range(gap, n):
+            value, to = values[at], at
+            while to >= gap and values[to - gap] > value:
+                values[to] = values[to - gap]
+                to -= gap
+            values[to] = value
+        gap //= 3
 
 
 @compiled

@@ -48,24 +48,16 @@ def gpucsl(problem: GaussianProblem, run: Run) -> Skeleton:
     p, samples = problem.n_variables, problem.degrees_of_freedom(0) + 4
     shape_of_data = np.empty((max(samples, 0), 0))  # The program reads only the number of samples.
 
-    def make_kernels(kinds, limit: int):
-        return [kinds.for_gaussian_ci(p, 1, limit)]
-
     def discover(module, limit: int, kernels):
+        graph = np.ones((p, p), np.uint16)
         return module.discover_skeleton_gpu_gaussian(
-            np.ones((p, p), np.uint16),
-            shape_of_data,
-            problem.correlation,
-            problem.alpha,
-            limit,
-            p,
-            samples,
-            kernels=kernels,
+            graph, shape_of_data, problem.correlation, problem.alpha, limit, p, samples, kernels=kernels
         )
 
     # GPUCSL has thresholds for 50 levels or for as many as the samples allow, and does not use the last one.
     most = min(50, samples - 3) - 3
-    return _search(problem, run, "gpucsl.pc.discover_skeleton_gaussian", make_kernels, discover, most)
+    kernels = lambda kinds, limit: [kinds.for_gaussian_ci(p, 1, limit)]  # noqa: E731
+    return _search(problem, run, "gpucsl.pc.discover_skeleton_gaussian", kernels, discover, most)
 
 
 @peer(
@@ -96,16 +88,14 @@ def gpucsl_discrete(problem: DiscreteProblem, run: Run) -> Skeleton:
     p, n = problem.codes.shape
     data = problem.codes.T
 
-    def make_kernels(kinds, limit: int):
-        return kinds.for_discrete_ci(limit, p, int(problem.categories.max()), n)
-
     def discover(module, limit: int, kernels):
         return module.discover_skeleton_gpu_discrete(
             np.ones((p, p), np.uint16), data, problem.alpha, limit, p, n, kernels=kernels
         )
 
     solved = dataclasses.replace(problem, test="chi-square", df_rule="full")
-    return _search(solved, run, "gpucsl.pc.discover_skeleton_discrete", make_kernels, discover, p)
+    kernels = lambda kinds, limit: kinds.for_discrete_ci(limit, p, int(problem.categories.max()), n)  # noqa: E731
+    return _search(solved, run, "gpucsl.pc.discover_skeleton_discrete", kernels, discover, p)
 
 
 def _search(

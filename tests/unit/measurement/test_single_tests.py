@@ -89,7 +89,7 @@ def measure(folder, cases, implementations, time_limit_s=30.0):
     return timed, lines
 
 
-def test_cells_take_turns_after_a_cold_run_each(tmp_path, plugin):
+def test_cells_take_turns_after_a_cold_run_each(inside, tmp_path, plugin):
     tests = [(0, 1, (2,)), (2, 0, (1,))]
     both = [Setting("a", "made-up"), Setting("b", "made-up-too")]
     timed, lines = measure(tmp_path, [[case(tmp_path, 3, tests, n=3), case(tmp_path, 4, tests, n=4)]], both)
