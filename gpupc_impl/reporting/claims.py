@@ -30,7 +30,8 @@ from typing import Any
 
 from gpupc_impl.reporting.cells import AtLeast, number
 from gpupc_impl.reporting.notes import grouped
-from gpupc_impl.reporting.quantities import Evidence, Quantity
+from gpupc_impl.reporting.quantities import Evidence, Numbers, Quantity
+from gpupc_impl.reporting.runs import kernels_of
 from gpupc_impl.reporting.tables import Table, markdown
 
 Claim = Mapping[str, str]
@@ -94,11 +95,12 @@ def table_of(
     reported: Sequence[Claim],
     quantities: Mapping[str, Quantity],
     evidence: Evidence,
-    backend: str,
     notes: Sequence[str],
 ) -> Table:
     """Return the table of a paper's claims (rows of results/reported/PAPER_claims.csv) in order, with notes about the
-    paper's hardware and the methods that stand for its programs."""
+    paper's hardware and the methods that stand for its programs. A claim without a quantity has its reason in the row's
+    ``why_not``."""
+    backend = kernels_of(evidence.runs)
     judged = [_judged(claim, quantities, evidence, backend) for claim in reported]
     header = ["§", "the paper's sentence", "what is compared", "paper", "ours", "backend", "verdict", "measured on"]
     rows = [row.pop("cells") for row in judged]
@@ -115,7 +117,7 @@ def tally(judged: Iterable[Mapping[str, Any]]) -> str:
 
 def _judged(claim: Claim, quantities: Mapping[str, Quantity], known: Evidence, backend: str) -> dict[str, Any]:
     """Return a row of the CSV, with those of the table under ``cells``."""
-    names, quantity = claim["datasets"].split(), quantities[claim["id"]]
+    names, quantity = claim["datasets"].split(), quantities.get(claim["id"], lambda *_: Numbers({}))
     stand_ins = {name: other for name in names if (other := known.measured(name)) != name}
     found = quantity(known, [name for name in names if name not in stand_ins])
     aside = [

@@ -5,7 +5,7 @@ A paper's module combines these functions to a `Quantity` for each claim, which 
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import itertools
 import math
 import types
@@ -16,28 +16,11 @@ import numpy as np
 
 from gpupc_impl.reporting.cells import AtLeast, geometric_mean, label, median, number, status_word
 from gpupc_impl.reporting.notes import stated
-from gpupc_impl.reporting.runs import VerifiedRecord
-
-Params = Mapping[str, Any]
+from gpupc_impl.reporting.runs import VerifiedRecord, datasets_of
 
 
 class Missing(Exception):
     """Raised if there is no number; the message is the reason in a few words."""
-
-
-def seconds_of(run: VerifiedRecord) -> float:
-    """Return the median runtime of a run; raises `Missing` if it did not finish or its skeleton is not verified."""
-    if not run.counts:
-        raise Missing(f"{run.setting} {'not verified' if run.status == 'ok' else status_word(run.status)}")
-    return run.median
-
-
-def levels_of(run: VerifiedRecord) -> float:
-    """Return the median time of all levels of a run together, in seconds; raises `Missing` as `seconds_of`."""
-    seconds_of(run)
-    if run.levels_median is None:
-        raise Missing(f"{run.setting} does not time its levels")
-    return run.levels_median
 
 
 STAND_INS = {"dream5-insilico": "dream5-like", "tcga": "tcga-like"}
@@ -45,12 +28,13 @@ STAND_INS = {"dream5-insilico": "dream5-like", "tcga": "tcga-like"}
 shown beside a claim and do not count."""
 
 
+@dataclasses.dataclass
 class Evidence:
     """What the claims of a paper are judged by: the runs of one machine.
 
     If a configuration was measured with the papers' rule for separating sets, its runs with our rule are left out.
 
-    Args:
+    Attributes:
         selected: for each method, the parameters that stand for the paper's, the preferred ones first.
         factors: see `chained`.
         sharing: the histograms of shared conditioning sets, by data set.
@@ -58,27 +42,19 @@ class Evidence:
         algorithm_7: the runs with cuPC's Algorithm 7 for every set, which belong to another test than the others.
     """
 
-    def __init__(
-        self,
-        runs: Iterable[VerifiedRecord],
-        selected: Mapping[str, Sequence[Params]],
-        factors: Mapping[tuple[str, str], Factor] = types.MappingProxyType({}),
-        sharing: Mapping[str, Any] = types.MappingProxyType({}),
-        tests: Any = None,
-        algorithm_7: Evidence | None = None,
-    ):
-        self.factors, self.sharing, self.tests, self.algorithm_7 = factors, sharing, tests, algorithm_7
-        runs = list(runs)
-        published = [_configuration(run) for run in runs if run.separating_sets == "first-come"]
-        self.runs = [run for run in runs if run.separating_sets == "first-come" or _configuration(run) not in published]
-        self.datasets = list(dict.fromkeys(run.dataset for run in self.runs))
-        self._selected = selected
+    runs: Sequence[VerifiedRecord]
+    selected: Mapping[str, Sequence[Mapping[str, Any]]] = dataclasses.field(default_factory=dict)
+    factors: Mapping[tuple[str, str], Factor] = dataclasses.field(default_factory=dict)
+    sharing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    tests: Any = None
+    algorithm_7: Evidence | None = None
 
-    def only(self, condition: Callable[[VerifiedRecord], bool]) -> Evidence:
-        """Return the same evidence with some of its runs."""
-        narrowed = copy.copy(self)
-        narrowed.runs = [run for run in self.runs if condition(run)]
-        return narrowed
+    def __post_init__(self) -> None:
+        published = [_configuration(run) for run in self.runs if run.separating_sets == "first-come"]
+        self.runs = [
+            run for run in self.runs if run.separating_sets == "first-come" or _configuration(run) not in published
+        ]
+        self.datasets = datasets_of(self.runs)
 
     def measured(self, dataset: str) -> str:
         """Return the data set, or its stand-in if only that was measured."""
@@ -89,16 +65,20 @@ class Evidence:
     def run(self, dataset: str, method: str, **params: Any) -> VerifiedRecord:
         """Return the first run of a method with these parameters, or with the selected ones if none are passed; raises
         `Missing`."""
-        choices = [params] if params else self._selected.get(method, [{}])
+        choices = [params] if params else self.selected.get(method, [{}])
         for choice in choices:
             for run in self.runs:
                 if (run.dataset, run.method) == (dataset, method) and choice.items() <= run.params.items():
                     return run
         what = "-".join([label(method), *map(str, choices[0].values())])
-        raise Missing(f"{what} not measured" if dataset in self.datasets else "not in this run")
+        raise self.lacking(f"{what} not measured", dataset)
+
+    def lacking(self, why: str, dataset: str) -> Missing:
+        """Return the reason why a data set has no number: that it was not measured at all, or else `why`."""
+        return Missing(why if dataset in self.datasets else "not in this run")
 
 
-def _configuration(run: VerifiedRecord) -> tuple[str, str, Params]:
+def _configuration(run: VerifiedRecord) -> tuple[str, str, Mapping[str, Any]]:
     return run.dataset, run.method, run.params
 
 
@@ -122,12 +102,38 @@ Measure = Callable[[Any, str], float]
 Reduce = Callable[[Sequence[float]], float]
 
 
+# --- numbers of a data set -------------------------------------------------------------------------------------------
+
+
+def seconds_of(run: VerifiedRecord) -> float:
+    """Return the median runtime of a run; raises `Missing` if it did not finish or its skeleton is not verified."""
+    if not run.counts:
+        raise Missing(f"{run.setting} {'not verified' if run.status == 'ok' else status_word(run.status)}")
+    return run.median
+
+
+def of_run(method: str, get: Callable[[VerifiedRecord], float | None], lacking: str = "", **params: Any) -> Measure:
+    """Return the measure of a number of a method's run, if that counts; `lacking` completes "SETTING ..." to the reason
+    why `get` returns None."""
+
+    def measure(evidence: Evidence, dataset: str) -> float:
+        run = evidence.run(dataset, method, **params)
+        seconds_of(run)  # This raises `Missing` if the run does not count.
+        value = get(run)
+        if value is None:
+            raise Missing(f"{run.setting} {lacking}")
+        return value
+
+    return measure
+
+
 def seconds(method: str, **params: Any) -> Measure:
-    return lambda evidence, dataset: seconds_of(evidence.run(dataset, method, **params))
+    return of_run(method, lambda run: run.median, **params)
 
 
-def level_seconds(method: str, **params: Any) -> Measure:
-    return lambda evidence, dataset: levels_of(evidence.run(dataset, method, **params))
+def level_seconds(method: str) -> Measure:
+    """Return the measure of the median time of all levels together."""
+    return of_run(method, lambda run: run.levels_median, "does not time its levels")
 
 
 def ratio(slow: Measure, fast: Measure) -> Measure:
@@ -156,56 +162,34 @@ def reaching(claimed: float, fast: str, slow: str, **params: Any) -> Measure:
     return measure
 
 
-def not_run(reason: str) -> Quantity:
-    """Return a quantity that we cannot measure, for this reason."""
-    return lambda evidence, datasets: Numbers({}, {"all": reason})
+def mean(values: Sequence[float]) -> float:
+    """Return the geometric mean."""
+    return float(geometric_mean(values) or 0)
 
 
-def over_datasets(compute: Callable[[Any, str], Mapping[str, Sequence[float]] | float]) -> Quantity:
-    """Return a quantity that has one or more numbers for every data set."""
+def over_datasets(
+    compute: Callable[[Any, str], Mapping[str, Sequence[float]] | float], reduce: Reduce | None = None
+) -> Quantity:
+    """Return a quantity that has one or more numbers for every data set; with `reduce`, one for all of them together:
+    their `mean`, or the largest (``max``) for a claim with "up to"."""
 
     def quantity(evidence: Any, datasets: Sequence[str]) -> Numbers:
         values: dict[str, Sequence[float]] = {}
         missing = {}
         for dataset in datasets:
             try:
-                numbers = compute(evidence, dataset)
+                found = compute(evidence, dataset)
             except Missing as reason:
                 missing[dataset] = str(reason)
             else:
-                values |= numbers if isinstance(numbers, Mapping) else {dataset: [numbers]}
-        return Numbers(values, missing)
-
-    return quantity
-
-
-def mean(values: Sequence[float]) -> float:
-    """Return the geometric mean."""
-    return float(geometric_mean(values) or 0)
-
-
-def one_of(reduce: Reduce, compute: Measure) -> Quantity:
-    """Return a quantity with one number for all data sets that have one: their `mean`, or the largest (``max``) for a
-    claim with "up to"."""
-
-    def quantity(evidence: Any, datasets: Sequence[str]) -> Numbers:
-        numbers = over_datasets(compute)(evidence, datasets)
+                values |= found if isinstance(found, Mapping) else {dataset: [found]}
+        numbers = Numbers(values, missing)
+        if reduce is None or not values:
+            return numbers
         name = {max: "largest"}.get(reduce, "mean")
-        values = {f"{name} of {', '.join(numbers.values)}": [reduce(numbers.all)]} if numbers.values else {}
-        return Numbers(values, numbers.missing)
+        return Numbers({f"{name} of {', '.join(values)}": [reduce(numbers.all)]}, missing)
 
     return quantity
-
-
-def together(*quantities: Quantity) -> Quantity:
-    """Return the numbers of several quantities as one quantity."""
-
-    def combined(evidence: Any, datasets: Sequence[str]) -> Numbers:
-        parts = [quantity(evidence, datasets) for quantity in quantities]
-        values = {name: numbers for part in parts for name, numbers in part.values.items()}
-        return Numbers(values, {name: reason for part in parts for name, reason in part.missing.items()})
-
-    return combined
 
 
 # --- speedups over programs that are not on the GPU's machine --------------------------------------------------------
@@ -236,27 +220,20 @@ def chained(direct: Quantity, peer: str, slow: str, fast: str, reduce: Reduce | 
     factor it is `direct`. `reduce` makes one number from those of all data sets.
     """
 
-    def quantity(evidence: Any, datasets: Sequence[str]) -> Numbers:
-        values: dict[str, Sequence[float]] = {}
-        missing = {}
-        for dataset in datasets:
-            factor = evidence.factors.get((peer, dataset))
-            try:
-                if factor is None:
-                    raise Missing(f"{peer} not measured")
-                ratio = over(fast, slow)(evidence, dataset)
-                pair = [label(evidence.run(dataset, name).setting).replace(",", "") for name in (fast, slow)]
-                pair[1] += f", {evidence.run(dataset, slow).machine}"
-            except Missing as reason:
-                missing[dataset] = str(reason)
-                continue
-            name = f"{dataset}: {factor.text} × {number(ratio)} ({' over '.join(pair)})"
-            values[name] = [factor.ratio * ratio]
-        if not values:
+    def product(evidence: Evidence, dataset: str) -> Mapping[str, Sequence[float]]:
+        factor = evidence.factors.get((peer, dataset))
+        if factor is None:
+            raise Missing(f"{peer} not measured")
+        ours = over(fast, slow)(evidence, dataset)
+        pair = [label(evidence.run(dataset, name).setting).replace(",", "") for name in (fast, slow)]
+        what = f"{' over '.join(pair)}, {evidence.run(dataset, slow).machine}"
+        return {f"{dataset}: {factor.text} × {number(ours)} ({what})": [factor.ratio * ours]}
+
+    def quantity(evidence: Evidence, datasets: Sequence[str]) -> Numbers:
+        found = over_datasets(product)(evidence, datasets)
+        if not found.values:
             return direct(evidence, datasets)
-        if reduce is not None:
-            values = {"; ".join(values): [reduce([value for [value] in values.values()])]}
-        return Numbers(values, missing)
+        return found._replace(values={"; ".join(found.values): [reduce(found.all)]}) if reduce else found
 
     return quantity
 
@@ -279,22 +256,23 @@ def described(evidence: Any, describe: Describe) -> dict[str, Size]:
     return {dataset: size for dataset, size in sizes.items() if size}
 
 
-def along(describe: Describe, axis: str, measures: Mapping[str, Measure], compute: Compute) -> Quantity:
-    """Return a quantity of the longest series of generated data in which only `axis` varies, by measure; medians of
-    data sets of the same size."""
+def along(axis: str, series: Mapping[str, tuple[Describe, Measure]], compute: Compute) -> Quantity:
+    """Return what `compute` makes of some series by name, each the longest one of the described data in which only
+    `axis` varies; medians of data sets of the same size."""
 
     def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
         values: dict[str, Sequence[float]] = {}
         missing = {}
-        for name, measure in measures.items():
+        for name, (describe, measure) in series.items():
             try:
                 where, places, numbers = _series(evidence, describe, axis, measure)
                 computed = compute(places, numbers)
-                shown = f"{name}, {axis} = {', '.join(f'{place:g}' for place in places)}"
-                numbers = [computed] if isinstance(computed, float) else computed
-                values[f"{shown} ({where})" if where else shown] = numbers
             except Missing as reason:
                 missing[name] = str(reason)
+                continue
+            shown = f"{name}, {axis} = {', '.join(f'{place:g}' for place in places)}"
+            shown += f" ({where})" if where else ""
+            values[shown] = [computed] if isinstance(computed, float) else computed
         return Numbers(values, missing)
 
     return quantity
@@ -302,14 +280,11 @@ def along(describe: Describe, axis: str, measures: Mapping[str, Measure], comput
 
 def _series(evidence: Any, describe: Describe, axis: str, measure: Measure) -> tuple[str, list[float], list[float]]:
     """Return a text about the numbers that do not vary, the values of the one that does, and the measured numbers."""
+    sizes = described(evidence, describe)
     groups: dict[tuple[tuple[str, float], ...], dict[float, list[float]]] = {}
-    for dataset, size in described(evidence, describe).items():
-        try:
-            value = measure(evidence, dataset)
-        except Missing:
-            continue
-        fixed = tuple((name, number) for name, number in size.items() if name != axis)
-        groups.setdefault(fixed, {}).setdefault(size[axis], []).append(value)
+    for dataset, values in over_datasets(measure)(evidence, list(sizes)).values.items():
+        fixed = tuple((name, number) for name, number in sizes[dataset].items() if name != axis)
+        groups.setdefault(fixed, {}).setdefault(sizes[dataset][axis], []).extend(values)
     fixed, numbers = max(groups.items(), key=lambda group: len(group[1]), default=((), {}))
     if len(numbers) < 2:
         raise Missing(f"nothing that differs in {axis} only")

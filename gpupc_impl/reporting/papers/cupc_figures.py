@@ -27,8 +27,7 @@ from gpupc_impl.reporting.figures import (
     unavailable,
 )
 from gpupc_impl.reporting.lines import csv_row
-from gpupc_impl.reporting.papers.cupc import BASELINES, CUPC, PAPER, runs_of
-from gpupc_impl.reporting.papers.cupc_claims import size_of
+from gpupc_impl.reporting.papers.cupc import BASELINES, CUPC, PAPER, runs_of, size_of
 from gpupc_impl.reporting.quantities import STAND_INS
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of, kernels_of, of_settings
 

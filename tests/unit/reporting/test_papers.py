@@ -7,7 +7,6 @@ import pytest
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.reporting import cells
 from gpupc_impl.reporting.papers import cmiknn, cupc, gpupc, out_of_core
-from gpupc_impl.reporting.papers.cupc_claims import cupc_claims
 
 REPORTED = Path(__file__).parents[3] / "results" / "reported"
 LATE = {"status": "timeout", "result": None}
@@ -19,7 +18,7 @@ def claims(load):
     """``claims(records, statuses, ...)``: the CSV rows of cuPC's claims, by id."""
 
     def rows(records, statuses=None, shared=(), factors=()):
-        table = cupc_claims(load(records, statuses), shared, factors, read_csv(REPORTED / "cupc_claims.csv"))
+        table = cupc.cupc_claims(load(records, statuses), shared, factors, read_csv(REPORTED / "cupc_claims.csv"))
         return {row["id"]: row for row in table.plain}
 
     return rows
