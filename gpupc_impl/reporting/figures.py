@@ -175,19 +175,9 @@ def footer(figure: Figure, runs: Runs, share: float = 1.0) -> None:
     figure.supxlabel("\n".join(lines), **SMALL_PRINT, parse_math=False)
 
 
-def name_datasets(axes: Axes, names: Sequence[str]) -> None:
-    """Name the data sets below an axis; in a wide figure long names take two lines."""
-    if axes.figure.get_figwidth() > style.COLUMN_WIDTH:
-        names = ["\n".join(textwrap.wrap(name, 18)) for name in names]
-    axes.set_xticks(range(len(names)), names, rotation=30, ha="right", rotation_mode="anchor")
+def name_datasets(axes: Axes, names: Sequence[str], rotation: int = 30) -> None:
+    """Name the data sets below an axis; long names take two lines."""
+    names = ["\n".join(textwrap.wrap(name, 18)) for name in names]
+    axes.set_xticks(range(len(names)), names, rotation=rotation, ha="right", va="top", rotation_mode="anchor")
     axes.tick_params(axis="x", length=0)
     axes.set_xlim(-0.6, len(names) - 0.4)
-
-
-def unavailable(runs: Runs) -> str | None:
-    """Return "not available" or "not run" if a data set has no run for one reason, which the tables state; None if it
-    has one or the reasons differ."""
-    reasons = {(run.status, run.why or "") for run in runs}
-    if len(reasons) != 1 or next(iter(reasons))[0] != "skipped":
-        return None
-    return "not available" if re.match("data set '[^']*' is not available", next(iter(reasons))[1]) else "not run"

@@ -43,6 +43,18 @@ def csv_row(run: VerifiedRecord) -> dict[str, Any]:
     }
 
 
+def rows_of_sweeps(
+    runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[str, float]], value: str
+) -> list[dict[str, Any]]:
+    """Return the rows of a figure with a panel for each sweep; the column `value` has the varied value."""
+    return [
+        {"panel": panel, value: graphs[run.dataset], **csv_row(run)}
+        for panel, graphs in sweeps.items()
+        for run in runs
+        if run.dataset in graphs
+    ]
+
+
 def times(
     runs: Iterable[VerifiedRecord | None],
     text: Callable[[VerifiedRecord], str] = time_cell,

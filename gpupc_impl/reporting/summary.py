@@ -4,85 +4,76 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import EVERY, figure, table
-from gpupc_impl.reporting.cells import count, label, number, time_cell
-from gpupc_impl.reporting.figures import Drawing, canvas, footer, key, log_axis, name_datasets, unavailable
+from gpupc_impl.reporting.cells import count, label, number, speedup, time_cell
+from gpupc_impl.reporting.figures import Drawing, canvas, footer, key
 from gpupc_impl.reporting.lines import csv_row
 from gpupc_impl.reporting.notes import places, remarks
-from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, kernels_of
+from gpupc_impl.reporting.peers import LIKE
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of
 from gpupc_impl.reporting.tables import Table
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
-
-@figure("overview", "Runtimes of all methods", paper="Runtimes", family=EVERY, numbers=False)
+@figure("overview", "Times faster", paper="Runtimes", family=EVERY, experiments=("ooc_table1",), numbers=False)
 def overview(runs: Runs) -> Drawing:
-    """The figure shows the runtime of every method on every data set, with a panel for each family of tests: the median
-    of the warm runs of the method's fastest setting, on a logarithmic axis. Hollow triangles mark an exceeded time
-    limit, and other hollow markers a result that is not verified. A cross marks a data set on which the method has no
-    time although it has one on others. "not available" stands where the file of a data set could not be read. The table
-    "Every setting on every data set" lists all settings, and gives the reason for each one without a time.
+    """The figure shows how many times faster our fastest method is than CPU references (diamonds) and than other
+    programs, the authors' own among them (squares: on the same GPU), on every data set, by family of tests: ratios of
+    the medians of whole calls, on a logarithmic axis. On the right are our fastest method and its time. An arrow marks
+    a bound, since the other one reached its time limit, and another hollow marker a result that is not verified. The
+    table "Every setting on every data set" has all times, and the reason for each one that is missing.
     """
-    groups = {family: [run for run in runs if run.family == family] for family in dict.fromkeys(r.family for r in runs)}
-    figure, panels = canvas(len(groups), 1, (style.PAGE_WIDTH, 1.75 * len(groups) + 0.2))
-    for axes, (family, group) in zip(panels[:, 0], groups.items(), strict=True):
-        _overview_panel(axes, group)
-        kernels = f"backend {kernels_of(group)}, CPU references on the same machine"
-        axes.set_title(f"{family.capitalize()}: {kernels}", loc="left")
+    from matplotlib.ticker import NullFormatter
+
+    ours = [run for run in runs if run.counts and run.backend != "cpu" and run.method not in LIKE]
+    slower = [run for run in runs if run.backend == "cpu" or run.method in LIKE]
+    fastest = by_dataset(sorted(ours, key=lambda run: -run.median))
+    wide = {run.dataset for run in ours if run.method.startswith("out-of-core")}
+    families = list(dict.fromkeys(run.family for run in runs))
+    shown = [fastest[name] for name in datasets_of(runs) if name in fastest]
+    groups: dict[str, list[VerifiedRecord]] = {}
+    for run in sorted(shown, key=lambda run: families.index(run.family)):
+        where = " beyond device memory" if run.dataset in wide else ""
+        groups.setdefault(f"{run.family.capitalize()}{where}, backend {run.backend}", []).append(run)
+    heights = [len(group) + 0.5 for group in groups.values()] or [1]
+    size = (5.2, 0.13 * sum(heights) + 0.25 * len(heights) + 0.9)
+    figure, panels = canvas(len(heights), 1, size, sharex=True, gridspec_kw={"height_ratios": heights})
+    handles = {}
+    for axes, (title, group) in zip(panels[:, 0], groups.items(), strict=False):
+        for y, fast in enumerate(group):
+            others = [run for run in slower if run.dataset == fast.dataset]
+            for method in dict.fromkeys(run.method for run in others):
+                slow = min((run for run in others if run.method == method), key=_rank)
+                ratio, known = speedup(slow, fast), {"-serial": "CPU, one core", "-parallel": "CPU, all cores"}
+                look = {"marker": style.MARKERS[slow.backend], "color": style.colour(method)}
+                if ratio.value is None:
+                    continue
+                face = look["color"] if slow.counts else "white"
+                marker = {"marker": ">"} if ratio.bound else {}
+                axes.plot(ratio.value, y, **look | marker, markerfacecolor=face)
+                name = next((text for end, text in known.items() if method.endswith(end)), label(method))
+                handles.setdefault(name, key(name, **look))
+            text = f"{label(fast.setting)}, {number(1000 * fast.median)} ms"
+            axes.annotate(text, (1.01, y), xycoords=axes.get_yaxis_transform(), va="center", fontsize=6)
+        axes.axvline(1, color="black", linewidth=0.6)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}×")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_yticks(range(len(group)), [run.dataset for run in group])
+        axes.set_ylim(len(group) - 0.4, -0.6)
+        axes.grid(axis="x")
+        axes.set_title(title, loc="left")
+    panels[0, 0].set_xlim(right=max(10, panels[0, 0].get_xlim()[1]))  # The axis has two numbers at least.
+    figure.legend(handles=list(handles.values()), loc="outside upper center", ncols=3)
     footer(figure, runs)
     return Drawing(figure)
 
 
-def _overview_panel(axes: Axes, group: Runs) -> None:
-    datasets = datasets_of(group)
-    timed = {run.method for run in group if run.median is not None}
-    drawn = timed | {run.method for run in group if run.status == "timeout"}
-    methods = [method for method in dict.fromkeys(run.method for run in group) if method in drawn]
-    width = 0.8 / max(1, len(methods))
-    lacking = {name: why for name in datasets if (why := unavailable([run for run in group if run.dataset == name]))}
-    used = set()
-    for position, method in enumerate(methods):
-        mine = [run for run in group if run.method == method]
-        colour = style.colour(method)
-        marker, face = (style.MARKERS[mine[0].backend], colour) if method in timed else ("^", "none")
-        axes.plot([], [], marker, color=colour, markerfacecolor=face, label=label(method))
-        for dataset in (dataset for dataset in datasets if dataset not in lacking):
-            x = datasets.index(dataset) + (position - (len(methods) - 1) / 2) * width
-            run = _best([run for run in mine if run.dataset == dataset])
-            if run is None:
-                continue
-            if run.median is not None:
-                axes.plot(x, run.median, marker, color=colour, markerfacecolor=colour if run.counts else "white")
-                used.add("ok" if run.counts else "not verified")
-            elif run.status == "timeout":
-                axes.plot(x, run.limits.time_s, "^", color=colour, markerfacecolor="none")
-                used.add("late")
-            else:
-                axes.plot(x, 0.04, "x", color=colour, markersize=3, transform=axes.get_xaxis_transform())
-                used.add("absent")
-    for dataset, why in lacking.items():
-        spot = {"xycoords": axes.get_xaxis_transform(), "rotation": 90, "ha": "center", "va": "bottom"}
-        axes.annotate(why, (datasets.index(dataset), 0.03), fontsize=6, color=style.GREY, **spot)
-    for boundary in range(1, len(datasets)):
-        axes.axvline(boundary - 0.5, color="#DDDDDD", linewidth=0.4)
-    axes.margins(y=0.1)
-    log_axis(axes)
-    axes.set_ylabel("seconds")
-    name_datasets(axes, datasets)
-    handles = axes.get_legend_handles_labels()[0]
-    handles += [key("over the time limit", "^", markerfacecolor="none")] * ("late" in used)
-    handles += [key("not verified", "o", markerfacecolor="white")] * ("not verified" in used)
-    handles += [key("no time (not run, or failed)", "x", markersize=3)] * ("absent" in used)
-    axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=6, labelspacing=0.3)
-
-
-def _best(runs: Runs) -> VerifiedRecord | None:
-    """Return the fastest run, preferably one that counts, else one that reached its time limit, else any."""
-    return min(runs, key=lambda run: (not run.counts, run.median or math.inf, run.status != "timeout"), default=None)
+def _rank(run: VerifiedRecord) -> tuple[bool, float, bool]:
+    """Return what orders runs of a method: those that count, by time; else those that reached a time limit first."""
+    return not run.counts, run.median or math.inf, run.status != "timeout"
 
 
 @table("methods_by_dataset", "Every setting on every data set", paper="Runtimes", family=EVERY)

@@ -14,7 +14,7 @@ from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import Facts, Sweeps, figure, table
 from gpupc_impl.reporting.cells import count, label, time_cell
 from gpupc_impl.reporting.figures import Drawing, canvas, footer, log_axis, tick_number
-from gpupc_impl.reporting.lines import Line, csv_row, of_lines, times
+from gpupc_impl.reporting.lines import Line, csv_row, of_lines, rows_of_sweeps, times
 from gpupc_impl.reporting.notes import places, remarks
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord
 from gpupc_impl.reporting.tables import Table
@@ -55,9 +55,7 @@ def _drawing(runs: Runs, sweeps: Sweeps, titles: Mapping[str, str]) -> Drawing:
     if handles:
         drawn.legend(list(handles.values()), list(handles), loc="outside upper left", ncols=len(sweeps) + 1)
     footer(drawn, runs)
-    shown = [(name, graphs, run) for name, graphs in sweeps.items() for run in runs if run.dataset in graphs]
-    rows = [{"panel": name, "variables": graphs[run.dataset], **csv_row(run)} for name, graphs, run in shown]
-    return Drawing(drawn, rows)
+    return Drawing(drawn, rows_of_sweeps(runs, sweeps, "variables"))
 
 
 def _times(title: str, runs: Runs, sweeps: Sweeps, titles: Mapping[str, str]) -> Table:

@@ -12,7 +12,7 @@ import numpy as np
 from gpupc_impl.reporting import sharing as shared_sets
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, figure
-from gpupc_impl.reporting.cells import Speedup, label, levels_speedup, number, speedup, status_word
+from gpupc_impl.reporting.cells import label, levels_speedup, number, speedup, status_word
 from gpupc_impl.reporting.figures import (
     HEADING,
     SMALL_PRINT,
@@ -24,11 +24,9 @@ from gpupc_impl.reporting.figures import (
     name_datasets,
     swatch,
     tick_number,
-    unavailable,
 )
-from gpupc_impl.reporting.lines import csv_row
+from gpupc_impl.reporting.lines import csv_row, rows_of_sweeps
 from gpupc_impl.reporting.papers.cupc import BASELINES, CUPC, PAPER, runs_of, size_of
-from gpupc_impl.reporting.quantities import STAND_INS
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of, kernels_of, of_settings
 
 if TYPE_CHECKING:
@@ -38,7 +36,7 @@ WHOLE_CALL: dict[str, Any] = {"markersize": 3, "color": "black", "markerfacecolo
 """The look of the diamonds of whole calls, beside bars of the levels alone."""
 
 SIDES = dict(zip(CUPC, (-0.2, 0.2), strict=True))
-"""The distance of a method's bar from the middle of its data set."""
+"""The distance of what belongs to a method from the middle of its place on the X axis."""
 
 
 @figure(
@@ -49,16 +47,34 @@ def cupc_fig5(runs: Runs, reported: CsvRows) -> Drawing:
     of median runtimes on one machine and backend. Bars are the ratios of the levels alone, in which the methods differ
     and which make up the paper's runtimes (its Fig. 6); diamonds are those of whole calls. Hollow bars show what the
     paper's text states for a GTX 1080 (for cuPC-E the range over its six data sets, for cuPC-S the value for
-    DREAM5-Insilico). A hatched bar is a bound on the ratio of whole calls, since one of the two runs reached its time
-    limit. Data sets on which no baseline was run are left out.
+    DREAM5-Insilico). With < or > a bar is a bound on the ratio of whole calls, since one of the two runs reached its
+    time limit. Data sets on which no baseline was run are left out.
     """
+    from matplotlib.ticker import LogLocator
+
     by_method = {method: by_dataset(runs_of(runs, method)) for method in CUPC + BASELINES}
     backend = kernels_of(runs)
     its_runs = [run for run in runs if run.backend == backend]
     compared = [run for run in its_runs if run.method in BASELINES and run.status != "skipped"]
+    datasets = datasets_of(compared or its_runs)
     figure, panels = canvas(2, 1, (style.PAGE_WIDTH, 3.9), sharex=True, sharey=True)
     for axes, baseline in zip(panels[:, 0], BASELINES, strict=True):
-        _fig5_panel(axes, datasets_of(compared or its_runs), by_method, baseline, reported)
+        for method, side in SIDES.items():
+            colour = style.colour(method)
+            for x, dataset in enumerate(datasets):
+                _bar(axes, x + side, by_method[baseline].get(dataset), by_method[method].get(dataset), colour)
+            for line in (line for line in reported if (line["over"], line["method"]) == (baseline, method)):
+                low, high = (float(line[end]) for end in ("low", "high"))
+                bottom, text = (1, number(high)) if low == high else (low, f"{low:g}–\n{high:g}")
+                bar = axes.bar(len(datasets) + side, high - bottom, 0.36, bottom=bottom, fill=False, edgecolor=colour)
+                axes.bar_label(bar, [text], fontsize=6)
+        axes.axvline(len(datasets) - 0.5, color="black", linewidth=0.6)
+        axes.axhline(1, color="black", linewidth=0.6)
+        axes.set_yscale("log", base=2)
+        axes.yaxis.set_major_locator(LogLocator(base=4, numticks=20))
+        axes.yaxis.set_major_formatter(tick_number)
+        axes.margins(y=0.15)
+        name_datasets(axes, [*datasets, "paper"])
         axes.set_title(f"Over {label(baseline)}, backend {backend}", loc="left")
         axes.set_ylabel("times faster")
     panels[0, 0].tick_params(axis="x", labelbottom=False)
@@ -71,59 +87,24 @@ def cupc_fig5(runs: Runs, reported: CsvRows) -> Drawing:
     return Drawing(figure)
 
 
-def _fig5_panel(
-    axes: Axes,
-    datasets: Sequence[str],
-    by_method: Mapping[str, Mapping[str, VerifiedRecord]],
-    baseline: str,
-    reported: CsvRows,
-) -> None:
-    from matplotlib.ticker import LogLocator
-
-    for x, dataset in enumerate(datasets):
-        for method, side in SIDES.items():
-            _bar(axes, x + side, by_method[baseline].get(dataset), by_method[method].get(dataset), style.colour(method))
-    place = len(datasets)
-    for line in (line for line in reported if line["over"] == baseline):
-        x, low, high = place + SIDES[line["method"]], float(line["low"]), float(line["high"])
-        bottom = 1 if low == high else low
-        edge = {"facecolor": "none", "edgecolor": style.colour(line["method"])}
-        axes.bar(x, high - bottom, 0.36, bottom=bottom, **edge)
-        text = number(high) if low == high else f"{low:g}–\n{high:g}"
-        axes.annotate(text, (x, high), (0, 1), textcoords="offset points", ha="center", va="bottom", fontsize=6)
-    axes.axvline(place - 0.5, color="black", linewidth=0.6)
-    axes.axhline(1, color="black", linewidth=0.6)
-    axes.set_yscale("log", base=2)
-    axes.yaxis.set_major_locator(LogLocator(base=4, numticks=20))
-    axes.yaxis.set_major_formatter(tick_number)
-    axes.margins(y=0.15)
-    name_datasets(axes, [*datasets, "paper"])
-
-
 def _bar(axes: Axes, x: float, slow: VerifiedRecord | None, fast: VerifiedRecord | None, colour: str) -> None:
-    """Draw the ratio of the levels as a solid bar, and that of whole calls as a diamond, with the ratio beyond both.
-
-    Without times of the levels the bar is that of whole calls, hatched if it is a bound; without a ratio the reason
-    stands there.
-    """
-    around = {"textcoords": "offset points", "ha": "center", "fontsize": 6}
+    """Draw the ratio of the levels as a bar, or that of whole calls where levels have no times, and the ratio of whole
+    calls as a diamond; without a ratio the reason stands there."""
     whole, levels = speedup(slow, fast), levels_speedup(slow, fast)
     ratio = levels if levels.value is not None else whole
+    around = {"textcoords": "offset points", "ha": "center", "fontsize": 6}
     if ratio.value is None:
         axes.annotate(ratio.why, (x, 1), (0, 3), rotation=90, **around)
         return
-    hatch = {"facecolor": "white", "edgecolor": colour, "hatch": "////"} if ratio.bound else {"facecolor": colour}
-    axes.bar(x, ratio.value - 1, 0.36, bottom=1, **hatch)
-    ends, distance = [ratio.value], 1.0
+    axes.bar(x, ratio.value - 1, 0.36, bottom=1, color=colour)
+    ends = [ratio.value]
     if ratio is levels and whole.value is not None:
         axes.plot(x, whole.value, "D", **WHOLE_CALL)
-        ends, distance = [ratio.value, whole.value], 2.5
+        ends.append(whole.value)
     wrong = any(run is not None and run.verification == "unexplained" for run in (slow, fast))
     text = ratio.bound + number(ratio.value, 2 if ratio.value < 1 else 3) + " ✗" * wrong
-    if ratio.value < 1:
-        axes.annotate(text, (x, min(ends)), (0, -distance), va="top", **around)
-    else:
-        axes.annotate(text, (x, max(ends)), (0, distance), va="bottom", **around)
+    end, shift, va = (min(ends), -2.5, "top") if ratio.value < 1 else (max(ends), 2.5, "bottom")
+    axes.annotate(text, (x, end), (0, shift), va=va, **around)
 
 
 LEVELS_SHOWN = 5
@@ -131,94 +112,59 @@ LEVELS_SHOWN = 5
 
 
 @figure("cupc_fig6", "Fig. 6: share of each level", paper=PAPER, family="gaussian", methods=CUPC)
-def cupc_fig6(runs: Runs, reported: CsvRows) -> Drawing:
+def cupc_fig6(runs: Runs) -> Drawing:
     """The figure shows the share that each level takes of the time of all levels in cuPC-E and cuPC-S, as cuPC's
-    Fig. 6: medians over the warm runs. Since medians need not add up to 100 %, each stack is scaled to 100 %; the
-    heading and ``results/tables/cupc_fig6.csv`` have the medians themselves. A level includes the compaction of the
-    graph before it. A number above a bar is the percentage that the levels take of the whole call; the rest are
-    transfers and the collection of sets. The paper (GTX 1080) states that level 1 takes 49 to 83 % on its first five
-    data sets and less than 10 % on DREAM5-Insilico, on which levels 2 to 5 take 90 % (cuPC-E) and 70 % (cuPC-S). Where
-    DREAM5-Insilico was not measured, the heading compares the simulated data set dream5-like with that statement.
+    Fig. 6: medians over the warm runs. Since medians need not add up to 100 %, each stack is scaled to 100 %;
+    ``results/tables/cupc_fig6.csv`` has the medians themselves. A level includes the compaction of the graph before it.
+    A number above a bar is the percentage that the levels take of the whole call; the rest are transfers and the
+    collection of sets. The paper (GTX 1080) states that level 1 takes 49 to 83 % on its first five data sets and less
+    than 10 % on DREAM5-Insilico, on which levels 2 to 5 take 90 % (cuPC-E) and 70 % (cuPC-S); the table of claims
+    compares that with our numbers.
     """
     from matplotlib import colormaps
-    from matplotlib.transforms import offset_copy
 
     chosen = {method: by_dataset(runs_of(runs, method)) for method in CUPC}
-    runs = of_settings(runs, [runs_of(runs, method) for method in CUPC])
+    runs = of_settings(runs, [its.values() for its in chosen.values()])
     datasets = datasets_of(runs)
-    figure, panels = canvas(2, 1, (style.COLUMN_WIDTH, 5.0), sharex=True, sharey=True)
-    upper, lower = panels[:, 0]
-    colours = list(colormaps["viridis_r"](np.linspace(0.05, 0.95, LEVELS_SHOWN + 1)))
+    figure, panels = canvas(2, 1, (style.COLUMN_WIDTH, 4.6), sharex=True, sharey=True)
+    colours = colormaps["viridis_r"](np.linspace(0.05, 0.95, LEVELS_SHOWN + 1))
+    parts = [*(f"level {level}" for level in range(LEVELS_SHOWN)), f"levels ≥ {LEVELS_SHOWN}"]
     rows = []
-    for axes, method, letter in zip((upper, lower), CUPC, "ab", strict=True):
+    for axes, method, letter in zip(panels[:, 0], CUPC, "ab", strict=True):
+        heights = np.zeros((len(parts), len(datasets)))
         for x, dataset in enumerate(datasets):
             run = chosen[method].get(dataset)
             if run is None or (shares := level_shares(run)) is None:
                 word = status_word(run.status) if run else "not measured"
                 axes.annotate(word, (x, 2), rotation=90, ha="center", va="bottom", fontsize=6)
                 continue
-            _stack(axes, x, shares, colours)
             whole = run.levels_median / run.median
             axes.annotate(f"{100 * whole:.0f}", (x, 101), ha="center", va="bottom", fontsize=6, annotation_clip=False)
-            for part, share in shares.items():
-                rows.append({**csv_row(run), "part": part, "percent": share, "percent_of_call": share * whole})
+            for level, share in enumerate(shares):
+                heights[min(level, LEVELS_SHOWN), x] += 100 * share / sum(shares)
+                rows.append({**csv_row(run), "part": level, "percent": share, "percent_of_call": share * whole})
+        for part, (its, colour) in enumerate(zip(heights, colours, strict=True)):
+            bottom = heights[:part].sum(axis=0)
+            bars = axes.bar(range(len(datasets)), its, 0.75, bottom, color=colour, edgecolor="white", linewidth=0.3)
+            words = [f"{height:.0f}" if height >= 8 else "" for height in its]
+            axes.bar_label(bars, words, label_type="center", fontsize=6, color="white" if part >= 2 else "black")
         axes.set_title(f"({letter}) {label(method)}", loc="left", pad=10)
         axes.set(ylabel="% of the levels", ylim=(0, 100))
         axes.grid(visible=False)
-    name_datasets(lower, ["\n".join(textwrap.wrap(name, 18)) for name in datasets])
-    for name in lower.get_xticklabels():
-        name.set(rotation=90, va="center", linespacing=1)
-    upper.tick_params(axis="x", labelbottom=False)
-    parts = [*(f"level {level}" for level in range(LEVELS_SHOWN)), f"levels ≥ {LEVELS_SHOWN}"]
+        name_datasets(axes, datasets, rotation=90)
+    panels[0, 0].tick_params(axis="x", labelbottom=False)
     handles = [swatch(part, facecolor=colour) for colour, part in zip(colours, parts, strict=True)]
-    above = {"bbox_to_anchor": (0, 1), "bbox_transform": offset_copy(upper.transAxes, figure, y=23, units="points")}
-    upper.legend(handles=handles, loc="lower left", ncols=3, borderaxespad=0, **above)
-    lines = [
-        f"Level 1 in {', '.join(line['datasets'].split())}:\n"
-        f"paper {line['low']} to {line['high']} %; ours {_level_one(rows, line['datasets'].split())}"
-        for line in reported
-        if line["level"] == "1"
-    ]
-    figure.suptitle("\n".join([*lines, "Above the bars: the levels in % of the whole call"]), **HEADING)
+    title = "Above the bars: the levels in % of the whole call"
+    figure.legend(handles=handles, loc="outside upper left", ncols=3, title=title, title_fontsize=6.5)
     footer(figure, runs)
     return Drawing(figure, rows)
 
 
-def _level_one(rows: Sequence[Mapping[str, Any]], datasets: Sequence[str]) -> str:
-    """Return the range of level 1's share over the measured ones of some data sets, or over their stand-ins."""
-    percents = {(row["dataset"], row["method"]): row["percent"] for row in rows if row["part"] == "1"}
-    measured = {dataset for dataset, _ in percents}
-    asked = {name: name if name in measured else STAND_INS.get(name, name) for name in datasets}
-    shares = [share for (dataset, _), share in percents.items() if dataset in asked.values()]
-    if not shares:
-        return "not measured"
-    found = measured.intersection(asked.values())
-    where = f"{len(found)} of {len(datasets)}"
-    where += "".join(f" ({shown} as stand-in)" for name, shown in asked.items() if name != shown and shown in found)
-    return f"{min(shares):.0f} to {max(shares):.0f} % in {where}"
-
-
-def level_shares(run: VerifiedRecord) -> dict[str, float] | None:
+def level_shares(run: VerifiedRecord) -> list[float] | None:
     """Return the median percentage of each level of the time of all levels; None without a time of the levels."""
     if run.levels_median is None:
         return None
-    shares = [[100 * level / sum(levels) for level in levels] for levels in run.time_s.levels]
-    return {str(level): float(median) for level, median in enumerate(np.median(shares, axis=0))}
-
-
-def _stack(axes: Axes, x: float, shares: Mapping[str, float], colours: Sequence[Any]) -> None:
-    """Draw the shares as a stack that is scaled to 100 %, all higher levels together."""
-    heights = np.zeros(max(len(shares), LEVELS_SHOWN + 1))
-    heights[: len(shares)] = [100 * share / sum(shares.values()) for share in shares.values()]
-    bottom = 0.0
-    stacked = [*heights[:LEVELS_SHOWN], heights[LEVELS_SHOWN:].sum()]
-    for position, (height, colour) in enumerate(zip(stacked, colours, strict=True)):
-        axes.bar(x, height, 0.75, bottom=bottom, color=colour, edgecolor="white", linewidth=0.3)
-        if height >= 8:
-            ink = "white" if position >= 2 else "black"
-            middle = {"ha": "center", "va": "center_baseline", "fontsize": 6}
-            axes.annotate(f"{height:.0f}", (x, bottom + height / 2), color=ink, **middle)
-        bottom += height
+    return list(np.median([[100 * level / sum(levels) for level in levels] for levels in run.time_s.levels], axis=0))
 
 
 WIDTHS = (1, 2, 4, 5, 8, 10, 20, 40)
@@ -255,39 +201,31 @@ def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
     axes.set_xlabel("rows of A'$_G$ that share a set" + f" (bins of {width})" * (width > 1))
     axes.set_ylabel("redundant sets S")
     axes.set_title(f"{shown.dataset}\nlevel 2: {shown.redundant:,} redundant sets", loc="left")
-    text = f"at most {most} rows:\n{_share(shown.percent_within(2, most))} here,\n"
-    text += f"about {percent:g}% in the paper\n({paper['label']})"
-    right = most > 0.6 * axes.get_xlim()[1]  # The annotation is put on the side with more room.
-    side = {"ha": "right" if right else "left", "va": "top", "textcoords": "offset points", "fontsize": 6.5}
-    spot, shift = (most + 0.5, 0.98), (-4 if right else 4, 0)
-    axes.annotate(text, spot, shift, xycoords=axes.get_xaxis_transform(), **side)
+    here = shown.percent_within(2, most)
+    share = "100%" if here == 100 else "> 99.9%" if here >= 99.95 else f"{here:.1f}%"  # 100 is exactly 100.
+    text = f"at most {most} rows:\n{share} here,\nabout {percent:g}% in the paper\n({paper['label']})"
+    side = ("right", -4) if most > 0.6 * axes.get_xlim()[1] else ("left", 4)  # The side with more room.
+    where = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points", "ha": side[0], "va": "top"}
+    axes.annotate(text, (most + 0.5, 0.98), (side[1], 0), fontsize=6.5, **where)
     source = f"graph at the start of level 2, from the verified skeleton of {label(shown.setting)}"
     figure.supxlabel(source, **SMALL_PRINT)
     return Drawing(figure)
-
-
-def _share(percent: float) -> str:
-    """Format a percentage; only an exact 100 % is shown as 100."""
-    return "100%" if percent == 100 else "> 99.9%" if percent >= 99.95 else f"{percent:.1f}%"
 
 
 GREEK = {"beta": "β", "gamma": "γ", "theta": "θ", "delta": "δ"}
 ACROSS = {1: 1, 2: 2, 4: 2}
 """The panels in a row for a number of panels; three for other numbers."""
 
-EMPTY: dict[str, Any] = {"facecolor": "#BBBBBB", "edgecolor": "white", "linewidth": 0.4}
-HATCH: dict[str, Any] = {"facecolor": "white", "edgecolor": "#888888", "hatch": "//////", "linewidth": 0}
-
 
 @figure("cupc_fig7", "Fig. 7: configurations of cuPC-E", paper=PAPER, experiments=("cupc_fig7",))
 def cupc_fig7(runs: Runs, reported: CsvRows) -> Drawing:
     """The figure shows how many times faster configurations of cuPC-E are than the selected configuration (framed:
     beta = 2, gamma = 32), as cuPC's Fig. 7 does for 30 configurations: ratios of median runtimes on one machine and
-    backend. The Y axis is beta, the edges of a block; the X axis is gamma, the threads of an edge. Hatched
-    configurations failed or exceeded the time limit; grey ones were not run. The heading has our range and that of the
-    paper (GTX 1080), which states that larger gamma is faster on dense graphs, and smaller gamma on sparse ones.
-    {% if config["backend"] == "host" %}On the host backend every thread of a block costs time, whether it
-    has work or not, so small gamma is fastest.{% endif %} ``results/tables/cupc_fig7.csv`` has the numbers.
+    backend. The Y axis is beta, the edges of a block; the X axis is gamma, the threads of an edge. A word stands where
+    a configuration has no time. The heading has our range and that of the paper (GTX 1080), which states that larger
+    gamma is faster on dense graphs, and smaller gamma on sparse ones. {% if config["backend"] == "host" %}On the host
+    backend every thread of a block costs time, whether it has work or not, so small gamma is fastest.{% endif %}
+    ``results/tables/cupc_fig7.csv`` has the numbers.
     """
     return heatmaps(runs, reported[0], panel=(2.35, 2.3))
 
@@ -296,9 +234,9 @@ def cupc_fig7(runs: Runs, reported: CsvRows) -> Drawing:
 def cupc_fig8(runs: Runs, reported: CsvRows) -> Drawing:
     """The figure shows how many times faster configurations of cuPC-S are than the selected configuration (framed:
     theta = 64, delta = 2), as cuPC's Fig. 8 does for 16 configurations: ratios of median runtimes on one machine and
-    backend. The Y axis is theta, the threads of a block; the X axis is delta, the blocks of a row. Hatched
-    configurations failed or exceeded the time limit; grey ones were not run. The heading has our range and that of the
-    paper (GTX 1080). ``results/tables/cupc_fig8.csv`` has the numbers.
+    backend. The Y axis is theta, the threads of a block; the X axis is delta, the blocks of a row. A word stands where
+    a configuration has no time. The heading has our range and that of the paper (GTX 1080).
+    ``results/tables/cupc_fig8.csv`` has the numbers.
     """
     return heatmaps(runs, reported[0], panel=(1.75, 1.75))
 
@@ -306,41 +244,52 @@ def cupc_fig8(runs: Runs, reported: CsvRows) -> Drawing:
 def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]) -> Drawing:
     """Draw how many times faster each configuration is than the selected one, in a panel (in inches) for each data set:
     over the first parameter (Y) and the second. `reported` has the selected one and the paper's range of ratios."""
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
+    from matplotlib.patches import Rectangle
     from matplotlib.ticker import MaxNLocator
 
     names = list(runs[0].params)[:2]
     ys, xs = (sorted({run.params[name] for run in runs}) for name in names)
     selected = tuple(map(int, reported["selected"].split("-")))
-    panels = datasets_of(runs)
-    columns = ACROSS.get(len(panels), 3)
-    lines = math.ceil(len(panels) / columns)
-    # A single small panel stands beside the colour scale and under a heading, which need the width of a column.
-    width = max(panel[0] * columns + 0.6, 3.3)
-    figure, grid = canvas(lines, columns, (width, panel[1] * lines + 0.9), sharex=True, sharey=True)
-    shown = {name: _cells_of([run for run in runs if run.dataset == name], names, selected) for name in panels}
+    datasets = datasets_of(runs)
+    cells = {}
+    for dataset in datasets:
+        its = {tuple(run.params[name] for name in names): run for run in runs if run.dataset == dataset}
+        cells[dataset] = {at: (run, speedup(its.get(selected), run)) for at, run in its.items()}
     rows = [
         {**csv_row(run), **dict(zip(names, at, strict=True)), **ratio.facts}
-        for its in shown.values()
+        for its in cells.values()
         for at, (run, ratio) in its.items()
     ]
     values = [row["speedup"] for row in rows if row["speedup"] is not None and not row["bound"]]
-    stated = [float(reported[end]) for end in ("low", "high")]
-    reach = max([1.0, *(abs(math.log2(value)) for value in (*values, *stated))])
-    colours = ScalarMappable(Normalize(-reach, reach), "RdBu")
-    for axes, name in zip(grid.flat, panels, strict=False):
-        _panel(axes, (xs, ys), shown[name], selected, colours)
-        axes.set_title(textwrap.fill(name, int(14 * width / columns)), fontsize=6)
-        axes.label_outer()
-    for axes in grid.flat[len(panels) :]:
+    reach = max(1.0, *(abs(math.log2(value)) for value in (*values, float(reported["low"]), float(reported["high"]))))
+    columns = ACROSS.get(len(datasets), 3)
+    lines = math.ceil(len(datasets) / columns)
+    # A single small panel stands beside the colour scale and under a heading, which need the width of a column.
+    width = max(panel[0] * columns + 0.6, 3.3)
+    figure, grid = canvas(lines, columns, (width, panel[1] * lines + 0.9))
+    for axes, dataset in zip(grid.flat, datasets, strict=False):
+        powers = np.full((len(ys), len(xs)), np.nan)
+        for (y, x), (run, ratio) in cells[dataset].items():
+            place, text, ink = (xs.index(x), ys.index(y)), status_word(run.status), "black"
+            if run.median is not None and ratio.value is not None and not ratio.bound:
+                power = powers[place[::-1]] = math.log2(ratio.value)
+                text = _short(ratio.value) + "✗" * (not run.counts)
+                ink = "white" if abs(power) > 0.6 * reach else "black"
+            axes.annotate(text, place, ha="center", va="center", color=ink, fontsize=5)
+            if (y, x) == selected:
+                axes.add_patch(Rectangle((place[0] - 0.5, place[1] - 0.5), 1, 1, fill=False, linewidth=1, zorder=3))
+        look = {"cmap": "RdBu", "vmin": -reach, "vmax": reach, "edgecolors": "white", "linewidth": 0.4}
+        drawn = axes.pcolormesh(range(len(xs)), range(len(ys)), powers, **look)
+        axes.set_title(textwrap.fill(dataset, int(14 * width / columns)), fontsize=6)
+        axes.set_xticks(range(len(xs)), xs, fontsize=6 if len(xs) < 8 else 5)
+        axes.set_yticks(range(len(ys)), ys, fontsize=6)
+        axes.set(aspect="equal", xlabel=GREEK.get(names[1], names[1]), ylabel=GREEK.get(names[0], names[0]))
+        axes.tick_params(length=0)
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
+    for axes in grid.flat[len(datasets) :]:
         axes.remove()
-    for axes in grid[:, 0]:
-        axes.set_ylabel(GREEK.get(names[0], names[0]))
-    for axes in grid.flat[max(0, len(panels) - columns) : len(panels)]:
-        axes.set_xlabel(GREEK.get(names[1], names[1]))
-        axes.tick_params(axis="x", labelbottom=True)
-    bar = figure.colorbar(colours, ax=figure.axes, aspect=30, pad=0.02, ticks=MaxNLocator(integer=True))
+    bar = figure.colorbar(drawn, ax=figure.axes, aspect=30, pad=0.02, ticks=MaxNLocator(integer=True))
     bar.ax.yaxis.set_major_formatter(lambda power, _: f"{2**power:g}×")
     bar.outline.set_linewidth(0.4)
     bar.ax.tick_params(labelsize=6)
@@ -348,54 +297,9 @@ def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]
     ours = f"{_short(min(values))} to {_short(max(values))}×" if values else "nothing measured"
     heading = f"{method} against {method}-{reported['selected']} (> 1: faster)\n"
     heading += f"ours: {ours}; paper: {reported['low']} to {reported['high']}×"
-    figure.suptitle(heading, fontsize=7, x=0.01, ha="left")
-    handles = [swatch("failed, or over the time limit", **HATCH)] * any(r.status not in ("ok", "skipped") for r in runs)
-    handles += [swatch("not run", **EMPTY)] * any(run.status == "skipped" for run in runs)
-    if handles:
-        figure.legend(handles=handles, loc="outside lower right", fontsize=6)
+    figure.suptitle(heading, **HEADING)
     footer(figure, runs)
     return Drawing(figure, rows)
-
-
-Cells = Mapping[tuple[int, ...], tuple[VerifiedRecord, Speedup]]
-"""The run of each configuration, and how many times faster it is than the selected one."""
-
-
-def _cells_of(runs: Runs, names: Sequence[str], selected: tuple[int, ...]) -> Cells:
-    its = {tuple(run.params[name] for name in names): run for run in runs}
-    return {at: (run, speedup(its.get(selected), run)) for at, run in its.items()}
-
-
-def _panel(
-    axes: Axes, steps: tuple[Sequence[int], Sequence[int]], shown: Cells, selected: tuple[int, ...], colours: Any
-) -> None:
-    """Draw the configurations of one data set, or why it is not there: a ratio in its colour; hatched if the run
-    failed, grey if it was not run or has no ratio."""
-    from matplotlib.patches import Rectangle
-
-    xs, ys = steps
-    if why := unavailable([run for run, _ in shown.values()]):
-        middle = {"xycoords": "axes fraction", "ha": "center", "va": "center", "fontsize": 5, "zorder": 4}
-        axes.annotate(textwrap.fill(why, 5 * max(4, len(xs) // 2)), (0.5, 0.5), **middle)
-    for at, (run, ratio) in shown.items():
-        x, y = xs.index(at[1]), ys.index(at[0])
-        fill = EMPTY if run.status in ("skipped", "ok") else HATCH
-        if run.median is not None and ratio.value is not None and not ratio.bound:
-            power = math.log2(ratio.value)
-            fill = {**EMPTY, "facecolor": colours.to_rgba(power)}
-            ink = "white" if abs(power) > 0.6 * colours.norm.vmax else "black"
-            text = _short(ratio.value) + "✗" * (not run.counts)
-            axes.annotate(text, (x, y), ha="center", va="center", color=ink, fontsize=5)
-        axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, **fill))
-        if at == selected and run.status != "skipped":
-            frame = {"fill": False, "edgecolor": "black", "linewidth": 1, "zorder": 3}
-            axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, **frame))
-    axes.set(xlim=(-0.5, len(xs) - 0.5), ylim=(-0.5, len(ys) - 0.5), aspect="equal")
-    axes.set_xticks(range(len(xs)), xs, fontsize=6 if len(xs) < 8 else 5)
-    axes.set_yticks(range(len(ys)), ys, fontsize=6)
-    axes.tick_params(length=0)
-    axes.grid(visible=False)
-    axes.spines[:].set_visible(False)
 
 
 def _short(value: float) -> str:
@@ -410,10 +314,10 @@ NAMES = {"n": "number of variables n", "m": "number of samples m", "d": "density
 @figure("cupc_fig10", "Fig. 10: scalability", paper=PAPER, experiments=("cupc_fig10",))
 def cupc_fig10(runs: Runs, sweeps: Sweeps, reported: CsvRows) -> Drawing:
     """The figure shows the runtime of cuPC-E and cuPC-S on random graphs with different (a) numbers of variables, (b)
-    numbers of samples and (c) densities, as cuPC's Fig. 10: quartiles, whiskers within 1.5 IQR and outliers over the
-    graphs of one kind; triangles mark an exceeded time limit. The diamond is the only runtime that the paper's text
-    states. The paper (GTX 1080, ten graphs of each size) states that cuPC-S is always faster, and that the runtime
-    grows with n, linearly with m, and almost linearly with d from 0.2 to 0.5. The data are nearly degenerate
+    numbers of samples and (c) densities, as cuPC's Fig. 10: a dot for each graph, and quartiles with whiskers within
+    1.5 IQR over the graphs of one kind; triangles mark an exceeded time limit. The diamond is the only runtime that the
+    paper's text states. The paper (GTX 1080, ten graphs of each size) states that cuPC-S is always faster, and that the
+    runtime grows with n, linearly with m, and almost linearly with d from 0.2 to 0.5. The data are nearly degenerate
     (``docs/errata.md``). ``results/tables/cupc_fig10.csv`` has the numbers.
     """
     figure, [line] = canvas(1, len(sweeps), (style.PAGE_WIDTH, 2.7), sharey="row")
@@ -437,15 +341,9 @@ def cupc_fig10(runs: Runs, sweeps: Sweeps, reported: CsvRows) -> Drawing:
     both = e.keys() & s.keys()
     faster = sum(s[name] < e[name] for name in both)
     text = f"cuPC-S faster than cuPC-E: ours on {faster} of {len(both)} graphs; paper: always"
-    figure.suptitle(text, fontsize=7, x=0.01, ha="left")
+    figure.suptitle(text, **HEADING)
     footer(figure, runs)
-    rows = [
-        {"panel": name, "value": graphs[run.dataset], **csv_row(run)}
-        for name, graphs in sweeps.items()
-        for run in runs
-        if run.dataset in graphs
-    ]
-    return Drawing(figure, rows)
+    return Drawing(figure, rows_of_sweeps(runs, sweeps, "value"))
 
 
 PRINTED_TIME: dict[str, Any] = {"marker": "D", "markersize": 4, "markerfacecolor": "none", "linestyle": "none"}
@@ -468,35 +366,26 @@ def _printed_times(
         if float(row[varied]) in values and all(fixed.get(k) == float(row[k]) for k in NAMES if k != varied)
     ]
     for row in shown:
-        x = values.index(float(row[varied])) + (-0.2 if row["method"] == "cupc-e" else 0.2)
+        x = values.index(float(row[varied])) + SIDES[row["method"]]
         axes.plot(x, float(row["value"]), color=style.colour(row["method"]), **PRINTED_TIME)
     return bool(shown)
 
 
-LEAST_IN_A_BOX = 3
-
-
 def _boxes(axes: Axes, shown: Runs, graphs: Mapping[str, float]) -> None:
-    """Draw quartiles, whiskers within 1.5 IQR, outliers as circles, triangles at an exceeded time limit.
-
-    Fewer than `LEAST_IN_A_BOX` graphs are drawn as squares, because their box would be a line without a colour.
-    """
+    """Draw for each value and method quartiles, whiskers within 1.5 IQR, dots, and triangles at an exceeded limit."""
     values = sorted(set(graphs.values()))
     thin = {"linewidth": 0.6}
-    for side, method in zip((-0.2, 0.2), CUPC, strict=True):
+    for method, side in SIDES.items():
         colour = style.colour(method)
         look = {
-            **{"boxprops": {"facecolor": colour, **thin}, "medianprops": {"color": "black", "linewidth": 1}},
-            **{"whiskerprops": thin, "capprops": thin, "widths": 0.34, "whis": 1.5, "patch_artist": True},
-            "flierprops": {"marker": "o", "markersize": 3, "markeredgecolor": colour, "markerfacecolor": "none"},
+            **{"boxprops": {"facecolor": colour, **thin}, "medianprops": {"color": "black"}, "whiskerprops": thin},
+            **{"capprops": thin, "widths": 0.34, "patch_artist": True, "showfliers": False, "manage_ticks": False},
         }
         for x, value in enumerate(values):
             here = [run for run in shown if run.method == method and graphs[run.dataset] == value]
             seconds = [run.median for run in here if run.counts]
-            if len(seconds) < LEAST_IN_A_BOX:
-                axes.plot([x + side] * len(seconds), seconds, "s", color=colour, markersize=5)
-            else:
-                axes.boxplot([seconds], positions=[x + side], manage_ticks=False, **look)
+            axes.boxplot([seconds], positions=[x + side], **look)
+            axes.plot([x + side] * len(seconds), seconds, "o", color=colour, markersize=2, zorder=3)
             over = [run.limits.time_s for run in here if run.status == "timeout"]
             axes.plot([x + side] * len(over), over, "^", color=colour, markerfacecolor="none")
             if failed := len(here) - len(seconds) - len(over):
