@@ -22,8 +22,7 @@ from gpupc_impl.core.family import plugins
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.reporting import papers
 from gpupc_impl.reporting.figures import Drawing, write_drawings
-from gpupc_impl.reporting.runs import load, load_facts, load_single_tests
-from gpupc_impl.reporting.sources import Heading, Source, absent_note, heading
+from gpupc_impl.reporting.runs import Heading, Source, absent_note, heading, load, load_facts, load_single_tests
 from gpupc_impl.reporting.tables import Table, write_tables
 
 EVERY = "every"
@@ -31,10 +30,7 @@ EVERY = "every"
 
 CsvRows = Sequence[Mapping[str, str]]
 Facts = Sequence[Mapping[str, Any]]
-"""The facts of problems, one mapping for each data set."""
-
 Sweeps = Mapping[str, Mapping[str, float]]
-"""For each varied parameter of an experiment, its value in every data set."""
 
 
 def _rows(kind: str) -> Callable[[Source], CsvRows]:
@@ -50,18 +46,16 @@ READERS: Mapping[str, Callable[[Source], Any]] = {
 }
 """The parameters that a function may have in addition to `GIVEN`, each with the function that reads it from a source:
 
-- runs: the records, each with its verification.
-- problems: the facts of each data set's problem.
-- sharing: the lines of results/sharing.csv.
+- runs: the records, each with its verification; problems: the facts of each data set's problem.
 - tests: the times of an entry's table of single tests; every_test: the times of all tables.
-- timeline: when each step of each block of an out-of-core run began and ended.
+- sharing: the lines of results/sharing.csv; timeline: when each step of each block of an out-of-core run was at work.
 - factors: how many times longer other programs take on one core than our references (see `quantities.chained`).
 - reported: the paper's own numbers.
 """
 
 GIVEN = ("sweeps", "varies", "ran")
-"""The parameters that come from the config: for each sweep of the experiment, the varied value by graph; the varied
-dimension of a table of single tests; the data set and backend of a timeline."""
+"""The parameters that come from the config: the value in every graph for each varied parameter of the experiment; the
+varied dimension of a table of single tests; the data set and backend of a timeline."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,15 +1,20 @@
-"""Formats cells, notes and CSV rows: numbers, times, speedups with their bounds, labels, and the machines of runs."""
+"""The way from records to a table: runs become cells, cells of a setting, a method or a paper a line, lines a table.
+
+A cell has a text, and the row of the CSV with the same number. Notes below a table name the machines of runs, explain
+marks, and say why numbers are missing.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import statistics
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
 
-from gpupc_impl.reporting.runs import VerifiedRecord
-from gpupc_impl.reporting.sources import STALE
+from gpupc_impl.reporting.runs import STALE, Runs, VerifiedRecord, grouped, kernels_of
+from gpupc_impl.reporting.tables import Table
 
 INFINITY = "∞"
 
@@ -77,9 +82,6 @@ def label(method: str, backend: str = "cpu") -> str:
     added = method.removeprefix(f"{known}-")
     numbers = added.replace("-", "").isdigit()
     return METHOD_LABELS[known] + (f"-{added}" if numbers else f", {QUALIFIERS.get(added, added)}") + where
-
-
-# --- cells -----------------------------------------------------------------------------------------------------------
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -187,3 +189,172 @@ def levels_speedup(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> 
 
 def geometric_mean(values: Sequence[float]) -> float | None:
     return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+
+
+# --- lines -----------------------------------------------------------------------------------------------------------
+
+
+class Cell(NamedTuple):
+    """A cell: its text in Markdown and HTML, and its row in the CSV, if it has one."""
+
+    text: str
+    row: Mapping[str, Any] | None = None
+
+
+class Line(NamedTuple):
+    """A line of a table: the texts of its first columns, and cells by the key of their column."""
+
+    head: Sequence[str]
+    cells: Mapping[Any, Cell]
+
+
+def csv_row(run: VerifiedRecord) -> dict[str, Any]:
+    """Return the columns of a run, which are the same in every CSV."""
+    result = run.result
+    return {
+        **{"dataset": run.dataset, "setting": run.setting, "method": run.method, "backend": run.backend},
+        **{"separating_sets": run.separating_sets, "machine": run.machine},
+        **{"median_s": run.median, "low_s": run.low, "high_s": run.high, "levels_s": run.levels_median},
+        **{"limit_s": run.limits.time_s, "status": run.status, "verification": run.verification, "edges": run.edges},
+        "tests_per_level": " ".join(map(str, result.tests_per_level)) if result else "",
+        "edges_per_level": " ".join(map(str, result.edges_per_level)) if result else "",
+        **{"device_bytes": run.peak_bytes.device, "device_limit_bytes": run.limits.device_memory_bytes},
+        "process_bytes": run.peak_bytes.process,
+    }
+
+
+def rows_of_sweeps(
+    runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[str, float]], value: str
+) -> list[dict[str, Any]]:
+    """Return the rows of a figure with a panel for each sweep; the column `value` has the varied value."""
+    return [
+        {"panel": panel, value: graphs[run.dataset], **csv_row(run)}
+        for panel, graphs in sweeps.items()
+        for run in runs
+        if run.dataset in graphs
+    ]
+
+
+def times(
+    runs: Iterable[VerifiedRecord | None],
+    text: Callable[[VerifiedRecord], str] = time_cell,
+    at: Callable[[VerifiedRecord], Any] = lambda run: run.dataset,
+    **facts: Any,
+) -> dict[Any, Cell]:
+    """Return the cells of some runs' times, by data set or by what `at` says; `facts` are more columns of the CSV."""
+    return {at(run): Cell(text(run), {"source": "ours", **facts, **csv_row(run)}) for run in runs if run}
+
+
+def ratios(pairs: Mapping[Any, Pair], of: Callable[..., Speedup] = speedup, **facts: Any) -> dict[Any, Cell]:
+    """Return the cells of how many times faster the second run of each pair is than the first, by `of`."""
+    cells = {}
+    for column, pair in pairs.items():
+        ratio = of(*pair)
+        text = str(ratio) + (mark(*pair) if ratio.value is not None else "")
+        own = csv_row(pair[1]) if pair[1] else {}
+        cells[column] = Cell(text, {"source": "ours", **facts, **own, **ratio.facts} if own else None)
+    return cells
+
+
+def printed(
+    rows: Iterable[Mapping[str, str]],
+    at: Callable[[Mapping[str, str]], Any] = lambda row: row["dataset"],
+    text: Callable[[Mapping[str, str]], str] = lambda row: f"{Decimal(row['value']):,}",
+    **facts: Any,
+) -> dict[Any, Cell]:
+    """Return the cells of a paper's numbers, by data set or by what `at` says of a row of results/reported."""
+    return {at(row): Cell(text(row), {"source": "paper", **facts, **_in_csv(row)}) for row in rows}
+
+
+def _in_csv(row: Mapping[str, str]) -> dict[str, str]:
+    names = {"hardware": "machine"}
+    return {names.get(name, name): value for name, value in row.items() if name != "citation"}
+
+
+def of_lines(
+    title: str,
+    head: Sequence[str],
+    columns: Mapping[Any, str],
+    lines: Iterable[Line],
+    notes: Sequence[str],
+    left: Sequence[int] = (0, 1),
+    missing: str = "–",
+) -> Table:
+    """Return the table of some lines, whose heads stand in the columns `head`; a line that shows nothing is left out,
+    and `missing` stands where a line has no cell."""
+    lines = list(lines)
+    rows = [
+        [*line.head, *(line.cells[key].text if key in line.cells else missing for key in columns)] for line in lines
+    ]
+    rows = [row for row in rows if not set(row[len(head) :]) <= {"–", "not run", missing}]
+    plain = [cell.row for line in lines for cell in line.cells.values() if cell.row]
+    return Table(title, [*head, *columns.values()], rows, notes, plain or [{"source": ""}], left)
+
+
+# --- notes -----------------------------------------------------------------------------------------------------------
+
+RATIOS = "The paper's hardware is not ours: compare ratios, not times."
+
+
+def whole_calls(data: str) -> str:
+    """Return the note on what is timed.
+
+    Args:
+        data: what a call begins with.
+    """
+    return (
+        "Ours: median of the warm runs, with their 20–80 % band where there are several; from "
+        f"{data} in host memory to the skeleton and its separating sets in host memory."
+    )
+
+
+def places(runs: Runs) -> list[str]:
+    """Return a note on the machine and the settings that ran on it, one for kernels and one for CPU references. Names
+    may contain commas, so slashes separate them."""
+    notes = []
+    for backend in dict.fromkeys([kernels_of(runs), "cpu"]):
+        settings = grouped(
+            (run.machine, label(run.setting)) for run in runs if run.backend == backend and run.median is not None
+        )
+        if settings:
+            where = "; ".join(f"{place} ({' / '.join(names)})" for place, names in settings.items())
+            notes.append(f"{'CPU references' if backend == 'cpu' else f'Backend {backend}'}: {where}.")
+    return notes
+
+
+def remarks(runs: Iterable[VerifiedRecord]) -> list[str]:
+    """Return notes that explain the marks of these runs, and why runs have no time."""
+    runs = list(runs)
+    used = {VERIFICATION_MARKS.get(run.verification) for run in runs if run.median is not None}
+    notes = []
+    if any(run.status == "timeout" for run in runs):
+        notes.append("† A time limit was reached: the number is a bound, which no mean includes.")
+    notes += [f"{mark.strip()} {note}" for mark, note in MARK_NOTES.items() if mark in used]
+    explained = [run for run in runs if run.median is not None and run.verification == "explained"]
+    differing = grouped((run.known_difference, f"{run.dataset}: {label(run.setting)}") for run in explained)
+    for why, where in differing.items():
+        notes.append(
+            f"≠ {'; '.join(where)}: the skeleton differs from the reference's, and no mean includes it: {why}."
+        )
+    if any(run.stale for run in runs if run.median is not None):
+        notes.append(STALE_NOTE)
+    reasons = grouped(
+        ((f"{run.dataset} {status_word(run.status)}", run.why), label(run.setting))
+        for run in runs
+        if run.median is None and run.why
+    )
+    return notes + [f"{where}: {' / '.join(settings)}: {why}" for (where, why), settings in reasons.items()]
+
+
+def hardware(reported: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return the paper's hardware, one line per machine with its methods."""
+    return [
+        f"{', '.join(names)}: {where}"
+        for where, names in grouped((r["hardware"], r["method"]) for r in reported).items()
+    ]
+
+
+def stated(values: Iterable[tuple[str, Iterable[Any]]]) -> str:
+    """Format the symbols that have values, for example "n = 100 or 1,000, perm = 50"."""
+    named = ((symbol, " or ".join(f"{value:,}" for value in found)) for symbol, found in values)
+    return ", ".join(f"{symbol} = {words}" for symbol, words in named if words)

@@ -29,9 +29,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpupc_impl.reporting.cells import AtLeast, number
-from gpupc_impl.reporting.notes import grouped
 from gpupc_impl.reporting.quantities import Evidence, Numbers, Quantity
-from gpupc_impl.reporting.runs import kernels_of
+from gpupc_impl.reporting.runs import grouped, kernels_of
 from gpupc_impl.reporting.tables import Table, markdown
 
 Claim = Mapping[str, str]

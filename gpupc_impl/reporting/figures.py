@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpupc_impl.core.files import write_csv, write_text
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.runs import Runs
-from gpupc_impl.reporting.sources import Heading
+from gpupc_impl.reporting.runs import Heading, Runs
 from gpupc_impl.reporting.tables import csv_rows
 
 if TYPE_CHECKING:
@@ -163,16 +162,12 @@ def swatch(text: str, **look: Any) -> Patch:
     return Patch(label=text, **look)
 
 
-def footer(figure: Figure, runs: Runs, share: float = 1.0) -> None:
-    """Add the machines and commits of the runs in small print below a share of the figure's width."""
-    ran = [run for run in runs if run.median is not None]
-    machines = "; ".join(
-        dict.fromkeys(f"{run.backend}: {run.machine}" for run in sorted(ran, key=lambda run: run.backend))
-    )
-    commits = ", ".join(sorted({run.commit or "unknown" for run in ran}))
-    letters = int(share * figure.get_figwidth() * 72 / (0.52 * SMALL_PRINT["fontsize"]))
-    lines = [textwrap.fill(line, letters) for line in (machines, f"commit {commits}")]
-    figure.supxlabel("\n".join(lines), **SMALL_PRINT, parse_math=False)
+def footer(figure: Figure, runs: Runs) -> None:
+    """Name the machines of the runs in small print, for a figure of kernels beside programs on CPU cores; the heading
+    above a figure speaks of kernels alone."""
+    places = sorted({f"{run.backend}: {run.machine}" for run in runs if run.median is not None})
+    letters = int(figure.get_figwidth() * 72 / (0.52 * SMALL_PRINT["fontsize"]))
+    figure.supxlabel(textwrap.fill("; ".join(places), letters), **SMALL_PRINT, parse_math=False)
 
 
 def name_datasets(axes: Axes, names: Sequence[str], rotation: int = 30) -> None:

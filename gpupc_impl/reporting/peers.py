@@ -10,16 +10,17 @@ from gpupc_impl.reporting.catalogue import EVERY, table
 from gpupc_impl.reporting.cells import (
     Speedup,
     count,
+    csv_row,
     geometric_mean,
     label,
     levels_speedup,
     mark,
     number,
+    places,
+    remarks,
     speedup,
     status_word,
 )
-from gpupc_impl.reporting.lines import csv_row
-from gpupc_impl.reporting.notes import places, remarks
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord
 from gpupc_impl.reporting.tables import Table
 

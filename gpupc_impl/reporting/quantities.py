@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpupc_impl.reporting.cells import AtLeast, geometric_mean, label, median, number, status_word
-from gpupc_impl.reporting.notes import stated
+from gpupc_impl.reporting.cells import AtLeast, geometric_mean, label, median, number, stated, status_word
 from gpupc_impl.reporting.runs import VerifiedRecord, datasets_of
 
 

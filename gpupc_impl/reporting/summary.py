@@ -8,10 +8,8 @@ from typing import Any
 
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import EVERY, figure, table
-from gpupc_impl.reporting.cells import count, label, number, speedup, time_cell
+from gpupc_impl.reporting.cells import count, csv_row, label, number, places, remarks, speedup, time_cell
 from gpupc_impl.reporting.figures import Drawing, canvas, footer, key
-from gpupc_impl.reporting.lines import csv_row
-from gpupc_impl.reporting.notes import places, remarks
 from gpupc_impl.reporting.peers import LIKE
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of
 from gpupc_impl.reporting.tables import Table

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpupc_impl.core.files import write_csv, write_text
-from gpupc_impl.reporting.sources import Heading
+from gpupc_impl.reporting.runs import Heading
 
 VERDICT_COLOURS = {
     **{"holds": "#cdeedd", "holds more strongly": "#d3e6fa", "holds less strongly": "#ffe2c4"},

@@ -12,10 +12,19 @@ from gpupc_impl.latent.inference import find_pag
 from gpupc_impl.latent.oracle import IndependenceOracle
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import Facts, Sweeps, figure, table
-from gpupc_impl.reporting.cells import count, label, time_cell
+from gpupc_impl.reporting.cells import (
+    Line,
+    count,
+    csv_row,
+    label,
+    of_lines,
+    places,
+    remarks,
+    rows_of_sweeps,
+    time_cell,
+    times,
+)
 from gpupc_impl.reporting.figures import Drawing, canvas, footer, log_axis, tick_number
-from gpupc_impl.reporting.lines import Line, csv_row, of_lines, rows_of_sweeps, times
-from gpupc_impl.reporting.notes import places, remarks
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord
 from gpupc_impl.reporting.tables import Table
 

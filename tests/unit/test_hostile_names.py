@@ -14,7 +14,7 @@ from gpupc_impl import Skeleton, pc
 from gpupc_impl.cli import main
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.reporting import tables
-from gpupc_impl.reporting.sources import Heading
+from gpupc_impl.reporting.runs import Heading
 from gpupc_impl.reporting.tables import Table
 
 ROOT = Path(__file__).parents[2]

@@ -23,7 +23,7 @@ from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.publish import EXPERIMENTS
 from gpupc_impl.measurement.published import open_published
 from gpupc_impl.reporting.catalogue import EVERY, Entry, entries
-from gpupc_impl.reporting.sources import Source
+from gpupc_impl.reporting.runs import Source
 from workflow.lib.config import read_config
 from workflow.lib.experiments import Experiment, expand, own_parameters
 from workflow.lib.searches import Search, is_requested

@@ -18,8 +18,7 @@ from gpupc_impl.measurement.record import Record
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.cells import count, label, number, status_word
 from gpupc_impl.reporting.figures import canvas, key
-from gpupc_impl.reporting.runs import VerifiedRecord, in_grid, load
-from gpupc_impl.reporting.sources import STALE, Source
+from gpupc_impl.reporting.runs import STALE, Source, VerifiedRecord, in_grid, load
 from gpupc_impl.verification.accuracy import accuracy, dag_of_edges, with_arrows
 
 PLACE = "<!-- the table of all devices -->"

@@ -3,7 +3,7 @@
 import sys
 
 from gpupc_impl.reporting.catalogue import entries
-from gpupc_impl.reporting.sources import Source
+from gpupc_impl.reporting.runs import Source
 
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 

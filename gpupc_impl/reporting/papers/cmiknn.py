@@ -17,13 +17,30 @@ from gpupc_impl.measurement.record import commit_name, machine_name
 from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import CsvRows, Facts, figure, table
-from gpupc_impl.reporting.cells import STALE_NOTE, Speedup, label, mark, number, speedup, status_word, time_cell
+from gpupc_impl.reporting.cells import (
+    RATIOS,
+    STALE_NOTE,
+    Cell,
+    Line,
+    Speedup,
+    csv_row,
+    hardware,
+    label,
+    mark,
+    number,
+    of_lines,
+    places,
+    printed,
+    remarks,
+    speedup,
+    stated,
+    status_word,
+    time_cell,
+    times,
+)
 from gpupc_impl.reporting.claims import table_of
-from gpupc_impl.reporting.figures import Drawing, footer, tick_number
-from gpupc_impl.reporting.lines import Cell, Line, csv_row, of_lines, printed, times
-from gpupc_impl.reporting.notes import RATIOS, grouped, hardware, places, remarks, stated
-from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, of_method
-from gpupc_impl.reporting.sources import STALE
+from gpupc_impl.reporting.figures import HEADING, Drawing, canvas, swatch, tick_number
+from gpupc_impl.reporting.runs import STALE, Runs, VerifiedRecord, by_key, datasets_of, grouped, of_method
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges, structural_hamming_distance
 
@@ -46,25 +63,23 @@ def cmiknn_table5(runs: Runs, reported: CsvRows) -> Table:
     """
     slows = {run.dataset: run for run in of_method(runs, REFERENCE, **SINGLE_THREADED)}
     reference = next((run.setting for run in slows.values()), None)
-    groups: dict[tuple[str, str, int], dict[int, list[VerifiedRecord]]] = {}
-    for run in (run for run in runs if run.problem):
-        of_line = groups.setdefault((run.setting, run.backend, run.problem["k_cmi"]), {})
-        of_line.setdefault(run.problem["n_variables"], []).append(run)
+    ours = by_key((run for run in runs if run.problem), lambda run: (run.setting, run.backend, run.problem["k_cmi"]))
     order = list(dict.fromkeys(run.setting for run in runs))
     lines: list[Line] = []
-    alone = False
-    for setting, backend, k in sorted(groups, key=lambda line: (order.index(line[0]), *line[1:])):
-        cells = {p: _table5_cell(here, slows, setting == reference) for p, here in groups[setting, backend, k].items()}
+    alone, graphs = False, set()
+    for setting, backend, k in sorted(ours, key=lambda line: (order.index(line[0]), *line[1:])):
+        by_size = by_key(ours[setting, backend, k], lambda run: run.problem["n_variables"])
+        cells = {p: _table5_cell(here, slows, setting == reference) for p, here in by_size.items()}
         alone |= setting != reference and any(cell.text.endswith(" s") for cell in cells.values())
+        graphs |= set(map(len, by_size.values()))
         who = f"ours: {label(setting, backend)}" + (", seconds" if setting == reference else "")
         lines.append(Line([who, str(k)], cells))
-    for (name, k), rows in grouped_rows(reported, "method", "k_cmi").items():
+    for (name, k), rows in by_key(reported, lambda row: (row["method"], row["k_cmi"])).items():
         cells = printed(rows, lambda row: int(row["variables"]), lambda row: f"{row['value']}×")
         lines.append(Line([f"paper: {name}", k], cells))
-    graphs = sorted({len(here) for line in groups.values() for here in line.values()})
     notes = [
         f"How many times faster than {REFERENCE} with one worker, the paper's single-threaded CPU version; medians "
-        f"over graphs, ours {' or '.join(map(str, graphs)) or 'none'} of each kind, the paper's 10. "
+        f"over graphs, ours {' or '.join(map(str, sorted(graphs))) or 'none'} of each kind, the paper's 10. "
         f"Ours: {_search(runs)}. Paper: n = 1,000, perm = 100.",
         *(["Cells in seconds are medians over the graphs that finished, on which that version was not run."] * alone),
         *places(runs),
@@ -75,14 +90,6 @@ def cmiknn_table5(runs: Runs, reported: CsvRows) -> Table:
     head = ["speedup over the single-threaded CPU version", "k_CMI"]
     title, columns = "Speedups of the search (GPU-CMIknn, Table 5)", {p: f"N = {p}" for p in sizes}
     return of_lines(title, head, columns, lines, notes, left=(0,))
-
-
-def grouped_rows(rows: CsvRows, *names: str) -> dict[tuple[str, ...], list[Mapping[str, str]]]:
-    """Return rows of results/reported by their values in some columns."""
-    groups: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[name] for name in names), []).append(row)
-    return groups
 
 
 def _table5_cell(here: Runs, slows: Mapping[str, VerifiedRecord], is_reference: bool) -> Cell:
@@ -121,10 +128,9 @@ def cmiknn_table10(runs: Runs, reported: CsvRows) -> Table:
     paper's (Nvidia A40; eight cores of an AMD EPYC 7343). DNF means that a method did not finish within the time limit.
     """
     lines = []
-    for setting, backend in dict.fromkeys((run.setting, run.backend) for run in runs):
-        here = [run for run in runs if (run.setting, run.backend) == (setting, backend)]
+    for (setting, backend), here in by_key(runs, lambda run: (run.setting, run.backend)).items():
         lines.append(Line([f"ours: {label(setting, backend)}"], times(here, time_or_dnf)))
-    for (name,), rows in grouped_rows(reported, "method").items():
+    for name, rows in by_key(reported, lambda row: row["method"]).items():
         text = printed(rows, text=lambda row: f"{float(row['value']):,g}" if row["status"] == "ok" else "DNF")
         lines.append(Line([f"paper: {name}"], text))
     limits = sorted({run.limits.time_s for run in runs if run.limits.time_s})
@@ -157,9 +163,6 @@ def cmiknn_fig1(runs: Runs, problems: Facts, reported: CsvRows) -> Drawing:
     counts the pairs of variables on which the two CPDAGs differ: additional or missing edges, and directions to add,
     remove or reverse. ``results/tables/cmiknn_fig1.csv`` has the numbers.
     """
-    import matplotlib.pyplot as plt
-    from matplotlib.patches import Patch
-
     truths = {facts["name"]: facts.get("true_edges", []) for facts in problems}
     distances: dict[str, dict[int, int]] = {}
     rows = []
@@ -178,8 +181,7 @@ def cmiknn_fig1(runs: Runs, problems: Facts, reported: CsvRows) -> Drawing:
     for row in rows:
         base = distances.get(row["source"], {}).get(BASE)
         row["change"] = None if row["shd"] is None or base is None else row["shd"] - base
-    style.use()
-    figure, axes = plt.subplots(figsize=(style.COLUMN_WIDTH, 2.9))
+    figure, [[axes]] = canvas(1, 1, (style.COLUMN_WIDTH, 2.9))
     if changes:
         lows, middles, highs = (np.array([of(them) for them in changes.values()]) for of in (np.min, np.median, np.max))
         bars = {"yerr": [middles - lows, highs - middles], "elinewidth": 0.8, "capsize": 2, "markersize": 3}
@@ -187,24 +189,18 @@ def cmiknn_fig1(runs: Runs, problems: Facts, reported: CsvRows) -> Drawing:
         axes.errorbar(list(changes), middles, fmt="o-", color=colour, label="minimum, median, maximum", **bars)
     axes.axhline(0, color="black", linewidth=0.6)
     _printed_trends(axes, reported)
-    axes.set(xscale="log", xlabel="k_CMI", ylabel=f"SHD − SHD at k_CMI = {BASE}")
+    axes.set(xscale="log", xlabel="k_CMI", ylabel=f"SHD − SHD at k_CMI = {BASE} (below 0: nearer to the truth)")
     axes.set_xticks(list(changes), [str(k) for k in changes])
     axes.minorticks_off()
     axes.yaxis.set_major_formatter(tick_number)
     handles = axes.get_legend_handles_labels()[0]
     if reported:
-        handles.append(Patch(color=style.GREY, alpha=0.16, linewidth=0, label="the paper's statements (above)"))
+        handles.append(swatch("the paper's statements (above)", color=style.GREY, alpha=0.16, linewidth=0))
     figure.legend(handles=handles, loc="outside lower right", fontsize=6)
     graphs = sorted({len(of_k) for of_k in changes.values()})
-    count = " to ".join(map(str, dict.fromkeys([graphs[0], graphs[-1]]))) if graphs else "no"
-    medians = [f"{np.median(them):+g} at {k}" for k, them in changes.items() if k != BASE]
-    trend = f"median {', '.join(medians)}" if medians else "nothing to compare"
-    heading = [f"Below 0: closer to the truth. Ours: {count} graphs ({_search(runs)})", trend]
-    heading = [re.sub(r" (=|at) ", "\u00a0\\1\u00a0", line) for line in heading]  # Lines end after a whole value.
-    heading = [textwrap.fill(line, 62).replace("\u00a0", " ") for line in heading]
+    heading = [f"Ours: {' to '.join(map(str, graphs)) or 'no'} graphs ({_search(runs)})"]
     heading += [f"Above: the paper's median of {row['graphs']} graphs, as its text states it" for row in reported[:1]]
-    figure.suptitle("\n".join(heading), fontsize=6, x=0.01, ha="left")
-    footer(figure, runs, share=0.5)
+    figure.suptitle("\n".join(textwrap.fill(line, 62) for line in heading), **HEADING)
     return Drawing(figure, rows)
 
 
@@ -262,10 +258,17 @@ def single_tests(title: str, timed: Mapping[str, Any], varies: str, reported: Cs
     """
     cells: Sequence[Timed] = timed["cells"]
     has_k = varies != "k_cmi"
-    reported = [
-        {**row, "set_size": row["separation_set"], "line": _value(row, "k_cmi") if has_k else ""} for row in reported
-    ]
-    ours = _by_line(cells, varies)
+    reported = [{**row, "set_size": row["separation_set"]} for row in reported]
+
+    def k_of(cell: Mapping[str, Any]) -> str:
+        return _value(cell, "k_cmi") if has_k else ""
+
+    names = list(dict.fromkeys(cell["implementation"] for cell in cells))
+    by_line = by_key(cells, lambda cell: (cell["implementation"], cell["backend"], k_of(cell)))
+    ours = {
+        line: {_value(cell, varies): cell for cell in by_line[line]}
+        for line in sorted(by_line, key=lambda line: (names.index(line[0]), _size(line[2])))
+    }
     reference = next((cell["implementation"] for cell in cells if _is_reference(cell)), None)
     lines = [
         Line([f"ours: {label(name, backend)}", *[k] * has_k], {value: _cell(cell) for value, cell in by_value.items()})
@@ -275,18 +278,18 @@ def single_tests(title: str, timed: Mapping[str, Any], varies: str, reported: Cs
         if (slow := ours.get((reference, "cpu", k))) and name != reference:
             ratios = {value: _ratio(slow.get(value), cell) for value, cell in by_value.items()}
             lines.append(Line([f"{label(name, backend)} over {reference}", *[k] * has_k], ratios))
-    for (name, k), rows in grouped_rows(reported, "method", "line").items():
+    for (name, k), rows in by_key(reported, lambda row: (row["method"], k_of(row))).items():
         values = printed(rows, lambda row: _value(row, varies), lambda row: "{value} ({low}–{high})".format(**row))
         lines.append(Line([f"paper: {name}", *[k] * has_k], values))
-    columns = _ascending({_value(cell, varies) for cell in [*cells, *reported]})
+    columns = sorted({_value(cell, varies) for cell in [*cells, *reported]}, key=_size)
+    counts = sorted({len(cell["seconds"]) for cell in cells if cell["status"] == "ok"})
     notes = [
-        f"Ours: {_fixed(cells, varies)}; medians (5–95 %) of {_tests(cells)}, the same random tests of one generated "
-        f"data set for all, taken in turns after a cold run each. Paper: {_fixed(reported, varies)}; 20 tests.",
+        f"Ours: {_fixed(cells, varies)}; medians (5–95 %) of {' or '.join(map(str, counts)) or 'no'} tests, the same "
+        "random tests of one generated data set for all, taken in turns after a cold run each. "
+        f"Paper: {_fixed(reported, varies)}; 20 tests.",
         "A time is that from the samples in host memory to the p-value in host memory.",
         *(["adaptive: k_CMI = 0.2 n."] if any(cell["k_rule"] == "adaptive" for cell in cells) else []),
-        *_agreement(cells),
         *_places(timed),
-        *_remarks(cells),
         *(f"{CITED}, {line}." for line in hardware(reported)),
         RATIOS,
     ]
@@ -305,19 +308,9 @@ def _value(cell: Mapping[str, Any], dimension: str) -> str:
     return f"{cell[dimension]}"
 
 
-def _ascending(values: Iterable[str]) -> list[str]:
-    return sorted(values, key=lambda value: math.inf if value == "adaptive" else float(value))
-
-
-def _by_line(cells: Sequence[Timed], varies: str) -> dict[tuple[str, str, str], dict[str, Timed]]:
-    """Return the cells of each line, by implementation, backend and, unless k is the varied dimension, k."""
-    lines: dict[tuple[str, str, str], dict[str, Timed]] = {}
-    for cell in cells:
-        k = "" if varies == "k_cmi" else _value(cell, "k_cmi")
-        lines.setdefault((cell["implementation"], cell["backend"], k), {})[_value(cell, varies)] = cell
-    names = list(dict.fromkeys(name for name, _, _ in lines))
-    order = _ascending({k for _, _, k in lines} - {""}) or [""]
-    return {key: lines[key] for key in sorted(lines, key=lambda key: (names.index(key[0]), order.index(key[2])))}
+def _size(value: str) -> float:
+    """Return what orders values of a dimension: an adaptive one comes after all numbers."""
+    return math.inf if value == "adaptive" else float(value or 0)
 
 
 def _cell(cell: Timed) -> Cell:
@@ -348,43 +341,19 @@ def _fixed(cells: Sequence[Mapping[str, Any]], varies: str) -> str:
     return stated((DIMENSIONS[name], sorted({int(cell[name]) for cell in cells})) for name in names)
 
 
-def _tests(cells: Sequence[Timed]) -> str:
-    counts = sorted({len(cell["seconds"]) for cell in cells if cell["status"] == "ok"})
-    return f"{' or '.join(map(str, counts)) or 'no'} tests"
-
-
-def _agreement(cells: Sequence[Timed]) -> list[str]:
-    """Return a note on whether all implementations with our random numbers computed the same p-values."""
-    answers: dict[tuple[Any, ...], list[tuple[float, ...]]] = {}
-    for cell in cells:
-        if cell["status"] == "ok" and not cell["random"]:
-            answers.setdefault(tuple(cell[name] for name in DIMENSIONS), []).append(tuple(cell["p_values"]))
-    compared = [p_values for p_values in answers.values() if len(p_values) > 1]
-    same = sum(len(set(p_values)) == 1 for p_values in compared)
-    if not compared:
-        return []
-    if same == len(compared):
-        return [f"All implementations but {REFERENCE}, which has its own random numbers, computed the same p-values."]
-    return [f"✗ Implementations differ in their p-values in {len(compared) - same} of {len(compared)} problems."]
-
-
 def _places(timed: Mapping[str, Any]) -> list[str]:
-    """Return notes on the machine and the number of threads of each implementation."""
-    notes = []
+    """Return notes on the machine of each implementation, on the mark of stale times, and on why cells have no time."""
+    notes, cells = [], timed["cells"]
+    done = [cell for cell in cells if cell["status"] == "ok"]
     for backend, facts in timed["environments"].items():
-        here = [cell for cell in timed["cells"] if cell["backend"] == backend and cell["status"] == "ok"]
-        names = dict.fromkeys(label(cell["implementation"]) for cell in here)
+        names = dict.fromkeys(label(cell["implementation"]) for cell in done if cell["backend"] == backend)
         where = machine_name(facts, backend, 1 if backend == "cpu" else facts["threads"])
         notes.append(f"{' / '.join(names) or 'nothing'}: {where}, commit {commit_name(facts) or 'unknown'}.")
-    return notes
-
-
-def _remarks(cells: Sequence[Timed]) -> list[str]:
-    """Return notes on why cells have no time, and on the mark of stale times."""
-    stale = any(cell.get("stale") for cell in cells if cell["status"] == "ok")
-    late = [cell for cell in cells if cell["status"] != "ok" and cell["why"]]
-    reasons = grouped((cell["why"], label(cell["implementation"])) for cell in late)
-    return [STALE_NOTE] * stale + [f"{' / '.join(names)}: {why}" for why, names in reasons.items()]
+    notes += [STALE_NOTE] * any(cell.get("stale") for cell in done)
+    reasons = grouped(
+        (cell["why"], label(cell["implementation"])) for cell in cells if cell["why"] and cell not in done
+    )
+    return notes + [f"{' / '.join(names)}: {why}" for why, names in reasons.items()]
 
 
 # --- claims ----------------------------------------------------------------------------------------------------------
@@ -435,15 +404,14 @@ class TimedTests:
 
 def timed_tests(every_test: Iterable[Mapping[str, Any]]) -> list[TimedTests]:
     """Return the single tests of all tables, without those that were measured twice."""
-    groups: dict[str, list[TimedTests]] = {}
+    every = []
     for cell in (cell for its in every_test for cell in its["cells"]):
-        k = ADAPTIVE if cell["k_rule"] == "adaptive" else cell["k_cmi"]
-        size = {"k_CMI": k, "perm": cell["permutations"], "|S|": cell["set_size"], "n": cell["samples"]}
+        size = {symbol: cell[name] for name, symbol in DIMENSIONS.items()}
+        size |= {"k_CMI": ADAPTIVE} if cell["k_rule"] == "adaptive" else {}
         done = float(np.median(cell["seconds"])) if cell["status"] == "ok" else None
-        test = TimedTests(cell["method"], cell["params"], size, cell["status"], done)
-        groups.setdefault(str([test.method, test.params, size]), []).append(test)
+        every.append(TimedTests(cell["method"], cell["params"], size, cell["status"], done))
     found = []
-    for tests in groups.values():
+    for tests in by_key(every, lambda test: str([test.method, test.params, test.size])).values():
         times = [test.median for test in tests if test.median is not None]
         found.append(dataclasses.replace(tests[0], median=float(np.median(times)) if times else None))
     return found

@@ -11,10 +11,27 @@ import numpy as np
 from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting import sharing as shared_sets
 from gpupc_impl.reporting.catalogue import CsvRows, Facts, table
-from gpupc_impl.reporting.cells import Pair, geometric_mean, label, levels_speedup, mark, number, speedup, time_cell
+from gpupc_impl.reporting.cells import (
+    RATIOS,
+    Cell,
+    Line,
+    Pair,
+    geometric_mean,
+    label,
+    levels_speedup,
+    mark,
+    number,
+    of_lines,
+    places,
+    printed,
+    ratios,
+    remarks,
+    speedup,
+    time_cell,
+    times,
+    whole_calls,
+)
 from gpupc_impl.reporting.claims import table_of
-from gpupc_impl.reporting.lines import Cell, Line, of_lines, printed, ratios, times
-from gpupc_impl.reporting.notes import RATIOS, places, remarks, whole_calls
 from gpupc_impl.reporting.papers.datasets import datasets_table
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of, in_grid, of_method, of_settings
 from gpupc_impl.reporting.tables import Table

@@ -12,20 +12,18 @@ import numpy as np
 from gpupc_impl.reporting import sharing as shared_sets
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, figure
-from gpupc_impl.reporting.cells import label, levels_speedup, number, speedup, status_word
+from gpupc_impl.reporting.cells import csv_row, label, levels_speedup, number, rows_of_sweeps, speedup, status_word
 from gpupc_impl.reporting.figures import (
     HEADING,
     SMALL_PRINT,
     Drawing,
     canvas,
-    footer,
     key,
     log_axis,
     name_datasets,
     swatch,
     tick_number,
 )
-from gpupc_impl.reporting.lines import csv_row, rows_of_sweeps
 from gpupc_impl.reporting.papers.cupc import BASELINES, CUPC, PAPER, runs_of, size_of
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of, kernels_of, of_settings
 
@@ -83,7 +81,6 @@ def cupc_fig5(runs: Runs, reported: CsvRows) -> Drawing:
     paper = "paper: range over six data sets (cuPC-E), DREAM5-Insilico (cuPC-S)"
     handles.append(swatch(paper, facecolor="none", edgecolor="black"))
     figure.legend(handles=handles, loc="outside upper center", ncols=2)
-    footer(figure, [run for run in runs if run.method in CUPC + BASELINES])
     return Drawing(figure)
 
 
@@ -156,7 +153,6 @@ def cupc_fig6(runs: Runs) -> Drawing:
     handles = [swatch(part, facecolor=colour) for colour, part in zip(colours, parts, strict=True)]
     title = "Above the bars: the levels in % of the whole call"
     figure.legend(handles=handles, loc="outside upper left", ncols=3, title=title, title_fontsize=6.5)
-    footer(figure, runs)
     return Drawing(figure, rows)
 
 
@@ -298,7 +294,6 @@ def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]
     heading = f"{method} against {method}-{reported['selected']} (> 1: faster)\n"
     heading += f"ours: {ours}; paper: {reported['low']} to {reported['high']}×"
     figure.suptitle(heading, **HEADING)
-    footer(figure, runs)
     return Drawing(figure, rows)
 
 
@@ -342,7 +337,6 @@ def cupc_fig10(runs: Runs, sweeps: Sweeps, reported: CsvRows) -> Drawing:
     faster = sum(s[name] < e[name] for name in both)
     text = f"cuPC-S faster than cuPC-E: ours on {faster} of {len(both)} graphs; paper: always"
     figure.suptitle(text, **HEADING)
-    footer(figure, runs)
     return Drawing(figure, rows_of_sweeps(runs, sweeps, "value"))
 
 

@@ -11,12 +11,30 @@ from typing import Any
 
 from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting.catalogue import CsvRows, Facts, Sweeps, table
-from gpupc_impl.reporting.cells import INFINITY, Speedup, count, label, number, speedup, time_cell
+from gpupc_impl.reporting.cells import (
+    INFINITY,
+    RATIOS,
+    Cell,
+    Line,
+    Speedup,
+    count,
+    hardware,
+    label,
+    number,
+    of_lines,
+    places,
+    printed,
+    ratios,
+    remarks,
+    speedup,
+    stated,
+    time_cell,
+    times,
+    whole_calls,
+)
 from gpupc_impl.reporting.claims import table_of
-from gpupc_impl.reporting.lines import Cell, Line, of_lines, printed, ratios, times
-from gpupc_impl.reporting.notes import RATIOS, grouped, hardware, places, remarks, stated, whole_calls
 from gpupc_impl.reporting.papers.datasets import datasets_table
-from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of, kernels_of, of_method
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of, grouped, kernels_of, of_method
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges, skeleton_differences
 

@@ -10,11 +10,22 @@ from typing import TYPE_CHECKING, Any
 from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, figure, table
-from gpupc_impl.reporting.cells import label, number
+from gpupc_impl.reporting.cells import (
+    RATIOS,
+    Cell,
+    Line,
+    csv_row,
+    label,
+    number,
+    of_lines,
+    places,
+    printed,
+    ratios,
+    remarks,
+    times,
+)
 from gpupc_impl.reporting.claims import table_of
-from gpupc_impl.reporting.figures import HEADING, Drawing, canvas, footer, key, log_axis
-from gpupc_impl.reporting.lines import Cell, Line, csv_row, of_lines, printed, ratios, times
-from gpupc_impl.reporting.notes import RATIOS, places, remarks
+from gpupc_impl.reporting.figures import HEADING, Drawing, canvas, key, log_axis
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, kernels_of, of_method
 from gpupc_impl.reporting.tables import Table
 
@@ -263,7 +274,6 @@ def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Drawing:
     handles += [key("not run, or failed", "x", color="black")] * (False in failed)
     handles += [key("paper (V100)", "D", **PAPER_LOOK)] * shows_paper
     figure.legend(handles=handles, loc="outside lower right", ncols=3)
-    footer(figure, runs)
     return Drawing(figure, rows)
 
 

@@ -97,7 +97,7 @@ def load(tmp_path, save):
     ``not-run``); ``skeletons`` lie beside the records of their data set and setting.
     """
     from gpupc_impl.reporting import runs
-    from gpupc_impl.reporting.sources import Source
+    from gpupc_impl.reporting.runs import Source
 
     def through_files(records, statuses=None, skeletons=None):
         paths = []

@@ -9,7 +9,7 @@ from jinja2 import Environment, StrictUndefined
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.reporting import catalogue
 from gpupc_impl.reporting.figures import Drawing
-from gpupc_impl.reporting.sources import Source
+from gpupc_impl.reporting.runs import Source
 from gpupc_impl.reporting.tables import Table
 
 ROOT = Path(__file__).parents[3]

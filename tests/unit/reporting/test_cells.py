@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpupc_impl.reporting import cells, notes
+from gpupc_impl.reporting import cells
 
 
 def test_numbers_have_three_digits():
@@ -47,5 +47,5 @@ def test_names_with_commas_are_separated_by_slashes(load):
     records = [record("d", name, "ok") for name in names] + [record("wide", name, "oom") for name in names]
     runs = load(records)
     both = "cuPC-E, first-come / cuPC-S, first-come"
-    assert notes.places(runs) == [f"Backend host: Some CPU, 2 threads ({both})."]
-    assert notes.remarks(runs) == [f"wide oom: {both}: too large"]
+    assert cells.places(runs) == [f"Backend host: Some CPU, 2 threads ({both})."]
+    assert cells.remarks(runs) == [f"wide oom: {both}: too large"]

@@ -10,7 +10,7 @@ from gpupc_impl.core.family import families
 from gpupc_impl.core.registry import methods
 from gpupc_impl.reporting import figures, style
 from gpupc_impl.reporting.figures import Drawing, write_drawings
-from gpupc_impl.reporting.sources import Heading
+from gpupc_impl.reporting.runs import Heading
 
 GPU = Heading("h200", True, "NVIDIA H200, recorded 2026-11-21, commit 0123456789")
 HERE = Heading("this machine", False, "Some CPU, 2 threads, this machine, commit 0123456789")

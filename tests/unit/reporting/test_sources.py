@@ -7,8 +7,8 @@ import pytest
 
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.measurement.digest import code_version
-from gpupc_impl.reporting import catalogue, cells, notes, runs
-from gpupc_impl.reporting.sources import Source, absent_note, heading
+from gpupc_impl.reporting import catalogue, cells, runs
+from gpupc_impl.reporting.runs import Source, absent_note, heading
 
 CURRENT = code_version(get_method("cupc-s"), "cuda")
 
@@ -97,8 +97,8 @@ def test_a_record_of_other_code_is_stale_and_marked(source):
     }
     assert cells.time_cell(found["cupc-s"]) == "1.50 (1.20–1.80)"
     assert cells.time_cell(found["cupc-e"]) == "1.50 (1.20–1.80) ‡"
-    assert cells.STALE_NOTE in notes.remarks(found.values())
-    assert cells.STALE_NOTE not in notes.remarks([found["cupc-s"]])
+    assert cells.STALE_NOTE in cells.remarks(found.values())
+    assert cells.STALE_NOTE not in cells.remarks([found["cupc-s"]])
     assert heading_of(recorded).text.endswith("stale ‡: 2 of 3 runs")
     assert found["cupc-e"].counts  # marked, not dropped
 
@@ -107,7 +107,7 @@ def test_a_recorded_run_without_verification_enters_no_mean(source):
     (run,) = catalogue.READERS["runs"](source("h200", [record()], verified=False))
     assert (run.verification, run.counts) == ("not-verified", False)
     assert cells.time_cell(run).endswith(" ?")
-    assert any(note.startswith("? ") for note in notes.remarks([run]))
+    assert any(note.startswith("? ") for note in cells.remarks([run]))
     with pytest.raises(KeyError):  # here, where it was just verified, that is a fault
         catalogue.READERS["runs"](source(None, [record()], verified=False))
 
@@ -123,7 +123,7 @@ def test_a_published_run_is_alone_only_where_no_other_run_of_the_data_set_finish
     alone = found["one", "cupc-s"]
     assert (alone.counts, alone.differing_edges) == (True, "")
     assert cells.time_cell(alone).endswith(" °")
-    assert any(note.startswith("° ") for note in notes.remarks([alone]))
+    assert any(note.startswith("° ") for note in cells.remarks([alone]))
 
 
 def test_a_known_difference_of_another_program_has_a_reason_and_no_other_has(tmp_path, publish):
@@ -139,7 +139,7 @@ def test_a_known_difference_of_another_program_has_a_reason_and_no_other_has(tmp
     found = catalogue.READERS["runs"](Source(str(tmp_path), "cuda", {}, runs=keys))
     assert [run.verification for run in found] == ["explained", *["unexplained"] * 3]
     assert cells.time_cell(found[0]).startswith("1.50 (1.20–1.80) ≠")
-    (note,) = (note for note in notes.remarks(found) if note.startswith("≠ "))
+    (note,) = (note for note in cells.remarks(found) if note.startswith("≠ "))
     assert note.startswith("≠ mcc: cuPC-S, authors' program: the skeleton differs")
     assert note.endswith("(docs/numerics.md).")
     assert not found[0].counts  # its time is of another skeleton

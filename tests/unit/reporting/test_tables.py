@@ -4,9 +4,9 @@ import pytest
 
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.reporting import tables
-from gpupc_impl.reporting.lines import Cell, Line, of_lines
+from gpupc_impl.reporting.cells import Cell, Line, of_lines
 from gpupc_impl.reporting.papers import cupc
-from gpupc_impl.reporting.sources import Heading
+from gpupc_impl.reporting.runs import Heading
 from gpupc_impl.reporting.tables import Table, write_tables
 
 HERE, GPU = Heading("here", False, "my laptop"), Heading("gpu", True, "a GPU")
