@@ -150,8 +150,7 @@ figure = functools.partial(_register, figure=True)
 @functools.cache
 def entries() -> Mapping[str, Entry]:
     """Return all entries by name: those that belong to no paper, those of `papers`, and those of plug-ins."""
-    for module in ("summary", "peers", "whole_calls"):
-        importlib.import_module(f"gpupc_impl.reporting.{module}")
+    importlib.import_module("gpupc_impl.reporting.summary")
     for found in pkgutil.iter_modules(papers.__path__):
         importlib.import_module(f"{papers.__name__}.{found.name}")
     for plugin in plugins():

@@ -168,17 +168,12 @@ Pair = tuple[VerifiedRecord | None, VerifiedRecord | None]
 
 def speedup(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup:
     """Return how many times faster ``fast`` is than ``slow``."""
-    if slow is None or fast is None:
+    if slow is None or fast is None or slow.status == fast.status == "timeout":
         return Speedup(None, why="–")
-    if slow.median is not None and fast.median is not None:
-        return Speedup(slow.median / fast.median)
-    if slow.status == "timeout" and fast.median is not None:
-        return Speedup(slow.limits.time_s / fast.median, ">")
-    if fast.status == "timeout" and slow.median is not None:
-        return Speedup(slow.median / fast.limits.time_s, "<")
-    if slow.status == fast.status == "timeout":
-        return Speedup(None, why="–")
-    return Speedup(None, why=status_word((fast if fast.median is None else slow).status))
+    ends = [run.limits.time_s if run.status == "timeout" else run.median for run in (slow, fast)]
+    if None in ends:
+        return Speedup(None, why=status_word((fast if fast.median is None else slow).status))
+    return Speedup(ends[0] / ends[1], {slow.status: ">", fast.status: "<"}.get("timeout", ""))
 
 
 def levels_speedup(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup:
@@ -241,8 +236,13 @@ def times(
     at: Callable[[VerifiedRecord], Any] = lambda run: run.dataset,
     **facts: Any,
 ) -> dict[Any, Cell]:
-    """Return the cells of some runs' times, by data set or by what `at` says; `facts` are more columns of the CSV."""
-    return {at(run): Cell(text(run), {"source": "ours", **facts, **csv_row(run)}) for run in runs if run}
+    """Return the cells of some runs' times, by data set or by what `at` says; `facts` are more columns of the CSV:
+    values, or functions of a run."""
+    return {at(run): Cell(text(run), {"source": "ours", **_of(run, facts), **csv_row(run)}) for run in runs if run}
+
+
+def _of(run: VerifiedRecord, facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: fact(run) if callable(fact) else fact for name, fact in facts.items()}
 
 
 def ratios(pairs: Mapping[Any, Pair], of: Callable[..., Speedup] = speedup, **facts: Any) -> dict[Any, Cell]:
@@ -251,9 +251,14 @@ def ratios(pairs: Mapping[Any, Pair], of: Callable[..., Speedup] = speedup, **fa
     for column, pair in pairs.items():
         ratio = of(*pair)
         text = str(ratio) + (mark(*pair) if ratio.value is not None else "")
-        own = csv_row(pair[1]) if pair[1] else {}
-        cells[column] = Cell(text, {"source": "ours", **facts, **own, **ratio.facts} if own else None)
+        own = {**_of(pair[1], facts), **csv_row(pair[1])} if pair[1] else {}
+        cells[column] = Cell(text, {"source": "ours", **own, **ratio.facts} if own else None)
     return cells
+
+
+def without_rows(cells: Mapping[Any, Cell]) -> dict[Any, Cell]:
+    """Return cells whose numbers stand in the rows of other cells."""
+    return {column: cell._replace(row=None) for column, cell in cells.items()}
 
 
 def printed(
@@ -289,6 +294,54 @@ def of_lines(
     rows = [row for row in rows if not set(row[len(head) :]) <= {"–", "not run", missing}]
     plain = [cell.row for line in lines for cell in line.cells.values() if cell.row]
     return Table(title, [*head, *columns.values()], rows, notes, plain or [{"source": ""}], left)
+
+
+# --- tables of data sets ----------------------------------------------------------------------------------------------
+
+ABOUT = (
+    "licence",
+    "citation",
+    "note",
+    "sha256",
+    "categories_declared",
+    "categories_observed",
+    "constant_variables",
+)
+"""Facts of a data set that only the CSV has."""
+
+
+def datasets_table(
+    title: str,
+    problems: Sequence[Mapping[str, Any]],
+    reported: Iterable[Mapping[str, str]],
+    shape: Mapping[str, tuple[str, str]],
+    own: Mapping[str, Callable[[Mapping[str, Any]], str]],
+    notes: Sequence[str],
+) -> Table:
+    """Return a table of the data sets of a family: the numbers that a paper states (`shape`, by the key of our facts
+    the heading and the column in results/reported), and more columns, each with a function of a data set's facts."""
+    paper = {row["dataset"]: row for row in reported}
+    rows, plain = [], []
+    for facts in problems:
+        theirs, ours = paper.get(facts["name"], {}), facts if facts["available"] else {}
+        numbers = [count(found) for key, (_, name) in shape.items() for found in (ours.get(key), theirs.get(name))]
+        status = "available" if facts["available"] else "not available"
+        more = [of(facts if facts["available"] else {**facts, **dict.fromkeys(ABOUT[4:])}) for of in own.values()]
+        rows.append([theirs.get("label") or facts["name"], status, *numbers, *more])
+        plain.append(
+            {"dataset": facts["name"], "available": facts["available"], "alpha": facts["alpha"]}
+            | {name: ours.get(key) for key, (_, name) in shape.items()}
+            | {f"{name}_reported": theirs.get(name) for _, name in shape.values()}
+            | {"true_edges": None if facts.get("true_edges") is None else len(facts["true_edges"])}
+            | {"source": facts.get("source") or facts.get("url")}
+            | {key: facts.get(key) for key in ABOUT}
+            | {"why_not": facts["why"]}
+        )
+    symbols = [text for symbol, _ in shape.values() for text in (symbol, f"{symbol} (paper)")]
+    header = ["data set", "status", *symbols, *own]
+    text = [place for place, name in enumerate(header) if name in ("data set", "status", "licence", "source")]
+    reasons = [facts["why"] for facts in problems if facts["why"]]
+    return Table(title, header, rows, [*notes, *reasons], plain, left=text)
 
 
 # --- notes -----------------------------------------------------------------------------------------------------------

@@ -6,15 +6,8 @@ paper's module has for each claim's `id` a `Quantity`, which computes the same n
 
 A claim says which way it points: with the `direction` ``higher`` larger numbers of ours speak more strongly for the
 paper's conclusion, with ``lower`` smaller ones, and with ``equal`` those near the paper's. The column `contradicted`
-has the number beyond which ours speak against the conclusion (for ``equal`` a lower and an upper one). The verdicts:
-
-- holds: our numbers are inside the range (`range`, rounded to its decimals), within 25 % of a single stated number
-  (`about`), at least the stated number (`at least`; for "up to 45.6" our largest counts), or at most it (`at most`).
-- holds more strongly: all are beyond the stated numbers on the side to which the claim points; 25 % beyond a printed
-  bound.
-- holds less strongly: a number of ours is on the other side.
-- contradicted: half of our numbers or more speak against the conclusion.
-- cannot be judged: we have no number, or none that can be compared; the last column gives the reason.
+has the number beyond which ours speak against the conclusion (for ``equal`` a lower and an upper one). `RULES` defines
+the verdicts; a claim cannot be judged if we have no number, or none that can be compared (``none``).
 
 Numbers of a stand-in for a data set are shown and do not count. A sentence that only states seconds is not a claim,
 because seconds of other hardware cannot be compared; it is a cell of the paper's table. The headlines are the main
@@ -49,7 +42,7 @@ UNITS = {"x": "×", "%": " %", "GB": " GB", "edges": " edges", "tests": " tests"
 
 
 def verdict(claim: Claim, values: Sequence[float]) -> str:
-    """Return the verdict about a claim; the module's docstring defines the verdicts."""
+    """Return the verdict about a claim, by `RULES`."""
     if not values or claim["check"] == "none":
         return NOT_JUDGED
     low, high = (float(claim[end] or sign * math.inf) for end, sign in (("low", -1), ("high", 1)))
@@ -146,9 +139,9 @@ def _judged(claim: Claim, quantities: Mapping[str, Quantity], known: Evidence, b
 RULES = (
     'Holds: all our numbers, rounded like the paper\'s, are in its range, satisfy its bound (≥, ≤; for "up to" our '
     f"largest number counts), or are within {100 * ABOUT:g} % of a single stated number. Holds more strongly, less "
-    "strongly: they lie beyond the paper's on the side to which the claim points, or on the other one. Contradicted: "
-    "half of our numbers or more speak against the conclusion, such as a speedup below one. If the paper uses words "
-    "instead of a number, we chose the bound; the column `basis` of the CSV explains it.",
+    "strongly: they lie beyond the paper's (a printed bound by as much) on the side to which the claim points, or on "
+    "the other one. Contradicted: half of our numbers or more speak against the conclusion, such as a speedup below "
+    "one. If the paper uses words instead of a number, we chose the bound; the column `basis` of the CSV explains it.",
     "A verdict is based on the data that the last column names. A speedup over a program that was measured on another "
     "machine is a product, whose factors that column has. If the slower method hit its time limit, the resulting bound "
     "is used if it exceeds the claim. The backend host runs the kernels on CPU cores, so a ratio of its times that "

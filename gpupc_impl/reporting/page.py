@@ -74,11 +74,11 @@ def report_page(
         f'<div class="headlines">{headlines.html()}</div>',
         *(f"<p>{html.escape(text)}</p>" for text in introduction),
     ]
-    parts.append(
-        "<nav>" + "".join(f'<a href="#{_anchor(paper)}">{html.escape(paper)}</a>' for paper in papers) + "</nav>"
-    )
+    anchors = {paper: re.sub(r"\W", "-", paper.lower()) for paper in papers}
+    links = "".join(f'<a href="#{anchors[paper]}">{html.escape(paper)}</a>' for paper in papers)
+    parts.append(f"<nav>{links}</nav>")
     for paper in papers:
-        parts.append(f'<h2 class="paper" id="{_anchor(paper)}">{html.escape(paper)}</h2>')
+        parts.append(f'<h2 class="paper" id="{anchors[paper]}">{html.escape(paper)}</h2>')
         own = sorted((entry for entry in entries if entry.paper == paper), key=_place)
         for position, entry in enumerate(own):
             shown = " open" if position == 0 and paper in ORDER[:4] else ""
@@ -93,10 +93,6 @@ def _place(entry: Entry) -> tuple[bool, bool, int]:
     """Return what orders a paper's entries: figures and then tables, by the paper's numbers; those without one last."""
     number = re.match(r"(?:Fig\.|Tables?) (\d+)", entry.title)
     return not entry.figure, number is None, int(number[1]) if number else 0
-
-
-def _anchor(paper: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in paper.lower())
 
 
 def _content(entry: Entry, files: Mapping[str, str | Path]) -> str:

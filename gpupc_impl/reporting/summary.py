@@ -1,18 +1,43 @@
-"""Outputs that belong to no paper: every setting on every data set, and what was measured where, with what."""
+"""Outputs that belong to no paper: what is fastest, every setting, what was measured where, the authors' programs (see
+docs/peers.md), and whole calls beside those of other packages."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from gpupc_impl.core.pag import MARKS
+from gpupc_impl.latent.inference import find_pag
+from gpupc_impl.latent.oracle import IndependenceOracle
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.catalogue import EVERY, figure, table
-from gpupc_impl.reporting.cells import count, csv_row, label, number, places, remarks, speedup, time_cell
-from gpupc_impl.reporting.figures import Drawing, canvas, footer, key
-from gpupc_impl.reporting.peers import LIKE
-from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of
+from gpupc_impl.reporting.catalogue import EVERY, Facts, Sweeps, figure, table
+from gpupc_impl.reporting.cells import (
+    Line,
+    Speedup,
+    count,
+    csv_row,
+    geometric_mean,
+    label,
+    levels_speedup,
+    mark,
+    number,
+    of_lines,
+    places,
+    remarks,
+    rows_of_sweeps,
+    speedup,
+    status_word,
+    time_cell,
+    times,
+)
+from gpupc_impl.reporting.figures import Drawing, canvas, footer, key, log_axis, tick_number
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, by_key, datasets_of
 from gpupc_impl.reporting.tables import Table
+from gpupc_impl.verification.accuracy import dag_of_edges
 
 
 @figure("overview", "Times faster", paper="Runtimes", family=EVERY, experiments=("ooc_table1",), numbers=False)
@@ -131,3 +156,286 @@ def _flat(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str
             yield from _flat(value, f"{prefix}{name}.")
         elif name != "warnings":
             yield prefix + name, "–" if value is None else str(value)
+
+
+# --- the authors' programs --------------------------------------------------------------------------------------------
+
+LIKE: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "cupc-authors": ("cupc-s", {"theta": 64, "delta": 2}),
+    "gpucsl": ("cupc-s", {"theta": 64, "delta": 2}),
+    "gpucsl-discrete": ("gpupc", {}),
+    "gpucmiknn-authors": ("gpucmiknn-parallel", {"selection": "insertion"}),
+    "pcalg": ("stable-serial", {}),
+    "bnlearn": ("discrete-serial", {}),
+    "fastpgm": ("discrete-serial", {}),
+}
+"""For each authors' program, our method that implements the same algorithm, with its parameters."""
+
+SINGLE = "gpucmiknn-single"
+"""Our method that corresponds to GPU-CMIknn's program when that runs the paper's Single."""
+
+CONVENTIONS = {
+    "gaussian": ("df_convention",),
+    "discrete": ("test", "df_rule"),
+    "nonlinear": ("k_cmi", "permutations", "transform"),
+}
+"""For each family, the facts of a problem that define its test."""
+
+MISSING = "None of the authors' programs was measured; docs/peers.md explains how to build them."
+
+CLOCKS: Mapping[str, Callable[..., Speedup]] = {"whole": speedup, "levels": levels_speedup}
+
+
+class Comparison(NamedTuple):
+    """An authors' program and one of our methods on one data set; `kind` is "like for like" or "fastest"."""
+
+    theirs: VerifiedRecord
+    kind: str
+    ours: VerifiedRecord | None
+
+
+def like(theirs: VerifiedRecord, ours: Runs) -> VerifiedRecord | None:
+    """Return the one of our runs that implements the same algorithm as a program; first-come sets are preferred."""
+    method, params = LIKE[theirs.method]
+    if theirs.params.get("search") == "single":
+        method = SINGLE
+
+    def distance(run: VerifiedRecord) -> tuple[bool, bool, bool]:
+        return run.median is None, not params.items() <= run.params.items(), run.separating_sets != "first-come"
+
+    return min((run for run in ours if run.method == method), key=distance, default=None)
+
+
+def compare(runs: Runs) -> list[Comparison]:
+    """Compare every program on every data set with our method of the same algorithm, and with our fastest method."""
+    found = []
+    for theirs in (run for run in runs if run.method in LIKE):
+        beside = [run for run in runs if run.dataset == theirs.dataset and run.backend == theirs.backend]
+        ours = [run for run in beside if run.method not in LIKE]
+        fastest = min((run for run in ours if run.counts), key=lambda run: run.median, default=None)
+        found += [Comparison(theirs, "like for like", like(theirs, ours)), Comparison(theirs, "fastest", fastest)]
+    return sorted(found, key=lambda each: (each.theirs.family, each.theirs.setting, each.kind == "fastest"))
+
+
+@table("peers", "Ours over the authors' programs", paper="Authors' programs", family=EVERY)
+def peers(runs: Runs) -> Table:
+    """The table shows how many times faster our methods are than the programs that the papers' authors published,
+    measured in the same run. It compares each program with our method of the same algorithm and with our fastest
+    method, by the time of the whole call from host memory to host memory, and by the time of the levels if the program
+    reports it. Means are geometric, over the data sets on which both results are verified. A program that was not run
+    on a data set has no row for it; the notes give the reason.
+    """
+    rows, plain = [], []
+    for (setting, kind), its in itertools.groupby(compare(runs), lambda each: (each.theirs.setting, each.kind)):
+        verified: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
+        for theirs, _, ours in its:
+            ratios = {clock: of(theirs, ours) for clock, of in CLOCKS.items()}
+            row = {"program": setting, "kind": kind, **csv_row(theirs), "differing_edges": theirs.differing_edges}
+            row |= {f"{clock}_speedup": ratio.value for clock, ratio in ratios.items()}
+            row |= {"bound": ratios["whole"].bound, "test": conventions_of(theirs, ours), "why": theirs.why}
+            plain.append(row | {f"our_{name}": value for name, value in (csv_row(ours) if ours else {}).items()})
+            if theirs.status != "skipped":
+                beside = [kind, label(ours.setting) if ours else "–"]
+                cells = [theirs.dataset, *_ms_of(theirs), *beside, *_ms_of(ours)]
+                cells += [str(ratios["whole"]) + mark(theirs, ours), str(ratios["levels"])]
+                cells += [f"{count(theirs.edges)} / {count(ours.edges if ours else None)}", _differing(theirs)]
+                rows.append([label(setting), *cells, conventions_of(theirs, ours)])
+            if ours and theirs.counts and ours.counts:
+                for clock, ratio in ratios.items():
+                    verified[clock] += [ratio.value] * (ratio.value is not None)
+        if any(verified.values()):
+            means, used = {c: geometric_mean(values) for c, values in verified.items()}, len(verified["whole"])
+            shown = [f"{number(mean)}×" if mean else "–" for mean in means.values()]
+            rows.append([label(setting), f"geometric mean of {used}", "", "", kind, "", "", "", *shown, "", "", ""])
+            row = {"program": setting, "dataset": "geometric mean", "kind": kind, "datasets": used}
+            plain.append(row | {f"{clock}_speedup": mean for clock, mean in means.items()})
+    header = ["program", "data set", "its ms", "its levels, ms", "beside", "ours", "our ms", "our levels, ms"]
+    header += ["whole call", "levels", "edges, its / ours", "its edges against the reference's", "test"]
+    theirs = [run for run in runs if run.method in LIKE]
+    explained = [
+        "Milliseconds: medians of the warm runs. Whole call: from the prepared input in host memory to adjacency and "
+        "separating sets in host memory, including allocations and transfers but not the translation of the program's "
+        "answer. Levels: the search loop alone; a program that does not time it has a dash.",
+        "Like for like: our method of the same algorithm, with the papers' rule for separating sets (first-come) if "
+        "that was measured, since the programs use it. Fastest: the fastest of our methods with a verified skeleton.",
+        *places(runs),
+    ]
+    notes = [*(explained if rows else [MISSING]), *remarks(theirs)]
+    plain = plain or [{"program": ""}]
+    return Table("Ours over the authors' programs", header, rows, notes, plain, left=(0, 1, 4, 5, 11, 12))
+
+
+def _ms_of(run: VerifiedRecord | None) -> list[str]:
+    """Format the times of the whole call and of the levels in milliseconds, or the reason why there is no time."""
+    if run is None:
+        return ["–", "–"]
+    levels = run.levels_median
+    whole = f"{number(1000 * run.median)}{mark(run)}" if run.median is not None else status_word(run.status)
+    return [whole, "–" if levels is None else number(1000 * levels)]
+
+
+def _differing(run: VerifiedRecord) -> str:
+    if run.differing_edges in ("", None):
+        return "–"
+    return f"{run.differing_edges} differ ({run.verification})" if int(run.differing_edges) else "the same"
+
+
+def conventions_of(theirs: VerifiedRecord, ours: VerifiedRecord | None) -> str:
+    """Return the test that both made, and the rules for separating sets of both."""
+    facts = theirs.problem or {}
+    stated = [f"{name} = {facts[name]}" for name in CONVENTIONS.get(theirs.family, ()) if name in facts]
+    sets = f"separating sets: first-come, ours {ours.separating_sets}" if ours else ""
+    return "; ".join(filter(None, [", ".join(stated), sets]))
+
+
+# --- other packages --------------------------------------------------------------------------------------------------
+
+PACKAGES = "Other packages"
+
+TRUTH_AT_MOST = 100  # the upper bound on the observed variables of a graph whose true PAG is computed in seconds
+
+CLOCK = (
+    "Medians of the warm runs. Our methods and the references begin with the prepared problem (of Gaussian tests the "
+    "correlations) in host memory, and pc and the packages with the samples. Translations between them do not count."
+)
+
+
+def _drawing(runs: Runs, sweeps: Sweeps, titles: Mapping[str, str]) -> Drawing:
+    """Draw the time of every setting over the number of variables, in a panel for each sweep."""
+    from matplotlib.ticker import NullLocator
+
+    width = style.PAGE_WIDTH if len(sweeps) > 1 else style.COLUMN_WIDTH
+    drawn, grid = canvas(1, len(sweeps), (width, 2.7), sharey=True)
+    names = {run.setting: run for run in runs if run.median is not None or run.status == "timeout"}
+    for axes, (name, graphs) in zip(grid[0], sweeps.items(), strict=True):
+        for setting, first in names.items():
+            its = [(graphs[run.dataset], run) for run in runs if run.setting == setting and run.dataset in graphs]
+            look = {"marker": style.MARKERS[first.backend], "markersize": 3, "color": style.colour(first.method)}
+            done = [(p, run.median) for p, run in its if run.counts]
+            axes.plot(*np.reshape(done, (-1, 2)).T, label=label(setting, first.backend), **look)
+            late = [(p, run.limits.time_s) for p, run in its if run.status == "timeout"]
+            axes.plot(*np.reshape(late, (-1, 2)).T, "^", color=look["color"], markerfacecolor="none")
+        axes.set(xscale="log", xlabel="variables")
+        axes.set_title(titles.get(name, name), loc="left")
+        axes.set_xticks(values := sorted(set(graphs.values())), list(map(tick_number, values)))
+        axes.xaxis.set_minor_locator(NullLocator())
+    grid[0][0].set_ylabel("seconds")
+    log_axis(grid[0][0])
+    handles = {line.get_label(): line for axes in grid[0] for line in axes.get_legend_handles_labels()[0]}
+    if handles:
+        drawn.legend(list(handles.values()), list(handles), loc="outside upper left", ncols=len(sweeps) + 1)
+    footer(drawn, runs)
+    return Drawing(drawn, rows_of_sweeps(runs, sweeps, "variables"))
+
+
+def _times(title: str, runs: Runs, sweeps: Sweeps, titles: Mapping[str, str]) -> Table:
+    """Return the time of every setting, with a row for each data set."""
+    panel = {dataset: titles.get(name, name) for name, graphs in sweeps.items() for dataset in graphs}
+    lines = [
+        Line([panel.get(dataset, ""), dataset], times(its, at=lambda run: run.setting))
+        for dataset, its in by_key(runs, lambda run: run.dataset).items()
+    ]
+    columns = {run.setting: label(run.setting) for run in runs}
+    return of_lines(title, ["call", "data set"], columns, lines, _notes(runs))
+
+
+def _notes(runs: Runs) -> list[str]:
+    """Return notes on the clock, the machines and the marks, and one for each package that is not installed."""
+    absent = dict.fromkeys(run.why for run in runs if run.status == "skipped" and "not installed" in (run.why or ""))
+    return [CLOCK, *places(runs), *remarks(run for run in runs if run.status != "skipped"), *map(str, absent)]
+
+
+SERIES = {"pcmci": "PCMCI", "pcmciplus": "PCMCI+", "cmiknn": "PCMCI, CMIknn"}
+
+
+@figure("time_series", "PCMCI and PCMCI+ over the number of series", paper=PACKAGES, experiments=("time_series",))
+def time_series(runs: Runs, sweeps: Sweeps) -> Drawing:
+    """The figure shows the seconds of PCMCI and PCMCI+ on generated linear series over the number of variables, ours
+    beside tigramite's and andrey-core's if they are installed. Both axes are logarithmic, and triangles mark a time
+    limit that was exceeded. All graphs are compared link by link, and their p-values to 1e-10; tigramite's CMIknn draws
+    its own random numbers.
+    ``results/tables/time_series.csv`` has the numbers.
+    """
+    return _drawing(runs, sweeps, SERIES)
+
+
+@table("time_series_times", "PCMCI and PCMCI+: times", paper=PACKAGES, experiments=("time_series",))
+def time_series_times(runs: Runs, sweeps: Sweeps) -> Table:
+    """The table shows the seconds of PCMCI and PCMCI+, ours beside other packages'. The marks of cells say whether
+    graphs differ.
+    """
+    return _times("PCMCI and PCMCI+: seconds", runs, sweeps, SERIES)
+
+
+PAGS = {"rfci": "RFCI", "fci": "FCI"}
+
+
+@figure("latent", "RFCI and FCI over the number of variables", paper=PACKAGES, experiments=("latent",))
+def latent(runs: Runs, sweeps: Sweeps) -> Drawing:
+    """The figure shows the seconds of RFCI and FCI on data of random graphs with hidden variables over the number of
+    observed variables, ours beside other packages' if they are installed. Both axes are logarithmic, and triangles mark
+    an exceeded time limit. Our PAGs are the reference's, mark for mark. ``results/tables/latent.csv`` has the numbers.
+    """
+    return _drawing(runs, sweeps, PAGS)
+
+
+@table("latent_distance", "RFCI and FCI: distance from the true PAG", paper=PACKAGES, experiments=("latent",))
+def latent_distance(runs: Runs, problems: Facts, sweeps: Sweeps) -> Table:
+    """The table compares the PAGs of RFCI and FCI with the true one, which an oracle of d-separation gives for up to
+    100 observed variables: the edges of the true PAG that a graph lacks, the edges that it has beside those, and the
+    marks that differ at the edges that both have.
+    """
+    truths = {facts["name"]: _true_marks(facts) for facts in problems}
+    rows, plain = [], []
+    for name, graphs in sweeps.items():
+        for run in (run for run in runs if run.dataset in graphs and run.status != "skipped"):
+            found = _pag_distance(run, truths.get(run.dataset))
+            head = [PAGS.get(name, name), run.dataset, label(run.setting, run.backend)]
+            rows.append([*head, time_cell(run), *map(count, found.values())])
+            plain.append({"call": name, "variables": graphs[run.dataset], **csv_row(run), **found})
+    notes = ["Packages whose graphs depend on the order of the variables are marked ≈ where theirs differ."]
+    header = ["call", "data set", "method", "seconds", *DISTANCES]
+    return Table(
+        "Distance from the true PAG", header, rows, [*notes, *_notes(runs)], plain or [{"call": ""}], left=(0, 1, 2)
+    )
+
+
+DISTANCES = ("true edges missing", "edges too many", "marks that differ")
+
+
+def _true_marks(facts: Mapping[str, Any]) -> dict[tuple[int, int], str] | None:
+    """Return the marks of the true PAG of a problem; None if the graph is unknown or large."""
+    edges, p = facts.get("edges_with_hidden"), facts.get("n_variables", 0)
+    if not edges or p > TRUTH_AT_MOST:
+        return None
+    graph = dag_of_edges(edges, max(p, int(np.max(edges)) + 1))
+    oracle = IndependenceOracle.from_graph(graph, hidden=range(p, len(graph)))
+    marks = find_pag(oracle.skeleton(), oracle, "fci", tests=oracle.tests()).marks
+    return {(i, j): MARKS[marks[i, j]] for i, j in np.argwhere(marks).tolist()}
+
+
+def _pag_distance(run: VerifiedRecord, truth: Mapping[tuple[int, int], str] | None) -> dict[str, Any]:
+    if truth is None or run.skeleton is None:
+        return dict.fromkeys(DISTANCES, "")
+    found = {(i, j): mark for i, j, mark, _ in run.skeleton.facts["marks"]}
+    missing, extra = (len(one.keys() - other.keys()) // 2 for one, other in ((truth, found), (found, truth)))
+    marks = sum(found[end] != truth[end] for end in found.keys() & truth.keys())
+    return dict(zip(DISTANCES, (missing, extra, marks), strict=True))
+
+
+@figure("packages", "PC over the number of variables", paper=PACKAGES, experiments=("packages",))
+def packages(runs: Runs, sweeps: Sweeps) -> Drawing:
+    """The figure shows the seconds of whole calls of PC on sparse Gaussian data over the number of variables: our call
+    ``pc`` with its default votes, two of our methods, which find the skeleton alone, and other packages if they are
+    installed, which are listed in ``docs/peers.md``. Both axes are logarithmic, and triangles mark an exceeded time
+    limit. All skeletons are compared. ``results/tables/packages.csv`` has the numbers.
+    """
+    return _drawing(runs, sweeps, {"p": "PC, Fisher's z"})
+
+
+@table("packages_times", "PC of other packages: times", paper=PACKAGES, experiments=("packages", "packages_discrete"))
+def packages_times(runs: Runs, sweeps: Sweeps) -> Table:
+    """The table shows the seconds of whole calls of PC, ours beside other packages', on Gaussian data and on samples of
+    the network ALARM. The marks of cells say whether skeletons differ.
+    """
+    return _times("PC: seconds", runs, sweeps, {"p": "Fisher's z"})

@@ -56,10 +56,8 @@ REFERENCE, SINGLE_THREADED = "tigramite", {"workers": 1}
 @table("cmiknn_table5", "Table 5: speedups of the search", paper=PAPER, experiments=("cmiknn_table5",))
 def cmiknn_table5(runs: Runs, reported: CsvRows) -> Table:
     """The table shows how many times faster PC-stable is with each method than with single-threaded tigramite, the CPU
-    version of GPU-CMIknn's Table 5. Cells are medians over generated graphs; the paper's (Nvidia A40; AMD EPYC 7343)
-    follow below ours. ``cmiknn-serial`` and ``cmiknn-parallel`` perform the same tests with the same random numbers as
-    the GPU methods. ~ marks a skeleton that may differ because the method has its own random numbers; † marks a bound
-    from a time limit.
+    version of GPU-CMIknn's Table 5. Cells are medians over generated graphs; the paper's follow below ours.
+    ``cmiknn-serial`` and ``cmiknn-parallel`` perform the same tests with the same random numbers as the GPU methods.
     """
     slows = {run.dataset: run for run in of_method(runs, REFERENCE, **SINGLE_THREADED)}
     reference = next((run.setting for run in slows.values()), None)
@@ -125,8 +123,7 @@ def _search(runs: Iterable[VerifiedRecord]) -> str:
 @table("cmiknn_table10", "Table 10: sparse graphs and gene expressions", paper=PAPER, experiments=("cmiknn_table10",))
 def cmiknn_table10(runs: Runs, reported: CsvRows) -> Table:
     """The table shows seconds on sparse generated graphs and gene expressions, as GPU-CMIknn's Table 10: ours above the
-    paper's (Nvidia A40; eight cores of an AMD EPYC 7343). DNF means that a method did not finish within the time limit.
-    """
+    paper's."""
     lines = []
     for (setting, backend), here in by_key(runs, lambda run: (run.setting, run.backend)).items():
         lines.append(Line([f"ours: {label(setting, backend)}"], times(here, time_or_dnf)))
@@ -526,7 +523,5 @@ NOTES = (
 @table("cmiknn_claims", "Section 5: claims", paper=PAPER, experiments=("cmiknn_table5",))
 def cmiknn_claims(runs: Runs, every_test: Sequence[Mapping[str, Any]], reported: CsvRows) -> Table:
     """The table compares what the abstract and section 5 of the GPU-CMIknn paper state in numbers with the same
-    quantities from our records, on the tests and graphs named in the last column. The paper used an Nvidia A40 and an
-    AMD EPYC 7343; on the backend ``host`` kernels run on CPU cores.
-    """
+    quantities from our records, on the tests and graphs named in the last column."""
     return table_of("GPU-CMIknn", reported, QUANTITIES, evidence_of(runs, every_test), NOTES)

@@ -16,6 +16,7 @@ from gpupc_impl.reporting.cells import (
     Cell,
     Line,
     Pair,
+    datasets_table,
     geometric_mean,
     label,
     levels_speedup,
@@ -32,7 +33,6 @@ from gpupc_impl.reporting.cells import (
     whole_calls,
 )
 from gpupc_impl.reporting.claims import table_of
-from gpupc_impl.reporting.papers.datasets import datasets_table
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of, in_grid, of_method, of_settings
 from gpupc_impl.reporting.tables import Table
 
@@ -89,9 +89,7 @@ MEAN = "geometric mean"
 def cupc_table2(runs: Runs, reported: CsvRows) -> Table:
     """The table shows runtimes and speedups as cuPC's Table 2, at alpha = {{ config["alpha"] }}: ours (median of the
     warm runs, 20–80 % band) above the paper's (Nvidia GTX 1080; Intel Xeon at 2.5 GHz, 8 cores). cuPC is measured with
-    the paper's rule for separating sets, from which speedups are computed, and with canonical sets. Rows with "levels"
-    have the time of the levels alone; the other rows have that of whole calls, transfers included, as the paper's.
-    † marks a bound that follows from a time limit.
+    the paper's rule for separating sets, from which speedups are computed, and with canonical sets.
     """
     chosen = {method: runs_of(runs, method) for method in (SERIAL, PARALLEL, *CUPC)}
     settings = {method: [some] for method, some in chosen.items()}
@@ -335,9 +333,7 @@ NOTES = (
 )
 def cupc_claims(runs: Runs, sharing: CsvRows, factors: CsvRows, reported: CsvRows) -> Table:
     """The table compares what the abstract and section 5 of the cuPC paper state in numbers with the same quantities
-    from our records at alpha = {{ config["alpha"] }}, on the data sets named in the last column. The paper used an
-    Nvidia GTX 1080; on the backend ``host`` kernels run on CPU cores.
-    """
+    from our records at alpha = {{ config["alpha"] }}, on the data sets named in the last column."""
     selected = {method: [params] for method, params in SELECTED.items()}
     histograms = {found.dataset: found for found in shared_sets.load(sharing)}
     factor = q.factors_of(factors)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -18,6 +17,7 @@ from gpupc_impl.reporting.cells import (
     Line,
     Speedup,
     count,
+    datasets_table,
     hardware,
     label,
     number,
@@ -31,10 +31,19 @@ from gpupc_impl.reporting.cells import (
     time_cell,
     times,
     whole_calls,
+    without_rows,
 )
 from gpupc_impl.reporting.claims import table_of
-from gpupc_impl.reporting.papers.datasets import datasets_table
-from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of, grouped, kernels_of, of_method
+from gpupc_impl.reporting.runs import (
+    Runs,
+    VerifiedRecord,
+    by_dataset,
+    by_key,
+    datasets_of,
+    grouped,
+    kernels_of,
+    of_method,
+)
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges, skeleton_differences
 
@@ -56,10 +65,8 @@ def chosen_runs(runs: Iterable[VerifiedRecord]) -> dict[str, dict[str, list[Veri
         choice: {method: of_method(runs, method, **params) for method in (BASELINE, GPUPC)}
         for choice, params in CHOICES.items()
     }
-    taken = {id(run) for its in found["paper"].values() for run in its}
-    for method, its in found["best"].items():
-        found["best"][method] = [run for run in its if id(run) not in taken]
-    return found if any(found["best"].values()) else {"paper": found["paper"]}
+    best = {method: [] if its == found["paper"][method] else its for method, its in found["best"].items()}
+    return {"paper": found["paper"]} | ({"best": best} if any(best.values()) else {})
 
 
 def named(method: str, choice: str) -> str:
@@ -115,15 +122,11 @@ def speedup_or_infinity(slow: VerifiedRecord | None, fast: VerifiedRecord | None
 @table("gpupc_table2", "Table 2: gpuPC over disc-cuPC", paper=PAPER, experiments=("gpupc_table2",))
 def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
     """The table shows the speedup of gpuPC over disc-cuPC on a workload of fixed size, in five dimensions, as gpuPC's
-    Table 2: ours above the paper's (V100, 32 GB). ∞ means that disc-cuPC, which gives every thread its own contingency
-    table and does not manage memory, exhausted the device memory that is stated below the table.
+    Table 2: ours above the paper's. disc-cuPC gives every thread its own contingency table, and does not manage memory.
     """
-    chosen = {
-        choice: {method: by_dataset(its) for method, its in of_choice.items()}
-        for choice, of_choice in chosen_runs(runs).items()
-    }
-    lengths = Counter(row["parameter"] for row in reported).values()
-    width = max(*(len(set(values.values())) for values in sweeps.values()), *lengths)
+    chosen = chosen_runs(runs)
+    printed_rows = by_key(reported, lambda row: row["parameter"])
+    width = max(len(its) for its in [*(set(graphs.values()) for graphs in sweeps.values()), *printed_rows.values()])
     lines: list[Line] = []
     for parameter, graphs in sweeps.items():
         symbol, _ = DIMENSIONS[parameter]
@@ -131,22 +134,14 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
         place = {graph: position for position, (graph, _) in enumerate(ordered)}
         lines.append(Line([symbol, f"ours: {symbol}"], {place[graph]: Cell(f"{value:,}") for graph, value in ordered}))
         for choice, found in chosen.items():
-            slows, fasts, gains = {}, {}, {}
-            for graph, value in ordered:
-                slow, fast = (its.get(graph) for its in found.values())
-                facts = {"parameter": parameter, "value": value, "choice": choice}
-                at = {"at": lambda run, column=place[graph]: column, **facts}
-                slows |= times([slow], **at)
-                # The row of a speedup is also that of gpuPC's time.
-                fasts |= {column: cell._replace(row=None) for column, cell in times([fast], **at).items()}
-                gains |= ratios({place[graph]: (slow, fast)}, speedup_or_infinity, **facts)
-            lines.append(Line(["", f"{named(BASELINE, choice)}, s"], slows))
-            lines.append(Line(["", f"{named(GPUPC, choice)}, s"], fasts))
-            lines.append(Line(["", "speedup"], gains))
-        theirs = [
-            dict(row, place=place) for place, row in enumerate(r for r in reported if r["parameter"] == parameter)
-        ]
-        if theirs:
+            facts = {"parameter": parameter, "value": lambda run, graphs=graphs: graphs[run.dataset], "choice": choice}
+            slow, fast = ({run.dataset: run for run in its if run.dataset in graphs} for its in found.values())
+            pairs = {place[graph]: (slow.get(graph), fast.get(graph)) for graph in place}
+            at = {"at": lambda run, place=place: place[run.dataset], **facts}
+            lines.append(Line(["", f"{named(BASELINE, choice)}, s"], times(map(slow.get, place), **at)))
+            lines.append(Line(["", f"{named(GPUPC, choice)}, s"], without_rows(times(map(fast.get, place), **at))))
+            lines.append(Line(["", "speedup"], ratios(pairs, speedup_or_infinity, **facts)))
+        if theirs := [{**row, "place": column} for column, row in enumerate(printed_rows.get(parameter, []))]:
             settings = {row["place"]: Cell(f"{Decimal(row['setting']):,}") for row in theirs}
             lines.append(Line(["", f"paper: {symbol}"], settings))
             lines.append(Line(["", "speedup"], printed(theirs, lambda row: row["place"], _times_or_infinity)))
@@ -215,9 +210,7 @@ OVER_BASELINE, BEST, OVER_PARALLEL, SHD = "over baseline", "best over best", "ov
 @table("gpupc_table3", "Table 3: execution times", paper=PAPER, family="discrete")
 def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows) -> Table:
     """The table shows execution times on discrete data, as gpuPC's Table 3: ours (median of the warm runs, 20–80 %
-    band) above the paper's (V100; 40 CPU cores), and the structural Hamming distance of the skeleton from that of the
-    true network. ∞ means that device memory was exhausted; † marks a bound from a time limit; ≈ marks a skeleton that
-    differs for an explained reason, such as another rule for degrees of freedom.
+    band) above the paper's, and the structural Hamming distance of the skeleton from that of the true network.
     """
     chosen = chosen_runs(runs)
     column = {
@@ -236,9 +229,7 @@ def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows) -> Table:
     columns[SHD] = "SHD of the skeleton"
     parallel = by_dataset(of_method(runs, PARALLEL))
     truths = {facts["name"]: facts.get("true_edges") for facts in problems}
-    printed_rows: dict[str, list[Mapping[str, str]]] = {}
-    for row in reported:
-        printed_rows.setdefault(row["dataset"], []).append(row)
+    printed_rows = by_key(reported, lambda row: row["dataset"])
     lines = []
     for dataset in dict.fromkeys([*datasets_of(runs), *printed_rows]):
         here = [run for run in runs if run.dataset == dataset]
@@ -249,7 +240,7 @@ def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows) -> Table:
             slow, fast = group.get(BASELINE), group.get(GPUPC)
             pairs = {OVER_BASELINE: (slow, fast), OVER_PARALLEL: (parallel.get(dataset), fast)}
             pairs[BEST] = group.get(f"best {BASELINE}", slow), group.get(f"best {GPUPC}", fast)
-            cells |= {name: cell._replace(row=None) for name, cell in ratios(pairs, speedup_or_infinity).items()}
+            cells |= without_rows(ratios(pairs, speedup_or_infinity))
             if distance := distances.get(GPUPC) or next(filter(None, distances.values()), None):
                 cells[SHD] = Cell(f"{sum(distance)} (−{distance[0]} +{distance[1]})")
             lines.append(Line([dataset, f"ours: {kernels_of(here)}"], cells))
@@ -386,7 +377,5 @@ NOTES = (
 @table("gpupc_claims", "Section 4: claims", paper=PAPER, family="discrete", experiments=("gpupc_table2",))
 def gpupc_claims(runs: Runs, factors: CsvRows, reported: CsvRows) -> Table:
     """The table compares what the gpuPC paper states in numbers with the same quantities from our records, on the data
-    named in the last column. The paper used an Nvidia V100 and 40 CPU cores; on the backend ``host`` kernels run on CPU
-    cores.
-    """
+    named in the last column."""
     return table_of("gpuPC", reported, QUANTITIES, q.Evidence(runs, factors=q.factors_of(factors)), NOTES)

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, figure, table
@@ -23,9 +25,10 @@ from gpupc_impl.reporting.cells import (
     ratios,
     remarks,
     times,
+    without_rows,
 )
 from gpupc_impl.reporting.claims import table_of
-from gpupc_impl.reporting.figures import HEADING, Drawing, canvas, key, log_axis
+from gpupc_impl.reporting.figures import HEADING, Drawing, canvas, key, log_axis, swatch
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, kernels_of, of_method
 from gpupc_impl.reporting.tables import Table
 
@@ -100,10 +103,9 @@ def _cells(
     shape = {"variables": facts.get("n_variables"), "samples": facts.get("n_samples")}
     own = {"cpu": reference, UM: um, BLOCK: block}
     cells = {name: cell for name, run in own.items() for cell in times([run], **shape).values()}
-    cells |= {name: cells[name]._replace(row=None) for name in ("cpu", UM) if name in cells and not first}
+    cells |= without_rows({name: cells[name] for name in ("cpu", UM) if name in cells and not first})
     cells |= {name: Cell(f"{value:,}") for name, value in shape.items() if value is not None}
-    pairs = ratios({"over um": (um, block), "over cpu": (reference, block)})
-    cells |= {name: cell._replace(row=None) for name, cell in pairs.items()}
+    cells |= without_rows(ratios({"over um": (um, block), "over cpu": (reference, block)}))
     left = (block or um).left_by_level_0 if block or um else None
     cells["left"] = Cell("–" if left is None else f"{left:.3g} %")
     if block is not None and block.peak_bytes.device is not None:
@@ -128,10 +130,6 @@ def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
     extraction. {% if config["backend"] == "host" %}On the host backend streams run in order, so nothing overlaps.
     {% endif %} ``results/tables/ooc_fig1.csv`` has the numbers.
     """
-    import matplotlib.pyplot as plt
-    from matplotlib.patches import Patch
-
-    style.use()
     steps = [
         {"level": int(row["level"]), "block": int(row["block"]), "step": row["step"], "stream": int(row["stream"])}
         | {"start_s": float(row["start_s"]), "end_s": float(row["end_s"])}
@@ -140,8 +138,7 @@ def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
     levels = sorted({row["level"] for row in steps})
     heading = [f"Block-based, {ran}"]
     size = (style.PAGE_WIDTH, 1.3 * max(1, len(levels)) + 0.7)
-    widths = {"width_ratios": [4, 1]}
-    figure, grid = plt.subplots(max(1, len(levels)), 2, figsize=size, squeeze=False, sharey=True, gridspec_kw=widths)
+    figure, grid = canvas(max(1, len(levels)), 2, size, sharey=True, gridspec_kw={"width_ratios": [4, 1]})
     for (axes, zoom), level in zip(grid, levels, strict=False):
         here = [row for row in steps if row["level"] == level]
         blocks = sorted({row["block"] for row in here})
@@ -161,7 +158,7 @@ def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
     grid[-1, 0].set_xlabel("seconds since the first block shown began")
     grid[-1, 1].set_xlabel("milliseconds")
     streams = sorted({row["stream"] for row in steps})
-    handles = [Patch(facecolor=STREAM_COLOURS[number], label=f"stream {number}") for number in streams]
+    handles = [swatch(f"stream {number}", facecolor=STREAM_COLOURS[number]) for number in streams]
     figure.legend(handles=handles, loc="outside lower right", ncols=len(STREAM_COLOURS))
     figure.suptitle("\n".join(heading), **HEADING)
     return Drawing(figure, steps)
@@ -201,27 +198,19 @@ def _bars(axes: Axes, rows: Sequence[Mapping[str, Any]], unit: float = 1.0, lett
     axes.grid(visible=False)
 
 
-Span = tuple[float, float]
-
-
 def hidden_share(rows: Sequence[Mapping[str, Any]]) -> float | None:
     """Return the share of the other steps' time that passes while a kernel runs; None without other steps."""
-    kernels = _union([(row["start_s"], row["end_s"]) for row in rows if row["step"] == "kernel"])
-    others = _union([(row["start_s"], row["end_s"]) for row in rows if row["step"] != "kernel"])
-    total = sum(end - start for start, end in others)
-    both = sum(max(0.0, min(end, to) - max(start, since)) for start, end in others for since, to in kernels)
-    return both / total if total else None
+    ends = np.unique([row[end] for row in rows for end in ("start_s", "end_s")])
+    middles, lengths = (ends[1:] + ends[:-1]) / 2, np.diff(ends)
 
+    def busy(kernels: bool) -> np.ndarray:
+        """Return between which ends some of the kernels, or of the other steps, are at work."""
+        its = [row for row in rows if (row["step"] == "kernel") == kernels]
+        begun, done = (np.searchsorted(sorted(row[end] for row in its), middles) for end in ("start_s", "end_s"))
+        return begun > done
 
-def _union(spans: Sequence[Span]) -> list[Span]:
-    """Merge overlapping spans of time."""
-    joined: list[Span] = []
-    for start, end in sorted(spans):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined
+    others = busy(kernels=False)
+    return float(lengths[others & busy(kernels=True)].sum() / lengths[others].sum()) if others.any() else None
 
 
 LEVELS = (0, 1)
@@ -449,10 +438,10 @@ QUANTITIES: dict[str, q.Quantity] = {
 }
 
 NOTES = (
-    "Paper: Nvidia V100 (32 GB); Intel Xeon E7-4850 v4 with 32 cores. Fig. 2 shows the limit of device memory "
-    "here. Block-based is the setting with the paper's square blocks if that was measured, and unified memory the "
-    "setting with the same kernels. Unified memory beyond the card's free memory cannot be tested here: it is not run, "
-    "since it can hang the machine.",
+    "Paper: Nvidia V100, whose 32 GB its data exceed from 40,000 variables on; Intel Xeon E7-4850 v4 with 32 cores. "
+    "Fig. 2 shows the limit of device memory here. Block-based is the setting with the paper's square blocks if that "
+    "was measured, and unified memory the setting with the same kernels. Unified memory beyond the card's free memory "
+    "cannot be tested here: it is not run, since it can hang the machine.",
     f"Our {PARALLEL} stands for pcalg's stable.fast on 32 cores; tcga-like for the TCGA matrix, which is not "
     "public in one file.",
     "Tests are counted by the methods; if both sides of a pair are tested, each test counts.",
@@ -462,8 +451,7 @@ NOTES = (
 @table("ooc_claims", "Section 5: claims", paper=PAPER, experiments=("ooc_fig2", "ooc_table1"))
 def ooc_claims(runs: Runs, reported: CsvRows) -> Table:
     """The table compares what the Out-of-Core paper states in numbers with the same quantities from our records, on the
-    data named in the last column. The paper used an Nvidia V100 with 32 GB, which its data exceed from 40,000 variables
-    on. On the backend ``host`` managed memory is plain memory, and nothing is migrated.
+    data named in the last column. On the backend ``host`` managed memory is plain memory, and nothing is migrated.
     """
     evidence = q.Evidence(runs, {method: [params, {}] for method, params in AS_PUBLISHED.items()})
     return table_of("Out-of-Core", reported, QUANTITIES, evidence, NOTES)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpupc_impl.reporting import peers
+from gpupc_impl.reporting import summary
 from gpupc_impl.reporting.cells import speedup
 
 CUPC_S = {"theta": 64, "delta": 2}
@@ -24,13 +24,13 @@ def genes(record):
 
 def test_a_program_is_compared_with_the_same_algorithm_and_rule_and_with_the_fastest(load, record):
     compared = {
-        (each.theirs.setting, each.theirs.dataset, each.kind): each for each in peers.compare(load(genes(record)))
+        (each.theirs.setting, each.theirs.dataset, each.kind): each for each in summary.compare(load(genes(record)))
     }
     like = compared["cupc-authors", "nci-60", "like for like"]
     assert (like.ours.setting, speedup(like.theirs, like.ours).value) == ("first", pytest.approx(2))
     assert compared["cupc-authors", "mcc", "like for like"].ours.setting == "cupc-s"
     assert compared["cupc-authors", "nci-60", "fastest"].ours.setting == "pair-scan"
-    found = peers.compare(load(genes(record), {("nci-60", "pair-scan"): "unexplained"}))
+    found = summary.compare(load(genes(record), {("nci-60", "pair-scan"): "unexplained"}))
     assert {each.ours.setting for each in found if each.kind == "fastest" and each.theirs.dataset == "nci-60"} == {
         "cupc-s-32-1"
     }
@@ -38,7 +38,7 @@ def test_a_program_is_compared_with_the_same_algorithm_and_rule_and_with_the_fas
 
 def test_means_are_of_what_is_verified(load, record):
     def mean(statuses):
-        table = peers.peers(load(genes(record), statuses))
+        table = summary.peers(load(genes(record), statuses))
         of_all = (row for row in table.plain if row["dataset"] == "geometric mean")
         return next(row for row in of_all if (row["program"], row["kind"]) == ("cupc-authors", "like for like"))
 
@@ -55,14 +55,14 @@ def test_gpu_cmiknn_is_compared_search_by_search(load, record):
         for selection in ("counting", "insertion")
     ]
     records.append(record("gpucmiknn-authors", 3.0, params={"search": "parallel"}))
-    like = {each.theirs.setting: each.ours.setting for each in peers.compare(load(records)) if each.kind != "fastest"}
+    like = {each.theirs.setting: each.ours.setting for each in summary.compare(load(records)) if each.kind != "fastest"}
     assert like["gpucmiknn-authors"] == "gpucmiknn-parallel-insertion"
     assert like["one"].startswith("gpucmiknn-single")
 
 
 def test_what_is_missing_says_why(load, record):
     late = {"status": "skipped", "why": "no library", "result": None}
-    table = peers.peers(load([record("gpucsl", None, **late), record("cupc-s", 0.1)]))
+    table = summary.peers(load([record("gpucsl", None, **late), record("cupc-s", 0.1)]))
     assert table.rows == []
-    assert peers.MISSING in table.notes
+    assert summary.MISSING in table.notes
     assert "nci-60 not run: GPUCSL: no library" in table.notes
