@@ -18,11 +18,8 @@ def dag_of_edges(edges: Iterable[Sequence[int]], p: int) -> np.ndarray:
 
 
 def skeleton_differences(skeleton: Skeleton, dag: np.ndarray) -> tuple[int, int]:
-    """Count the edges of the true skeleton that are missing, and the edges of the result that the true skeleton lacks.
-
-    The sum of the two counts is the structural Hamming distance of the skeletons. A DAG and its CPDAG have the same
-    skeleton.
-    """
+    """Count the edges of the true skeleton that are missing, and the edges of the result that the true skeleton lacks;
+    together they are the structural Hamming distance of the skeletons."""
     true = dag | dag.T
     missing, extra = true & ~skeleton.adjacency, skeleton.adjacency & ~true
     return int(np.count_nonzero(missing)) // 2, int(np.count_nonzero(extra)) // 2
@@ -34,12 +31,10 @@ class Accuracy:
 
     Attributes:
         shd: `structural_hamming_distance`; of a true network with cycles, which has no CPDAG, that of the skeletons.
-        edge_precision: the share of the result's edges that the true skeleton has; None if the result has no edge.
-        edge_recall: the share of the true skeleton's edges that the result has; None if the true skeleton has no edge.
-        arrow_precision: the share of the result's arrows that the true CPDAG has in the same direction; None if the
-            result has no arrow. An arrow on an edge that the true CPDAG leaves undirected is wrong.
-        arrow_recall: the share of the true CPDAG's arrows that the result has; None if the true CPDAG has no arrow.
-            Both measures of arrows are None if the true network has cycles.
+        edge_precision, edge_recall: the share of the result's edges that the true skeleton has, and of the true ones
+            that the result has; None without any of these.
+        arrow_precision, arrow_recall: the same of arrows in the same direction; None also if the true network has
+            cycles. An arrow on an edge that the true CPDAG leaves undirected is wrong.
     """
 
     shd: int

@@ -27,17 +27,9 @@ def verify_tests(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _compared(case: str, cell: Mapping[str, Any], same: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    row = {
-        "dataset": case,
-        "setting": cell["implementation"],
-        "method": cell["method"],
-        "backend": cell["backend"],
-        "compared_with": "",
-        "status": "not-run",
-        "tests": len(cell["p_values"]),
-        "differing_tests": "",
-        "detail": cell["why"] or "",
-    }
+    row = {"dataset": case, "setting": cell["implementation"], "method": cell["method"], "backend": cell["backend"]}
+    row |= {"compared_with": "", "status": "not-run", "tests": len(cell["p_values"]), "differing_tests": ""}
+    row["detail"] = cell["why"] or ""
     if [other for other in same if other["status"] == "ok"] == [cell]:
         return row | {"status": "alone"}
     finished = [other for other in same if other["status"] == "ok" and not other["random"]]

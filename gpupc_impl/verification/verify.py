@@ -2,21 +2,23 @@
 
 Every setting is checked in three ways: it is compared with the first reference that finished (`compare`), its removed
 edges are tested again by its family's retest (`certificates`), and a sample of its edges by code that shares nothing
-with the family (`yardstick`).
+with the family (`yardstick`). A certificate says that an edge's set separates it, consists of neighbours of one of its
+ends, has no member that the tiers keep out of it, and has the size of the level at which the edge was removed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import Skeleton
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.measurement.record import Record, load_records
 from gpupc_impl.verification.answer import Answer
-from gpupc_impl.verification.certificates import certificates, wrong_sizes
 from gpupc_impl.verification.compare import STATUSES, Comparison
 from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES, status_with_known
 from gpupc_impl.verification.yardstick import yardstick
@@ -27,7 +29,6 @@ NAMED_AT_MOST = 20  # the upper bound on the edges that a row names; further edg
 def verify(
     problem: Problem,
     outcomes: Iterable[tuple[Record, Skeleton | None]],
-    certify: bool = True,
     samples: np.ndarray | None = None,
 ) -> list[dict[str, Any]]:
     """Compare and certify the outcomes of one problem's settings.
@@ -35,7 +36,6 @@ def verify(
     Args:
         problem: the problem that all settings solved.
         outcomes: the record of each setting in the config's order, with its skeleton if it finished.
-        certify: whether removed edges are tested again; comparing skeletons alone takes moments.
         samples: see `yardstick`.
 
     Returns:
@@ -49,7 +49,7 @@ def verify(
     finished = [answer for answer in answers if answer is not None]
     first = min(finished, key=lambda a: (a.random, not a.record.reference), default=None)
     reference = first if len(finished) > 1 else None
-    certified: dict[tuple[str, ...], tuple[int, list[str]]] | None = {} if certify else None
+    certified: dict[tuple[str, ...], tuple[int, list[str]]] = {}
     return [
         row_of(record, answer, reference, certified, samples)
         for (record, _), answer in zip(outcomes, answers, strict=True)
@@ -60,32 +60,22 @@ def row_of(
     record: Record,
     answer: Answer | None,
     reference: Answer | None,
-    certified: dict[tuple[str, ...], tuple[int, list[str]]] | None,
+    certified: dict[tuple[str, ...], tuple[int, list[str]]],
     samples: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Return what was verified of one setting, as one row of verification.csv.
 
     Args:
         reference: the answer to compare with; None if no other setting finished.
-        certified: the certificates of earlier rows, which equal answers share; None if removed edges are not tested.
+        certified: the certificates of earlier rows, which equal answers share.
     """
-    row = {
-        "dataset": record.dataset,
-        "setting": record.setting,
-        "method": record.method,
-        "backend": record.backend,
-        "compared_with": "",
-        "status": "not-run",
-        "edges": "",
-        "differing_edges": "",
-        "differing_sets": "",
-        "certificates_checked": "",
-        "certificates_failed": "",
-        "detail": record.why or "",
-    }
+    measured = ("compared_with", "status", "edges", "differing_edges", "differing_sets")
+    row = {name: getattr(record, name) for name in ("dataset", "setting", "method", "backend")}
+    row |= dict.fromkeys((*measured, "certificates_checked", "certificates_failed"), "")
+    row |= {"status": "not-run", "detail": record.why or ""}
     if answer is None:
         return row
-    if answer.random or answer.marks is not None or certified is None:
+    if answer.random or answer.marks is not None:
         checked, failures = 0, []
     else:
         key = (answer.problem.fingerprint, answer.skeleton.sha256, answer.skeleton.sepsets.sha256)
@@ -101,7 +91,6 @@ def row_of(
         _listing("edges differ", [f"{answer.label(e)} ({s})" for e, s in zip(comparison.edges, edges, strict=False)]),
         _listing("sets differ", [f"{answer.label(e)} ({s})" for e, s in zip(comparison.sets, sets, strict=False)]),
         _listing("certificates failed", failures),
-        "removed edges were not tested again" if certified is None else "",
     ]
     if unexamined := len(comparison.edges) + len(comparison.sets) - len(edges) - len(sets):
         details.append(f"{unexamined} further differences not examined")
@@ -143,7 +132,6 @@ def complaints(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 def verify_files(
     problem_path: str | Path,
     record_paths: Iterable[str | Path],
-    certify: bool = True,
     samples: np.ndarray | None = None,
 ) -> list[dict[str, Any]]:
     """Run `verify` on files: the problem, and the records with the skeletons (``.npz``) that lie beside those with
@@ -156,8 +144,8 @@ def verify_files(
     paths = list(map(Path, record_paths))
     outcomes = [(record, _skeleton_of(record, path)) for record, path in zip(load_records(paths), paths, strict=True)]
     if all(skeleton is None for _, skeleton in outcomes):  # There is no problem if the data set is not available.
-        return [row_of(record, None, None, None) for record, _ in outcomes]
-    return verify(load_problem(str(problem_path)), outcomes, certify, samples)
+        return [row_of(record, None, None, {}) for record, _ in outcomes]
+    return verify(load_problem(str(problem_path)), outcomes, samples)
 
 
 def _skeleton_of(record: Record, path: Path) -> Skeleton | None:
@@ -170,3 +158,86 @@ def _skeleton_of(record: Record, path: Path) -> Skeleton | None:
     if skeleton.sha256 != record.result.skeleton_sha256:
         raise ValueError(f"{stored} is not the skeleton that {path.name} is about; delete both and run again")
     return skeleton
+
+
+# --- certificates ----------------------------------------------------------------------------------------------------
+
+_PAIRS_AT_ONCE = 1 << 20
+
+
+def certificates(answer: Answer) -> tuple[int, list[str]]:
+    """Test removed edges again; returns the number of tested edges, and a sentence for each that fails.
+
+    If a family's test takes too long for all of them, an evenly spread sample of the size that `Retest.affordable`
+    allows is tested.
+    """
+    if not answer.problem.decided_by_tests:
+        return 0, []
+    names = answer.problem.names
+    removed = answer.problem.n_variables * (answer.problem.n_variables - 1) // 2 - answer.skeleton.n_edges
+    removed -= len(answer.gaps)
+    stride = 1 if answer.retest.affordable is None else ceil_div(removed, max(answer.retest.affordable, 1)) or 1
+    checked, failures, offset = 0, _broken(answer), 0
+    misplacement = "the set is not of one end's neighbours"
+    if answer.problem.tiers is not None:
+        misplacement += ", or has a member that is later than both ends"
+    for pairs, members in _removed(answer):
+        some = np.arange(-offset % stride, len(pairs), stride)
+        offset += len(pairs)
+        pairs, members = pairs[some], members[some]
+        checked += len(pairs)
+        ratios, tolerances, misplaced = answer.ratios(pairs, members)
+        for k in np.flatnonzero(misplaced | ~(ratios <= 1 + tolerances)):
+            given = ", ".join(names[s] for s in members[k])
+            fault = f"it does not separate: the statistic is {ratios[k]:.12g} times its critical value"
+            fault = misplacement if misplaced[k] else fault
+            failures.append(f"{answer.label(pairs[k])} given {{{given}}}: {fault}")
+    return checked, failures
+
+
+def _broken(answer: Answer) -> list[str]:
+    """Return a sentence for each required edge that the answer lacks and each forbidden edge that it has."""
+    if answer.problem.fixed is None:
+        return []
+    sepsets, broken = answer.skeleton.sepsets, answer.problem.fixed.broken_by(answer.skeleton.adjacency)
+    faults = [f"{answer.label(pair)}: background knowledge requires or forbids it" for pair in broken]
+    with_set = answer.level(sepsets.pairs) < 0
+    return faults + [f"{answer.label(pair)}: it is forbidden, and has a set" for pair in sepsets.pairs[with_set]]
+
+
+def _removed(answer: Answer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield all removed pairs with their sets, (k, 2) and (k, level), level by level in batches."""
+    for pairs in _removed_at_level_zero(answer):
+        yield pairs, np.empty((len(pairs), 0), np.int64)
+    for level in np.unique(answer.sizes):
+        chosen = np.flatnonzero(answer.sizes == level)
+        for part in mapped_arrays.pieces(len(chosen), _PAIRS_AT_ONCE):
+            yield answer.skeleton.sepsets.pairs[chosen[part]].astype(np.int64), answer.members(chosen[part], level)
+
+
+def _removed_at_level_zero(answer: Answer) -> Iterator[np.ndarray]:
+    """Yield the pairs with the empty set, a few rows at a time; these are most of the pairs, and no list of them
+    exists."""
+    p, listed = answer.problem.n_variables, answer.skeleton.sepsets.pairs
+    rows = max(_PAIRS_AT_ONCE // p, 1)
+    for first in range(0, p, rows):
+        last = min(first + rows, p)
+        removed = (np.arange(p) > np.arange(first, last)[:, None]) & ~answer.skeleton.adjacency[first:last]
+        start, stop = np.searchsorted(answer.set_keys, (first * p, last * p))
+        here = listed[start:stop].astype(np.int64)
+        removed[here[:, 0] - first, here[:, 1]] = False
+        gaps = answer.gaps[slice(*np.searchsorted(answer.gaps[:, 0], (first, last)))]
+        removed[gaps[:, 0] - first, gaps[:, 1]] = False
+        pairs = np.argwhere(removed)
+        pairs[:, 0] += first
+        yield pairs
+
+
+def wrong_sizes(answer: Answer) -> list[str]:
+    """Check that the sizes of the sets agree with the numbers of edges left after each level."""
+    failures = []
+    for level, edges in enumerate(answer.skeleton.edges_per_level):
+        counted = answer.skeleton.n_edges + int(np.count_nonzero(answer.sizes > level))
+        if counted != edges:
+            failures.append(f"{edges} edges were left after level {level}, but by the sets' sizes {counted}")
+    return failures

@@ -10,7 +10,7 @@ from gpupc_impl import BackgroundKnowledge, GaussianProblem, skeleton
 from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.result import SeparatingSets, complete_graph
 from gpupc_impl.gaussian.retest import Retest
-from gpupc_impl.verification import certificates
+from gpupc_impl.verification import verify
 from gpupc_impl.verification.answer import Answer
 from tests.unit.verification.test_verify import changed, linear_data, record_of
 
@@ -39,9 +39,9 @@ def test_where_nothing_was_removed_or_tests_decide_nothing(problem, right, monke
     whole = complete_graph(P)
     whole = dataclasses.replace(right, adjacency=whole, sepsets=SeparatingSets.from_levels(whole, []))
     free = GaussianProblem.from_data(linear_data(P))
-    assert certificates.certificates(Answer(free, record_of(free, whole), whole)) == (0, [])
+    assert verify.certificates(Answer(free, record_of(free, whole), whole)) == (0, [])
     workload = types.SimpleNamespace(problem=types.SimpleNamespace(decided_by_tests=False))
-    assert certificates.certificates(workload) == (0, [])
+    assert verify.certificates(workload) == (0, [])
 
 
 def test_what_knowledge_fixes_is_kept_and_has_no_set(problem, right):
@@ -51,20 +51,20 @@ def test_what_knowledge_fixes_is_kept_and_has_no_set(problem, right):
         (there, "background knowledge requires or forbids it"),
         (with_set, "it is forbidden, and has a set"),
     ):
-        _, failures = certificates.certificates(Answer(problem, record_of(problem, wrong), wrong))
+        _, failures = verify.certificates(Answer(problem, record_of(problem, wrong), wrong))
         own = [failure for failure in failures if "{" not in failure]  # others are of sets
         assert own == [f"V{i} - V{j}: {sentence}"]
 
 
 def test_sizes_and_edges_left_say_the_same(answer, right):
-    assert certificates.wrong_sizes(answer) == []
+    assert verify.wrong_sizes(answer) == []
     for level, left in enumerate(right.edges_per_level):
         for off in (-1, 1):
             counts = list(right.edges_per_level)
             counts[level] += off
             answer.skeleton = dataclasses.replace(right, edges_per_level=tuple(counts))
-            assert certificates.wrong_sizes(answer) == [
+            assert verify.wrong_sizes(answer) == [
                 f"{left + off} edges were left after level {level}, but by the sets' sizes {left}"
             ]
     many = types.SimpleNamespace(n_edges=9_999, edges_per_level=(10_001, 9_999))
-    assert certificates.wrong_sizes(types.SimpleNamespace(skeleton=many, sizes=np.array([1, 1]))) == []
+    assert verify.wrong_sizes(types.SimpleNamespace(skeleton=many, sizes=np.array([1, 1]))) == []

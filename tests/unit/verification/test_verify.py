@@ -16,8 +16,8 @@ from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.record import Limits, Record, Result, Times
 from gpupc_impl.verification import compare, verify
 from gpupc_impl.verification.answer import Answer
-from gpupc_impl.verification.certificates import certificates
 from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES
+from gpupc_impl.verification.verify import certificates
 
 
 def linear_data(p=15, m=60, seed=0):
@@ -344,19 +344,6 @@ def test_files(problem, right, tmp_path):
     changed(right, [(*right.edges[0], False)]).save(tmp_path / "candidate.npz")
     with pytest.raises(ValueError, match="is not the skeleton"):
         verify.verify_files(*paths)
-
-
-def test_without_certificates_answers_are_only_compared(problem, right, tmp_path):
-    wrong = changed(right, [(*right.edges[0], False)])
-    for name, answer, facts in (("reference", right, {"reference": True}), ("same", right, {}), ("other", wrong, {})):
-        record_of(problem, answer, name, **facts).save(tmp_path / f"{name}.json")
-        answer.save(tmp_path / f"{name}.npz")
-    problem.save(tmp_path / "problem.npz")
-    paths = [tmp_path / f"{name}.json" for name in ("reference", "same", "other")]
-    rows = verify.verify_files(tmp_path / "problem.npz", paths, certify=False)
-    assert [row["status"] for row in rows] == ["equal", "equal", "unexplained"]
-    assert {row["certificates_checked"] for row in rows} == {0}
-    assert all("removed edges were not tested again" in row["detail"] for row in rows)
 
 
 def test_without_results_no_problem_is_needed(problem, tmp_path):

@@ -14,8 +14,7 @@ from gpupc_impl.core.family import families
 from gpupc_impl.gaussian import problem as gaussian
 from gpupc_impl.verification import yardstick as module
 from gpupc_impl.verification.answer import Answer
-from gpupc_impl.verification.certificates import certificates
-from gpupc_impl.verification.verify import verify
+from gpupc_impl.verification.verify import certificates, verify
 from gpupc_impl.verification.yardstick import yardstick
 from tests.unit.verification.test_verify import record_of
 
