@@ -30,13 +30,13 @@ def sources():
 
 @pytest.fixture(scope="session")
 def drawn(sources, tmp_path_factory):
-    """The files of every table and figure, by name and kind."""
+    """The files of every table, and of every figure of the first device, by name and kind."""
     folder = tmp_path_factory.mktemp("drawn")
     files = {}
     for name, its in sources.items():
         entry = entries()[name]
         files[name] = {kind: folder / f"{name}.{kind}" for kind in entry.outputs()}
-        entry.write(its, files[name])
+        entry.write(its[:1] if entry.figure else its, files[name])
     return files
 
 

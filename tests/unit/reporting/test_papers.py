@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpupc_impl.core.files import read_csv
-from gpupc_impl.reporting import cells
+from gpupc_impl.reporting import cells, summary
 from gpupc_impl.reporting.papers import cmiknn, cupc, gpupc, out_of_core
 
 REPORTED = Path(__file__).parents[3] / "results" / "reported"
@@ -76,39 +76,11 @@ def test_means_of_table_2_are_over_the_data_sets_that_all_finished_and_are_verif
     assert (unverified["mcc"], unverified["geometric mean (data sets)"]) == ("8.00× ✗", "8.00× (1)")
 
 
-def test_the_paper_s_rule_for_separating_sets_counts_where_it_was_measured(claims, record):
-    ours = [record("cupc-e", 2.0, setting="a"), record("cupc-e", 1.0, setting="b", separating_sets="first-come")]
-    reference = record("stable-serial", 6.0)
-    assert claims([*ours, reference])["cupc-e-mean"]["ours_low"] == pytest.approx(6)
-    assert claims([ours[0], reference])["cupc-e-mean"]["ours_low"] == pytest.approx(3)
-
-
 def test_a_skeleton_that_is_not_verified_counts_for_nothing(claims, record):
     records = [record("cupc-e", 1.0, [1.0]), record("baseline-1", 2.0, [2.0])]
     row = claims(records, {("nci-60", "cupc-e"): "unexplained"})["cupc-e-over-baseline-1"]
     assert (row["ours_low"], row["verdict"]) == (None, "cannot be judged")
     assert row["missing"].startswith("nci-60 (cupc-e not verified)")
-
-
-def test_ratios_of_fig_5_are_those_of_the_levels_and_of_table_2_those_of_whole_calls(claims, record):
-    records = [record("cupc-e", 1.0, [0.2, 0.2]), record("baseline-1", 1.2, [0.4, 0.4]), record("stable-serial", 5.0)]
-    records.append(record("baseline-2", 2.0, [0.0, 0.0]))
-    rows = claims(records)
-    assert rows["cupc-e-over-baseline-1"]["ours_low"] == pytest.approx(2)
-    assert rows["cupc-e-mean"]["ours_low"] == pytest.approx(5)
-    assert rows["level-1-first-five"]["ours_low"] is None  # cuPC-S is missing.
-    assert "baseline-2 does not time its levels" in rows["cupc-e-over-baseline-2"]["missing"]
-
-
-def test_configurations_are_compared_with_the_selected_one_of_the_grid(claims, record):
-    grid = [
-        record("cupc-e", seconds, setting=f"cupc-e-{beta}-{gamma}", params={"beta": beta, "gamma": gamma})
-        for beta, gamma, seconds in ((2, 128, 2.0), (2, 16, 1.2), (2, 32, 1.3))
-    ]
-    rows = claims(grid)
-    assert (rows["fig7-range"]["ours_low"], rows["fig7-range"]["ours_high"]) == pytest.approx((1.3 / 2, 1.3 / 1.2))
-    assert rows["cupc-e-2-128"]["ours_low"] == pytest.approx(-40)
-    assert rows["fig8-range"]["ours_low"] is None
 
 
 def test_a_series_varies_one_thing_and_takes_the_median_of_the_graphs(claims, record):
@@ -140,3 +112,47 @@ def test_the_time_that_is_hidden_behind_kernels():
     rows = [step("kernel", 0, 4), step("kernel", 3, 6), step("transfer", 5, 7), step("merge", 6.5, 9)]
     assert out_of_core.hidden_share(rows) == pytest.approx(1 / 4)
     assert out_of_core.hidden_share(rows[:2]) is None
+
+
+# --- the authors' programs --------------------------------------------------------------------------------------------
+
+CUPC_S = {"theta": 64, "delta": 2}
+
+
+def genes(record):
+    return [
+        record("stable-serial", 9.0),
+        record("cupc-authors", 0.040, [0.0, 0.0]),
+        record("gpucsl", 0.060, [0.010, 0.020]),
+        record("cupc-s", 0.030, [0.004, 0.004], params=CUPC_S),
+        record("cupc-s", 0.020, [0.002, 0.004], setting="first", params=CUPC_S, separating_sets="first-come"),
+        record("cupc-s", 0.007, [0.001], setting="cupc-s-32-1", params={"theta": 32, "delta": 1}),
+        record("pair-scan", 0.005, [0.001, 0.001]),
+        record("cupc-authors", 0.090, dataset="mcc"),
+        record("cupc-s", 0.010, [0.005], dataset="mcc", params=CUPC_S),
+    ]
+
+
+def test_a_program_is_compared_with_the_same_algorithm_and_rule_and_with_the_fastest(load, record):
+    compared = {
+        (each.theirs.setting, each.theirs.dataset, each.kind): each for each in summary.compare(load(genes(record)))
+    }
+    like = compared["cupc-authors", "nci-60", "like for like"]
+    assert (like.ours.setting, cells.speedup(like.theirs, like.ours).value) == ("first", pytest.approx(2))
+    assert compared["cupc-authors", "mcc", "like for like"].ours.setting == "cupc-s"
+    assert compared["cupc-authors", "nci-60", "fastest"].ours.setting == "pair-scan"
+    found = summary.compare(load(genes(record), {("nci-60", "pair-scan"): "unexplained"}))
+    assert {each.ours.setting for each in found if each.kind == "fastest" and each.theirs.dataset == "nci-60"} == {
+        "cupc-s-32-1"
+    }
+
+
+def test_means_are_of_what_is_verified(load, record):
+    def mean(statuses):
+        table = summary.peers(load(genes(record), statuses))
+        of_all = (row for row in table.plain if row["dataset"] == "geometric mean")
+        return next(row for row in of_all if (row["program"], row["kind"]) == ("cupc-authors", "like for like"))
+
+    assert (mean({})["datasets"], mean({})["whole_speedup"]) == (2, pytest.approx((2 * 9) ** 0.5))
+    assert mean({})["levels_speedup"] is None  # The program times no levels.
+    assert mean({("mcc", "cupc-authors"): "unexplained"})["whole_speedup"] == pytest.approx(2)

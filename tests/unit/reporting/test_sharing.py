@@ -1,6 +1,5 @@
 """How many rows share a conditioning set: counted in blocks as by brute force, and drawn."""
 
-import csv
 import itertools
 import json
 from collections import Counter
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpupc_impl import skeleton
+from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.reporting import sharing
 from gpupc_impl.reporting.papers import cupc_figures
 from tests.graphs import edges_to_adjacency
@@ -51,56 +50,49 @@ def test_a_row_with_two_neighbours_has_no_test():
 
 
 def test_the_first_verified_skeleton_is_counted(tmp_path):
-    draws = np.random.default_rng(0)
-    data = draws.normal(size=(200, 3)) @ draws.normal(size=(3, 15)) + draws.normal(size=(200, 15))
-    found = skeleton(data, alpha=0.05, method="stable-serial")
-    for name in ("unverified", "verified"):
-        record = {"setting": name, "dataset": {"name": "walk"}}
-        (tmp_path / f"{name}.json").write_text(json.dumps(record))
-    found.save(tmp_path / "verified.npz")
+    adjacency = edges_to_adjacency(list(itertools.combinations(range(6), 2)), 7)
+    sets = SeparatingSets.from_levels(adjacency, [])
+    found = Skeleton(adjacency, sets, tuple("abcdefg"), (), (), (), 3, "made up")
     paths = [tmp_path / "unverified.json", tmp_path / "verified.json"]
-    verification = [
-        {"setting": "unverified", "status": "unexplained"},
-        {"setting": "verified", "status": "equal"},
-    ]
+    for path in paths:
+        path.write_text(json.dumps({"setting": path.stem, "dataset": {"name": "walk"}}))
+    found.save(tmp_path / "verified.npz")
+    statuses = {"unverified": "unexplained", "verified": "equal"}
+    verification = [{"setting": name, "status": status} for name, status in statuses.items()]
     rows = sharing.count_sharing(paths, verification, "file")
-    assert {row["rows"]: row["sets"] for row in rows} == brute_force(found.adjacency_at(2))
+    assert {row["rows"]: row["sets"] for row in rows} == brute_force(adjacency)
     assert {row["setting"] for row in rows} == {"verified"}
     assert sharing.count_sharing(paths, verification[:1], "file") == []
 
 
-def lines(dataset, kind, histogram, path):
+def lines(dataset, kind, histogram):
     """A histogram as it comes back from its CSV."""
-    with open(path, "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(sharing.COLUMNS)
-        writer.writerows((dataset, kind, "cupc-s", rows, sets) for rows, sets in histogram.items())
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
-@pytest.fixture
-def several(tmp_path):
     return [
-        *lines("genes", "file", {1: 500, 2: 60, 40: 35, 41: 5}, tmp_path / "genes.csv"),
-        *lines("fewer-genes", "file", {1: 5, 2: 6}, tmp_path / "fewer.csv"),
-        *lines("made-up", "generated", {1: 10, 300: 10_000}, tmp_path / "made_up.csv"),
-        *lines("nothing-shared", "file", {1: 10_000}, tmp_path / "nothing.csv"),
+        dict(zip(sharing.COLUMNS, (dataset, kind, "cupc-s", str(rows), str(sets)), strict=True))
+        for rows, sets in histogram.items()
     ]
 
 
-def test_percent_is_of_the_sets_in_more_than_one_row(several):
-    genes = sharing.load(several)[0]
+SEVERAL = [
+    *lines("genes", "file", {1: 500, 2: 60, 40: 35, 41: 5}),
+    *lines("fewer-genes", "file", {1: 5, 2: 6}),
+    *lines("made-up", "generated", {1: 10, 300: 10_000}),
+    *lines("nothing-shared", "file", {1: 10_000}),
+]
+
+
+def test_percent_is_of_the_sets_in_more_than_one_row():
+    genes = sharing.load(SEVERAL)[0]
     assert (genes.redundant, genes.appearances) == (100, 500 + 120 + 1400 + 205)
     assert genes.percent_within(1, 40) == 95
     assert genes.percent_within(41, 100) == 5
 
 
-def test_the_figure_shows_the_measured_data_with_most_sets(several):
-    assert sharing.largest(sharing.load(several)).dataset == "genes"
-    assert sharing.largest(sharing.load([row for row in several if row["kind"] != "file"])).dataset == "made-up"
-    assert "nothing-shared" not in {found.dataset for found in sharing.load(several)}
-    figure = cupc_figures.cupc_fig9(several, REPORTED).figure
+def test_the_figure_shows_the_measured_data_with_most_sets():
+    assert sharing.largest(sharing.load(SEVERAL)).dataset == "genes"
+    assert sharing.largest(sharing.load([row for row in SEVERAL if row["kind"] != "file"])).dataset == "made-up"
+    assert "nothing-shared" not in {found.dataset for found in sharing.load(SEVERAL)}
+    figure = cupc_figures.cupc_fig9(SEVERAL, REPORTED).figure
     axes = figure.axes[0]
     assert sum(bar.get_height() for bar in axes.patches) == pytest.approx(100)
     assert any(bar.get_x() + bar.get_width() == 40.5 for bar in axes.patches)
@@ -111,8 +103,8 @@ def test_the_figure_shows_the_measured_data_with_most_sets(several):
 
 
 @pytest.mark.parametrize(("beyond", "share"), [(0, "100%"), (1, "> 99.9%"), (60, "99.9%"), (5_000, "95.2%")])
-def test_only_an_exact_share_is_shown_as_100_percent(tmp_path, beyond, share):
-    found = lines("genes", "file", {2: 100_000, **({41: beyond} if beyond else {})}, tmp_path / "genes.csv")
+def test_only_an_exact_share_is_shown_as_100_percent(beyond, share):
+    found = lines("genes", "file", {2: 100_000, **({41: beyond} if beyond else {})})
     axes = cupc_figures.cupc_fig9(found, REPORTED).figure.axes[0]
     assert f"\n{share} here" in axes.texts[0].get_text()
     assert axes.get_xlabel().startswith("rows of A'$_G$ that share a set")

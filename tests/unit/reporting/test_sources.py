@@ -81,11 +81,6 @@ def test_this_machine_is_not_recorded_and_never_stale(source):
     assert not found.gpu
 
 
-def test_many_commits_are_counted(source):
-    records = [record(name, commit=str(k) * 16) for k, name in enumerate(("a", "b", "c", "d", "e"))]
-    assert "commits 0000000000, 1111111111, 2222222222 and 2 more" in heading_of(source("h200", records)).text
-
-
 # --- stale records ---------------------------------------------------------------------------------------------------
 
 
