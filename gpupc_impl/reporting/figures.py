@@ -10,13 +10,15 @@ import html
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from gpupc_impl.core.files import write_csv, write_text
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.runs import Heading, Runs
+from gpupc_impl.reporting.runs import Heading, Runs, VerifiedRecord
 from gpupc_impl.reporting.tables import csv_rows
 
 if TYPE_CHECKING:
@@ -146,6 +148,25 @@ def log_axis(axes: Axes) -> None:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(tick_number)
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def draw_times(
+    axes: Axes, runs: Iterable[VerifiedRecord], place: Callable[[VerifiedRecord], float], level: int | None, **look: Any
+) -> None:
+    """Draw the medians of some runs, or of one of their levels, over their places, with the 20–80 % band; triangles at
+    an exceeded time limit, and crosses for other failures."""
+    done = []
+    for run in runs:
+        low, median, high = (run.low, run.median, run.high) if level is None else run.level_band(level)
+        if median is not None:
+            done.append((place(run), low, median, high))
+        elif run.status == "timeout":
+            axes.plot(place(run), run.limits.time_s, "^", color=look["color"], markerfacecolor="none")
+        else:
+            axes.plot(place(run), 0.02, "x", color=look["color"], transform=axes.get_xaxis_transform(), clip_on=False)
+    places, lows, medians, highs = np.reshape(done, (-1, 4)).T
+    axes.fill_between(places, lows, highs, color=look["color"], alpha=0.25, linewidth=0)
+    axes.plot(places, medians, **look)
 
 
 def key(text: str, marker: str, **look: Any) -> Line2D:

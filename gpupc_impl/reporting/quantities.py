@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpupc_impl.reporting.cells import AtLeast, geometric_mean, label, median, number, stated, status_word
+from gpupc_impl.reporting.cells import AtLeast, label, median, number, stated, status_word
 from gpupc_impl.reporting.runs import VerifiedRecord, datasets_of
 
 
@@ -161,16 +161,11 @@ def reaching(claimed: float, fast: str, slow: str, **params: Any) -> Measure:
     return measure
 
 
-def mean(values: Sequence[float]) -> float:
-    """Return the geometric mean."""
-    return float(geometric_mean(values) or 0)
-
-
 def over_datasets(
     compute: Callable[[Any, str], Mapping[str, Sequence[float]] | float], reduce: Reduce | None = None
 ) -> Quantity:
     """Return a quantity that has one or more numbers for every data set; with `reduce`, one for all of them together:
-    their `mean`, or the largest (``max``) for a claim with "up to"."""
+    their `geometric_mean`, or the largest (``max``) for a claim with "up to"."""
 
     def quantity(evidence: Any, datasets: Sequence[str]) -> Numbers:
         values: dict[str, Sequence[float]] = {}
@@ -297,14 +292,18 @@ def by_size(
     measure: Measure,
     chosen: Callable[[Size], bool] = lambda size: True,
     reduce: Reduce | None = None,
+    each: str = "",
 ) -> Quantity:
-    """Return the medians over the generated data of each chosen size; with `reduce`, one number made from them."""
+    """Return the medians over the generated data of each chosen size; with `reduce`, one number made from them; with a
+    name for `each` data set, all their numbers."""
 
     def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
         sizes = {dataset: size for dataset, size in described(evidence, describe).items() if chosen(size)}
         numbers = over_datasets(measure)(evidence, list(sizes))
         if not numbers.values:
             return Numbers({}, numbers.missing or {"such data": "not in this run"})
+        if each:
+            return Numbers({f"{len(numbers.values)} {each}": numbers.all}, numbers.missing)
         groups: dict[tuple[tuple[str, float], ...], list[float]] = {}
         for dataset, values in numbers.values.items():
             groups.setdefault(tuple(sizes[dataset].items()), []).extend(values)
@@ -320,18 +319,6 @@ def by_size(
 def at_size(describe: Describe, size: Size, measure: Measure) -> Quantity:
     """Return the median over the generated data of one size, which need not contain all numbers."""
     return by_size(describe, measure, lambda its: size.items() <= its.items())
-
-
-def everywhere(describe: Describe, measure: Measure, name: str = "generated sets") -> Quantity:
-    """Return a quantity with the number of every generated data set."""
-
-    def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
-        numbers = over_datasets(measure)(evidence, list(described(evidence, describe)))
-        if not numbers.values:
-            return Numbers({}, {"generated data": "none measured"})
-        return Numbers({f"{len(numbers.values)} {name}": numbers.all})
-
-    return quantity
 
 
 # --- what a series says ----------------------------------------------------------------------------------------------

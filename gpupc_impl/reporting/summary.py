@@ -34,7 +34,7 @@ from gpupc_impl.reporting.cells import (
     time_cell,
     times,
 )
-from gpupc_impl.reporting.figures import Drawing, canvas, footer, key, log_axis, tick_number
+from gpupc_impl.reporting.figures import Drawing, canvas, draw_times, footer, key, log_axis, tick_number
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, by_key, datasets_of
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges
@@ -309,12 +309,14 @@ def _drawing(runs: Runs, sweeps: Sweeps, titles: Mapping[str, str]) -> Drawing:
     names = {run.setting: run for run in runs if run.median is not None or run.status == "timeout"}
     for axes, (name, graphs) in zip(grid[0], sweeps.items(), strict=True):
         for setting, first in names.items():
-            its = [(graphs[run.dataset], run) for run in runs if run.setting == setting and run.dataset in graphs]
+            its = [
+                run
+                for run in runs
+                if run.setting == setting and run.dataset in graphs and (run.counts or run.status == "timeout")
+            ]
             look = {"marker": style.MARKERS[first.backend], "markersize": 3, "color": style.colour(first.method)}
-            done = [(p, run.median) for p, run in its if run.counts]
-            axes.plot(*np.reshape(done, (-1, 2)).T, label=label(setting, first.backend), **look)
-            late = [(p, run.limits.time_s) for p, run in its if run.status == "timeout"]
-            axes.plot(*np.reshape(late, (-1, 2)).T, "^", color=look["color"], markerfacecolor="none")
+            look["label"] = label(setting, first.backend)
+            draw_times(axes, its, lambda run, graphs=graphs: graphs[run.dataset], None, **look)
         axes.set(xscale="log", xlabel="variables")
         axes.set_title(titles.get(name, name), loc="left")
         axes.set_xticks(values := sorted(set(graphs.values())), list(map(tick_number, values)))
@@ -322,8 +324,7 @@ def _drawing(runs: Runs, sweeps: Sweeps, titles: Mapping[str, str]) -> Drawing:
     grid[0][0].set_ylabel("seconds")
     log_axis(grid[0][0])
     handles = {line.get_label(): line for axes in grid[0] for line in axes.get_legend_handles_labels()[0]}
-    if handles:
-        drawn.legend(list(handles.values()), list(handles), loc="outside upper left", ncols=len(sweeps) + 1)
+    drawn.legend(handles=list(handles.values()), loc="outside upper left", ncols=len(sweeps) + 1)
     footer(drawn, runs)
     return Drawing(drawn, rows_of_sweeps(runs, sweeps, "variables"))
 

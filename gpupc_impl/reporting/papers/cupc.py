@@ -283,7 +283,7 @@ def along(axis: str, compute: q.Compute) -> q.Quantity:
 QUANTITIES: dict[str, q.Quantity] = {
     "same-skeleton": q.over_datasets(differing_edges),
     "parallel-pc-dream5": q.over_datasets(q.over(PARALLEL, SERIAL)),
-    "parallel-pc-mean": q.over_datasets(q.over(PARALLEL, SERIAL), q.mean),
+    "parallel-pc-mean": q.over_datasets(q.over(PARALLEL, SERIAL), geometric_mean),
     "cupc-e-mean": over_stable_fast("cupc-e"),
     "cupc-s-mean": over_stable_fast("cupc-s"),
     "cupc-s-dream5": over_stable_fast("cupc-s"),
@@ -304,7 +304,7 @@ QUANTITIES: dict[str, q.Quantity] = {
     "less-variation": q.over_datasets(spread_ratio),
     "shared-by-40-rows": shared_by(40),
     "runtime-over-n": along("n", q.smallest_step),
-    "cupc-s-always-faster": q.everywhere(size_of, q.over("cupc-s", "cupc-e")),
+    "cupc-s-always-faster": q.by_size(size_of, q.over("cupc-s", "cupc-e"), each="generated sets"),
     "cupc-e-over-stable-fast": q.at_size(size_of, PAPER_SIZE, q.reaching(8500, "cupc-e", SERIAL)),
     "linear-in-m": along("m", q.straightness),
     "linear-in-d": along("d", lambda places, times: q.straightness(places[1:], times[1:])),

@@ -360,7 +360,7 @@ QUANTITIES: dict[str, q.Quantity] = {
     "higher-below-32": speedup_over("T", q.growth(32, 1)),
     "memory-of-levels": out_of_memory(lambda size: size["d"] <= 0.5),
     "gap-over-d": speedup_over("d", q.growth(0.9, 0.75)),
-    "always-faster": q.everywhere(workload, GAIN, "workloads"),
+    "always-faster": q.by_size(workload, GAIN, each="workloads"),
     "disc-cupc-over-cpu": over_bnlearn(BASELINE),
     "gpupc-over-cpu": over_bnlearn(GPUPC),
     "up-to-6.5": q.over_datasets(GAIN, max),

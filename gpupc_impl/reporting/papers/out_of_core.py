@@ -28,7 +28,7 @@ from gpupc_impl.reporting.cells import (
     without_rows,
 )
 from gpupc_impl.reporting.claims import table_of
-from gpupc_impl.reporting.figures import HEADING, Drawing, canvas, key, log_axis, swatch
+from gpupc_impl.reporting.figures import HEADING, Drawing, canvas, draw_times, key, log_axis, swatch
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, kernels_of, of_method
 from gpupc_impl.reporting.tables import Table
 
@@ -239,7 +239,9 @@ def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Drawing:
     rows, shows_paper = [], False
     for upper, lower, level in zip(*grid, LEVELS, strict=True):
         for setting, look in looks.items():
-            rows += _line(upper, [run for run in runs if run.setting == setting], level, sizes, look)
+            its = [run for run in runs if run.setting == setting]
+            draw_times(upper, its, lambda run: sizes[run.dataset], level, **look)
+            rows += [_row(run, level, sizes[run.dataset]) for run in its]
         theirs = [row for row in reported if (row["level"], row["quantity"]) == (str(level), "runtime")]
         shown = [row for row in theirs if int(row["variables"]) <= reach]
         fast = PAPER_NAMES[theirs[0]["method"]]
@@ -289,30 +291,12 @@ def memory_limit(runs: Iterable[VerifiedRecord], sizes: Mapping[str, int]) -> fl
     return limit and sizes[largest.dataset] * math.sqrt(limit / largest.peak_bytes.device)
 
 
-def _line(
-    axes: Axes, runs: Runs, level: int, sizes: Mapping[str, int], look: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """Draw a setting's medians with bands, triangles at an exceeded time limit, crosses for other failures; returns the
-    rows of the CSV."""
-    rows, done = [], []
-    for run in runs:
-        size, hollow = sizes[run.dataset], {"color": look["color"], "markerfacecolor": "none"}
-        low, median, high = run.level_band(level)
-        if median is not None:
-            done.append((size, low, median, high))
-        elif run.status == "timeout":
-            axes.plot(size, run.limits.time_s, "^", **hollow)
-        else:
-            axes.plot(size, 0.02, "x", transform=axes.get_xaxis_transform(), clip_on=False, **hollow)
-        tests, edges = (run.result.tests_per_level, run.result.edges_per_level) if run.result else ((), ())
-        times = {"median_s": median, "low_s": low, "high_s": high}
-        counts = {"tests": dict(enumerate(tests)).get(level), "edges_left": dict(enumerate(edges)).get(level)}
-        rows.append({"level": level, "variables": size, **csv_row(run), **times, **counts})
-    if done:
-        places, lows, medians, highs = zip(*done, strict=True)
-        axes.fill_between(places, lows, highs, color=look["color"], alpha=0.25, linewidth=0)
-        axes.plot(places, medians, **look)
-    return rows
+def _row(run: VerifiedRecord, level: int, variables: int) -> dict[str, Any]:
+    """Return the row of the CSV of a run's level."""
+    tests, edges = (run.result.tests_per_level, run.result.edges_per_level) if run.result else ((), ())
+    times = dict(zip(("low_s", "median_s", "high_s"), run.level_band(level), strict=True))
+    counts = {"tests": dict(enumerate(tests)).get(level), "edges_left": dict(enumerate(edges)).get(level)}
+    return {"level": level, "variables": variables, **csv_row(run), **times, **counts}
 
 
 Ratios = Mapping[int, float]

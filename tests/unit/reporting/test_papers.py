@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
 from gpupc_impl.core.files import read_csv
+from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.reporting import cells, summary
 from gpupc_impl.reporting.papers import cmiknn, cupc, gpupc, out_of_core
 
@@ -156,3 +159,24 @@ def test_means_are_of_what_is_verified(load, record):
     assert (mean({})["datasets"], mean({})["whole_speedup"]) == (2, pytest.approx((2 * 9) ** 0.5))
     assert mean({})["levels_speedup"] is None  # The program times no levels.
     assert mean({("mcc", "cupc-authors"): "unexplained"})["whole_speedup"] == pytest.approx(2)
+
+
+# --- whole calls -----------------------------------------------------------------------------------------------------
+
+
+def test_pags_are_drawn_and_compared_with_the_true_one(load, record):
+    """A hidden cause of two variables has the PAG 0 o-o 1, which one call found; the other reached its limit."""
+    sweeps = {"fci": {"small": 2.0, "large": 3.0}}
+    problem = {"n_variables": 3, "edges_with_hidden": [[3, 0], [3, 1]]}
+    adjacency = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]], bool)
+    sets = SeparatingSets.from_levels(adjacency, [])
+    marks = {"marks": [[0, 1, "o", None], [1, 0, "o", None]]}
+    right = Skeleton(adjacency, sets, ("a", "b", "c"), (), (), (), 1, "", facts=marks)
+    late = record("fci", None, dataset="large", **LATE)
+    runs = load([record("fci", 1.0, dataset="small"), late], skeletons={("small", "fci"): right})
+    table = summary.latent_distance(runs, [{"name": "small", **problem}], sweeps)
+    assert [row[4:] for row in table.rows] == [["0", "0", "0"], ["–", "–", "–"]]
+    drawn = summary.latent(runs, sweeps)
+    assert [(row["variables"], row["status"]) for row in drawn.rows] == [(2.0, "ok"), (3.0, "timeout")]
+    plt.close(drawn.figure)
+    assert summary.time_series_times(runs, sweeps).rows == [["fci", "small", "1.00"], ["fci", "large", "> 60.0 †"]]
