@@ -170,8 +170,8 @@ def test_pags_are_drawn_and_compared_with_the_true_one(load, record):
     problem = {"n_variables": 3, "edges_with_hidden": [[3, 0], [3, 1]]}
     adjacency = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]], bool)
     sets = SeparatingSets.from_levels(adjacency, [])
-    marks = {"marks": [[0, 1, "o", None], [1, 0, "o", None]]}
-    right = Skeleton(adjacency, sets, ("a", "b", "c"), (), (), (), 1, "", facts=marks)
+    marks = {"marks": [[0, 1, "circle", None], [1, 0, "circle", None]]}
+    right = Skeleton(adjacency, sets, ("a", "b", "c"), (3,), (1,), (0.0,), 1, "", facts=marks)
     late = record("fci", None, dataset="large", **LATE)
     runs = load([record("fci", 1.0, dataset="small"), late], skeletons={("small", "fci"): right})
     table = summary.latent_distance(runs, [{"name": "small", **problem}], sweeps)
