@@ -2,11 +2,12 @@
 
 Methods of a family, and the retest of its certificates, take their threshold from the same problem, so that an error in
 it would be in all of them. Here SciPy's distributions make the threshold from alpha, NumPy's least squares the partial
-correlations, and SciPy's contingency tables the statistics; nothing of a family is called. Edges that were removed must
-be separated by their sets, and kept edges must not be separated by sets of neighbours of one of their ends.
+correlations and regressions, and SciPy's contingency tables the statistics; nothing of a family is called. Edges that
+were removed must be separated by their sets, and kept edges must not be separated by sets of neighbours of one end.
 
 Tests of which rounding errors may decide are left out: those near the threshold, and those almost without residual
-variance. Other families have no yardstick, because no library makes their tests with the same random numbers.
+variance. The families that draw random numbers have no yardstick: no library draws the same ones, and those libraries
+are so slow that only a few tests would fit, which find no wrong threshold.
 """
 
 from collections.abc import Iterator
@@ -39,12 +40,13 @@ def yardstick(problem: Problem, skeleton: Skeleton, samples: np.ndarray | None =
         samples: (n, p) the samples of Gaussian data, in the order of the problem's variables. Without them the
             problem's correlations are tested, as those of made-up samples that have them.
     """
-    kind = type(problem).__name__
-    if kind not in ("GaussianProblem", "DiscreteProblem") or not problem.decided_by_tests or problem.n_variables < 2:
+    kinds = {"GaussianProblem": _Gaussian, "DiscreteProblem": _Discrete, "RegressionProblem": _Regression}
+    kind = kinds.get(type(problem).__name__)
+    if kind is None or not problem.decided_by_tests or problem.n_variables < 2:
         return 0, []
     if problem.fixed is not None or problem.tiers is not None:
         return 0, []  # What background knowledge decides, no test does.
-    test = _Gaussian(problem, samples) if kind == "GaussianProblem" else _Discrete(problem)
+    test = kind(problem, samples)
     made, faults = 0, []
     for expected, tests in (True, _removed(skeleton)), (False, _kept(skeleton)):
         for i, j, members in tests:
@@ -129,7 +131,7 @@ class _Gaussian:
 class _Discrete:
     """Pearson's chi-square or G-square of the tables of all strata."""
 
-    def __init__(self, problem: Any):
+    def __init__(self, problem: Any, _: np.ndarray | None):
         self._problem, self._codes = problem, np.asarray(problem.codes, np.int64)
         self._lambda = "pearson" if problem.test == "chi-square" else "log-likelihood"
 
@@ -151,3 +153,30 @@ class _Discrete:
         if self._problem.df_rule == "full":
             freedom = (sizes[-2] - 1) * (sizes[-1] - 1) * len(tables)
         return statistic / float(scipy.stats.chi2.isf(self._problem.alpha, freedom)) if freedom else None
+
+
+class _Regression:
+    """The F test of nested least squares, where one of the two variables is a number."""
+
+    def __init__(self, problem: Any, _: np.ndarray | None):
+        self._problem = problem
+
+    def ratio(self, i: int, j: int, members: tuple[int, ...]) -> float | None:
+        """Return the statistic over its critical value; None for two categorical or constant variables, or if rounding
+        errors may decide."""
+        problem, n = self._problem, self._problem.n_samples
+        response, other = sorted((i, j), key=lambda k: problem.categories[k])
+        if problem.categories[response] or np.ptp(problem.values[[i, j]], axis=1).min() == 0:
+            return None
+        smaller = np.column_stack([np.ones(n), *map(self._terms, members)])
+        larger = np.column_stack([smaller, self._terms(other)])
+        y, (added, left) = problem.values[response], (larger.shape[1] - smaller.shape[1], n - larger.shape[1])
+        before, after = (((y - x @ np.linalg.lstsq(x, y, rcond=None)[0]) ** 2).sum() for x in (smaller, larger))
+        if left < 1 or after <= NEAR * n:
+            return None
+        return float((before - after) / added / (after / left) / scipy.stats.f.isf(problem.alpha, added, left))
+
+    def _terms(self, k: int) -> np.ndarray:
+        """Return a variable of numbers, or indicators of all categories but one."""
+        values, categories = self._problem.values[k], self._problem.categories[k]
+        return (values[:, None] == np.arange(1, categories)) * 1.0 if categories else values

@@ -12,6 +12,7 @@ import scipy.special
 from gpupc_impl import DiscreteProblem, GaussianProblem, skeleton
 from gpupc_impl.core.family import families
 from gpupc_impl.gaussian import problem as gaussian
+from gpupc_impl.regression.problem import RegressionProblem
 from gpupc_impl.verification import yardstick as module
 from gpupc_impl.verification.answer import Answer
 from gpupc_impl.verification.verify import certificates, verify
@@ -34,10 +35,17 @@ def codes(n=500, p=40, seed=0):
     return data
 
 
+def mixed():
+    data = chain()
+    data[:, 3], data[:, 7] = data[:, 3] > 0, np.digitize(data[:, 7], [-0.5, 0.5])
+    return data
+
+
 DATA = {
     "gaussian": lambda: (GaussianProblem.from_data(chain(), alpha=0.1), chain()),
     "correlations": lambda: (GaussianProblem.from_data(chain(), alpha=0.1, df_convention="cupc"), None),
     "full": lambda: (DiscreteProblem.from_data(codes(), alpha=0.1), None),
+    "regression": lambda: (RegressionProblem.from_data(mixed(), categories=["V3", "V7"], alpha=0.1), None),
     "adjusted": lambda: (DiscreteProblem.from_data(codes(), alpha=0.1, test="g-square", df_rule="adjusted"), None),
 }
 
@@ -45,7 +53,8 @@ DATA = {
 @pytest.fixture(params=DATA)
 def case(request):
     problem, samples = DATA[request.param]()
-    return problem, samples, "stable-serial" if problem.family == "gaussian" else "discrete-serial"
+    methods = {"gaussian": "stable-serial", "discrete": "discrete-serial", "regression": "regression-batched"}
+    return problem, samples, methods[problem.family]
 
 
 def test_right_answers_pass(case):
