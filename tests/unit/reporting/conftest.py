@@ -1,12 +1,14 @@
 """What tests of tables and figures share."""
 
-import csv
 import json
 
 import pytest
 
+from gpupc_impl.core.files import write_csv
 from gpupc_impl.measurement.publish import Contents, Run, files_of
 from gpupc_impl.measurement.record import Record
+from gpupc_impl.reporting import runs
+from gpupc_impl.reporting.runs import Source
 
 COMMIT = "0123456789" * 4
 
@@ -63,12 +65,6 @@ def record():
 
 
 @pytest.fixture
-def save():
-    """``save(content, path)``: a record's file."""
-    return lambda content, path: path.write_text(json.dumps(whole(content)))
-
-
-@pytest.fixture
 def publish():
     """``publish(records, folder, statuses)``: a folder of published runs.
 
@@ -76,13 +72,13 @@ def publish():
     """
 
     def write(records, folder, statuses=None):
-        runs, datasets = {}, {}
+        published, datasets = {}, {}
         for record in map(Record.from_json, map(whole, records)):
             status = (statuses or {}).get(record.setting, "equal")
             row = status and {"status": status, "differing_edges": "0"}
-            runs[record.dataset, record.setting] = Run(record.family, record, row)
+            published[record.dataset, record.setting] = Run(record.family, record, row)
             datasets[record.dataset] = {"name": record.dataset, "problem": record.problem}
-        for name, content in files_of(Contents(runs, datasets)).items():
+        for name, content in files_of(Contents(published, datasets)).items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
 
@@ -90,28 +86,31 @@ def publish():
 
 
 @pytest.fixture
-def load(tmp_path, save):
-    """``load(records, statuses, skeletons)``: records as tables and figures get them, through files.
+def here(tmp_path):
+    """``here(records, statuses, skeletons)``: a source that is this machine, with these records in files.
 
     ``statuses`` are those of verification.csv by data set and setting, where they are not ``equal`` (without a result
     ``not-run``); ``skeletons`` lie beside the records of their data set and setting.
     """
-    from gpupc_impl.reporting import runs
-    from gpupc_impl.reporting.runs import Source
 
-    def through_files(records, statuses=None, skeletons=None):
-        paths = []
-        with open(tmp_path / "verification.csv", "w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["dataset", "setting", "status", "differing_edges"])
-            for number, content in enumerate(records):
-                key, ok = (content["dataset"]["name"], content["setting"]), content["status"] == "ok"
-                paths.append(tmp_path / f"{number}.json")
-                save(content, paths[-1])
-                if key in (skeletons or {}):
-                    skeletons[key].save(tmp_path / f"{number}.npz")
-                status = (statuses or {}).get(key, "equal" if ok else "not-run")
-                writer.writerow([*key, status, 0 if ok else ""])
-        return runs.load(Source(None, "host", {"records": paths, "verification": [tmp_path / "verification.csv"]}))
+    def source(records, statuses=None, skeletons=None, backend="host"):
+        paths, rows = [], []
+        for number, content in enumerate(records):
+            key, ok = (content["dataset"]["name"], content["setting"]), content["status"] == "ok"
+            paths.append(tmp_path / f"{number}.json")
+            paths[-1].write_text(json.dumps(whole(content)))
+            if key in (skeletons or {}):
+                skeletons[key].save(tmp_path / f"{number}.npz")
+            status = (statuses or {}).get(key, "equal" if ok else "not-run")
+            row = {"status": status, "differing_edges": 0 if ok else ""}
+            rows.append(dict(zip(("dataset", "setting"), key, strict=True)) | row)
+        write_csv(tmp_path / "verification.csv", rows)
+        return Source(None, backend, {"records": paths, "verification": [tmp_path / "verification.csv"]})
 
-    return through_files
+    return source
+
+
+@pytest.fixture
+def load(here):
+    """``load(records, statuses, skeletons)``: the records of `here` as tables and figures get them."""
+    return lambda *given, **more: runs.load(here(*given, **more))

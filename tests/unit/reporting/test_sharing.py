@@ -52,7 +52,7 @@ def test_a_row_with_two_neighbours_has_no_test():
 def test_the_first_verified_skeleton_is_counted(tmp_path):
     adjacency = edges_to_adjacency(list(itertools.combinations(range(6), 2)), 7)
     sets = SeparatingSets.from_levels(adjacency, [])
-    found = Skeleton(adjacency, sets, tuple("abcdefg"), (), (), (), 3, "made up")
+    found = Skeleton(adjacency, sets, tuple("abcdefg"), (1, 1, 1), (15, 15, 15), (0.0, 0.0, 0.0), 3, "made up")
     paths = [tmp_path / "unverified.json", tmp_path / "verified.json"]
     for path in paths:
         path.write_text(json.dumps({"setting": path.stem, "dataset": {"name": "walk"}}))

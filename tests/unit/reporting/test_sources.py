@@ -1,7 +1,7 @@
 """Recorded runs beside this machine's: headings, stale marks, what was not run, and tables of several blocks."""
 
-import csv
 import json
+import types
 
 import pytest
 
@@ -26,25 +26,13 @@ def record(setting="cupc-s", backend="cuda", code=CURRENT, commit="0123456789abc
 
 
 @pytest.fixture
-def source(tmp_path, save, publish):
-    """``source(device, records, ...)``: a source with these records, published or, without a device, in files."""
+def source(tmp_path, publish):
+    """``source(records)``: a device with these records, published."""
 
-    def make(device, records, verified=True, backend="cuda", absent=()):
-        folder = tmp_path / (device or "here")
-        folder.mkdir()
-        if device:
-            publish(records, folder, {} if verified else dict.fromkeys(each["setting"] for each in records))
-            keys = [(content["dataset"]["name"], content["setting"]) for content in records]
-            return Source(str(folder), backend, {}, runs=keys, absent=absent)
-        paths = []
-        for content in records:
-            paths.append(folder / f"{content['setting']}.json")
-            save(content, paths[-1])
-        lines = [[content["dataset"]["name"], content["setting"], "equal", 0] for content in records if verified]
-        with open(folder / "verification.csv", "w", newline="") as file:
-            csv.writer(file).writerows([["dataset", "setting", "status", "differing_edges"], *lines])
-        files = {"records": paths, "verification": [folder / "verification.csv"]}
-        return Source(None, backend, files)
+    def make(records, verified=True):
+        publish(records, tmp_path / "h200", {} if verified else dict.fromkeys(each["setting"] for each in records))
+        keys = [(content["dataset"]["name"], content["setting"]) for content in records]
+        return Source(str(tmp_path / "h200"), "cuda", {}, runs=keys)
 
     return make
 
@@ -59,7 +47,6 @@ def heading_of(source):
 def test_a_heading_names_device_days_and_commits(source):
     found = heading_of(
         source(
-            "h200",
             [
                 record(at="2026-11-20"),
                 record("cupc-e", code=code_version(get_method("cupc-e"), "cuda"), at="2026-11-21"),
@@ -72,11 +59,11 @@ def test_a_heading_names_device_days_and_commits(source):
 
 def test_a_heading_speaks_of_the_kernels_and_not_of_the_references_beside_them(source):
     reference = record("stable-serial", "cpu", code=code_version(get_method("stable-serial"), "cpu"), commit="f" * 16)
-    assert str(heading_of(source("h200", [reference, record()]))) == "GPU: NVIDIA H200, recorded, commit 0123456789"
+    assert str(heading_of(source([reference, record()]))) == "GPU: NVIDIA H200, recorded, commit 0123456789"
 
 
-def test_this_machine_is_not_recorded_and_never_stale(source):
-    found = heading_of(source(None, [record(backend="host", code="0" * 64)], backend="host"))
+def test_this_machine_is_not_recorded_and_never_stale(here):
+    found = heading_of(here([record(backend="host", code="0" * 64)]))
     assert str(found) == "CPU cores: Some CPU, 2 threads, this machine, commit 0123456789"
     assert not found.gpu
 
@@ -85,7 +72,7 @@ def test_this_machine_is_not_recorded_and_never_stale(source):
 
 
 def test_a_record_of_other_code_is_stale_and_marked(source):
-    recorded = source("h200", [record(), record("cupc-e", code="0" * 64), record("no-such-method")])
+    recorded = source([record(), record("cupc-e", code="0" * 64), record("no-such-method")])
     found = {run.setting: run for run in catalogue.READERS["runs"](recorded)}
     assert {name: run.stale for name, run in found.items()} == {
         **{"cupc-s": False, "cupc-e": True, "no-such-method": True}
@@ -99,12 +86,10 @@ def test_a_record_of_other_code_is_stale_and_marked(source):
 
 
 def test_a_recorded_run_without_verification_enters_no_mean(source):
-    (run,) = catalogue.READERS["runs"](source("h200", [record()], verified=False))
+    (run,) = catalogue.READERS["runs"](source([record()], verified=False))
     assert (run.verification, run.counts) == ("not-verified", False)
     assert cells.time_cell(run).endswith(" ?")
     assert any(note.startswith("? ") for note in cells.remarks([run]))
-    with pytest.raises(KeyError):  # here, where it was just verified, that is a fault
-        catalogue.READERS["runs"](source(None, [record()], verified=False))
 
 
 def test_a_published_run_is_alone_only_where_no_other_run_of_the_data_set_finished(source):
@@ -112,7 +97,7 @@ def test_a_published_run_is_alone_only_where_no_other_run_of_the_data_set_finish
     other = record("cupc-e") | {"status": "timeout", "result": None, "time_s": {"warm": [], "levels": []}}
     records = [record() | {"dataset": {"name": name}} for name in ("one", "failed", "two")]
     records += [other | {"dataset": {"name": "failed"}}, record("cupc-e") | {"dataset": {"name": "two"}}]
-    found = {(run.dataset, run.setting): run for run in catalogue.READERS["runs"](source("h200", records))}
+    found = {(run.dataset, run.setting): run for run in catalogue.READERS["runs"](source(records))}
     statuses = {dataset: found[dataset, "cupc-s"].verification for dataset in ("one", "failed", "two")}
     assert statuses == {"one": "alone", "failed": "alone", "two": "equal"}
     alone = found["one", "cupc-s"]
@@ -141,18 +126,12 @@ def test_a_known_difference_of_another_program_has_a_reason_and_no_other_has(tmp
 
 
 def test_the_worst_mark_is_shown():
-    verified = [run_of("random"), run_of("unexplained"), run_of("equal", stale=True)]
+    verified = [
+        types.SimpleNamespace(median=1.0, verification=word, stale=word == "equal")
+        for word in ("random", "unexplained", "equal")
+    ]
     assert cells.mark(*verified) == " ✗ ‡"
     assert cells.mark(*verified, None) == ""  # no number, no mark
-
-
-def run_of(verification, stale=False):
-    class Run:
-        median = 1.0
-
-    found = Run()
-    found.verification, found.stale = verification, stale
-    return found
 
 
 def test_cells_of_single_tests_are_compared_one_by_one(monkeypatch):
@@ -173,5 +152,5 @@ def test_what_was_not_run_is_listed_by_settings():
 
 
 def test_a_recorded_skeleton_may_be_missing(source):
-    (run,) = catalogue.READERS["runs"](source("h200", [record()]))
+    (run,) = catalogue.READERS["runs"](source([record()]))
     assert run.skeleton is None
