@@ -161,23 +161,19 @@ def cmiknn_fig1(runs: Runs, problems: Facts, reported: CsvRows) -> Drawing:
     remove or reverse. ``results/tables/cmiknn_fig1.csv`` has the numbers.
     """
     truths = {facts["name"]: facts.get("true_edges", []) for facts in problems}
-    distances: dict[str, dict[int, int]] = {}
     rows = []
     for run in runs:
-        source, k = run.dataset_facts.get("source"), run.problem and run.problem["k_cmi"]
-        distance = None
+        source, k, distance = run.dataset_facts.get("source"), run.problem and run.problem["k_cmi"], None
         if run.counts and (found := run.skeleton) is not None:
             distance = structural_hamming_distance(orient(found), dag_of_edges(truths[run.dataset], len(found.names)))
-            distances.setdefault(source, {})[k] = distance
         true_edges = len(truths.get(run.dataset, ()))
         rows.append({"source": source, "k_cmi": k, "shd": distance, "true_edges": true_edges, **csv_row(run)})
-    changes = {
-        k: [by_k[k] - by_k[BASE] for by_k in distances.values() if k in by_k and BASE in by_k]
-        for k in sorted({k for by_k in distances.values() if BASE in by_k for k in by_k})
-    }
+    bases = {row["source"]: row["shd"] for row in rows if row["k_cmi"] == BASE}
     for row in rows:
-        base = distances.get(row["source"], {}).get(BASE)
-        row["change"] = None if row["shd"] is None or base is None else row["shd"] - base
+        both = row["shd"], bases.get(row["source"])
+        row["change"] = None if None in both else both[0] - both[1]
+    by_k = by_key((row for row in rows if row["change"] is not None), lambda row: row["k_cmi"])
+    changes = {k: [row["change"] for row in by_k[k]] for k in sorted(by_k)}
     figure, [[axes]] = canvas(1, 1, (style.COLUMN_WIDTH, 2.9))
     if changes:
         lows, middles, highs = (np.array([of(them) for them in changes.values()]) for of in (np.min, np.median, np.max))

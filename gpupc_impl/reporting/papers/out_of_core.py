@@ -33,6 +33,7 @@ from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, kernels
 from gpupc_impl.reporting.tables import Table
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.axes import Axes
 
 PAPER = "Out-of-Core"
@@ -114,6 +115,7 @@ def _cells(
     return cells
 
 
+TIMELINE = {"level": int, "block": int, "step": str, "stream": int, "start_s": float, "end_s": float}
 STEPS = {"extract": "extraction (CPU)", "transfer": "transfer", "kernel": "kernel", "merge": "merging (CPU)"}
 STREAM_COLOURS = ("#0072B2", "#E69F00", "#009E73")
 SHOWN = 12
@@ -130,26 +132,23 @@ def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
     extraction. {% if config["backend"] == "host" %}On the host backend streams run in order, so nothing overlaps.
     {% endif %} ``results/tables/ooc_fig1.csv`` has the numbers.
     """
-    steps = [
-        {"level": int(row["level"]), "block": int(row["block"]), "step": row["step"], "stream": int(row["stream"])}
-        | {"start_s": float(row["start_s"]), "end_s": float(row["end_s"])}
-        for row in timeline
-    ]
-    levels = sorted({row["level"] for row in steps})
+    import pandas
+
+    steps = pandas.DataFrame(timeline, columns=list(TIMELINE)).astype(TIMELINE)
+    levels = sorted(steps["level"].unique())
     heading = [f"Block-based, {ran}"]
     size = (style.PAGE_WIDTH, 1.3 * max(1, len(levels)) + 0.7)
     figure, grid = canvas(max(1, len(levels)), 2, size, sharey=True, gridspec_kw={"width_ratios": [4, 1]})
     for (axes, zoom), level in zip(grid, levels, strict=False):
-        here = [row for row in steps if row["level"] == level]
-        blocks = sorted({row["block"] for row in here})
-        shown = _middle_blocks(here)
-        _bars(axes, [row for row in here if row["block"] in shown])
+        here = steps[steps["level"] == level]
+        shown, count = _middle_blocks(here), here["block"].nunique()
+        _bars(axes, here[here["block"].isin(shown)])
         one = shown[len(shown) // 2]
-        on_device = [row for row in here if row["block"] == one and row["step"] in ("transfer", "kernel")]
+        on_device = here[(here["block"] == one) & here["step"].isin(["transfer", "kernel"])]
         _bars(zoom, on_device, unit=1e-3, letter=0.05)
         zoom.set_title(f"block {one} on the device", loc="left")
-        every = f"{len(blocks)} block{'s' * (len(blocks) > 1)}"
-        which = every if len(shown) == len(blocks) else f"blocks {shown[0]} to {shown[-1]}, in the middle of {every}"
+        every = f"{count} block{'s' * (count > 1)}"
+        which = every if len(shown) == count else f"blocks {shown[0]} to {shown[-1]}, in the middle of {every}"
         axes.set_title(f"level {level}: {which}", loc="left")
         hidden = hidden_share(here)
         if hidden is not None:
@@ -157,60 +156,51 @@ def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
             heading.append(f"Level {level}, {every}: {share}")
     grid[-1, 0].set_xlabel("seconds since the first block shown began")
     grid[-1, 1].set_xlabel("milliseconds")
-    streams = sorted({row["stream"] for row in steps})
+    streams = sorted(steps["stream"].unique())
     handles = [swatch(f"stream {number}", facecolor=STREAM_COLOURS[number]) for number in streams]
     figure.legend(handles=handles, loc="outside lower right", ncols=len(STREAM_COLOURS))
     figure.suptitle("\n".join(heading), **HEADING)
-    return Drawing(figure, steps)
+    return Drawing(figure, steps.to_dict("records"))
 
 
-def _middle_blocks(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+def _middle_blocks(steps: pandas.DataFrame) -> list[int]:
     """Return the blocks of a level that begin around the middle of its time, at most `SHOWN`, in ascending order."""
-    begins: dict[int, float] = {}
-    for row in rows:
-        begins[row["block"]] = min(row["start_s"], begins.get(row["block"], row["start_s"]))
-    blocks = sorted(begins)
-    middle = (min(begins.values()) + max(row["end_s"] for row in rows)) / 2
-    before = sum(begin < middle for begin in begins.values())
-    first = max(0, min(before - SHOWN // 2, len(blocks) - SHOWN))
-    return blocks[first : first + SHOWN]
+    begins = steps.groupby("block")["start_s"].min()
+    before = int((begins < (begins.min() + steps["end_s"].max()) / 2).sum())
+    first = max(0, min(before - SHOWN // 2, len(begins) - SHOWN))
+    return list(begins.index[first : first + SHOWN])
 
 
-def _bars(axes: Axes, rows: Sequence[Mapping[str, Any]], unit: float = 1.0, letter: float = 0.012) -> None:
+def _bars(axes: Axes, steps: pandas.DataFrame, unit: float = 1.0, letter: float = 0.012) -> None:
     """Draw a bar for each step of a block, with the block's number if there is room.
 
     Args:
         unit: the seconds of a unit of the axis.
         letter: the width of a letter as a part of the axis.
     """
-    start = min(row["start_s"] for row in rows)
-    whole = (max(row["end_s"] for row in rows) - start) / unit
-    for row in rows:
-        row_number, left = list(STEPS).index(row["step"]), (row["start_s"] - start) / unit
-        width = (row["end_s"] - row["start_s"]) / unit
-        colour = STREAM_COLOURS[row["stream"]]
-        axes.barh(row_number, width, left=left, height=0.8, color=colour, edgecolor="white", linewidth=0.2)
-        name = str(row["block"])
-        if width > letter * len(name) * whole:
-            axes.annotate(name, (left + width / 2, row_number), ha="center", va="center_baseline", fontsize=6)
+    lefts = (steps["start_s"] - steps["start_s"].min()) / unit
+    widths = (steps["end_s"] - steps["start_s"]) / unit
+    colours = [STREAM_COLOURS[stream] for stream in steps["stream"]]
+    look = {"height": 0.8, "color": colours, "edgecolor": "white", "linewidth": 0.2}
+    bars = axes.barh([list(STEPS).index(step) for step in steps["step"]], widths, left=lefts, **look)
+    names, whole = steps["block"].astype(str), (lefts + widths).max()
+    texts = [name if width > letter * len(name) * whole else "" for name, width in zip(names, widths, strict=True)]
+    axes.bar_label(bars, texts, label_type="center", fontsize=6)
     axes.set_yticks(range(len(STEPS)), STEPS.values())
     axes.set_ylim(len(STEPS) - 0.5, -0.5)
     axes.grid(visible=False)
 
 
-def hidden_share(rows: Sequence[Mapping[str, Any]]) -> float | None:
+def hidden_share(steps: pandas.DataFrame) -> float | None:
     """Return the share of the other steps' time that passes while a kernel runs; None without other steps."""
-    ends = np.unique([row[end] for row in rows for end in ("start_s", "end_s")])
+    ends = np.unique(steps[["start_s", "end_s"]])
     middles, lengths = (ends[1:] + ends[:-1]) / 2, np.diff(ends)
-
-    def busy(kernels: bool) -> np.ndarray:
-        """Return between which ends some of the kernels, or of the other steps, are at work."""
-        its = [row for row in rows if (row["step"] == "kernel") == kernels]
-        begun, done = (np.searchsorted(sorted(row[end] for row in its), middles) for end in ("start_s", "end_s"))
-        return begun > done
-
-    others = busy(kernels=False)
-    return float(lengths[others & busy(kernels=True)].sum() / lengths[others].sum()) if others.any() else None
+    is_kernel = steps["step"] == "kernel"
+    others, kernels = (
+        np.searchsorted(np.sort(its["start_s"]), middles) > np.searchsorted(np.sort(its["end_s"]), middles)
+        for its in (steps[~is_kernel], steps[is_kernel])
+    )
+    return float(lengths[others & kernels].sum() / lengths[others].sum()) if others.any() else None
 
 
 LEVELS = (0, 1)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas
 import pytest
 
 from gpupc_impl.core.files import read_csv
@@ -113,8 +114,8 @@ def test_the_time_that_is_hidden_behind_kernels():
         return {"step": name, "start_s": start, "end_s": end}
 
     rows = [step("kernel", 0, 4), step("kernel", 3, 6), step("transfer", 5, 7), step("merge", 6.5, 9)]
-    assert out_of_core.hidden_share(rows) == pytest.approx(1 / 4)
-    assert out_of_core.hidden_share(rows[:2]) is None
+    assert out_of_core.hidden_share(pandas.DataFrame(rows)) == pytest.approx(1 / 4)
+    assert out_of_core.hidden_share(pandas.DataFrame(rows[:2])) is None
 
 
 # --- the authors' programs --------------------------------------------------------------------------------------------
