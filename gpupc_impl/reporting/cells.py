@@ -282,17 +282,19 @@ def of_lines(
     columns: Mapping[Any, str],
     lines: Iterable[Line],
     notes: Sequence[str],
+    runs: Runs = (),
     left: Sequence[int] = (0, 1),
     missing: str = "–",
 ) -> Table:
     """Return the table of some lines, whose heads stand in the columns `head`; a line that shows nothing is left out,
-    and `missing` stands where a line has no cell."""
+    and `missing` stands where a line has no cell. Below the notes follow the `places` and `remarks` of the runs."""
     lines = list(lines)
     rows = [
         [*line.head, *(line.cells[key].text if key in line.cells else missing for key in columns)] for line in lines
     ]
     rows = [row for row in rows if not set(row[len(head) :]) <= {"–", "not run", missing}]
     plain = [cell.row for line in lines for cell in line.cells.values() if cell.row]
+    notes = [*notes, *places(runs), *remarks(runs)]
     return Table(title, [*head, *columns.values()], rows, notes, plain or [{"source": ""}], left)
 
 

@@ -29,9 +29,7 @@ from gpupc_impl.reporting.cells import (
     mark,
     number,
     of_lines,
-    places,
     printed,
-    remarks,
     speedup,
     stated,
     status_word,
@@ -80,14 +78,12 @@ def cmiknn_table5(runs: Runs, reported: CsvRows) -> Table:
         f"over graphs, ours {' or '.join(map(str, sorted(graphs))) or 'none'} of each kind, the paper's 10. "
         f"Ours: {_search(runs)}. Paper: n = 1,000, perm = 100.",
         *(["Cells in seconds are medians over the graphs that finished, on which that version was not run."] * alone),
-        *places(runs),
-        *remarks(runs),
         *(f"{CITED}, Table 5, {line}." for line in hardware(reported)),
     ]
     sizes = sorted({p for line in lines for p in line.cells})
     head = ["speedup over the single-threaded CPU version", "k_CMI"]
     title, columns = "Speedups of the search (GPU-CMIknn, Table 5)", {p: f"N = {p}" for p in sizes}
-    return of_lines(title, head, columns, lines, notes, left=(0,))
+    return of_lines(title, head, columns, lines, notes, runs, left=(0,))
 
 
 def _table5_cell(here: Runs, slows: Mapping[str, VerifiedRecord], is_reference: bool) -> Cell:
@@ -136,13 +132,12 @@ def cmiknn_table10(runs: Runs, reported: CsvRows) -> Table:
         "k_perm = 15, k_CMI = 7, alpha = 0.01.",
         "DNF: did not finish within the time limit, "
         f"ours {' or '.join(f'{number(limit)} s' for limit in limits) or 'none'}, the paper's 24 hours.",
-        *places(runs),
-        *remarks(run for run in runs if run.status != "timeout"),
         *(f"{CITED}, Table 10, {line}." for line in hardware(reported)),
     ]
     columns = {name: name for name in [*datasets_of(runs), *(row["dataset"] for row in reported)]}
+    finished = [run for run in runs if run.status != "timeout"]
     title = "Sparse graphs and gene expressions (GPU-CMIknn, Table 10)"
-    return of_lines(title, ["seconds"], columns, lines, notes, left=(0,))
+    return of_lines(title, ["seconds"], columns, lines, notes, finished, left=(0,))
 
 
 def time_or_dnf(run: VerifiedRecord) -> str:

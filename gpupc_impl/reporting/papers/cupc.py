@@ -23,10 +23,8 @@ from gpupc_impl.reporting.cells import (
     mark,
     number,
     of_lines,
-    places,
     printed,
     ratios,
-    remarks,
     speedup,
     time_cell,
     times,
@@ -113,16 +111,15 @@ def cupc_table2(runs: Runs, reported: CsvRows) -> Table:
         whole_calls("the correlation matrix") + " The paper counts transfers as well (section 5.3). Rows with levels "
         "leave out what belongs to no level: transfers, and the collection of sets.",
         *(["The authors' program does not time its levels."] * any(run.median for run in authors)),
-        *places(runs),
         "Geometric means of cuPC-E and cuPC-S are over the data sets on which both and the serial reference finished "
         "with a verified skeleton; parentheses contain the number of these data sets. The mean of T3/T2 is ours and "
         "that of T1/T2 the paper's, since its Stable (T1, in R) is not among our references.",
         RATIOS,
-        *remarks(of_settings(runs, [some for both in settings.values() for some in both])),
         "Paper: cuPC (doi:10.1109/TPDS.2019.2939126), Table 2.",
     ]
+    shown = of_settings(runs, [some for both in settings.values() for some in both])
     columns = {name: name for name in datasets_of(runs)} | {MEAN: f"{MEAN} (data sets)"}
-    return of_lines("Runtimes and speedups (cuPC, Table 2)", ["", "runtime, speedup"], columns, lines, notes)
+    return of_lines("Runtimes and speedups (cuPC, Table 2)", ["", "runtime, speedup"], columns, lines, notes, shown)
 
 
 def _runtimes(symbol: str, settings: Sequence[Runs], clock: str, text: Callable[[VerifiedRecord], str]) -> list[Line]:

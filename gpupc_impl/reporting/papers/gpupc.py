@@ -22,10 +22,8 @@ from gpupc_impl.reporting.cells import (
     label,
     number,
     of_lines,
-    places,
     printed,
     ratios,
-    remarks,
     speedup,
     stated,
     time_cell,
@@ -153,12 +151,11 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
         f"{INFINITY}: {label(BASELINE)} ran out of device memory where {label(GPUPC)} finished.",
         *_choice_notes(chosen),
         *_memory_notes(runs),
-        *places(runs),
-        *remarks(run for run in runs if not run.out_of_memory),
         f"{CITED}, Table 2: {reported[0]['hardware']}, medians of 10 runs.",
     ]
+    within = [run for run in runs if not run.out_of_memory]
     title, columns = "Speedup of gpuPC over disc-cuPC (gpuPC, Table 2)", {k: f"value {k + 1}" for k in range(width)}
-    return of_lines(title, ["parameter", "value, time or speedup"], columns, lines, notes, missing="")
+    return of_lines(title, ["parameter", "value, time or speedup"], columns, lines, notes, within, missing="")
 
 
 def _times_or_infinity(row: Mapping[str, str]) -> str:
@@ -258,11 +255,9 @@ def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows) -> Table:
         f"{INFINITY}: device memory exhausted.",
         *_choice_notes(chosen),
         *_memory_notes(run for run in runs if run.backend != "cpu"),
-        *places(runs),
-        *remarks(runs),
         *(f"{CITED}, Table 3, {line}." for line in hardware(reported)),
     ]
-    return of_lines("Execution times (gpuPC, Table 3)", ["data set", "seconds"], columns, lines, notes)
+    return of_lines("Execution times (gpuPC, Table 3)", ["data set", "seconds"], columns, lines, notes, runs)
 
 
 Distance = tuple[int, int]

@@ -20,10 +20,8 @@ from gpupc_impl.reporting.cells import (
     label,
     number,
     of_lines,
-    places,
     printed,
     ratios,
-    remarks,
     times,
     without_rows,
 )
@@ -88,12 +86,10 @@ def ooc_table1(runs: Runs, reported: CsvRows) -> Table:
         *(f"Paper, {row['method']}: {row['hardware']}." for row in reported),
         "The paper's ratios are those of the hours in its table; its text states 95 and 236, with 27.35 minutes for "
         "block-based.",
-        *places(runs),
-        *remarks(runs),
         f"Paper: {about['citation']}.",
     ]
     title = "Levels 0 and 1 on wide data (Out-of-Core, Table 1)"
-    return of_lines(title, ["data set", ""], COLUMNS, lines, notes)
+    return of_lines(title, ["data set", ""], COLUMNS, lines, notes, runs)
 
 
 def _cells(
