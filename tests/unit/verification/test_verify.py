@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import types
 
 import mpmath
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from gpupc_impl import BackgroundKnowledge, GaussianProblem, skeleton
 from gpupc_impl.core.knowledge import with_knowledge
-from gpupc_impl.core.result import SeparatingSets
+from gpupc_impl.core.result import SeparatingSets, complete_graph
 from gpupc_impl.gaussian.partial_correlation import pseudo_inverse_products
 from gpupc_impl.gaussian.retest import NEAR, NEAR_LIMIT, Retest
 from gpupc_impl.measurement.environment import environment
@@ -363,3 +364,60 @@ def test_sets_are_verified_against_tiers(problem, right):
     assert row["status"] == "unexplained"
     assert row["certificates_failed"] == 1
     assert "has a member that is later than both ends" in row["detail"]
+
+
+# --- certificates under background knowledge ---------------------------------------------------------------------------
+
+GAPS = [(0, 14), (4, 5), (8, 9)]
+"""Forbidden pairs: in rows that come in different pieces, their other ends not in order."""
+
+
+@pytest.fixture(scope="module")
+def gapped():
+    return with_knowledge(GaussianProblem.from_data(linear_data(16)), BackgroundKnowledge(forbidden_edges=GAPS))
+
+
+@pytest.fixture(scope="module")
+def right_with_gaps(gapped):
+    return skeleton(gapped, method="stable-serial")
+
+
+@pytest.fixture
+def answer(gapped, right_with_gaps):
+    return Answer(gapped, record_of(gapped, right_with_gaps), right_with_gaps)
+
+
+def test_where_nothing_was_removed_or_tests_decide_nothing(gapped, right_with_gaps, monkeypatch):
+    monkeypatch.setattr(Retest, "affordable", 10)
+    whole = complete_graph(16)
+    whole = dataclasses.replace(right_with_gaps, adjacency=whole, sepsets=SeparatingSets.from_levels(whole, []))
+    free = GaussianProblem.from_data(linear_data(16))
+    assert certificates(Answer(free, record_of(free, whole), whole)) == (0, [])
+    workload = types.SimpleNamespace(problem=types.SimpleNamespace(decided_by_tests=False))
+    assert certificates(workload) == (0, [])
+
+
+def test_what_knowledge_fixes_is_kept_and_has_no_set(gapped, right_with_gaps):
+    i, j = GAPS[1]
+    there, with_set = changed(right_with_gaps, [(i, j, True)]), changed(right_with_gaps, sets={(i, j): (1,)})
+    for wrong, sentence in (
+        (there, "background knowledge requires or forbids it"),
+        (with_set, "it is forbidden, and has a set"),
+    ):
+        _, failures = certificates(Answer(gapped, record_of(gapped, wrong), wrong))
+        own = [failure for failure in failures if "{" not in failure]  # others are of sets
+        assert own == [f"V{i} - V{j}: {sentence}"]
+
+
+def test_sizes_and_edges_left_say_the_same(answer, right_with_gaps):
+    assert verify.wrong_sizes(answer) == []
+    for level, left in enumerate(right_with_gaps.edges_per_level):
+        for off in (-1, 1):
+            counts = list(right_with_gaps.edges_per_level)
+            counts[level] += off
+            answer.skeleton = dataclasses.replace(right_with_gaps, edges_per_level=tuple(counts))
+            assert verify.wrong_sizes(answer) == [
+                f"{left + off} edges were left after level {level}, but by the sets' sizes {left}"
+            ]
+    many = types.SimpleNamespace(n_edges=9_999, edges_per_level=(10_001, 9_999))
+    assert verify.wrong_sizes(types.SimpleNamespace(skeleton=many, sizes=np.array([1, 1]))) == []
