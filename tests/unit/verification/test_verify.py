@@ -366,7 +366,7 @@ def test_sets_are_verified_against_tiers(problem, right):
     assert "has a member that is later than both ends" in row["detail"]
 
 
-# --- certificates under background knowledge ---------------------------------------------------------------------------
+# --- certificates under background knowledge --------------------------------------------------------------------------
 
 GAPS = [(0, 14), (4, 5), (8, 9)]
 """Forbidden pairs: in rows that come in different pieces, their other ends not in order."""
