@@ -19,6 +19,8 @@ from workflow.pages import recorded
 ROOT = Path(__file__).parents[3]
 REPORTED = ROOT / "results" / "reported"
 
+pytestmark = pytest.mark.xdist_group("drawn")  # so that only one process draws everything
+
 
 @pytest.fixture(scope="session")
 def sources():
