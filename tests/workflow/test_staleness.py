@@ -87,7 +87,7 @@ EDITS = {
     # nothing depends on these, or has what it needs of them among its parameters
     "gpupc_impl/cli/__init__.py": set(),
     "gpupc_impl/api.py": set(),
-    "gpupc_impl/gaussian/baseline_1.py": set(),
+    "gpupc_impl/gaussian/cupc_e.py": set(),
     "baselines/tigramite_searches.py": set(),
     "datasets/registry.yaml": set(),
     "datasets/wide.py": set(),  # another generator

@@ -1,7 +1,7 @@
 // The best sets of level 1 of chosen pairs, from standardised samples.
 //
-// A library's matrix products screen all variables, and the few that may be the best one are tested by the correlations of
-// fixed_order.cuh. The answer is therefore that of these correlations, whatever the order in which the library adds.
+// A library's matrix products screen all variables, and the few that may be the best one are tested by the correlations
+// of fixed_order.cuh. The answer is therefore that of these correlations, whatever the order in which the library adds.
 #include "engine/kernels/warp.cuh"
 #include "gaussian/kernels/fisher_z.cuh"
 #include "gaussian/kernels/fixed_order.cuh"
@@ -23,12 +23,12 @@ struct Search {
     }
 };
 
-// What products tell of r^2 given a variable: it is at least `low`, which is infinite if the variable surely is in no set
-// of the pair, and at most `high`, which is infinite unless the variable surely is one.
+// What products tell of r^2 given a variable: it is at least `low`, which is infinite if the variable surely is in no
+// set of the pair, and at most `high`, which is infinite unless the variable surely is one.
 //
-// With products within e of the correlations, r_ik^2 is within 3 e of its value, the residual variances v and w too, and
-// the residual covariance c within 4 e. With h = min(v, w), |c| <= (v w)^(1/2) and h <= (v w)^(1/2), c^2 / (v w) then
-// changes by at most (8 e + 7 e) / h to first order; the bound below is twice as large.
+// With products within e of the correlations, r_ik^2 is within 3 e of its value, the residual variances v and w too,
+// and the residual covariance c within 4 e. With h = min(v, w), |c| <= (v w)^(1/2) and h <= (v w)^(1/2), c^2 / (v w)
+// then changes by at most (8 e + 7 e) / h to first order; the bound below is twice as large.
 struct Bounds {
     double low, high;
 
@@ -59,9 +59,9 @@ __device__ __forceinline__ void each_other(int p, int i, int j, F f) {
     }
 }
 
-// The variable that separates pair number t with the smallest r^2, of all that depend on either end; the first of several,
-// and p if none separates. The ends of the pair are variables[2 t] and variables[2 t + 1], whose products are in rows
-// ends[2 t] and ends[2 t + 1]. A warp searches for a pair. Grid (ceil(n_pairs / warps)), block (warps).
+// The variable that separates pair number t with the smallest r^2, of all that depend on either end; the first of
+// several, and p if none separates. The ends of the pair are variables[2 t] and variables[2 t + 1], whose products are
+// in rows ends[2 t] and ends[2 t + 1]. A warp searches for a pair. Grid (ceil(n_pairs / warps)), block (warps).
 __global__ void best_members(const __grid_constant__ Search search, const int* ends, const int* variables, int n_pairs,
                              int* members) {
     const int t = blockIdx.x * warp_count() + warp_index();
@@ -77,9 +77,8 @@ __global__ void best_members(const __grid_constant__ Search search, const int* e
         member[lane] = p;
         open[lane] = 0;
     });
-    each_other(p, i, j, [&](int lane, int k) {
-        high[lane] = fmin(high[lane], Bounds(search, of_i[j], of_i[k], of_j[k]).high);
-    });
+    each_other(p, i, j,
+               [&](int lane, int k) { high[lane] = fmin(high[lane], Bounds(search, of_i[j], of_i[k], of_j[k]).high); });
     const double enough = smallest(high);
     const auto is_open = [&](int k) {
         const double low = Bounds(search, of_i[j], of_i[k], of_j[k]).low;

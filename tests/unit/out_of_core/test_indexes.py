@@ -65,8 +65,7 @@ class Sparse:
     [
         ("gaussian/kernels/cupc_s.cu", "cupc_s", (P, 1), (4, 1), True),
         pytest.param("gaussian/kernels/cupc_e.cu", "cupc_e", (P, 1), (2, 2), False, marks=pytest.mark.slow),
-        pytest.param("gaussian/kernels/baseline_1.cu", "baseline_1", (P, 1), (8, 1), False, marks=pytest.mark.slow),
-        pytest.param("gaussian/kernels/baseline_2.cu", "baseline_2", (P, 1), (32, 1), False, marks=pytest.mark.slow),
+        pytest.param("gaussian/kernels/cupc_e.cu", "baseline_2", (P, 1), (32, 1), False, marks=pytest.mark.slow),
     ],
 )
 def test_kernels_of_the_levels(small, source, name, grid, block, whole_row):
