@@ -24,7 +24,7 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Method, Run
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.tiers import allowed_sets
-from gpupc_impl.gaussian.partial_correlation import to_host
+from gpupc_impl.gaussian.canonical import to_host
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 TESTS_AT_ONCE = {"cpu": 1 << 16, "cuda": 1 << 20}

@@ -1,27 +1,38 @@
-"""The canonical evaluation of Fisher's z test (docs/ci-tests.md) for many tests at once, in NumPy.
+"""Fisher's z test (docs/ci-tests.md) for many tests at once, in NumPy or CuPy: the canonical evaluation, whose bits
+decide in every method, and the same operations without fused multiply-adds.
 
 The kernels (kernels/fisher_z.cuh) and the references (baselines/_fisher_z.py) have implementations of their own that
-compute the same bits. Single tests and verification use this third one where rounding errors could decide a test.
+compute the bits of the canonical evaluation. Single tests and verification use this third one where rounding errors
+could decide a test. It is a hundred times slower than `quick_residuals`, which are off by rounding errors.
 
 Arrays hold one test in each place of their last axis, so that every operation processes all tests.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, GaussianProblem
 
+MultiplyAdd = Callable[[Any, Any, Any], Any]
+
 
 class Residuals(NamedTuple):
-    """H of cuPC, section 4.3: the residual variances of Vi and Vj and their residual covariance given S, (k,) each; and
-    (k,) bool that tells whether M2 is near singular, so that its Moore-Penrose inverse was used."""
+    """H of cuPC, section 4.3: the residual variances of Vi and Vj and their residual covariance given S, (k,) each;
+    (k,) bool that tells whether M2 is near singular, so that its Moore-Penrose inverse was used; and the (l, k) pivots
+    of M2, of which those after one that is not positive mean nothing."""
 
-    ii: np.ndarray
-    jj: np.ndarray
-    ij: np.ndarray
-    near_singular: np.ndarray
+    ii: Any
+    jj: Any
+    ij: Any
+    near_singular: Any
+    pivots: Any
+
+    def defined(self, residual_tolerance: float) -> Any:
+        """Return in which tests both ends have variance left, (k,) bool."""
+        return (self.ii > residual_tolerance) & (self.jj > residual_tolerance)
 
 
 def separates(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
@@ -34,7 +45,7 @@ def decided(problem: GaussianProblem, h: Residuals, level: int) -> np.ndarray:
     tolerance, critical = problem.residual_tolerance, problem.critical_r_squared(level)
     explained, possible = h.ij * h.ij, h.ii * h.jj
     if tolerance > 0:
-        return (np.minimum(h.ii, h.jj) > tolerance) & (explained <= critical * possible)
+        return h.defined(tolerance) & (explained <= critical * possible)
     # Without a tolerance, rounding errors decide: |r| may exceed one, and then counts as its inverse.
     size = np.abs(possible)
     return (h.ii != 0) & (h.jj != 0) & ((explained <= critical * size) | (size <= critical * explained))
@@ -42,8 +53,7 @@ def decided(problem: GaussianProblem, h: Residuals, level: int) -> np.ndarray:
 
 def residuals(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarray, pivot_tolerance: float) -> Residuals:
     """Return H of the tests of (k, 2) pairs given (k, l) sets; (i, j) and (j, i) have the same H."""
-    variables = in_order(pairs, sets)
-    return residuals_of(correlation[variables[:, None], variables[None]], pivot_tolerance)
+    return residuals_of(among(correlation, in_order(pairs, sets)), pivot_tolerance)
 
 
 def in_order(pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
@@ -51,31 +61,44 @@ def in_order(pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
     return np.concatenate([np.sort(sets, axis=1), np.sort(pairs, axis=1)], axis=1).T
 
 
-def residuals_of(c: np.ndarray, pivot_tolerance: float) -> Residuals:
+def among(correlation: Any, variables: Any) -> Any:
+    """Return the (v, v, k) correlations among the (v, k) variables of each test."""
+    return correlation[variables[:, None], variables[None]]
+
+
+def quick_residuals(
+    problem: GaussianProblem, correlation: Any, pairs: Any, sets: Any, xp: Any = np, dtype: Any = np.float64
+) -> Residuals:
+    """Return H of (k, 2) pairs given (k, l) sets without fused multiply-adds, by a library, NumPy or CuPy, whose array
+    `correlation` is; of `problem` only the tolerance of pivots is read."""
+    c = among(correlation, xp.concatenate([sets, pairs], axis=1).T).astype(dtype)
+    return residuals_of(c, problem.pivot_tolerance, fused=False, xp=xp)
+
+
+def residuals_of(c: Any, pivot_tolerance: float, fused: bool = True, xp: Any = np) -> Residuals:
     """Return H for (l + 2, l + 2, k) correlations among the variables of each test (`in_order`)."""
-    size, k = len(c) - 2, c.shape[2]
-    rows, scale = np.zeros((size + 2, size, k)), np.empty((size, k))
-    near_singular = np.zeros(k, bool)
-    left = np.ones((size + 2, k))  # the residual variance of each variable given the members before it
-    for a in range(size + 2):
-        for b in range(min(a, size)):
-            covariance = c[a, b]
-            for t in range(b):
-                covariance = fma(-rows[a, t], rows[b, t], covariance)
-            rows[a, b] = covariance * scale[b]
-            left[a] = fma(-rows[a, b], rows[a, b], left[a])
-        if a < size:
-            near_singular |= (left[a] <= pivot_tolerance) & (a > 0)
-            scale[a] = np.where(near_singular, 0.0, 1.0 / np.sqrt(np.where(near_singular, 1.0, left[a])))
-    ii, jj, ij = left[size], left[size + 1], c[size, size + 1].copy()
-    for t in range(size):
-        ij = fma(-rows[size, t], rows[size + 1, t], ij)
-    if near_singular.any():
-        ii[near_singular], jj[near_singular], ij[near_singular] = _by_pseudo_inverse(c[:, :, near_singular])
-    return Residuals(ii, jj, ij, near_singular)
+    multiply_add = fma if fused else _rounded_twice
+    size, left = len(c) - 2, c
+    pivots = xp.empty((size, c.shape[2]), c.dtype)
+    for k in range(size):  # Of the Cholesky factor, each step makes one column, and subtracts its products.
+        pivots[k] = pivot = left[0, 0]
+        column = left[0, 1:] * xp.where(pivot > 0, 1.0 / xp.sqrt(xp.where(pivot > 0, pivot, 1.0)), 0.0)
+        left = multiply_add(-column[:, None], column[None], left[1:, 1:])
+    ii, jj, ij = left[0, 0], left[1, 1], left[0, 1]
+    near_singular = (pivots[1:] <= pivot_tolerance).any(axis=0)
+    places = xp.flatnonzero(near_singular)
+    if len(places):
+        careful = _by_pseudo_inverse(to_host(c[:, :, places]), multiply_add)
+        ii[places], jj[places], ij[places] = map(xp.asarray, careful)
+    return Residuals(ii, jj, ij, near_singular, pivots)
 
 
-def _by_pseudo_inverse(c: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def to_host(array: Any) -> np.ndarray:
+    """Return an array of NumPy or CuPy as one of NumPy."""
+    return array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+def _by_pseudo_inverse(c: np.ndarray, multiply_add: MultiplyAdd) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the three entries of H by the Moore-Penrose inverse of M2 (cuPC, Algorithm 7) for (l + 2, l + 2, k)
     correlations, of which the pair's are last.
 
@@ -84,64 +107,61 @@ def _by_pseudo_inverse(c: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarra
     """
     size = len(c) - 2
     m2 = c[:size, :size]
-    gram = _products(m2, m2)
+
+    def products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Return the products a^T b of (l, ..., k) arrays."""
+        total = np.zeros(np.broadcast_shapes(a.shape[1:], b.shape[1:]), c.dtype)
+        for left, right in zip(a, b, strict=True):
+            total = multiply_add(left, right, total)
+        return total
+
+    gram = products(m2[:, :, None], m2[:, None])
     smallest = np.diagonal(gram).min(axis=-1)
     factor = np.zeros_like(m2)  # [a, k] is entry a of column k
     for k in range(size):
         column = gram[k:, k]
         for before in range(k):
-            column = fma(-factor[k:, before], factor[k, before], column)
+            column = multiply_add(-factor[k:, before], factor[k, before], column)
         kept = column[0] > PSEUDO_INVERSE_TOLERANCE * smallest
         factor[k:, k] = np.where(kept, column / np.sqrt(np.where(kept, column[0], 1.0)), 0.0)
     triangle = np.zeros_like(m2)  # Modified Gram-Schmidt decomposes F = Q triangle, and Q overwrites F.
     for k in range(size):
-        triangle[k, k] = np.sqrt(_dot(factor[:, k], factor[:, k]))
+        triangle[k, k] = np.sqrt(products(factor[:, k], factor[:, k]))
         factor[:, k] /= np.where(triangle[k, k] > 0, triangle[k, k], 1.0)
         for b in range(k + 1, size):
-            triangle[k, b] = _dot(factor[:, k], factor[:, b])
-            factor[:, b] = fma(-triangle[k, b], factor[:, k], factor[:, b])
+            triangle[k, b] = products(factor[:, k], factor[:, b])
+            factor[:, b] = multiply_add(-triangle[k, b], factor[:, k], factor[:, b])
 
     def solve(target: np.ndarray) -> np.ndarray:
         """Return the (l, k) least-squares solutions for (l, k) targets."""
         x = np.empty_like(target)
         for k in range(size):
-            x[k] = _dot(factor[:, k], target)
-            target = fma(-x[k], factor[:, k], target)
+            x[k] = products(factor[:, k], target)
+            target = multiply_add(-x[k], factor[:, k], target)
         for k in reversed(range(size)):
             for b in range(k + 1, size):
-                x[k] = fma(-triangle[k, b], x[b], x[k])
+                x[k] = multiply_add(-triangle[k, b], x[b], x[k])
             x[k] /= np.where(triangle[k, k] > 0, triangle[k, k], 1.0)
         return x
 
     of_ends = c[:size, size:]
-    products = _products(m2, of_ends)
-    left, right = ([solve(targets[:, end]) for end in (0, 1)] for targets in (of_ends, products))
-    ii, jj, ij = np.ones(c.shape[2]), np.ones(c.shape[2]), c[size, size + 1]
+    targets = of_ends, products(m2[:, :, None], of_ends[:, None])
+    left, right = ([solve(target[:, end]) for end in (0, 1)] for target in targets)
+    ii, jj, ij = c[size, size], c[size + 1, size + 1], c[size, size + 1]
     for k in range(size):
-        ii = fma(-left[0][k], right[0][k], ii)
-        jj = fma(-left[1][k], right[1][k], jj)
-        ij = fma(-left[0][k], right[1][k], ij)
+        ii = multiply_add(-left[0][k], right[0][k], ii)
+        jj = multiply_add(-left[1][k], right[1][k], jj)
+        ij = multiply_add(-left[0][k], right[1][k], ij)
     return ii, jj, ij
-
-
-def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the products a^T b of (l, m, k) and (l, n, k) matrices."""
-    total = np.zeros((a.shape[1], *b.shape[1:]))
-    for left, right in zip(a, b, strict=True):
-        total = fma(left[:, None], right[None], total)
-    return total
-
-
-def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    total = np.zeros(a.shape[1:])
-    for factor, other in zip(a, b, strict=True):
-        total = fma(factor, other, total)
-    return total
 
 
 SPLITTER = 2.0**27 + 1  # Veltkamp's constant, which splits the significand of a float64 into two halves
 SAFE = 2.0**-900, 2.0**900
 """Magnitudes of products and sums for which no part of an exact product underflows or overflows."""
+
+
+def _rounded_twice(a: Any, b: Any, c: Any) -> Any:
+    return a * b + c
 
 
 def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

@@ -18,8 +18,8 @@ import numpy as np
 from gpupc_impl.core import allocation
 from gpupc_impl.core.problem import InvalidProblem, name_constants
 from gpupc_impl.gaussian.array_search import ArrayProblem, Outcome, array_method
+from gpupc_impl.gaussian.canonical import quick_residuals, to_host
 from gpupc_impl.gaussian.matrix import correlation_fault, correlation_matrix
-from gpupc_impl.gaussian.partial_correlation import residuals, to_host
 from gpupc_impl.gaussian.problem import finite_samples
 
 
@@ -115,10 +115,11 @@ class ImputedTests:
         r = np.empty((len(self._tables), len(pairs)))
         defined, pseudo = xp.ones(len(pairs), bool), xp.zeros(len(pairs), bool)
         for k, correlation in enumerate(self._tables):
-            first, second, covariance, defined_here, pseudo_here, _ = residuals(xp, problem, correlation, pairs, sets)
-            r[k] = to_host(covariance / xp.sqrt(xp.where(defined_here, first * second, 1.0)))
+            h = quick_residuals(problem, correlation, pairs, sets, xp)
+            defined_here = h.defined(problem.residual_tolerance)
+            r[k] = to_host(h.ij / xp.sqrt(xp.where(defined_here, h.ii * h.jj, 1.0)))
             defined &= defined_here
-            pseudo |= pseudo_here
+            pseudo |= h.near_singular
         defined = to_host(defined)
         mean, p = problem.pooled(np.arctanh(np.clip(r, -HIGHEST, HIGHEST)), sets.shape[1])
         p = np.where(defined, p, 0.0)

@@ -30,8 +30,8 @@ from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.engine.tier_parts import TierSearch
 from gpupc_impl.gaussian import correlation, fused_levels, level_one, pair_block
 from gpupc_impl.gaussian.fused_levels import FusedLevels, QueuedLevels, queue_arrays, queued_kernel
-from gpupc_impl.gaussian.largest_p import LargestPValues
 from gpupc_impl.gaussian.level_kernels import FIRST_LEVELS, LevelKernels, levels_at_first
+from gpupc_impl.gaussian.partial_correlation import LargestPValues
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.scan_state import CONSTANTS, FUSED, GRAPHS_AT_ONCE, LAUNCH, SEARCH, ScanState, cells
 

@@ -21,7 +21,7 @@ from gpupc_impl.core import allocation, mapped_arrays
 from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants, one_of, parameter, variable_names
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.gaussian.array_search import ArrayProblem, Outcome, array_method
-from gpupc_impl.gaussian.partial_correlation import residuals, to_host
+from gpupc_impl.gaussian.canonical import quick_residuals, to_host
 
 LEAST_SAMPLES = 4
 """The lower bound on the samples of a pair; with this many, a test of level 0 has one degree of freedom."""
@@ -171,14 +171,15 @@ class PairwiseTests:
             self._critical = level, xp.asarray(self._problem.critical_of_sizes(level))
         sizes = self.sizes(xp.concatenate([sets, pairs], axis=1))
         critical = self._critical[1][sizes]
-        first, second, covariance, defined, pseudo, _ = residuals(xp, self._problem, self._correlation, pairs, sets)
-        variances = xp.where(defined, first * second, 1.0)
-        r_squared = xp.where(defined, covariance * covariance / variances, np.inf)
+        h = quick_residuals(self._problem, self._correlation, pairs, sets, xp)
+        defined = h.defined(self._problem.residual_tolerance)
+        variances = xp.where(defined, h.ii * h.jj, 1.0)
+        r_squared = xp.where(defined, h.ij * h.ij / variances, np.inf)
         p = effects = None
         if p_values:
             p = self._problem.p_values(to_host(r_squared), to_host(sizes), level)
-            effects = to_host(xp.where(defined, covariance / xp.sqrt(variances), np.nan))
-        return Outcome(r_squared <= critical, ~defined | (critical < 0), pseudo, p, effects)
+            effects = to_host(xp.where(defined, h.ij / xp.sqrt(variances), np.nan))
+        return Outcome(r_squared <= critical, ~defined | (critical < 0), h.near_singular, p, effects)
 
     def sizes(self, variables: Any) -> Any:
         """Return the (k,) sample sizes of tests of (k, c) variables."""

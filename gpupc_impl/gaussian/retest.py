@@ -9,7 +9,6 @@ import numpy as np
 
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.gaussian import canonical
-from gpupc_impl.gaussian.partial_correlation import residuals
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE, GaussianProblem
 
 NEAR = 1e-9
@@ -63,14 +62,12 @@ class Retest:
 
     def _chunk(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         problem = self._problem
-        first, second, covariance, _, pseudo, smallest = residuals(
-            np, problem, self._correlation, pairs, sets, np.longdouble
-        )
-        variance = np.minimum(first, second)
+        h = canonical.quick_residuals(problem, self._correlation, pairs, sets, dtype=np.longdouble)
+        variance = np.minimum(h.ii, h.jj)
         with np.errstate(divide="ignore", invalid="ignore"):
-            squares = np.where(variance <= problem.residual_tolerance, np.inf, covariance**2 / (first * second))
-        conditioning = np.minimum(smallest, variance)
-        ill_conditioned = pseudo | ~(conditioning > NEAR / NEAR_LIMIT)
+            squares = np.where(variance <= problem.residual_tolerance, np.inf, h.ij**2 / (h.ii * h.jj))
+        conditioning = np.minimum(h.pivots.min(axis=0, initial=np.inf), variance)
+        ill_conditioned = h.near_singular | ~(conditioning > NEAR / NEAR_LIMIT)
         tolerances = (NEAR / np.maximum(conditioning, RESIDUAL_TOLERANCE)).astype(float)
         if problem.residual_tolerance < RESIDUAL_TOLERANCE:
             # Rounding errors decide most of the tests to which `NEAR_LIMIT` would apply.
@@ -81,5 +78,5 @@ class Retest:
     def _canonical_squares(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
         """Return squared partial correlations with the bits of every method, (k,); infinite if a test is undefined."""
         h = canonical.residuals(self._correlation, pairs, sets, self._problem.pivot_tolerance)
-        defined = np.minimum(h.ii, h.jj) > self._problem.residual_tolerance
+        defined = h.defined(self._problem.residual_tolerance)
         return np.where(defined, h.ij * h.ij / np.where(defined, h.ii * h.jj, 1.0), np.inf)

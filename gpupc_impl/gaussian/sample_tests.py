@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
-from gpupc_impl.core.independence import TESTS_AT_ONCE, IndependenceTests
+from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.core.mapped_arrays import pieces
 from gpupc_impl.core.pairs import row_groups
 from gpupc_impl.core.subsets import Subsets
 from gpupc_impl.gaussian.fixed_order import correlate_squares, product_bound, standardised_on_device
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.gaussian.single_tests import MATRICES, GaussianTests, run_subset_tests
+from gpupc_impl.gaussian.single_tests import MATRICES, GaussianTests, run_subset_tests, strengths_of
 from gpupc_impl.integers import ceil_div
 
 SEARCH = Struct(
@@ -166,16 +166,7 @@ class SampleTests(GaussianTests):
         return own.count_separating(ends.reshape(-1, 2), starts, near.astype(np.int32), most)
 
     def strengths(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        level, effects = sets.shape[1], np.empty(len(pairs))
-        for start in range(0, len(pairs), TESTS_AT_ONCE):
-            part = slice(start, start + TESTS_AT_ONCE)
-            h = self._residuals(pairs[part], sets[part])
-            defined = np.minimum(h.ii, h.jj) > self._problem.residual_tolerance
-            effects[part] = h.ij / np.sqrt(np.where(defined, h.ii * h.jj, np.nan))
-        effects = np.clip(effects, -1.0, 1.0)
-        if self._problem.obstacle(level) is not None:
-            return np.full(len(pairs), np.nan), effects
-        return np.asarray(self._problem.p_value(np.square(effects), level)), effects
+        return strengths_of(self._problem, self._residuals(pairs, sets), sets.shape[1])
 
 
 def with_few_ends(pairs: np.ndarray, most: int) -> Iterator[np.ndarray]:

@@ -24,12 +24,12 @@ from gpupc_impl.backends import (
     open_backend,
 )
 from gpupc_impl.core.independence import IndependenceTests
+from gpupc_impl.core.mapped_arrays import pieces
 from gpupc_impl.core.subsets import Subsets
 from gpupc_impl.engine import graph
 from gpupc_impl.gaussian import canonical
 from gpupc_impl.gaussian.array_search import ArrayProblem
 from gpupc_impl.gaussian.level_kernels import LevelKernels
-from gpupc_impl.gaussian.partial_correlation import partial_correlations
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
 
@@ -37,9 +37,8 @@ ENTRIES_AT_ONCE = 1 << 17
 """The upper bound on the entries of the residual covariances that are computed at once, so that they stay in a core's
 cache."""
 
-CANONICAL_AT_ONCE = 1 << 12
-"""The upper bound on the canonical evaluations at once, for the same reason."""
-
+CANONICAL_ENTRIES_AT_ONCE = 1 << 14
+"""The same in the canonical evaluation, which holds more intermediate results."""
 
 FEW_TESTS = 1 << 11
 """With fewer tests than this, all tests of subsets are made in NumPy instead of waiting for kernels."""
@@ -165,7 +164,7 @@ class ArrayTests(IndependenceTests):
 
     def strengths(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self._problem.obstacle(sets.shape[1]) is not None:
-            return np.full(len(pairs), np.nan), partial_correlations(self._problem, pairs, sets)
+            return quick_strengths(self._problem, pairs, sets)
         outcome = self._tests(pairs, sets, True)
         return outcome.p_values, outcome.effects
 
@@ -195,8 +194,8 @@ class GaussianTests(IndependenceTests):
             return None
 
     def _among(self, variables: np.ndarray) -> np.ndarray:
-        """Return the (v, v, k) correlations among the (v, k) variables of each column."""
-        return self._problem.correlation[variables[:, None], variables[None]]
+        """See `canonical.among`."""
+        return canonical.among(self._problem.correlation, variables)
 
     def dependences(self, subsets: Subsets, first: int, last: int) -> np.ndarray:
         size = subsets.size
@@ -208,34 +207,30 @@ class GaussianTests(IndependenceTests):
         return run_subset_tests(backend, self._problem, subsets, matrices, first, last)
 
     def dependence(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-        problem, result = self._problem, np.empty(len(pairs))
-        for start in range(0, len(pairs), CANONICAL_AT_ONCE):
-            part = slice(start, start + CANONICAL_AT_ONCE)
-            h = self._residuals(pairs[part], sets[part])
-            square = np.abs((h.ij * h.ij) / (h.ii * h.jj))
-            if problem.residual_tolerance == 0:
-                square = np.where(square > 1, 1 / square, square)
-            result[part] = square
-        return result
+        h = self._residuals(pairs, sets)
+        square = np.abs((h.ij * h.ij) / (h.ii * h.jj))
+        return np.where(square > 1, 1 / square, square) if self._problem.residual_tolerance == 0 else square
 
     def _residuals(self, pairs: np.ndarray, sets: np.ndarray) -> canonical.Residuals:
-        return canonical.residuals_of(self._among(canonical.in_order(pairs, sets)), self._problem.pivot_tolerance)
+        """Return H of the tests in the canonical evaluation."""
+        parts = [
+            canonical.residuals_of(
+                self._among(canonical.in_order(pairs[part], sets[part])), self._problem.pivot_tolerance
+            )
+            for part in pieces(max(1, len(pairs)), max(1, CANONICAL_ENTRIES_AT_ONCE // (sets.shape[1] + 2) ** 2))
+        ]
+        return canonical.Residuals(*(np.concatenate(entries, axis=-1) for entries in zip(*parts, strict=True)))
 
     def separates(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
         result = np.zeros(len(pairs), bool)
         if self._problem.obstacle(sets.shape[1]) is None:
             at_once = max(1, ENTRIES_AT_ONCE // (sets.shape[1] + 2) ** 2)
-            for first in range(0, len(pairs), at_once):
-                part = slice(first, first + at_once)
+            for part in pieces(len(pairs), at_once):
                 result[part] = self._decisions(pairs[part], sets[part])
         return result
 
     def strengths(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        level = sets.shape[1]
-        correlations = partial_correlations(self._problem, pairs, sets)
-        if self._problem.obstacle(level) is not None:
-            return np.full(len(pairs), np.nan), correlations
-        return np.asarray(self._problem.p_value(np.square(correlations), level)), correlations
+        return quick_strengths(self._problem, pairs, sets)
 
     def count_separating(
         self, pairs: np.ndarray, starts: np.ndarray, candidates: np.ndarray, most: int
@@ -282,19 +277,12 @@ class GaussianTests(IndependenceTests):
     def _decisions(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
         """Return which sets separate their pairs, (t,) bool."""
         problem, size = self._problem, sets.shape[1]
-        critical, variables = problem.critical_r_squared(size), np.concatenate([sets, pairs], axis=1).T
-        left = self._among(variables)  # (l + 2, l + 2, t), then without eliminated ones
-        pivots, smallest = np.ones(len(pairs)), np.full(len(pairs), np.inf)
+        critical, c = problem.critical_r_squared(size), self._among(np.concatenate([sets, pairs], axis=1).T)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            for eliminated in range(size):
-                pivot, column = left[0, 0], left[0, 1:]
-                left = left[1:, 1:] - column[:, None] * (column / pivot)[None]
-                pivots *= pivot
-                if eliminated:
-                    smallest = np.fmin(smallest, pivot)
-            error = _error(size, pivots)
-            explained, possible = left[0, 1] * left[0, 1], left[0, 0] * left[1, 1]
-            excess, variance = explained - critical * possible, np.minimum(left[0, 0], left[1, 1])
+            h = canonical.residuals_of(c, pivot_tolerance=-np.inf, fused=False)  # without pseudo-inverses
+            error = _error(size, h.pivots.prod(axis=0))
+            explained, possible = h.ij * h.ij, h.ii * h.jj
+            excess, variance = explained - critical * possible, np.minimum(h.ii, h.jj)
             if size == 0:
                 return np.asarray(excess <= 0)
             has_variance = variance > problem.residual_tolerance + error
@@ -303,12 +291,11 @@ class GaussianTests(IndependenceTests):
                 clear |= variance < problem.residual_tolerance - error
             else:  # An |r| above one counts as its inverse.
                 clear &= possible - critical * explained > 8 * error
-            clear &= smallest > problem.pivot_tolerance + error
+            clear &= h.pivots[1:].min(axis=0, initial=np.inf) > problem.pivot_tolerance + error
         result = (excess <= 0) & has_variance
         unclear = np.flatnonzero(~clear)
-        for start in range(0, len(unclear), CANONICAL_AT_ONCE):
-            some = unclear[start : start + CANONICAL_AT_ONCE]
-            result[some] = canonical.decided(problem, self._residuals(pairs[some], sets[some]), size)
+        if len(unclear):
+            result[unclear] = canonical.decided(problem, self._residuals(pairs[unclear], sets[unclear]), size)
         return np.asarray(result)
 
 
@@ -323,3 +310,18 @@ def _error(size: int, pivots: np.ndarray) -> np.ndarray:
     (1 + |w|_1)^2 <= 2 (1 + e l / P). The bound has a further factor of 2. There is none if rounding makes P negative.
     """
     return np.where(pivots > 0, 2.0**-48 * (size + 3) * (1 + 3 * size / pivots), np.inf)
+
+
+def quick_strengths(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return `IndependenceTests.strengths`, up to rounding errors."""
+    h = canonical.quick_residuals(problem, problem.correlation, np.sort(pairs, axis=1), sets)
+    return strengths_of(problem, h, sets.shape[1])
+
+
+def strengths_of(problem: GaussianProblem, h: canonical.Residuals, level: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return p-values and partial correlations (cuPC, Equation 5), NaN if an endpoint has no variance left."""
+    possible = np.where(h.defined(problem.residual_tolerance), h.ii * h.jj, np.nan)
+    correlations = np.clip(h.ij / np.sqrt(possible), -1.0, 1.0)
+    if problem.obstacle(level) is not None:
+        return np.full(len(correlations), np.nan), correlations
+    return np.asarray(problem.p_value(np.square(correlations), level)), correlations

@@ -27,10 +27,11 @@ def correlation_of(kind: str) -> np.ndarray:
     return GaussianProblem.from_correlation(matrices(P)[kind], n_samples=100).correlation
 
 
-def each_test(size: int):
-    """(j, S) for every set of the row but its last variable, and every other variable of the row."""
-    for members in itertools.combinations(ROW[:-1], size):
-        yield from ((j, members) for j in ROW if j not in members)
+def every_test(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every set of the row but its last variable with every other variable of the row: (k, 2) pairs and (k, size)."""
+    tests = [(j, s) for s in itertools.combinations(ROW[:-1], size) for j in ROW if j not in s]
+    ends, sets = zip(*tests, strict=True)
+    return np.array([(END, j) for j in ends]), np.array(sets)
 
 
 def bits(values) -> np.ndarray:
@@ -50,12 +51,6 @@ def test_fused_multiply_adds_of_no_numbers():
     assert math.isnan(canonical.fma(math.inf, 0.0, 1.0))
 
 
-def residuals(correlation: np.ndarray, i: int, j: int, members: tuple[int, ...], tolerance: float):
-    """The residuals of one test, as numbers."""
-    h = canonical.residuals(correlation, np.array([[i, j]]), np.array([members], int).reshape(1, -1), tolerance)
-    return canonical.Residuals(*(entry[0] for entry in h))
-
-
 @pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 @pytest.mark.parametrize("tolerance", PIVOT_TOLERANCES)
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
@@ -71,15 +66,14 @@ def test_kernels_have_its_bits(kind, size, tolerance):
     arguments = [np.int32(P), np.int32(END), row, np.int32(n), np.float64(tolerance), cells]
     arguments += [by_prefix, by_set, singular, np.int32(size)]
     backend.kernel(ELIMINATE, f"eliminate<Exactly<{size}>>")((1,), (1,), [backend.upload(correlation), *arguments])
-    found = backend.download(by_set)
-    for t, members in enumerate(itertools.combinations(ROW[:-1], size)):
-        for q, j in enumerate(ROW):
-            if j in members:
-                continue
-            h = residuals(correlation, END, j, members, tolerance)
-            assert h.near_singular == bool(singular[t, 1])
-            mine = (h.ii, h.ij, h.jj) if j > END else (h.jj, h.ij, h.ii)
-            np.testing.assert_array_equal(bits(mine), bits(found[t, q][[0, 2, 1]]))
+    pairs, members = every_test(size)
+    t = np.repeat(np.arange(sets), n - size)
+    found = backend.download(by_set)[t, np.searchsorted(ROW, pairs[:, 1])]
+    h = canonical.residuals(correlation, pairs, members, tolerance)
+    assert np.array_equal(h.near_singular, singular[t, 1])
+    ascending = pairs[:, 0] < pairs[:, 1]
+    mine = [np.where(ascending, h.ii, h.jj), np.where(ascending, h.jj, h.ii), h.ij]
+    np.testing.assert_array_equal(bits(mine), bits(found.T))
 
 
 @pytest.mark.parametrize("tolerance", PIVOT_TOLERANCES)
@@ -91,44 +85,78 @@ def test_references_have_its_bits(kind, size, tolerance):
 
     correlation = correlation_of(kind)
     never = (-1.0, 1e-300, tolerance, PSEUDO_INVERSE_TOLERANCE)  # critical r^2 with which no test separates
-    for j, members in each_test(size):
-        i, j = min(END, j), max(END, j)
-        h = residuals(correlation, i, j, members, tolerance)
-        chosen, set_ = np.empty(size, np.int32), np.array(members, np.int32)
+    pairs, sets = every_test(size)
+    h = canonical.residuals(correlation, pairs, sets, tolerance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        squares = np.minimum(h.ij * h.ij / (h.ii * h.jj), np.inf)
+    expected = h.near_singular, (h.ii <= 1e-300) | (h.jj <= 1e-300), squares
+    for (i, j), members, near, undefined, square in zip(np.sort(pairs).tolist(), sets, *expected, strict=True):
+        chosen, set_ = np.empty(size, np.int32), members.astype(np.int32)
         if size == 1:
             starts, smallest = np.zeros(P + 1, np.int64), np.array([np.inf])
             starts[i + 1 :] = 1
             edges = np.array([[i, j]], np.int32)
             data = correlation, starts, set_, edges, np.empty(0, np.int32)
-            *_, undefined, near = _fisher_z.separate_edges_level_one(*data, never, smallest)
-            square = smallest[0]
+            *_, found_undefined, found_near = _fisher_z.separate_edges_level_one(*data, never, smallest)
+            found = smallest[0]
         else:
-            _, square, (_, undefined, near) = _fisher_z.first_separating_set(
+            _, found, (_, found_undefined, found_near) = _fisher_z.first_separating_set(
                 correlation, i, j, set_, chosen, never, True
             )
-        assert near == h.near_singular
-        assert undefined == (h.ii <= 1e-300 or h.jj <= 1e-300)
+        assert (found_near, found_undefined) == (near, undefined)
         if not undefined:
-            np.testing.assert_array_equal(bits(square), bits(min(h.ij * h.ij / (h.ii * h.jj), math.inf)))
+            assert bits(found) == bits(square)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_either_end_gives_the_same(size):
+    pairs, sets = every_test(size)
     correlation = correlation_of("determined")
-    for j, members in each_test(size):
-        one, other = (residuals(correlation, *ends, members, RESIDUAL_TOLERANCE) for ends in ((END, j), (j, END)))
-        assert one == other
+    one, other = (canonical.residuals(correlation, each, sets, RESIDUAL_TOLERANCE) for each in (pairs, pairs[:, ::-1]))
+    assert all(map(np.array_equal, one, other))
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 6])
 def test_it_is_the_test_of_equations_3_to_5(size):
     """Against 50 digits; only the digits that the conditioning of random correlations costs are lost."""
-    correlation = correlation_of("common")
-    with mp.workdps(50):
-        for j, members in each_test(size):
-            h = residuals(correlation, END, j, members, RESIDUAL_TOLERANCE)
-            ends = (min(END, j), max(END, j))
-            c = mp.matrix(correlation[np.ix_((*ends, *members), (*ends, *members))].tolist())
-            exact = c[:2, :2] - c[:2, 2:] * c[2:, 2:] ** -1 * c[2:, :2]
-            for found, right in ((h.ii, exact[0, 0]), (h.jj, exact[1, 1]), (h.ij, exact[0, 1])):
-                assert abs(found - right) < 1e-13
+    correlation, (pairs, sets) = correlation_of("common"), every_test(size)
+    pairs = np.sort(pairs)
+    for h in (
+        canonical.residuals(correlation, pairs, sets, RESIDUAL_TOLERANCE),
+        canonical.quick_residuals(GaussianProblem.from_correlation(correlation, n_samples=9), correlation, pairs, sets),
+    ):
+        with mp.workdps(50):
+            for k in range(0, len(pairs), 7):
+                c = mp.matrix(correlation[np.ix_((*pairs[k], *sets[k]), (*pairs[k], *sets[k]))].tolist())
+                exact = c[:2, :2] - c[:2, 2:] * c[2:, 2:] ** -1 * c[2:, :2]
+                for found, right in ((h.ii, exact[0, 0]), (h.jj, exact[1, 1]), (h.ij, exact[0, 1])):
+                    assert abs(found[k] - right) < 1e-13
+
+
+def explained(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """v^T M^+ w for M = matrix and the columns v and w of (l, 2) vectors, in extended precision."""
+    c = np.block([[matrix, vectors], [vectors.T, np.zeros((2, 2))]]).astype(np.longdouble)[..., None]
+    h = canonical.residuals_of(c, pivot_tolerance=np.inf, fused=False)
+    return -np.block([[h.ii, h.ij], [h.ij, h.jj]])
+
+
+@pytest.mark.parametrize("rank", [1, 3, 5])
+def test_the_pseudo_inverse_is_that_of_moore_and_penrose(rank):
+    rng = np.random.default_rng(rank)
+    columns = rng.standard_normal((5, rank))
+    matrix, vectors = columns @ columns.T, rng.standard_normal((5, 2))
+    products = explained(matrix, vectors)
+    expected = vectors.T @ np.linalg.pinv(matrix, rcond=1e-10) @ vectors
+    np.testing.assert_allclose(products.astype(float), expected, rtol=1e-9)
+
+
+def test_the_pseudo_inverse_keeps_its_digits_beside_near_copies():
+    """M2 of an exact copy and a near one: forming R of Algorithm 7, line 2, loses half of these digits."""
+    near = 1 - 2.0**-14
+    matrix = np.array([[1, 1, near], [1, 1, near], [near, near, 1]], np.longdouble)
+    vectors = np.array([[0.5, 0.25], [0.5, 0.25], [0.5, 0.125]], np.longdouble)
+    with mp.workdps(60):
+        distinct = mp.matrix(vectors[1:].astype(float).tolist())  # the copy adds nothing to what M2 explains
+        expected = distinct.T * mp.matrix([[1, near], [near, 1]]) ** -1 * distinct
+    expected = np.array(expected.tolist(), float).reshape(2, 2)
+    np.testing.assert_allclose(explained(matrix, vectors).astype(float), expected, rtol=1e-11)

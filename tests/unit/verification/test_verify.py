@@ -11,7 +11,6 @@ import pytest
 from gpupc_impl import BackgroundKnowledge, GaussianProblem, skeleton
 from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.result import SeparatingSets, complete_graph
-from gpupc_impl.gaussian.partial_correlation import pseudo_inverse_products
 from gpupc_impl.gaussian.retest import NEAR, NEAR_LIMIT, Retest
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.record import Limits, Record, Result, Times
@@ -126,28 +125,6 @@ def test_a_test_that_rounding_errors_decide_is_near_its_threshold_whatever_it_gi
         assert np.isinf(tolerances).tolist() == by_rounding
         assert (ratios[by_rounding] == 1).all()
         assert np.isinf(ratios[0]) == (tolerance > 0)
-
-
-@pytest.mark.parametrize("rank", [1, 3, 5])
-def test_the_pseudo_inverse_is_that_of_moore_and_penrose(rank):
-    rng = np.random.default_rng(rank)
-    columns = rng.standard_normal((5, rank))
-    matrix, vectors = columns @ columns.T, rng.standard_normal((5, 2))
-    products = pseudo_inverse_products(matrix.astype(np.longdouble), vectors.astype(np.longdouble))
-    expected = vectors.T @ np.linalg.pinv(matrix, rcond=1e-10) @ vectors
-    np.testing.assert_allclose(products.astype(float), expected, rtol=1e-9)
-
-
-def test_the_pseudo_inverse_keeps_its_digits_beside_near_copies():
-    """M2 of an exact copy and a near one: forming R of Algorithm 7, line 2, loses half of these digits."""
-    near = 1 - 2.0**-14
-    matrix = np.array([[1, 1, near], [1, 1, near], [near, near, 1]], np.longdouble)
-    vectors = np.array([[0.5, 0.25], [0.5, 0.25], [0.5, 0.125]], np.longdouble)
-    with mpmath.workdps(60):
-        distinct = mpmath.matrix(vectors[1:].astype(float).tolist())  # the copy adds nothing to what M2 explains
-        expected = distinct.T * mpmath.matrix([[1, near], [near, 1]]) ** -1 * distinct
-    expected = np.array(expected.tolist(), float).reshape(2, 2)
-    np.testing.assert_allclose(pseudo_inverse_products(matrix, vectors).astype(float), expected, rtol=1e-11)
 
 
 # --- certificates ----------------------------------------------------------------------------------------------------
