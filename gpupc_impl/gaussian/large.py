@@ -8,7 +8,7 @@ The matrix is computed once and then only read, so that every method reads the s
 can be sliced in two dimensions, such as an array in memory, a mapped ``.npy`` or a zarr array.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ import numpy as np
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
-from gpupc_impl.gaussian.matrix import check_correlations, standardized
+from gpupc_impl.gaussian.matrix import standardized
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.integers import ceil_div
 
 LARGE = 10_000
 """The number of variables above which the workflow stores the correlation matrix, of 0.8 GB or more, in a separate
@@ -75,55 +74,27 @@ def correlation_tiles(
         mapped_arrays.release(values)
         return standard
 
+    if tile < 1:
+        raise InvalidProblem(f"tile is {tile}; it must be at least 1")
+    parts = list(mapped_arrays.pieces(p, tile))
+    total, done = len(parts) * (len(parts) + 1) // 2, 0
     with write_whole(out_path) as file:
         out = mapped_arrays.new_npy(file, (p, p))
-        for rows, column_tiles in _upper_tiles(p, tile, progress):
+        for number, rows in enumerate(parts):
             left = panel(rows)
-            for columns in column_tiles:
+            for columns in parts[number:]:
+                block = left.T @ (left if columns == rows else panel(columns))
+                out[rows, columns] = np.clip(block, -1.0, 1.0, out=block)
                 if columns == rows:
-                    block = left.T @ left
-                    np.fill_diagonal(block, 1.0)
+                    np.fill_diagonal(out[rows, columns], 1.0)
                 else:
-                    block = left.T @ panel(columns)
-                _put(out, rows, columns, np.clip(block, -1.0, 1.0, out=block))
+                    out[columns, rows] = block.T
+                mapped_arrays.release(out)
+                done += 1
+                if progress is not None:
+                    progress(done, total)
         out.flush()
     return np.load(out_path, mmap_mode="r"), constant
-
-
-def exact_correlation(
-    correlation: Any, out_path: str | Path, *, tile: int = TILE, progress: Progress | None = None
-) -> np.memmap:
-    """Make any correlation matrix exact, tile by tile, and write it to an ``.npy`` file that a problem can use.
-
-    The bits are those of `GaussianProblem.from_correlation` for a matrix in memory: the mean of the matrix and its
-    transpose, clamped to [-1, 1], with ones on the diagonal. The computation takes about 40 t^2 bytes of memory for
-    tiles of t variables.
-
-    Args:
-        correlation: (p, p), an array that can be sliced (mapped, zarr, in memory).
-        out_path: the file to write, which must not be the file of the matrix itself.
-
-    Raises:
-        InvalidProblem: the matrix is one that `GaussianProblem.from_correlation` refuses.
-        OSError: the disk has no space for the file.
-    """
-    p = correlation.shape[0]
-    if tuple(correlation.shape) != (p, p):
-        raise InvalidProblem(f"correlation has shape {tuple(correlation.shape)}; it must be square")
-    with write_whole(out_path) as file:
-        out = mapped_arrays.new_npy(file, (p, p))
-        for rows, column_tiles in _upper_tiles(p, tile, progress):
-            for columns in column_tiles:
-                upper = np.asarray(correlation[rows, columns], np.float64)
-                lower = np.asarray(correlation[columns, rows], np.float64).T
-                check_correlations(upper, lower, diagonal=rows == columns)
-                block = np.clip((upper + lower) / 2, -1.0, 1.0)
-                if rows == columns:
-                    np.fill_diagonal(block, 1.0)
-                _put(out, rows, columns, block)
-                mapped_arrays.release(correlation)
-        out.flush()
-    return np.load(out_path, mmap_mode="r")
 
 
 def problem_from_data(
@@ -169,31 +140,3 @@ def prepare_large(data: Any, path: str | Path, **options: Any) -> GaussianProble
     if data.shape[1] <= LARGE or options.pop("correlations", "host") == "device":
         return None
     return problem_from_data(data, Path(path).with_suffix(".npy"), **options)
-
-
-def _upper_tiles(p: int, tile: int, progress: Progress | None) -> Iterator[tuple[slice, Iterator[slice]]]:
-    """Yield the tiles on and above the diagonal: for each row of tiles its rows, and an iterator over the columns of
-    its tiles."""
-    if tile < 1:
-        raise InvalidProblem(f"tile is {tile}; it must be at least 1")
-    per_side = ceil_div(p, tile)
-    total, done = per_side * (per_side + 1) // 2, 0
-
-    def counted(tiles: Iterator[slice]) -> Iterator[slice]:
-        nonlocal done
-        for columns in tiles:
-            yield columns
-            done += 1
-            if progress is not None:
-                progress(done, total)
-
-    for rows in mapped_arrays.pieces(p, tile):
-        yield rows, counted(columns for columns in mapped_arrays.pieces(p, tile) if columns.start >= rows.start)
-
-
-def _put(out: np.memmap, rows: slice, columns: slice, block: np.ndarray) -> None:
-    """Write a tile and its mirror image."""
-    out[rows, columns] = block
-    if columns != rows:
-        out[columns, rows] = block.T
-    mapped_arrays.release(out)

@@ -116,7 +116,8 @@ def correlation_in_memory(correlation: Any, names: Sequence[str] | None) -> tupl
     p = len(matrix)
     if matrix.shape != (p, p):
         raise InvalidProblem(f"correlation has shape {matrix.shape}; it must be square")
-    check_correlations(matrix, matrix.T)
+    if fault := _fault(matrix, matrix.T, diagonal=True, tolerance=1e-8):
+        raise InvalidProblem(f"correlation cannot be used: {fault}")
     exact = allocation.new_array((p, p))
     np.add(matrix, matrix.T, out=exact)
     exact /= 2
@@ -124,12 +125,6 @@ def correlation_in_memory(correlation: Any, names: Sequence[str] | None) -> tupl
     np.fill_diagonal(exact, 1.0)
     exact.setflags(write=False)
     return exact, names
-
-
-def check_correlations(matrix: np.ndarray, transposed: np.ndarray, diagonal: bool = True) -> None:
-    """Check that a matrix, or a tile of one, holds correlations, with a tolerance of 1e-8 (see `_fault`)."""
-    if fault := _fault(matrix, transposed, diagonal, 1e-8):
-        raise InvalidProblem(f"correlation cannot be used: {fault}")
 
 
 def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
@@ -182,8 +177,7 @@ def mapped_correlation(matrix: np.memmap, names: Sequence[str] | None) -> tuple[
         fault = "it is not in C order"
     if fault is not None:
         raise InvalidProblem(
-            f"correlation lies in a file, so it is used as it is, but {fault}; "
-            "gpupc_impl.gaussian.large.exact_correlation writes one that can be used (or give a copy, np.array(...))"
+            f"correlation lies in a file, so it is used as it is, but {fault}; give a copy, np.array(...)"
         )
     matrix = matrix.view()
     matrix.setflags(write=False)

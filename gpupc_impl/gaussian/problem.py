@@ -145,7 +145,7 @@ class GaussianProblem(Problem):
         """Make a problem from a (p, p) correlation matrix (array or DataFrame) and its number of samples.
 
         A mapped float64 matrix, ``np.load(..., mmap_mode="r")``, is used without a copy, so this matrix must be exact
-        (gaussian/matrix.py); `gpupc_impl.gaussian.large.exact_correlation` makes any correlation matrix exact.
+        (gaussian/matrix.py).
 
         Args:
             parameters: alpha, max_level, df_convention, residual_tolerance and pseudo_inverse, as for `from_data`.

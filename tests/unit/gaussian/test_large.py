@@ -18,7 +18,7 @@ from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core import pairs as pairs_module
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.gaussian import large as large_module
-from gpupc_impl.gaussian.large import correlation_tiles, exact_correlation, problem_from_data
+from gpupc_impl.gaussian.large import correlation_tiles, problem_from_data
 from gpupc_impl.gaussian.matrix import correlation_fault, correlation_matrix
 from tests.graphs import edges_to_adjacency
 from workflow.lib.problems import write_problem
@@ -91,35 +91,6 @@ def test_a_value_that_is_not_finite_is_named_and_nothing_is_left(tmp_path, row, 
 # --- matrices from elsewhere -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tile", [1, 6, 23, 64])
-def test_an_exact_copy_has_the_bits_of_one_in_memory(tmp_path, tile):
-    rough = np.corrcoef(data().T)
-    rough[2, 4] += 3e-9
-    rough[5, 5] += 4e-9
-    rough[0, 1] = rough[1, 0] = 1 + 1e-9
-    expected = GaussianProblem.from_correlation(rough, n_samples=40).correlation
-    source = Sliced(rough)
-    assert np.array_equal(exact_correlation(source, tmp_path / "c.npy", tile=tile), expected)
-    assert source.largest <= tile**2
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "message"),
-    [
-        ((3, 17), 0.5, "not symmetric: it differs from its transpose by"),
-        ((4, 4), 1.5, "its diagonal differs from one by 0.5"),
-        ((20, 21), np.nan, "entries that are not finite"),
-    ],
-)
-def test_what_is_no_correlation_matrix_is_refused_in_tiles_as_well(tmp_path, place, value, message):
-    rough = np.corrcoef(data().T)
-    rough[place] = value
-    with pytest.raises(InvalidProblem, match=message):
-        exact_correlation(rough, tmp_path / "c.npy", tile=8)
-    with pytest.raises(InvalidProblem, match="shape"):
-        exact_correlation(np.zeros((3, 4)), tmp_path / "c.npy")
-
-
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
@@ -134,7 +105,7 @@ def test_a_mapped_matrix_must_be_exact(tmp_path, place, value, message):
     exact[place] = value
     np.save(tmp_path / "c.npy", exact)
     stored = np.load(tmp_path / "c.npy", mmap_mode="r")
-    with pytest.raises(InvalidProblem, match=f"lies in a file.*{message}.*exact_correlation"):
+    with pytest.raises(InvalidProblem, match=f"lies in a file.*{message}.*give a copy"):
         GaussianProblem.from_correlation(stored, n_samples=40)
     assert correlation_fault(stored, tile=5) == correlation_fault(stored, tile=1000)
     assert message.split(":")[0] in correlation_fault(stored, tile=5)
