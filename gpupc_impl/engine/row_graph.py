@@ -1,7 +1,7 @@
 """Graphs in host memory as ascending neighbour rows, and the separating sets that keys of edges identify."""
 
 import dataclasses
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -107,17 +107,18 @@ class RowGraph:
         return pairs, self.neighbours[self.starts[owners][:, None] + positions]
 
 
-def unrank(ranks: np.ndarray, sizes: np.ndarray, level: int) -> np.ndarray:
-    """Return the ascending positions, (k, level) int64, of combinations with (k,) uint64 lexicographic ranks, drawn
-    from (k,) `sizes` elements each; `unrank_combination` (kernels/combinations.cuh) does so on a device."""
-    positions = np.empty((len(ranks), level), np.int64)
+def unrank(ranks: Any, sizes: Any, level: int, xp: Any = np) -> Any:
+    """Return the ascending positions, (k, level) int64, of combinations with (k,) lexicographic ranks, drawn from (k,)
+    `sizes` elements each, all arrays of NumPy or CuPy; `unrank_combination` (kernels/combinations.cuh) does so in
+    kernels."""
+    positions = xp.empty((len(ranks), level), np.int64)
     if not len(ranks):
         return positions
-    table = binomial_table(int(sizes.max()), level)
-    following = table[level, sizes] - np.uint64(1) - ranks
+    table = xp.asarray(binomial_table(int(sizes.max()), level).astype(np.int64))
+    following = table[level, sizes] - 1 - ranks.astype(np.int64)
     for c in range(level):
         row = table[level - c]
-        m = np.searchsorted(row, following, side="right") - 1  # the largest m with C(m, k) <= following
+        m = xp.searchsorted(row, following, side="right") - 1  # the largest m with C(m, k) <= following
         following = following - row[m]
         positions[:, c] = sizes - 1 - m
     return positions

@@ -12,18 +12,19 @@ sizes of the batches.
 import abc
 import contextlib
 import dataclasses
-import math
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
 from gpupc_impl.core import progress_watcher
-from gpupc_impl.core.pc_stable import MAX_SETS, GraphSearch, LevelOutcome, pc_stable
+from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome, pc_stable
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Method, Run
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.tiers import allowed_sets
+from gpupc_impl.engine.graph import binomial_table
+from gpupc_impl.engine.row_graph import RowGraph, unrank
 from gpupc_impl.gaussian.canonical import to_host
 from gpupc_impl.gaussian.problem import GaussianProblem
 
@@ -195,38 +196,25 @@ class _Rows:
     """The neighbours of each variable at the start of a level, and their subsets by rank."""
 
     def __init__(self, xp: Any, adjacent: np.ndarray, level: int):
-        self.xp, self.level = xp, level
-        degrees = adjacent.sum(axis=1)
+        self.xp, self.level, graph = xp, level, RowGraph.from_matrix(adjacent)
         # The entry (i, j) is the position of Vj in the row of Vi.
         self.before = xp.asarray(np.cumsum(adjacent, axis=1, dtype=np.int32) - 1)
-        self.degrees, self.starts = xp.asarray(degrees), xp.asarray(np.cumsum(degrees) - degrees)
-        self.neighbours = xp.asarray(np.nonzero(adjacent)[1].astype(np.int32))
-        longest = max(int(degrees.max()), level)
-        table = [[min(math.comb(n, k), MAX_SETS) for n in range(longest + 1)] for k in range(level + 1)]
-        self.binomials = xp.asarray(np.array(table, np.int64))
+        self.degrees, self.starts, self.neighbours = map(xp.asarray, (graph.degrees, graph.starts, graph.neighbours))
+        self.sets_of_size = xp.asarray(binomial_table(int(graph.degrees.max()), level)[level].astype(np.int64))
 
     def count(self, pairs: Any) -> Any:
         """Return (k, 2) numbers of sets from either end of (k, 2) pairs; the empty set counts for the first end."""
         if self.level == 0:
             return self.xp.asarray([[1, 0]]).repeat(len(pairs), axis=0)
-        return self.binomials[self.level, self.degrees[pairs] - 1]
+        return self.sets_of_size[self.degrees[pairs] - 1]
 
     def sets(self, pairs: Any, ranks: Any) -> Any:
         """Return the (k, level) sets of these ranks; ranks number the sets from the first end in lexicographic order,
         then those from the second end."""
-        xp = self.xp
         counts = self.count(pairs)[:, 0]
         second = ranks >= counts
-        ranks = ranks - xp.where(second, counts, 0)
-        owner, other = xp.where(second[:, None], pairs[:, ::-1], pairs).T
-        n = self.degrees[owner] - 1
-        members = xp.empty((len(pairs), self.level), np.int32)
-        left = self.binomials[self.level, n] - 1 - ranks
-        skipped = self.before[owner, other]
-        for t in range(self.level):  # The loop decodes ranks by the combinatorial number system (Knuth, 7.2.1.3).
-            size = self.level - t
-            place = xp.searchsorted(self.binomials[size], left, side="right") - 1
-            left = left - self.binomials[size, place]
-            position = n - 1 - place
-            members[:, t] = self.neighbours[self.starts[owner] + position + (position >= skipped)]
-        return members
+        owner, other = self.xp.where(second[:, None], pairs[:, ::-1], pairs).T
+        ranks = ranks - self.xp.where(second, counts, 0)
+        positions = unrank(ranks, self.degrees[owner] - 1, self.level, self.xp)
+        positions += positions >= self.before[owner, other][:, None]
+        return self.neighbours[self.starts[owner][:, None] + positions]
