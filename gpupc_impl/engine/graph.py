@@ -223,4 +223,5 @@ def binomial_table(max_n: int, level: int) -> np.ndarray:
         sums = np.cumsum(table[k - 1, :-1])
         saturated = np.cumsum(table[k - 1, :-1].astype(np.float64)) > MAX_SETS * (1 + 1e-9)
         table[k, 1:] = np.where(saturated, np.uint64(MAX_SETS), sums)
+    table.setflags(write=False)  # Callers share it.
     return table

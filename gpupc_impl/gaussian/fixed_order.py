@@ -1,4 +1,5 @@
-"""Correlations of samples whose bits do not depend on where they are computed (kernels/fixed_order.cu)."""
+"""Correlations on a device: uploaded, made of the samples by the device's library, or summed in a fixed order, so that
+their bits do not depend on where they are computed (kernels/fixed_order.cu)."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource
-from gpupc_impl.gaussian.correlation import SOURCE as STANDARDISE_SOURCE
+from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
 
 SOURCE = "gaussian/kernels/fixed_order.cu"
 CORRELATE = KernelSource(SOURCE, "correlate")
-STANDARDISE = KernelSource(STANDARDISE_SOURCE, "standardise")
+STANDARDISE = KernelSource("gaussian/kernels/correlate.cu", "standardise")
+MAKE_EXACT = KernelSource("gaussian/kernels/correlate.cu", "make_exact")
 
 TILES = {"cuda": (128, 64), "host": (64, 64)}
 SMALL_TILE = 32  # rows and columns of a small tile (kernels/fixed_order.cu)
@@ -47,6 +49,16 @@ def standardised_on_device(backend: Backend, samples: np.ndarray) -> Any:
     threads = 128 if backend.warp_threads > 1 else 1
     backend.kernel(*STANDARDISE)((ceil_div(width, threads),), (threads,), [device, np.int32(m), np.int32(width)])
     return device
+
+
+def device_correlation(backend: Backend, problem: GaussianProblem) -> Any:
+    """Return the (p, p) float64 correlations of a problem on the device, which are only read."""
+    if problem.correlations == "host":
+        return backend.upload_symmetric(problem.correlation)
+    correlation = backend.gram(standardised_on_device(backend, problem.samples))
+    tiles = ceil_div(len(correlation), 32)
+    backend.kernel(*MAKE_EXACT)((tiles, tiles), (32, 8), [correlation, np.int32(len(correlation))])
+    return correlation
 
 
 def correlate(backend: Backend, samples: Any, rows: Any, columns: Any, out: Any) -> None:

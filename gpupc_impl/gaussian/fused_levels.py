@@ -23,7 +23,6 @@ from gpupc_impl.engine.bit_graph import LevelCounts
 from gpupc_impl.engine.budget import device_bytes, free_bytes
 from gpupc_impl.engine.separating_sets import LevelSets
 from gpupc_impl.gaussian import pair_block
-from gpupc_impl.gaussian.level_one import run_level_zero, scan_pairs
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.scan_state import (
     CONSTANTS,
@@ -31,9 +30,9 @@ from gpupc_impl.gaussian.scan_state import (
     GRAPHS_AT_ONCE,
     LAUNCH,
     SEARCH,
+    WARPS,
     ScanState,
     cells,
-    tests_before,
 )
 
 MOST_EDGES = 1 << 18
@@ -131,7 +130,7 @@ def launchable(levels: tuple[int, int], backend: Backend, shared_bytes: int) -> 
         return None
     shared_bytes = min(max(shared_bytes, LEAST_SHARED_BYTES), backend.max_shared_bytes)
     kernel = backend.kernel(*KERNELS[levels])
-    resident = kernel.resident_blocks(LAUNCH["warps"] * backend.warp_threads, shared_bytes)
+    resident = kernel.resident_blocks(WARPS * backend.warp_threads, shared_bytes)
     return FusedKernel(kernel, levels[1], shared_bytes) if resident else None
 
 
@@ -146,14 +145,14 @@ class FusedLevels:
         """Return the kernel that runs the levels from `level` on (at least 2), or None if each level is to have its own
         launches."""
         state = self.state
-        backend, params = state.backend, state.params
+        backend = state.backend
         if not is_requested(state.problem, backend, state.pmax):
             return None
-        few = state.graphs.edges <= MOST_EDGES and tests_before(state, level) <= _most_tests(backend)
+        few = state.graphs.edges <= MOST_EDGES and state.tests_before(level) <= _most_tests(backend)
         levels = next((levels for levels in FUSED if levels[0] <= level <= levels[1]), None)
         warp_bytes = 8 * cells(level, state.graphs.most_degree)
-        warps = min(params["warps"], backend.max_shared_bytes // warp_bytes)
-        if levels is None or not warps or not (few or params["fused_levels"] == "always"):
+        warps = min(WARPS, backend.max_shared_bytes // warp_bytes)
+        if levels is None or not warps or not (few or LAUNCH["fused_levels"] == "always"):
             return None
         return launchable(levels, backend, warps * warp_bytes)
 
@@ -165,7 +164,7 @@ class FusedLevels:
         started = backend.clock()
         state.prepare_rows(fused.last, None)
         lists = backend.empty_all(pairs=((edges, 2), np.int32), sets=(edges * fused.last, np.int32))
-        busy = tests_before(state, first) >= BUSY_TESTS
+        busy = state.tests_before(first) >= BUSY_TESTS
         blocks = fused.kernel.resident_blocks(state.threads, fused.shared_bytes) if busy else edges // EDGES_PER_BLOCK
         blocks = max(backend.multiprocessors, blocks)
         counts = self.launch(first, fused, blocks, lists["pairs"], lists["sets"], dict.fromkeys(RESULT.fields))
@@ -194,7 +193,7 @@ class FusedLevels:
         while last < fused.last and stop_reason(state.problem, last + 1, last + 2) is None:
             last += 1
         blocks = min(fused.kernel.resident_blocks(state.threads, fused.shared_bytes), max(blocks, 1))
-        numbers = map(np.int32, (state.graph, first, last, state.params["run"]))
+        numbers = map(np.int32, (state.graph, first, last))
         limits = (
             np.int64(fused.shared_bytes),
             np.int64(len(state.fields["best"]) // 2),
@@ -242,7 +241,7 @@ def queued_kernel(problem: GaussianProblem, run: Run) -> FusedKernel | None:
         return None
     if MEMORY_SHARE * device_bytes(queue_arrays(p)) > free_bytes(backend):
         return None
-    return launchable(FUSED[0], backend, 8 * LAUNCH["warps"] * cells(2, min(p, LONGEST_ROW)))
+    return launchable(FUSED[0], backend, 8 * WARPS * cells(2, min(p, LONGEST_ROW)))
 
 
 def queue_arrays(p: int) -> dict[str, tuple[Any, Any]]:
@@ -279,8 +278,8 @@ class QueuedLevels:
         state = self.state
         started = state.backend.clock()
         memory = state.memory
-        run_level_zero(state)
-        scan_pairs(state, 0, 1)
+        state.run_level_zero()
+        state.scan_pairs(0, 1)
         blocks = max(state.backend.multiprocessors, state.p // ROWS_PER_BLOCK)
         result = {name: memory[name] for name in RESULT.fields}
         counts = self.fused.launch(1, self.kernel, blocks, memory["level_pairs"], memory["level_sets"], result)

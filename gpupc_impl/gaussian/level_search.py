@@ -20,7 +20,7 @@ from gpupc_impl.engine import graph, separating_sets
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.engine.tier_parts import TierSearch
 from gpupc_impl.gaussian import level_graph
-from gpupc_impl.gaussian.correlation import device_correlation
+from gpupc_impl.gaussian.fixed_order import device_correlation
 from gpupc_impl.gaussian.level_kernels import FIRST_LEVELS, LEVELS_AHEAD, LevelKernels, levels_at_first
 from gpupc_impl.gaussian.partial_correlation import LargestPValues
 from gpupc_impl.gaussian.problem import GaussianProblem

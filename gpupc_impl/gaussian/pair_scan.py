@@ -1,7 +1,7 @@
 """pair-scan, a method of this project for present GPUs that is not from a paper (docs/design/gaussian.md).
 
 A scan tests a pair with sets from both its ends. Level 1 scans the third variable in ascending order, or tests tiles of
-pairs if nearly all pairs remain (level_one.py). From level 2 on, a warp scans the candidates for the last member of a
+pairs if nearly all pairs remain (scan_state.py). From level 2 on, a warp scans the candidates for the last member of a
 set, after it has eliminated the other members from the covariances once (kernels/side_scan.cuh). In small problems one
 launch runs several levels, and the first levels are queued before the host reads any result (fused_levels.py). The
 graph is a matrix of bits, and separating sets stay on the device until the search ends.
@@ -23,17 +23,17 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.engine import bit_graph, separating_sets
-from gpupc_impl.engine.bit_graph import MOST_LEVELS, BitGraphs
+from gpupc_impl.engine.bit_graph import MOST_LEVELS
 from gpupc_impl.engine.budget import device_bytes
 from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.engine.tier_parts import TierSearch
-from gpupc_impl.gaussian import correlation, fused_levels, level_one, pair_block
+from gpupc_impl.gaussian import fixed_order, fused_levels, pair_block, scan_state
 from gpupc_impl.gaussian.fused_levels import FusedLevels, QueuedLevels, queue_arrays, queued_kernel
 from gpupc_impl.gaussian.level_kernels import FIRST_LEVELS, LevelKernels, levels_at_first
 from gpupc_impl.gaussian.partial_correlation import LargestPValues
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.gaussian.scan_state import CONSTANTS, FUSED, GRAPHS_AT_ONCE, LAUNCH, SEARCH, ScanState, cells
+from gpupc_impl.gaussian.scan_state import CONSTANTS, FUSED, GRAPHS_AT_ONCE, LAUNCH, SEARCH, WARPS, ScanState, cells
 
 MOST_SCRATCH_BYTES = 1 << 29
 """The device memory in bytes for the cells of warps (`scan_state.cells`), if rows are too long for shared memory."""
@@ -54,7 +54,7 @@ def search_kernels(
 def _first_kernels(pmax: bool, may_fuse: bool, last: int) -> tuple[KernelSource, ...]:
     ones = ("pair_scan_zero", f"pair_scan_one<{_flag(pmax)}>", "list_removed_one")
     return (
-        *(level_one.KERNELS[name] for name in ones),
+        *(scan_state.LEVEL_ONE_KERNELS[name] for name in ones),
         *bit_graph.KERNELS.values(),
         *((*BETWEEN_LEVELS.values(), *SCANS[pmax, True].needed(last)) if last > 1 else ()),
         *separating_sets.KERNELS.values(),
@@ -104,13 +104,13 @@ warps lie in shared memory."""
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     return [
-        *level_one.KERNELS.values(),
+        *scan_state.LEVEL_ONE_KERNELS.values(),
         *BETWEEN_LEVELS.values(),
         *(kernel for scans in SCANS.values() for kernel in scans.up_to(max_level)),
         *(kernel for (first, _), kernel in fused_levels.KERNELS.items() if first <= max_level),
         *bit_graph.KERNELS.values(),
         *separating_sets.KERNELS.values(),
-        *(KernelSource(correlation.SOURCE, name) for name in correlation.KERNELS),
+        *(fixed_order.STANDARDISE, fixed_order.MAKE_EXACT),
         *pair_block.TILES.values(),
     ]
 
@@ -119,10 +119,8 @@ def first_bytes(p: int, max_level: int | None, pmax: bool) -> int:
     """Return an upper bound on the device memory of a search up to level 1 of any graph, with its result, in bytes."""
     pairs = p * (p - 1) // 2
     arrays: dict[str, Any] = {
-        **BitGraphs.arrays(p, GRAPHS_AT_ONCE),
+        **scan_state.scan_arrays(p),
         "matrix": ((p, p), np.float64),
-        "has_twin": (p, np.uint8),
-        "members": ((p, p), np.int32),
         "smallest": (p * p * pmax, np.uint64),
         "result": ((p, p), np.uint8),
     }
@@ -137,7 +135,7 @@ class PairScan(LevelSearch):
     def __init__(self, problem: GaussianProblem, run: Run, may_queue: bool = True):
         self.problem, self.backend = problem, run.backend
         # The copy runs while the host prepares the search.
-        on_device = correlation.device_correlation(run.backend, problem)
+        on_device = fixed_order.device_correlation(run.backend, problem)
         kernel = queued_kernel(problem, run) if may_queue else None
         arrays = {} if kernel is None else queue_arrays(problem.n_variables)
         self.state = ScanState(problem, run, on_device, arrays)
@@ -202,7 +200,7 @@ class PairScan(LevelSearch):
 
     def _level_zero(self) -> LevelOutcome:
         state = self.state
-        level_one.run_level_zero(state)
+        state.run_level_zero()
         state.graphs.read(0)
         if self.largest_p is not None:
             self.largest_p.begin()
@@ -219,7 +217,7 @@ class PairScan(LevelSearch):
             backend.fill(smallest, NO_KEY)
         state.graph = after
         if level == 1:
-            level_one.run_level_one(state, before, after)
+            state.run_level_one(before, after)
         else:
             self._run_prefixes(level, before, after, (before + 2) % GRAPHS_AT_ONCE)
         graphs.count(before, after, level)
@@ -229,7 +227,7 @@ class PairScan(LevelSearch):
         if removed:
             lists = LevelSets(**backend.empty_all(pairs=((removed, 2), np.int32), members=((removed, level), np.int32)))
             if level == 1:
-                level_one.list_removed(state, before, after, lists.pairs, lists.members)
+                state.list_removed_one(before, after, lists.pairs, lists.members)
             else:
                 numbers = map(np.int32, (level, before, after))
                 graphs.launch(BETWEEN_LEVELS["list_removed"], state.search, *numbers, lists.pairs, lists.members)
@@ -245,11 +243,11 @@ class PairScan(LevelSearch):
         """Queue the tests of a level from 2 on; `middle` is the graph after the first side and before the second."""
         state = self.state
         backend, longest = state.backend, state.graphs.most_degree
-        run, warp_bytes = np.int32(state.params["run"]), 8 * cells(level, longest)
-        warps = min(state.params["warps"], backend.max_shared_bytes // warp_bytes)
+        warp_bytes = 8 * cells(level, longest)
+        warps = min(WARPS, backend.max_shared_bytes // warp_bytes)
         blocks, shared_bytes, scratch = backend.blocks_at_once, warps * warp_bytes, None
         if not warps:  # The rows are too long for shared memory.
-            warps = state.params["warps"]
+            warps = WARPS
             blocks = max(1, min(blocks, MOST_SCRATCH_BYTES // (warps * warp_bytes)))
             scratch = backend.empty((blocks * warps, warp_bytes // 8), np.float64)
         state.prepare_rows(level, scratch)
@@ -258,9 +256,9 @@ class PairScan(LevelSearch):
             backend.prefetch(scans.ahead(level, self.problem.max_level))
         of_level = np.int32(level)
         graphs = np.int32(start), np.int32(left), np.int32(middle)
-        state.graphs.launch(BETWEEN_LEVELS["begin_level"], state.search, of_level, *graphs, run)
+        state.graphs.launch(BETWEEN_LEVELS["begin_level"], state.search, of_level, *graphs)
         kernel = backend.kernel(*scans.choose(backend, level))
         critical = np.float64(self.problem.critical_r_squared(level))
         for side in (0, 1):
-            arguments = [state.search, of_level, critical, graphs[2], graphs[1], np.int32(side), run, np.int32(longest)]
+            arguments = [state.search, of_level, critical, graphs[2], graphs[1], np.int32(side), np.int32(longest)]
             kernel((blocks,), (warps * backend.warp_threads,), arguments, shared_bytes)

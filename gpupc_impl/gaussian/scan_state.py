@@ -1,15 +1,19 @@
-"""The declarations of the kernels of pair-scan, and the state of a search on the device."""
+"""The declarations of the kernels of pair-scan, the state of a search on the device, and levels 0 and 1.
+
+Level 1 tests single pairs, or tiles of pairs where nearly all pairs remain.
+"""
 
 import functools
 from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Pointer, Struct
+from gpupc_impl.backends import KernelSource, Pointer, Struct
 from gpupc_impl.core.registry import Run
 from gpupc_impl.engine import bit_graph, graph
 from gpupc_impl.engine.bit_graph import GRAPHS, BitGraphs
 from gpupc_impl.engine.separating_sets import LevelSets
+from gpupc_impl.gaussian import pair_block
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div, round_up
 
@@ -25,17 +29,13 @@ GRAPHS_AT_ONCE = 3
 CONSTANTS = {**bit_graph.CONSTANTS, "MOST_SETS": graph.CONSTANTS["MOST_SETS"]}
 """The constants that kernels/prefix_scan.cu must agree with; kernels/fused_levels.cu has further ones."""
 
-LAUNCH: dict[str, Any] = {"warps": 4, "splits": 0, "run": 0, "tiles": "auto", "fused_levels": "auto"}
-"""How kernels are launched, on which the answer does not depend; tests set other values.
+LAUNCH: dict[str, Any] = {"tiles": "auto", "fused_levels": "auto"}
+"""How kernels are launched, on which the answer does not depend: whether level 1 tests all pairs of a tile at once
+until the last of them is separated, and whether one launch runs as many levels as it can. Tests set "always" or
+"never"; "auto" is in graphs for which that is faster, tiles on a GPU alone."""
 
-- ``warps``: the warps of a block;
-- ``splits``: the blocks of a row at level 1; 0: by the size of the graph;
-- ``run``: the prefixes that a warp takes one after the other; 0: by the level;
-- ``tiles``: whether level 1 tests all pairs of a tile at once until the last of them is separated;
-- ``fused_levels``: whether one launch runs as many levels as it can.
-
-The last two are "always", "never", or "auto": in graphs for which that is faster, tiles on a GPU alone.
-"""
+WARPS = 4
+"""The number of warps in a block whose warps scan pairs or prefixes."""
 
 SEARCH = Struct(  # kernels/pair_scan.cuh declares this struct.
     "PairScan",
@@ -58,8 +58,31 @@ SEARCH = Struct(  # kernels/pair_scan.cuh declares this struct.
 )
 
 
+PROBED = 4096
+"""The number of pairs in the sample whose scans show whether scans are long."""
+
+MOST_BLOCKS = 1 << 20
+"""The upper bound on the thread blocks of a launch, which includes blocks that have no tests."""
+
+LEVEL_ONE_KERNELS = {
+    name: KernelSource(
+        "gaussian/kernels/pair_scan.cu", name, (SEARCH,), {**bit_graph.CONSTANTS, **graph.TALLY_CONSTANTS}
+    )
+    for name in (
+        *("pair_scan_zero", "pair_scan_one<false>", "pair_scan_one<true>"),
+        *("list_removed_one", "probe_pairs", "keep_unseparated"),
+    )
+}
+
+
+def scan_arrays(p: int) -> dict[str, tuple[Any, Any]]:
+    """Return the arrays of every search besides the correlations, as `Backend.empty_all` takes them."""
+    own = {"has_twin": (p, np.uint8), "member_of_pair": ((p, p), np.int32)}
+    return {**BitGraphs.arrays(p, GRAPHS_AT_ONCE), **own}
+
+
 class ScanState:
-    """The graphs, the device arrays and the parameters of one search.
+    """The graphs and the device arrays of one search.
 
     Attributes:
         graphs: the `GRAPHS_AT_ONCE` graphs; `graph` is the number of the present graph, None before level 0.
@@ -73,15 +96,10 @@ class ScanState:
     """
 
     def __init__(self, problem: GaussianProblem, run: Run, correlation: Any, more_arrays: dict[str, tuple[Any, Any]]):
-        self.problem, self.params, self.pmax = problem, LAUNCH, run.pmax
+        self.problem, self.pmax = problem, run.pmax
         backend = self.backend = run.backend
         p = self.p = problem.n_variables
-        memory = self.memory = backend.empty_all(
-            **BitGraphs.arrays(p, GRAPHS_AT_ONCE),
-            has_twin=(p, np.uint8),
-            member_of_pair=((p, p), np.int32),
-            **more_arrays,
-        )
+        memory = self.memory = backend.empty_all(**scan_arrays(p), **more_arrays)
         self.graphs = BitGraphs(backend, p, GRAPHS_AT_ONCE, memory)
         self.graph: int | None = None
         self.critical: Any = None
@@ -104,6 +122,10 @@ class ScanState:
         }
         self.search = SEARCH(**self.fields)
 
+    def _set(self, **fields: Any) -> None:
+        self.fields |= fields
+        self.search = SEARCH(**self.fields)
+
     def _fixed_graphs(self) -> dict[str, Any]:
         """Return the graphs of required and of forbidden edges on the device; none without background knowledge."""
         fixed = self.problem.fixed
@@ -120,16 +142,15 @@ class ScanState:
         self.problem, self.removed, self.entries, self.graph = problem, [], None, 0
         assert problem.fixed is not None
         self.graphs.replace(bit_graph.pack_rows(edges), bit_graph.pack_pairs(problem.fixed.required, self.p))
-        self.fields |= self._fixed_graphs() | {"graphs": self.graphs.struct}
+        self._set(**self._fixed_graphs(), graphs=self.graphs.struct)
         self.levels_prepared = 0  # The graph may have longer rows than the graph before.
-        self.search = SEARCH(**self.fields)
         self.graphs.reset_counters()
         self.graphs.count(0, 0, 0)
         self.graphs.read(0)
 
     @property
     def threads(self) -> int:
-        return self.params["warps"] * self.backend.warp_threads
+        return WARPS * self.backend.warp_threads
 
     def prepare_rows(self, level: int, scratch: Any) -> None:
         """Allocate the rows and upload the tables for a level from 2 on and for some later levels, unless they suffice;
@@ -144,19 +165,16 @@ class ScanState:
                 best=(2 * edges, np.uint64),
             )
             self.upload_tables(self.graphs.most_degree)
-        elif scratch is self.fields["scratch"]:
-            return
-        self.fields["scratch"] = scratch
-        self.search = SEARCH(**self.fields)
+        if scratch is not self.fields["scratch"]:
+            self._set(scratch=scratch)
 
     def upload_tables(self, longest: int) -> None:
         """Upload binomials for rows of up to `longest` neighbours and levels up to `levels_prepared`, followed by the
         critical values of the levels that may be fused."""
-        table = _binomials(round_up(longest, 32), self.levels_prepared)
+        table = graph.binomial_table(round_up(longest, 32), self.levels_prepared)
         device = self.backend.upload(np.concatenate((table.reshape(-1), self.critical_later.view(np.uint64))))
-        self.fields |= {"binomials": device, "widest": table.shape[1] - 1}
         self.critical = device[table.size :].view(np.float64)
-        self.search = SEARCH(**self.fields)
+        self._set(binomials=device, widest=table.shape[1] - 1)
 
     @functools.cached_property
     def critical_later(self) -> np.ndarray:
@@ -164,23 +182,77 @@ class ScanState:
         levels, problem = range(2, FUSED[-1][1] + 1), self.problem
         return np.array([0.0 if problem.obstacle(level) else problem.critical_r_squared(level) for level in levels])
 
+    def tests_before(self, level: int) -> float:
+        """Return a forecast of the tests of a level from 2 on: those of the level before, or at level 2 a sixteenth of
+        those that it would make if all variables had the mean degree (kernels/fused_levels.cu, tests_expected)."""
+        edges, degree = self.graphs.edges, 2 * self.graphs.edges / self.p
+        return self.tests if level > 2 else edges * degree * degree / 16
 
-@functools.lru_cache(maxsize=16)
-def _binomials(widest: int, levels: int) -> np.ndarray:
-    """Return a read-only `graph.binomial_table`, which is cached for searches of similar problems."""
-    table = graph.binomial_table(widest, levels)
-    table.setflags(write=False)
-    return table
+    def run_level_zero(self) -> None:
+        """Queue the tests of level 0, which make graph 0 and leave graph 1 without edges."""
+        critical = np.float64(self.problem.critical_r_squared(0))
+        self.graph = 0
+        self.graphs.launch(LEVEL_ONE_KERNELS["pair_scan_zero"], self.search, critical, np.int32(0), np.int32(1))
+
+    def run_level_one(self, start: int, left: int) -> None:
+        """Queue the tests of level 1, which write the remaining edges into graph `left`; before, `left` has only the
+        required edges."""
+        if self._in_tiles(start):
+            self._run_in_tiles(start, left)
+        else:
+            self.scan_pairs(start, left)
+        _ = self.critical_later  # The host computes and caches these values while the device is busy.
+
+    def scan_pairs(self, start: int, left: int) -> None:
+        """Queue the tests of level 1 pair by pair."""
+        splits = max(1, min(ceil_div(self.p, 128), MOST_BLOCKS // self.p, 8))  # the blocks of a row
+        kernel = self.backend.kernel(*LEVEL_ONE_KERNELS[f"pair_scan_one<{'true' if self.pmax else 'false'}>"])
+        critical = np.float64(self.problem.critical_r_squared(1))
+        kernel((self.p, splits), (self.threads,), [self.search, critical, np.int32(start), np.int32(left)])
+
+    def list_removed_one(self, before: int, after: int, pairs: np.ndarray, sets: np.ndarray) -> None:
+        """Queue a kernel that lists the pairs that level 1 removed, and their separating sets."""
+        numbers = np.int32(before), np.int32(after)
+        self.graphs.launch(LEVEL_ONE_KERNELS["list_removed_one"], self.search, *numbers, pairs, sets)
+
+    def _in_tiles(self, start: int) -> bool:
+        """Return whether tiles are requested, or the scans of a sample of pairs are long."""
+        requested, backend, p = LAUNCH["tiles"], self.backend, self.p
+        if self.pmax or self.problem.fixed is not None:  # Tiles support neither p-values nor fixed edges.
+            return False
+        if requested != "auto":
+            return bool(requested == "always")
+        share = self.graphs.edges / max(1, p * (p - 1) // 2)
+        if backend.name not in pair_block.TILED or p < pair_block.TILED_FROM or share * pair_block.GAIN < 1:
+            return False
+        counts, critical = backend.full(2, 0, np.uint64), np.float64(self.problem.critical_r_squared(1))
+        numbers = np.int32(start), np.int32(PROBED)
+        self.graphs.launch(LEVEL_ONE_KERNELS["probe_pairs"], self.search, critical, *numbers, counts)
+        edges, tests = backend.download(counts).tolist()
+        return bool(edges > 0 and share * tests * pair_block.GAIN >= p * edges)
+
+    def _run_in_tiles(self, start: int, left: int) -> None:
+        backend, p, problem = self.backend, self.p, self.problem
+        members, counters = self.fields["members"], backend.full(graph.COUNTER_SHAPE, 0, np.uint64)
+        backend.fill(members, -1)  # NO_MEMBER
+        block = pair_block.whole_matrix(
+            self.fields["C"],
+            self.graphs.bits(start),
+            keys=members.view(np.uint32),
+            min_r_squared=None,
+            counters=counters,
+            critical_r_squared=problem.critical_r_squared(1),
+            residual_tolerance=problem.residual_tolerance,
+            first_come=False,
+        )
+        kernel, grid, threads = pair_block.tile_launch(p, p, problem.residual_tolerance)
+        backend.kernel(*kernel)(grid, threads, [block])
+        grid = ceil_div(p, 32), max(1, min(self.graphs.words // 64, 16))
+        arguments = [self.search, np.int32(start), np.int32(left), counters]
+        backend.kernel(*LEVEL_ONE_KERNELS["keep_unseparated"])(grid, (self.threads,), arguments)
 
 
 def cells(level: int, longest: int) -> int:
     """Return the number of float64 that a warp keeps for a prefix and its partners, in rows of up to `longest`
     neighbours (kernels/side_scan.cuh, cells_of_warp)."""
     return (3 * level - 1) * longest + ceil_div(longest, 2)
-
-
-def tests_before(state: ScanState, level: int) -> float:
-    """Return a forecast of the tests of a level from 2 on: those of the level before, or at level 2 a sixteenth of
-    those that it would make if all variables had the mean degree (kernels/fused_levels.cu, tests_expected)."""
-    edges, degree = state.graphs.edges, 2 * state.graphs.edges / state.p
-    return state.tests if level > 2 else edges * degree * degree / 16

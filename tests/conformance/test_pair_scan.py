@@ -129,9 +129,6 @@ def near_singular_problems(draw) -> GaussianProblem:
 
 launches = st.fixed_dictionaries(
     {
-        "warps": st.integers(1, 4),
-        "splits": st.integers(0, 9),
-        "run": st.sampled_from([0, 1, 2, 3, 8, 100, 4096]),
         "fused_levels": st.sampled_from(["auto", "always", "never"]),
         "tiles": st.sampled_from(["auto", "always", "never"]),
     }

@@ -59,7 +59,7 @@ struct LevelCursor {
 // Runs level L, unless no row is long enough for its sets or memory does not suffice; returns whether it ran.
 template <int L>
 __device__ __forceinline__ bool run_level(const PairScan& s, LevelCursor& at, double critical_r_squared,
-                                          int requested_run, long long shared_cells) {
+                                          long long shared_cells) {
     GPUPC_DYNAMIC_SHARED(double, shared);
     const int longest = at.most_degree;
     const long long of_warp = cells_of_warp(Exactly<L>(L), longest);
@@ -71,7 +71,7 @@ __device__ __forceinline__ bool run_level(const PairScan& s, LevelCursor& at, do
     }
     const int start = at.graph, left = (start + 1) % GRAPHS_AT_ONCE, middle = (start + 2) % GRAPHS_AT_ONCE;
     // If there are few tests, a level takes as long as its longest run, so runs are short.
-    const int run = requested_run != 0 ? requested_run : min(run_of(L, 0), 4);
+    const int run = min(run_of(L), 4);
     prepare_level(s, L, start, left, middle, run);
     at.barrier.wait();
 #pragma unroll 1
@@ -90,11 +90,11 @@ __device__ __forceinline__ bool run_level(const PairScan& s, LevelCursor& at, do
 // Runs levels `first` to `last`, until one does not run; the recursion goes through all levels L up to LAST.
 template <int L, int LAST>
 __device__ __forceinline__ void run_levels(const PairScan& s, LevelCursor& at, int first, int last,
-                                           const double* critical, int requested_run, long long shared_cells) {
+                                           const double* critical, long long shared_cells) {
     if constexpr (L <= LAST) {
         if (L > last) return;
-        if (L < first || run_level<L>(s, at, critical[L - 2], requested_run, shared_cells)) {
-            run_levels<L + 1, LAST>(s, at, first, last, critical, requested_run, shared_cells);
+        if (L < first || run_level<L>(s, at, critical[L - 2], shared_cells)) {
+            run_levels<L + 1, LAST>(s, at, first, last, critical, shared_cells);
         }
     }
 }
@@ -146,8 +146,8 @@ __device__ __forceinline__ double tests_expected(unsigned long long edges, int p
 template <int FIRST, int LAST>
 __global__ void __launch_bounds__(128, 4)
     fused_levels(const __grid_constant__ PairScan s, const double* critical, int graph, int first, int last,
-                 int requested_run, long long shared_bytes, long long most_edges, double most_tests, int* pairs,
-                 int* sets, const ScanResult result) {
+                 long long shared_bytes, long long most_edges, double most_tests, int* pairs, int* sets,
+                 const ScanResult result) {
     unsigned long long* const before = s.graphs.counters_of(first - 1);
     if (first > 1 && blockIdx.x == 0 && threadIdx.x == 0) before[ENDED] = nanoseconds();
     LevelCursor at{{&s.graphs.counters_of(first)[ARRIVED]},
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(128, 4)
             if (!few) last = 1;
         }
     }
-    run_levels<(FIRST > 2 ? FIRST : 2), LAST>(s, at, first, last, critical, requested_run,
+    run_levels<(FIRST > 2 ? FIRST : 2), LAST>(s, at, first, last, critical,
                                               shared_bytes / static_cast<long long>(sizeof(double)));
     if constexpr (FIRST == 1) {
         static_assert(LAST <= LISTS);

@@ -3,8 +3,8 @@
 #include "gaussian/kernels/prefix_level.cuh"
 
 // See prepare. Grid (any), block (warps).
-__global__ void begin_level(const PairScan s, int level, int graph, int copy, int other_copy, int requested_run) {
-    prepare(s, level, graph, copy, other_copy, requested_run);
+__global__ void begin_level(const PairScan s, int level, int graph, int copy, int other_copy) {
+    prepare(s, level, graph, copy, other_copy, run_of(level));
 }
 
 // See list_sets. Grid (any), block (warps).

@@ -3,11 +3,9 @@
 
 #include "gaussian/kernels/side_scan.cuh"
 
-// Prepares a level: rows of neighbours, best ranks, numbers of runs, and two copies of the graph.
+// Prepares a level: rows of neighbours, best ranks, numbers of runs of `run` prefixes, and two copies of the graph.
 // run_starts[i] is the number of runs of the rows before i, without the first HEADS runs of each row.
-__device__ __forceinline__ void prepare(const PairScan& s, int level, int graph, int copy, int other_copy,
-                                        int requested_run) {
-    const int run = run_of(level, requested_run);
+__device__ __forceinline__ void prepare(const PairScan& s, int level, int graph, int copy, int other_copy, int run) {
     const BitGraphs& g = s.graphs;
     const Binomials binomial{s.binomials, s.widest};
     const auto runs_beyond = [&](int n) {

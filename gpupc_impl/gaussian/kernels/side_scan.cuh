@@ -14,10 +14,8 @@ constexpr unsigned long long NO_RANK = ~0ull, SETTLED_RANK = 0;  // No set of an
 // The number of runs of each row that are assigned before those of all other rows: their sets separate most edges.
 constexpr int HEADS = 2;
 
-// Returns the number of prefixes in a run of a level: `requested`, unless it is 0.
-__device__ __forceinline__ int run_of(int level, int requested) {
-    return requested != 0 ? requested : level == 2 ? 2 : level == 3 ? 8 : 16;
-}
+// Returns the number of prefixes in a run of a level.
+__device__ __forceinline__ int run_of(int level) { return level == 2 ? 2 : level == 3 ? 8 : 16; }
 
 // Returns the number of runs in a row of n variables: 0 if the row is too short for a set of `level` members and a
 // partner.
@@ -311,13 +309,13 @@ struct RunScan {
     }
 };
 
-// Makes the tests of one side. Separated edges are removed from graph `left`, on side 0 from `start` as well;
-// search.best receives the smallest rank found for each neighbour in each row. `cells` are the warp's memory for rows
-// of up to `longest`.
+// Makes the tests of one side, in runs of `run` prefixes. Separated edges are removed from graph `left`, on side 0 from
+// `start` as well; search.best receives the smallest rank found for each neighbour in each row. `cells` are the warp's
+// memory for rows of up to `longest`.
 template <bool WITH_SMALLEST, class Size>
 __device__ __forceinline__ void scan_side(const PairScan& search, Size level, double critical_r_squared, int start,
-                                          int left, int side, int requested_run, int longest, double* cells) {
-    const int run = run_of(level, requested_run), p = search.graphs.p;
+                                          int left, int side, int run, int longest, double* cells) {
+    const int p = search.graphs.p;
     const Binomials binomial{search.binomials, search.widest};
     unsigned long long* const counters = search.graphs.counters_of(level);
     ScanCounts counts;

@@ -25,17 +25,16 @@ deep = np.column_stack([factors, factors @ rng.uniform(0.5, 1, (3, 5)) + rng.nor
 deep = GaussianProblem.from_data(deep, max_level=3)  # sets of three separate some pairs
 pair_scan, narrow = methods()["pair-scan"], open_backend("host")
 narrow.max_shared_bytes = 128  # rows too long for it
-few, later = open_backend("host"), dict(warps=3, fused_levels="always")
+few, later = open_backend("host"), dict(fused_levels="always")
 few.max_shared_bytes = 2000  # enough for fused levels, but not for the last of them
 for where in (few, open_backend("host")):
     assert all(solve(problem, pair_scan, where, later).levels_run >= 4 for problem in (*problems, deep))
-for params in (dict(warps=1, splits=0, run=1), dict(warps=4, splits=3, run=5)):
-    for p in (2, 33, 130):
-        wide = GaussianProblem.from_data(rng.normal(size=(20, p)), max_level=1, alpha=0.5, correlations="device")
-        solve(wide, pair_scan, narrow, params)
-    for pmax in (False, True):
-        found = [solve(problem, pair_scan, narrow, params, pmax=pmax) for problem in (*problems, deep)]
-        assert found[1].edges_per_level[2] > found[1].edges_per_level[3], found
+for p in (2, 33, 130):
+    wide = GaussianProblem.from_data(rng.normal(size=(20, p)), max_level=1, alpha=0.5, correlations="device")
+    solve(wide, pair_scan, narrow)
+for pmax in (False, True):
+    found = [solve(problem, pair_scan, narrow, pmax=pmax) for problem in (*problems, deep)]
+    assert found[1].edges_per_level[2] > found[1].edges_per_level[3], found
 pair_block.TILED, pair_block.TILED_FROM = ("host",), 0  # level 1 in tiles, where pairs remain
 for tolerance in (deep.residual_tolerance, 0.0):
     lasting = GaussianProblem.from_data(data, alpha=1 - 2**-53, max_level=1, residual_tolerance=tolerance)

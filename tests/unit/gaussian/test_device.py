@@ -13,7 +13,7 @@ from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.pc_stable import stop_reason
 from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian import level_graph
-from gpupc_impl.gaussian.correlation import device_correlation
+from gpupc_impl.gaussian.fixed_order import device_correlation
 from gpupc_impl.gaussian.matrix import correlation_fault
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
 

@@ -22,9 +22,7 @@ from tests.launches import solve
 ELIMINATE = Path(__file__).parent / "kernels" / "eliminate.cu"
 LAUNCHES = (
     {},
-    {"warps": 1, "splits": 1, "run": 1},
-    {"warps": 3, "splits": 7, "run": 50},
-    {"warps": 4, "fused_levels": "always"},
+    {"fused_levels": "always"},
     {"tiles": "always"},
 )
 
