@@ -18,6 +18,7 @@ from gpupc_impl.backends import (
     Backend,
     BackendUnavailable,
     DeviceMemoryError,
+    Filled,
     KernelSource,
     Pointer,
     Struct,
@@ -49,15 +50,17 @@ TESTS_OF_LAUNCH = 1 << 22
 THREADS = 128
 """The number of threads in a block."""
 
-SUBSETS = Struct(  # kernels/subset_tests.cu declares this struct.
-    "Subsets",
+MOST_MEMBERS = 24
+"""The upper bound on the subsets whose votes are counted by a kernel; that many candidates have `colliders.MAX_TESTS`
+subsets."""
+
+# kernels/subset_tests.cu declares these structs.
+CANDIDATES = Struct(
+    "Candidates",
     pairs=Pointer(np.int32),
     starts=Pointer(np.int64),
-    ends=Pointer(np.int64),
     candidates=Pointer(np.int32),
-    binomial=graph.BINOMIALS,
     n_pairs=np.int64,
-    size=np.int32,
 )
 MATRICES = Struct(
     "Matrices",
@@ -68,52 +71,41 @@ MATRICES = Struct(
 )
 TEST = Struct(
     "Test",
-    critical_r_squared=np.float64,
-    residual_tolerance=np.float64,
-    pivot_tolerance=np.float64,
-)
-
-KERNELS = LevelKernels(
-    lambda size: KernelSource(
-        "gaussian/kernels/subset_tests.cu",
-        f"subset_tests<{size}>",
-        (SUBSETS, MATRICES, TEST),
-        {"MOST_SETS": graph.CONSTANTS["MOST_SETS"]},
-    )
-)
-
-
-MOST_MEMBERS = 24
-"""The upper bound on the subsets whose votes are counted by a kernel; that many candidates have `colliders.MAX_TESTS`
-subsets."""
-
-VOTES_ARGUMENT = Struct(  # kernels/votes.cu declares this struct and the next one.
-    "Votes",
-    pairs=Pointer(np.int32),
-    starts=Pointer(np.int64),
-    candidates=Pointer(np.int32),
-    separating=Pointer(np.int64),
-    containing=Pointer(np.int64),
-    n_pairs=np.int64,
-    most=np.int32,
-)
-TEST_OF_LEVELS = Struct(
-    "Test",
-    C=Pointer(np.float64),
-    p=np.int32,
     critical_r_squared=Pointer(np.float64),
     residual_tolerance=np.float64,
     pivot_tolerance=np.float64,
 )
-VOTES = (
-    KernelSource(
-        "gaussian/kernels/votes.cu", "votes", (VOTES_ARGUMENT, TEST_OF_LEVELS), {"MOST_MEMBERS": MOST_MEMBERS}
-    ),
-)
+
+
+def _kernel(expression: str, *more: Struct) -> KernelSource:
+    constants = {"MOST_SETS": graph.CONSTANTS["MOST_SETS"]}
+    return KernelSource("gaussian/kernels/subset_tests.cu", expression, (CANDIDATES, MATRICES, TEST, *more), constants)
+
+
+KERNELS = LevelKernels(lambda size: _kernel(f"subset_tests<{size}>", graph.BINOMIALS))
+VOTES = (_kernel(f"votes<{MOST_MEMBERS}>"),)
+
+
+def _arguments(
+    backend: Backend, problem: GaussianProblem, pairs: np.ndarray, starts: np.ndarray, candidates: np.ndarray, last: int
+) -> tuple[Filled, Filled]:
+    """Return the candidates of pairs, and the tests of the levels to `last`, as kernels take them."""
+    lists = {"pairs": pairs.astype(np.int32), "starts": starts, "candidates": candidates}
+    test = TEST(
+        critical_r_squared=backend.upload([problem.critical_r_squared(level) for level in range(last + 1)]),
+        residual_tolerance=problem.residual_tolerance,
+        pivot_tolerance=problem.pivot_tolerance,
+    )
+    return CANDIDATES(**{name: backend.upload(each) for name, each in lists.items()}, n_pairs=len(pairs)), test
+
+
+def whole_matrix(correlation: Any) -> Filled:
+    """Return the `MATRICES` of (p, p) correlations on a device."""
+    return MATRICES(C=correlation, places=None, widths=None, p=len(correlation))
 
 
 def run_subset_tests(
-    backend: Backend, problem: GaussianProblem, subsets: Subsets, matrices: Any, first: int, last: int
+    backend: Backend, problem: GaussianProblem, subsets: Subsets, matrices: Filled, first: int, last: int
 ) -> np.ndarray:
     """Return `IndependenceTests.dependences`, by kernels.
 
@@ -121,30 +113,16 @@ def run_subset_tests(
         matrices: the correlations on the device, as `MATRICES`; either one matrix, or one for each pair, in which the
             numbers of variables are places in that matrix, in the order of the variables.
     """
-    size = subsets.size
-    argument = SUBSETS(
-        pairs=backend.upload(subsets.pairs),
-        starts=backend.upload(subsets.starts),
-        ends=backend.upload(subsets.ends),
-        candidates=backend.upload(subsets.candidates),
-        binomial=graph.BINOMIALS(
-            table=backend.upload(subsets.binomials.astype(np.uint64)), max_n=subsets.binomials.shape[1] - 1
-        ),
-        n_pairs=len(subsets.pairs),
-        size=size,
-    )
-    test = TEST(
-        critical_r_squared=problem.critical_r_squared(size),
-        residual_tolerance=problem.residual_tolerance,
-        pivot_tolerance=problem.pivot_tolerance,
-    )
+    size, table = subsets.size, backend.upload(subsets.binomials.astype(np.uint64))
+    candidates, test = _arguments(backend, problem, subsets.pairs, subsets.starts, subsets.candidates, size)
+    binomial = graph.BINOMIALS(table=table, max_n=subsets.binomials.shape[1] - 1)
+    arguments = [candidates, matrices, test, backend.upload(subsets.ends), binomial, np.int32(size)]
     kernel = backend.kernel(*KERNELS.choose(backend, size))
     result = np.empty(last - first)
     out = backend.empty(min(TESTS_OF_LAUNCH, last - first), np.float64)
     for start in range(first, last, TESTS_OF_LAUNCH):
         count = min(TESTS_OF_LAUNCH, last - start)
-        numbers = [np.int64(start), np.int32(count), out]
-        kernel((ceil_div(count, THREADS),), (THREADS,), [argument, matrices, test, *numbers])
+        kernel((ceil_div(count, THREADS),), (THREADS,), [*arguments, np.int64(start), np.int32(count), out])
         result[start - first : start - first + count] = backend.download(out)[:count]
     return result
 
@@ -203,8 +181,7 @@ class GaussianTests(IndependenceTests):
         if size == 0 or few or self._problem.obstacle(size) is not None or self._device is None:
             return super().dependences(subsets, first, last)
         backend, correlation = self._device
-        matrices = MATRICES(C=correlation, places=None, widths=None, p=self._problem.n_variables)
-        return run_subset_tests(backend, self._problem, subsets, matrices, first, last)
+        return run_subset_tests(backend, self._problem, subsets, whole_matrix(correlation), first, last)
 
     def dependence(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
         h = self._residuals(pairs, sets)
@@ -245,28 +222,11 @@ class GaussianTests(IndependenceTests):
         backend.prefetch(VOTES)
         if np.exp2(np.diff(starts)).sum() <= FEW_TESTS and not backend.is_ready(*VOTES):
             return super().count_separating(pairs, starts, candidates, most)
-        counts = {
-            "separating": backend.full(len(pairs), 0, np.int64),
-            "containing": backend.full(len(candidates), 0, np.int64),
-        }
-        argument = VOTES_ARGUMENT(
-            pairs=backend.upload(pairs.astype(np.int32)),
-            starts=backend.upload(starts),
-            candidates=backend.upload(candidates),
-            **counts,
-            n_pairs=len(pairs),
-            most=most,
-        )
-        test = TEST_OF_LEVELS(
-            C=backend.upload_symmetric(problem.correlation),
-            p=problem.n_variables,
-            critical_r_squared=backend.upload([problem.critical_r_squared(level) for level in range(most + 1)]),
-            residual_tolerance=problem.residual_tolerance,
-            pivot_tolerance=problem.pivot_tolerance,
-        )
-        threads = 1 if backend.warp_threads == 1 else THREADS
-        backend.kernel(*VOTES[0])((ceil_div(len(pairs), threads),), (threads,), [argument, test])
-        return backend.download(counts["separating"]), backend.download(counts["containing"])
+        lists, test = _arguments(backend, problem, pairs, starts, candidates, most)
+        matrices = whole_matrix(backend.upload_symmetric(problem.correlation))
+        counts = [backend.full(len(each), 0, np.int64) for each in (pairs, candidates)]
+        backend.kernel(*VOTES[0])((len(pairs),), (1,), [lists, matrices, test, np.int32(most), *counts])
+        return backend.download(counts[0]), backend.download(counts[1])
 
     @functools.cached_property
     def _cores(self) -> Backend | None:

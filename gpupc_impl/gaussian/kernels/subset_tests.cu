@@ -1,31 +1,19 @@
-// Fisher's z test given numbered subsets of lists of candidates (core/subsets.py), in the canonical evaluation.
+// Fisher's z test given subsets of lists of candidates, in the canonical evaluation: numbered ones (core/subsets.py),
+// or all of them, which are counted (core/colliders.py).
 #include "engine/kernels/combinations.cuh"
 #include "gaussian/kernels/fisher_z.cuh"
 
-// All subsets of `size` members: pair number q, the variables pairs[2 q] and pairs[2 q + 1], has those of the ascending
-// candidates[starts[q]], ..., candidates[starts[q + 1] - 1], and ends[q] is the number that follows its last subset.
-struct Subsets {
+// Pair number q, the variables pairs[2 q] and pairs[2 q + 1], has the ascending candidates[starts[q]], ...,
+// candidates[starts[q + 1] - 1].
+struct Candidates {
     const int* pairs;
     const long long* starts;
-    const long long* ends;
     const int* candidates;
-    Binomials binomial;
     long long n_pairs;
-    int size;
 
-    // The first pair whose end lies beyond a number, by bisection.
-    __device__ long long owner(long long number) const {
-        long long low = 0, high = n_pairs;
-        while (low < high) {
-            const long long middle = low + (high - low) / 2;
-            if (ends[middle] <= number) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        return low;
-    }
+    __device__ int first(long long q) const { return min(pairs[2 * q], pairs[2 * q + 1]); }
+    __device__ int second(long long q) const { return max(pairs[2 * q], pairs[2 * q + 1]); }
+    __device__ int count(long long q) const { return static_cast<int>(starts[q + 1] - starts[q]); }
 };
 
 // The correlations among all p variables; or, if `places` is not null, a matrix for each pair number q, which begins at
@@ -38,30 +26,75 @@ struct Matrices {
 };
 
 struct Test {
-    double critical_r_squared, residual_tolerance, pivot_tolerance;
+    const double* critical_r_squared;  // by level
+    double residual_tolerance, pivot_tolerance;
+
+    __device__ bool separates(const Residuals& h, int level) const {
+        return !h.undefined(residual_tolerance) && h.independent(critical_r_squared[level], residual_tolerance);
+    }
 };
 
-// Writes to r_squared[t], for the subset number first + t, the squared partial correlation if the subset separates its
-// pair, and infinity if it does not. Grid (ceil(count / threads)), block (threads).
+// The pair to which a subset belongs: ends[q] is the number that follows the last subset of pair q.
+__device__ long long owner_of(const long long* ends, long long n_pairs, long long number) {
+    long long low = 0, high = n_pairs;
+    while (low < high) {
+        const long long middle = low + (high - low) / 2;
+        if (ends[middle] <= number) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+// Writes to r_squared[t], for the subset number first + t among those of `size` members, the squared partial
+// correlation if the subset separates its pair, and infinity if it does not. Grid (ceil(count / threads)), block
+// (threads).
 template <class Size>
-__global__ void subset_tests(const __grid_constant__ Subsets subsets, const __grid_constant__ Matrices matrices,
-                             const __grid_constant__ Test test, long long first, int count, double* r_squared) {
+__global__ void subset_tests(const __grid_constant__ Candidates of, const __grid_constant__ Matrices matrices,
+                             const __grid_constant__ Test test, const long long* ends,
+                             const __grid_constant__ Binomials binomial, int size, long long first, int count,
+                             double* r_squared) {
     const int t = blockIdx.x * blockDim.x + threadIdx.x;
     if (t >= count) return;
-    ConditioningSet<Size> set{Size(subsets.size)};
-    const long long number = first + t, q = subsets.owner(number), start = subsets.starts[q];
-    const int n = static_cast<int>(subsets.starts[q + 1] - start);
-    const long long before = subsets.ends[q] - static_cast<long long>(subsets.binomial(n, subsets.size));
-    unrank_combination(subsets.binomial, n, subsets.size, static_cast<unsigned long long>(number - before),
-                       set.members);
-    for (int a = 0; a < subsets.size; ++a) set.members[a] = subsets.candidates[start + set.members[a]];
-    const int i = min(subsets.pairs[2 * q], subsets.pairs[2 * q + 1]);
-    const int j = max(subsets.pairs[2 * q], subsets.pairs[2 * q + 1]);
+    ConditioningSet<Size> set{Size(size)};
+    const long long number = first + t, q = owner_of(ends, of.n_pairs, number);
+    const int n = of.count(q), i = of.first(q), j = of.second(q);
+    const long long before = ends[q] - static_cast<long long>(binomial(n, size));
+    unrank_combination(binomial, n, size, static_cast<unsigned long long>(number - before), set.members);
+    for (int a = 0; a < size; ++a) set.members[a] = of.candidates[of.starts[q] + set.members[a]];
     const double* const C = matrices.C + (matrices.places ? matrices.places[q] : 0);
     const int p = matrices.places ? matrices.widths[q] : matrices.p;
     set.factorise(C, p, i, test.pivot_tolerance);
     const Residuals h = set.residuals(C, p, i, j, correlation(C, p, i, j));
-    const bool separates =
-        !h.undefined(test.residual_tolerance) && h.independent(test.critical_r_squared, test.residual_tolerance);
-    r_squared[t] = separates ? h.r_squared(test.residual_tolerance) : __longlong_as_double(0x7ff0000000000000);
+    r_squared[t] =
+        test.separates(h, size) ? h.r_squared(test.residual_tolerance) : __longlong_as_double(0x7ff0000000000000);
+}
+
+// Counts the subsets of up to `most` members that separate each pair, and adds those with each candidate to
+// `containing`. Grid (n_pairs), block (1).
+template <int MOST_MEMBERS>
+__global__ void votes(const __grid_constant__ Candidates of, const __grid_constant__ Matrices matrices,
+                      const __grid_constant__ Test test, int most, long long* separating, long long* containing) {
+    const long long q = blockIdx.x;
+    const int n = of.count(q), i = of.first(q), j = of.second(q), p = matrices.p;
+    const double* const C = matrices.C;
+    const double c_ij = correlation(C, p, i, j);
+    separating[q] = c_ij * c_ij <= test.critical_r_squared[0];  // the empty set
+    int positions[MOST_MEMBERS];
+    ConditioningSet<UpTo<MOST_MEMBERS>> set{UpTo<MOST_MEMBERS>(0)};
+    // In lexicographic order: the next subset has a later member more, or its last member that can be is replaced.
+    for (int size = 0, next = 0;; next = positions[size - 1] + 1) {
+        if (size == most && size > 0) next = positions[--size] + 1;
+        while (next == n && size > 0) next = positions[--size] + 1;
+        if (next == n || most == 0) break;
+        positions[size] = next;
+        set.members[size] = of.candidates[of.starts[q] + next];
+        set.size = UpTo<MOST_MEMBERS>(++size);
+        set.factorise(C, p, i, test.pivot_tolerance);
+        if (!test.separates(set.residuals(C, p, i, j, c_ij), size)) continue;
+        ++separating[q];
+        for (int a = 0; a < size; ++a) ++containing[of.starts[q] + positions[a]];
+    }
 }
