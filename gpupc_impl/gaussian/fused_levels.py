@@ -215,6 +215,30 @@ class FusedLevels:
         state.graph = (state.graph + len(self.known)) % GRAPHS_AT_ONCE
         return counts
 
+    def run_queued(self, kernel: FusedKernel) -> LevelOutcome:
+        """Run level 0 and the fused levels after it, in a search whose state has the `queue_arrays`; returns the
+        outcome of level 0."""
+        state, memory = self.state, self.state.memory
+        state.levels_prepared = FUSED[-1][1]
+        state.upload_tables(min(state.p, LONGEST_ROW))
+        started = state.backend.clock()
+        state.run_level_zero()
+        state.scan_pairs(0, 1)
+        blocks = max(state.backend.multiprocessors, state.p // ROWS_PER_BLOCK)
+        result = {name: memory[name] for name in RESULT.fields}
+        counts = self.launch(1, kernel, blocks, memory["level_pairs"], memory["level_sets"], result)
+        removed = removed_pairs(counts)
+        if pairs := sum(removed):
+            members = sum(level * count for level, count in enumerate(removed, 1))
+            sizes = {"pairs": pairs, "offsets": pairs + 1, "sizes": pairs, "members": members}
+            state.removed.append(LevelSets(**{name: memory[name][:size] for name, size in sizes.items()}))
+        state.entries = memory["entries"]
+        if state.graphs.edges > len(state.fields["best"]) // 2 or state.graphs.most_degree > state.fields["widest"]:
+            state.levels_prepared = 0  # The rows are too short for the remaining edges.
+        zero = counts[0]
+        seconds = self.unaccounted_seconds(started)
+        return LevelOutcome(zero.degree_sum // 2, zero.most_degree, state.problem.tests_of_level_zero, seconds=seconds)
+
     def unaccounted_seconds(self, started: float) -> float:
         """Return the seconds since `started`, on the backend's clock, that the outcomes in `known` do not include."""
         return self.state.backend.clock() - started - sum(outcome.seconds for outcome in self.known.values())
@@ -231,9 +255,7 @@ def removed_pairs(counts: list[LevelCounts]) -> list[int]:
 def queued_kernel(problem: GaussianProblem, run: Run) -> FusedKernel | None:
     """Return the kernel that runs the levels after level 0; None if levels are not to be queued."""
     backend, p = run.backend, problem.n_variables
-    if not is_requested(problem, backend, run.pmax) or LAUNCH["tiles"] == "always":
-        return None
-    if p >= pair_block.TILED_FROM:
+    if not is_requested(problem, backend, run.pmax) or LAUNCH["tiles"] == "always" or p >= pair_block.TILED_FROM:
         return None
     if _leaves_cores_idle(backend) and p > MOST_VARIABLES_OF_CORES and LAUNCH["fused_levels"] == "auto":
         return None
@@ -263,34 +285,3 @@ def queue_arrays(p: int) -> dict[str, tuple[Any, Any]]:
         "sizes": (pairs, np.uint8),
         "members": (members, np.int32),
     }
-
-
-class QueuedLevels:
-    """The queued levels of one search, whose state has the `queue_arrays`."""
-
-    def __init__(self, state: ScanState, fused: FusedLevels, kernel: FusedKernel):
-        self.state, self.fused, self.kernel = state, fused, kernel
-        state.levels_prepared = FUSED[-1][1]
-        state.upload_tables(min(state.p, LONGEST_ROW))
-
-    def run(self) -> LevelOutcome:
-        """Run level 0 and the fused levels after it, whose outcomes are stored in `FusedLevels.known`."""
-        state = self.state
-        started = state.backend.clock()
-        memory = state.memory
-        state.run_level_zero()
-        state.scan_pairs(0, 1)
-        blocks = max(state.backend.multiprocessors, state.p // ROWS_PER_BLOCK)
-        result = {name: memory[name] for name in RESULT.fields}
-        counts = self.fused.launch(1, self.kernel, blocks, memory["level_pairs"], memory["level_sets"], result)
-        removed = removed_pairs(counts)
-        if pairs := sum(removed):
-            members = sum(level * count for level, count in enumerate(removed, 1))
-            sizes = {"pairs": pairs, "offsets": pairs + 1, "sizes": pairs, "members": members}
-            state.removed.append(LevelSets(**{name: memory[name][:size] for name, size in sizes.items()}))
-        state.entries = memory["entries"]
-        if state.graphs.edges > len(state.fields["best"]) // 2 or state.graphs.most_degree > state.fields["widest"]:
-            state.levels_prepared = 0  # The rows are too short for the remaining edges.
-        zero = counts[0]
-        seconds = self.fused.unaccounted_seconds(started)
-        return LevelOutcome(zero.degree_sum // 2, zero.most_degree, state.problem.tests_of_level_zero, seconds=seconds)

@@ -29,7 +29,7 @@ from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.engine.tier_parts import TierSearch
 from gpupc_impl.gaussian import fixed_order, fused_levels, pair_block, scan_state
-from gpupc_impl.gaussian.fused_levels import FusedLevels, QueuedLevels, queue_arrays, queued_kernel
+from gpupc_impl.gaussian.fused_levels import FusedLevels, queue_arrays, queued_kernel
 from gpupc_impl.gaussian.level_kernels import FIRST_LEVELS, LevelKernels, levels_at_first
 from gpupc_impl.gaussian.partial_correlation import LargestPValues
 from gpupc_impl.gaussian.problem import GaussianProblem
@@ -136,17 +136,16 @@ class PairScan(LevelSearch):
         self.problem, self.backend = problem, run.backend
         # The copy runs while the host prepares the search.
         on_device = fixed_order.device_correlation(run.backend, problem)
-        kernel = queued_kernel(problem, run) if may_queue else None
-        arrays = {} if kernel is None else queue_arrays(problem.n_variables)
+        self.queued = queued_kernel(problem, run) if may_queue else None
+        arrays = {} if self.queued is None else queue_arrays(problem.n_variables)
         self.state = ScanState(problem, run, on_device, arrays)
         self.fused = FusedLevels(self.state)
-        self.queued = None if kernel is None else QueuedLevels(self.state, self.fused, kernel)
         self.largest_p = LargestPValues(problem) if run.pmax else None
 
     def run_level(self, level: int) -> LevelOutcome:
         state, fused = self.state, self.fused
         if level == 0:
-            return self._level_zero() if self.queued is None else self.queued.run()
+            return self._level_zero() if self.queued is None else fused.run_queued(self.queued)
         if level in fused.known:
             return fused.known.pop(level)
         if level >= MOST_LEVELS:
