@@ -135,7 +135,7 @@ class DiscreteSearch(LevelSearch):
         return self if self.problem.tiers is None else TierSearch(self.problem, self)
 
     def run_part(self, level: int, edges: np.ndarray, fixed: FixedPairs) -> LevelOutcome:
-        """See `engine.tier_parts.PartSearch`."""
+        """See `engine.tier_parts.TierSearch`."""
         self.problem, self._removed, self._graph = dataclasses.replace(self.problem, fixed=fixed), [], 1
         self.graphs.replace(bit_graph.pack_rows(edges))
         self.graphs.reset_counters()

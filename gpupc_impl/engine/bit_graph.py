@@ -125,20 +125,18 @@ class BitGraphs:
 
     def read(self, level: int) -> LevelCounts:
         """Wait for a level and return its counters."""
-        return self._update(self._read(level, level)[0])
+        return self._read(level, level)[-1]
 
     def read_fused(self, first: int, last: int) -> list[LevelCounts]:
         """Return the counters of the level before `first`, and of the levels to `last` that ran in one launch."""
-        ended = list(itertools.takewhile(lambda counts: counts.ended, self._read(first - 1, last)))
-        self._update(ended[-1])
-        return ended
+        return self._read(first - 1, last, fused=True)
 
-    def _read(self, first: int, last: int) -> list[LevelCounts]:
+    def _read(self, first: int, last: int, fused: bool = False) -> list[LevelCounts]:
         self.backend.download(self._counters, out=self._counts)
-        return [LevelCounts(*counts) for counts in self._counts[first : last + 1].tolist()]
-
-    def _update(self, counts: LevelCounts) -> LevelCounts:
-        self.edges, self.most_degree = counts.degree_sum // 2, counts.most_degree
+        counts = [LevelCounts(*numbers) for numbers in self._counts[first : last + 1].tolist()]
+        if fused:
+            counts = list(itertools.takewhile(lambda level: level.ended, counts))
+        self.edges, self.most_degree = counts[-1].degree_sum // 2, counts[-1].most_degree
         return counts
 
     def most_tested_degree(self, fixed: FixedPairs | None) -> int:

@@ -9,11 +9,10 @@ level starts.
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Backend
 from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
 from gpupc_impl.core.problem import Problem
@@ -21,23 +20,6 @@ from gpupc_impl.core.result import NO_PAIRS
 from gpupc_impl.core.tiers import last_tiers
 
 RunPart = Callable[[np.ndarray, FixedPairs], LevelOutcome]
-
-
-class PartSearch(Protocol):
-    """A search that can make the tests of a level in any graph, and so the tests of a part."""
-
-    backend: Backend
-
-    def run_level(self, level: int) -> LevelOutcome: ...
-
-    def run_part(self, level: int, edges: np.ndarray, fixed: FixedPairs) -> LevelOutcome:
-        """Make the tests of a level from 1 on in the graph `edges`, (p, p) bool, except those of required edges; the
-        outcome has the separated pairs and their sets, if there are any."""
-
-    def adjacency_now(self) -> np.ndarray:
-        """Return the remaining edges, (p, p) bool in host memory."""
-
-    def pmax(self) -> np.ndarray | None: ...
 
 
 def run_in_parts(level: int, problem: Problem, adjacent: np.ndarray, run_part: RunPart) -> LevelOutcome:
@@ -74,16 +56,19 @@ def _parts(problem: Problem, adjacent: np.ndarray) -> Iterator[tuple[np.ndarray,
 
 
 class TierSearch(LevelSearch):
-    """A search in parts; `search` makes the tests of the same problem."""
+    """A search in parts. `search` makes the tests of the same problem, by `run_level` those of level 0, and by
+    ``run_part(level, edges, fixed) -> LevelOutcome`` those of a later level in the graph `edges`, (p, p) bool, except
+    those of required edges; the outcome has the separated pairs and their sets. ``adjacency_now()`` returns the
+    remaining edges, (p, p) bool in host memory."""
 
-    def __init__(self, problem: Problem, search: PartSearch):
+    def __init__(self, problem: Problem, search: Any):
         self.problem, self.search, self.backend = problem, search, search.backend
         self._adjacent = problem.start_graph()
 
     def run_level(self, level: int) -> LevelOutcome:
         if level:
             return run_in_parts(level, self.problem, self._adjacent, functools.partial(self.search.run_part, level))
-        outcome = self.search.run_level(0)
+        outcome: LevelOutcome = self.search.run_level(0)
         self._adjacent = self.search.adjacency_now()
         return outcome
 
@@ -91,4 +76,5 @@ class TierSearch(LevelSearch):
         return self._adjacent
 
     def pmax(self) -> np.ndarray | None:
-        return self.search.pmax()
+        largest: np.ndarray | None = self.search.pmax()
+        return largest

@@ -179,7 +179,7 @@ class PairScan(LevelSearch):
         return None if self.largest_p is None else self.largest_p.values
 
     def run_part(self, level: int, edges: np.ndarray, fixed: FixedPairs) -> LevelOutcome:
-        """See `engine.tier_parts.PartSearch`."""
+        """See `engine.tier_parts.TierSearch`."""
         self.problem = dataclasses.replace(self.problem, fixed=fixed)
         self.state.restart(self.problem, edges)
         outcome = self.run_level(level)

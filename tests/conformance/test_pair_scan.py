@@ -10,11 +10,12 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from gpupc_impl import GaussianProblem, Skeleton, methods
+from gpupc_impl import GaussianProblem, methods
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 from tests.conformance.test_agreement import problems
+from tests.graphs import assert_same
 from tests.launches import solve
 
 EXAMPLES = {"ci": 60, "explore": 10_000}[settings.get_current_profile_name()]
@@ -43,13 +44,6 @@ def middling() -> HostBackend:
     backend = open_backend("host")
     backend.max_shared_bytes = 600
     return backend
-
-
-def assert_same(found: Skeleton, expected: Skeleton) -> None:
-    np.testing.assert_array_equal(found.adjacency, expected.adjacency)
-    assert found.sepsets == expected.sepsets
-    assert found.edges_per_level == expected.edges_per_level
-    assert found.stopped_because == expected.stopped_because
 
 
 # --- problems near a threshold ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import itertools
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.gaussian import canonical
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, RESIDUAL_TOLERANCE
-from tests.unit.gaussian.test_pair_scan import ELIMINATE, matrices
+from tests.unit.gaussian.test_pair_scan import matrices
 
+ELIMINATE = Path(__file__).parent / "kernels" / "eliminate.cu"
 KINDS = sorted(matrices(2))
 P = 9
 END, ROW = 4, tuple(k for k in range(P) if k != 4)
@@ -53,11 +55,12 @@ def test_fused_multiply_adds_of_no_numbers():
 
 @pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 @pytest.mark.parametrize("tolerance", PIVOT_TOLERANCES)
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", range(1, 7))
 @pytest.mark.parametrize("kind", KINDS)
 def test_kernels_have_its_bits(kind, size, tolerance):
-    correlation, n = correlation_of(kind), len(ROW)
-    backend = open_backend("host")
+    """By sets and by prefixes, which share the functions for a near-singular M2, and whether or not the size is known
+    when a kernel is compiled."""
+    correlation, n, backend = correlation_of(kind), len(ROW), open_backend("host")
     sets = math.comb(n - 1, size)
     by_prefix, by_set = (backend.full((sets, n, 3), 0, np.float64) for _ in range(2))
     singular = backend.full((sets, 2), 0, np.int32)
@@ -65,15 +68,17 @@ def test_kernels_have_its_bits(kind, size, tolerance):
     row = backend.upload(np.array(ROW, np.int32))
     arguments = [np.int32(P), np.int32(END), row, np.int32(n), np.float64(tolerance), cells]
     arguments += [by_prefix, by_set, singular, np.int32(size)]
-    backend.kernel(ELIMINATE, f"eliminate<Exactly<{size}>>")((1,), (1,), [backend.upload(correlation), *arguments])
     pairs, members = every_test(size)
-    t = np.repeat(np.arange(sets), n - size)
-    found = backend.download(by_set)[t, np.searchsorted(ROW, pairs[:, 1])]
     h = canonical.residuals(correlation, pairs, members, tolerance)
-    assert np.array_equal(h.near_singular, singular[t, 1])
     ascending = pairs[:, 0] < pairs[:, 1]
-    mine = [np.where(ascending, h.ii, h.jj), np.where(ascending, h.jj, h.ii), h.ij]
-    np.testing.assert_array_equal(bits(mine), bits(found.T))
+    expected = bits([np.where(ascending, h.ii, h.jj), np.where(ascending, h.jj, h.ii), h.ij])
+    t, q = np.repeat(np.arange(sets), n - size), np.searchsorted(ROW, pairs[:, 1])
+    for name in (f"eliminate<Exactly<{size}>>", "eliminate<UpTo<8>>"):
+        backend.kernel(ELIMINATE, name)((1,), (1,), [backend.upload(correlation), *arguments])
+        assert np.array_equal(singular[t], np.stack([h.near_singular] * 2, axis=1))
+        np.testing.assert_array_equal(bits(by_set[t, q].T), expected)
+        plain = ~h.near_singular
+        np.testing.assert_array_equal(bits(by_prefix[t, q].T)[:, plain], expected[:, plain])
 
 
 @pytest.mark.parametrize("tolerance", PIVOT_TOLERANCES)

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,6 @@ from tests import bounds
 from tests.graphs import assert_same
 from tests.launches import solve
 
-ELIMINATE = Path(__file__).parent / "kernels" / "eliminate.cu"
 LAUNCHES = (
     {},
     {"fused_levels": "always"},
@@ -135,36 +133,6 @@ def matrices(p: int) -> dict[str, np.ndarray]:
     return {**found, "few samples": np.corrcoef(data[:5], rowvar=False), "arbitrary": arbitrary, "tolerance": edge}
 
 
-@pytest.mark.parametrize("tolerance", [RESIDUAL_TOLERANCE, 0.0])
-@pytest.mark.parametrize("level", range(1, 7))
-@pytest.mark.parametrize("kind", matrices(2))
-def test_prefixes_and_sets_give_the_same_bits(backend, level, kind, tolerance):
-    """Both find the same M2 near singular; for those the kernels share the functions that make the test. Nothing
-    depends on whether the level is known when the kernel is compiled."""
-    p, i, n = 9, 4, 8
-    correlation = GaussianProblem.from_correlation(matrices(p)[kind], n_samples=100).correlation
-    row = np.delete(np.arange(p), i).astype(np.int32)
-    sets = math.comb(n - 1, level)
-    by_prefix, by_set = (backend.full((sets, n, 3), 0, np.float64) for _ in range(2))
-    singular = backend.full((sets, 2), 0, np.int32)
-    cells = backend.empty((3 * level + 2) * n, np.float64)
-    arguments = [np.int32(p), np.int32(i), backend.upload(row), np.int32(n), np.float64(tolerance)]
-    arguments += [cells, by_prefix, by_set, singular, np.int32(level)]
-    results = []
-    for size in (f"Exactly<{level}>", "UpTo<8>"):
-        backend.kernel(ELIMINATE, f"eliminate<{size}>")((1,), (1,), [backend.upload(correlation), *arguments])
-        results.append([each.copy().view(np.uint8) for each in (by_prefix, by_set, singular)])
-    for own, general in zip(*results, strict=True):
-        np.testing.assert_array_equal(own, general)
-    np.testing.assert_array_equal(singular[:, 0], singular[:, 1])
-    tested = np.ones((sets, n), bool)
-    for t, positions in enumerate(itertools.combinations(range(n - 1), level)):
-        tested[t, list(positions)] = False
-    tested &= singular[:, :1] == 0
-    assert tested.any() or kind in ("few samples", "determined", "arbitrary", "tolerance")
-    np.testing.assert_array_equal(by_prefix[tested].view(np.uint64), by_set[tested].view(np.uint64))
-
-
 @pytest.mark.parametrize("kind", matrices(2))
 def test_every_squared_correlation_has_the_bits_of_cupc_s(kind):
     """No pair is separated, so that all tests are made; at the last level the smallest of a pair is its only one."""
@@ -193,7 +161,7 @@ def test_at_the_critical_value_a_pair_is_separated(backend, monkeypatch, steps, 
 # --- shapes and limits -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("p", [2, 3, 4, 31, 32, 33, 64, 96, 127, 128, 129, 161, 256, 260])
+@pytest.mark.parametrize("p", [2, 4, 31, 32, 33, 127, 128, 129, 260])
 def test_rows_of_any_number_of_words(backend, p):
     data = linear_model(p, m=60, density=min(1, 3 / p), seed=p)
     problem = GaussianProblem.from_data(data, alpha=0.1, max_level=2)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from gpupc_impl import GaussianProblem, InvalidProblem, methods, skeleton
+from gpupc_impl import GaussianProblem, InvalidProblem, skeleton
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.rows import RowStream
-from gpupc_impl.core.solve import solve, unavailable
+from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian.array_search import TESTS_AT_ONCE
 from gpupc_impl.gaussian.pairwise import METHOD, PairwiseProblem, pairwise_correlations
 
@@ -122,24 +122,6 @@ def test_the_cupc_convention_takes_one_degree_more():
     values = sample(5, 60, 3, 0.1)
     pcalg, cupc = (PairwiseProblem.from_data(values, df_convention=rule) for rule in ("pcalg", "cupc"))
     assert np.array_equal(cupc.critical_of_sizes(0)[5:], pcalg.critical_of_sizes(0)[4:-1])
-
-
-@pytest.mark.parametrize(
-    "name", [name for name, each in methods("gaussian").items() if "cuda" not in each.backends[:1]]
-)
-def test_references_refuse_a_size_for_each_pair(name):
-    if unavailable(methods()[name]):
-        pytest.skip("not installed")
-    with pytest.raises(InvalidProblem, match=r"critical values of their own \(missing='pairwise'\)|ready problem"):
-        skeleton(PairwiseProblem.from_data(sample(5, 60, 3, 0.1)), method=name)
-
-
-@pytest.mark.parametrize("name", ["cupc-s", "pair-scan", "out-of-core-block"])
-def test_kernels_refuse_a_size_for_each_pair(name):
-    with pytest.raises(
-        InvalidProblem, match=r"critical values of their own \(missing='pairwise'\), which this method does not know"
-    ):
-        skeleton(PairwiseProblem.from_data(sample(5, 60, 3, 0.1)), method=name, backend="host")
 
 
 def test_refusals(tmp_path):
