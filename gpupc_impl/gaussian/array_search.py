@@ -63,10 +63,6 @@ class ArrayProblem(GaussianProblem, abc.ABC):
     def tests(self, xp: Any = np) -> Tests:
         """Return the tests by NumPy or CuPy."""
 
-    def spent(self, level: int) -> int:
-        """Return the number that is subtracted from a sample size to get the degrees of freedom of a level."""
-        return level + 3 + (self.df_convention == "cupc")
-
     def obstacle(self, level: int) -> str | None:
         if self.n_samples > self.spent(level):
             return None

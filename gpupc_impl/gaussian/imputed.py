@@ -19,7 +19,7 @@ from gpupc_impl.core import allocation
 from gpupc_impl.core.problem import InvalidProblem, name_constants
 from gpupc_impl.gaussian.array_search import ArrayProblem, Outcome, array_method
 from gpupc_impl.gaussian.canonical import quick_residuals, to_host
-from gpupc_impl.gaussian.matrix import correlation_fault, correlation_matrix
+from gpupc_impl.gaussian.matrix import correlation_matrix
 from gpupc_impl.gaussian.problem import finite_samples
 
 
@@ -69,14 +69,6 @@ class ImputedProblem(ArrayProblem):
         for array in (matrices, mean):
             array.setflags(write=False)
         return cls(names=names, correlation=mean, tables=matrices, constant=name_constants(names, constant), **checked)
-
-    def check(self) -> None:
-        super().check()
-        tables, p = self.tables, self.n_variables
-        if not isinstance(tables, np.ndarray) or tables.dtype != np.float64 or tables.shape[1:] != (p, p):
-            raise InvalidProblem(f"its tables are {getattr(tables, 'dtype', None)} {np.shape(tables)}")
-        if fault := next(filter(None, map(correlation_fault, tables)), None):
-            raise InvalidProblem(f"a table's correlation matrix cannot be used: {fault}")
 
     def outline(self) -> dict[str, Any]:
         remark = f"in each of {len(self.tables)} completed tables; {self.remark({})}"

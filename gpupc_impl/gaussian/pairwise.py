@@ -110,14 +110,6 @@ class PairwiseProblem(ArrayProblem):
             **cls.checked(int(sizes.max()), **parameters),
         )
 
-    def check(self) -> None:
-        super().check()
-        p, sizes = self.n_variables, self.sizes
-        if not isinstance(sizes, np.ndarray) or sizes.dtype != np.int32 or sizes.shape != (p, p):
-            raise InvalidProblem(f"its sample sizes are {getattr(sizes, 'dtype', None)} {np.shape(sizes)}")
-        if not np.array_equal(sizes, sizes.T) or sizes.min() < LEAST_SAMPLES or sizes.max() != self.n_samples:
-            raise InvalidProblem("its sample sizes are not symmetric, or out of range")
-
     def outline(self) -> dict[str, Any]:
         off_diagonal = self.sizes[~np.eye(self.n_variables, dtype=bool)]
         least = int(off_diagonal.min(initial=self.n_samples))

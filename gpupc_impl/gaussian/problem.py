@@ -200,9 +200,13 @@ class GaussianProblem(Problem):
         elif fault := correlation_fault(matrix if mapped_arrays.base_memmap(matrix) is None else spot(matrix)):
             raise InvalidProblem(f"its correlation matrix cannot be used: {fault}")
 
+    def spent(self, level: int) -> int:
+        """Return the number that is subtracted from a sample size to get the degrees of freedom of a level."""
+        return level + 3 + (self.df_convention == "cupc")
+
     def degrees_of_freedom(self, level: int) -> int:
         """Return m - |S| - 3, or one less under ``df_convention="cupc"``; a test needs a positive number."""
-        return self.n_samples - level - 3 - (1 if self.df_convention == "cupc" else 0)
+        return self.n_samples - self.spent(level)
 
     def threshold(self, level: int) -> float:
         """Return tau of equation 7 of cuPC: S separates if |Z| <= tau."""

@@ -17,10 +17,6 @@ struct Search {
     double critical_zero, critical_one, residual_tolerance;
 
     __device__ double correlation(int i, int j) const { return fixed_order_correlation(samples, m, p, i, j); }
-
-    __device__ static Residuals given_one(double r_ij, double r_ik, double r_jk) {
-        return {fma(-r_ik, r_ik, 1.0), fma(-r_jk, r_jk, 1.0), fma(-r_ik, r_jk, r_ij)};
-    }
 };
 
 // What products tell of r^2 given a variable: it is at least `low`, which is infinite if the variable surely is in no
@@ -36,7 +32,7 @@ struct Bounds {
         low = high = __longlong_as_double(0x7ff0000000000000);
         const double square = fmax(r_ik * r_ik, r_jk * r_jk), off = 3.0 * search.error;
         if (square + off <= search.critical_zero) return;  // Neither end depends on the variable.
-        const Residuals h = Search::given_one(r_ij, r_ik, r_jk);
+        const Residuals h = given_one(r_ij, r_ik, r_jk);
         const double least = fmin(h.ii, h.jj);
         if (least < LEAST_VARIANCE) {
             low = 0.0;
@@ -99,7 +95,7 @@ __global__ void best_members(const __grid_constant__ Search search, const int* e
         if (open[lane] == 0 || !is_open(k)) return;
         const double r_ik = search.correlation(i, k), r_jk = search.correlation(j, k);
         if (r_ik * r_ik <= search.critical_zero && r_jk * r_jk <= search.critical_zero) return;
-        const Residuals h = Search::given_one(search.correlation(i, j), r_ik, r_jk);
+        const Residuals h = given_one(search.correlation(i, j), r_ik, r_jk);
         if (h.undefined(search.residual_tolerance)) return;
         if (!h.independent(search.critical_one, search.residual_tolerance)) return;
         const double r_squared = h.r_squared(search.residual_tolerance);

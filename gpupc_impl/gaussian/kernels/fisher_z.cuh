@@ -49,6 +49,11 @@ struct Residuals {
     }
 };
 
+// H of the test of Vi and Vj given Vk.
+__device__ __forceinline__ Residuals given_one(double r_ij, double r_ik, double r_jk) {
+    return {fma(-r_ik, r_ik, 1.0), fma(-r_jk, r_jk, 1.0), fma(-r_ik, r_jk, r_ij)};
+}
+
 // The number of members of a conditioning set. A kernel of a single level knows it when it is compiled, so that loops
 // over members are unrolled and their numbers lie in registers. A kernel of several levels receives it at run time; a
 // search begins with such a kernel, since compiling a kernel for each level takes long. Both do the same operations in

@@ -43,11 +43,6 @@ __device__ __forceinline__ unsigned long long sum_of_words(unsigned long long va
 }
 #endif
 
-// H of the test of Vi and Vj given Vk.
-__device__ __forceinline__ Residuals given_one(double r_ij, double r_ik, double r_jk) {
-    return {fma(-r_ik, r_ik, 1.0), fma(-r_jk, r_jk, 1.0), fma(-r_ik, r_jk, r_ij)};
-}
-
 // Returns a mask of the variables of the thread's own word that separate Vi and Vj if their test is defined. The words
 // of this step begin at variable `first`. WHOLE: whether all words have 32 variables; WITH_TOLERANCE: whether the
 // problem's residual tolerance is above zero.
