@@ -70,20 +70,13 @@ class ArrayProblem(GaussianProblem, abc.ABC):
             f"no degrees of freedom: no test has more than {self.n_samples} samples, of which level {level} takes all"
         )
 
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, level: int) -> NoReturn:
         raise InvalidProblem(
             f"the problem's tests have critical values of their own (missing={self.treatment!r}), which this method "
             f"does not know; leave method out (it is {self.treatment!r}), or say missing='drop-rows'"
         )
 
-    def degrees_of_freedom(self, level: int) -> int:
-        self._refuse()
-
-    def threshold(self, level: int) -> float:
-        self._refuse()
-
-    def critical_r_squared(self, level: int) -> float:
-        self._refuse()
+    degrees_of_freedom = threshold = critical_r_squared = _refuse
 
     def save(self, path: str | Path) -> None:
         raise InvalidProblem(

@@ -71,7 +71,7 @@ def quick_residuals(
 ) -> Residuals:
     """Return H of (k, 2) pairs given (k, l) sets without fused multiply-adds, by a library, NumPy or CuPy, whose array
     `correlation` is; of `problem` only the tolerance of pivots is read."""
-    c = among(correlation, xp.concatenate([sets, pairs], axis=1).T).astype(dtype)
+    c = among(correlation, xp.concatenate([sets, pairs], axis=1).T).astype(dtype, copy=False)
     return residuals_of(c, problem.pivot_tolerance, fused=False, xp=xp)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from gpupc_impl.core import allocation
 from gpupc_impl.core.problem import InvalidProblem, name_constants
-from gpupc_impl.gaussian.array_search import ArrayProblem, Outcome, array_method
+from gpupc_impl.gaussian.array_search import ArrayProblem, Outcome, Tests, array_method
 from gpupc_impl.gaussian.canonical import quick_residuals, to_host
 from gpupc_impl.gaussian.matrix import correlation_matrix
 from gpupc_impl.gaussian.problem import finite_samples
@@ -91,32 +91,26 @@ class ImputedProblem(ArrayProblem):
         normal = 2 * special.ndtr(statistic)
         return mean, np.where(np.isfinite(freedom), 2 * special.stdtr(freedom, statistic), normal)
 
-    def tests(self, xp: Any = np) -> "ImputedTests":
-        return ImputedTests(xp, self)
+    def tests(self, xp: Any = np) -> Tests:
+        """See `ArrayProblem`. NumPy computes z and p-values, so that both libraries decide by the same bits."""
+        tables = xp.asarray(self.tables)
 
+        def test(pairs: Any, sets: Any, p_values: bool) -> Outcome:
+            r = np.empty((len(tables), len(pairs)))
+            defined, pseudo = xp.ones(len(pairs), bool), xp.zeros(len(pairs), bool)
+            for k, correlation in enumerate(tables):
+                h = quick_residuals(self, correlation, pairs, sets, xp)
+                defined_here = h.defined(self.residual_tolerance)
+                r[k] = to_host(h.ij / xp.sqrt(xp.where(defined_here, h.ii * h.jj, 1.0)))
+                defined &= defined_here
+                pseudo |= h.near_singular
+            defined = to_host(defined)
+            mean, p = self.pooled(np.arctanh(np.clip(r, -HIGHEST, HIGHEST)), sets.shape[1])
+            p = np.where(defined, p, 0.0)
+            effects = np.where(defined, np.tanh(mean), np.nan)
+            return Outcome(p >= self.alpha, ~defined, pseudo, p, effects)
 
-class ImputedTests:
-    """Implements `array_search.Tests`. NumPy computes z and p-values, so that both libraries decide by the same
-    bits."""
-
-    def __init__(self, xp: Any, problem: ImputedProblem):
-        self._xp, self._problem, self._tables = xp, problem, xp.asarray(problem.tables)
-
-    def __call__(self, pairs: Any, sets: Any, p_values: bool) -> Outcome:
-        xp, problem = self._xp, self._problem
-        r = np.empty((len(self._tables), len(pairs)))
-        defined, pseudo = xp.ones(len(pairs), bool), xp.zeros(len(pairs), bool)
-        for k, correlation in enumerate(self._tables):
-            h = quick_residuals(problem, correlation, pairs, sets, xp)
-            defined_here = h.defined(problem.residual_tolerance)
-            r[k] = to_host(h.ij / xp.sqrt(xp.where(defined_here, h.ii * h.jj, 1.0)))
-            defined &= defined_here
-            pseudo |= h.near_singular
-        defined = to_host(defined)
-        mean, p = problem.pooled(np.arctanh(np.clip(r, -HIGHEST, HIGHEST)), sets.shape[1])
-        p = np.where(defined, p, 0.0)
-        effects = np.where(defined, np.tanh(mean), np.nan)
-        return Outcome(p >= problem.alpha, ~defined, pseudo, p, effects)
+        return test
 
 
 HIGHEST = math.nextafter(1.0, 0.0)

@@ -78,7 +78,7 @@ def standardized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Scale the columns of an (m, p) matrix to mean zero and length one, so that their products are the correlations;
     constant columns, which the (p,) bool mark, become zeros."""
     values = np.ascontiguousarray(values, dtype=np.float64)  # One memory layout gives sums of the same bits.
-    constant = (values == values[0]).all(axis=0)
+    constant = constant_columns(values)
     scale = np.abs(values).max(axis=0)
     centred = values / np.where(scale > 0, scale, 1.0)
     mean = centred.mean(axis=0)
@@ -92,6 +92,14 @@ def standardized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     centred /= np.where(constant, 1.0, norm)
     centred[:, constant] = 0.0
     return centred, constant
+
+
+def constant_columns(values: np.ndarray) -> np.ndarray:
+    """Return which columns of an (m, p) matrix are constant, (p,) bool; a glance at their ends rules most of them
+    out."""
+    constant: np.ndarray = values[0] == values[-1]
+    constant[constant] = (values[:, constant] == values[0, constant]).all(axis=0)
+    return constant
 
 
 def _lengths(columns: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ from gpupc_impl.core.problem import (
 )
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.gaussian.matrix import (
+    constant_columns,
     correlation_fault,
     correlation_in_memory,
     correlation_matrix,
@@ -127,8 +128,7 @@ class GaussianProblem(Problem):
             correlation, constant = (streamed_correlations if streamed else correlation_matrix)(values)
             correlation.setflags(write=False)
         else:
-            samples, constant = allocation.copied(values, np.float64), values[0] == values[-1]
-            constant[constant] = (values[:, constant] == values[0, constant]).all(axis=0)
+            samples, constant = allocation.copied(values, np.float64), constant_columns(values)
         arrays = {"correlation": correlation, "samples": samples}
         return cls(names=names, constant=name_constants(names, constant), **arrays, **checked)
 

@@ -247,9 +247,8 @@ class ScanState:
         )
         kernel, grid, threads = pair_block.tile_launch(p, p, problem.residual_tolerance)
         backend.kernel(*kernel)(grid, threads, [block])
-        grid = ceil_div(p, 32), max(1, min(self.graphs.words // 64, 16))
-        arguments = [self.search, np.int32(start), np.int32(left), counters]
-        backend.kernel(*LEVEL_ONE_KERNELS["keep_unseparated"])(grid, (self.threads,), arguments)
+        numbers = np.int32(start), np.int32(left)
+        self.graphs.launch(LEVEL_ONE_KERNELS["keep_unseparated"], self.search, *numbers, counters)
 
 
 def cells(level: int, longest: int) -> int:

@@ -121,11 +121,3 @@ def test_all_methods_agree(everybody, seeds):
     print(", ".join(f"{count:,} {what}" for what, count in everybody.seen.items()))  # shown by pytest -rP
     assert everybody.seen["near-singular"] > 0.2 * everybody.seen["problems"]
     assert everybody.seen["undefined"] > 0.2 * everybody.seen["problems"]
-
-
-@pytest.mark.parametrize("digits", DIGITS)
-def test_near_copies_correlate_as_they_should(digits):
-    rng = np.random.default_rng(digits)
-    source = rng.standard_normal(200)
-    problem = GaussianProblem.from_data(np.column_stack([source, near_copy(rng, source, 1 - 10.0**-digits)]))
-    assert 1 - problem.correlation[0, 1] == pytest.approx(10.0**-digits, abs=1e-15)

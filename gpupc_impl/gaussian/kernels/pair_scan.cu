@@ -118,11 +118,11 @@ __global__ void probe_pairs(const PairScan s, double critical_r_squared, int gra
 }
 
 // Runs after level_one_tile, which writes keys to s.members and counts in `counted`. The kernel adds the edges that
-// nothing separated to graph `left`, which has none of them, and sums the counters. Grid (words, any), block (warps).
+// nothing separated to graph `left`, which has none of them, and sums the counters. Grid (any), block (warps).
 __global__ void keep_unseparated(const PairScan s, int start, int left, const unsigned long long* counted) {
-    const int p = s.graphs.p, words = s.graphs.words, home = blockIdx.x;
+    const int p = s.graphs.p, words = s.graphs.words;
     unsigned *const before = s.graphs.graph(start), *const after = s.graphs.graph(left);
-    if (home == 0 && blockIdx.y == 0 && warp_index() == 0) {
+    if (blockIdx.x == 0 && warp_index() == 0) {
         for (int counter = TESTS; counter <= UNDEFINED; ++counter) {
             PerLane<long long> sums;
             each_lane(LANES, [&](int lane) {
@@ -135,23 +135,18 @@ __global__ void keep_unseparated(const PairScan s, int start, int left, const un
             if (warp_leader()) s.graphs.counters_of(1)[counter] = sum;
         }
     }
-    for (int w = home + blockIdx.y * warp_count() + warp_index(); 32 * w < p; w += gridDim.y * warp_count()) {
-        PerLane<unsigned> columns;
-        each_lane(LANES, [&](int lane) { columns[lane] = 0; });
-        for (int row = 0; row < LANES && 32 * home + row < p; ++row) {
-            const int i = 32 * home + row;
+    const WarpRows rows(p);
+    for (int i = rows.first; i < rows.last; ++i) {
+        for (int w = 0; w < words; ++w) {
             const long long word = static_cast<long long>(i) * words + w;
-            const unsigned edges = before[word] & above(i, w);
+            const unsigned edges = before[word];
             if (edges == 0) continue;
             const unsigned kept = ballot(LANES, [&](int lane) {
-                return (edges >> lane & 1) && s.members[s.cell(i, 32 * w + lane)] == static_cast<int>(NO_MEMBER);
+                const int j = 32 * w + lane;
+                return (edges >> lane & 1) && s.members[s.cell(min(i, j), max(i, j))] == static_cast<int>(NO_MEMBER);
             });
-            each_lane(LANES, [&](int lane) { columns[lane] |= (kept >> lane & 1) << row; });
-            if (warp_leader()) atomicOr(&after[word], kept);
+            if (warp_leader()) after[word] |= kept;
         }
-        each_lane(max(min(p - 32 * w, LANES), 0), [&](int lane) {
-            if (columns[lane] != 0) atomicOr(&after[(32ll * w + lane) * words + home], columns[lane]);
-        });
     }
 }
 

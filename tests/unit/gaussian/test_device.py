@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from gpupc_impl import DeviceMemoryError, GaussianProblem, InvalidParameter, methods, skeleton
+from gpupc_impl import GaussianProblem, InvalidParameter, methods, skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.pc_stable import stop_reason
@@ -190,14 +190,6 @@ def test_correlations_that_the_device_makes(backend, m, p, scale):
     found = backend.download(device_correlation(backend, given))
     assert correlation_fault(found) is None
     np.testing.assert_allclose(found, given.correlation, rtol=0, atol=1e-14)
-
-
-def test_device_memory_budget_is_kept():
-    given = problem(p=60)
-    needed = 60 * 60 * (8 + 8 + 1)
-    with pytest.raises(DeviceMemoryError, match="device memory exhausted"):
-        skeleton(given, backend="host", device_memory_limit=needed - 1)
-    assert skeleton(given, backend="host", device_memory_limit=4 * needed).n_edges
 
 
 def test_blocks_larger_than_the_limit_are_refused():

@@ -192,25 +192,6 @@ def test_sets_of_nine(backend, params):
     assert_same(solve(problem, methods()["pair-scan"], backend, params), expected)
 
 
-def test_constant_and_equal_columns(backend, narrow):
-    data = linear_model(40, m=80, density=0.15, seed=1)
-    rng = np.random.default_rng(1)
-    data[:, 3] = data[:, 38] = 2.5
-    data[:, 7], data[:, 33], data[:, 39] = data[:, 0], data[:, 0], -data[:, 12]
-    data[:, 20] = data[:, 21] + 1e-5 * rng.standard_normal(80)
-    data[:, 22] = data[:, 23] + data[:, 24] + 1e-5 * rng.standard_normal(80)
-    with pytest.warns(UserWarning, match="V3"):
-        problem = GaussianProblem.from_data(data, alpha=0.2, max_level=3)
-    expected = solve(problem, methods()["stable-serial"], None)
-    assert expected.undefined_tests > 0
-    assert expected.pseudo_inverses > 0
-    for where, params in itertools.product((backend, narrow), LAUNCHES):
-        found = solve(problem, methods()["pair-scan"], where, params)
-        assert_same(found, expected)
-        assert found.undefined_tests > 0
-        assert found.pseudo_inverses > 0
-
-
 def test_a_budget_is_kept_or_named(backend):
     problem = GaussianProblem.from_data(linear_model(60, density=0.1))
     expected = solve(problem, methods()["pair-scan"], backend)

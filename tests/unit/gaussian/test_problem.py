@@ -14,7 +14,7 @@ from mpmath import mp
 from scipy import special, stats
 
 from gpupc_impl import GaussianProblem, InvalidProblem
-from gpupc_impl.core.family import get_family, load_problem
+from gpupc_impl.core.family import load_problem
 from gpupc_impl.gaussian.matrix import correlation_fault, correlation_matrix
 from gpupc_impl.gaussian.problem import QUANTILES
 
@@ -75,11 +75,6 @@ def test_refuses_text_and_names_its_column():
 def test_refuses_too_few_samples(m):
     with pytest.raises(InvalidProblem, match=rf"{m} sample\(s\); a correlation needs at least 2"):
         GaussianProblem.from_data(np.ones((m, 3)))
-
-
-def test_refuses_an_unknown_family():
-    with pytest.raises(InvalidProblem, match=r"family 'ordinal' is not known; choose one of: .*gaussian"):
-        get_family("ordinal")
 
 
 # --- correlations ------------------------------------------------------------------------------------------------

@@ -10,11 +10,13 @@ from gpupc_impl import GaussianProblem
 from gpupc_impl.core import independence
 from gpupc_impl.core.family import open_tests
 from gpupc_impl.core.independence import IndependenceTests
+from gpupc_impl.core.subsets import Subsets, concatenated
 from gpupc_impl.gaussian import canonical, single_tests
 from tests.unit.gaussian.test_pair_scan import matrices
 
 P = 8
 KINDS = sorted(matrices(2))
+OPTIONS = [{}, {"residual_tolerance": 0.0}, {"pseudo_inverse": "always"}]
 
 
 def every_test(size):
@@ -24,7 +26,7 @@ def every_test(size):
     return tests[:, size:], tests[:, :size]
 
 
-@pytest.mark.parametrize("options", [{}, {"residual_tolerance": 0.0}, {"pseudo_inverse": "always"}], ids=str)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_decisions_are_canonical(kind, options):
     problem = GaussianProblem.from_correlation(matrices(P)[kind], n_samples=40, alpha=0.3, **options)
@@ -54,9 +56,9 @@ def test_a_statistic_at_its_critical_value_separates_and_the_next_larger_one_doe
             assert found == (explained <= critical * possible)
 
 
-@pytest.mark.parametrize("options", [{}, {"residual_tolerance": 0.0}, {"pseudo_inverse": "always"}], ids=str)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("most", [-1, 0, 2, 5])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["arbitrary", "common", "determined"])
 def test_subsets_are_counted_that_separate_one_by_one(kind, most, options, monkeypatch):
     """Nine samples leave degrees of freedom for five members."""
     problem = GaussianProblem.from_correlation(matrices(P)[kind], n_samples=9, alpha=0.01, **options)
@@ -74,3 +76,24 @@ def test_subsets_are_counted_that_separate_one_by_one(kind, most, options, monke
     for count in (tests.count_separating, functools.partial(IndependenceTests.count_separating, tests)):
         counts = count(pairs, starts, np.concatenate(candidates).astype(np.int32), most)
         assert [each.tolist() for each in counts] == [separating, containing]
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 6, pytest.param(9, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("parameters", OPTIONS, ids=str)
+def test_kernels_and_numpy_have_the_same_bits(size, parameters, monkeypatch):
+    monkeypatch.setattr(single_tests, "FEW_TESTS", 0)
+    monkeypatch.setattr(single_tests, "TESTS_OF_LAUNCH", 300)
+    rng = np.random.default_rng(size)
+    values = rng.normal(size=(80, 14))
+    values[:, 1:5] += values[:, :4]
+    values[:, 7] = values[:, 5] + values[:, 6]  # so that some sets are near singular
+    problem = GaussianProblem.from_data(values, alpha=0.1, **parameters)
+    pairs = np.array([[0, 1], [9, 2], [8, 7], [0, 2], [12, 13]], np.int32)
+    lists = [np.setdiff1d(np.sort(rng.choice(14, 10, replace=False)), pair) for pair in pairs]
+    subsets = Subsets(pairs, *concatenated(lists), size)
+    tests = single_tests.GaussianTests(problem, "host")
+    found = tests.dependences(subsets, 0, subsets.total)
+    assert np.array_equal(found, IndependenceTests.dependences(tests, subsets, 0, subsets.total))
+    assert 0 < np.count_nonzero(np.isfinite(found)) < len(found)
+    middle = subsets.total // 2
+    assert np.array_equal(tests.dependences(subsets, middle, subsets.total), found[middle:])
