@@ -1,9 +1,12 @@
-"""Searches by pair-scan with other launches than its own (`scan_state.LAUNCH`)."""
+"""Searches by pair-scan with other launches than its own (`scan_state.LAUNCH`), and a backend that counts."""
 
+import collections
 from typing import Any
 
+import numpy as np
 import pytest
 
+from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core import solve as core
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.gaussian.scan_state import LAUNCH
@@ -18,3 +21,43 @@ def solve(problem: Any, method: Any, backend: Any, params: dict[str, Any] | None
             assert name in LAUNCH
             patched.setitem(LAUNCH, name, value)
         return core.solve(problem, method, backend, **options)
+
+
+class WatchedBackend(HostBackend):
+    """A host backend that counts launches, all and cooperative ones, the calls for which a host would wait for its
+    device or allocate, and copied bytes; and keeps the squared correlations that pmax is computed from."""
+
+    def __init__(self, device_memory_limit=None):
+        super().__init__(device_memory_limit)
+        self.work: collections.Counter[str] = collections.Counter()
+        self.smallest: list[np.ndarray] = []
+
+    def kernel(self, *source):
+        kernel = super().kernel(*source)
+
+        def launch(*arguments, **options):
+            self.work.update(launches=1, cooperative=int(options.get("cooperative", False)))
+            kernel(*arguments, **options)
+
+        launch.resident_blocks = kernel.resident_blocks
+        return launch
+
+    def upload(self, array):
+        self.work.update(uploads=1, uploaded=np.asarray(array).nbytes)
+        return super().upload(array)
+
+    def full(self, shape, value, dtype):
+        self.work["fills"] += 1
+        return super().full(shape, value, dtype)
+
+    def download(self, array, out=None):
+        self.work.update(waits=1, downloaded=array.nbytes)
+        on_host = super().download(array, out)
+        if array.dtype == np.uint64 and array.ndim == 2 and array.shape[0] == array.shape[1]:
+            self.smallest.append(on_host.view(np.float64))
+        return on_host
+
+    def download_all(self, arrays):
+        found = [self.download(array) for array in arrays]
+        self.work["waits"] -= len(arrays) - 1
+        return found

@@ -31,29 +31,60 @@ Progress = Callable[[int, int], None]
 """A function that is called with the number of finished tiles and the number of all tiles."""
 
 
-def correlation_tiles(
-    values: Any, out_path: str | Path, *, tile: int = TILE, progress: Progress | None = None
-) -> tuple[np.memmap, np.ndarray]:
-    """Compute the Pearson correlations of the columns of an (m, p) matrix, and write them to an ``.npy`` file tile by
-    tile.
+def problem_from_data(
+    data: Any,
+    correlation_path: str | Path,
+    *,
+    names: Sequence[str] | None = None,
+    tile: int = TILE,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> GaussianProblem:
+    """Return the problem of `GaussianProblem.from_data` with its correlation matrix in a file.
 
-    The matrix is exactly symmetric. The entries equal those of `correlation_matrix` up to rounding (a few 1e-16), and
-    to the bit if one tile holds the whole matrix. On one machine the same tile size always gives the same bits. The
-    computation takes about 8 (4 m t + 3 t^2) bytes of memory for tiles of t variables, beside the data if these are in
-    memory.
+    The correlations equal those in memory up to rounding (a few 1e-16), and to the bit if one tile holds all. On one
+    machine the same tile size always gives the same bits. For tiles of t variables the computation takes about
+    8 (4 m t + 3 t^2) bytes of memory, beside the data if these are in memory.
 
     Args:
-        values: (m, p) numbers, all finite.
-        out_path: the file for the (p, p) float64 matrix, which is written completely or not at all.
-        tile: variables on a side of a tile.
-
-    Returns:
-        The matrix, mapped read-only, with zeros for constant columns, and (p,) bool that marks these columns.
+        data: (m, p) samples by variables: a DataFrame, whose column names are kept, or an array that can be sliced.
+        correlation_path: the ``.npy`` file to write; 8 p^2 bytes.
+        tile: the number of variables on a side of a tile.
+        parameters: alpha, max_level and the parameters of `GaussianProblem.from_data`, except ``correlations``.
 
     Raises:
-        InvalidProblem: the shape is wrong, or a value is missing or infinite.
+        InvalidProblem: the data or a parameter cannot be used.
         OSError: the disk has no space for the file.
     """
+    if hasattr(data, "columns"):
+        names = [str(name) for name in data.columns] if names is None else names
+        data = data.to_numpy(np.float64)
+    width = data.shape[1] if len(data.shape) == 2 else 0
+    if width:  # Names and parameters are checked first, since the computation, which checks the values, takes long.
+        _, names = as_matrix(np.zeros((1, width)), names)
+        GaussianProblem.checked(data.shape[0], **parameters)
+    matrix, constant = _correlation_tiles(data, correlation_path, tile, progress)
+    return GaussianProblem(
+        names=names,
+        correlation=matrix,
+        constant=name_constants(names, constant),
+        **GaussianProblem.checked(data.shape[0], **parameters),
+    )
+
+
+def prepare_large(data: Any, path: str | Path, **options: Any) -> GaussianProblem | None:
+    """Return the problem with its correlation matrix in a file beside `path`; None if it has at most `LARGE` variables,
+    or if correlations are computed on a device."""
+    if data.shape[1] <= LARGE or options.pop("correlations", "host") == "device":
+        return None
+    return problem_from_data(data, Path(path).with_suffix(".npy"), **options)
+
+
+def _correlation_tiles(
+    values: Any, out_path: str | Path, tile: int, progress: Progress | None
+) -> tuple[np.memmap, np.ndarray]:
+    """Return the correlations of an (m, p) matrix, mapped read-only from a file that is written tile by tile,
+    completely or not at all, and (p,) bool that marks constant columns, whose correlations are zero."""
     if len(values.shape) != 2 or values.shape[0] < 2 or values.shape[1] < 1:
         raise InvalidProblem(
             f"data has shape {tuple(values.shape)}; it must be 2 or more samples x 1 or more variables"
@@ -95,48 +126,3 @@ def correlation_tiles(
                     progress(done, total)
         out.flush()
     return np.load(out_path, mmap_mode="r"), constant
-
-
-def problem_from_data(
-    data: Any,
-    correlation_path: str | Path,
-    *,
-    names: Sequence[str] | None = None,
-    tile: int = TILE,
-    progress: Progress | None = None,
-    **parameters: Any,
-) -> GaussianProblem:
-    """Return the problem of `GaussianProblem.from_data` with its correlation matrix in a file (see
-    `correlation_tiles`).
-
-    Args:
-        data: (m, p) samples by variables: a DataFrame, whose column names are kept, or an array that can be sliced.
-        correlation_path: the ``.npy`` file to write; 8 p^2 bytes.
-        parameters: alpha, max_level and the parameters of `GaussianProblem.from_data`, except ``correlations``.
-
-    Raises:
-        InvalidProblem: the data or a parameter cannot be used.
-        OSError: the disk has no space for the file.
-    """
-    if hasattr(data, "columns"):
-        names = [str(name) for name in data.columns] if names is None else names
-        data = data.to_numpy(np.float64)
-    width = data.shape[1] if len(data.shape) == 2 else 0
-    if width:  # Names and parameters are checked first, since the computation, which checks the values, takes long.
-        _, names = as_matrix(np.zeros((1, width)), names)
-        GaussianProblem.checked(data.shape[0], **parameters)
-    matrix, constant = correlation_tiles(data, correlation_path, tile=tile, progress=progress)
-    return GaussianProblem(
-        names=names,
-        correlation=matrix,
-        constant=name_constants(names, constant),
-        **GaussianProblem.checked(data.shape[0], **parameters),
-    )
-
-
-def prepare_large(data: Any, path: str | Path, **options: Any) -> GaussianProblem | None:
-    """Return the problem with its correlation matrix in a file beside `path`; None if it has at most `LARGE` variables,
-    or if correlations are computed on a device."""
-    if data.shape[1] <= LARGE or options.pop("correlations", "host") == "device":
-        return None
-    return problem_from_data(data, Path(path).with_suffix(".npy"), **options)

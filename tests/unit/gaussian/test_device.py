@@ -1,6 +1,5 @@
 """The device search and its kernels, part by part, on the host backend."""
 
-import collections
 import itertools
 import math
 
@@ -9,12 +8,12 @@ import pytest
 
 from gpupc_impl import GaussianProblem, InvalidParameter, methods, skeleton
 from gpupc_impl.backends import open_backend
-from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.pc_stable import stop_reason
 from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian.fixed_order import device_correlation
 from gpupc_impl.gaussian.matrix import correlation_fault
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
+from tests.launches import WatchedBackend
 
 DEVICE_METHODS = ("cupc-e", "cupc-s", "baseline-1", "baseline-2")
 HOST_METHODS = [
@@ -37,45 +36,12 @@ def problem(p=25, m=60, seed=0, density=0.15, **search):
     return GaussianProblem.from_data(noise @ np.linalg.inv(np.eye(p) - weights).T, **search)
 
 
-class CountingBackend(HostBackend):
-    """Counts the calls for which the host would wait for a device, and what it would send to the device."""
-
-    def __init__(self, device_memory_limit=None):
-        super().__init__(device_memory_limit)
-        self.work = collections.Counter()
-
-    def kernel(self, *source):
-        kernel = super().kernel(*source)
-
-        def launch(*arguments, **options):
-            self.work["launches"] += 1
-            kernel(*arguments, **options)
-
-        return launch
-
-    def upload(self, array):
-        self.work["uploads"] += 1
-        return super().upload(array)
-
-    def full(self, shape, value, dtype):
-        self.work["fills"] += 1
-        return super().full(shape, value, dtype)
-
-    def download(self, array, out=None):
-        self.work["waits"] += 1
-        return super().download(array, out)
-
-    def download_all(self, arrays):
-        self.work["waits"] += 1
-        return [super(CountingBackend, self).download(array) for array in arrays]
-
-
 @pytest.mark.parametrize("name", DEVICE_METHODS)
 def test_the_host_waits_once_a_level(name):
-    given, counting, of_levels = problem(m=200), CountingBackend(), []
+    given, counting, of_levels = problem(m=200), WatchedBackend(), []
 
     def end_level(_):
-        of_levels.append(dict(counting.work))
+        of_levels.append({kind: counting.work[kind] for kind in ("launches", "fills", "waits", "uploads")})
         counting.work.clear()
 
     found = solve(given, methods()[name], counting, progress=end_level)
@@ -86,7 +52,7 @@ def test_the_host_waits_once_a_level(name):
     assert (of_levels[0]["waits"], of_levels[0]["launches"]) == (1, 2)
     more = {"uploads": 1}  # the binomials of all these levels
     for before, after, work in zip(edges, edges[1:], of_levels[1:], strict=False):
-        assert work == {"launches": 4 if after < before else 3, "fills": 1, "waits": 1, **more}
+        assert work == {"launches": 4 if after < before else 3, "fills": 1, "waits": 1, "uploads": 0, **more}
         more = {}
     assert counting.work["waits"] == 1  # the result
 

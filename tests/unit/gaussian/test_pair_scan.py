@@ -16,7 +16,7 @@ from gpupc_impl.gaussian.pair_scan import first_bytes
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 from tests import bounds
 from tests.graphs import assert_same
-from tests.launches import solve
+from tests.launches import WatchedBackend, solve
 
 LAUNCHES = (
     {},
@@ -27,42 +27,6 @@ LAUNCHES = (
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
 
-class WatchedBackend(HostBackend):
-    """A host backend that counts launches and bytes, and keeps the squared correlations that pmax is computed from.
-
-    Attributes:
-        launches: all launches, and the cooperative ones among them.
-    """
-
-    def __init__(self, device_memory_limit=None):
-        super().__init__(device_memory_limit)
-        self.launches = self.cooperative = 0
-        self.uploaded = self.downloaded = 0
-        self.smallest: list[np.ndarray] = []
-
-    def kernel(self, *source):
-        kernel = super().kernel(*source)
-
-        def launch(*arguments, **options):
-            self.launches += 1
-            self.cooperative += options.get("cooperative", False)
-            kernel(*arguments, **options)
-
-        launch.resident_blocks = kernel.resident_blocks
-        return launch
-
-    def upload(self, array):
-        self.uploaded += np.asarray(array).nbytes
-        return super().upload(array)
-
-    def download(self, array, out=None):
-        self.downloaded += array.nbytes
-        on_host = super().download(array, out)
-        if array.dtype == np.uint64 and array.ndim == 2 and array.shape[0] == array.shape[1]:
-            self.smallest.append(on_host.view(np.float64))
-        return on_host
-
-
 class Work(NamedTuple):
     """What the levels of a search did: launches and downloaded bytes of each, and of all that follows the last."""
 
@@ -71,15 +35,18 @@ class Work(NamedTuple):
 
 
 def solve_watched(problem: GaussianProblem, backend: WatchedBackend, params: dict) -> tuple[Skeleton, Work]:
-    ends = [(backend.launches, backend.downloaded)]
+    def work() -> tuple[int, int]:
+        return backend.work["launches"], backend.work["downloaded"]
+
+    ends = [work()]
     found = solve(
         problem,
         methods()["pair-scan"],
         backend,
         params,
-        progress=lambda step: ends.append((backend.launches, backend.downloaded)),
+        progress=lambda step: ends.append(work()),
     )
-    ends.append((backend.launches, backend.downloaded))
+    ends.append(work())
     return found, Work(*(np.diff(counts).tolist() for counts in zip(*ends, strict=True)))
 
 
@@ -252,11 +219,11 @@ def test_launches_of_a_level_and_bytes_of_a_search():
     assert levels[1] <= 3
     assert max(levels[2:]) <= 6
     assert result == 2  # the adjacency matrix, and the sets of all levels merged
-    assert watched.cooperative == 0
+    assert watched.work["cooperative"] == 0
     sets = found.sepsets
     results = p * p + sets.pairs.nbytes + sets.members.nbytes + len(sets.pairs)  # a byte for the size of each
-    assert watched.downloaded - results <= 8192 * found.levels_run
-    assert watched.uploaded - problem.correlation.nbytes <= 65536
+    assert watched.work["downloaded"] - results <= 8192 * found.levels_run
+    assert watched.work["uploaded"] - problem.correlation.nbytes <= 65536
 
 
 def test_fused_levels_take_three_launches_and_one_read():
@@ -268,7 +235,7 @@ def test_fused_levels_take_three_launches_and_one_read():
     found, work = solve_watched(problem, watched, {"fused_levels": "always"})
     assert_same(found, expected)
     assert work.launches == [3, *([0] * found.levels_run)]
-    assert watched.cooperative == 1
+    assert watched.work["cooperative"] == 1
     assert 0 < work.downloaded[0] <= 8192  # the counters
     assert not any(work.downloaded[1:-1])
     assert all(seconds > 0 for seconds in found.seconds_per_level)
@@ -324,7 +291,7 @@ def test_queued_and_fused_levels_end_with_max_level(max_level):
     expected, watched = solve(problem, methods()["stable-serial"], None), WatchedBackend()
     assert expected.levels_run == max_level + 1
     assert_same(solve(problem, methods()["pair-scan"], watched, {"fused_levels": "always"}), expected)
-    assert watched.cooperative == (max_level > 0)
+    assert watched.work["cooperative"] == (max_level > 0)
 
 
 def test_fused_levels_end_with_the_degrees_of_freedom(backend):
