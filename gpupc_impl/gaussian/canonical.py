@@ -8,15 +8,21 @@ could decide a test. It is a hundred times slower than `quick_residuals`, which 
 Arrays hold one test in each place of their last axis, so that every operation processes all tests.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.gaussian.problem import PSEUDO_INVERSE_TOLERANCE, GaussianProblem
 
 MultiplyAdd = Callable[[Any, Any, Any], Any]
+
+ENTRIES_AT_ONCE = {True: 1 << 14, False: 1 << 17}
+"""Upper bound on the correlations of the tests that are evaluated at once, so that intermediate results stay in a
+core's cache; by whether multiply-adds are fused, which takes more of these."""
 
 
 class Residuals(NamedTuple):
@@ -53,7 +59,7 @@ def decided(problem: GaussianProblem, h: Residuals, level: int) -> np.ndarray:
 
 def residuals(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarray, pivot_tolerance: float) -> Residuals:
     """Return H of the tests of (k, 2) pairs given (k, l) sets; (i, j) and (j, i) have the same H."""
-    return residuals_of(among(correlation, in_order(pairs, sets)), pivot_tolerance)
+    return evaluate(in_order(pairs, sets), functools.partial(among, correlation), pivot_tolerance)
 
 
 def in_order(pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
@@ -71,8 +77,23 @@ def quick_residuals(
 ) -> Residuals:
     """Return H of (k, 2) pairs given (k, l) sets without fused multiply-adds, by a library, NumPy or CuPy, whose array
     `correlation` is; of `problem` only the tolerance of pivots is read."""
-    c = among(correlation, xp.concatenate([sets, pairs], axis=1).T).astype(dtype, copy=False)
-    return residuals_of(c, problem.pivot_tolerance, fused=False, xp=xp)
+
+    def correlations(variables: Any) -> Any:
+        return among(correlation, variables).astype(dtype, copy=False)
+
+    return evaluate(xp.concatenate([sets, pairs], axis=1).T, correlations, problem.pivot_tolerance, False, xp)
+
+
+def evaluate(
+    variables: Any, correlations: Callable[[Any], Any], pivot_tolerance: float, fused: bool = True, xp: Any = np
+) -> Residuals:
+    """Return H of the tests of (l + 2, k) variables, by NumPy a piece at a time; ``correlations(variables)`` are those
+    `among` the variables of each test."""
+    size, k = variables.shape
+    at_once = max(1, ENTRIES_AT_ONCE[fused] // size**2 if xp is np else k)
+    some = (correlations(variables[:, part]) for part in mapped_arrays.pieces(k, at_once))
+    parts = [residuals_of(c, pivot_tolerance, fused, xp) for c in (some if k else [xp.empty((size, size, 0))])]
+    return Residuals(*(xp.concatenate(entries, axis=-1) for entries in zip(*parts, strict=True)))
 
 
 def residuals_of(c: Any, pivot_tolerance: float, fused: bool = True, xp: Any = np) -> Residuals:

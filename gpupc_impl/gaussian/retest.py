@@ -7,7 +7,6 @@ float64 and extended precision may decide differently, verification takes the de
 
 import numpy as np
 
-from gpupc_impl.core import mapped_arrays
 from gpupc_impl.gaussian import canonical
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE, GaussianProblem
 
@@ -16,8 +15,6 @@ NEAR = 1e-9
 conditioning of the test, which is the smallest residual variance in its computation."""
 
 NEAR_LIMIT = 1e-3
-
-_CHUNK = 1 << 16
 
 
 class Retest:
@@ -56,11 +53,6 @@ class Retest:
         defined because the problem has a smaller `residual_tolerance`. A test is ill-conditioned if the pseudo-inverse
         was used, or if a variance is so small that `NEAR_LIMIT` is its tolerance.
         """
-        parts = mapped_arrays.pieces(max(1, len(pairs)), _CHUNK)
-        squares, tolerances, ill = zip(*(self._chunk(pairs[part], sets[part]) for part in parts), strict=True)
-        return np.concatenate(squares), np.concatenate(tolerances), np.concatenate(ill)
-
-    def _chunk(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         problem = self._problem
         h = canonical.quick_residuals(problem, self._correlation, pairs, sets, dtype=np.longdouble)
         variance = np.minimum(h.ii, h.jj)

@@ -25,7 +25,6 @@ from gpupc_impl.backends import (
     open_backend,
 )
 from gpupc_impl.core.independence import IndependenceTests
-from gpupc_impl.core.mapped_arrays import pieces
 from gpupc_impl.core.subsets import Subsets
 from gpupc_impl.engine import graph
 from gpupc_impl.gaussian import canonical
@@ -33,13 +32,6 @@ from gpupc_impl.gaussian.array_search import ArrayProblem
 from gpupc_impl.gaussian.level_kernels import LevelKernels
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
-
-ENTRIES_AT_ONCE = 1 << 17
-"""The upper bound on the entries of the residual covariances that are computed at once, so that they stay in a core's
-cache."""
-
-CANONICAL_ENTRIES_AT_ONCE = 1 << 14
-"""The same in the canonical evaluation, which holds more intermediate results."""
 
 FEW_TESTS = 1 << 11
 """With fewer tests than this, all tests of subsets are made in NumPy instead of waiting for kernels."""
@@ -186,25 +178,16 @@ class GaussianTests(IndependenceTests):
     def dependence(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
         h = self._residuals(pairs, sets)
         square = np.abs((h.ij * h.ij) / (h.ii * h.jj))
-        return np.where(square > 1, 1 / square, square) if self._problem.residual_tolerance == 0 else square
+        return (
+            np.where(square > 1, 1 / np.maximum(square, 1.0), square)
+            if self._problem.residual_tolerance == 0
+            else square
+        )
 
     def _residuals(self, pairs: np.ndarray, sets: np.ndarray) -> canonical.Residuals:
         """Return H of the tests in the canonical evaluation."""
-        parts = [
-            canonical.residuals_of(
-                self._among(canonical.in_order(pairs[part], sets[part])), self._problem.pivot_tolerance
-            )
-            for part in pieces(max(1, len(pairs)), max(1, CANONICAL_ENTRIES_AT_ONCE // (sets.shape[1] + 2) ** 2))
-        ]
-        return canonical.Residuals(*(np.concatenate(entries, axis=-1) for entries in zip(*parts, strict=True)))
-
-    def separates(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-        result = np.zeros(len(pairs), bool)
-        if self._problem.obstacle(sets.shape[1]) is None:
-            at_once = max(1, ENTRIES_AT_ONCE // (sets.shape[1] + 2) ** 2)
-            for part in pieces(len(pairs), at_once):
-                result[part] = self._decisions(pairs[part], sets[part])
-        return result
+        variables = canonical.in_order(pairs, sets)
+        return canonical.evaluate(variables, self._among, self._problem.pivot_tolerance)
 
     def strengths(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return quick_strengths(self._problem, pairs, sets)
@@ -234,12 +217,14 @@ class GaussianTests(IndependenceTests):
             return open_backend("host")
         return None
 
-    def _decisions(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-        """Return which sets separate their pairs, (t,) bool."""
+    def separates(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
         problem, size = self._problem, sets.shape[1]
-        critical, c = problem.critical_r_squared(size), self._among(np.concatenate([sets, pairs], axis=1).T)
+        if problem.obstacle(size) is not None:
+            return np.zeros(len(pairs), bool)
+        critical, variables = problem.critical_r_squared(size), np.concatenate([sets, pairs], axis=1).T
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            h = canonical.residuals_of(c, pivot_tolerance=-np.inf, fused=False)  # without pseudo-inverses
+            # With this tolerance no pseudo-inverse is computed.
+            h = canonical.evaluate(variables, self._among, pivot_tolerance=-np.inf, fused=False)
             error = _error(size, h.pivots.prod(axis=0))
             explained, possible = h.ij * h.ij, h.ii * h.jj
             excess, variance = explained - critical * possible, np.minimum(h.ii, h.jj)
