@@ -10,6 +10,7 @@ and undefined tests are those of every Gaussian test (`RESIDUAL_TOLERANCE`).
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -20,7 +21,7 @@ from gpupc_impl.backends import Backend
 from gpupc_impl.core import allocation, mapped_arrays
 from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants, one_of, parameter, variable_names
 from gpupc_impl.core.rows import RowStream
-from gpupc_impl.gaussian.array_search import ArrayProblem, Outcome, array_method
+from gpupc_impl.gaussian.array_search import ArrayProblem, Outcome, Tests, array_method
 from gpupc_impl.gaussian.canonical import quick_residuals, to_host
 
 LEAST_SAMPLES = 4
@@ -145,47 +146,35 @@ class PairwiseProblem(ArrayProblem):
             z = np.arctanh(np.minimum(np.sqrt(r_squared), 1.0)) * np.sqrt(np.maximum(freedom, 0))
         return np.where((freedom > 0) & (r_squared <= 1), 2 * special.ndtr(-z), 0.0)
 
-    def tests(self, xp: Any = np) -> "PairwiseTests":
-        return PairwiseTests(xp, self)
+    def tests(self, xp: Any = np) -> Tests:
+        correlation, of_pairs = xp.asarray(self.correlation), xp.asarray(self.sizes)
+        critical_of = functools.lru_cache(1)(lambda level: xp.asarray(self.critical_of_sizes(level)))
 
+        def test(pairs: Any, sets: Any, p_values: bool) -> Outcome:
+            level = sets.shape[1]
+            sizes = self._sizes_of_tests(xp, of_pairs, xp.concatenate([sets, pairs], axis=1))
+            critical = critical_of(level)[sizes]
+            h = quick_residuals(self, correlation, pairs, sets, xp)
+            defined = h.defined(self.residual_tolerance)
+            variances = xp.where(defined, h.ii * h.jj, 1.0)
+            r_squared = xp.where(defined, h.ij * h.ij / variances, np.inf)
+            p = effects = None
+            if p_values:
+                p = self.p_values(to_host(r_squared), to_host(sizes), level)
+                effects = to_host(xp.where(defined, h.ij / xp.sqrt(variances), np.nan))
+            return Outcome(r_squared <= critical, ~defined | (critical < 0), h.near_singular, p, effects)
 
-class PairwiseTests:
-    """Implements `array_search.Tests`."""
+        return test
 
-    def __init__(self, xp: Any, problem: PairwiseProblem):
-        self._xp, self._problem = xp, problem
-        self._correlation, self._sizes = xp.asarray(problem.correlation), xp.asarray(problem.sizes)
-        self._critical: tuple[int, Any] = (-1, None)  # a level and its critical values by sample size
-
-    def __call__(self, pairs: Any, sets: Any, p_values: bool) -> Outcome:
-        xp, level = self._xp, sets.shape[1]
-        if self._critical[0] != level:
-            self._critical = level, xp.asarray(self._problem.critical_of_sizes(level))
-        sizes = self.sizes(xp.concatenate([sets, pairs], axis=1))
-        critical = self._critical[1][sizes]
-        h = quick_residuals(self._problem, self._correlation, pairs, sets, xp)
-        defined = h.defined(self._problem.residual_tolerance)
-        variances = xp.where(defined, h.ii * h.jj, 1.0)
-        r_squared = xp.where(defined, h.ij * h.ij / variances, np.inf)
-        p = effects = None
-        if p_values:
-            p = self._problem.p_values(to_host(r_squared), to_host(sizes), level)
-            effects = to_host(xp.where(defined, h.ij / xp.sqrt(variances), np.nan))
-        return Outcome(r_squared <= critical, ~defined | (critical < 0), h.near_singular, p, effects)
-
-    def sizes(self, variables: Any) -> Any:
-        """Return the (k,) sample sizes of tests of (k, c) variables."""
-        xp, count = self._xp, variables.shape[1]
-        of_pairs = (self._sizes[variables[:, a], variables[:, b]] for a, b in itertools.combinations(range(count), 2))
-        smallest = next(of_pairs)
-        if self._problem.sample_size == "smallest":
-            for sizes in of_pairs:
-                smallest = xp.minimum(smallest, sizes)
-            return smallest
-        reciprocals = 1.0 / smallest
-        for sizes in of_pairs:
-            reciprocals = reciprocals + 1.0 / sizes
-        mean = count * (count - 1) // 2 / reciprocals
+    def _sizes_of_tests(self, xp: Any, of_pairs: Any, variables: Any) -> Any:
+        """Return the (k,) sample sizes of tests of (k, c) variables, from those of pairs."""
+        count = variables.shape[1]
+        first, *others = (
+            of_pairs[variables[:, a], variables[:, b]] for a, b in itertools.combinations(range(count), 2)
+        )
+        if self.sample_size == "smallest":
+            return functools.reduce(xp.minimum, others, first)
+        mean = (1 + len(others)) / sum((1.0 / sizes for sizes in others), 1.0 / first)
         return xp.floor(mean * (1 + 1e-12)).astype(np.int64)  # The mean of 60, 60 and 60 stays 60 despite rounding.
 
 
