@@ -8,8 +8,7 @@ from gpupc_impl.gaussian.array_search import ArrayProblem
 from gpupc_impl.gaussian.large import prepare_large
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.retest import Retest
-from gpupc_impl.gaussian.sample_tests import SampleTests
-from gpupc_impl.gaussian.single_tests import ArrayTests, GaussianTests
+from gpupc_impl.gaussian.single_tests import ArrayTests, GaussianTests, SampleTests
 
 
 def _open_tests(problem: GaussianProblem, backend: str) -> IndependenceTests:

@@ -109,11 +109,11 @@ _LEVEL_KERNELS: dict[str, LevelKernel] = {}
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     import gpupc_impl.core.registry as registry
-    from gpupc_impl.gaussian import pair_scan, sample_tests, single_tests
+    from gpupc_impl.gaussian import pair_scan, single_tests
 
     registry.methods()  # The import of a method registers its kernel.
     own = [source for kernel in _LEVEL_KERNELS.values() for source in kernel.of_levels.up_to(max_level)]
-    listed = *single_tests.KERNELS.up_to(max_level), *single_tests.VOTES, sample_tests.BEST_MEMBERS
+    listed = *single_tests.KERNELS.up_to(max_level), *single_tests.VOTES, single_tests.BEST_MEMBERS
     return [LEVEL_ZERO, *graph.KERNELS.values(), *own, *listed, *pair_scan.all_kernels(max_level)]
 
 

@@ -13,7 +13,7 @@ from tests import sanitized
 GAUSSIAN = """
 from gpupc_impl.core.subsets import Subsets
 from gpupc_impl.gaussian import pair_block, single_tests
-from gpupc_impl.gaussian.sample_tests import SampleTests
+from gpupc_impl.gaussian.single_tests import SampleTests
 from tests.launches import solve
 
 weights = np.tril(rng.random((14, 14)) < 0.25, -1) * rng.uniform(0.3, 1, (14, 14))

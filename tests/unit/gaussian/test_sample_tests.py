@@ -11,7 +11,7 @@ from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.family import open_tests
 from gpupc_impl.core.subsets import Subsets, concatenated
 from gpupc_impl.distributed.correlations import fixed_order_problem
-from gpupc_impl.gaussian import sample_tests
+from gpupc_impl.gaussian import single_tests
 from gpupc_impl.gaussian.fixed_order import product_bound
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
@@ -45,7 +45,7 @@ def test_chosen_sets(both, size):
 @pytest.mark.parametrize("at_once", [1 << 28, 1500])
 def test_numbered_subsets(both, at_once, monkeypatch):
     """A matrix for each list, some lists at a time, gives the numbers of one matrix for all."""
-    monkeypatch.setitem(sample_tests.PANEL_BYTES, "host", at_once)
+    monkeypatch.setitem(single_tests.PANEL_BYTES, "host", at_once)
     rng = np.random.default_rng(1)
     lists = [np.sort(rng.choice(P, rng.integers(0, 12), replace=False)) for _ in range(80)]
     pairs = np.array([rng.choice(np.setdiff1d(np.arange(P), each), 2, replace=False) for each in lists])
@@ -58,7 +58,7 @@ def test_numbered_subsets(both, at_once, monkeypatch):
 
 @pytest.mark.parametrize("at_once", [1 << 28, 8])
 def test_votes(both, at_once, monkeypatch):
-    monkeypatch.setitem(sample_tests.PANEL_BYTES, "host", at_once)
+    monkeypatch.setitem(single_tests.PANEL_BYTES, "host", at_once)
     rng = np.random.default_rng(2)
     lists = [np.sort(rng.choice(P, rng.integers(0, 7), replace=False)) for _ in range(40)]
     pairs = np.array([rng.choice(np.setdiff1d(np.arange(P), each), 2, replace=False) for each in lists])
@@ -82,7 +82,7 @@ class WrongLibrary:
 @pytest.mark.parametrize("library", [None, WrongLibrary()], ids=["numpy", "wrong"])
 @pytest.mark.parametrize("at_once", [1 << 28, 8 * P * 6])
 def test_the_best_member(both, at_once, library, monkeypatch):
-    monkeypatch.setitem(sample_tests.PANEL_BYTES, "host", at_once)
+    monkeypatch.setitem(single_tests.PANEL_BYTES, "host", at_once)
     if library is not None:
         monkeypatch.setattr(HostBackend, "array_library", lambda self: contextlib.nullcontext(library))
     samples, matrix = both
