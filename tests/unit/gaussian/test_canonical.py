@@ -121,6 +121,13 @@ def test_either_end_gives_the_same(size):
     assert all(map(np.array_equal, one, other))
 
 
+def test_pieces_give_the_same(monkeypatch):
+    pairs, sets = every_test(3)
+    whole = canonical.residuals(correlation_of("determined"), pairs, sets, RESIDUAL_TOLERANCE)
+    monkeypatch.setitem(canonical.ENTRIES_AT_ONCE, True, 60)
+    assert all(map(np.array_equal, whole, canonical.residuals(correlation_of("determined"), pairs, sets, 1e-10)))
+
+
 @pytest.mark.parametrize("size", [1, 2, 4, 6])
 def test_it_is_the_test_of_equations_3_to_5(size):
     """Against 50 digits; only the digits that the conditioning of random correlations costs are lost."""
