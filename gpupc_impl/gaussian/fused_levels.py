@@ -7,6 +7,7 @@ for the largest number of edges that may remain after level 0.
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Mapping
@@ -261,9 +262,14 @@ def queued_kernel(problem: GaussianProblem, run: Run) -> FusedKernel | None:
         return None
     if any(stop_reason(problem, level, p - 1) is not None for level in (0, 1)):
         return None
-    if MEMORY_SHARE * device_bytes(queue_arrays(p)) > free_bytes(backend):
+    if MEMORY_SHARE * _queue_bytes(p) > free_bytes(backend):
         return None
     return launchable(FUSED[0], backend, 8 * WARPS * cells(2, min(p, LONGEST_ROW)))
+
+
+@functools.lru_cache(maxsize=16)
+def _queue_bytes(p: int) -> int:
+    return device_bytes(queue_arrays(p))
 
 
 def queue_arrays(p: int) -> dict[str, tuple[Any, Any]]:
