@@ -1,7 +1,7 @@
 """The search of the cuPC paper on a device, except for the kernel that makes the tests of a level.
 
 The four methods of the paper differ only in this kernel and its launch. Between levels, engine/graph.py updates the
-graph.
+graph, or level_graph.py that of a small problem.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
+from gpupc_impl.backends import Backend, Filled, KernelSource, Pointer, Struct
 from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.registry import Parameter, Run
@@ -19,6 +19,7 @@ from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.engine import graph, separating_sets
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.engine.tier_parts import TierSearch
+from gpupc_impl.gaussian import level_graph
 from gpupc_impl.gaussian.fixed_order import device_correlation
 from gpupc_impl.gaussian.level_kernels import FIRST_LEVELS, LEVELS_AHEAD, LevelKernels, levels_at_first
 from gpupc_impl.gaussian.partial_correlation import LargestPValues
@@ -101,7 +102,21 @@ class LevelKernel:
 def _first_kernels(kernel: LevelKernel, last: int) -> tuple[KernelSource, ...]:
     """Return the kernels for which a search up to level `last` waits."""
     between = (graph.KERNELS[name] for name in ("count_degrees", "compact", "remove_separated", "list_separated"))
-    return LEVEL_ZERO, *between, *separating_sets.KERNELS.values(), *kernel.of_levels.needed(last)
+    of_small, merging = level_graph.KERNELS.values(), separating_sets.KERNELS.values()
+    return LEVEL_ZERO, *of_small, *between, *merging, *kernel.of_levels.needed(last)
+
+
+def with_numbers(filled: Filled, **numbers: float) -> Filled:
+    """Return a struct with other numbers; its bytes are changed where they are cached, since encoding all fields takes
+    longer than many kernels."""
+    struct, encoded = filled.struct, {}
+    for address, before in filled.encoded.items():
+        after = bytearray(before)
+        for name, number in numbers.items():
+            part, start = struct.fields[name].encode(number, address), struct.offset(name)
+            after[start : start + len(part)] = part
+        encoded[address] = bytes(after)
+    return Filled(struct, {**filled.values, **numbers}, encoded)
 
 
 _LEVEL_KERNELS: dict[str, LevelKernel] = {}
@@ -113,8 +128,9 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 
     registry.methods()  # The import of a method registers its kernel.
     own = [source for kernel in _LEVEL_KERNELS.values() for source in kernel.of_levels.up_to(max_level)]
+    between = *graph.KERNELS.values(), *level_graph.KERNELS.values()
     listed = *single_tests.KERNELS.up_to(max_level), *single_tests.VOTES, single_tests.BEST_MEMBERS
-    return [LEVEL_ZERO, *graph.KERNELS.values(), *own, *listed, *pair_scan.all_kernels(max_level)]
+    return [LEVEL_ZERO, *between, *own, *listed, *pair_scan.all_kernels(max_level)]
 
 
 class GaussianSearch(LevelSearch):
@@ -134,9 +150,10 @@ class GaussianSearch(LevelSearch):
         p = self.p = problem.n_variables
         self.correlation = device_correlation(self.backend, problem)
         levels_ahead = graph.LEVELS_AHEAD if self.sets_on_device else 0
-        self.graph = graph.DeviceGraph(self.backend, p, problem.fixed, levels_ahead)
+        self.graph = level_graph.LevelGraph(self.backend, p, problem.fixed, levels_ahead)
         self.largest_p = LargestPValues(problem) if run.pmax else None
         self._removed: list[LevelSets] = []
+        self._prepared: Filled | None = None
 
     def run_level(self, level: int) -> LevelOutcome:
         return self._level_zero() if level == 0 else self._level(level)
@@ -151,6 +168,8 @@ class GaussianSearch(LevelSearch):
     def _result(self) -> tuple[np.ndarray, SeparatingSets | None]:
         if not (self.graph.begun and self.sets_on_device):
             return self.graph.adjacency(), None
+        if self.graph.kept is not None:
+            return download_result(self.backend, self.graph.edges, self.graph.kept_sets())
         self.graph.best = None  # This frees memory for the merged list.
         return download_result(self.backend, self.graph.edges, self._removed)
 
@@ -184,32 +203,48 @@ class GaussianSearch(LevelSearch):
         return dataclasses.replace(self.graph.count(), tests=problem.tests_of_level_zero)
 
     def _level(self, level: int) -> LevelOutcome:
-        backend, p, kernels, problem = self.backend, self.p, self.level_kernel.of_levels, self.problem
-        rows = self.graph.compact(level)
-        min_r_squared = None if self.largest_p is None else backend.full((p, p), graph.NO_KEY, np.uint64)
-        counters = backend.full(graph.COUNTER_SHAPE, 0, np.uint64)
-        search = SEARCH(
+        backend, p, kernels = self.backend, self.p, self.level_kernel.of_levels
+        if level == 1 and self.sets_on_device and self.largest_p is None and backend.device_memory_limit is None:
+            self.graph.keep_levels(self.level_kernel.ranks_whole_row)
+        kept = self.graph.kept
+        rows = self.graph.compact(level) if kept is None else None
+        search = self._prepared or self._search(level)
+        row_bytes = 4 * self.graph.max_degree
+        use_shared = row_bytes <= backend.max_shared_bytes
+        shape = (p, self.graph.max_degree, level, dict(self.run.params))
+        backend.kernel(*kernels.choose(backend, level))(
+            self.level_kernel.grid(*shape),
+            self.level_kernel.block(*shape),
+            [kept.rows if rows is None else rows.argument, search, np.bool_(use_shared)],
+            shared_bytes=row_bytes if use_shared else 0,
+        )
+        if level >= FIRST_LEVELS and (level - FIRST_LEVELS) % LEVELS_AHEAD == 0:  # A request takes as long as a launch.
+            backend.prefetch(kernels.ahead(level + 1, self.problem.max_level))
+        if rows is None:
+            return self.graph.end_level(level, functools.partial(self._prepare, search, level + 1))
+        return self._end_level(level, rows, search.values["min_r_squared"], search.values["counters"])
+
+    def _search(self, level: int) -> Filled:
+        backend, problem, kept = self.backend, self.problem, self.graph.kept
+        min_r_squared = None
+        if self.largest_p is not None:
+            min_r_squared = backend.full((self.p, self.p), graph.NO_KEY, np.uint64)
+        return SEARCH(
             C=self.correlation,
             critical_r_squared=problem.critical_r_squared(level),
             residual_tolerance=problem.residual_tolerance,
             pivot_tolerance=problem.pivot_tolerance,
             best=self.graph.best_keys(self.run.separating_sets == "first-come"),
             min_r_squared=min_r_squared,
-            counters=counters,
+            counters=backend.full(graph.COUNTER_SHAPE, 0, np.uint64) if kept is None else kept.counters,
             level=level,
         )
-        row_bytes = 4 * rows.max_degree
-        use_shared = row_bytes <= backend.max_shared_bytes
-        shape = (p, rows.max_degree, level, dict(self.run.params))
-        backend.kernel(*kernels.choose(backend, level))(
-            self.level_kernel.grid(*shape),
-            self.level_kernel.block(*shape),
-            [rows.argument, search, np.bool_(use_shared)],
-            shared_bytes=row_bytes if use_shared else 0,
-        )
-        if level >= FIRST_LEVELS and (level - FIRST_LEVELS) % LEVELS_AHEAD == 0:  # A request takes as long as a launch.
-            backend.prefetch(kernels.ahead(level + 1, problem.max_level))
-        return self._end_level(level, rows, min_r_squared, counters)
+
+    def _prepare(self, search: Filled, level: int) -> None:
+        """Prepare the `SEARCH` of a level that may follow, from that of the level before."""
+        if self.problem.obstacle(level) is None:
+            critical = self.problem.critical_r_squared(level)
+            self._prepared = with_numbers(search, critical_r_squared=critical, level=level)
 
     def _end_level(self, level: int, rows: graph.Rows, min_r_squared: Any, counters: Any) -> LevelOutcome:
         backend, pairs, sets = self.backend, np.empty((0, 2), np.int32), np.empty((0, level), np.int32)

@@ -19,6 +19,7 @@ from gpupc_impl.backends.host import HostBackend, HostKernel
 from gpupc_impl.backends.nvrtc_library import NvrtcLibrary, find_library
 from gpupc_impl.backends.simt import build
 from gpupc_impl.backends.simt import shipped as host
+from gpupc_impl.gaussian import level_graph
 from workflow.lib.shipped import LEVEL, all_kernels, build_archive
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +72,7 @@ def target() -> str:
 def archives(target, tmp_path_factory) -> Path:
     """A folder with the archive of the few kernels that `SEARCH` needs."""
     into = tmp_path_factory.mktemp("shipped")
-    between = "count_degrees", "compact", "remove_separated", "list_separated"
+    between = "count_degrees", "compact", "remove_separated", "list_separated", *level_graph.KERNELS
     needed = ("level_zero", *between, "cupc_s<Exactly<1>>")
     sources = ("gaussian/", "engine/")
     kernels = [each for each in all_kernels(1) if each.expression in needed and each.source.startswith(sources)]

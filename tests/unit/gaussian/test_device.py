@@ -10,6 +10,7 @@ from gpupc_impl import GaussianProblem, InvalidParameter, methods, skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.pc_stable import stop_reason
 from gpupc_impl.core.solve import solve
+from gpupc_impl.gaussian import level_graph
 from gpupc_impl.gaussian.fixed_order import device_correlation
 from gpupc_impl.gaussian.matrix import correlation_fault
 from gpupc_impl.gaussian.partial_correlation import partial_r_squared
@@ -37,7 +38,10 @@ def problem(p=25, m=60, seed=0, density=0.15, **search):
 
 
 @pytest.mark.parametrize("name", DEVICE_METHODS)
-def test_the_host_waits_once_a_level(name):
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_host_waits_once_a_level(monkeypatch, name, kept):
+    if not kept:
+        monkeypatch.setattr(level_graph, "KEPT_BYTES", 0)
     given, counting, of_levels = problem(m=200), WatchedBackend(), []
 
     def end_level(_):
@@ -48,13 +52,50 @@ def test_the_host_waits_once_a_level(name):
     edges = found.edges_per_level
     assert found.levels_run >= 4
     assert edges[1] > edges[2]
-    assert edges[-2] == edges[-1]  # This level makes no list.
+    assert edges[-2] == edges[-1]  # Unless the graphs of all levels are kept, this level makes no list.
     assert (of_levels[0]["waits"], of_levels[0]["launches"]) == (1, 2)
     more = {"uploads": 1}  # the binomials of all these levels
     for before, after, work in zip(edges, edges[1:], of_levels[1:], strict=False):
-        assert work == {"launches": 4 if after < before else 3, "fills": 1, "waits": 1, "uploads": 0, **more}
+        if kept:
+            assert work == {"launches": 3 if more else 2, "fills": 0, "waits": 1, "uploads": 0, **more}
+        else:
+            launches = 4 if after < before else 3
+            assert work == {"launches": launches, "fills": 1, "waits": 1, "uploads": 0, **more}
         more = {}
     assert counting.work["waits"] == 1  # the result
+
+
+@pytest.mark.parametrize("name", DEVICE_METHODS)
+@pytest.mark.parametrize("max_level", [None, 0, 1, 2])
+def test_kept_levels_change_no_answer(monkeypatch, backend, name, max_level):
+    given = problem(density=0.3, m=300, max_level=max_level)
+    kept = solve(given, methods()[name], backend)
+    monkeypatch.setattr(level_graph, "KEPT_BYTES", 0)
+    plain = solve(given, methods()[name], backend)
+    assert kept.levels_run == (5 if max_level is None else max_level + 1)
+    assert kept.sepsets == plain.sepsets
+    assert kept.sha256 == plain.sha256
+    assert kept.stopped_because == plain.stopped_because
+    assert kept.edges_per_level == plain.edges_per_level
+
+
+@pytest.mark.parametrize("name", ["cupc-e", "cupc-s"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"m": 20, "density": 0.3, "alpha": 0.2},  # The critical values of the levels differ most for few samples.
+        {"p": 14, "m": 3000, "density": 0.7, "alpha": 0.05},  # The levels that general kernels run remove edges.
+        {"m": 300, "density": 0.1},  # The last level removes edges of the variable with the most neighbours.
+    ],
+)
+def test_each_kept_level_has_its_own_numbers(monkeypatch, backend, name, shape):
+    given = problem(**shape)
+    monkeypatch.setattr(backend, "is_ready", lambda kernel: False)
+    kept = solve(given, methods()[name], backend)
+    monkeypatch.setattr(level_graph, "KEPT_BYTES", 0)
+    plain = solve(given, methods()[name], backend)
+    assert kept.edges_per_level == plain.edges_per_level
+    assert kept.sepsets == plain.sepsets
 
 
 @pytest.mark.parametrize("name", [*DEVICE_METHODS, "pair-scan"])
