@@ -64,40 +64,19 @@ class Batch:
 
     Attributes:
         sources, lags, targets: (k,) int32.
-        sets: (k, size) int32: the explicit conditions, as columns. With places, (N, width): the candidates of each
-            target.
-        places: (N, size) int32: for each target, which of the candidates other than X are conditions; or None.
-        own: (k,) int32: the place of X among the candidates, with places.
+        sets: (k, size) int32: the explicit conditions, as columns.
     """
 
     sources: np.ndarray
     lags: np.ndarray
     targets: np.ndarray
     sets: np.ndarray
-    places: np.ndarray | None = None
-    own: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.sources)
 
     def __getitem__(self, part: slice | np.ndarray) -> Batch:
-        ends = self.sources[part], self.lags[part], self.targets[part]
-        if self.own is None:
-            return Batch(*ends, self.sets[part])
-        return Batch(*ends, self.sets, self.places, self.own[part])
-
-    @property
-    def size(self) -> int:
-        """The number of explicit conditions."""
-        return int((self.sets if self.places is None else self.places).shape[1])
-
-    def explicit(self) -> np.ndarray:
-        """Return the (k, size) explicit conditions."""
-        if self.places is None or self.own is None:
-            return self.sets
-        places = self.places[self.targets]
-        explicit: np.ndarray = self.sets[self.targets[:, None], places + (places >= self.own[:, None])]
-        return explicit
+        return Batch(self.sources[part], self.lags[part], self.targets[part], self.sets[part])
 
     def tests(self, n_variables: int, parents: Parents | None) -> Iterator[tuple[int, int, list[int]]]:
         """Yield each test as the columns of X, of Y and of its conditions.
@@ -106,7 +85,7 @@ class Batch:
         explicit ones, the parents of Y, and the parents of X moved by its lag.
         """
         lists = [] if parents is None else [parents.of(v) for v in range(n_variables)]
-        columns = self.sources, self.lags, self.targets, self.explicit()
+        columns = self.sources, self.lags, self.targets, self.sets
         for source, lag, target, given in zip(*map(np.ndarray.tolist, columns), strict=True):
             shift = lag * n_variables
             conditions = dict.fromkeys(given)

@@ -8,22 +8,13 @@ ways.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from gpupc_impl.core.problem import InvalidProblem
-from gpupc_impl.time_series.batches import Batch, LaggedTest, Parents
-from gpupc_impl.time_series.contemporaneous import TESTS_A_CHUNK, Separations
 from gpupc_impl.time_series.par_corr import akaike
+from gpupc_impl.time_series.phases import Separations, Triple
 from gpupc_impl.time_series.series import Series
-
-Triple = tuple[int, int, int, int]
-"""i, tau (not negative), k and j."""
-
-MOST_NEIGHBOURS = 24
-"""Upper bound on the contemporaneous neighbours of a variable whose subsets are all tested for colliders."""
 
 
 def marks(linked: np.ndarray) -> np.ndarray:
@@ -31,6 +22,29 @@ def marks(linked: np.ndarray) -> np.ndarray:
     graph = np.where(linked, "-->", "").astype("<U3")
     graph[:, :, 0][linked[:, :, 0]] = "o-o"
     return graph
+
+
+def links(significant: np.ndarray) -> np.ndarray:
+    """Return the marks of the links of PCMCI, (N, N, tau_max + 1): ``"-->"``, ``"o-o"``, ``"<--"`` and ``""``."""
+    graph = np.full(significant.shape, "", "<U3")
+    graph[:, :, 1:][significant[:, :, 1:]] = "-->"
+    now, forward, backward = graph[:, :, 0], significant[:, :, 0], significant[:, :, 0].T
+    now[forward & backward] = "o-o"
+    now[forward & ~backward] = "-->"
+    now[backward & ~forward] = "<--"
+    return graph
+
+
+def symmetrized(p_values: np.ndarray, strengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return copies in which both entries of a contemporaneous pair are those with the larger p-value.
+
+    Of equal p-values, that of the smaller source counts.
+    """
+    p_values, strengths = p_values.copy(), strengths.copy()
+    p, s = p_values[:, :, 0], strengths[:, :, 0]
+    takes_other = np.where(np.tri(len(p), k=-1, dtype=bool), p <= p.T, p < p.T)
+    p[...], s[...] = np.where(takes_other, p.T, p), np.where(takes_other, s.T, s)
+    return p_values, strengths
 
 
 def unshielded(graph: np.ndarray) -> list[Triple]:
@@ -44,86 +58,13 @@ def unshielded(graph: np.ndarray) -> list[Triple]:
     return triples
 
 
-class Voting(Protocol):
-    """Counts of separating sets, from so many tests."""
-
-    tests: int
-
-    def of(self, triple: Triple) -> tuple[int, int]:
-        """Return the number of sets that separate the ends of a triple, and how many of them contain its middle."""
-
-
-class Votes:
-    """Which sets of contemporaneous neighbours separate the ends of triples.
-
-    The sets are those of the neighbours of Y and, for a contemporaneous X, of X. All tests are made at once.
-    """
-
-    def __init__(self, test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, triples: Iterable[Triple]):
-        self._numbers = {pair: at for at, pair in enumerate(dict.fromkeys((i, tau, j) for i, tau, _, j in triples))}
-        n, self._now = len(linked), linked[:, :, 0]
-        self._separating = np.zeros(len(self._numbers), np.int64)
-        self._with_member = np.zeros((len(self._numbers), n), np.int64)
-        self.tests = 0
-        neighbours = [np.flatnonzero(linked[:, j, 0]) for j in range(n)]
-        for i, tau, j in self._numbers:
-            longest = max((j, i) if tau == 0 else (j,), key=lambda v: len(neighbours[v]))
-            if len(neighbours[longest]) > MOST_NEIGHBOURS:
-                raise InvalidProblem(
-                    f"variable {test.series.names[longest]!r} has {len(neighbours[longest])} contemporaneous "
-                    f"neighbours, and this rule tests all their subsets; more than {MOST_NEIGHBOURS} take too long: "
-                    "lower alpha, or choose collider_rule='none'"
-                )
-        pairs = np.array(list(self._numbers), np.int64).reshape(-1, 3)
-        most = max(map(len, neighbours), default=0)
-        for size in range(most + 1):
-            for numbers, sets in _chunks(self._sets(neighbours, size)):
-                source, lag, target = pairs[numbers].astype(np.int32).T
-                outcomes = test.run(Batch(source, lag, target, sets.astype(np.int32)), parents)
-                self.tests += len(numbers)
-                separates = ~(outcomes.p_values <= alpha)
-                np.add.at(self._separating, numbers[separates], 1)
-                np.add.at(self._with_member, (numbers[separates, None], sets[separates]), 1)
-
-    def _sets(self, neighbours: list[np.ndarray], size: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the number of each pair and (sets, size) sets of one size; each set once."""
-        subsets = {}
-        for (i, tau, j), number in self._numbers.items():
-            for v in (j, i) if tau == 0 else (j,):
-                if v not in subsets:
-                    combinations = list(itertools.combinations(neighbours[v].tolist(), size))
-                    subsets[v] = np.array(combinations, np.int64).reshape(len(combinations), size)
-            yield number, subsets[j]
-            if tau == 0 and len(subsets[i]):
-                yield number, subsets[i][~self._now[j][subsets[i]].all(axis=1)]
-
-    def of(self, triple: Triple) -> tuple[int, int]:
-        """See `Voting`."""
-        i, tau, k, j = triple
-        number = self._numbers[i, tau, j]
-        return int(self._separating[number]), int(self._with_member[number, k])
-
-
-def _chunks(sets: Iterable[tuple[int, np.ndarray]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Join sets to chunks: the number of each set's pair, and the sets."""
-    numbers, parts, count = [], [], 0
-    for number, part in sets:
-        if not len(part):
-            continue
-        numbers.append(np.full(len(part), number))
-        parts.append(part)
-        count += len(part)
-        if count >= TESTS_A_CHUNK:
-            yield np.concatenate(numbers), np.concatenate(parts)
-            numbers, parts, count = [], [], 0
-    if count:
-        yield np.concatenate(numbers), np.concatenate(parts)
-
-
 def judge(
-    triples: Iterable[Triple], rule: str, votes: Voting | None, separations: Separations
+    triples: Iterable[Triple],
+    rule: str,
+    votes: Callable[[Triple], tuple[int, int]] | None,
+    separations: Separations,
 ) -> tuple[list[Triple], list[Triple]]:
-    """Return the colliders among triples and the ambiguous ones, and correct the separating sets by the votes.
+    """Return the colliders among triples and the ambiguous ones, and correct the separating sets by `Votes.of`.
 
     By ``"none"`` a triple is a collider if its middle is not in the set that removed the link between its ends. By
     ``"conservative"`` it is one if no separating set has the middle, by ``"majority"`` if fewer than half of them have
@@ -136,7 +77,7 @@ def judge(
             if k not in separations.get((i, tau, j), ()):
                 colliders.append(triple)
             continue
-        count, members = votes.of(triple)
+        count, members = votes(triple)
         is_collider = members == 0 if rule == "conservative" else 2 * members < count
         is_chain = members == count if rule == "conservative" else 2 * members > count
         if count == 0 or not (is_collider or is_chain):

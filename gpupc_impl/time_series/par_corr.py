@@ -7,9 +7,8 @@ given the conditions is small, so that the matrix would cost digits, is made fro
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ TESTS = Struct(
     "LaggedTests",
     correlations=Pointer(np.float64),
     constant=Pointer(np.uint8),
-    **dict.fromkeys(("sources", "lags", "targets", "sets", "places", "own"), Pointer(np.int32)),
+    **dict.fromkeys(("sources", "lags", "targets", "sets"), Pointer(np.int32)),
     parent_starts=Pointer(np.int64),
     parents=Pointer(np.int32),
     **dict.fromkeys(("known", "values"), Pointer(np.float64)),
@@ -44,32 +43,27 @@ TESTS = Struct(
     scratch=Pointer(np.float64),
     tolerance=np.float64,
     **dict.fromkeys(("count", "columns", "area"), np.int64),
-    **dict.fromkeys(("variables", "set_size", "candidates"), np.int32),
+    **dict.fromkeys(("variables", "set_size"), np.int32),
     **dict.fromkeys(("most_of_target", "most_of_source", "most_of_lagged_source"), np.int32),
     **dict.fromkeys(("first_target", "known_size", "team_warps", "capacity", "depth"), np.int32),
 )
 
 ABSENT = {
-    **dict.fromkeys(("sources", "lags", "targets", "sets", "places", "own", "parent_starts", "parents")),
-    **dict.fromkeys(("known", "values", "sizes")),
-    **dict.fromkeys(("set_size", "candidates", "most_of_target", "most_of_source", "most_of_lagged_source"), 0),
+    **dict.fromkeys(("sources", "lags", "targets", "sets", "parent_starts", "parents", "known", "values", "sizes")),
+    **dict.fromkeys(("set_size", "most_of_target", "most_of_source", "most_of_lagged_source"), 0),
     **dict.fromkeys(("first_target", "known_size"), 0),
 }
 """The fields that some launches do not use."""
 
-LANES = 32
-"""The threads of a warp of a GPU."""
+LANES, PANEL, SPREAD = 32, 8, 96
+"""The threads of a warp of a GPU, the columns that a warp computes at a time, and the rows that a team computes of a
+target's known columns."""
 
-PANEL = 8
-"""The columns that a warp computes at a time."""
-
-SPREAD = 96
-"""The rows that a team computes of a target's known columns."""
-
-CONSTANTS = {"LANES": LANES, "PANEL": PANEL, "SPREAD": SPREAD}
 SOURCE = "time_series/kernels/partial_correlations.cu"
-KERNEL = KernelSource(SOURCE, "partial_correlations", (TESTS,), CONSTANTS)
-KNOWN = KernelSource(SOURCE, "known_columns", (TESTS,), CONSTANTS)
+KERNEL, KNOWN = (
+    KernelSource(SOURCE, name, (TESTS,), {"LANES": LANES, "PANEL": PANEL, "SPREAD": SPREAD})
+    for name in ("partial_correlations", "known_columns")
+)
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
@@ -97,8 +91,6 @@ KNOWN_BYTES = 1 << 29
 
 HOST_TESTS = 64
 """The tests for which a further thread of the host is woken."""
-
-P_VALUES_A_THREAD = 1 << 16
 
 
 class ParCorr(LaggedTest):
@@ -154,7 +146,7 @@ class ParCorr(LaggedTest):
         whose X is not such a parent.
         """
         n, columns = self.series.n_variables, self.series.n_columns
-        every, rows = np.arange(len(batch)), np.full(len(batch), 2 + batch.size)
+        every, rows = np.arange(len(batch)), np.full(len(batch), 2 + batch.sets.shape[1])
         if parents is None:
             yield every, rows, {}
             return
@@ -184,15 +176,13 @@ class ParCorr(LaggedTest):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Launch tests with up to so many rows."""
         backend = self.backend
-        names = ("sources", "lags", "targets", "sets", "places", "own")
-        arrays = {name: each for name in names if (each := getattr(batch, name)) is not None and each.size}
+        names = ("sources", "lags", "targets", "sets")
         fields = {
-            **{name: backend.upload(each) for name, each in arrays.items()},
+            **{name: backend.upload(each) for name in names if (each := getattr(batch, name)).size},
             "values": backend.empty(len(batch), np.float64),
             "sizes": backend.empty(len(batch), np.int32),
             "count": len(batch),
-            "set_size": batch.size,
-            "candidates": batch.sets.shape[1],
+            "set_size": batch.sets.shape[1],
             **known,
         }
         depth = DEPTH[backend.warp_threads] if known else 0
@@ -288,22 +278,6 @@ def akaike(series: Series, j: int, parents: list[int]) -> float:
 def student_p_values(values: np.ndarray, freedom: np.ndarray) -> np.ndarray:
     """Return two-sided p-values of (k,) partial correlations with (k,) degrees of freedom, by Student's t; NaN for
     NaN."""
-    p_values = np.empty(len(values))
-
-    def compute(part: slice) -> None:
-        value, df = values[part], freedom[part]
-        with np.errstate(divide="ignore"):
-            statistic = np.abs(value) * np.sqrt(df / (1.0 - value * value))
-        p_values[part] = 2.0 * scipy.special.stdtr(df, -statistic)
-
-    _in_threads(compute, list(pieces(len(values), P_VALUES_A_THREAD)))
-    return p_values
-
-
-def _in_threads(compute: Callable[[slice], None], parts: list[slice]) -> None:
-    if len(parts) < 2:
-        for part in parts:
-            compute(part)
-        return
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        list(pool.map(compute, parts))
+    with np.errstate(divide="ignore"):
+        statistic = np.abs(values) * np.sqrt(freedom / (1.0 - values * values))
+    return np.asarray(2.0 * scipy.special.stdtr(freedom, -statistic))

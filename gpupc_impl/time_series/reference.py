@@ -12,9 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from gpupc_impl.time_series.batches import Batch, LaggedTest, Parents
-from gpupc_impl.time_series.contemporaneous import Separations, Skeleton
-from gpupc_impl.time_series.lagged_phase import LaggedPhase
-from gpupc_impl.time_series.orientation import Triple
+from gpupc_impl.time_series.phases import LaggedPhase, Separations, Skeleton, Triple
 
 
 def outcome(test: LaggedTest, x: int, j: int, conditions: Iterable[int]) -> tuple[float, float]:
@@ -29,7 +27,7 @@ def outcome(test: LaggedTest, x: int, j: int, conditions: Iterable[int]) -> tupl
 def lagged_phase(
     test: LaggedTest, alpha: float, tau_min: int, max_conds_dim: int, max_combinations: int
 ) -> LaggedPhase:
-    """Algorithm S1; see `lagged_phase.lagged_phase`."""
+    """Algorithm S1; see `phases.lagged_phase`."""
     n, tau_max = test.series.n_variables, test.series.tau_max
     p_values, strengths, tests = np.ones((n, n, tau_max + 1)), np.zeros((n, n, tau_max + 1)), 0
     parents: list[list[int]] = []
@@ -66,7 +64,7 @@ def mci_conditions(test: LaggedTest, x: int, j: int, parents: Parents) -> list[i
 
 
 def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Algorithm S3; see `mci.mci`."""
+    """Algorithm S3; see `phases.mci`."""
     n, tau_max = test.series.n_variables, test.series.tau_max
     p_values, strengths, tests = np.ones((n, n, tau_max + 1)), np.zeros((n, n, tau_max + 1)), 0
     for i, j, lag in np.ndindex(p_values.shape):
@@ -78,7 +76,7 @@ def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, n
 
 
 def skeleton(test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, max_conds_dim: int) -> Skeleton:
-    """Algorithm 2 of PCMCI+; see `contemporaneous.skeleton`."""
+    """Algorithm 2 of PCMCI+; see `phases.skeleton`."""
     n, linked = len(linked), linked.copy()
     separations, tests = Separations(), 0
     p_values, strengths = np.where(linked, 0.0, 1.0), np.zeros(linked.shape)
@@ -111,7 +109,7 @@ def skeleton(test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: floa
 
 
 class Votes:
-    """See `orientation.Votes`; the tests of a triple are made when it is asked for."""
+    """See `phases.Votes`; the tests of a triple are made when it is asked for."""
 
     def __init__(self, test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, triples: Iterable[Triple]):
         self._test, self._linked, self._parents, self._alpha, self.tests = test, linked, parents, alpha, 0

@@ -13,9 +13,8 @@ import numpy as np
 
 from gpupc_impl.core.files import csv_line, open_arrays, write_arrays, write_text, write_whole
 from gpupc_impl.core.result import InvalidSkeleton
-from gpupc_impl.time_series.contemporaneous import Separations
-from gpupc_impl.time_series.orientation import Triple
 from gpupc_impl.time_series.parameters import SUFFIXES
+from gpupc_impl.time_series.phases import Separations, Triple
 
 if TYPE_CHECKING:
     import networkx

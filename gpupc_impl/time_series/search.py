@@ -4,39 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from gpupc_impl.backends import Backend, open_backend
 from gpupc_impl.core.problem import InvalidProblem, check_choice
-from gpupc_impl.time_series import orientation, reference
+from gpupc_impl.time_series import orientation, phases, reference
 from gpupc_impl.time_series.batches import LaggedTest, Parents
-from gpupc_impl.time_series.contemporaneous import Separations, Skeleton, skeleton
-from gpupc_impl.time_series.lagged_phase import LaggedPhase, chosen_by_score, lagged_phase
-from gpupc_impl.time_series.mci import corrected, links, mci, symmetrized
 from gpupc_impl.time_series.other_tests import CMIknn, CMIknnOfSamples, GSquare
 from gpupc_impl.time_series.par_corr import ParCorr, ParCorrOfSamples, akaike
 from gpupc_impl.time_series.parameters import AUTO, TESTS, Parameters, levels_of
-from gpupc_impl.time_series.reading import read_series
+from gpupc_impl.time_series.phases import LaggedPhase, Separations, Triple
 from gpupc_impl.time_series.result import TimeSeriesGraph
-from gpupc_impl.time_series.series import Series
+from gpupc_impl.time_series.series import Series, read_series
 
-
-class Phases(NamedTuple):
-    """The parts of a search that make tests."""
-
-    lagged_phase: Callable[..., LaggedPhase]
-    mci: Callable[..., tuple[np.ndarray, np.ndarray, int]]
-    skeleton: Callable[..., Skeleton]
-    votes: Callable[..., orientation.Voting]
-
-
-METHODS = {
-    "batched": Phases(lagged_phase, mci, skeleton, orientation.Votes),
-    "reference": Phases(reference.lagged_phase, reference.mci, reference.skeleton, reference.Votes),
-}
+METHODS = {"batched": phases, "reference": reference}
+"""The modules of the phases that make tests."""
 
 
 def pcmci(
@@ -154,42 +140,48 @@ def make_test(name: str, series: Series, backend: Backend, options: Mapping[str,
     return ParCorr(series, backend) if series.is_whole and not reference else ParCorrOfSamples(series)
 
 
-def search(test: LaggedTest, parameters: Parameters, phases: Phases) -> TimeSeriesGraph:
-    """Run PCMCI or PCMCI+ with a test; with PCMCI+, at the level with the least mean criterion."""
-    first = [
-        phases.lagged_phase(
-            test, level, max(1, parameters.tau_min), parameters.max_conds_dim, parameters.max_combinations
-        )
-        for level in parameters.levels
-    ]
+def search(test: LaggedTest, parameters: Parameters, method: ModuleType) -> TimeSeriesGraph:
+    """Run PCMCI or PCMCI+ with a test; with PCMCI+, at the level with the least mean criterion.
+
+    Args:
+        method: one of `METHODS`.
+    """
+    tau_min, levels = max(1, parameters.tau_min), parameters.levels
+    limits = parameters.max_conds_dim, parameters.max_combinations
+    first = [method.lagged_phase(test, level, tau_min, *limits) for level in levels]
     if not parameters.contemporaneous:
-        return _pcmci(test, parameters, phases, first)
-    found = [
-        _pcmci_plus(test, parameters, phases, each, level) for each, level in zip(first, parameters.levels, strict=True)
-    ]
+        return _pcmci(test, parameters, method, first)
+    found = [_pcmci_plus(test, parameters, method, *each) for each in zip(first, levels, strict=True)]
     if len(found) == 1:
         return found[0]
     best = int(np.argmin([orientation.mean_score(test.series, each.graph, each.strengths) for each in found]))
     tests = sum(graph.facts["tests"] for graph in found)
-    return dataclasses.replace(found[best], facts={"tests": tests, "chosen_alpha": parameters.levels[best]})
+    return dataclasses.replace(found[best], facts={"tests": tests, "chosen_alpha": levels[best]})
 
 
-def _pcmci(test: LaggedTest, parameters: Parameters, phases: Phases, first: Sequence[LaggedPhase]) -> TimeSeriesGraph:
+def _pcmci(
+    test: LaggedTest, parameters: Parameters, method: ModuleType, first: Sequence[LaggedPhase]
+) -> TimeSeriesGraph:
     facts: dict[str, Any] = {}
     parents = first[0].parents
-    if len(first) > 1:
-        parents, chosen = chosen_by_score(first, lambda j, columns: akaike(test.series, j, columns))
-        facts["chosen_pc_alpha"] = [parameters.levels[k] for k in chosen]
-    p_values, strengths, tests = phases.mci(test, _limited(parents, parameters), parameters.tau_min)
-    p_values = corrected(p_values, parameters)
-    graph = links(p_values <= parameters.alpha)
-    p_values, strengths = symmetrized(p_values, strengths)
+    if (
+        len(first) > 1
+    ):  # Each variable takes its parents from the level with the least criterion, the first of equal ones.
+        variables = range(test.series.n_variables)
+        scores = np.array([[akaike(test.series, j, phase.parents.of(j)) for j in variables] for phase in first])
+        best = scores.argmin(axis=0).tolist()
+        parents = Parents.from_lists([first[k].parents.of(j) for j, k in enumerate(best)])
+        facts["chosen_pc_alpha"] = [parameters.levels[k] for k in best]
+    p_values, strengths, tests = method.mci(test, _limited(parents, parameters), parameters.tau_min)
+    p_values = _corrected(p_values, parameters)
+    graph = orientation.links(p_values <= parameters.alpha)
+    p_values, strengths = orientation.symmetrized(p_values, strengths)
     facts["tests"] = sum(phase.tests for phase in first) + tests
     return _result(test, graph, p_values, strengths, parents, facts)
 
 
 def _pcmci_plus(
-    test: LaggedTest, parameters: Parameters, phases: Phases, first: LaggedPhase, level: float
+    test: LaggedTest, parameters: Parameters, method: ModuleType, first: LaggedPhase, level: float
 ) -> TimeSeriesGraph:
     n, tau_max = test.series.n_variables, test.series.tau_max
     parents = _limited(first.parents, parameters)
@@ -198,28 +190,34 @@ def _pcmci_plus(
     target = np.repeat(np.arange(n), np.diff(parents.starts))
     lag, source = np.divmod(parents.columns, n)
     linked[source, target, lag] = True
-    second = phases.skeleton(test, linked, parents, level, parameters.max_conds_dim)
+    second = method.skeleton(test, linked, parents, level, parameters.max_conds_dim)
 
-    triples = orientation.unshielded(graph := orientation.marks(second.linked))
-    votes = None
-    if parameters.collider_rule != "none":
-        votes = phases.votes(test, second.linked, parents, level, triples)
-    colliders, ambiguous = orientation.judge(triples, parameters.collider_rule, votes, second.separations)
+    triples, rule = orientation.unshielded(graph := orientation.marks(second.linked)), parameters.collider_rule
+    votes = None if rule == "none" else method.Votes(test, second.linked, parents, level, triples)
+    colliders, ambiguous = orientation.judge(triples, rule, votes and votes.of, second.separations)
     orientation.orient_colliders(graph, colliders, parameters.mark_conflicts)
     orientation.apply_rules(graph, ambiguous, parameters.mark_conflicts)
 
     # A link that the first phase removed keeps the p-value of that phase.
     linked[:, :, 0] = True
-    p_values, strengths = (
-        np.where(linked, later, earlier)
-        for later, earlier in zip(
-            symmetrized(second.p_values, second.strengths), (first.p_values, first.strengths), strict=True
-        )
-    )
+    later = orientation.symmetrized(second.p_values, second.strengths)
+    p_values, strengths = np.where(linked, later, (first.p_values, first.strengths))
     facts = {"tests": first.tests + second.tests + (votes.tests if votes else 0)}
     separations = {key: given for key, given in second.separations.items() if given}
-    p_values = corrected(p_values, parameters)
+    p_values = _corrected(p_values, parameters)
     return _result(test, graph, p_values, strengths, first.parents, facts, separations, ambiguous)
+
+
+def _corrected(p_values: np.ndarray, parameters: Parameters) -> np.ndarray:
+    """Return p-values, those of lagged links corrected for their number if that is requested."""
+    if parameters.correction == "none":
+        return p_values
+    import scipy.stats
+
+    p_values = p_values.copy()
+    lagged = p_values[:, :, max(1, parameters.tau_min) :]
+    lagged[...] = scipy.stats.false_discovery_control(lagged.ravel(), method="bh").reshape(lagged.shape)
+    return p_values
 
 
 def _limited(parents: Parents, parameters: Parameters) -> Parents:
@@ -239,7 +237,7 @@ def _result(
     parents: Parents,
     facts: Mapping[str, Any],
     separations: Separations | None = None,
-    ambiguous: Sequence[orientation.Triple] = (),
+    ambiguous: Sequence[Triple] = (),
 ) -> TimeSeriesGraph:
     n = test.series.n_variables
     nodes = [tuple((column % n, -(column // n)) for column in parents.of(j)) for j in range(n)]

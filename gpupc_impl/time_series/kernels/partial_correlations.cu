@@ -13,15 +13,12 @@ constexpr int PANEL = 8;    // columns
 constexpr int SPREAD = 96;  // the rows that a team computes of a target's known columns
 
 // Test t is of X, variable sources[t] at lags[t], and Y, variable targets[t] at lag 0. Its conditions are, without
-// repetition: the first parents of Y; `set_size` columns; the first parents of X, as many lags earlier as X is.
-// `parent_starts` is null if there are no parents, and `most_*` are the numbers that count as first.
-//
-// If `places` is null, the `set_size` columns are row t of `sets`. Otherwise `sets` has a row of candidates for each
-// target, X is at own[t] in it, and row targets[t] of `places` says which of the other candidates are conditions.
+// repetition: the first parents of Y; the `set_size` columns of row t of `sets`; the first parents of X, as many lags
+// earlier as X is. `parent_starts` is null if there are no parents, and `most_*` are the numbers that count as first.
 struct LaggedTests {
     const double* correlations;
     const unsigned char* constant;
-    const int *sources, *lags, *targets, *sets, *places, *own;
+    const int *sources, *lags, *targets, *sets;
     const long long* parent_starts;
     const int* parents;
     double* known;    // null, or for each target from `first_target` on and each column: its first factor entries
@@ -30,7 +27,7 @@ struct LaggedTests {
     double* scratch;  // null if the work areas of a block's teams are in shared memory
     double tolerance;
     long long count, columns, area;  // `area`: doubles of a work area
-    int variables, set_size, candidates, most_of_target, most_of_source, most_of_lagged_source;
+    int variables, set_size, most_of_target, most_of_source, most_of_lagged_source;
     int first_target, known_size, team_warps;  // `known_size`: entries of a column
     int capacity, depth;  // rows of a work area, a multiple of PANEL; known columns that are at hand at a time
 };
@@ -97,16 +94,6 @@ struct Conditions {
         }
     }
 
-    __device__ void append_set(long long t, int target) {
-        if (!tests.places) {
-            append(tests.set_size, [&](int k) { return tests.sets[t * tests.set_size + k]; });
-            return;
-        }
-        const int* candidates = tests.sets + static_cast<long long>(target) * tests.candidates;
-        const int* places = tests.places + static_cast<long long>(target) * tests.set_size;
-        append(tests.set_size, [&](int k) { return candidates[places[k] + (places[k] >= tests.own[t])]; });
-    }
-
     __device__ void append_parents(int variable, int most, int shift) {
         if (!tests.parent_starts) return;
         const long long start = tests.parent_starts[variable];
@@ -125,7 +112,7 @@ __device__ void list_conditions(const LaggedTests& tests, long long t, const Wor
     if (varies) {
         conditions.append_parents(target, tests.most_of_target, 0);
         if (tests.known) known = conditions.size;
-        conditions.append_set(t, target);
+        conditions.append(tests.set_size, [&](int k) { return tests.sets[t * tests.set_size + k]; });
         conditions.append_parents(source, lag ? tests.most_of_lagged_source : tests.most_of_source, shift);
     }
     if (warp_leader()) {

@@ -1,0 +1,312 @@
+"""The phases of PCMCI and PCMCI+ that make tests, in batches; `reference` has the same phases written plainly.
+
+- PC1 (Runge et al. 2019, Algorithm S1; Runge 2020, Algorithm 1): for each variable Y, the lagged variables are
+  candidates for parents. Round p tests each candidate given the p strongest others, and removes it if the two are
+  independent; candidates are then sorted by the least absolute value of their statistic so far.
+- MCI (Runge et al. 2019, Algorithm S3) tests every link given the parents of both ends.
+- The skeleton phase of PCMCI+ (Runge 2020, Algorithm 2) makes MCI tests with contemporaneous conditions. Round p tests
+  each link given every set of p contemporaneous neighbours of its target, until one separates, and removes a
+  contemporaneous link as soon as it is separated in one of its two directions. Links with a lag do not depend on what
+  the round removes, nor do contemporaneous links from the smaller variable to the larger one; all of these are tested
+  together, and then the other directions of the contemporaneous links that remain. The sets of a link are tested in
+  chunks of growing size; what a chunk tests beyond the set that separates is dropped.
+- The votes of PCMCI+ count which sets separate the ends of an unshielded triple (Runge 2020, Algorithm S3).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.time_series.batches import Batch, LaggedTest, Outcomes, Parents
+
+Separations = dict[tuple[int, int, int], tuple[int, ...]]
+"""By source, lag (not negative) and target: the contemporaneous variables that separate them, if there are any. Both
+directions of a contemporaneous link have an entry."""
+
+Triple = tuple[int, int, int, int]
+"""i, tau (not negative), k and j (see `orientation`)."""
+
+TESTS_A_CHUNK = 1 << 20
+
+MOST_NEIGHBOURS = 24
+"""Upper bound on the contemporaneous neighbours of a variable whose subsets are all tested for colliders."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LaggedPhase:
+    """What PC1 found.
+
+    Attributes:
+        parents: the remaining candidates.
+        p_values, strengths: (N, N, tau_max + 1): of the test that removed a link; 1 and 0 where none did.
+        tests: the number of tests.
+    """
+
+    parents: Parents
+    p_values: np.ndarray
+    strengths: np.ndarray
+    tests: int
+
+
+def lagged_phase(
+    test: LaggedTest, alpha: float, tau_min: int, max_conds_dim: int, max_combinations: int
+) -> LaggedPhase:
+    """Find a superset of the lagged parents of every variable at one significance level (PC1).
+
+    Args:
+        tau_min: the smallest lag of a candidate, at least 1.
+        max_conds_dim: the largest number of conditions.
+        max_combinations: how many sets of conditions a round tries for a candidate, in lexicographic order.
+    """
+    n, tau_max = test.series.n_variables, test.series.tau_max
+    shape = (n, n, tau_max + 1)
+    p_values, strengths, tests = np.ones(shape), np.zeros(shape), 0
+    # A row for each variable: its candidates as columns, by variable and lag, which is their order if equally strong.
+    lags = np.arange(tau_min, tau_max + 1)
+    columns = np.tile((lags * n + np.arange(n)[:, None]).astype(np.int32).ravel(), (n, 1))
+    least, remain = np.full(columns.shape, np.inf), np.ones(columns.shape, bool)
+    for size in itertools.count():
+        order = np.argsort(np.where(remain, -least, np.inf), axis=1, kind="stable")
+        candidates, counts = np.take_along_axis(columns, order, axis=1), remain.sum(axis=1)
+        if size > max_conds_dim or counts.max() <= size:
+            break
+        place_of = np.argsort(order, axis=1)
+        sets = {count: itertools.combinations(range(count - 1), size) for count in np.unique(counts[counts > size])}
+        for _ in range(max_combinations):
+            places, exists = np.zeros((n, size), np.int64), np.zeros(n, bool)
+            for count, of_count in sets.items():
+                if (places_of_count := next(of_count, None)) is not None:
+                    places[counts == count] = places_of_count
+                    exists |= counts == count
+            at = np.nonzero(remain & exists[:, None])
+            target = at[0]
+            if not len(target):
+                break
+            lag, source = np.divmod(columns[at], np.int32(n))
+            after = places[target] >= place_of[at][:, None]  # A candidate is not among its own conditions.
+            given = candidates[target[:, None], places[target] + after]
+            outcomes = test.run(Batch(source, lag, target.astype(np.int32), given))
+            tests += len(target)
+            least[at] = np.minimum(least[at], np.abs(outcomes.values))
+            gone = ~(outcomes.p_values <= alpha)
+            remain[at[0][gone], at[1][gone]] = False
+            link = source[gone], target[gone], lag[gone]
+            p_values[link], strengths[link] = outcomes.p_values[gone], outcomes.values[gone]
+        kept = np.argsort(~remain, axis=1, kind="stable")[:, : int(remain.sum(axis=1).max())]
+        columns, least, remain = (np.take_along_axis(each, kept, axis=1) for each in (columns, least, remain))
+    is_parent = np.arange(candidates.shape[1]) < counts[:, None]
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    return LaggedPhase(Parents(starts, candidates[is_parent]), p_values, strengths, tests)
+
+
+def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Test every link given the parents of both ends, with those of the source moved by its lag.
+
+    Returns:
+        (N, N, tau_max + 1) p-values, 1 where there is no test, and statistics, 0 where there is none; and the number of
+        tests.
+    """
+    n, tau_max = test.series.n_variables, test.series.tau_max
+    wanted = np.zeros((n, n, tau_max + 1), bool)
+    wanted[:, :, tau_min:] = True
+    wanted[np.arange(n), np.arange(n), 0] = False
+    # The two tests of a contemporaneous pair are one if both ends contribute all their parents.
+    is_symmetric = parents.most_of_target == parents.most_of_source and test.series.treats_ends_alike
+    if is_symmetric:
+        wanted[:, :, 0] = np.tril(wanted[:, :, 0])
+    # Tests of a source and a lag follow each other, since they read the same correlations of its parents.
+    source, lag, target = (each.astype(np.int32) for each in np.nonzero(wanted.transpose(0, 2, 1)))
+    at = source, target, lag
+    outcomes = test.run(Batch(source, lag, target, np.empty((len(source), 0), np.int32)), parents)
+    p_values, strengths = np.ones(wanted.shape), np.zeros(wanted.shape)
+    p_values[at], strengths[at] = outcomes.p_values, outcomes.values
+    if is_symmetric:
+        upper = np.triu_indices(n, 1)
+        for matrix in (p_values, strengths):
+            matrix[:, :, 0][upper] = matrix[:, :, 0].T[upper]
+    return p_values, strengths, len(source)
+
+
+@dataclasses.dataclass(eq=False)
+class Skeleton:
+    """What the phase found.
+
+    Attributes:
+        linked: (N, N, tau_max + 1) bool: the links that remain.
+        p_values, strengths: (N, N, tau_max + 1): the largest p-value of each link, and the statistic of its test.
+        separations: the sets that removed links.
+        tests: the number of tests.
+    """
+
+    linked: np.ndarray
+    p_values: np.ndarray
+    strengths: np.ndarray
+    separations: Separations
+    tests: int
+
+
+def skeleton(test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, max_conds_dim: int) -> Skeleton:
+    """Test links with sets of up to so many contemporaneous conditions.
+
+    Args:
+        linked: (N, N, tau_max + 1) bool: the links at first.
+    """
+    found = Skeleton(linked.copy(), np.where(linked, 0.0, 1.0), np.zeros(linked.shape), Separations(), 0)
+    phase = _Phase(test, parents, alpha, found)
+    for size in range(max_conds_dim + 1):
+        phase.sort_neighbours()
+        links = np.argwhere(found.linked)
+        links = links[phase.others(links) >= size]
+        if not len(links):
+            break
+        is_second = (links[:, 2] == 0) & (links[:, 0] > links[:, 1])
+        phase.test_links(links[~is_second], size)
+        links = links[is_second]
+        phase.test_links(links[found.linked[tuple(links.T)]], size)
+    return found
+
+
+class _Phase:
+    """The phase while it runs. Links are (k, 3): source, target and lag."""
+
+    def __init__(self, test: LaggedTest, parents: Parents, alpha: float, found: Skeleton):
+        self._test, self._parents, self._alpha, self._found = test, parents, alpha, found
+        self._least = np.full(found.linked.shape, np.inf)  # the least absolute statistic of each link
+
+    def sort_neighbours(self) -> None:
+        """List the contemporaneous neighbours of each variable, strongest first; of equal ones, the smaller first."""
+        linked = self._found.linked[:, :, 0].T
+        self._counts = linked.sum(axis=1)
+        # Neighbours that no test was made of have infinite strength, and others none.
+        order = np.lexsort((-self._least[:, :, 0].T, ~linked), axis=1)
+        self._neighbours = order[:, : int(self._counts.max(initial=0))]
+
+    def others(self, links: np.ndarray) -> np.ndarray:
+        """Return the numbers of neighbours of the targets, without the sources."""
+        others: np.ndarray = self._counts[links[:, 1]] - (links[:, 2] == 0)
+        return others
+
+    def test_links(self, links: np.ndarray, size: int) -> None:
+        """Test each link given sets of one size, until one separates or all are tested."""
+        first, chunk = 0, 1
+        while len(links):
+            chunk = max(1, min(chunk, TESTS_A_CHUNK // len(links)))
+            of, position, sets = self._sets(links, size, first, chunk)
+            source, target, lag = links[of].astype(np.int32).T
+            outcomes = self._test.run(Batch(source, lag, target, sets.astype(np.int32)), self._parents)
+            separated = self._record(links, of, position, sets, outcomes)
+            first += chunk
+            has_more = np.array([math.comb(count, size) > first for count in self.others(links).tolist()], bool)
+            links = links[~separated & has_more]
+            chunk = 2 * chunk if self._test.is_speculative else 1
+
+    def _sets(self, links: np.ndarray, size: int, first: int, chunk: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the tests of links given their sets of neighbours of one size, from set `first` on.
+
+        Returns:
+            (tests,) the link of each test, (tests,) the place of its set among those of the link, and the (tests, size)
+            sets.
+        """
+        others, parts = self.others(links), []
+        for count in np.unique(others).tolist():
+            these = np.flatnonzero(others == count)
+            combinations = list(itertools.islice(itertools.combinations(range(count), size), first, first + chunk))
+            places = np.array(combinations, np.int64).reshape(len(combinations), size)
+            of = np.repeat(these, len(places))
+            position = np.tile(np.arange(len(places)), len(these))
+            source, target, lag = links[of].T
+            neighbours = self._neighbours[target]
+            is_source = (neighbours == source[:, None]) & (lag == 0)[:, None]
+            own = np.where(is_source.any(axis=1), is_source.argmax(axis=1), neighbours.shape[1])
+            chosen = places[position] + (places[position] >= own[:, None])
+            parts.append((of, position, np.take_along_axis(neighbours, chosen, axis=1)))
+        of, position, sets = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return of, position, sets
+
+    def _record(
+        self, links: np.ndarray, of: np.ndarray, position: np.ndarray, sets: np.ndarray, outcomes: Outcomes
+    ) -> np.ndarray:
+        """Write down the tests of each link up to the first that separates; return which links are separated."""
+        found, values, p_values = self._found, np.abs(outcomes.values), outcomes.p_values
+        separates = ~(p_values <= self._alpha)
+        first = np.full(len(links), np.iinfo(np.int64).max)
+        np.minimum.at(first, of[separates], position[separates])
+        made = np.flatnonzero(position <= first[of])
+        found.tests += len(made)
+        at = tuple(links[of[made]].T)
+        np.minimum.at(self._least, at, values[made])
+        order = made[np.lexsort((position[made], p_values[made], of[made]))]
+        largest = order[np.flatnonzero(np.diff(of[order], append=-1))]  # of each link; the last of equal ones
+        at = tuple(links[of[largest]].T)
+        update = largest[p_values[largest] >= found.p_values[at]]
+        at = tuple(links[of[update]].T)
+        found.p_values[at], found.strengths[at] = p_values[update], outcomes.values[update]
+
+        removing = np.flatnonzero(separates & (position == first[of]))
+        source, target, lag = links[of[removing]].T
+        now = lag == 0
+        found.linked[source, target, lag] = False
+        found.linked[target[now], source[now], 0] = False
+        found.p_values[target[now], source[now], 0] = found.p_values[source[now], target[now], 0]
+        if sets.shape[1]:
+            for i, j, tau, given in zip(*map(np.ndarray.tolist, (source, target, lag, sets[removing])), strict=True):
+                found.separations[i, tau, j] = tuple(given)
+                if tau == 0:
+                    found.separations[j, 0, i] = tuple(given)
+        return first < np.iinfo(np.int64).max
+
+
+class Votes:
+    """Which sets of contemporaneous neighbours separate the ends of triples.
+
+    The sets are those of the neighbours of Y and, for a contemporaneous X, of X. All tests are made at once.
+    """
+
+    def __init__(self, test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, triples: Iterable[Triple]):
+        self._numbers = {pair: at for at, pair in enumerate(dict.fromkeys((i, tau, j) for i, tau, _, j in triples))}
+        n = len(linked)
+        self._separating = np.zeros(len(self._numbers), np.int64)
+        self._with_member = np.zeros((len(self._numbers), n), np.int64)
+        self.tests = 0
+        neighbours = [np.flatnonzero(linked[:, j, 0]).tolist() for j in range(n)]
+        for i, tau, j in self._numbers:
+            longest = max((j, i) if tau == 0 else (j,), key=lambda v: len(neighbours[v]))
+            if len(neighbours[longest]) > MOST_NEIGHBOURS:
+                raise InvalidProblem(
+                    f"variable {test.series.names[longest]!r} has {len(neighbours[longest])} contemporaneous "
+                    f"neighbours, and this rule tests all their subsets; more than {MOST_NEIGHBOURS} take too long: "
+                    "lower alpha, or choose collider_rule='none'"
+                )
+        pairs = np.array(list(self._numbers), np.int32).reshape(-1, 3)
+        most = max(map(len, neighbours), default=0)
+        for size in range(most + 1):
+            tests = self._tests(neighbours, size)
+            while chunk := list(itertools.islice(tests, TESTS_A_CHUNK)):
+                numbers = np.array([number for number, _ in chunk])
+                sets = np.array([given for _, given in chunk], np.int32).reshape(len(chunk), size)
+                source, lag, target = pairs[numbers].T
+                outcomes = test.run(Batch(source, lag, target, sets), parents)
+                self.tests += len(numbers)
+                separates = ~(outcomes.p_values <= alpha)
+                np.add.at(self._separating, numbers[separates], 1)
+                np.add.at(self._with_member, (numbers[separates, None], sets[separates]), 1)
+
+    def _tests(self, neighbours: list[list[int]], size: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Yield the number of each pair with its sets of one size; each set once."""
+        for (i, tau, j), number in self._numbers.items():
+            yield from ((number, given) for given in itertools.combinations(neighbours[j], size))
+            if tau == 0:
+                own, others = set(neighbours[j]), itertools.combinations(neighbours[i], size)
+                yield from ((number, given) for given in others if not own.issuperset(given))
+
+    def of(self, triple: Triple) -> tuple[int, int]:
+        """Return the number of sets that separate the ends of a triple, and how many of them contain its middle."""
+        i, tau, k, j = triple
+        number = self._numbers[i, tau, j]
+        return int(self._separating[number]), int(self._with_member[number, k])
