@@ -64,28 +64,12 @@ class CMIknn(LaggedTest):
                     x, y = min(x, y), max(x, y)
                 members = sorted(column for column in conditions if not self._constant[column])
                 by_level.setdefault(len(members), []).append((t, y, [x, *members]))
-        for level, tests in by_level.items():
-            numbers, others, rows = zip(*tests, strict=True)
-            sets, of_set = np.unique(np.array(rows), axis=0, return_inverse=True)
-            partials = self._partials(level, sets, of_set.reshape(-1), np.array(others))
-            values[list(numbers)] = self.problem.cmi(partials)[:, 0]
-            p_values[list(numbers)] = (counts_of(partials) + 1) / (self.problem.permutations + 1)
+        for tests in by_level.values():
+            numbers, others, sets = map(np.array, zip(*tests, strict=True))
+            partials = self._estimator.all_partials(sets, others)
+            values[numbers] = self.problem.cmi(partials[:, 0])
+            p_values[numbers] = (counts_of(partials) + 1) / (self.problem.permutations + 1)
         return Outcomes(values, p_values)
-
-    def _partials(self, level: int, sets: np.ndarray, of_set: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Return the partial sums (see `CmiEstimator.partials`) of tests, as many sets at a time as fit in memory."""
-        partials = np.empty((len(of_set), self.problem.permutations + 1), np.int64)
-        order = np.argsort(of_set, kind="stable")
-        ends = np.cumsum(np.bincount(of_set, minlength=len(sets)))
-        most = int(np.diff(ends, prepend=0).max())
-        first = 0
-        while first < len(sets):
-            last = first + self._estimator.fitting(level, len(sets) - first, most)
-            these = order[ends[first - 1] if first else 0 : ends[last - 1]]
-            tests = np.column_stack((of_set[these] - first, others[these]))
-            partials[these] = self._estimator.partials(level, sets[first:last], tests)
-            first = last
-        return partials
 
 
 class CMIknnOfSamples(SingleTests):

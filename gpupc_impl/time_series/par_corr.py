@@ -20,7 +20,6 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.gaussian.matrix import correlation_matrix
 from gpupc_impl.integers import ceil_div, round_up
 from gpupc_impl.time_series.batches import Batch, LaggedTest, Outcomes, Parents, SingleTests, too_few
-from gpupc_impl.time_series.parameters import NO_LIMIT
 from gpupc_impl.time_series.series import Series
 
 VARIANCE_TOLERANCE = 1e-3
@@ -45,7 +44,7 @@ TESTS = Struct(
     **dict.fromkeys(("count", "columns", "area"), np.int64),
     **dict.fromkeys(("variables", "set_size"), np.int32),
     **dict.fromkeys(("most_of_target", "most_of_source", "most_of_lagged_source"), np.int32),
-    **dict.fromkeys(("first_target", "known_size", "team_warps", "capacity", "depth"), np.int32),
+    **dict.fromkeys(("first_target", "known_size", "capacity", "depth"), np.int32),
 )
 
 ABSENT = {
@@ -56,7 +55,7 @@ ABSENT = {
 """The fields that some launches do not use."""
 
 LANES, PANEL, SPREAD = 32, 8, 96
-"""The threads of a warp of a GPU, the columns that a warp computes at a time, and the rows that a team computes of a
+"""The threads of a warp of a GPU, the columns that a warp computes at a time, and the rows that a warp computes of a
 target's known columns."""
 
 SOURCE = "time_series/kernels/partial_correlations.cu"
@@ -74,17 +73,11 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 CAPACITY_STEP = 16
 """Tests whose numbers of rows differ by less are one launch, since a launch reserves memory for the most."""
 
-WARP_CAPACITY = {1: NO_LIMIT, LANES: 64}
-"""The rows of a test, its conditions and ends, up to which a warp makes it alone, by the threads of a warp."""
-
 WARPS = {1: 1, LANES: 4}
-"""The warps of a block that make tests of their own."""
-
-MOST_WARPS = 16
-"""The warps of a block that make one test together, at most."""
+"""The upper bound on the warps of a block, by the threads of a warp."""
 
 DEPTH = {1: 32, LANES: 8}
-"""The known columns that a team has at hand at a time."""
+"""The known columns that a warp has at hand at a time."""
 
 KNOWN_BYTES = 1 << 29
 """Upper bound on the memory for the known columns of targets, apart from that of a single target."""
@@ -147,12 +140,9 @@ class ParCorr(LaggedTest):
         """
         n, columns = self.series.n_variables, self.series.n_columns
         every, rows = np.arange(len(batch)), np.full(len(batch), 2 + batch.sets.shape[1])
-        if parents is None:
-            yield every, rows, {}
-            return
-        of_target, of_source = parents.counts(batch)
+        of_target, of_source = parents.counts(batch) if parents is not None else (0, 0)
         rows += of_source
-        if 4 * len(batch) < n * columns:
+        if parents is None or 4 * len(batch) < n * columns:
             yield every, rows + of_target, {}
             return
         is_parent = parents.of_targets(columns)[batch.targets, batch.lags * n + batch.sources]
@@ -192,15 +182,14 @@ class ParCorr(LaggedTest):
     def _run_kernel(
         self, kernel: KernelSource, tasks: int, capacity: int, depth: int, parents: Parents | None, **fields: Any
     ) -> None:
-        """Launch a kernel whose teams take tasks of up to so many rows."""
+        """Launch a kernel whose warps take tasks of up to so many rows."""
         backend, threads = self.backend, self.backend.warp_threads
         area = capacity * (capacity + PANEL) // 2 + capacity * (1 + depth)
         area += ceil_div(4 + capacity + fields.get("known_size", 0), 2)
-        warps, teams = 1, WARPS[threads]
-        if capacity > WARP_CAPACITY[threads]:
-            warps, teams = min(ceil_div(capacity, LANES), MOST_WARPS), 1
-        is_shared = 8 * area * teams <= backend.max_shared_bytes
-        blocks = min(ceil_div(tasks, HOST_TESTS if threads == 1 else teams), backend.blocks_at_once)
+        fitting = backend.max_shared_bytes // (8 * area)  # the warps whose work areas fit in shared memory
+        is_shared = fitting > 0
+        warps = min(WARPS[threads], fitting) if is_shared else WARPS[threads]
+        blocks = min(ceil_div(tasks, HOST_TESTS if threads == 1 else warps), backend.blocks_at_once)
         if not is_shared:
             blocks = min(blocks, backend.multiprocessors or blocks)  # so that the work areas stay in a GPU's cache
         if parents is not None:
@@ -216,19 +205,18 @@ class ParCorr(LaggedTest):
             | {
                 "correlations": self._device[0],
                 "constant": self._device[1],
-                "scratch": None if is_shared else backend.empty(blocks * teams * area, np.float64),
+                "scratch": None if is_shared else backend.empty(blocks * warps * area, np.float64),
                 "tolerance": VARIANCE_TOLERANCE,
                 "columns": self.series.n_columns,
                 "variables": self.series.n_variables,
                 "area": area,
                 "capacity": capacity,
-                "team_warps": warps,
                 "depth": depth,
             }
             | fields
         )
-        shared = 8 * area * teams if is_shared else 0
-        backend.kernel(*kernel)((blocks,), (warps * teams * threads,), [tests], shared_bytes=shared)
+        shared = 8 * area * warps if is_shared else 0
+        backend.kernel(*kernel)((blocks,), (warps * threads,), [tests], shared_bytes=shared)
 
 
 class ParCorrOfSamples(SingleTests):

@@ -2,15 +2,15 @@
 // correlations of all lagged columns. Column lag * variables + v holds variable v, `lag` steps before the time of the
 // targets.
 //
-// A team, which is a warp or a whole block, takes one test after another. It lists the conditions, and factors the
-// correlations of (conditions, X, Y) by Cholesky's algorithm, in panels of columns. A warp computes the entries of a
-// panel in 32 rows, a row in each lane. An entry is computed with its terms in ascending order, so that it has the same
-// bits on every backend, whatever the team. Many tests of one target begin with the same conditions, its parents; their
-// columns of the factor are computed once for all rows that can occur.
+// A warp takes one test after another. It lists the conditions, and factors the correlations of (conditions, X, Y) by
+// Cholesky's algorithm, in panels of columns. It computes the entries of a panel in 32 rows at a time, a row in each
+// lane. An entry is computed with its terms in ascending order, so that it has the same bits on every backend. Many
+// tests of one target begin with the same conditions, its parents; their columns of the factor are computed once for
+// all rows that can occur.
 #include "engine/kernels/warp.cuh"
 
 constexpr int PANEL = 8;    // columns
-constexpr int SPREAD = 96;  // the rows that a team computes of a target's known columns
+constexpr int SPREAD = 96;  // the rows that a warp computes of a target's known columns
 
 // Test t is of X, variable sources[t] at lags[t], and Y, variable targets[t] at lag 0. Its conditions are, without
 // repetition: the first parents of Y; the `set_size` columns of row t of `sets`; the first parents of X, as many lags
@@ -24,30 +24,15 @@ struct LaggedTests {
     double* known;    // null, or for each target from `first_target` on and each column: its first factor entries
     double* values;   // NaN if a variance given the conditions is at most `tolerance`
     int* sizes;       // the number of conditions that vary; -1 if X or Y does not vary
-    double* scratch;  // null if the work areas of a block's teams are in shared memory
+    double* scratch;  // null if the work areas of a block's warps are in shared memory
     double tolerance;
     long long count, columns, area;  // `area`: doubles of a work area
     int variables, set_size, most_of_target, most_of_source, most_of_lagged_source;
-    int first_target, known_size, team_warps;  // `known_size`: entries of a column
-    int capacity, depth;  // rows of a work area, a multiple of PANEL; known columns that are at hand at a time
+    int first_target, known_size;  // `known_size`: entries of a column
+    int capacity, depth;           // rows of a work area, a multiple of PANEL; known columns that are at hand at a time
 };
 
-// The warps that work on one test: one, or all of a block.
-struct Team {
-    int warp, warps;  // the number of this warp, and of all
-
-    __device__ explicit Team(int warps) : warp(warps > 1 ? warp_index() : 0), warps(warps) {}
-
-    __device__ void join() const {
-        if (warps > 1) {
-            __syncthreads();
-        } else {
-            join_lanes();
-        }
-    }
-};
-
-// The memory of a team. Entry (row, b) of the factor is at column(b, rows)[row], for the rows from the first column of
+// The memory of a warp. Entry (row, b) of the factor is at column(b, rows)[row], for the rows from the first column of
 // the panel of b on; those up to the diagonal are never used.
 struct WorkArea {
     double *factor, *variances;  // what the columns so far leave of each variance; of a factored column, its scale
@@ -68,7 +53,7 @@ struct WorkArea {
     }
 };
 
-// Lists conditions; executed by one warp.
+// Lists conditions.
 struct Conditions {
     const LaggedTests& tests;
     int* columns;
@@ -227,15 +212,15 @@ struct Panel {
 };
 
 // Writes what the known columns leave of the first `columns` columns of the correlations of the listed rows.
-__device__ void begin(const LaggedTests& tests, const Team& team, const WorkArea& area, int rows, int columns,
-                      const double* known, int known_size) {
+__device__ void begin(const LaggedTests& tests, const WorkArea& area, int rows, int columns, const double* known,
+                      int known_size) {
     const int* listed = area.columns + known_size;
-    for (int row = LANES * team.warp; row < rows; row += LANES * team.warps) {
+    for (int row = 0; row < rows; row += LANES) {
         each_lane(min(LANES, rows - row), [&](int lane) { area.variances[row + lane] = 1.0; });
     }
     for (int done = 0; done == 0 || done < known_size; done += max(tests.depth, 1)) {
         const int number = min(tests.depth, known_size - done);
-        for (int row = LANES * team.warp; row < rows; row += LANES * team.warps) {
+        for (int row = 0; row < rows; row += LANES) {
             each_lane(min(LANES, rows - row), [&](int lane) {
                 double variance = area.variances[row + lane];
                 const double* values = known + static_cast<long long>(listed[row + lane]) * tests.known_size + done;
@@ -247,11 +232,9 @@ __device__ void begin(const LaggedTests& tests, const Team& team, const WorkArea
                 area.variances[row + lane] = variance;
             });
         }
-        team.join();
-        int turn = 0;
+        join_lanes();
         for (int start = 0; start < columns; start += PANEL) {
-            for (int first = start; first < rows; first += LANES, ++turn) {
-                if (turn % team.warps != team.warp) continue;
+            for (int first = start; first < rows; first += LANES) {
                 Panel panel(area, rows, columns, start, first);
                 panel.load([&](int row, int b) {
                     return done ? area.column(b, rows)[row]
@@ -261,49 +244,37 @@ __device__ void begin(const LaggedTests& tests, const Team& team, const WorkArea
                 panel.store();
             }
         }
-        team.join();
+        join_lanes();
     }
 }
 
 // Factors the first `columns` columns; returns whether every variance is large enough.
-__device__ bool factor(const LaggedTests& tests, const Team& team, const WorkArea& area, int rows, int columns) {
+__device__ bool factor(const LaggedTests& tests, const WorkArea& area, int rows, int columns) {
     for (int start = 0; start < columns; start += PANEL) {
-        for (int first = start + LANES * team.warp, turn = 0; turn == 0 || first < rows; ++turn) {
+        for (int first = start; first < rows; first += LANES) {
             Panel panel(area, rows, columns, start, first);
-            if (first < rows) {
-                panel.load([&](int row, int b) { return area.column(b, rows)[row]; });
-                for (int before = 0; before < start; before += PANEL) {
-                    const double* column = area.column(before, rows);
-                    const int length = static_cast<int>(area.column(before + 1, rows) - column);
-                    panel.subtract(PANEL, [&](int k) { return column + k * length; });
-                }
+            panel.load([&](int row, int b) { return area.column(b, rows)[row]; });
+            for (int before = 0; before < start; before += PANEL) {
+                const double* column = area.column(before, rows);
+                const int length = static_cast<int>(area.column(before + 1, rows) - column);
+                panel.subtract(PANEL, [&](int k) { return column + k * length; });
             }
-            if (turn == 0) {
-                if (first == start) panel.complete(tests.tolerance);
-                team.join();
-                if (area.state[2]) return false;
-            }
-            if (first > start && first < rows) panel.complete(tests.tolerance);
-            first += LANES * team.warps;
+            panel.complete(tests.tolerance);
+            if (area.state[2]) return false;
         }
-        team.join();
     }
     return true;
 }
 
-// What both kernels begin with: the team, its number and that of all, and its memory.
+// What both kernels begin with: the number of the warp and that of all, and its memory.
 struct Worker {
-    Team team;
-    int teams;
     long long number, all;
     WorkArea area;
 
     __device__ Worker(const LaggedTests& tests, double* shared)
-        : team(tests.team_warps),
-          teams(warp_count() / team.warps),
-          number(static_cast<long long>(blockIdx.x) * teams + (team.warps > 1 ? 0 : warp_index())),
-          all(static_cast<long long>(gridDim.x) * teams),
-          area(tests, tests.scratch ? tests.scratch + number * tests.area : shared + number % teams * tests.area) {}
+        : number(static_cast<long long>(blockIdx.x) * warp_count() + warp_index()),
+          all(static_cast<long long>(gridDim.x) * warp_count()),
+          area(tests, (tests.scratch ? tests.scratch + number * tests.area : shared + warp_index() * tests.area)) {}
 };
 
 // Writes the known columns of targets: the columns of the factor for the first parents, in rows for all columns. They
@@ -316,25 +287,19 @@ __global__ void __launch_bounds__(512) known_columns(const __grid_constant__ Lag
     for (long long t = worker.number; t < tests.count * spreads; t += worker.all) {
         const int place = static_cast<int>(t / spreads), first = static_cast<int>(t % spreads) * SPREAD;
         const int number = min(SPREAD, static_cast<int>(tests.columns) - first);
-        if (worker.team.warp == 0) {
-            Conditions conditions{tests, area.columns, -1, -1, 0};
-            conditions.append_parents(tests.first_target + place, tests.most_of_target, 0);
-            const int size = conditions.size;
-            for (int row = 0; row < number; row += LANES) {
-                each_lane(min(LANES, number - row),
-                          [&](int lane) { area.columns[size + row + lane] = first + row + lane; });
-            }
-            if (warp_leader()) {
-                area.state[0] = size;
-                area.state[2] = 0;
-            }
+        Conditions conditions{tests, area.columns, -1, -1, 0};
+        conditions.append_parents(tests.first_target + place, tests.most_of_target, 0);
+        const int size = conditions.size;
+        for (int row = 0; row < number; row += LANES) {
+            each_lane(min(LANES, number - row),
+                      [&](int lane) { area.columns[size + row + lane] = first + row + lane; });
         }
-        worker.team.join();
-        const int size = area.state[0];
-        begin(tests, worker.team, area, size + number, size, nullptr, 0);
-        const bool is_factored = factor(tests, worker.team, area, size + number, size);
+        if (warp_leader()) area.state[2] = 0;
+        join_lanes();
+        begin(tests, area, size + number, size, nullptr, 0);
+        const bool is_factored = factor(tests, area, size + number, size);
         double* known = tests.known + (place * tests.columns + first) * tests.known_size;
-        for (int row = worker.team.warp; row < number; row += worker.team.warps) {
+        for (int row = 0; row < number; ++row) {
             for (int k = 0; k < size; k += LANES) {
                 each_lane(min(LANES, size - k), [&](int lane) {
                     const double value = area.column(k + lane, size + number)[size + row];
@@ -342,7 +307,7 @@ __global__ void __launch_bounds__(512) known_columns(const __grid_constant__ Lag
                 });
             }
         }
-        worker.team.join();
+        join_lanes();
     }
 }
 
@@ -352,26 +317,25 @@ __global__ void __launch_bounds__(512) partial_correlations(const __grid_constan
     const Worker worker(tests, shared);
     const WorkArea& area = worker.area;
     for (long long t = worker.number; t < tests.count; t += worker.all) {
-        if (worker.team.warp == 0) list_conditions(tests, t, area);
-        worker.team.join();
+        list_conditions(tests, t, area);
+        join_lanes();
         const int size = area.state[0], known_size = area.state[1], rows = size + 2 - known_size;
         double value = 0.0;
         if (size >= 0) {
             const long long place = tests.targets[t] - tests.first_target;
-            begin(tests, worker.team, area, rows, rows - 1, tests.known + place * tests.known_size * tests.columns,
-                  known_size);
+            begin(tests, area, rows, rows - 1, tests.known + place * tests.known_size * tests.columns, known_size);
             value = nan("");
             // The column of X is the last; its entry is the covariance with Y, divided by the standard deviation of X.
-            if (factor(tests, worker.team, area, rows, rows - 1)) {
+            if (factor(tests, area, rows, rows - 1)) {
                 const double entry = area.column(rows - 2, rows)[rows - 1];
                 const double variance = fma(entry, entry, area.variances[rows - 1]);
                 if (variance > tests.tolerance) value = fmax(-1.0, fmin(1.0, entry / sqrt(variance)));
             }
         }
-        worker.team.join();
-        if (worker.team.warp == 0 && warp_leader()) {
+        if (warp_leader()) {
             tests.values[t] = value;
             tests.sizes[t] = size;
         }
+        join_lanes();
     }
 }

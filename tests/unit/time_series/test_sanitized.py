@@ -5,14 +5,12 @@ from tests import sanitized
 
 SEARCH = """
 from gpupc_impl import pcmci
-from gpupc_impl.time_series import par_corr
 from tests.time_series_systems import random_series
 
 values = random_series(0, 6, 2, 150)
 values[:, 5] = values[:, 4] + 1e-3 * values[:, 5]  # nearly collinear
 for options in ({}, {"contemporaneous": True}, {"max_conds_px": 1, "pc_alpha": 0.5}):
     pcmci(values, tau_max=2, alpha=0.05, backend="host", **options)
-par_corr.WARP_CAPACITY = {1: 32}  # a block makes a test with more conditions
 pcmci(random_series(4, 8, 3, 120), tau_max=3, pc_alpha=0.9, backend="host")
 """
 
