@@ -12,11 +12,10 @@ from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.mixed.problem import LARGEST, MixedProblem, ranks_scale
-from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator, ci_test
-from gpupc_impl.nonlinear.declarations import TYPES, first_kernels, kernel_of, kernels_with_a_rule
+from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator, CmiknnTests, ci_test
+from gpupc_impl.nonlinear.declarations import first_kernels, instances, kernel_of
 from gpupc_impl.nonlinear.gpucmiknn import SETS_AT_ONCE, ParallelSearch, open_test
 from gpupc_impl.nonlinear.samples import DeviceSamples
-from gpupc_impl.nonlinear.single_tests import CmiknnTests
 from gpupc_impl.nonlinear.tuning import SEARCH_PARAMS
 
 # Sources of the kernels that take a rule for distances; the other kernels are those of the nonlinear family.
@@ -44,8 +43,7 @@ CONSTANTS = {"Category<short>::DISTANCE": FARTHEST_RANK}
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Return every kernel that this family does not share with the nonlinear one; all levels have the same kernels."""
-    rest = [("nearest",), *kernels_with_a_rule()]
-    return [mixed_kernel(name, kind, *empty) for kind in TYPES for name, *empty in rest]
+    return instances(mixed_kernel, SOURCES)
 
 
 def search_kernels(

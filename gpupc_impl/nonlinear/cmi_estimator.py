@@ -1,19 +1,21 @@
-"""The CMIknn test on a device, which computes the permutations and CMI values of a method's tests in batches."""
+"""The CMIknn test on a device: permutations and CMI values of a method's tests in batches, and tests of pairs and sets
+that a caller chooses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from gpupc_impl.backends import Backend, DeviceMemoryError
+from gpupc_impl.backends import Backend, DeviceMemoryError, open_backend
 from gpupc_impl.backends.launch import MAX_GRID_Y
+from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.core.mapped_arrays import pieces
 from gpupc_impl.engine.budget import device_bytes, free_bytes, largest_fitting
 from gpupc_impl.nonlinear.declarations import TESTS
 from gpupc_impl.nonlinear.problem import NonlinearProblem
-from gpupc_impl.nonlinear.samples import DeviceSamples, Permutations
-from gpupc_impl.nonlinear.selections import SELECTIONS, InsertionSelection
-from gpupc_impl.nonlinear.tuning import PARAMS, TUNING, Tuning
+from gpupc_impl.nonlinear.samples import DeviceSamples
+from gpupc_impl.nonlinear.selections import SELECTIONS
+from gpupc_impl.nonlinear.tuning import DEFAULTS, PARAMS, TUNING, Tuning
 
 
 class CmiEstimator:
@@ -52,8 +54,8 @@ class CmiEstimator:
         while not selection.serves(self.samples):
             assert selection.fallback is not None
             selection = selection.fallback
-        self.permutations = Permutations(self.samples, tuning, selection.layout(self.samples), racing)
-        self.selection = selection(self.samples, self.permutations, tuning)
+        self.selection = selection(self.samples, tuning, racing)
+        self.permutations = self.selection.permutations
         self.busy_tests = tuning.samples / problem.n_samples
         self._capacity = (-1, 0)  # The buffers are for this level and this number of sets.
 
@@ -94,8 +96,6 @@ class CmiEstimator:
             "variables": ((sets, level + 1), np.int32),
             "pairs": ((tests, 2), np.int32),
             "partials": ((tests, self.samples.replicates), np.uint64),
-            "counts": (tests, np.int32),
-            "open": (tests, np.uint8),
             "scratch": (self.selection.scratch_bytes(level, tests), np.uint8),
         }
         return device_bytes(arrays)
@@ -114,43 +114,46 @@ class CmiEstimator:
             (t, 1 + perm) int64 sums over the samples of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of each
             permutation; for mixed data, each term is less by psi(k~).
         """
-        return self._estimate(level, sets, tests, early=False).view(np.int64)
-
-    def counts(self, level: int, sets: np.ndarray, tests: np.ndarray, early: bool) -> np.ndarray:
-        """Return (t,) numbers of permutations whose CMI is at least that of the data, for tests as in `partials`.
-
-        Args:
-            early: whether a test ends when no further permutation can change whether its count reaches the critical
-                count; the count is then that of the permutations evaluated so far. The selection `insertion` ignores
-                this.
-        """
-        if not early or isinstance(self.selection, InsertionSelection):
-            return counts_of(self.partials(level, sets, tests))
-        return self._estimate(level, sets, tests, early=True)
-
-    def _estimate(self, level: int, sets: np.ndarray, tests: np.ndarray, early: bool) -> np.ndarray:
-        """Return (t, 1 + perm) uint64 partials; or, if `early`, (t,) int32 counts over the permutations evaluated."""
         backend, samples = self.backend, self.samples
         self.permutations.draw(level, sets)
-        device_sets = samples.sets(level, sets, self.permutations.layout.by_order)
+        device_sets = samples.sets(level, sets, self.permutations.by_order)
         results = []
         for part in pieces(len(tests), MAX_GRID_Y):
             count = part.stop - part.start
             partials = backend.full((count, samples.replicates), 0, np.uint64)
-            counts = backend.full((count,), 0, np.int32) if early else None
             device_tests = TESTS(
                 pairs=backend.upload(np.ascontiguousarray(tests[part], np.int32)),
                 count=count,
                 replicates=samples.replicates,
-                all_replicates=samples.replicates,
                 k=self.problem.k_cmi,
                 psi=samples.psi,
                 partials=partials,
-                open=backend.full((count,), 1, np.uint8) if early else None,
             )
-            self.selection.launch(level, device_sets, device_tests, counts)
-            results.append(backend.download(partials if counts is None else counts))
-        return np.concatenate(results)
+            self.selection.launch(level, device_sets, device_tests)
+            results.append(backend.download(partials))
+        return np.concatenate(results).view(np.int64)
+
+    def all_partials(self, sets: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Return the partials of any number of tests of one level, (t, 1 + perm) int64, as many at a time as fit.
+
+        Args:
+            sets: (t, 1 + level), for each test the permuted variable and the members of S ascending; tests with the
+                same set use the same permutations.
+            others: (t,) V_j of each test.
+        """
+        level = sets.shape[1] - 1
+        sets, of_set = np.unique(sets, axis=0, return_inverse=True)
+        order = np.argsort(of_set.reshape(-1), kind="stable")
+        ends = np.cumsum(np.bincount(of_set.reshape(-1), minlength=len(sets)))
+        partials = np.empty((len(others), self.samples.replicates), np.int64)
+        first = 0
+        while first < len(sets):
+            last = first + self.fitting(level, len(sets) - first, int(np.diff(ends, prepend=0).max()))
+            these = order[ends[first - 1] if first else 0 : ends[last - 1]]
+            tests = np.column_stack((of_set.reshape(-1)[these] - first, others[these]))
+            partials[these] = self.partials(level, sets[first:last], tests)
+            first = last
+        return partials
 
 
 def ci_test(
@@ -184,8 +187,7 @@ def ci_test(
         for (name, parameter), value in zip(PARAMS.items(), (selection, beta, gamma), strict=True)
     }
     estimator = estimator_of(problem, backend, params, racing)
-    estimator.fitting(len(members), 1, 1)
-    partials = estimator.partials(len(members), np.array([[i, *members]]), np.array([[0, j]]))[0]
+    partials = estimator.all_partials(np.array([[i, *members]]), np.array([j]))[0]
     cmi = problem.cmi(partials)
     return int(counts_of(partials)), float(cmi[0]), cmi[1:]
 
@@ -193,3 +195,24 @@ def ci_test(
 def counts_of(partials: np.ndarray) -> np.ndarray:
     """Return (...,) numbers of permuted CMI values that are at least the data's; a larger CMI has a smaller partial."""
     return np.count_nonzero(partials[..., 1:] <= partials[..., :1], axis=-1)
+
+
+class CmiknnTests(IndependenceTests):
+    """The tests of a `NonlinearProblem`; the effect size is the conditional mutual information in nats."""
+
+    effect = "cmi"
+    estimator_of: ClassVar[type[CmiEstimator]] = CmiEstimator
+
+    def __init__(self, problem: NonlinearProblem, backend: str):
+        self._problem = problem
+        self._estimator = self.estimator_of(problem, open_backend(backend), DEFAULTS)
+
+    def separates(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
+        return counts_of(self._partials(pairs, sets)) >= self._problem.critical_count
+
+    def strengths(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        partials = self._partials(pairs, sets)
+        return self._problem.p_value(counts_of(partials)), self._problem.cmi(partials[:, 0])
+
+    def _partials(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
+        return self._estimator.all_partials(np.concatenate([pairs[:, :1], np.sort(sets)], axis=1), pairs[:, 1])

@@ -5,8 +5,8 @@ or double (kernels/numbers.cuh); most kernels and structs are templates of the t
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,6 @@ BUCKETS_SOURCE = "nonlinear/kernels/buckets.cu"
 FAR_SOURCE = "nonlinear/kernels/far.cu"
 REGISTERS_SOURCE = "nonlinear/kernels/registers.cu"
 INSERTION_SOURCE = "nonlinear/kernels/insertion.cu"
-STOPPING_SOURCE = "nonlinear/kernels/stopping.cu"
 
 TYPES = {"short": (np.int16, np.int16), "float": (np.float32, np.int32), "double": (np.float64, np.int64)}
 """The C++ types of a value, each with the NumPy types of a value and of the integer keys that order distances."""
@@ -46,10 +45,9 @@ SETS = _by_type("Sets", values=VALUES, variables=Pointer(INT), order=Pointer(INT
 TESTS = Struct(
     "Tests",
     pairs=Pointer(INT),
-    **dict.fromkeys(("count", "replicates", "all_replicates", "k"), INT),
+    **dict.fromkeys(("count", "replicates", "k"), INT),
     psi=Pointer(np.int64),
     partials=Pointer(np.uint64),
-    open=BYTES,
 )
 SHUFFLES = Struct("Shuffles", knn=Pointer(INT), k=INT, seed=np.uint64)
 COUNTING = _by_type(
@@ -70,7 +68,6 @@ LISTS = _by_type(
     fine_low=KEY,
     fine_shift=INT,
     widest=KEY,
-    **dict.fromkeys(("candidates", "remembered"), INT),
     **dict.fromkeys(("far", "counters"), WORDS),
     **dict.fromkeys(("shares", "replicates"), INT),
 )
@@ -86,9 +83,8 @@ COLUMNS = _by_type(
 PANEL = 32
 """The number of replicates in a panel of columns; the number of all replicates is rounded up to a multiple of it."""
 
-FEW_NEAREST, MOST_ORDERED = 16, 2**16
-"""The number of samples in a list up to which `assign` keeps the order of the list in one 64-bit number, and the number
-of all samples up to which it numbers them with 16 bits."""
+FEW_NEAREST = 16
+"""The number of samples in a list up to which `assign` keeps the order of the list in one 64-bit number."""
 
 VECTOR_BYTES = 64  # the bytes of the SIMD vector that a thread of the host backend processes in `estimate`
 
@@ -99,11 +95,9 @@ ENTRIES = 8  # the number of entries to a multiple of which lists are padded
 
 HEADER_BYTES = 280
 ENTRY_BYTES = {"short": 4, "float": 8, "double": 16}
-CANDIDATE_BYTES = {"short": 8, "float": 12, "double": 24}
-DISTANCES_BYTES = {"short": 4, "float": 8, "double": 16}
 CELL_BYTES = {"short": 2, "float": 2, "double": 4}
-"""The bytes of the header of a sample's lists and, by the type of a value, of an entry of a list, of a candidate for a
-list, of the distances of a sample in (V_j, S) and in S, and of the counter of a bucket."""
+"""The bytes of the header of a sample's lists and, by the type of a value, of an entry of a list and of the counter of
+a bucket."""
 
 REGISTERS_REPLICATES, REGISTERS_BYTES = 8, 24
 """The replicates that a warp of `estimate_by_registers` processes, and the bytes of shared memory that a sample takes
@@ -119,14 +113,9 @@ _LISTS = {
     **{f"sizeof(Entry<{kind}>)": size for kind, size in ENTRY_BYTES.items()},
 }
 CONSTANTS: Mapping[str, Mapping[str, int]] = {
-    PERMUTATION_SOURCE: {"PANEL": PANEL, "FEW_NEAREST": FEW_NEAREST, "MOST_ORDERED": MOST_ORDERED},
+    PERMUTATION_SOURCE: {"PANEL": PANEL, "FEW_NEAREST": FEW_NEAREST},
     COUNTING_SOURCE: {"VECTOR_BYTES": VECTOR_BYTES},
-    LISTS_SOURCE: {
-        **_LISTS,
-        "FINE": FINE,
-        **{f"sizeof(Candidate<{kind}>)": size for kind, size in CANDIDATE_BYTES.items()},
-        **{f"sizeof(Distances<{kind}>)": size for kind, size in DISTANCES_BYTES.items()},
-    },
+    LISTS_SOURCE: {**_LISTS, "FINE": FINE},
     BUCKETS_SOURCE: {
         **_LISTS,
         "PANEL": PANEL,
@@ -150,46 +139,69 @@ KEPT_IN_REGISTERS = (8, 32)  # the numbers of nearest distances that `estimate_b
 REGISTERS_ROWS = (8, 12, 16)
 """The numbers of neighbours whose distances a warp of `estimate_by_registers` can keep, divided by 32."""
 
+
+class Template(NamedTuple):
+    """A kernel whose first template argument is the type of a value.
+
+    Attributes:
+        variants: the further template arguments of each of its instances, except for a rule for distances.
+        kinds: the types of values that it is for.
+    """
+
+    source: str
+    structs: Sequence[Struct | Mapping[str, Struct]]
+    variants: Sequence[tuple[str, ...]] = ((),)
+    kinds: Sequence[str] = tuple(TYPES)
+
+
+FLAGS = (("true",), ("false",))
+
 KERNELS = {
-    "arrange_members": (PERMUTATION_SOURCE, [SETS]),
-    "nearest": (PERMUTATION_SOURCE, [SETS]),
-    "assign": (PERMUTATION_SOURCE, [SETS, SHUFFLES]),
-    "assign_racing": (PERMUTATION_SOURCE, [SETS, SHUFFLES]),
-    "permute_freely": (PERMUTATION_SOURCE, [SETS]),
-    "lay_side_by_side": (PERMUTATION_SOURCE, [SETS]),
-    "estimate": (COUNTING_SOURCE, [SETS, TESTS, COUNTING]),
-    "arrange": (LISTS_SOURCE, [SETS, TESTS]),
-    "list_neighbours": (LISTS_SOURCE, [SETS, TESTS, LISTS]),
-    "estimate_by_buckets": (BUCKETS_SOURCE, [SETS, TESTS, LISTS, COLUMNS]),
-    "estimate_far": (FAR_SOURCE, [SETS, TESTS, LISTS, COLUMNS]),
-    "estimate_by_insertion": (INSERTION_SOURCE, [SETS, TESTS]),
+    "arrange": Template(PERMUTATION_SOURCE, [SETS]),
+    "nearest": Template(PERMUTATION_SOURCE, [SETS]),
+    "assign": Template(PERMUTATION_SOURCE, [SETS, SHUFFLES], FLAGS),
+    "assign_racing": Template(PERMUTATION_SOURCE, [SETS, SHUFFLES]),
+    "permute_freely": Template(PERMUTATION_SOURCE, [SETS]),
+    "lay_side_by_side": Template(PERMUTATION_SOURCE, [SETS]),
+    "estimate": Template(COUNTING_SOURCE, [SETS, TESTS, COUNTING], FLAGS),
+    "list_neighbours": Template(LISTS_SOURCE, [SETS, TESTS, LISTS], FLAGS),
+    "estimate_by_buckets": Template(BUCKETS_SOURCE, [SETS, TESTS, LISTS, COLUMNS], FLAGS),
+    "estimate_far": Template(FAR_SOURCE, [SETS, TESTS, LISTS, COLUMNS], FLAGS),
+    "estimate_by_registers": Template(
+        REGISTERS_SOURCE,
+        [SETS, TESTS, LISTS, COLUMNS],
+        [(*flag, str(rows)) for flag in FLAGS for rows in REGISTERS_ROWS],
+        ("short",),
+    ),
+    "estimate_by_insertion": Template(
+        INSERTION_SOURCE, [SETS, TESTS], [(str(kept),) for kept in (*KEPT_IN_REGISTERS, 0)], ("float", "double")
+    ),
 }
-"""The source and the structs of each kernel whose first template argument is the type of a value."""
-
-CLOSE_TESTS = KernelSource(STOPPING_SOURCE, "close_tests", (TESTS,))
-
-_FLAGS = ("true", "false")
 
 
 def kernel_of(name: str, kind: str, *arguments: str) -> KernelSource:
     """Return a kernel of `KERNELS` for a type of value, with further template arguments."""
-    source, structs = KERNELS[name]
+    source, structs = KERNELS[name][:2]
     own = tuple(struct if isinstance(struct, Struct) else struct[kind] for struct in structs)
     return KernelSource(source, f"{name}<{', '.join((kind, *arguments))}>", own, CONSTANTS[source])
 
 
-def registers_kernel(level: int, rows: int) -> KernelSource:
-    """Return the kernel `estimate_by_registers` for a level and one of `REGISTERS_ROWS`."""
-    structs = SETS["short"], TESTS, LISTS["short"], COLUMNS["short"]
-    expression = f"estimate_by_registers<{'false' if level else 'true'}, {rows}>"
-    return KernelSource(REGISTERS_SOURCE, expression, structs, CONSTANTS[REGISTERS_SOURCE])
+def instances(
+    of: Callable[..., KernelSource], names: Iterable[str], kinds: Iterable[str] = TYPES
+) -> list[KernelSource]:
+    """Return all instances of kernels, made by a family's `kernel_of`."""
+    return [
+        of(name, kind, *variant)
+        for name in names
+        for kind in kinds
+        if kind in KERNELS[name].kinds
+        for variant in KERNELS[name].variants
+    ]
 
 
-def kernels_with_a_rule() -> list[tuple[str, str]]:
-    """Return the kernels whose last template argument is a rule for distances: each the name, and the argument between
-    the type of a value and the rule."""
-    names = "estimate", "list_neighbours", "estimate_far", "estimate_by_buckets"
-    return [(name, empty) for name in names for empty in _FLAGS]
+def all_kernels(max_level: int) -> list[KernelSource]:
+    """Return every kernel of this family; all levels have the same kernels."""
+    return instances(kernel_of, KERNELS)
 
 
 def search_kernels(
@@ -208,31 +220,14 @@ def first_kernels(of: Callable[..., KernelSource], backend: str, selection: str)
         backend: the name of the backend.
         selection: a value of the parameter `selection`, which may be ``"auto"``.
     """
-    kind = "short"
     if selection == "auto":
         selection = "counting" if backend == "host" else "buckets"
-    permuting = [of(name, kind) for name in ("permute_freely", "lay_side_by_side", "arrange_members", "nearest")]
-    permuting.append(of("assign", kind, "true"))
-    if selection == "counting":
-        return *(of("estimate", kind, empty) for empty in _FLAGS), *permuting
-    listing = [of(name, kind, empty) for empty in _FLAGS for name in ("list_neighbours", "estimate_far")]
-    if selection == "buckets":
-        estimating = [of("estimate_by_buckets", kind, empty) for empty in _FLAGS]
-    elif selection == "registers":
-        estimating = [registers_kernel(level, rows) for level in (0, 1) for rows in REGISTERS_ROWS]
-    else:
-        return tuple(permuting)
-    return *estimating, *listing, of("arrange", kind), *permuting
-
-
-def all_kernels(max_level: int) -> list[KernelSource]:
-    """Return every kernel of this family; all levels have the same kernels."""
-    kernels = [CLOSE_TESTS]
-    for kind in TYPES:
-        permuting = [name for name, (source, _) in KERNELS.items() if source == PERMUTATION_SOURCE and name != "assign"]
-        kernels += [kernel_of(name, kind) for name in (*permuting, "arrange")]
-        kernels += [kernel_of("assign", kind, few) for few in _FLAGS]
-        kernels += [kernel_of(name, kind, empty) for name, empty in kernels_with_a_rule()]
-        if kind != "short":
-            kernels += [kernel_of("estimate_by_insertion", kind, str(kept)) for kept in (*KEPT_IN_REGISTERS, 0)]
-    return kernels + [registers_kernel(level, rows) for level in (0, 1) for rows in REGISTERS_ROWS]
+    listed = "list_neighbours", "estimate_far"
+    estimating = {
+        "counting": ("estimate",),
+        "buckets": ("estimate_by_buckets", *listed),
+        "registers": ("estimate_by_registers", *listed),
+        "insertion": (),
+    }
+    names = (*estimating[selection], "permute_freely", "lay_side_by_side", "arrange", "nearest")
+    return *instances(of, names, ("short",)), of("assign", "short", "true")

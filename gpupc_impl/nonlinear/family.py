@@ -1,9 +1,9 @@
 """Nonlinear data with the CMIknn test (GPU-CMIknn)."""
 
 from gpupc_impl.core.family import Family
+from gpupc_impl.nonlinear.cmi_estimator import CmiknnTests
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest
-from gpupc_impl.nonlinear.single_tests import CmiknnTests
 
 FAMILY = Family(
     name="nonlinear",

@@ -20,7 +20,7 @@ from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.core.registry import Parameter, Run, method
 from gpupc_impl.core.result import NO_PAIRS, Skeleton
 from gpupc_impl.core.tiers import allowed_members, allowed_partners
-from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator, ci_test
+from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator, ci_test, counts_of
 from gpupc_impl.nonlinear.declarations import search_kernels
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.tuning import PARAMS, SEARCH_PARAMS
@@ -54,7 +54,6 @@ class Search(LevelSearch):
         self.edges = problem.start_graph()
         self._required = NO_PAIRS if problem.fixed is None else problem.fixed.required
         self._pmax = np.full((p, p), np.nan) if run.pmax else None
-        self.early = run.params["stopping"] == "early" and not run.pmax
         self._side = np.empty(0)
         self._sets: dict[tuple[int, int], tuple[int, ...]] = {}
         self._tests, self._possible = 0, None
@@ -125,7 +124,7 @@ class Search(LevelSearch):
             tests: for each test the index of its set, and V_j.
         """
         indices, others = np.array(tests).T
-        counts = self.estimator.counts(level, np.array(sets), np.array(tests), self.early)
+        counts = counts_of(self.estimator.partials(level, np.array(sets), np.array(tests)))
         self._tests += len(tests)
         progress_watcher.advance(self._tests, self._possible, "possible tests")
         lower, upper = np.sort([np.array(sets)[indices, 0], others], axis=0)

@@ -1,7 +1,6 @@
 """The samples of a problem on a device, in the type with which the kernels compute, and the permutations of variables
 given sets (GPU-CMIknn, Algorithms 1 and 3)."""
 
-import dataclasses
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +9,7 @@ from gpupc_impl.backends import Backend, Filled, Kernel
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.mapped_arrays import pieces
 from gpupc_impl.integers import ceil_div, round_up
-from gpupc_impl.nonlinear.declarations import FEW_NEAREST, MOST_ORDERED, PANEL, SETS, SHUFFLES, TYPES, kernel_of
+from gpupc_impl.nonlinear.declarations import FEW_NEAREST, PANEL, SETS, SHUFFLES, TYPES, kernel_of
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.tuning import Tuning
 
@@ -21,7 +20,7 @@ LATENCY_BLOCKS = 3
 """The lower bound on the resident blocks per multiprocessor with which `assign` hides latency; if shared memory limits
 the kernel to fewer blocks, these are larger."""
 
-ARRANGED_SAMPLES = 1024  # the number of samples whose values a block of `arrange_members` or `arrange` copies in order
+ARRANGED_SAMPLES = 1024  # the number of samples whose values a block of `arrange` copies in order
 
 
 class DeviceSamples:
@@ -100,53 +99,39 @@ class DeviceSamples:
         return "double" if problem.precision == "float64" else "float", values, widest
 
 
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    """The memory layout of replicates that a neighbour selection requires.
-
-    Attributes:
-        panel: the number of replicates that lie side by side in `Permutations.columns`; 0 if the columns are not
-            needed.
-        by_order: whether samples are numbered by their order in S[0], from level 1 on.
-    """
-
-    panel: int = 0
-    by_order: bool = False
-
-
 class Permutations:
     """The buffers for the replicates of a number of sets, and the launches of the kernels that fill these buffers.
 
     Args:
+        panel: the number of replicates that lie side by side in `columns`; 0 if the columns are not needed.
+        by_order: whether samples are numbered by their order in S[0], from level 1 on.
         racing: whether the first thread to claim a sample takes it, as in the paper; p-values then vary from run to
             run.
 
     Attributes:
         rows: (sets, replicates, n) device array of the values of each set's variable, as observed and permuted.
         columns: device array of the same values in panels; the array has sets * n * stride elements, and a panel
-            holds `Layout.panel` replicates of all samples.
+            holds `panel` replicates of all samples.
     """
 
-    def __init__(self, samples: DeviceSamples, tuning: Tuning, layout: Layout, racing: bool):
-        self.samples, self.tuning, self.layout, self.racing = samples, tuning, layout, racing
-        self._k, self._perm = samples.problem.k_perm, samples.problem.permutations
+    def __init__(self, samples: DeviceSamples, tuning: Tuning, panel: int, by_order: bool, racing: bool):
+        self.samples, self.tuning = samples, tuning
+        self.panel, self.by_order, self.racing = panel, by_order, racing
+        n, k = samples.n, samples.problem.k_perm
+        self._k, self._perm = k, samples.problem.permutations
         self._buffers: dict[str, Any] = {}
+        # The bytes of memory of a block: of `permute_freely` for priorities, of `assign` for the owners of samples, and
+        # of `nearest` for the distances and samples of its lists.
+        self._sort_bytes, self._owner_bytes = 8 * (n + (n + 1) // 2), 8 * n
+        self._list_bytes = round_up(tuning.nearest * k * samples.key_dtype.itemsize, 8) + 4 * tuning.nearest * k
 
     @property
     def rows(self) -> Any:
         return self._buffers["rows"]
 
-    def rows_from(self, replicate: int) -> Any:
-        """Return the rows from a replicate of the first set on."""
-        return self.rows.reshape(-1)[replicate * self.samples.n :]
-
-    def columns_from(self, replicate: int) -> Any:
-        """Return the columns from a replicate of the first set on.
-
-        The replicate must be the first of a panel, unless panels have `stride` replicates.
-        """
-        distance = 1 if self.layout.panel == self.samples.stride else self.samples.n
-        return self._buffers["columns"].reshape(-1)[replicate * distance :]
+    @property
+    def columns(self) -> Any:
+        return self._buffers["columns"]
 
     # --- memory ------------------------------------------------------------------------------------------------------
 
@@ -154,56 +139,29 @@ class Permutations:
         """Return the shapes and types of the buffers for a number of sets, by name."""
         samples, n, perm, k = self.samples, self.samples.n, self._perm, self._k
         arrays = {"rows": ((sets, samples.replicates, n), samples.dtype)}
-        if self.layout.panel:
+        if self.panel:
             arrays["columns"] = ((sets, n, samples.stride), samples.dtype)
         if level == 0:
-            if self._sort_bytes() > samples.shared_limit:
-                arrays["owners"] = ((sets, perm, self._sort_bytes() // 8), np.dtype(np.uint64))
+            if self._sort_bytes > samples.shared_limit:
+                arrays["owners"] = ((sets, perm, self._sort_bytes // 8), np.dtype(np.uint64))
             return arrays
         arrays["members"] = ((sets, level, n), samples.dtype)
         arrays["knn"] = ((sets, n, k), np.dtype(np.int32))
-        if self._list_bytes() > samples.shared_limit:
+        if self._list_bytes > samples.shared_limit:
             arrays["distances"] = ((sets, n, k), samples.key_dtype)
         if self.racing:
             arrays["used"] = ((sets, perm, n), np.dtype(np.int32))
-        elif self._owner_bytes() > samples.shared_limit:
-            arrays["owners"] = ((sets, perm, self._owner_bytes() // 8), np.dtype(np.uint64))
+        elif self._owner_bytes > samples.shared_limit:
+            arrays["owners"] = ((sets, perm, self._owner_bytes // 8), np.dtype(np.uint64))
         return arrays
 
     def allocate(self, level: int, sets: int) -> None:
         """Allocate the buffers for a number of sets."""
-        for name, (shape, dtype) in self.arrays(level, sets).items():
-            self._buffers[name] = self.samples.backend.empty(shape, dtype)
+        self._buffers = self.samples.backend.empty_all(**self.arrays(level, sets))
 
     def free(self) -> None:
         """Free the buffers."""
         self._buffers.clear()
-
-    def _sort_bytes(self) -> int:
-        """Return the bytes of memory in which a block of `permute_freely` sorts priorities."""
-        return 8 * (self.samples.n + (self.samples.n + 1) // 2)
-
-    def _order_bytes(self) -> int:
-        """Return the bytes of memory for the order of the samples by priority in a block of `assign`."""
-        return 8 * ((self.samples.n + 3) // 4)
-
-    def _ordered(self) -> bool:
-        """Return whether samples propose roughly in the order of their priorities.
-
-        Samples do not propose in this order if the owners fit in shared memory, but the owners and the order together
-        do not.
-        """
-        room = self.samples.shared_limit - 8 * self.samples.n
-        return self.samples.n <= MOST_ORDERED and not 0 <= room < self._order_bytes()
-
-    def _owner_bytes(self) -> int:
-        """Return the bytes of memory of a block of `assign` for owners and for the order of the samples."""
-        return 8 * self.samples.n + (self._order_bytes() if self._ordered() else 0)
-
-    def _list_bytes(self) -> int:
-        """Return the bytes of memory of a block of `nearest` for the distances and samples of its lists."""
-        entries = self.tuning.nearest * self._k
-        return round_up(entries * self.samples.key_dtype.itemsize, 8) + 4 * entries
 
     # --- launches ----------------------------------------------------------------------------------------------------
 
@@ -211,29 +169,34 @@ class Permutations:
         """Fill the buffers with the replicates of (s, 1 + level) permuted variables and members of S."""
         samples = self.samples
         for part in pieces(len(variables), MAX_GRID_Y):
-            sets = samples.sets(level, variables[part], self.layout.by_order)
+            sets = samples.sets(level, variables[part], self.by_order)
             count = part.stop - part.start
             if level == 0:
                 self._permute_freely(sets, part, count)
             else:
                 self._permute_locally(sets, part, count)
-            if panel := self.layout.panel:
+            if panel := self.panel:
                 samples.kernel("lay_side_by_side")(
                     (ceil_div(samples.n, PANEL), samples.stride // PANEL, count),
                     (self.tuning.transpose,),
                     [
                         *(sets, self.rows[part]),
                         *map(np.int32, (samples.replicates, samples.stride, panel)),
-                        self._buffers["columns"][part],
+                        self.columns[part],
                     ],
                 )
+
+    def arrange(self, sets: Filled, count: int, pairs: Any, order: Any, arranged: Any) -> None:
+        """Launch the kernel `arrange` for a number of sets, or of the tests with these pairs."""
+        grid = ceil_div(self.samples.n, ARRANGED_SAMPLES), count
+        self.samples.kernel("arrange")(grid, (self.tuning.lists,), [sets, pairs, order, arranged])
 
     def _scratch(self, name: str, part: slice, shared_bytes: int) -> tuple[Any, int]:
         """Return the buffer that replaces shared memory, or None, and the bytes of shared memory to request."""
         return (self._buffers[name][part], 0) if name in self._buffers else (None, shared_bytes)
 
     def _permute_freely(self, sets: Filled, part: slice, count: int) -> None:
-        scratch, shared_bytes = self._scratch("owners", part, self._sort_bytes())
+        scratch, shared_bytes = self._scratch("owners", part, self._sort_bytes)
         self.samples.kernel("permute_freely")(
             (self._perm, count),
             (self.tuning.assign,),
@@ -244,10 +207,8 @@ class Permutations:
     def _permute_locally(self, sets: Filled, part: slice, count: int) -> None:
         samples, tuning, k = self.samples, self.tuning, self._k
         n, rows, knn, members = samples.n, self.rows[part], self._buffers["knn"][part], self._buffers["members"][part]
-        samples.kernel("arrange_members")(
-            (ceil_div(n, ARRANGED_SAMPLES), count), (tuning.lists,), [sets, samples.order, members]
-        )
-        scratch, shared_bytes = self._scratch("distances", part, self._list_bytes())
+        self.arrange(sets, count, None, samples.order, members)
+        scratch, shared_bytes = self._scratch("distances", part, self._list_bytes)
         samples.kernel("nearest")(
             (ceil_div(n, tuning.nearest), count),
             (tuning.nearest,),
@@ -256,20 +217,18 @@ class Permutations:
         )
         shuffles = SHUFFLES(knn=knn, k=k, seed=samples.problem.seed)
         if self.racing:
-            shape, dtype = self._buffers["used"].shape, np.int32
-            self._buffers["used"] = None  # The old array is freed before the new one is allocated.
-            self._buffers["used"] = samples.backend.full(shape, 0, dtype)
+            samples.backend.fill(self._buffers["used"], 0)
             samples.kernel("assign_racing")(
                 (ceil_div(n, tuning.nearest), count),
                 (tuning.nearest,),
                 [sets, shuffles, np.int32(self._perm), self._buffers["used"], rows],
             )
             return
-        scratch, shared_bytes = self._scratch("owners", part, self._owner_bytes())
+        scratch, shared_bytes = self._scratch("owners", part, self._owner_bytes)
         hides_latency = LATENCY_BLOCKS * shared_bytes <= samples.shared_limit
         samples.kernel("assign", "true" if k <= FEW_NEAREST else "false")(
             (self._perm, count),
             (tuning.assign if hides_latency else tuning.assign_alone,),
-            [sets, shuffles, scratch, np.bool_(self._ordered()), rows],
+            [sets, shuffles, scratch, rows],
             shared_bytes=shared_bytes,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,12 +19,9 @@ from gpupc_impl.engine.budget import Arrays, device_bytes, free_bytes, largest_f
 from gpupc_impl.integers import ceil_div, round_up
 from gpupc_impl.nonlinear.declarations import (
     BINS,
-    CANDIDATE_BYTES,
     CELL_BYTES,
-    CLOSE_TESTS,
     COLUMNS,
     COUNTING,
-    DISTANCES_BYTES,
     ENTRIES,
     ENTRY_BYTES,
     FINE,
@@ -38,12 +35,9 @@ from gpupc_impl.nonlinear.declarations import (
     REGISTERS_ROWS,
     TESTS,
     VECTOR_BYTES,
-    registers_kernel,
 )
-from gpupc_impl.nonlinear.samples import ARRANGED_SAMPLES, DeviceSamples, Layout, Permutations
+from gpupc_impl.nonlinear.samples import DeviceSamples, Permutations
 from gpupc_impl.nonlinear.tuning import TUNING, WARP, Tuning, whole_warps
-
-STAGE_GROWTH = 4  # the ratio of the replicates evaluated after a stage of early stopping to those evaluated before
 
 COUNTING_SPILLED, INSERTION_SPILLED = 16, 4
 """The factors by which there are fewer resident blocks of `counting` and `insertion` if their blocks need global memory
@@ -74,40 +68,35 @@ class NeighbourSelection(abc.ABC):
         name: the value of the parameter `selection`.
         fallback: the selection for samples that this one does not support; None if this one supports all.
         whole: whether the kernels support short integers for integral values.
-        far_replicates: the number of pairs of a sample and a replicate for which the lists were too short, counted
-            while `counts_far` is set; counting makes the host wait for each launch.
+        by_order: whether the kernels number samples by their order in S[0], from level 1 on.
+        permutations: the replicates of the sets in the latest batch.
     """
 
     name: ClassVar[str]
     fallback: ClassVar[type[NeighbourSelection] | None] = None
     whole: ClassVar[bool] = True
+    by_order: ClassVar[bool] = False
 
-    def __init__(self, samples: DeviceSamples, permutations: Permutations, tuning: Tuning):
-        self.samples, self.permutations, self.tuning = samples, permutations, tuning
-        self.counts_far, self.far_replicates = False, 0
+    def __init__(self, samples: DeviceSamples, tuning: Tuning, racing: bool):
+        self.samples, self.tuning = samples, tuning
+        self.permutations = Permutations(samples, tuning, self.panel(), self.by_order, racing)
 
     @classmethod
     def serves(cls, samples: DeviceSamples) -> bool:
         """Return whether the selection supports the type and the number of the samples."""
         return True
 
-    @classmethod
     @abc.abstractmethod
-    def layout(cls, samples: DeviceSamples) -> Layout:
-        """Return the memory layout of replicates that the selection requires."""
+    def panel(self) -> int:
+        """Return the number of replicates whose values the kernels require side by side; 0 if they do not."""
 
     @abc.abstractmethod
     def scratch_bytes(self, level: int, tests: int) -> int:
         """Return the lower bound on the bytes of device memory with which a number of tests can be estimated."""
 
     @abc.abstractmethod
-    def launch(self, level: int, sets: Filled, tests: Filled, counts: Any) -> None:
-        """Compute the partials of tests.
-
-        Args:
-            counts: None to evaluate all replicates. Otherwise (t,) int32 zeros: tests then end early, and this array
-                receives the numbers of permutations whose CMI is at least the data's.
-        """
+    def launch(self, level: int, sets: Filled, tests: Filled) -> None:
+        """Compute the partials of tests."""
 
     def expected_near(self, level: int) -> int:
         """Estimate how many samples are at least as near in (V_j, S) as the k-th nearest in (V_i, V_j, S).
@@ -120,27 +109,6 @@ class NeighbourSelection(abc.ABC):
         share = min(1.0, (k + 3 * math.sqrt(k) + 2) / n)
         return min(n - 1, max(k, math.ceil(n * share ** ((level + 1) / (level + 2)))))
 
-    def _stages(self, tests: Filled, counts: Any) -> Iterator[tuple[Filled, int]]:
-        """Yield the tests with the replicates of each stage, and the index of the first of these replicates.
-
-        Without `counts`, there is one stage. Otherwise the first stage evaluates one panel, and each later stage
-        increases the number of evaluated replicates by the factor `STAGE_GROWTH`. After each stage, the tests whose
-        decision no further permutation can change are closed.
-        """
-        if counts is None:
-            yield tests, 0
-            return
-        backend, replicates = self.samples.backend, self.samples.replicates
-        values, threads = tests.values, self.tuning.lists
-        partials = values["partials"].reshape(-1)
-        close = backend.kernel(*CLOSE_TESTS)
-        first, last = 0, min(PANEL, replicates)
-        while first < last:
-            yield TESTS(**values | {"replicates": last - first, "partials": partials[first:]}), first
-            numbers = map(np.int32, (first, last, self.samples.problem.critical_count))
-            close((ceil_div(values["count"], threads),), (threads,), [tests, *numbers, counts])
-            first, last = last, min(STAGE_GROWTH * last, replicates)
-
 
 class CountingSelection(NeighbourSelection):
     """Bisection by the number of distances up to a bound: each block has some samples of a test, and its threads share
@@ -148,9 +116,8 @@ class CountingSelection(NeighbourSelection):
 
     name = "counting"
 
-    @classmethod
-    def layout(cls, samples: DeviceSamples) -> Layout:
-        return Layout(panel=samples.stride)
+    def panel(self) -> int:
+        return self.samples.stride
 
     def _workspace_bytes(self, level: int) -> int:
         """Return the bytes of a block's `Workspace` in the kernel, without the buffers of distances."""
@@ -170,7 +137,7 @@ class CountingSelection(NeighbourSelection):
         size = self._workspace_bytes(level)
         return 0 if size <= self.samples.shared_limit else size * self._blocks(level, tests) * tests
 
-    def launch(self, level: int, sets: Filled, tests: Filled, counts: Any) -> None:
+    def launch(self, level: int, sets: Filled, tests: Filled) -> None:
         samples, tuning, count = self.samples, self.tuning, tests.values["count"]
         size, blocks = self._workspace_bytes(level), self._blocks(level, count)
         scratch, capacity, shared = None, 0, size
@@ -180,35 +147,30 @@ class CountingSelection(NeighbourSelection):
             room = min(tuning.buffer_bytes, samples.shared_limit - size)
             capacity = min(samples.n, room // (VECTOR_BYTES * tuning.estimate))
             shared += capacity * VECTOR_BYTES * tuning.estimate
-        for staged, first in self._stages(tests, counts):
-            counting = COUNTING[samples.kind](
-                columns=self.permutations.columns_from(first),
-                sorted=samples.sorted,
-                ranks=samples.ranks,
-                stride=samples.stride,
-                first_length=self.expected_near(level),
-                widest=samples.widest,
-                capacity=capacity,
-                scratch=scratch,
-                scratch_bytes=size,
-            )
-            samples.kernel("estimate", "false" if level else "true")(
-                (blocks, count), (tuning.estimate,), [sets, staged, counting], shared_bytes=shared
-            )
+        counting = COUNTING[samples.kind](
+            columns=self.permutations.columns,
+            sorted=samples.sorted,
+            ranks=samples.ranks,
+            stride=samples.stride,
+            first_length=self.expected_near(level),
+            widest=samples.widest,
+            capacity=capacity,
+            scratch=scratch,
+            scratch_bytes=size,
+        )
+        samples.kernel("estimate", "false" if level else "true")(
+            (blocks, count), (tuning.estimate,), [sets, tests, counting], shared_bytes=shared
+        )
 
 
 class InsertionSelection(NeighbourSelection):
     """Sorted insertion as in the paper (GPU-CMIknn, Algorithm 4; kernels/insertion.cu): each thread has a sample in a
-    replicate and keeps its k nearest distances in order.
-
-    All permutations are evaluated, since this selection does not support early stopping.
-    """
+    replicate and keeps its k nearest distances in order."""
 
     name, whole = "insertion", False
 
-    @classmethod
-    def layout(cls, samples: DeviceSamples) -> Layout:
-        return Layout()
+    def panel(self) -> int:
+        return 0
 
     def _spilled_blocks(self) -> int:
         return self.tuning.blocks // INSERTION_SPILLED
@@ -219,7 +181,7 @@ class InsertionSelection(NeighbourSelection):
             return 0
         return self._spilled_blocks() * self.tuning.insert * k * self.samples.key_dtype.itemsize
 
-    def launch(self, level: int, sets: Filled, tests: Filled, counts: Any) -> None:
+    def launch(self, level: int, sets: Filled, tests: Filled) -> None:
         samples, k = self.samples, self.samples.problem.k_cmi
         kept = next((capacity for capacity in KEPT_IN_REGISTERS if k <= capacity), 0)
         thread_bytes = 2 * (level + 2) * samples.dtype.itemsize  # Shared memory holds two samples of each thread.
@@ -241,14 +203,16 @@ class ListedNeighbours(NeighbourSelection):
     sample.
     """
 
+    by_order = True
+
     @property
     def shares(self) -> int:
         """The number of parts into which the work of `estimate_by_buckets` is divided."""
         return self.tuning.shares or self.samples.backend.multiprocessors
 
     @abc.abstractmethod
-    def _estimate(self, level: int, sets: Filled, tests: Filled, lists: Filled, first: int) -> Filled:
-        """Launch the kernel for the replicates from `first` on, and return their `COLUMNS` for `estimate_far`."""
+    def _estimate(self, level: int, sets: Filled, tests: Filled, lists: Filled) -> Filled:
+        """Launch the kernel that reads the lists, and return its `COLUMNS` for `estimate_far`."""
 
     # --- the lengths of lists ----------------------------------------------------------------------------------------
 
@@ -263,31 +227,12 @@ class ListedNeighbours(NeighbourSelection):
         guess = self.expected_near(level)
         return min(self.samples.n - 1, (level + 3) * guess // 2 if self.samples.ranks else 10 * guess)
 
-    def _expected_within(self, level: int, dimensions: int) -> float:
-        """Return the expected number of neighbours within the reach of a list in `dimensions` of the dimensions of
-        (V_j, S), for independent uniform samples."""
-        others = self.samples.n - 1
-        return others * (self._reach(level) / others) ** (dimensions / (level + 1))
-
     def _near(self, level: int) -> int:
         """Return the number of samples on either side, in the order of S[0], from which the reach of a list is
-        determined: a quarter more than the expected number for uniform samples."""
-        return self.tuning.near or max(self._reach(level), math.ceil(1.25 * self._expected_within(level, 1) / 2))
-
-    def _candidates(self, level: int) -> int:
-        """Return the number of candidates for which the kernel that makes lists has shared memory: 1.5 times the
-        expected number for uniform samples, in the space of the longer list."""
-        expected = min(self.samples.n - 1, math.ceil(1.5 * self._expected_within(level, level or 1)))
-        limit = min(self.tuning.candidate_bytes, self.samples.shared_limit)
-        return min(expected, limit // CANDIDATE_BYTES[self.samples.kind])
-
-    def _remembered(self, level: int) -> int:
-        """Return the number of samples whose distances the kernel that makes lists keeps in shared memory: the
-        samples that it reads first, or none if these samples do not fit."""
-        n, kind = self.samples.n, self.samples.kind
-        first = min(2 * self._near(level) + 1, n) if level else n
-        room = self.samples.shared_limit - self._candidates(level) * CANDIDATE_BYTES[kind]
-        return first if first * DISTANCES_BYTES[kind] <= min(self.tuning.remembered_bytes, room) else 0
+        determined: a quarter more than the expected number for independent uniform samples."""
+        reach, others = self._reach(level), self.samples.n - 1
+        within = others * (reach / others) ** (1 / (level + 1))  # the reach of a list, in one of its dimensions
+        return self.tuning.near or max(reach, math.ceil(1.25 * within / 2))
 
     def _fine_buckets(self) -> tuple[int, int]:
         """Return the key at which the fine buckets begin, and the logarithm of their width; the last fine bucket
@@ -321,7 +266,7 @@ class ListedNeighbours(NeighbourSelection):
 
     # --- launches ----------------------------------------------------------------------------------------------------
 
-    def launch(self, level: int, sets: Filled, tests: Filled, counts: Any) -> None:
+    def launch(self, level: int, sets: Filled, tests: Filled) -> None:
         """Make the lists of as many samples at a time as fit in memory, and estimate with these lists."""
         backend, n, values = self.samples.backend, self.samples.n, tests.values
         count = values["count"]
@@ -336,47 +281,16 @@ class ListedNeighbours(NeighbourSelection):
         for part in pieces(count, ceil_div(count, ceil_div(count, tests_at_once))):  # The parts have about equal sizes.
             some = part.stop - part.start
             own = {name: values[name][part] for name in ("pairs", "partials")}
-            if counts is not None:
-                own["open"] = values["open"][part]
             some_tests = TESTS(**values | own | {"count": some})
-            self.samples.kernel("arrange")(
-                (ceil_div(n, ARRANGED_SAMPLES), some), (self.tuning.lists,), [sets, some_tests, memory["arranged"]]
-            )
-            some_counts = None if counts is None else counts[part]
-            self._launch_part(level, sets, some_tests, some_counts, memory, list(pieces(n, min(n, listed // some))))
+            self.permutations.arrange(sets, some, own["pairs"], sets.values["order"], memory["arranged"])
+            for listed_part in pieces(n, min(n, listed // some)):
+                self._launch_part(level, sets, some_tests, memory, listed_part)
 
-    def _launch_part(
-        self, level: int, sets: Filled, tests: Filled, counts: Any, memory: Mapping[str, Any], parts: list[slice]
-    ) -> None:
-        """Make the lists of each part of the samples, and estimate the tests with the lists of one part after the
-        other."""
+    def _launch_part(self, level: int, sets: Filled, tests: Filled, memory: Mapping[str, Any], part: slice) -> None:
+        """Make the lists of a part of the samples, and estimate the tests with them."""
         samples, backend, empty = self.samples, self.samples.backend, "false" if level else "true"
-        candidates, remembered = self._candidates(level), self._remembered(level)
-        shared_bytes = candidates * CANDIDATE_BYTES[samples.kind] + remembered * DISTANCES_BYTES[samples.kind]
-        listed_part = None
-        for staged, first in self._stages(tests, counts):
-            for part in parts:
-                lists = self._lists(level, memory, part, candidates, remembered)
-                if part != listed_part:  # A single part keeps its lists for all stages.
-                    samples.kernel("list_neighbours", empty)(
-                        (part.stop - part.start, tests.values["count"]),
-                        (self.tuning.lists,),
-                        [sets, staged, lists],
-                        shared_bytes=shared_bytes,
-                    )
-                    listed_part = part
-                backend.fill(memory["counters"], 0)
-                columns = self._estimate(level, sets, staged, lists, first)
-                if self.counts_far:
-                    self.far_replicates += int(backend.download(memory["counters"])[0])
-                samples.kernel("estimate_far", empty)(
-                    (backend.blocks_at_once,), (self.tuning.far,), [sets, staged, lists, columns]
-                )
-
-    def _lists(self, level: int, memory: Mapping[str, Any], part: slice, candidates: int, remembered: int) -> Filled:
-        """Return the struct `LISTS` of a part of the samples."""
         fine_low, fine_shift = self._fine_buckets()
-        return LISTS[self.samples.kind](
+        lists = LISTS[samples.kind](
             **memory,
             first=part.start,
             samples=part.stop - part.start,
@@ -385,27 +299,32 @@ class ListedNeighbours(NeighbourSelection):
             reach=self._reach(level),
             fine_low=fine_low,
             fine_shift=fine_shift,
-            widest=self.samples.widest,
-            candidates=candidates,
-            remembered=remembered,
-            replicates=self.samples.replicates,
+            widest=samples.widest,
+            replicates=samples.replicates,
             shares=self.shares,
         )
+        samples.kernel("list_neighbours", empty)(
+            (part.stop - part.start, tests.values["count"]), (self.tuning.lists,), [sets, tests, lists]
+        )
+        backend.fill(memory["counters"], 0)
+        columns = self._estimate(level, sets, tests, lists)
+        samples.kernel("estimate_far", empty)(
+            (backend.blocks_at_once,), (self.tuning.far,), [sets, tests, lists, columns]
+        )
 
-    def _columns(self, first: int, width: int, group_pieces: int = 0, test_pieces: int = 0) -> Filled:
-        """Return the struct `COLUMNS` of the replicates from `first` on, for warps that process `width` replicates
-        each."""
+    def _columns(self, width: int, group_pieces: int = 0, test_pieces: int = 0) -> Filled:
+        """Return the struct `COLUMNS`, for warps that process `width` replicates each."""
         samples, permutations = self.samples, self.permutations
         return COLUMNS[samples.kind](
-            values=permutations.columns_from(first),
-            rows=permutations.rows_from(first),
+            values=permutations.columns,
+            rows=permutations.rows,
             sorted=samples.sorted,
             ranks=samples.ranks,
             stride=samples.stride,
             width=width,
             group_pieces=group_pieces,
             test_pieces=test_pieces,
-            sample_bytes=permutations.layout.panel * samples.dtype.itemsize,
+            sample_bytes=permutations.panel * samples.dtype.itemsize,
         )
 
 
@@ -415,8 +334,8 @@ class BucketSelection(ListedNeighbours):
 
     name, fallback = "buckets", CountingSelection
 
-    def __init__(self, samples: DeviceSamples, permutations: Permutations, tuning: Tuning):
-        super().__init__(samples, permutations, tuning)
+    def __init__(self, samples: DeviceSamples, tuning: Tuning, racing: bool):
+        super().__init__(samples, tuning, racing)
         self._warp_bytes = CELL_BYTES[samples.kind] * BINS * WARP  # shared memory for the counters of a warp
         self._threads = whole_warps(min(tuning.buckets, samples.shared_limit // self._warp_bytes * WARP))
 
@@ -426,15 +345,14 @@ class BucketSelection(ListedNeighbours):
         counts_all = samples.kind == "double" or samples.n <= MOST_COUNTED
         return counts_all and CELL_BYTES[samples.kind] * BINS * WARP <= samples.shared_limit
 
-    @classmethod
-    def layout(cls, samples: DeviceSamples) -> Layout:
-        return Layout(panel=PANEL, by_order=True)
+    def panel(self) -> int:
+        return PANEL
 
-    def _estimate(self, level: int, sets: Filled, tests: Filled, lists: Filled, first: int) -> Filled:
+    def _estimate(self, level: int, sets: Filled, tests: Filled, lists: Filled) -> Filled:
         backend, threads = self.samples.backend, self._threads
         blocks = backend.blocks_at_once * max(1, TUNING[backend.name].buckets // threads)
         width = min(PANEL, threads)
-        columns = self._columns(first, width, *self._pieces(width, tests.values["replicates"], lists.values["samples"]))
+        columns = self._columns(width, *self._pieces(width, tests.values["replicates"], lists.values["samples"]))
         shared_bytes = self._warp_bytes * ceil_div(threads, WARP)
         self.samples.kernel("estimate_by_buckets", "false" if level else "true")(
             (blocks,), (threads,), [sets, tests, lists, columns], shared_bytes=shared_bytes
@@ -464,19 +382,18 @@ class RegisterSelection(ListedNeighbours):
         exact = samples.kind == "short" and max(samples.widest + 1, samples.n) <= REGISTERS_END
         return samples.continuous and exact and REGISTERS_BYTES * (samples.n + 1) <= samples.shared_limit
 
-    @classmethod
-    def layout(cls, samples: DeviceSamples) -> Layout:
-        return Layout(panel=REGISTERS_REPLICATES, by_order=True)
+    def panel(self) -> int:
+        return REGISTERS_REPLICATES
 
-    def _estimate(self, level: int, sets: Filled, tests: Filled, lists: Filled, first: int) -> Filled:
+    def _estimate(self, level: int, sets: Filled, tests: Filled, lists: Filled) -> Filled:
         n, threads, count = self.samples.n, self.tuning.registers, tests.values["count"]
         enough = ROWS_MARGIN * self.expected_near(level) / WARP
         rows = next((rows for rows in REGISTERS_ROWS if rows >= enough), REGISTERS_ROWS[-1])
         groups = ceil_div(tests.values["replicates"], REGISTERS_REPLICATES)
         most = ceil_div(n, threads // WARP * LEAST_SAMPLES)
         blocks = max(1, min(self.tuning.registers_blocks // (groups * count), most))
-        columns = self._columns(first, REGISTERS_REPLICATES)
-        self.samples.backend.kernel(*registers_kernel(level, rows))(
+        columns = self._columns(REGISTERS_REPLICATES)
+        self.samples.kernel("estimate_by_registers", "false" if level else "true", str(rows))(
             (groups * blocks, count), (threads,), [sets, tests, lists, columns], shared_bytes=REGISTERS_BYTES * (n + 1)
         )
         return columns

@@ -28,12 +28,6 @@ DEFAULTS = {name: parameter.default for name, parameter in PARAMS.items()}
 
 SEARCH_PARAMS = {
     **PARAMS,
-    "stopping": Parameter(
-        "never",
-        "early: a test ends when no further permutation can change whether its set separates (not by insertion, nor "
-        "where p-values are asked for)",
-        choices=("never", "early"),
-    ),
     "checkpoint": Parameter("", "file from which a killed search goes on; none by default"),
 }
 """The parameters of every search of the family."""
@@ -51,8 +45,6 @@ class Tuning:
         samples: the number of tests times the number of samples that keep the device busy in one launch.
         buffer_bytes: the upper bound on the shared memory in which `estimate` keeps distances.
         list_bytes: the upper bound on the memory that lists of neighbours take at a time.
-        candidate_bytes, remembered_bytes: the upper bounds on the shared memory of `list_neighbours` for the candidates
-            of a list and for distances.
         selection: the meaning of ``selection=auto`` if k_CMI is below `registers_from`, and else ``registers``.
         reach, near: the lower bounds on the neighbours in a list, and on the samples on either side, in the order of
             S[0], that `list_neighbours` reads first; 0 means the estimates of `selections.ListedNeighbours`.
@@ -75,8 +67,6 @@ class Tuning:
     samples: int = 1 << 17
     buffer_bytes: int = 0
     list_bytes: int = 1 << 31
-    candidate_bytes: int = 1 << 15
-    remembered_bytes: int = 1 << 14
     selection: str = "buckets"
     registers_from: float = 40
     reach: int = 0
@@ -104,8 +94,6 @@ TUNING = {
         samples=1 << 10,
         buffer_bytes=128 * 1024,
         list_bytes=1 << 22,
-        candidate_bytes=1 << 12,
-        remembered_bytes=1 << 12,
         selection="counting",
         registers_from=math.inf,
         shares=3,

@@ -152,8 +152,6 @@ class TimeSeriesGraph:
         axes: Axes = importlib.import_module("gpupc_impl.views.plots.series").draw(self, ax, title)
         return axes
 
-    # --- files -------------------------------------------------------------------------------------------------
-
     def save(self, path: str | Path) -> None:
         """Write a file whose format the suffix selects: ``.npz`` (everything), ``.csv`` (as `to_frame`) or ``.json``
         (networkx's node-link data).

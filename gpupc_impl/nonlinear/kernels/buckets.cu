@@ -328,7 +328,7 @@ __global__ void __launch_bounds__(512, 3)
                 own_replicate % PANEL);
         }
         const int a = lists.first + (piece - group_begin) * teams + team;
-        if (team >= teams || a >= lists.first + lists.samples || tests.closed(test)) continue;
+        if (team >= teams || a >= lists.first + lists.samples) continue;
         const Neighbours<T, EMPTY> here(lists, test, a);
         const Walk<T, EMPTY, Rule> walk(here, replicate, counts, tests.k, a);
         int before;

@@ -131,35 +131,22 @@ __device__ __forceinline__ typename Vector<T>::Keys kth_smallest(const Distances
     using Keys = typename V::Keys;
     const auto rank = static_cast<KeyOf<T>>(k);
     Keys low = V::all(-1), high = V::all(bound);
-    if constexpr (Number<T>::whole) {
-        for (int width = bound + 1; width > 1; width = (width + 1) / 2) {
-            const Keys middle = V::middles(low, high, true);
-            Keys above = V::all(0);
-            for (int j = 0; j < length; ++j) V::count_above(above, distances.template at<BUFFERED>(j), middle);
-            const Keys count = V::all(static_cast<KeyOf<T>>(length)) - above;
-            const auto enough = V::at_least(count, rank);
-            high = V::choose(enough, middle, high);
-            low = V::choose(enough, low, middle);
-        }
-        return high;
-    } else {
-        for (int step = 0; V::any(V::at_least(high - low, 2)); ++step) {
-            const Keys middle = V::middles(low, high, step >= LINEAR_STEPS);
-            Keys above = V::all(0);
-            for (int j = 0; j < length; ++j) V::count_above(above, distances.template at<BUFFERED>(j), middle);
-            const Keys count = V::all(static_cast<KeyOf<T>>(length)) - above;
-            const auto enough = V::at_least(count, rank);
-            high = V::choose(enough, middle, high);
-            // If exactly k distances are at most `middle`, the k-th is the largest of them, and the bisection ends.
-            low = V::choose(enough, V::choose(V::at_least(count, rank + 1), low, middle - 1), middle);
-        }
-        Keys largest = V::all(0);
-        for (int j = 0; j < length; ++j) {
-            const Keys distance = distances.template at<BUFFERED>(j);
-            largest = V::larger(largest, V::choose(V::at_least(high - distance, 0), distance, largest));
-        }
-        return largest;
+    for (int step = 0; V::any(V::at_least(high - low, 2)); ++step) {
+        const Keys middle = V::middles(low, high, step >= LINEAR_STEPS);
+        Keys above = V::all(0);
+        for (int j = 0; j < length; ++j) V::count_above(above, distances.template at<BUFFERED>(j), middle);
+        const Keys count = V::all(static_cast<KeyOf<T>>(length)) - above;
+        const auto enough = V::at_least(count, rank);
+        high = V::choose(enough, middle, high);
+        // If exactly k distances are at most `middle`, the k-th is the largest of them, and the bisection ends.
+        low = V::choose(enough, V::choose(V::at_least(count, rank + 1), low, middle - 1), middle);
     }
+    Keys largest = V::all(0);
+    for (int j = 0; j < length; ++j) {
+        const Keys distance = distances.template at<BUFFERED>(j);
+        largest = V::larger(largest, V::choose(V::at_least(high - distance, 0), distance, largest));
+    }
+    return largest;
 }
 
 // The replicates, and the limits of what a block examines and keeps.
@@ -283,7 +270,6 @@ __global__ void __launch_bounds__(512, 2)
     GPUPC_DYNAMIC_SHARED(unsigned char, shared);
     __shared__ int totals[3], cursors[2];
     __shared__ long long largest_radius;
-    if (tests.closed(blockIdx.y)) return;
     const int thread = threadIdx.x, threads = blockDim.x;
     const int first_replicate = thread * V::ELEMENTS, step = threads * V::ELEMENTS;  // the replicates of the thread
     const int n = sets.n, replicates = tests.replicates, k = tests.k;

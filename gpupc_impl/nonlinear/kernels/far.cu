@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
         const Arranged<T> arranged(sets, lists, test);
         const Around<T, EMPTY, Rule> around(arranged, sets.level, place);
         const int set = tests.pairs[2ll * test];
-        const T* values = columns.rows + (static_cast<long long>(set) * tests.all_replicates + replicate) * n;
+        const T* values = columns.rows + (static_cast<long long>(set) * tests.replicates + replicate) * n;
         const T own = values[sets.sample(set, place)];
         const auto distance = [&](int b) -> Key { return distance_between<T, Rule>(own, values[sets.sample(set, b)]); };
         int first = 0, end = n;  // This finds the samples within a bound in S[0].

@@ -7,40 +7,11 @@
 
 constexpr int FINE = 256;  // the buckets of the histogram
 
-// A sample that may be listed, with its distances in (V_j, S) and in S.
-template <class T>
-struct Candidate {
-    KeyOf<T> y, z;
-    int sample;
-};
-
-// Distances of one sample in (V_j, S) and in S.
-template <class T>
-struct Distances {
-    KeyOf<T> y, z;
-};
-
-// Gathers the values of each test in the order of the lists. Grid (any, tests), any block.
-template <class T>
-__global__ void arrange(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests, T* arranged) {
-    const int n = sets.n, level = sets.level;
-    const int* pair = tests.pairs + 2ll * blockIdx.y;
-    const int* set = sets.set(pair[0]);
-    arranged += static_cast<long long>(blockIdx.y) * (level + 1) * n;
-    for (int place = blockIdx.x * blockDim.x + threadIdx.x; place < n; place += gridDim.x * blockDim.x) {
-        const int b = sets.sample(pair[0], place);
-        for (int d = 0; d <= level; ++d) {
-            arranged[static_cast<long long>(d) * n + place] = sets.of(d < level ? set[d + 1] : pair[1])[b];
-        }
-    }
-}
-
 // Shared memory of a block that makes the lists of one sample.
 template <int LISTS>
 struct ListState {
     int fine[FINE];
     int counts[LISTS][BINS];  // the counts of the buckets, and later the position of the next entry of each
-    int kept;                 // candidates
     int shift, last;          // Header::shift and Header::last
     int window[2];            // the bounds in the order of S[0] of the samples that are near enough to be listed
     long long low;            // Header::low
@@ -106,12 +77,9 @@ __device__ __forceinline__ void write_header(ListState<LISTS>& state, const Neig
 
 // Makes the lists of one sample of one test. EMPTY: level 0, where there is no list for S.
 //
-// The histogram is first made of `near` samples on either side in the order of S[0], which mostly suffice, and whose
-// distances are kept if there is shared memory for all of them; then of the others that may be near enough. Most
-// samples are beyond the end of both lists. The other samples, called candidates, are kept in shared memory between the
-// pass that counts and the pass that places them; if there are too many, the second pass computes distances again. A
-// block has a sample. Relies on shared memory for `candidates` candidates and `remembered` distances. Grid (samples,
-// tests), any block.
+// The histogram is first made of `near` samples on either side in the order of S[0], which mostly suffice, and then of
+// the others that may be near enough. A second pass counts the samples of each bucket, and a third one places them. A
+// block has a sample. Grid (samples, tests), any block.
 template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                                 const __grid_constant__ Lists<T> lists) {
@@ -119,8 +87,6 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     using Here = Neighbours<T, EMPTY>;
     constexpr int LISTS = Here::LISTS;
     __shared__ ListState<LISTS> state;
-    GPUPC_DYNAMIC_SHARED(Candidate<T>, candidates);
-    if (tests.closed(blockIdx.y)) return;
     const int thread = threadIdx.x, threads = blockDim.x, n = sets.n;
     const int a = lists.first + blockIdx.x;
     const Here here(lists, blockIdx.y, a);
@@ -131,19 +97,12 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     for (int bin = thread; bin < BINS; bin += threads) {
         for (int l = 0; l < LISTS; ++l) state.counts[l][bin] = 0;
     }
-    if (thread == 0) state.kept = 0;
     __syncthreads();
     const Key fine_low = lists.fine_low;
     const int first = EMPTY ? 0 : max(a - lists.near, 0), end = EMPTY ? n : min(a + lists.near + 1, n);
-    // the samples first, ..., end - 1
-    auto* const distances = reinterpret_cast<Distances<T>*>(candidates + lists.candidates);
-    const bool remembers = end - first <= lists.remembered;
     const auto look_at = [&](int from, int to) {
-        around.each_other(from, to, [&](int b, Key y, Key z) {
+        around.each_other(from, to, [&](int, Key y, Key) {
             atomicAdd(&state.fine[(larger(y, fine_low) - fine_low) >> lists.fine_shift], 1);
-            if (remembers && first <= b && b < end) {
-                distances[b - first] = {static_cast<KeyOf<T>>(y), static_cast<KeyOf<T>>(z)};
-            }
         });
         __syncthreads();
     };
@@ -167,43 +126,22 @@ __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __gr
     // The key that an entry has in a list.
     const auto key_in = [&](int list, Key y, Key z) { return larger(list == 0 ? y : z, least); };
     const auto is_listed = [&](int bin) { return bin < last; };
-    const auto consider = [&](int b, Key y, Key z) {
-        // A sample that is too far for the last list is too far in (V_j, S), too.
-        if (!is_listed(bin_of(key_in(LISTS - 1, y, z), low, shift))) return;
+    around.each_other(state.window[0], state.window[1], [&](int, Key y, Key z) {
         for (int l = 0; l < LISTS; ++l) {
             const int bin = bin_of(key_in(l, y, z), low, shift);
             if (is_listed(bin)) atomicAdd(&state.counts[l][bin], 1);
         }
-        const int place = atomicAdd(&state.kept, 1);
-        if (place < lists.candidates) candidates[place] = {static_cast<KeyOf<T>>(y), static_cast<KeyOf<T>>(z), b};
-    };
-    const int known = remembers ? max(first, state.window[0]) : state.window[0];
-    const int known_end = remembers ? max(min(end, state.window[1]), known) : known;
-    for (int b = known + thread; b < known_end; b += threads) {
-        if (b != a) consider(b, distances[b - first].y, distances[b - first].z);
-    }
-#pragma unroll 1
-    for (int side = 0; side < 2; ++side) {
-        around.each_other(side == 0 ? state.window[0] : known_end, side == 0 ? known : state.window[1], consider);
-    }
+    });
     __syncthreads();
     Entry<T>* entries[LISTS];
     for (int l = 0; l < LISTS; ++l) entries[l] = here.lists[l]->of;
     if (thread < 32) write_header<T, EMPTY>(state, here, entries, low);
     __syncthreads();
-    const auto put = [&](int b, Key y, Key z) {
+    around.each_other(state.window[0], state.window[1], [&](int b, Key y, Key z) {
         for (int l = 0; l < LISTS; ++l) {
             const Key key = key_in(l, y, z);
             const int bin = bin_of(key, low, shift);
             if (is_listed(bin)) entries[l][atomicAdd(&state.counts[l][bin], 1)] = Entry<T>::of(b, key);
         }
-    };
-    if (state.kept > lists.candidates) {
-        around.each_other(state.window[0], state.window[1], put);
-        return;
-    }
-    for (int place = thread; place < state.kept; place += threads) {
-        const Candidate<T> candidate = candidates[place];
-        put(candidate.sample, candidate.y, candidate.z);
-    }
+    });
 }

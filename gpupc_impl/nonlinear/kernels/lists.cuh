@@ -85,8 +85,6 @@ struct Lists {
     KeyOf<T> fine_low;       // the position at which the FINE buckets begin
     int fine_shift;          // the logarithm of their width
     KeyOf<T> widest;         // an upper bound of all keys
-    int candidates;          // the capacity of shared memory for samples that may be listed, while lists are made
-    int remembered;          // the capacity of shared memory for distances of the samples examined first
     unsigned* far;           // pairs of a sample and a replicate for which the lists end too early, as indices into
                              // (tests, samples, replicates)
     unsigned* counters;      // (1 + shares) the number of these pairs; the pieces taken of each share (deal.cuh)

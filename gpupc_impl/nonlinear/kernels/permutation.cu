@@ -5,13 +5,11 @@
 // broken. The replicates of a set fill `rows`, (1 + perm, n) values: row 0 is V_i as observed, row m + 1 permutation m.
 #include "nonlinear/kernels/philox.cuh"
 #include "nonlinear/kernels/tests.cuh"
-#include "nonlinear/kernels/warp.cuh"
 
 constexpr unsigned long long FREE = ~0ull;  // no sample has this priority
 constexpr int PANEL = 32;                   // the replicates whose values `lay_side_by_side` transposes at a time
 // With list lengths up to this number, the order of a list fits into one number.
 constexpr int FEW_NEAREST = 16;
-constexpr int MOST_ORDERED = 1 << 16;  // `assign` orders up to this many samples, as numbers of 16 bits.
 
 __device__ Key key_of(unsigned long long seed, const int* set, int level) {
     Key key;
@@ -23,20 +21,24 @@ __device__ Key key_of(unsigned long long seed, const int* set, int level) {
     return key;
 }
 
-// Gathers the values of the members of S in the order of S[0], so that `nearest` reads them contiguously.
-// Grid (any, sets), any block.
+// Gathers the values of the members of S, and with `pairs` of V_j, so that other kernels read them contiguously.
+// Grid (any, sets or tests), any block.
 //
-// order: (p, n) the samples in ascending order of each variable.
-// arranged: (sets, level, n).
+// pairs: those of the tests (Tests::pairs), or null for the sets themselves.
+// order: (p, n) the samples in ascending order of each variable, to arrange them in the order of S[0]; or null.
+// arranged: (sets or tests, level, or with `pairs` level + 1, n).
 template <class T>
-__global__ void arrange_members(const __grid_constant__ Sets<T> sets, const int* order, T* arranged) {
-    const int n = sets.n, level = sets.level;
-    const int* members = sets.set(blockIdx.y) + 1;
-    order += static_cast<long long>(members[0]) * n;
-    arranged += static_cast<long long>(blockIdx.y) * level * n;
+__global__ void arrange(const __grid_constant__ Sets<T> sets, const int* pairs, const int* order, T* arranged) {
+    const int n = sets.n, level = sets.level, rows = pairs == nullptr ? level : level + 1;
+    const int* pair = pairs == nullptr ? nullptr : pairs + 2ll * blockIdx.y;
+    const int* set = sets.set(pair == nullptr ? blockIdx.y : pair[0]);
+    if (order != nullptr) order += static_cast<long long>(set[1]) * n;
+    arranged += static_cast<long long>(blockIdx.y) * rows * n;
     for (int place = blockIdx.x * blockDim.x + threadIdx.x; place < n; place += gridDim.x * blockDim.x) {
-        const int b = order[place];
-        for (int s = 0; s < level; ++s) arranged[static_cast<long long>(s) * n + place] = sets.of(members[s])[b];
+        const int b = order == nullptr ? place : order[place];
+        for (int d = 0; d < rows; ++d) {
+            arranged[static_cast<long long>(d) * n + place] = sets.of(d < level ? set[d + 1] : pair[1])[b];
+        }
     }
 }
 
@@ -171,7 +173,7 @@ struct NearestList {
 // fewer than k samples is repeated, and an empty one holds the sample itself. Each thread processes a sample. Grid
 // (ceil(n / beta), sets), block (beta).
 //
-// arranged: the result of `arrange_members`.
+// arranged: the result of `arrange`, without `pairs`.
 // knn: (sets, n, k) the lists.
 // scratch: (sets, n, k) distances; null: distances and samples are in shared memory until the list is whole.
 template <class T, class Rule = Continuous>
@@ -287,77 +289,35 @@ struct Shuffled {
     }
 };
 
-constexpr int PRIORITY_BINS = 256;  // the number of buckets of priorities, by their leading bits
-
-// Lists the samples by the bucket of their priority: approximately in ascending order. `owners` serves as storage of
-// the priorities. The function ends with a barrier.
-__device__ void order_by_priority(const Key& key, int permutation, int n, unsigned long long* owners,
-                                  unsigned short* order, int* ends) {
-    const auto bucket_of = [](unsigned long long priority) {
-        return static_cast<int>(priority / (~0ull / PRIORITY_BINS + 1));
-    };
-    for (int b = threadIdx.x; b < PRIORITY_BINS; b += blockDim.x) ends[b] = 0;
-    __syncthreads();
-    for (int a = threadIdx.x; a < n; a += blockDim.x) {
-        owners[a] = priority(key.words(a, permutation, 0), a);
-        atomicAdd(&ends[bucket_of(owners[a])], 1);
-    }
-    __syncthreads();
-    // This prefix sum is the position where each bucket begins; the next loop advances it to where the bucket ends.
-    if (threadIdx.x < 32) {
-        const Warp warp;
-        const int width = (PRIORITY_BINS + warp.threads - 1) / warp.threads;
-        const int first = min(warp.thread * width, PRIORITY_BINS), last = min(first + width, PRIORITY_BINS);
-        int sum = 0;
-        for (int b = first; b < last; ++b) sum += ends[b];
-        sum = warp.sum_before(sum);
-        for (int b = first; b < last; ++b) {
-            const int count = ends[b];
-            ends[b] = sum;
-            sum += count;
-        }
-    }
-    __syncthreads();
-    for (int a = threadIdx.x; a < n; a += blockDim.x) {
-        order[atomicAdd(&ends[bucket_of(owners[a])], 1)] = static_cast<unsigned short>(a);
-    }
-    __syncthreads();
-}
-
 // Draws local permutations (Algorithm 1, lines 5-20): in ascending order of their priorities, each sample takes the
 // first sample of its shuffled list that no other sample has taken.
 //
 // This sequential rule equals deferred acceptance (Gale and Shapley 1962) if every sample prefers the proposer of
 // smallest priority: a sample that proposes displaces an owner of larger priority, which continues with the rest of its
-// list. The outcome does not depend on the order of the proposals, so all threads may propose at once by atomicMin. If
-// `ordered`, samples propose approximately in the order of their priorities, so that few are displaced. Each block
-// draws a permutation. Relies on shared memory or scratch of n words of 64 bits, if ordered (n + 3) / 4 more; ordered:
-// n is at most MOST_ORDERED. FEW: k <= FEW_NEAREST. Grid (perm, sets), block (beta).
+// list. The outcome does not depend on the order of the proposals, so all threads may propose at once by atomicMin.
+// Each block draws a permutation. Relies on shared memory or scratch of n words of 64 bits. FEW: k <= FEW_NEAREST. Grid
+// (perm, sets), block (beta).
 template <class T, bool FEW>
 __global__ void __launch_bounds__(1024)
     assign(const __grid_constant__ Sets<T> sets, const __grid_constant__ Shuffles shuffles, unsigned long long* scratch,
-           bool ordered, T* rows) {
+           T* rows) {
     GPUPC_DYNAMIC_SHARED(unsigned long long, shared);
-    __shared__ int ends[PRIORITY_BINS];
     const int m = blockIdx.x, perm = gridDim.x, n = sets.n, k = shuffles.k;
-    const long long words = n + (ordered ? (n + 3ll) / 4 : 0);
     const int* set = sets.set(blockIdx.y);
     const T* original = sets.of(set[0]);
     T* row = rows + (static_cast<long long>(blockIdx.y) * (perm + 1) + m + 1) * n;
     unsigned long long* owners =
-        scratch == nullptr ? shared : scratch + (static_cast<long long>(blockIdx.y) * perm + m) * words;
-    unsigned short* order = reinterpret_cast<unsigned short*>(owners + n);
+        scratch == nullptr ? shared : scratch + (static_cast<long long>(blockIdx.y) * perm + m) * n;
     if (m == 0) {
         for (int a = threadIdx.x; a < n; a += blockDim.x) row[a - n] = original[a];
     }
     const int* knn = shuffles.knn + static_cast<long long>(blockIdx.y) * n * k;
     const Key key = key_of(shuffles.seed, set, sets.level);
-    if (ordered) order_by_priority(key, m, n, owners, order, ends);
     for (int a = threadIdx.x; a < n; a += blockDim.x) owners[a] = FREE;
     __syncthreads();
     Shuffled<FEW> shuffled(key, knn, k, m);
-    for (int turn = threadIdx.x; turn < n; turn += blockDim.x) {
-        unsigned long long proposer = shuffled.start(ordered ? order[turn] : turn);
+    for (int a = threadIdx.x; a < n; a += blockDim.x) {
+        unsigned long long proposer = shuffled.start(a);
         for (;;) {
             const int requested = shuffled.take();
             const unsigned long long owner = atomicMin(&owners[requested], proposer);

@@ -228,14 +228,14 @@ __device__ __forceinline__ void count_x_and_z(const WarpLists<false>& here, cons
 // 32 neighbours whose distances are kept, need fewer registers, so that more warps are resident. Relies on shared
 // memory of 16 bytes for each sample and n + 1 terms of 8 bytes. Grid (groups times parts, tests), block (up to 4 whole
 // warps).
-template <bool EMPTY, int ROWS>
+template <class T, bool EMPTY, int ROWS>
 __global__ void __launch_bounds__(128, ROWS == 8    ? 6
                                        : ROWS == 12 ? 5
                                                     : 4)
-    estimate_by_registers(const __grid_constant__ Sets<short> sets, const __grid_constant__ Tests tests,
-                          const __grid_constant__ Lists<short> lists, const __grid_constant__ Columns<short> columns) {
+    estimate_by_registers(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
+                          const __grid_constant__ Lists<T> lists, const __grid_constant__ Columns<T> columns) {
+    static_assert(Number<T>::whole);
     GPUPC_DYNAMIC_SHARED(Octet, values);
-    if (tests.closed(blockIdx.y)) return;
     const int groups = (tests.replicates + REPLICATES - 1) / REPLICATES;
     const int group = blockIdx.x % groups, part = blockIdx.x / groups, parts = gridDim.x / groups;
     const int n = sets.n, k = tests.k, warps = blockDim.x / WARP;

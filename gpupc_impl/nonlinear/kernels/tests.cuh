@@ -25,16 +25,13 @@ struct Sets {
 struct Tests {
     const int* pairs;  // (count, 2) the index of a set, and V_j
     int count;
-    int replicates;                // the replicates of this launch
-    int all_replicates;            // the replicates of all launches: 1 + perm
+    int replicates;                // 1 + perm
     int k;                         // k_CMI
     const long long* psi;          // (n + 1) digammas
-    unsigned long long* partials;  // (count, all_replicates) sums of psi(n_xz) + psi(n_yz) - psi(n_z) [- psi(k~)]
-    unsigned char* open;           // (count) whether further replicates can change a verdict; null: evaluate all
+    unsigned long long* partials;  // (count, replicates) sums of psi(n_xz) + psi(n_yz) - psi(n_z) [- psi(k~)]
 
-    __device__ __forceinline__ bool closed(int test) const { return open != nullptr && !open[test]; }
     __device__ __forceinline__ unsigned long long* sums(int test) const {
-        return partials + static_cast<long long>(test) * all_replicates;
+        return partials + static_cast<long long>(test) * replicates;
     }
 };
 

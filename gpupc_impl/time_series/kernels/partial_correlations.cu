@@ -274,7 +274,7 @@ struct Worker {
     __device__ Worker(const LaggedTests& tests, double* shared)
         : number(static_cast<long long>(blockIdx.x) * warp_count() + warp_index()),
           all(static_cast<long long>(gridDim.x) * warp_count()),
-          area(tests, (tests.scratch ? tests.scratch + number * tests.area : shared + warp_index() * tests.area)) {}
+          area(tests, tests.scratch ? tests.scratch + number * tests.area : shared + warp_index() * tests.area) {}
 };
 
 // Writes the known columns of targets: the columns of the factor for the first parents, in rows for all columns. They

@@ -12,24 +12,22 @@ from gpupc_impl.nonlinear.tuning import DEFAULTS
 from tests.unit.nonlinear.conftest import SELECTIONS, run_test, sample_problem, tuned, whole_problem
 
 
-@pytest.mark.parametrize("members", [[], [3], [0, 3]])
-@pytest.mark.parametrize("transform", ["ranks", "standardize"])
+@pytest.mark.parametrize(("members", "transform"), [([], "ranks"), ([3], "standardize"), ([0, 3], "ranks")])
 def test_launch_parameters_change_nothing(backend, members, transform):
-    problem = sample_problem(np.random.default_rng(4), 70, permutations=34, k_cmi=9, transform=transform)
+    problem = sample_problem(np.random.default_rng(4), 50, permutations=34, k_cmi=9, transform=transform)
     expected = Retest(problem).partials(1, 2, members)
     for selection in SELECTIONS:
-        for beta, gamma in ((0, 0), (1, 1), (5, 3), (32, 32), (128, 64), (1024, 512)):
+        for beta, gamma in ((1, 1), (5, 3), (32, 64), (1024, 512)):
             found = run_test(problem, backend, 1, 2, members, selection=selection, beta=beta, gamma=gamma)[1]
             assert np.array_equal(found, expected), (selection, beta, gamma)
 
 
-@pytest.mark.parametrize("members", [[], [3], [0, 3]])
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize(("members", "precision"), [([], "float64"), ([3], "float32"), ([0, 3], "float64")])
 def test_scratch_takes_the_place_of_shared_memory(backend, members, precision, monkeypatch):
     rng = np.random.default_rng(6)
-    problem = sample_problem(rng, 90, k_perm=20, k_cmi=40, transform="standardize", precision=precision)
+    problem = sample_problem(rng, 60, k_perm=20, k_cmi=40, transform="standardize", precision=precision)
     expected = Retest(problem).partials(1, 2, members)
-    for limit in (8448 + 3000, 8448 + 800, 8448 + 100, 8448 + 64):  # 800: of permutations the owners alone
+    for limit in (8448 + 3000, 8448 + 500, 8448 + 64):  # 500: of permutations the owners alone
         monkeypatch.setattr(backend, "max_shared_bytes", limit, raising=False)
         for selection in SELECTIONS:
             assert np.array_equal(run_test(problem, backend, 1, 2, members, selection=selection)[1], expected)

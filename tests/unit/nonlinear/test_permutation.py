@@ -81,18 +81,10 @@ def sequential(problem, i, members):
     return np.array(result)
 
 
-@pytest.mark.parametrize("members", [[], [3], [0, 4], [0, 2, 3, 4]])
+@pytest.mark.parametrize("members", [[], [3], [0, 2, 3, 4]])
 @pytest.mark.parametrize(
     ("n", "k_perm", "ties"),
-    [
-        (30, 5, False),
-        (30, 29, False),
-        (45, 1, False),
-        (33, 30, True),
-        (300, 5, False),
-        (200, 16, True),
-        (200, 17, True),
-    ],
+    [(30, 29, False), (45, 1, False), (33, 30, True), (200, 5, False), (80, 16, True), (80, 17, True)],
 )
 def test_permutations_are_those_of_the_sequential_scheme(backend, members, n, k_perm, ties):
     rng = np.random.default_rng(n + k_perm)
@@ -105,33 +97,6 @@ def test_permutations_are_those_of_the_sequential_scheme(backend, members, n, k_
         assert np.array_equal(rows + shift, expected)
     if not members:
         assert np.array_equal(np.sort(rows + shift, axis=1), np.sort(problem.values[1])[None].repeat(6, axis=0))
-
-
-def test_permutations_of_more_samples_than_16_bits_number(backend):
-    """They propose in the order of their numbers, since 16 bits cannot hold an order of their priorities."""
-    n, seed, S = 2**16 + 100, 3, 1
-    problem = sample_problem(np.random.default_rng(3), n, p=3, k_perm=2, permutations=1, k_cmi=1, seed=seed)
-    estimator = CmiEstimator(problem, backend, DEFAULTS)
-    estimator.fitting(1, 1, 1)
-    estimator.permutations.draw(1, np.array([[0, S]]))
-    found = backend.download(estimator.permutations.rows)[0, 1]
-
-    ranks = problem.values[S]
-    by_rank = np.argsort(ranks)
-    nearest = np.empty((n, 2), int)
-    for place, a in enumerate(by_rank.tolist()):
-        others = [p for p in range(place - 2, place + 3) if p != place and 0 <= p < n]
-        nearest[a] = sorted(by_rank[others], key=lambda b, rank=ranks[a]: (abs(ranks[b] - rank), b))[:2]
-    key = (0, 0)
-    for word in (seed, 0, 0, 1, S):
-        key = tuple(one_word(word, 0, 0, 0, key=key)[:2])
-    first, second, draw, _ = philox((np.arange(n), 0, 0, 1), key)
-    expected, used = np.empty(n, int), set()
-    for a in np.lexsort([np.arange(n), second >> 24, first]).tolist():
-        shuffled = nearest[a][::-1] if draw[a] >= 2**31 else nearest[a]
-        expected[a] = next((x for x in shuffled.tolist() if x not in used), shuffled[1])
-        used.add(expected[a])
-    assert np.array_equal(found, problem.values[0][expected])
 
 
 def test_racing_permutations_stay_among_the_neighbours_and_use_few_twice(backend):

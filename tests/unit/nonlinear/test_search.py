@@ -11,11 +11,8 @@ from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.nonlinear import retest
-from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest
-from gpupc_impl.nonlinear.tuning import DEFAULTS
-from tests.unit.nonlinear.conftest import SELECTIONS
 
 
 def graph_problem(seed, p=7, n=60, density=0.4, **options):
@@ -111,48 +108,6 @@ def test_little_memory_means_smaller_batches(backend):
         solve(problem, get_method("gpucmiknn-parallel"), open_backend("host", device_memory_limit=12_000))
 
 
-@pytest.mark.parametrize("name", ["gpucmiknn-single", "gpucmiknn-parallel"])
-@pytest.mark.parametrize(
-    ("permutations", "alpha", "p"), [(31, 0.05, 5), (32, 0.05, 5), (100, 0.011, 5), (150, 0.3, 5), (40, 0.99, 4)]
-)
-def test_early_stopping_keeps_the_answer(backend, name, permutations, alpha, p):
-    problem = graph_problem(5, p=p, n=40, permutations=permutations, alpha=alpha)
-    expected = solve(problem, get_method(name), backend, {"selection": "counting"})
-    for selection in SELECTIONS:
-        found = solve(problem, get_method(name), backend, {"selection": selection, "stopping": "early"})
-        assert np.array_equal(found.adjacency, expected.adjacency), selection
-        assert found.sepsets == expected.sepsets, selection
-        assert found.tests_per_level == expected.tests_per_level, selection
-
-
-@pytest.mark.parametrize("selection", ["registers", "buckets", "counting"])
-def test_early_stopping_leaves_out_permutations_unless_p_values_are_asked_for(backend, selection):
-    """An independent pair is decided by the first 31 permutations, a copy only when few permutations are left."""
-    rng = np.random.default_rng(1)
-    data = rng.normal(size=(60, 3))
-    data[:, 2] = data[:, 0]
-    problem = NonlinearProblem.from_data(data, alpha=0.02, permutations=150, k_cmi=6, k_perm=5, max_level=0)
-    pairs = [(0, 1), (0, 2), (1, 2)]
-    partials = np.array([Retest(problem).partials(i, j, []) for i, j in pairs])
-    reach = partials[:, 1:] <= partials[:, :1]
-    assert problem.critical_count == 3
-    assert (reach[:, :31].sum(axis=1) >= 3).tolist() == [True, False, True]
-
-    estimator = CmiEstimator(problem, backend, DEFAULTS | {"selection": selection})
-    estimator.fitting(0, 3, 3)
-    sets, tests = np.array([[0], [1]]), np.array([[0, 1], [0, 2], [1, 2]])
-    counts = estimator.counts(0, sets, tests, early=True)
-    assert counts.tolist() == [reach[0, :31].sum(), reach[1].sum(), reach[2, :31].sum()]
-    assert estimator.counts(0, sets, tests, early=False).tolist() == reach.sum(axis=1).tolist()
-
-    params = {"selection": selection, "stopping": "early", "delta": 10}
-    found = solve(problem, get_method("gpucmiknn-parallel"), backend, params)
-    assert found.edges.tolist() == [[0, 2]]
-    assert found.pmax is None
-    pmax = solve(problem, get_method("gpucmiknn-parallel"), backend, params, pmax=True).pmax
-    assert pmax[0, 1] == problem.p_value(Retest(problem).count(0, 1, []))
-
-
 def test_racing_is_marked_as_random(backend):
     problem = graph_problem(7)
     method = get_method("gpucmiknn-single-racing")
@@ -190,6 +145,8 @@ def test_the_retest_holds_no_matrix_of_all_samples():
         tracemalloc.stop()
 
 
+@pytest.mark.xdist_group("cmiknn")  # where the references are compiled anyway
+@pytest.mark.xdist_group("cmiknn")  # where the references are compiled anyway
 def test_the_threads_of_single_tests_end_with_them(monkeypatch):
     pytest.importorskip("numba")
     from baselines.references import open_cmiknn_test as open_test

@@ -29,9 +29,6 @@ OPTIONS = (
 )
 
 
-RULES = st.sampled_from(["majority", "conservative"])
-
-
 def assert_same(one, other, atol=1e-10):
     assert one == other
     np.testing.assert_allclose(one.p_values, other.p_values, rtol=0, atol=atol)
@@ -69,16 +66,15 @@ def test_columns_in_another_order_give_the_same_graph(seed, order, plus, rule):
     np.testing.assert_allclose(other.p_values[lagged], one.p_values[np.ix_(order, order)][lagged], rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("method", ["batched", "reference"])
-def test_cmiknn_finds_what_partial_correlation_cannot(method):
+def test_cmiknn_finds_what_partial_correlation_cannot():
     rng = np.random.default_rng(1)
     values = rng.normal(size=(200, 2))
     values[1:, 1] = values[:-1, 0] ** 2 + 0.2 * values[1:, 1]
-    options = {"tau_max": 1, "alpha": 0.01, "backend": "host", "method": method}
+    options = {"tau_max": 1, "alpha": 0.01, "backend": "host"}
     assert pcmci(values, **options).graph[0, 1, 1] == ""
-    found = pcmci(values, test="cmiknn", permutations=200, **options)
+    found = pcmci(values, test="cmiknn", permutations=100, **options)
     assert found.graph[0, 1, 1] == "-->"
-    assert found.p_values[0, 1, 1] == 1 / 201
+    assert found.p_values[0, 1, 1] == 1 / 101
 
 
 def test_cmiknn_in_batches_is_the_reference_to_the_bit():
