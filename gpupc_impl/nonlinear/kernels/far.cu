@@ -3,8 +3,7 @@
 // For these, the k-th joint distance is beyond the range of the lists. A warp processes the samples that are near
 // enough in S[0]. It counts joint distances in PARTS intervals of a range beyond the lists. While the k-th distance is
 // not in that range, the warp continues with a range twice as long. Then it divides the interval that contains the k-th
-// distance, until there are so few distances in that interval that they can be kept and the k-th can be selected. A
-// last pass counts the samples within the radius.
+// distance, until that is a single key. A last pass counts the samples within the radius.
 #include "nonlinear/kernels/around.cuh"
 
 constexpr int FAR_WARPS = 4;  // the warps of a block
@@ -12,31 +11,10 @@ constexpr int FAR_WARPS = 4;  // the warps of a block
 // Shared memory of a warp.
 template <class T>
 struct Workspace {
-    static constexpr int PARTS = 256, KEPT = 32;
+    static constexpr int PARTS = 256;
     int counts[PARTS];
-    Wide<T> keys[KEPT];
-    int before, kept;
+    int before, inside;
 };
-
-// Returns the k-th smallest of all keys. It is among the keys that a warp keeps, and `before` keys are smaller than
-// these.
-template <class T>
-__device__ __forceinline__ Wide<T> kth_kept(const Workspace<T>& space, int k, int before, Wide<T> none,
-                                            const Warp& warp) {
-    const int kept = space.kept;
-    bool chosen = false;
-    Wide<T> key = none;
-    if (warp.thread < kept) {
-        key = space.keys[warp.thread];
-        int less = before, up_to = before;
-        for (int i = 0; i < kept; ++i) {
-            less += space.keys[i] < key;
-            up_to += space.keys[i] <= key;
-        }
-        chosen = less < k && k <= up_to;
-    }
-    return warp.broadcast(chosen, key);
-}
 
 // Adds to the partials of tests the terms of the samples and replicates in Lists::far. Each warp processes some of
 // them, one after the other. Grid (any), block (up to 32 FAR_WARPS).
@@ -78,7 +56,6 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
         const Header& header = *Neighbours<T, EMPTY>(lists, test, place).header;
         Key length = static_cast<Key>(header.last - 1) << header.shift;
         Key from = static_cast<Key>(header.low) + length, to = from;
-        int inside = n;
         bool certain = false;
         const auto look_on = [&] {
             to = length < lists.widest - from ? from + length : static_cast<Key>(lists.widest);
@@ -86,36 +63,26 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
             look_as_far_as(to);
         };
         look_on();
-        // One pass over the samples: counts the keys below the interval, and either counts the keys in it by parts of
-        // 2^shift keys or, if `shift` is KEEP, keeps them.
-        constexpr int KEEP = -1;
-        int before = 0;
-        const auto pass = [&](int shift) {
-            int nearer = 0, between = 0;
-            if (warp.thread == 0) space.before = space.kept = 0;
+        while (!certain || from < to) {
+            const auto span = static_cast<unsigned long long>(to - from);
+            const int shift = span < PARTS ? 0 : 64 - __clzll(static_cast<long long>(span / PARTS));
+            for (int p = warp.thread; p < PARTS; p += warp.threads) space.counts[p] = 0;
+            if (warp.thread == 0) space.before = space.inside = 0;
             warp.join();
+            // This counts the keys below the interval, and those in it by parts of 2^shift keys.
+            int nearer = 0, between = 0;
             around.each(first + warp.thread, end, warp.threads, distance, [&](int, Key x, Key y, Key) {
                 const Key key = larger(x, y);
                 nearer += key < from;
                 if (key < from || key > to) return;
-                if (shift == KEEP) {
-                    space.keys[atomicAdd(&space.kept, 1)] = key;
-                } else {
-                    atomicAdd(&space.counts[static_cast<int>((key - from) >> shift)], 1);
-                    ++between;
-                }
+                atomicAdd(&space.counts[static_cast<int>((key - from) >> shift)], 1);
+                ++between;
             });
             atomicAdd(&space.before, nearer);
-            if (shift != KEEP) atomicAdd(&space.kept, between);
+            atomicAdd(&space.inside, between);
             warp.join();
-            before = space.before - 1;  // The sample itself is excluded.
-        };
-        while (!certain || (from < to && inside > warp.threads)) {
-            const auto span = static_cast<unsigned long long>(to - from);
-            const int shift = span < PARTS ? 0 : 64 - __clzll(static_cast<long long>(span / PARTS));
-            for (int p = warp.thread; p < PARTS; p += warp.threads) space.counts[p] = 0;
-            pass(shift);
-            certain = certain || before + space.kept >= k;
+            const int before = space.before - 1;  // The sample itself is excluded.
+            certain = certain || before + space.inside >= k;
             if (!certain) {
                 from = to + 1;
                 length = to;
@@ -123,17 +90,11 @@ __global__ void __launch_bounds__(32 * FAR_WARPS)
                 warp.join();
                 continue;
             }
-            const Bin part = Bin::with(k - before, space.counts, PARTS, warp);
+            const int part = bin_with(k - before, space.counts, PARTS, warp);
             warp.join();
-            inside = part.inside;
-            from += static_cast<Key>(part.index) << shift;
+            from += static_cast<Key>(part) << shift;
             to = from + min((Key(1) << shift) - 1, to - from);
         }
-        if (from < to) {
-            pass(KEEP);
-            from = kth_kept<T>(space, k, before, from, warp);
-        }
-
         // If the radius is 0, samples at distance 0 count.
         const Key radius = Rule::TIES ? from + 1 : larger(from, Key(1));
         warp.join();

@@ -24,8 +24,8 @@ template <class T, class Rule, bool EMPTY, int LISTS>
 __device__ __forceinline__ long long set_range(ListState<LISTS>& state, const Lists<T>& lists,
                                                const Arranged<T>& values, int k, int a) {
     const Warp warp;
-    const long long with_k = Bin::with(k, state.fine, FINE, warp).index;
-    const long long with_all = Bin::with(lists.reach, state.fine, FINE, warp).index;
+    const long long with_k = bin_with(k, state.fine, FINE, warp);
+    const long long with_all = bin_with(lists.reach, state.fine, FINE, warp);
     const Wide<T> fine_low = lists.fine_low;
     const long long from = with_k == 0 ? 0 : fine_low + (with_k << lists.fine_shift);
     const long long to = fine_low + ((with_all + 1) << lists.fine_shift), span = to - from;

@@ -32,24 +32,17 @@ struct Warp {
     }
 };
 
-// One bin of a histogram: its index, the counts of the bins before it, and its own count.
-struct Bin {
-    int index, before, inside;
-
-    // Returns the bin that contains the `rank`-th item, counted from 1, which must exist. All threads of a warp call
-    // this.
-    __device__ static Bin with(int rank, const int* counts, int bins, const Warp& warp) {
-        const int width = (bins + warp.threads - 1) / warp.threads;
-        const int first = min(warp.thread * width, bins), last = min(first + width, bins);
-        int own = 0;
-        for (int b = first; b < last; ++b) own += counts[b];
-        Bin bin{first, warp.sum_before(own), 0};
-        const bool chosen = bin.before < rank && rank <= bin.before + own;
-        if (chosen) {
-            while (bin.before + counts[bin.index] < rank) bin.before += counts[bin.index++];
-            bin.inside = counts[bin.index];
-        }
-        return Bin{warp.broadcast(chosen, bin.index), warp.broadcast(chosen, bin.before),
-                   warp.broadcast(chosen, bin.inside)};
+// Returns the bin of a histogram that contains the `rank`-th item, counted from 1, which must exist. All threads of a
+// warp call this.
+__device__ inline int bin_with(int rank, const int* counts, int bins, const Warp& warp) {
+    const int width = (bins + warp.threads - 1) / warp.threads;
+    const int first = min(warp.thread * width, bins), last = min(first + width, bins);
+    int own = 0;
+    for (int b = first; b < last; ++b) own += counts[b];
+    int bin = first, before = warp.sum_before(own);
+    const bool chosen = before < rank && rank <= before + own;
+    if (chosen) {
+        while (before + counts[bin] < rank) before += counts[bin++];
     }
-};
+    return warp.broadcast(chosen, bin);
+}

@@ -108,23 +108,6 @@ def test_little_memory_means_smaller_batches(backend):
         solve(problem, get_method("gpucmiknn-parallel"), open_backend("host", device_memory_limit=12_000))
 
 
-def test_racing_is_marked_as_random(backend):
-    problem = graph_problem(7)
-    method = get_method("gpucmiknn-single-racing")
-    assert method.random
-    assert not method.canonical
-    found = solve(problem, method, backend)
-    assert found.levels_run >= 1
-    level_zero = solve(graph_problem(7, max_level=0), get_method("gpucmiknn-single"), backend)
-    assert found.edges_per_level[0] == level_zero.n_edges  # free permutations do not race
-
-
-@pytest.mark.parametrize(("n", "permutations", "tests"), [(60, 40, 13550), (1000, 100, 19), (10_000, 1000, 1)])
-def test_the_retest_affords_what_half_a_minute_allows(n, permutations, tests):
-    data = np.random.default_rng(0).normal(size=(n, 2))
-    assert Retest(NonlinearProblem.from_data(data, permutations=permutations)).affordable == tests
-
-
 @pytest.mark.parametrize("members", [[], [2], [2, 3, 4]])
 def test_the_retest_finds_the_same_in_small_pieces(monkeypatch, members):
     problem = graph_problem(3)

@@ -103,16 +103,8 @@ def test_a_constant_variable_is_independent(backend, transform):
 
 # --- lists and registers ----------------------------------------------------------------------------------------------
 
-EACH_SIZE_OF_LISTS = [
-    pytest.param(k, members, marks=[pytest.mark.slow] * (place != size))
-    for place, k in enumerate((20, 40, 150))
-    for size, members in enumerate(([], [3], [0, 3]))
-]
-"""Of k and sets: each of them once in quick tests, every pair in slow ones."""
 
-
-@pytest.mark.parametrize("members", [[], [3], [0, 3]])
-@pytest.mark.parametrize("k", [1, 60, 120, 599])
+@pytest.mark.parametrize(("k", "members"), [(1, [3]), (60, [0, 3]), (120, [3]), (599, [])])
 def test_neighbours_beyond_those_in_registers(backend, members, k):
     """A warp keeps 256, 384 or 512 neighbours; more are needed for large k, or where V_i is an outlier."""
     problem = whole_problem(np.random.default_rng(k), 600, 2047, k_cmi=k)
@@ -121,7 +113,7 @@ def test_neighbours_beyond_those_in_registers(backend, members, k):
     assert np.array_equal(found, Retest(problem).partials(1, 2, members))
 
 
-@pytest.mark.parametrize(("k", "members"), EACH_SIZE_OF_LISTS)
+@pytest.mark.parametrize(("k", "members"), [(20, []), (40, [3]), (150, [0, 3])])
 def test_lists_with_gaps_in_registers(backend, members, k):
     """The last buckets of a list may hold no sample, although there are joint distances in them."""
     rng, n = np.random.default_rng(k), 700
@@ -161,7 +153,6 @@ def test_as_many_samples_as_registers_serve(backend, members):
     [
         ("registers", "ranks", "float32"),
         ("buckets", "ranks", "float32"),
-        pytest.param("buckets", "ranks", "float64", marks=pytest.mark.slow),  # ranks have 16 bits in both precisions
         ("buckets", "standardize", "float32"),
         ("buckets", "standardize", "float64"),
     ],
