@@ -1,7 +1,8 @@
 """The second step of PC-stable, which turns a skeleton and its separating sets into a CPDAG.
 
 Edges are oriented by background knowledge first, then by v-structures (`gpupc_impl.core.colliders`), then by Meek's
-rules until none applies (`gpupc_impl.core.meek`). On finite samples these three can contradict each other. A
+rules until none applies (Meek 1995; rules 1 to 3 are complete if only data orient edges, and rule 4 is needed in
+addition if background knowledge does). On finite samples these three can contradict each other. A
 v-structure that contradicts background knowledge is dropped. The parameter ``conflicts`` decides about all other
 contradictions:
 
@@ -24,20 +25,19 @@ smaller variable is used. The result depends on the order of the variables. The 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpupc_impl.core.colliders import V_STRUCTURES, Triples, judged_triples
-from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.invariants import check_directions
 from gpupc_impl.core.knowledge import constraints
-from gpupc_impl.core.meek import PartlyDirected, complete
+from gpupc_impl.core.mapped_arrays import pieces
+from gpupc_impl.core.pairs import find
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter
-from gpupc_impl.core.result import SavedResult, Skeleton, causallearn_graph, read_whole
+from gpupc_impl.core.result import SavedResult, Skeleton, causallearn_graph
 
 if TYPE_CHECKING:
     import networkx
@@ -63,6 +63,8 @@ class CPDAG(SavedResult):
         conflict_kind: how a conflict is named and drawn: ``"conflict"``, an undirected edge, or ``"bidirected"``, an
             edge with two heads.
     """
+
+    _fault = "holds no directions"
 
     directed: np.ndarray
     undirected: np.ndarray
@@ -165,22 +167,14 @@ class CPDAG(SavedResult):
         return {**self.skeleton.stored_arrays(), **{name: getattr(self, name) for name in names}}
 
     @classmethod
-    def load(cls, path: str | Path) -> CPDAG:
-        """Read a graph from an ``.npz`` that `save` wrote.
-
-        Raises:
-            InvalidSkeleton: the file has other content, or is damaged.
-            OSError: the file cannot be opened.
-        """
-        skeleton = Skeleton.load(path)
-        with read_whole(path, "holds no directions"), open_arrays(path) as stored:
-            arrays = {name: stored[name] for name in ("directed", "undirected", "conflicts")}
-            if "ambiguous" in stored:
-                arrays["ambiguous"] = stored["ambiguous"]
-            kind = str(stored["conflict_kind"]) if "conflict_kind" in stored else "conflict"
-            graph = cls(skeleton=skeleton, conflict_kind=kind, **arrays)
-            check_directions(graph)
-            return graph
+    def of_arrays(cls, stored: Mapping[str, Any]) -> CPDAG:
+        arrays = {name: stored[name] for name in ("directed", "undirected", "conflicts")}
+        if "ambiguous" in stored:
+            arrays["ambiguous"] = stored["ambiguous"]
+        kind = str(stored["conflict_kind"]) if "conflict_kind" in stored else "conflict"
+        graph = cls(skeleton=Skeleton.of_arrays(stored), conflict_kind=kind, **arrays)
+        check_directions(graph)
+        return graph
 
 
 def orient(
@@ -281,4 +275,128 @@ def _first_colliders(colliders: np.ndarray, known: np.ndarray) -> np.ndarray:
     for i, k, j in colliders.tolist():
         if not (arrows[k, i] or arrows[k, j]):
             arrows[i, k] = arrows[j, k] = True
+    return arrows
+
+
+# --- Meek's rules ----------------------------------------------------------------------------------------------------
+
+
+class PartlyDirected:
+    """The graph during orientation: an edge is undirected, directed or a conflict.
+
+    Attributes:
+        first_wins: whether the first of two opposite arrows orients the edge; otherwise the edge becomes a conflict.
+    """
+
+    def __init__(self, adjacency: np.ndarray, first_wins: bool = False):
+        self.adjacency, self.first_wins = adjacency, first_wins
+        self.undirected = adjacency.copy()
+        self.directed = np.zeros_like(adjacency)
+        self.conflicts = np.zeros_like(adjacency)
+        self._ambiguous = np.empty(0, np.int64)
+
+    def orient(self, arrows: np.ndarray) -> np.ndarray:
+        """Orient undirected edges along (k, 2) distinct ascending arrows; returns the arrows that the graph then has.
+
+        An edge for which both arrows are passed becomes a conflict, or is oriented along the first (`first_wins`).
+        """
+        tails, heads = arrows.T
+        self.directed[tails, heads] = True
+        both = self.directed[heads, tails]
+        self.undirected[tails, heads] = self.undirected[heads, tails] = False
+        if self.first_wins:
+            both &= tails > heads
+            self.directed[tuple(arrows[both].T)] = False
+        else:
+            self.conflicts[tuple(arrows[both].T)] = True
+            self.directed[tuple(arrows[both].T)] = False
+        oriented: np.ndarray = arrows[~both]
+        return oriented
+
+    def set_ambiguous(self, triples: np.ndarray) -> None:
+        """Set the ambiguous triples, (a, 3) rows i, k, j, i < j."""
+        self._ambiguous = np.sort(self._numbers(*triples.T))
+
+    def is_clear(self, i: np.ndarray | int, k: np.ndarray | int, j: np.ndarray | int) -> np.ndarray:
+        """Return which triples i - k - j, whose arrays are broadcast against each other, are not ambiguous."""
+        numbers = self._numbers(np.minimum(i, j), k, np.maximum(i, j))
+        _, ambiguous = find(self._ambiguous, np.ravel(numbers))
+        clear: np.ndarray = ~ambiguous.reshape(np.shape(numbers))
+        return clear
+
+    def _numbers(self, i: Any, k: Any, j: Any) -> Any:
+        p = len(self.adjacency)
+        return (i * p + k) * p + j
+
+
+def complete(graph: PartlyDirected, with_rule_4: bool = False) -> None:
+    """Apply Meek's rules until none of them orients another edge."""
+    rules = (_rule_1, _rule_2, _rule_3, *([_rule_4] if with_rule_4 else []))
+    pending = [np.argwhere(graph.directed)] * len(rules)
+    # The undirected edges among a rule's premises only become fewer, so a new consequence needs an arrow that was added
+    # since the rule was last applied.
+    while any(len(new) for new in pending):
+        for number, rule in enumerate(rules):
+            if not len(pending[number]):
+                continue
+            new, pending[number] = pending[number], np.empty((0, 2), np.int64)
+            arrows = graph.orient(_consequences(rule, graph, new))
+            pending = [np.concatenate((earlier, arrows)) for earlier in pending]
+
+
+CELLS_AT_ONCE = 1 << 22
+_Arrows = tuple[np.ndarray, np.ndarray]  # tails and heads
+
+
+def _consequences(
+    rule: Callable[[PartlyDirected, np.ndarray, np.ndarray], Iterable[_Arrows]], graph: PartlyDirected, new: np.ndarray
+) -> np.ndarray:
+    """Return the distinct arrows, (k, 2), that follow from new arrows by a rule."""
+    p = len(graph.adjacency)
+    keys = [np.empty(0, np.int64)]
+    for part in pieces(len(new), max(1, CELLS_AT_ONCE // p)):
+        keys.extend(tails * p + heads for tails, heads in rule(graph, *new[part].T))
+    return np.stack(np.divmod(np.unique(np.concatenate(keys)), p), axis=1)
+
+
+def _rule_1(graph: PartlyDirected, a: np.ndarray, b: np.ndarray) -> list[_Arrows]:
+    """Rule 1: a -> b - c with a and c not adjacent implies b -> c, because b is not a collider."""
+    arrow, c = np.nonzero(graph.undirected[b] & ~graph.adjacency[a])
+    clear = graph.is_clear(a[arrow], b[arrow], c)
+    return [(b[arrow[clear]], c[clear])]
+
+
+def _rule_2(graph: PartlyDirected, a: np.ndarray, b: np.ndarray) -> list[_Arrows]:
+    """Rule 2: x -> y -> z with x - z implies x -> z, because there is no cycle; a -> b is x -> y or y -> z."""
+    of_first, z = np.nonzero(graph.undirected[a] & graph.directed[b])
+    of_second, x = np.nonzero(graph.undirected[b] & graph.directed[:, a].T)
+    return [(a[of_first], z), (x, b[of_second])]
+
+
+def _rule_3(graph: PartlyDirected, c: np.ndarray, b: np.ndarray) -> list[_Arrows]:
+    """Rule 3: c -> b <- d, c and d not adjacent, and a - b, a - c, a - d: a -> b, or a cycle or v-structure arises."""
+    may_be_a = graph.undirected[b] & graph.undirected[c]
+    arrows: list[_Arrows] = []
+    for arrow in np.flatnonzero(may_be_a.any(axis=1)).tolist():
+        tail, head = c[arrow], b[arrow]
+        d = np.flatnonzero(graph.directed[:, head] & ~graph.adjacency[tail])
+        a, d = np.flatnonzero(may_be_a[arrow]), d[d != tail]
+        a = a[(graph.undirected[np.ix_(a, d)] & graph.is_clear(tail, a[:, None], d)).any(axis=1)]
+        arrows.append((a, np.full(len(a), head)))
+    return arrows
+
+
+def _rule_4(graph: PartlyDirected, tails: np.ndarray, heads: np.ndarray) -> list[_Arrows]:
+    """Rule 4: d -> c -> b, b and d not adjacent, a - b, a - d, a and c adjacent: a -> b, or a v-structure arises.
+
+    A new arrow x -> y is either d -> c or c -> b.
+    """
+    arrows: list[_Arrows] = []
+    for x, y in zip(tails.tolist(), heads.tolist(), strict=True):
+        from_d = [(x, y, int(b)) for b in np.flatnonzero(graph.directed[y] & ~graph.adjacency[x])]
+        to_b = [(int(d), x, y) for d in np.flatnonzero(graph.directed[:, x] & ~graph.adjacency[y])]
+        for d, c, b in from_d + to_b:
+            a = np.flatnonzero(graph.undirected[b] & graph.undirected[d] & graph.adjacency[c])
+            a = a[graph.is_clear(d, a, b)]
+            arrows.append((a, np.full(len(a), b)))
     return arrows

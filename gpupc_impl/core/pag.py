@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.core.files import open_arrays
-from gpupc_impl.core.result import SavedResult, Skeleton, causallearn_graph, read_whole
+from gpupc_impl.core.result import SavedResult, Skeleton, causallearn_graph
 
 if TYPE_CHECKING:
     import networkx
@@ -52,6 +50,8 @@ class PAG(SavedResult):
         algorithm: ``"rfci"`` or ``"fci"``.
         removed: the separating set of every edge i < j of the skeleton that is not in this graph.
     """
+
+    _fault = "holds no PAG"
 
     edges: np.ndarray
     edge_marks: np.ndarray
@@ -153,23 +153,14 @@ class PAG(SavedResult):
         return {**self.skeleton.stored_arrays(), **own}
 
     @classmethod
-    def load(cls, path: str | Path) -> PAG:
-        """Read a graph from an ``.npz`` that `save` wrote.
-
-        Raises:
-            InvalidSkeleton: the file has other content, or is damaged.
-            OSError: the file cannot be opened.
-        """
-        skeleton = Skeleton.load(path)
-        with read_whole(path, "holds no PAG"), open_arrays(path) as stored:
-            names = ("edges", "edge_marks", "mark_conflicts", "algorithm", "removed_pairs", "removed_sizes")
-            edges, marks, conflicts, algorithm, pairs, sizes = (stored[name] for name in names)
-            members = stored["removed_members"]
-            parts = np.split(members, np.cumsum(sizes)[:-1]) if len(sizes) else []
-            removed = {(i, j): tuple(part.tolist()) for (i, j), part in zip(pairs.tolist(), parts, strict=True)}
-            graph = cls(edges, marks, conflicts, skeleton, str(algorithm), removed)
-            graph.check()
-            return graph
+    def of_arrays(cls, stored: Mapping[str, Any]) -> PAG:
+        names = ("edges", "edge_marks", "mark_conflicts", "algorithm", "removed_pairs", "removed_sizes")
+        edges, marks, conflicts, algorithm, pairs, sizes = (stored[name] for name in names)
+        parts = np.split(stored["removed_members"], np.cumsum(sizes)[:-1]) if len(sizes) else []
+        removed = {(i, j): tuple(part.tolist()) for (i, j), part in zip(pairs.tolist(), parts, strict=True)}
+        graph = cls(edges, marks, conflicts, Skeleton.of_arrays(stored), str(algorithm), removed)
+        graph.check()
+        return graph
 
     def check(self) -> None:
         """Raise ValueError if an edge is not in the skeleton, or a mark is not a circle, an arrow or a tail."""

@@ -146,16 +146,9 @@ class Problem:
         """Return the largest of the (p,) degrees among the variables with an edge to test."""
         return int(degrees.max()) if self.fixed is None else self.fixed.most_tested_degree(degrees)
 
-    def fault(self) -> str | None:
-        """Say why `from_data` could not have made this problem, as a file may hold anything; None if it could have."""
-        try:
-            self.check()
-        except InvalidProblem as error:
-            return str(error)
-        return None
-
     def check(self) -> None:
-        """Check everything that `from_data` guarantees; subclasses check their own fields in addition."""
+        """Raise InvalidProblem unless `from_data` could have made this problem, as a file may hold anything; subclasses
+        check their own fields in addition."""
         for name, value in self.checked_parameters().items():
             own = getattr(self, name)
             if type(own) is not type(value) or own != value:
@@ -244,8 +237,10 @@ class Problem:
             if array is not None:
                 array.setflags(write=False)
         problem = cls(**(fields | arrays))
-        if fault := problem.fault():
-            raise InvalidProblem(f"{Path(path).name} holds no {cls.family} problem: {fault}; make it again")
+        try:
+            problem.check()
+        except InvalidProblem as error:
+            raise InvalidProblem(f"{Path(path).name} holds no {cls.family} problem: {error}; make it again") from error
         return problem
 
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -415,3 +410,65 @@ def _first_text(data: Any, error: Exception) -> str:
             except (TypeError, ValueError) as fault:
                 return f"column {str(name)!r}: {fault}"
     return str(error)
+
+
+# --- columns of numbers and of categories in one table ----------------------------------------------------------------
+
+
+def coded_columns(categories: Any) -> tuple[str, ...]:
+    """Return the names of the columns of numbers that hold codes of categories: from a list, a text with commas, or
+    labels by variable, as data sets have them (none for numbers)."""
+    if isinstance(categories, (str, int)):  # The command line converts names to numbers.
+        return tuple(filter(None, map(str.strip, str(categories).split(","))))
+    if hasattr(categories, "items"):
+        return tuple(str(name) for name, labels in categories.items() if labels)
+    return tuple(map(str, categories))
+
+
+def numbers_and_codes(
+    data: Any, names: Sequence[str] | None, coded: Sequence[str], most: int
+) -> tuple[np.ndarray, tuple[str, ...], np.ndarray]:
+    """Return (n, p) float64 numbers and codes of categories, the names, and (p,) bool that marks columns of codes.
+
+    Text, Boolean and categorical columns hold categories, at most `most`, and so do the columns named in `coded`.
+    """
+    import pandas as pd
+
+    if not isinstance(data, pd.DataFrame):
+        array = np.asarray(data)
+        if array.ndim != 2:
+            raise InvalidProblem(f"data has {array.ndim} dimension(s); it must have 2 (samples x variables)")
+        data = pd.DataFrame(array).infer_objects()
+    elif names is None:
+        names = [str(name) for name in data.columns]
+    kinds = pd.api.types
+    categorical = np.array([not kinds.is_numeric_dtype(d) or kinds.is_bool_dtype(d) for d in data.dtypes], bool)
+    matrix = np.zeros(data.shape)
+    _, names = as_matrix(matrix, names)
+    if unknown := sorted(set(coded) - set(names)):
+        raise InvalidProblem(f"categories are named for {unknown[0]!r}, which is no variable of the data")
+    for k in range(len(names)):
+        column = data.iloc[:, k]
+        if column.dtype.kind in "mMc":
+            raise InvalidProblem(
+                f"column {names[k]!r} holds {column.dtype}; make real numbers of it, or text for categories"
+            )
+        missing = np.flatnonzero(pd.isna(column))
+        if len(missing):
+            raise InvalidProblem(
+                f"data has {len(missing)} missing value(s) in column {names[k]!r}, the first in row {missing[0]}; drop "
+                "those rows or impute them first"
+            )
+        if categorical[k] or names[k] in coded:
+            categorical[k] = True
+            codes, labels = pd.factorize(column)
+            if len(labels) > most:
+                raise InvalidProblem(
+                    f"column {names[k]!r} has {len(labels):,} categories; the most are {most:,}; merge some, "
+                    "or give numbers"
+                )
+            matrix[:, k] = codes
+    plain = np.flatnonzero(~categorical)
+    if len(plain):
+        matrix[:, plain], _ = as_matrix(data.iloc[:, plain], None)
+    return matrix, names, categorical

@@ -12,7 +12,7 @@ import json
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -231,9 +231,30 @@ def read_whole(path: str | Path | zipfile.Path, fault: str) -> Iterator[None]:
 class SavedResult(ResultViews, abc.ABC):
     """A result that can be written to a file."""
 
+    _fault: ClassVar[str]  # what a file lacks that holds no such result
+
     @abc.abstractmethod
     def stored_arrays(self) -> dict[str, Any]:
         """Return the arrays by which `save` stores everything but the data in an ``.npz``."""
+
+    @classmethod
+    @abc.abstractmethod
+    def of_arrays(cls, stored: Mapping[str, Any]) -> Self:
+        """Return the result of `stored_arrays`, checked; wrong arrays raise almost any exception."""
+
+    @classmethod
+    def load(cls, path: str | Path | zipfile.Path) -> Self:
+        """Read a result from an ``.npz`` that `save` wrote, which may be a member of a zip archive.
+
+        Raises:
+            InvalidSkeleton: the file has other content, or is damaged.
+            OSError: the file cannot be opened.
+        """
+        if isinstance(path, str):
+            path = Path(path)
+        opened = path.open("rb") if isinstance(path, zipfile.Path) else open_regular(path)
+        with opened as file, read_whole(path, cls._fault), open_arrays(file) as stored:
+            return cls.of_arrays(stored)
 
     def save(self, path: str | Path) -> None:
         """Write a file whose format the suffix selects: ``.npz`` (everything but the data), ``.csv`` (as `to_frame`),
@@ -279,6 +300,8 @@ class Skeleton(SavedResult):
         reading: texts by name about what was read, which test was chosen, and why; None without `problem`, and not
             written to files either.
     """
+
+    _fault = "is not the file of a skeleton"
 
     adjacency: np.ndarray
     sepsets: SeparatingSets
@@ -423,22 +446,7 @@ class Skeleton(SavedResult):
         return {name: array for name, array in arrays.items() if array is not None}
 
     @classmethod
-    def load(cls, path: str | Path | zipfile.Path) -> Skeleton:
-        """Read a skeleton from an ``.npz`` that `save` wrote, which may be a member of a zip archive.
-
-        Raises:
-            InvalidSkeleton: the file has other content, or is damaged.
-            OSError: the file cannot be opened.
-        """
-        if isinstance(path, str):
-            path = Path(path)
-        opened = path.open("rb") if isinstance(path, zipfile.Path) else open_regular(path)
-        with opened as file, read_whole(path, "is not the file of a skeleton"), open_arrays(file) as stored:
-            return cls.of_arrays(stored)
-
-    @classmethod
     def of_arrays(cls, stored: Mapping[str, Any]) -> Skeleton:
-        """Return the skeleton of `stored_arrays`, checked; wrong arrays raise almost any exception."""
         from gpupc_impl.core.invariants import check_stored
 
         adjacency = stored["adjacency"]

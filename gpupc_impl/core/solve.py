@@ -115,18 +115,7 @@ def solve(
         raise InvalidProblem(unavailable(method, problem=problem))
     if separating_sets not in SEPARATING_SETS:
         raise InvalidParameter(f"separating_sets is {separating_sets!r}; choose one of: {', '.join(SEPARATING_SETS)}")
-    if problem.fixed is not None and not method.knowledge:
-        able = ", ".join(name for name, other in methods(method.family).items() if other.knowledge)
-        raise InvalidProblem(
-            f"method {method.name!r} is a program of other people that knows nothing of required and forbidden edges; "
-            f"leave the background knowledge out, or take one of: {able}"
-        )
-    if problem.tiers is not None and not method.tiers:
-        able = ", ".join(name for name, other in methods(method.family).items() if other.tiers)
-        raise InvalidProblem(
-            f"method {method.name!r} cannot keep later tiers out of separating sets; leave tiers_in_search out, "
-            f"{f'or take one of: {able}' if able else 'since no method of its family can'}"
-        )
+    _check_knowledge(problem, method)
     reason = method.unavailable()
     if reason is not None:
         raise BackendUnavailable(f"method {method.name!r} cannot be used here: {reason}")
@@ -143,6 +132,18 @@ def solve(
     if backend is not None:
         backend.drop_prefetched()
     return skeleton if problem.fixed is None else _with_fixed(problem, method, skeleton)
+
+
+def _check_knowledge(problem: Problem, method: Method) -> None:
+    """Raise InvalidProblem unless the method supports the problem's fixed edges and tiers."""
+    for stated, ability, fault, way_out in (
+        (problem.fixed, "knowledge", "knows nothing of required and forbidden edges", "the background knowledge"),
+        (problem.tiers, "tiers", "cannot keep later tiers out of separating sets", "tiers_in_search"),
+    ):
+        if stated is not None and not getattr(method, ability):
+            able = ", ".join(name for name, other in methods(method.family).items() if getattr(other, ability))
+            choice = f"or take one of: {able}" if able else "since no method of its family can"
+            raise InvalidProblem(f"method {method.name!r} {fault}; leave {way_out} out, {choice}")
 
 
 def _with_fixed(problem: Problem, method: Method, skeleton: Skeleton) -> Skeleton:

@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from gpupc_impl.core import allocation
-from gpupc_impl.core.columns import coded_columns, numbers_and_codes
-from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.problem import InvalidProblem, coded_columns, numbers_and_codes
 from gpupc_impl.nonlinear.problem import PSI_BITS, NonlinearProblem
 
 MAX_CATEGORIES = 1 << 16

@@ -7,12 +7,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from gpupc_impl.core import allocation
-from gpupc_impl.core.columns import coded_columns, numbers_and_codes
 from gpupc_impl.core.problem import (
     InvalidProblem,
     Problem,
+    coded_columns,
     finite_matrix,
     name_constants,
+    numbers_and_codes,
     standard_rows,
 )
 

@@ -23,7 +23,7 @@ from gpupc_impl import (
     skeleton,
 )
 from gpupc_impl.core import colliders, orientation
-from gpupc_impl.core import meek as meek_module
+from gpupc_impl.core import orientation as orientation_module
 from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
@@ -176,7 +176,7 @@ def test_agrees_with_causallearn_but_for_rule_4(p, density, seed):
     ends = meek(uc_sepset(graph, 2)).G.graph
     theirs = arrows((ends == -1) & (ends.T == 1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(meek_module, "_rule_4", lambda graph, x, y: [])
+        patch.setattr(orientation_module, "_rule_4", lambda graph, x, y: [])
         assert arrows(orient(truth, knowledge=knowledge).directed) == theirs
 
 
