@@ -1,17 +1,17 @@
 """Kernels of a source file compiled together for the sanitizers: what its kernels share takes most of the time of each.
 
-A library or program of all of them finds by the number that ends its own name which of them it is, and is copied for
-each.
+A library of all of them finds by the number that ends its own name which of them it is, and is copied for each.
 """
 
+import re
 import shutil
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.base import PACKAGE_ROOT, KernelSource
+from gpupc_impl.backends.host_kernels import HostKernel
 from gpupc_impl.backends.simt import build
 from gpupc_impl.backends.sources import source_name
 
@@ -27,6 +27,9 @@ const simt::ExportedKernel& chosen() {
 extern "C" SIMT_API const simt::ExportedKernel simt_kernel;
 const simt::ExportedKernel simt_kernel = chosen();
 """
+TYPE = re.compile(r"\b(unsigned char|unsigned short|short|float|double|[2-9])\b")
+"""What kernels that differ in it do alike: a type, or a level beyond the first."""
+NO_RACES = ("-O0", "-DGPUPC_TSAN")  # flags for kernels in which nobody looks for races, beside those in which one does
 
 
 def unit_of(source: Path, expressions: Iterable[str]) -> str:
@@ -43,61 +46,73 @@ def unit_of(source: Path, expressions: Iterable[str]) -> str:
     return "\n".join(lines) + CHOICE
 
 
+def one_of_each(kernels: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Of kernels, as (source, expression), the first of those that differ only in types and levels beyond the first."""
+    found: dict[tuple[str, str], tuple[str, str]] = {}
+    for source, expression in kernels:
+        found.setdefault((source, TYPE.sub("T", expression)), (source, expression))
+    return set(found.values())
+
+
 class Groups:
     """Builds kernels with the others of their file, where `build` would build each alone.
 
     Args:
         kernels: (source, expression) of each kernel; others are built alone.
         folder: for the copies.
+        raced: those in which the thread sanitizer looks for races.
     """
 
-    def __init__(self, kernels: Iterable[tuple[str, str]], folder: Path):
-        self.folder, self.alone = folder, (build.build_kernel, build.build_replay)
-        self.members: dict[Path, list[str]] = defaultdict(list)
+    def __init__(self, kernels: Iterable[tuple[str, str]], folder: Path, raced: set[tuple[str, str]]):
+        self.folder, self.alone = folder, build.build_kernel
+        self.members: dict[tuple[Path, bool], list[str]] = {}
         for source, expression in dict.fromkeys(map(tuple, kernels)):
-            self.members[(PACKAGE_ROOT / source).resolve()].append(expression)
-        self.locks = {source: threading.Lock() for source in self.members}  # the first who asks has a group compiled
+            group = (PACKAGE_ROOT / source).resolve(), (source, expression) in raced
+            self.members.setdefault(group, []).append(expression)
+        self.locks = {group: threading.Lock() for group in self.members}  # the first who asks has a group compiled
 
-    def build_kernel(self, source: Path, expression: str, structs: Any, sanitizers: tuple[str, ...], *others) -> Path:
+    def build_kernel(self, kernel: KernelSource, sanitizers: tuple[str, ...] = ()) -> Path:
         """In place of ``build.build_kernel``. Declarations of structs are not checked: all other tests do."""
-        if expression not in self.members[source]:
-            return self.alone[0](source, expression, structs, sanitizers, *others)
-        return self._copy(source, expression, sanitizers, ("-shared",), ".so", lambda: ())
-
-    def build_replay(self, source: Path, expression: str) -> Path:
-        """In place of ``build.build_replay``."""
-        source = source.resolve()
-        if expression not in self.members[source]:
-            return self.alone[1](source, expression)
-        return self._copy(source, expression, ("thread",), (), "", build.replay_objects)
-
-    def _copy(
-        self,
-        source: Path,
-        expression: str,
-        sanitizers: tuple[str, ...],
-        more: tuple[str, ...],
-        suffix: str,
-        objects: Callable[[], Iterable[Path]],
-    ) -> Path:
-        members = self.members[source]
-        unit, flags = unit_of(source, members), (*build.BASE_FLAGS, *build._optimisation(sanitizers), *more)
-        beside = (source, build.SIMT / "runtime.cpp", build.SIMT / "replay.cpp")
+        source, expression = kernel.path.resolve(), kernel.expression
+        group = next((each for each in self.members if each[0] == source and expression in self.members[each]), None)
+        if group is None:
+            return self.alone(kernel, sanitizers)
+        members, plain = self.members[group], sanitizers == ("thread",) and not group[1]
+        unit = unit_of(source, members)
+        flags = (*build.BASE_FLAGS, *(NO_RACES if plain else build._optimisation(sanitizers)), "-shared")
 
         def make(output: Path, native: tuple[str, ...]) -> None:
-            build.compile_text(unit, (*flags, *native, *map(str, objects()), "-o", str(output)))
+            build.compile_text(unit, (*flags, *native, "-o", str(output)))
 
-        with self.locks[source]:
-            whole = build.cached(
-                f"kernels of {source_name(source)}", build._material(unit, beside, flags), make, suffix
-            )
+        with self.locks[group]:
+            label, material = f"kernels of {source_name(source)}", build._material(unit, source, flags)
+            whole = build.cached(label, material, make)
             self.folder.mkdir(exist_ok=True)
-            copy = self.folder / f"{whole.stem}-{members.index(expression)}{suffix}"
+            copy = self.folder / f"{whole.stem}-{members.index(expression)}.so"
             if not copy.exists():  # another thread may have loaded it, which writing it again would crash
                 shutil.copy(whole, copy)
         return copy
 
 
-def install(kernels: Iterable[tuple[str, str]], folder: str) -> None:
-    """Have this process build these kernels in groups."""
-    build.build_kernel = Groups(kernels, Path(folder)).build_kernel
+_required: set[str] = set()
+_launched: set[str] = set()
+
+
+def install(kernels: Iterable[tuple[str, str]], folder: str, room: str, every_variant: bool) -> None:
+    """Have this process build these kernels in groups, and note which are launched."""
+    kernels = list(map(tuple, kernels))
+    raced = {kernel for kernel in (kernels if every_variant else one_of_each(kernels)) if room in kernel[0]}
+    build.build_kernel = Groups(kernels, Path(folder), raced).build_kernel
+    _required.update(expression for _, expression in kernels)
+    launch = HostKernel._launch
+
+    def noted(self: HostKernel, *launched: Any) -> None:
+        _launched.add(self.name)
+        launch(self, *launched)
+
+    HostKernel._launch = noted
+
+
+def check_launched() -> None:
+    missed = sorted(_required - _launched)
+    assert not missed, f"not launched: {missed}"

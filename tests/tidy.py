@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.base import PACKAGE_ROOT, KernelSource
 from gpupc_impl.backends.simt.build import find_compiler, kernel_unit
 from gpupc_impl.core.registry import listed_kernels, method_packages
 
@@ -20,12 +20,14 @@ LEVEL = 2
 
 def units() -> Iterator[tuple[str, str]]:
     """The translation unit of each kernel file with all its kernels, by a name."""
-    kernels: dict[str, list[str]] = {}
+    kernels: dict[str, list[KernelSource]] = {}
     for kernel in listed_kernels(method_packages(), LEVEL):
-        kernels.setdefault(str(kernel.source), []).append(kernel.expression)
+        kernels.setdefault(str(kernel.source), []).append(kernel)
     for source, (first, *others) in kernels.items():
-        more = (f"[[maybe_unused]] static const auto also_{k} = &{name};\n" for k, name in enumerate(others))
-        yield source.replace("/", "-"), kernel_unit(PACKAGE_ROOT / source, first) + "".join(more)
+        more = (
+            f"[[maybe_unused]] static const auto also_{k} = &{other.expression};\n" for k, other in enumerate(others)
+        )
+        yield source.replace("/", "-"), kernel_unit(first) + "".join(more)
 
 
 def complaint(name: str, unit: str, folder: Path) -> str:

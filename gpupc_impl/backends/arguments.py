@@ -21,10 +21,13 @@ import itertools
 import struct as packing
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike
+
+if TYPE_CHECKING:
+    from gpupc_impl.backends.sources import KernelSource
 
 _CPP = {
     "bool": "bool",
@@ -71,10 +74,6 @@ class KernelParameter(abc.ABC):
     def encode(self, value: Any, address: Address) -> bytes:
         """Return the bytes that the kernel receives for a value."""
 
-    def arrays(self, value: Any) -> Iterator[tuple[int, Any]]:
-        """Return the device arrays in a value that fits, each with the offset of its address in the bytes."""
-        yield from ()
-
 
 class Pointer(KernelParameter):
     """A pointer, to const or not. Its values are device arrays of one type, or None for the null pointer.
@@ -95,10 +94,6 @@ class Pointer(KernelParameter):
         if isinstance(value, np.generic) or not hasattr(value, "dtype") or not self._points_to(value.dtype):
             raise Unfit(f"a device array of {'any type' if self.element is None else self.element}", described(value))
         return address(value).to_bytes(8, sys.byteorder)
-
-    def arrays(self, value: Any) -> Iterator[tuple[int, Any]]:
-        if value is not None:
-            yield 0, value
 
     def _points_to(self, dtype: np.dtype) -> bool:
         if self.element is None:
@@ -176,7 +171,7 @@ class Struct(KernelParameter):
         }
         self.storage = np.dtype([(field, kind.storage) for field, kind in self.fields.items()], align=True)
         assert self.storage.fields is not None
-        self._offsets = {field: self.storage.fields[field][1] for field in self.fields}
+        self.offsets = {field: self.storage.fields[field][1] for field in self.fields}
 
     def __call__(self, **values: Any) -> Filled:
         """Return the struct with a value for each field."""
@@ -184,10 +179,6 @@ class Struct(KernelParameter):
             wrong = ", ".join(sorted(values.keys() ^ self.fields.keys()))
             raise TypeError(f"{self.name} takes {', '.join(self.fields)}; missing or unknown: {wrong}")
         return Filled(self, values)
-
-    def offset(self, field: str) -> int:
-        """Return the offset of a field in bytes."""
-        return self._offsets[field]
 
     def encode(self, value: Any, address: Address) -> bytes:
         if not isinstance(value, Filled) or value.struct is not self:
@@ -205,14 +196,9 @@ class Struct(KernelParameter):
             except Unfit as unfit:
                 unfit.field = f".{field}{unfit.field}"
                 raise
-            offset = self._offsets[field]
+            offset = self.offsets[field]
             encoded[offset : offset + len(part)] = part
         return bytes(encoded)
-
-    def arrays(self, value: Filled) -> Iterator[tuple[int, Any]]:
-        for field, kind in self.fields.items():
-            for offset, array in kind.arrays(value.values[field]):
-                yield self.offset(field) + offset, array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,32 +210,30 @@ class Filled:
     encoded: dict[Address, bytes] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
 
-def declaration_checks(kernels: Mapping[str, Sequence[Struct]], constants: Mapping[str, int] | None = None) -> str:
-    """Return C++ code that compiles only if Python declares structs and constants as the kernel's source does.
-
-    Args:
-        kernels: for each kernel's expression, the structs among its parameters in order.
-        constants: the expected values by the names of the constants in C++.
-    """
+def declaration_checks(kernels: Sequence[KernelSource]) -> str:
+    """Return C++ code that compiles only if Python declares the structs and the constants of the kernels of one source
+    as that source does."""
     lines = [f'#include "{ASSERTIONS}"']
-    for struct in dict.fromkeys(itertools.chain.from_iterable(map(_with_inner, itertools.chain(*kernels.values())))):
+    declared = itertools.chain.from_iterable(kernel.structs for kernel in kernels)
+    for struct in dict.fromkeys(itertools.chain.from_iterable(map(_with_inner, declared))):
         name, size = struct.name, struct.storage.itemsize
         lines.append(f'static_assert(sizeof({name}) == {size}, "{name} has {size} bytes as Python declares it");')
         lines += [
             f"static_assert(gpupc::is_field<decltype({name}::{field}), {kind.cpp}> && "
-            f"GPUPC_OFFSET({field}, {name}) == {struct.offset(field)}, "
-            f'"Python declares {field} of {name} as {kind.cpp} at byte {struct.offset(field)}");'
+            f"GPUPC_OFFSET({field}, {name}) == {struct.offsets[field]}, "
+            f'"Python declares {field} of {name} as {kind.cpp} at byte {struct.offsets[field]}");'
             for field, kind in struct.fields.items()
         ]
-    for expression, structs in kernels.items():
-        names = [struct.name for struct in structs]
+    for kernel in kernels:
+        names = [struct.name for struct in kernel.structs]
         lines.append(
-            f"static_assert(gpupc::takes_structs<{', '.join((f'decltype(&{expression})', *names))}>, "
-            f'"Python passes these structs to {expression}: {", ".join(names) or "none"}");'
+            f"static_assert(gpupc::takes_structs<{', '.join((f'decltype(&{kernel.expression})', *names))}>, "
+            f'"Python passes these structs to {kernel.expression}: {", ".join(names) or "none"}");'
         )
     lines += [
         f'static_assert({name} == {int(value)}, "Python declares {name} as {int(value)}");'
-        for name, value in (constants or {}).items()
+        for kernel in kernels
+        for name, value in kernel.constants.items()
     ]
     return "".join(f"{line}\n" for line in lines)
 

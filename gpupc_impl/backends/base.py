@@ -9,10 +9,9 @@ import abc
 import contextlib
 import functools
 import time
-import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -20,26 +19,16 @@ from numpy.typing import ArrayLike, DTypeLike
 from gpupc_impl.backends.arguments import Struct
 from gpupc_impl.backends.errors import BackendUnavailable
 from gpupc_impl.backends.launch import Kernel, Stream
+from gpupc_impl.backends.sources import NO_CONSTANTS, SourceCache
 from gpupc_impl.backends.sources import PACKAGE_ROOT as PACKAGE_ROOT
-from gpupc_impl.backends.sources import SourceCache
+from gpupc_impl.backends.sources import KernelSource as KernelSource
 
 Empty = Callable[[tuple[int, ...], DTypeLike], np.ndarray]
 """A function that returns an uninitialised C-contiguous host array of a given shape and type."""
 
-NO_CONSTANTS: Mapping[str, int] = types.MappingProxyType({})
-
 _prefetched: dict[tuple[int, Hashable], Any] = {}
 """Sequences of kernels that were passed to `prefetch`, by identity and target. Keeping the objects here prevents Python
 from reusing their identities."""
-
-
-class KernelSource(NamedTuple):
-    """The source of a kernel: the arguments of `Backend.kernel`."""
-
-    source: str
-    expression: str
-    structs: tuple[Struct, ...] = ()
-    constants: Mapping[str, int] = NO_CONSTANTS
 
 
 class Backend(abc.ABC):
@@ -283,9 +272,8 @@ class Backend(abc.ABC):
 
     def _key(self, kernel: KernelSource) -> tuple[Hashable, tuple[Path, ...]]:
         """Return a key that identifies a compiled kernel in the process, and the kernel's sources."""
-        path = PACKAGE_ROOT / kernel.source
-        key = path, kernel.expression, *kernel.structs, tuple(kernel.constants.items()), self._target()
-        return key, (path, *self._beside_kernels)
+        key = kernel.path, kernel.expression, *kernel.structs, tuple(kernel.constants.items()), self._target()
+        return key, (kernel.path, *self._beside_kernels)
 
     _beside_kernels: ClassVar[tuple[Path, ...]]  # the sources that are compiled with every kernel
 

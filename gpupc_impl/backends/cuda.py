@@ -441,15 +441,7 @@ class CudaBackend(Backend):
         return self._device_id, self._architecture, cache_folder()
 
     def _compilation(self, kernel: KernelSource) -> Callable[[], nvrtc.Image]:
-        kernels = {kernel.expression: kernel.structs}
-        return functools.partial(
-            nvrtc.compile_image,
-            self._cupy.cuda.nvrtc,
-            PACKAGE_ROOT / kernel.source,
-            kernels,
-            self._architecture,
-            kernel.constants,
-        )
+        return functools.partial(nvrtc.compile_image, self._cupy.cuda.nvrtc, kernel, self._architecture)
 
     def _launchable(self, expression: str, loaded: LoadedFunction) -> CudaKernel:
         return CudaKernel(self, expression, loaded)

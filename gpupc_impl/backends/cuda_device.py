@@ -211,7 +211,6 @@ class CudaKernel(Kernel):
         self,
         grid: Dimensions,
         block: Dimensions,
-        args: Sequence[Any],
         encoded: Sequence[bytes],
         shared_bytes: int,
         stream: CudaStream | None,

@@ -1,11 +1,14 @@
 """The ``host`` backend runs CUDA kernels on this machine's cores, compiled by a C++ compiler."""
 
 import contextlib
+import ctypes
 import functools
 import math
 import os
 import sys
+import threading
 import time
+import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -13,30 +16,36 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from gpupc_impl.backends import shipped
 from gpupc_impl.backends.arguments import Unfit
 from gpupc_impl.backends.base import Backend, KernelSource
-from gpupc_impl.backends.errors import BackendUnavailable
+from gpupc_impl.backends.errors import BackendUnavailable, DeviceMemoryError
 from gpupc_impl.backends.host_kernels import (
     MAX_SHARED_BYTES,
     HostKernel,
     LoadedKernel,
-    Recorder,
     Threads,
     compile_kernel,
     load_kernel,
     prefetch_runtime,
 )
-from gpupc_impl.backends.host_memory import ALIGNMENT, Budget, allocate, borrow, libc, owner
 from gpupc_impl.backends.launch import Event, Stream, check_copy
 from gpupc_impl.backends.machine import available_cores, cpu_name, memory_bytes
-from gpupc_impl.backends.simt import build, shipped
+from gpupc_impl.backends.simt import build
 from gpupc_impl.backends.sources import SourceCache
 from gpupc_impl.integers import round_up
 
 _PLACES = ("CXX", "PATH", "GPUPC_SHIPPED_DIR", "GPUPC_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
+ALIGNMENT = 256  # of a device array, in bytes
 GRAM_COLUMNS = 1024
 """The number of columns whose products with all others are computed at a time. In one product of 16,000 columns,
 threads of OpenBLAS 0.3.31 write out of bounds."""
+
+
+libc = ctypes.CDLL(None)
+libc.posix_memalign.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+libc.free.restype = None
 
 
 class HostEvent(Event):
@@ -74,6 +83,86 @@ class HostStream(Stream):
         """Return at once, because nothing is queued."""
 
 
+class Budget:
+    """The number of bytes that may be in use, and of those that are in use."""
+
+    def __init__(self, limit: int):
+        self.limit = limit
+        self.used = 0
+        self.peak = 0
+        # The lock is reentrant because garbage collection inside of it may free an array of the same budget.
+        self._lock = threading.RLock()
+
+    def take(self, nbytes: int) -> None:
+        with self._lock:
+            if self.used + nbytes > self.limit:
+                raise DeviceMemoryError(nbytes, self.used, self.limit)
+            self.used += nbytes
+            self.peak = max(self.peak, self.used)
+
+    def give_back(self, nbytes: int) -> None:
+        with self._lock:
+            self.used -= nbytes
+
+    def reset_peak(self) -> None:
+        with self._lock:
+            self.peak = self.used
+
+
+class Memory:
+    """The owner of the memory of an array that kernels may use."""
+
+    def __init__(
+        self, budget: Budget, address: int, shape: tuple[int, ...], dtype: np.dtype, borrowed: np.ndarray | None = None
+    ):
+        self.budget, self.address, self.nbytes = budget, address, math.prod(shape) * dtype.itemsize
+        self._borrowed = borrowed  # keeps the memory alive for as long as this object lives
+        read_only = borrowed is not None
+        self.__array_interface__ = {"version": 3, "data": (address, read_only), "shape": shape, "typestr": dtype.str}
+        weakref.finalize(self, _release, budget, None if read_only else address, self.nbytes).atexit = False
+
+
+def allocate(budget: Budget, shape: tuple[int, ...], dtype: np.dtype, poison: bool) -> Memory:
+    """Uninitialised memory of its own, so that the address sanitizer detects accesses beyond its ends.
+
+    With `poison`, it is filled with bytes that make no sense, so that a kernel that reads before it writes fails.
+    """
+    if dtype.hasobject:
+        raise TypeError(f"a device array cannot hold Python objects (dtype {dtype})")
+    if any(n < 0 for n in shape):
+        raise ValueError(f"a device array cannot have the shape {shape}")
+    nbytes = math.prod(shape) * dtype.itemsize
+    budget.take(nbytes)
+    pointer = ctypes.c_void_p()
+    failed = libc.posix_memalign(ctypes.byref(pointer), ALIGNMENT, max(nbytes, 1)) != 0
+    if failed or pointer.value is None:
+        budget.give_back(nbytes)
+        raise DeviceMemoryError(nbytes, budget.used, budget.limit)
+    if poison:
+        ctypes.memset(pointer.value, 0xFD, nbytes)
+    return Memory(budget, pointer.value, shape, dtype)
+
+
+def borrow(budget: Budget, array: np.ndarray) -> Memory:
+    """The memory of a host array, which kernels read without a copy; it counts against the budget as a copy would."""
+    budget.take(array.nbytes)
+    return Memory(budget, array.ctypes.data, array.shape, array.dtype, array)
+
+
+def owner(array: np.ndarray, budget: Budget) -> Memory | None:
+    """Return the memory in which an array or a view lies; None if the memory does not count against this budget."""
+    memory: object = array
+    while isinstance(memory, np.ndarray):
+        memory = memory.base
+    return memory if isinstance(memory, Memory) and memory.budget is budget else None
+
+
+def _release(budget: Budget, address: int | None, nbytes: int) -> None:
+    if address is not None:
+        libc.free(address)
+    budget.give_back(nbytes)
+
+
 class HostBackend(Backend):
     """Runs kernels on this machine's cores.
 
@@ -83,8 +172,7 @@ class HostBackend(Backend):
         GPUPC_HOST_STACK_KIB: stack of one CUDA thread in KiB; default 256.
         GPUPC_CACHE_DIR: where compiled kernels are kept.
         GPUPC_SHIPPED_DIR: where kernels that were compiled ahead lie; default: in the installed package, if it has any.
-        GPUPC_SANITIZE: ``address``, ``undefined`` or both; needs ``sanitizer_environment``.
-        GPUPC_RECORD_LAUNCHES: a folder into which each launch is written, for ``gpupc_impl.backends.replay``.
+        GPUPC_SANITIZE: ``thread``, or ``address``, ``undefined`` or both; needs ``sanitizer_environment``.
     """
 
     name = "host"
@@ -103,8 +191,6 @@ class HostBackend(Backend):
         self._sanitizers = build.parse_sanitizers(os.environ.get("GPUPC_SANITIZE", ""))
         self._launch_threads = Threads(self._sanitizers, self.threads, stack_bytes)
         self._budget = Budget(memory_bytes() if device_memory_limit is None else device_memory_limit)
-        folder = os.environ.get("GPUPC_RECORD_LAUNCHES")
-        self._recorder = Recorder(Path(folder), self._budget) if folder else None
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -116,13 +202,11 @@ class HostBackend(Backend):
                 build.find_compiler()
         except (BackendUnavailable, ValueError) as error:
             return str(error)
-        if "thread" in sanitizers:
-            return (
-                "the thread sanitizer cannot run inside Python: set GPUPC_RECORD_LAUNCHES to a folder instead, "
-                "run, and then run python -m gpupc_impl.backends.replay on that folder"
-            )
-        if "address" in sanitizers and not hasattr(libc, "__asan_init"):
-            return "GPUPC_SANITIZE=address needs its runtime loaded first: start Python with sanitizer_environment()"
+        for kind, symbol in (("address", "__asan_init"), ("thread", "__tsan_init")):
+            if kind in sanitizers and not hasattr(libc, symbol):
+                return (
+                    f"GPUPC_SANITIZE={kind} needs its runtime loaded first: start Python with sanitizer_environment()"
+                )
         return build.missing_sanitizer(sanitizers) if sanitizers else None
 
     def describe(self) -> dict[str, Any]:
@@ -263,7 +347,7 @@ class HostBackend(Backend):
         return load_kernel(kernel, self._sanitizers, compiled)
 
     def _launchable(self, expression: str, loaded: LoadedKernel) -> HostKernel:
-        return HostKernel(expression, loaded, self.address, self._launch_threads, self._recorder)
+        return HostKernel(expression, loaded, self.address, self._launch_threads)
 
     def synchronize(self) -> None:
         """Return at once, because a launch returns only after its end."""

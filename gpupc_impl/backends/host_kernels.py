@@ -1,4 +1,4 @@
-"""Kernels of the host backend: loads them, launches them on the runtime's OS threads, and records launches."""
+"""Kernels of the host backend: loads them, and launches them on the runtime's OS threads."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import contextlib
 import ctypes
 import functools
 import itertools
-import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gpupc_impl.backends import shipped
 from gpupc_impl.backends.arguments import Address, KernelParameter, Number, Pointer, Struct
-from gpupc_impl.backends.base import PACKAGE_ROOT, KernelSource
+from gpupc_impl.backends.base import KernelSource
 from gpupc_impl.backends.compilations import Compilations
 from gpupc_impl.backends.errors import BackendUnavailable, KernelCompilationError, KernelLaunchError
-from gpupc_impl.backends.host_memory import Budget, Memory, owner
 from gpupc_impl.backends.launch import MAX_THREADS, Dimensions, Kernel, Stream
-from gpupc_impl.backends.simt import build, shipped
-from gpupc_impl.backends.sources import source_name
+from gpupc_impl.backends.simt import build
 from gpupc_impl.integers import round_up
 
 MAX_SHARED_BYTES = 232_448  # the upper bound on the dynamic shared memory of a block: that of an H100
@@ -45,8 +43,8 @@ class _ExportedKernel(ctypes.Structure):
 class LoadedKernel:
     """A kernel in this process's memory, which all host backends of the process share."""
 
-    def __init__(self, source: Path, library: ctypes.CDLL, structs: Sequence[Struct]):
-        self.source, self.library, self.exported = source, library, _ExportedKernel.in_dll(library, "simt_kernel")
+    def __init__(self, library: ctypes.CDLL, structs: Sequence[Struct]):
+        self.library, self.exported = library, _ExportedKernel.in_dll(library, "simt_kernel")
         codes = ctypes.string_at(self.exported.codes, 4 * self.exported.count)
         types = [codes[i : i + 4].rstrip(b"\0").decode() for i in range(0, len(codes), 4)]
         remaining = iter(structs)
@@ -62,20 +60,17 @@ def _parameter(code: str) -> KernelParameter:
 
 def compile_kernel(kernel: KernelSource, sanitizers: tuple[str, ...]) -> Path:
     """The library of a kernel: compiled ahead, taken from the cache or compiled now."""
-    path = PACKAGE_ROOT / kernel.source
-    if not path.is_file():
-        raise KernelCompilationError(f"kernel source {str(path)!r} does not exist")
-    ahead = None if sanitizers else shipped.kernel(path.resolve(), *kernel[1:])
-    return ahead or _build_kernel(kernel, sanitizers)
+    if not kernel.path.is_file():
+        raise KernelCompilationError(f"kernel source {str(kernel.path)!r} does not exist")
+    return (None if sanitizers else shipped.library(kernel)) or _build_kernel(kernel, sanitizers)
 
 
 def _build_kernel(kernel: KernelSource, sanitizers: tuple[str, ...]) -> Path:
     """The library of a kernel, compiled here."""
-    source, expression, structs, constants = kernel
     try:
-        return build.build_kernel((PACKAGE_ROOT / source).resolve(), expression, structs, sanitizers, constants)
+        return build.build_kernel(kernel, sanitizers)
     except BackendUnavailable as error:
-        raise BackendUnavailable(f"kernel {expression} has to be compiled here: {error}") from error
+        raise BackendUnavailable(f"kernel {kernel.expression} has to be compiled here: {error}") from error
 
 
 def load_kernel(kernel: KernelSource, sanitizers: tuple[str, ...], library: Path) -> LoadedKernel:
@@ -83,30 +78,25 @@ def load_kernel(kernel: KernelSource, sanitizers: tuple[str, ...], library: Path
     _runtime(sanitizers)  # the kernel's library refers to its symbols
     compile_again = functools.partial(_build_kernel, kernel, sanitizers)
     loaded = _load_library(f"kernel {kernel.expression}", library, compile_again)
-    return LoadedKernel((PACKAGE_ROOT / kernel.source).resolve(), loaded, kernel.structs)
+    return LoadedKernel(loaded, kernel.structs)
 
 
 class HostKernel(Kernel):
     """A kernel compiled for the host."""
 
-    def __init__(
-        self, expression: str, loaded: LoadedKernel, address: Address, threads: Threads, recorder: Recorder | None
-    ):
+    def __init__(self, expression: str, loaded: LoadedKernel, address: Address, threads: Threads):
         super().__init__(expression, loaded.parameters, MAX_THREADS, MAX_SHARED_BYTES, address)
-        self.source, self._exported, self._threads, self._recorder = loaded.source, loaded.exported, threads, recorder
+        self._exported, self._threads = loaded.exported, threads
 
     def _launch(
         self,
         grid: Dimensions,
         block: Dimensions,
-        args: Sequence[Any],
         encoded: Sequence[bytes],
         shared_bytes: int,
         stream: Stream | None,
         cooperative: bool,
     ) -> None:
-        if self._recorder is not None:
-            self._recorder.record(self, grid, block, shared_bytes, args, encoded)
         padded = [value.ljust(round_up(len(value), ARGUMENT_ALIGNMENT), b"\0") for value in encoded]
         memory = ctypes.create_string_buffer(b"".join(padded))
         addresses = itertools.accumulate(map(len, padded), initial=ctypes.addressof(memory))
@@ -173,7 +163,7 @@ def prefetch_runtime(sanitizers: tuple[str, ...]) -> None:
 
 def _compile_runtime(sanitizers: tuple[str, ...]) -> Path:
     """The library of the runtime: compiled ahead, taken from the cache or compiled now."""
-    return (None if sanitizers else shipped.runtime()) or build.build_runtime(sanitizers)
+    return (None if sanitizers else shipped.library(None)) or build.build_runtime(sanitizers)
 
 
 @functools.cache
@@ -211,47 +201,3 @@ def _load_library(
         return ctypes.CDLL(str(compile_again()), mode)
     except OSError as error:
         raise KernelCompilationError(f"{what} compiled but cannot be loaded: {error}") from error
-
-
-# --- recorded launches -------------------------------------------------------------------------------------------
-
-
-class Recorder:
-    """Writes launches to a folder, from which replay.py repeats them under the thread sanitizer."""
-
-    _numbers: Iterator[int] = itertools.count()
-
-    def __init__(self, folder: Path, budget: Budget):
-        self._folder = folder
-        self._budget = budget
-
-    def record(
-        self,
-        kernel: HostKernel,
-        grid: Dimensions,
-        block: Dimensions,
-        shared_bytes: int,
-        args: Sequence[Any],
-        encoded: Sequence[bytes],
-    ) -> None:
-        memories: dict[int, Memory] = {}
-        lines = [" ".join(map(str, (*grid, *block, shared_bytes, len(args))))]
-        for parameter, value, content in zip(kernel.parameters, args, encoded, strict=True):
-            pointers = list(parameter.arrays(value))
-            line = [content.hex(), len(pointers)]
-            for offset, array in pointers:
-                memory = owner(array, self._budget)
-                assert memory is not None  # The launch has been checked before it is recorded.
-                memories.setdefault(memory.address, memory)
-                line += [offset, list(memories).index(memory.address), array.ctypes.data - memory.address]
-            lines.append(" ".join(map(str, line)))
-        lines.append(" ".join(map(str, (len(memories), *(memory.nbytes for memory in memories.values())))))
-        self._folder.mkdir(parents=True, exist_ok=True)
-        name = f"{os.getpid()}-{next(self._numbers):06d}"
-        with open(self._folder / f"{name}.launch", "wb") as file:
-            file.write("\n".join(lines).encode() + b"\n")
-            for memory in memories.values():
-                file.write(ctypes.string_at(memory.address, memory.nbytes))
-        # The description is written last, so a launch that has a description is complete.
-        description = {"source": source_name(kernel.source), "expression": kernel.name, "launch": f"{name}.launch"}
-        (self._folder / f"{name}.json").write_text(json.dumps(description) + "\n")

@@ -133,7 +133,7 @@ class Kernel(abc.ABC):
             name = f"{parameter.cpp}{unfit.field}" if in_struct else f"argument {len(encoded)}"
             raise self._error(f"{name} {unfit}") from None
         if 0 not in dimensions[0]:
-            self._launch(*dimensions, args, encoded, int(shared_bytes), stream, cooperative)
+            self._launch(*dimensions, encoded, int(shared_bytes), stream, cooperative)
 
     @abc.abstractmethod
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:
@@ -144,7 +144,6 @@ class Kernel(abc.ABC):
         self,
         grid: Dimensions,
         block: Dimensions,
-        args: Sequence[Any],
         encoded: Sequence[bytes],
         shared_bytes: int,
         stream: Any,

@@ -7,8 +7,10 @@ notice changes in included files. CuPy is used only to bind NVRTC and to load th
 The argument ``nvrtc`` of functions below is that binding, ``cupy.cuda.nvrtc``, or an object with the same functions.
 """
 
+import ctypes
 import dataclasses
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -23,7 +25,7 @@ from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.compilations import compiling
 from gpupc_impl.backends.errors import KernelCompilationError
 from gpupc_impl.backends.simt.build import open_cache
-from gpupc_impl.backends.sources import sources_of
+from gpupc_impl.backends.sources import KernelSource, sources_of
 
 NVRTC_OPTIONS = (
     "-std=c++17",
@@ -83,27 +85,24 @@ def parameters(kernel: CompiledKernel, structs: Sequence[Struct]) -> list[Kernel
 
 @compiling()
 def compile_source(
-    nvrtc: Any,
-    source: Path,
-    kernels: Mapping[str, Sequence[Struct]],
-    architecture: str,
-    constants: Mapping[str, int] | None = None,
+    nvrtc: Any, kernels: Sequence[KernelSource], architecture: str
 ) -> tuple[bytes, dict[str, CompiledKernel], str]:
-    """Compile some kernels of a source; returns the image, the kernels by expression and the PTX of the image."""
+    """Compile some kernels of one source; returns the image, the kernels by expression and the PTX of the image."""
+    source, expressions = kernels[0].path, [kernel.expression for kernel in kernels]
     options = (*NVRTC_OPTIONS, f"-I{PACKAGE_ROOT}", f"-arch={architecture}")
-    checks = declaration_checks(kernels, constants)
+    checks = declaration_checks(kernels)
     program = nvrtc.createProgram(f"{source.read_text()}\n{checks}", str(source), (), ())
     try:
-        for expression in kernels:
+        for expression in expressions:
             nvrtc.addNameExpression(program, expression)
         nvrtc.compileProgram(program, options)
-        names = {expression: nvrtc.getLoweredName(program, expression) for expression in kernels}
+        names = {expression: nvrtc.getLoweredName(program, expression) for expression in expressions}
         ptx = nvrtc.getPTX(program)
         image = nvrtc.getCUBIN(program) if architecture.startswith("sm_") else ptx
     except nvrtc.NVRTCError as error:
         major, minor = nvrtc.getVersion()
         raise KernelCompilationError(
-            f"{', '.join(kernels)} in {source.name} does not compile: {error}\n"
+            f"{', '.join(expressions)} in {source.name} does not compile: {error}\n"
             f"NVRTC {major}.{minor} {' '.join(options)}\n{nvrtc.getProgramLog(program).strip()}"
         ) from error
     finally:
@@ -112,20 +111,14 @@ def compile_source(
     return image, {expression: CompiledKernel(name, _ptx_types(ptx, name)) for expression, name in names.items()}, ptx
 
 
-def compile_image(
-    nvrtc: Any,
-    source: Path,
-    kernels: Mapping[str, Sequence[Struct]],
-    architecture: str,
-    constants: Mapping[str, int] | None = None,
-) -> Image:
+def compile_image(nvrtc: Any, kernel: KernelSource, architecture: str) -> Image:
     """An image from the cache on disk or from an archive, by the contents of all files in it, else `compile_source`.
 
     Two processes may compile the same kernels concurrently. The kernels of a damaged entry are compiled again.
     """
-    if not source.is_file():
-        raise KernelCompilationError(f"kernel source {str(source)!r} does not exist")
-    content = content_digest(source, kernels, architecture, constants)
+    if not kernel.path.is_file():
+        raise KernelCompilationError(f"kernel source {str(kernel.path)!r} does not exist")
+    content = content_digest(kernel, architecture)
     key = shipped.content_digest(nvrtc.getVersion(), content)
     folder = open_cache("cuda")
     image_path, index_path = folder / f"{key}.cubin", folder / f"{key}.json"
@@ -136,7 +129,7 @@ def compile_image(
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         pass  # the entry is missing or damaged
     unpacked = _from_archive(nvrtc, architecture, content)
-    image, compiled = unpacked or compile_source(nvrtc, source, kernels, architecture, constants)[:2]
+    image, compiled = unpacked or compile_source(nvrtc, [kernel], architecture)[:2]
     index = {"sha256": hashlib.sha256(image).hexdigest(), "kernels": described(compiled)}
     try:
         _write_atomically(image_path, image)
@@ -149,15 +142,10 @@ def compile_image(
     return Image(image_path, compiled, cached=unpacked is not None)
 
 
-def content_digest(
-    source: Path,
-    kernels: Mapping[str, Sequence[Struct]],
-    architecture: str,
-    constants: Mapping[str, int] | None = None,
-) -> str:
+def content_digest(kernel: KernelSource, architecture: str) -> str:
     """The digest of everything that determines an image, but for the version of NVRTC."""
-    files = sources_of(source, PACKAGE_ROOT / ASSERTIONS)
-    return shipped.content_digest(architecture, NVRTC_OPTIONS, declaration_checks(kernels, constants), files)
+    files = sources_of(kernel.path, PACKAGE_ROOT / ASSERTIONS)
+    return shipped.content_digest(architecture, NVRTC_OPTIONS, declaration_checks([kernel]), files)
 
 
 def _from_archive(nvrtc: Any, architecture: str, content: str) -> tuple[bytes, dict[str, CompiledKernel]] | None:
@@ -200,3 +188,83 @@ def _write_atomically(path: Path, content: bytes) -> None:
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(content)
     os.replace(file.name, path)
+
+
+# --- NVRTC without CuPy, for machines that have neither a GPU nor CuPy ------------------------------------------------
+
+
+def find_library() -> Path | None:
+    """The library in NVIDIA's wheel, or None if that is not installed."""
+    wheels = importlib.util.find_spec("nvidia")
+    folders = (wheels.submodule_search_locations if wheels else None) or ()
+    return next((path for folder in folders for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*"))), None)
+
+
+class NvrtcLibrary:
+    """The functions of ``cupy.cuda.nvrtc`` that are called above."""
+
+    class NVRTCError(RuntimeError):
+        """A function of NVRTC failed."""
+
+    def __init__(self, path: Path):
+        self._library = ctypes.CDLL(str(path))
+        self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
+
+    def _call(self, function: str, *args: Any) -> None:
+        status = self._library[function](*args)
+        if status:
+            raise self.NVRTCError(self._library.nvrtcGetErrorString(status).decode())
+
+    def _text(self, what: str, program: int) -> bytes:
+        size = ctypes.c_size_t()
+        self._call(f"nvrtcGet{what}Size", ctypes.c_void_p(program), ctypes.byref(size))
+        content = ctypes.create_string_buffer(size.value)
+        self._call(f"nvrtcGet{what}", ctypes.c_void_p(program), content)
+        return content.raw
+
+    def getVersion(self) -> tuple[int, int]:
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+        return major.value, minor.value
+
+    def getSupportedArchs(self) -> tuple[int, ...]:
+        count = ctypes.c_int()
+        self._call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
+        architectures = (ctypes.c_int * count.value)()
+        self._call("nvrtcGetSupportedArchs", architectures)
+        return tuple(architectures)
+
+    def createProgram(self, source: str, name: str, headers: Sequence[Any], include_names: Sequence[Any]) -> int:
+        assert not headers
+        assert not include_names
+        program = ctypes.c_void_p()
+        self._call(
+            "nvrtcCreateProgram", ctypes.byref(program), source.encode(), name.encode(), ctypes.c_int(0), None, None
+        )
+        assert program.value is not None
+        return program.value
+
+    def addNameExpression(self, program: int, expression: str) -> None:
+        self._call("nvrtcAddNameExpression", ctypes.c_void_p(program), expression.encode())
+
+    def compileProgram(self, program: int, options: Sequence[str]) -> None:
+        encoded = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        self._call("nvrtcCompileProgram", ctypes.c_void_p(program), ctypes.c_int(len(options)), encoded)
+
+    def getLoweredName(self, program: int, expression: str) -> str:
+        name = ctypes.c_char_p()
+        self._call("nvrtcGetLoweredName", ctypes.c_void_p(program), expression.encode(), ctypes.byref(name))
+        assert name.value is not None
+        return name.value.decode()
+
+    def getPTX(self, program: int) -> bytes:
+        return self._text("PTX", program).rstrip(b"\0")
+
+    def getCUBIN(self, program: int) -> bytes:
+        return self._text("CUBIN", program)
+
+    def getProgramLog(self, program: int) -> str:
+        return self._text("ProgramLog", program).rstrip(b"\0").decode()
+
+    def destroyProgram(self, program: int) -> None:
+        self._call("nvrtcDestroyProgram", ctypes.byref(ctypes.c_void_p(program)))

@@ -18,6 +18,7 @@ import hashlib
 import json
 import lzma
 import os
+import platform
 import threading
 import zipfile
 from collections.abc import Mapping
@@ -25,7 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from gpupc_impl.backends.base import PACKAGE_ROOT
-from gpupc_impl.backends.sources import file_stamp
+from gpupc_impl.backends.machine import cpu_facts
+from gpupc_impl.backends.simt import build
+from gpupc_impl.backends.sources import KernelSource, file_stamp, sources_of
 from gpupc_impl.ownership import open_regular
 
 INDEX = "index.json"
@@ -139,3 +142,82 @@ def archive_path(target: str) -> Path:
 @functools.lru_cache(maxsize=16)
 def _archive_as_of(path: Path, modified: int, size: int) -> Archive:
     return Archive(path)
+
+
+# --- libraries of the host backend -----------------------------------------------------------------------------------
+
+_V2 = frozenset({"cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3"})
+_V3 = _V2 | {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
+_V4 = _V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
+TARGETS: Mapping[str, Mapping[str, frozenset[str]]] = {
+    "x86_64": {"x86-64-v4": _V4, "x86-64-v3": _V3, "x86-64-v2": _V2},
+    "aarch64": {"armv8-a": frozenset()},
+}
+"""By the machine's architecture: the values of ``-march``, the best first, each with the flags that Linux must list for
+the CPU."""
+
+_RUNTIME = build.SIMT / "runtime.cpp"
+_FLAGS = (
+    *build.BASE_FLAGS,
+    "-O3",
+    "-shared",
+    "-s",
+    "-ffunction-sections",  # so that the linker can leave out a source's other kernels
+    "-Wl,--gc-sections,--as-needed,-z,noseparate-code",
+)
+
+
+def target() -> str | None:
+    """The best target that this machine's CPU can run and that has an archive."""
+    return next((name for name in runnable_targets() if archive_of(name) is not None), None)
+
+
+def runnable_targets() -> list[str]:
+    """The targets that this machine's CPU can run, the best first."""
+    return [name for name, features in TARGETS.get(platform.machine(), {}).items() if features <= _features()]
+
+
+def compiler() -> str | None:
+    """The compiler of the libraries for this machine's CPU, and their target; None if there is no archive."""
+    name = target()
+    archive = name and archive_of(name)
+    return f"{archive.compiler}, ahead for {name}" if archive else None
+
+
+@functools.cache
+def _features() -> frozenset[str]:
+    """The flags that Linux lists for every core."""
+    return frozenset.intersection(*(frozenset(line.split()) for line in cpu_facts("flags") or [""]))
+
+
+def library(kernel: KernelSource | None) -> Path | None:
+    """The library of a kernel, or of the runtime for None, unpacked into the cache; None if no archive for this CPU has
+    it."""
+    name = target()
+    archive = name and archive_of(name)
+    if not name or not archive or (digest := library_digest(kernel, name)) not in archive.entries:
+        return None
+
+    def unpack(output: Path, native: tuple[str, ...]) -> None:
+        output.write_bytes(archive.content(digest))
+
+    try:
+        return build.cached(kernel.label if kernel else "the runtime", [digest], unpack, "unpacked")
+    except DamagedArchive:
+        return None
+
+
+def library_digest(kernel: KernelSource | None, target: str) -> str:
+    """The content digest of the library of a kernel, or of the runtime for None."""
+    if kernel is None:
+        return content_digest(target, _FLAGS, sources_of(_RUNTIME))
+    return content_digest(target, _FLAGS, build.kernel_unit(kernel), sources_of(*build.BESIDE_KERNELS, kernel.path))
+
+
+def compile_library(kernel: KernelSource | None, target: str, output: Path) -> None:
+    """Compile the library of a kernel, or of the runtime for None, for an archive."""
+    flags = (*_FLAGS, f"-march={target}", "-o", str(output))
+    if kernel is None:
+        build.run_compiler((*flags, "-ftls-model=initial-exec", str(_RUNTIME)))
+    else:
+        build.compile_text(build.kernel_unit(kernel), flags)

@@ -4,18 +4,38 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Callable, Hashable, Iterable
+import types
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from gpupc_impl.backends.arguments import Struct
 from gpupc_impl.backends.compilations import Compilations
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 """The folder to which the names of kernel sources are relative; it is also the include root of every kernel."""
 
+NO_CONSTANTS: Mapping[str, int] = types.MappingProxyType({})
 Product = TypeVar("Product")
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
+
+
+class KernelSource(NamedTuple):
+    """A kernel of a ``.cu`` file: the arguments of `Backend.kernel`."""
+
+    source: str
+    expression: str
+    structs: tuple[Struct, ...] = ()
+    constants: Mapping[str, int] = NO_CONSTANTS
+
+    @property
+    def path(self) -> Path:
+        return PACKAGE_ROOT / self.source
+
+    @property
+    def label(self) -> str:
+        return f"{self.expression} of {source_name(self.path)}"
 
 
 @functools.cache

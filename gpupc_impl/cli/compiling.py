@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from gpupc_impl.backends import BackendUnavailable, KernelSource, compilations, nvrtc, open_backend
-from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.backends.simt.build import cache_folder
 from gpupc_impl.cli.output import Outcome
@@ -51,8 +50,7 @@ def _compile_for(kernels: list[KernelSource], architecture: str) -> None:
         raise BackendUnavailable(f"architecture {architecture!r} is not known to this NVRTC; choose one of: {names}")
 
     def compile_one(kernel: KernelSource) -> None:
-        structs = {kernel.expression: kernel.structs}
-        nvrtc.compile_image(compiler, PACKAGE_ROOT / kernel.source, structs, architecture, kernel.constants)
+        nvrtc.compile_image(compiler, kernel, architecture)
 
     with ThreadPoolExecutor(available_cores()) as threads:
         list(threads.map(compile_one, kernels))

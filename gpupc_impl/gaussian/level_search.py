@@ -113,7 +113,7 @@ def with_numbers(filled: Filled, **numbers: float) -> Filled:
     for address, before in filled.encoded.items():
         after = bytearray(before)
         for name, number in numbers.items():
-            part, start = struct.fields[name].encode(number, address), struct.offset(name)
+            part, start = struct.fields[name].encode(number, address), struct.offsets[name]
             after[start : start + len(part)] = part
         encoded[address] = bytes(after)
     return Filled(struct, {**filled.values, **numbers}, encoded)

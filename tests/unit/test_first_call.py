@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from gpupc_impl.backends import KernelCompilationError, KernelSource, nvrtc, open_backend
-from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.host import HostBackend
-from gpupc_impl.backends.nvrtc_library import NvrtcLibrary, find_library
+from gpupc_impl.backends.nvrtc import NvrtcLibrary, find_library
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import prefetched, solve
@@ -101,8 +100,7 @@ def test_what_a_gpu_compiles_for_a_first_call(name, kernels, kilobytes):
     assert len(requested) <= kernels
     sizes = []
     for kernel in requested:
-        source, structs = PACKAGE_ROOT / kernel.source, {kernel.expression: kernel.structs}
-        ptx, _, _ = nvrtc.compile_source(compiler, source, structs, "compute_90", kernel.constants)
+        ptx, _, _ = nvrtc.compile_source(compiler, [kernel], "compute_90")
         sizes.append(len(ptx) / 1000)
         assert sizes[-1] <= MOST_WAITED_FOR or kernel.expression.startswith(NOT_WAITED_FOR)
     assert sum(sizes) <= kilobytes

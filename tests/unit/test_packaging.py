@@ -37,7 +37,7 @@ TOOLS = {
     "mkdocstrings-python": ("mkdocs.yml", "- mkdocstrings:"),
     "mypy": ("Makefile", "$(BIN)/mypy"),
     "nvidia-cuda-nvrtc": ("gpupc_impl/backends/cuda_device.py", "nvidia-cuda-nvrtc for CUDA 13"),  # CuPy loads it
-    "nvidia-cuda-nvrtc-cu12": ("gpupc_impl/backends/nvrtc_library.py", 'find_spec("nvidia")'),
+    "nvidia-cuda-nvrtc-cu12": ("gpupc_impl/backends/nvrtc.py", 'find_spec("nvidia")'),
     "pgmpy": ("datasets/networks.py", 'distribution("pgmpy")'),
     "pre-commit": ("CONTRIBUTING.md", "pre-commit install"),
     "pygments": ("Makefile", "$(SNAKEMAKE) --report"),  # which colours the code with it

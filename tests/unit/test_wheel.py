@@ -16,9 +16,8 @@ import pytest
 import gpupc_impl
 from gpupc_impl.backends import BackendUnavailable, KernelSource, nvrtc, open_backend, shipped
 from gpupc_impl.backends.host import HostBackend, HostKernel
-from gpupc_impl.backends.nvrtc_library import NvrtcLibrary, find_library
+from gpupc_impl.backends.nvrtc import NvrtcLibrary, find_library
 from gpupc_impl.backends.simt import build
-from gpupc_impl.backends.simt import shipped as host
 from gpupc_impl.gaussian import level_graph
 from workflow.lib.shipped import LEVEL, all_kernels, build_archive
 
@@ -63,9 +62,9 @@ PLOT = 'found.plot().figure.savefig("picture.png")'
 @pytest.fixture(scope="module")
 def target() -> str:
     """The best target of this machine."""
-    if not host.runnable_targets():
+    if not shipped.runnable_targets():
         pytest.skip("no target for this machine's CPU")
-    return host.runnable_targets()[0]
+    return shipped.runnable_targets()[0]
 
 
 @pytest.fixture(scope="module")
@@ -268,9 +267,9 @@ def test_a_library_of_other_sources_is_not_loaded(step, with_step, tmp_path, unp
 
 
 def test_a_library_for_another_cpu_is_not_loaded(step, with_step, target, tmp_path, unpacked):
-    if len(host.runnable_targets()) == 1:
+    if len(shipped.runnable_targets()) == 1:
         pytest.skip("this machine's CPU has one target")
-    with_step.rename(tmp_path / f"{host.runnable_targets()[-1]}.zip")
+    with_step.rename(tmp_path / f"{shipped.runnable_targets()[-1]}.zip")
     assert unpacked(step) == (1, "compiled")
 
 
@@ -313,14 +312,13 @@ def library(tmp_path, monkeypatch) -> NvrtcLibrary:
 
 def test_images_are_found_by_their_content(library, step, tmp_path, monkeypatch):
     build_archive("sm_80", [step], tmp_path, jobs=1)
-    source, kernels = Path(step.source), {step.expression: step.structs}
-    ahead = nvrtc.compile_image(library, source, kernels, "sm_80")
-    image, compiled, _ = nvrtc.compile_source(library, source, kernels, "sm_80")
+    ahead = nvrtc.compile_image(library, step, "sm_80")
+    image, compiled, _ = nvrtc.compile_source(library, [step], "sm_80")
     assert ahead.cached
     assert (ahead.path.read_bytes(), ahead.kernels) == (image, compiled)
-    assert not nvrtc.compile_image(library, source, kernels, "sm_90").cached
+    assert not nvrtc.compile_image(library, step, "sm_90").cached
     (tmp_path / "step.cuh").write_text("constexpr int step = 2;\n")
-    assert not nvrtc.compile_image(library, source, kernels, "sm_80").cached
+    assert not nvrtc.compile_image(library, step, "sm_80").cached
 
 
 @pytest.mark.parametrize(("made_by", "cached"), [("11.8", True), ("12.0", True), ("99.0", False)])
@@ -329,5 +327,5 @@ def test_an_image_of_a_later_nvrtc_is_not_loaded(library, step, tmp_path, made_b
     archive = shipped.Archive(path)
     binaries = {d: (entry.member, archive.content(d), entry.kernels) for d, entry in archive.entries.items()}
     shipped.write_archive(path, made_by, binaries)
-    image = nvrtc.compile_image(library, Path(step.source), {step.expression: step.structs}, "sm_80")
+    image = nvrtc.compile_image(library, step, "sm_80")
     assert image.cached == cached

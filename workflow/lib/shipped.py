@@ -23,12 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from gpupc_impl.backends import BackendUnavailable, KernelCompilationError, KernelSource, nvrtc, shipped
-from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.cuda import MIRROR
 from gpupc_impl.backends.machine import available_cores
-from gpupc_impl.backends.nvrtc_library import NvrtcLibrary, find_library
+from gpupc_impl.backends.nvrtc import NvrtcLibrary, find_library
 from gpupc_impl.backends.simt import build
-from gpupc_impl.backends.simt import shipped as host
 from gpupc_impl.core.registry import listed_kernels, method_packages
 
 FOLDER = Path(__file__).parents[2] / "build" / "shipped"
@@ -97,17 +95,12 @@ class HostCompiler:
         self.target, self.version = target, build.find_compiler().version
 
     def digest(self, kernel: KernelSource | None) -> str:
-        if kernel is None:
-            return host.runtime_digest(self.target)
-        return host.kernel_digest(*_arguments(kernel), self.target)
+        return shipped.library_digest(kernel, self.target)
 
     def binary(self, kernel: KernelSource | None) -> Binary:
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder) / "library.so"
-            if kernel is None:
-                host.compile_runtime(self.target, output)
-            else:
-                host.compile_kernel(*_arguments(kernel), self.target, output)
+            shipped.compile_library(kernel, self.target, output)
             return "runtime" if kernel is None else kernel.source, output.read_bytes(), {}
 
 
@@ -126,23 +119,16 @@ class CudaCompiler:
             raise BackendUnavailable(f"NVRTC {self.version} does not compile for {target}; install a newer one")
 
     def digest(self, kernel: KernelSource) -> str:
-        source, expression, structs, constants = _arguments(kernel)
-        return nvrtc.content_digest(source, {expression: structs}, self.target, constants)
+        return nvrtc.content_digest(kernel, self.target)
 
     def binary(self, kernel: KernelSource) -> Binary:
-        source, expression, structs, constants = _arguments(kernel)
-        image, compiled, _ = nvrtc.compile_source(self._nvrtc, source, {expression: structs}, self.target, constants)
+        image, compiled, _ = nvrtc.compile_source(self._nvrtc, [kernel], self.target)
         return kernel.source, image, nvrtc.described(compiled)
-
-
-def _arguments(kernel: KernelSource) -> tuple[Path, str, Sequence[Any], Any]:
-    """Return the arguments of the functions that compile a kernel."""
-    return (PACKAGE_ROOT / kernel.source).resolve(), kernel.expression, kernel.structs, kernel.constants
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    known = [*host.TARGETS.get(platform.machine(), ()), *ARCHITECTURES]
+    known = [*shipped.TARGETS.get(platform.machine(), ()), *ARCHITECTURES]
     parser = argparse.ArgumentParser(prog="python -m workflow.lib.shipped", description=__doc__.splitlines()[0])
     parser.add_argument("targets", nargs="*", default=known, metavar="TARGET", help=f"default: {' '.join(known)}")
     parser.add_argument("--into", type=Path, default=FOLDER, help="the folder of the archives")

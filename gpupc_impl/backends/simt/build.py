@@ -19,17 +19,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.backends.arguments import ASSERTIONS, Struct, declaration_checks
+from gpupc_impl.backends.arguments import ASSERTIONS, declaration_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.compilations import compiling
 from gpupc_impl.backends.errors import BackendUnavailable, KernelCompilationError
 from gpupc_impl.backends.machine import cpu_facts
-from gpupc_impl.backends.sources import source_name, sources_of
+from gpupc_impl.backends.sources import KernelSource, source_name, sources_of
 from gpupc_impl.ownership import fault_of_folder
 
 log = logging.getLogger("gpupc_impl.host")
@@ -87,12 +87,20 @@ def _try_compiler(command: tuple[str, ...]) -> Compiler | None:
     if shutil.which(command[0]) is None:
         return None
     try:
-        process = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=120)
+        process = subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, timeout=120, env=_environment()
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     if process.returncode != 0 or not process.stdout.strip():
         return None
     return Compiler(command, process.stdout.splitlines()[0].strip())
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of compilers, which do without the sanitizer that may be loaded before this process."""
+    sanitized = bool(os.environ.get("GPUPC_SANITIZE"))
+    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD" or not sanitized}
 
 
 def parse_sanitizers(text: str) -> tuple[str, ...]:
@@ -118,12 +126,13 @@ def missing_sanitizer(kinds: Iterable[str]) -> str | None:
 def sanitizer_environment(kinds: str | Iterable[str]) -> dict[str, str]:
     """Return this process's environment with the variables that a Python process needs to run kernels under sanitizers.
 
+    For the thread sanitizer each CUDA thread is a thread, and only what CUDA orders is ordered: accesses before and
+    after __syncthreads, __syncwarp, fences, and the end of a launch.
+
     Raises:
         BackendUnavailable: the compiler does not have such a sanitizer.
     """
     names = parse_sanitizers(kinds if isinstance(kinds, str) else ",".join(kinds))
-    if "thread" in names:
-        raise ValueError("the thread sanitizer cannot run inside Python; record launches and replay them")
     if reason := missing_sanitizer(names):
         raise BackendUnavailable(reason)
     environment = {**os.environ, "GPUPC_SANITIZE": ",".join(names)}
@@ -132,76 +141,64 @@ def sanitizer_environment(kinds: str | Iterable[str]) -> dict[str, str]:
         # Leak detection is off, because the interpreter itself does not free all memory.
         environment["ASAN_OPTIONS"] = "detect_leaks=0:detect_stack_use_after_return=0:allocator_may_return_null=1"
         environment["LD_PRELOAD"] = str(_sanitizer_library("address"))
+    if "thread" in names:
+        # Only kernels are looked at; Python forks with more locks held than the detector of deadlocks counts.
+        environment["TSAN_OPTIONS"] = (
+            "halt_on_error=1:ignore_noninstrumented_modules=1:detect_deadlocks=0:history_size=4"
+        )
+        environment["LD_PRELOAD"] = str(_sanitizer_library("thread"))
+        # There may be more threads than cores, since the sanitizer also detects races that do not happen in this run.
+        environment |= {"GPUPC_HOST_THREADS": "4", "GPUPC_HOST_STACK_KIB": "1024"}
     return environment
 
 
 def _sanitizer_library(kind: str) -> Path:
     """Return the path of a sanitizer's runtime library; a bare name if the compiler does not have it."""
     name = {"address": "libasan.so", "undefined": "libubsan.so", "thread": "libtsan.so"}[kind]
-    process = subprocess.run([*find_compiler().command, f"-print-file-name={name}"], capture_output=True, text=True)
+    command = [*find_compiler().command, f"-print-file-name={name}"]
+    process = subprocess.run(command, capture_output=True, text=True, env=_environment())
     path = Path(process.stdout.strip())
     return path.resolve() if path.is_absolute() else path
 
 
-def kernel_unit(source: Path, expression: str, checks: str = "") -> str:
+def kernel_unit(kernel: KernelSource) -> str:
     """Return the translation unit that compiles a file and exports one of its kernels."""
     return (
         '#include "backends/simt/simt.hpp"\n'
-        f'#include "{source_name(source)}"\n'
-        f"{checks}"
+        f'#include "{source_name(kernel.path)}"\n'
+        f"{declaration_checks([kernel])}"
         '#include "backends/simt/export.hpp"\n'
-        f"SIMT_EXPORT({expression})\n"
+        f"SIMT_EXPORT({kernel.expression})\n"
     )
 
 
-def build_kernel(
-    source: Path,
-    expression: str,
-    structs: Sequence[Struct] = (),
-    sanitizers: tuple[str, ...] = (),
-    constants: Mapping[str, int] | None = None,
-) -> Path:
-    """Return the shared library of one kernel with these structs and constants, from the cache or compiled now."""
-    unit = kernel_unit(source, expression, declaration_checks({expression: structs}, constants))
+def build_kernel(kernel: KernelSource, sanitizers: tuple[str, ...] = ()) -> Path:
+    """Return the shared library of one kernel, from the cache or compiled now."""
     flags = (*BASE_FLAGS, *_optimisation(sanitizers), "-shared")
-    return _built(f"{expression} of {source_name(source)}", [source], flags, ".so", unit)
+    return _built(kernel.label, kernel.path, flags, kernel_unit(kernel))
 
 
 def build_runtime(sanitizers: tuple[str, ...] = ()) -> Path:
-    """Return the shared library of the runtime, from the cache or compiled now."""
-    flags = (*BASE_FLAGS, *_optimisation(sanitizers), "-shared", "-ftls-model=initial-exec")
-    return _built("the runtime", [SIMT / "runtime.cpp"], flags, ".so")
+    """Return the shared library of the runtime, from the cache or compiled now.
 
-
-def build_replay(source: Path, expression: str) -> Path:
-    """Return a program that replays recorded launches of one kernel under the thread sanitizer."""
-    if reason := missing_sanitizer(["thread"]):
-        raise BackendUnavailable(reason)
-    flags = (*BASE_FLAGS, *_optimisation(("thread",)), *map(str, replay_objects()))
-    label = f"the replay of {expression} of {source_name(source)}"
-    return _built(label, [source], flags, "", kernel_unit(source, expression))
-
-
-def replay_objects() -> list[Path]:
-    """Return the compiled runtime and main program of replays.
-
-    They are not instrumented, because the runtime switches stacks; it tells the sanitizer what it does.
+    The thread sanitizer does not see into it, because it switches stacks; it tells the sanitizer what it does.
     """
-    flags = (*BASE_FLAGS, "-O2", "-g", "-DGPUPC_TSAN", "-c")
-    return [_built(name, [SIMT / name], flags, ".o") for name in ("runtime.cpp", "replay.cpp")]
+    optimisation = ("-O2", "-g", "-DGPUPC_TSAN") if "thread" in sanitizers else _optimisation(sanitizers)
+    flags = (*BASE_FLAGS, *optimisation, "-shared", "-ftls-model=initial-exec")
+    return _built("the runtime", SIMT / "runtime.cpp", flags)
 
 
-def _built(label: str, sources: Sequence[Path], flags: tuple[str, ...], suffix: str, unit: str = "") -> Path:
-    """Return what the compiler makes of a translation unit, or else of the first source."""
+def _built(label: str, source: Path, flags: tuple[str, ...], unit: str = "") -> Path:
+    """Return the library that the compiler makes of a translation unit, or else of the source."""
 
     def make(output: Path, native: tuple[str, ...]) -> None:
         arguments = (*flags, *native, "-o", str(output))
         if unit:
             compile_text(unit, arguments)
         else:
-            run_compiler((str(sources[0]), *arguments))
+            run_compiler((str(source), *arguments))
 
-    return cached(label, _material(unit, sources, flags), make, suffix)
+    return cached(label, _material(unit, source, flags), make)
 
 
 def _optimisation(sanitizers: tuple[str, ...]) -> tuple[str, ...]:
@@ -236,7 +233,7 @@ def run_compiler(arguments: Iterable[str]) -> None:
     """Run the compiler with the package as include root."""
     command = [*find_compiler().command, "-I", str(PACKAGE_ROOT), *arguments]
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    process = subprocess.run(command, stdin=subprocess.DEVNULL, errors="replace", **options)
+    process = subprocess.run(command, stdin=subprocess.DEVNULL, errors="replace", env=_environment(), **options)
     status, shown = process.returncode, shlex.join(command)
     if status < 0:
         raise _CompilerEnded(f"the C++ compiler was ended by {signal.Signals(-status).name}\n{shown}")
@@ -279,8 +276,8 @@ def open_cache(kind: str) -> Path:
 Make = Callable[[Path, tuple[str, ...]], None]
 
 
-def cached(label: str, material: Iterable[str], make: Make, suffix: str, verb: str = "compiled") -> Path:
-    """Return the cache entry for this material, made now if it is missing or damaged.
+def cached(label: str, material: Iterable[str], make: Make, verb: str = "compiled") -> Path:
+    """Return the library in the cache for this material, made now if it is missing or damaged.
 
     `make` writes the file to a path, given the flags for this machine's CPU; `verb` says in the log how it is made.
     """
@@ -289,7 +286,7 @@ def cached(label: str, material: Iterable[str], make: Make, suffix: str, verb: s
         digest.update(part.encode())
         digest.update(b"\0")
     folder = open_cache("host")
-    path = folder / f"{digest.hexdigest()}{suffix}"
+    path = folder / f"{digest.hexdigest()}.so"
     if is_whole(path):
         return path
     if path.exists():
@@ -341,9 +338,9 @@ def is_whole(path: Path) -> bool:
     return hashlib.sha256(content[:-_DIGEST_BYTES]).digest() == content[-_DIGEST_BYTES:]
 
 
-def _material(unit: str, sources: Iterable[Path], flags: Iterable[str]) -> list[str]:
+def _material(unit: str, source: Path, flags: Iterable[str]) -> list[str]:
     compiler = find_compiler()
-    files = sources_of(*BESIDE_KERNELS, *sources)
+    files = sources_of(*BESIDE_KERNELS, source)
     return [
         unit,
         *(part for file in files.items() for part in file),

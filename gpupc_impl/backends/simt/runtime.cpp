@@ -432,7 +432,6 @@ class Pool {
             throw;
         }
     }
-    ~Pool() { stop(); }
 
     void start(void (*run)(void**), void** args, const unsigned* grid, const unsigned* block, size_t shared_bytes) {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -524,7 +523,7 @@ void simt_fence() {
 #endif
 }
 
-// --- The interface for Python and the replay program -------------------------------------------------------------
+// --- The interface for Python ------------------------------------------------------------------------------------
 
 /// Creates a pool of OS threads; returns null if the system grants none.
 SIMT_API void* simt_pool_new(unsigned workers, size_t stack_bytes) {
@@ -541,8 +540,6 @@ SIMT_API void* simt_pool_new(unsigned workers, size_t stack_bytes) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return pool;
 }
-
-SIMT_API void simt_pool_delete(void* pool) { delete static_cast<simt::Pool*>(pool); }
 
 /// Starts a launch; the previous one must have ended. `args` must stay alive until this launch has ended.
 SIMT_API void simt_start(void* pool, void (*run)(void**), void** args, const unsigned* grid, const unsigned* block,

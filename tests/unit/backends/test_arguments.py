@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from gpupc_impl.backends import KernelCompilationError, KernelLaunchError, Pointer, Struct, open_backend, replay
+from gpupc_impl.backends import KernelCompilationError, KernelLaunchError, KernelSource, Pointer, Struct, open_backend
 from gpupc_impl.backends.arguments import declaration_checks
-from gpupc_impl.backends.simt import build
 
 SOURCE = """
 #include "backends/simt/portable.cuh"
@@ -194,22 +193,9 @@ def test_a_declaration_that_does_not_fit_does_not_compile(backend, source, expre
 
 
 def test_a_nested_struct_is_checked_as_well():
-    checks = declaration_checks({"spread": [NUMBERS]})
+    checks = declaration_checks([KernelSource("spread.cu", "spread", (NUMBERS,))])
     assert "decltype(Inner::weights), double*>" in checks
     assert checks.index("sizeof(Inner) == 16") < checks.index("sizeof(Numbers) ==")
-
-
-@pytest.mark.skipif(build.missing_sanitizer(["thread"]) is not None, reason="no thread sanitizer here")
-def test_a_replayed_launch_has_the_structs_of_the_recorded_one(source, tmp_path, monkeypatch):
-    """A race in the replay alone would show that addresses in a struct were not those of the arrays."""
-    monkeypatch.setenv("GPUPC_RECORD_LAUNCHES", str(tmp_path / "launches"))
-    backend = open_backend("host")
-    kernel, out = backend.kernel(source, "spread", [NUMBERS]), backend.empty(13, np.float64)
-    kernel((1,), (1,), [numbers(backend), out])
-    kernel((1,), (1,), [numbers(backend, inner=INNER(weights=None, flag=True), out=None), out])
-    (result,) = replay.replay(tmp_path / "launches")
-    assert result.clean, result.report
-    assert result.launches == 2
 
 
 def test_a_constant_that_differs_between_python_and_the_source_does_not_compile(source):

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpupc_impl.backends import KernelCompilationError, Pointer, Struct, nvrtc
+from gpupc_impl.backends import KernelCompilationError, KernelSource, Pointer, Struct, nvrtc
 from gpupc_impl.backends.arguments import ASSERTIONS
 from gpupc_impl.backends.base import PACKAGE_ROOT
-from gpupc_impl.backends.nvrtc_library import NvrtcLibrary, find_library
+from gpupc_impl.backends.nvrtc import NvrtcLibrary, find_library
 from gpupc_impl.backends.sources import sources_of
 from gpupc_impl.gaussian.level_kernels import GENERAL_LEVELS
 from gpupc_impl.integers import round_up
@@ -22,26 +22,15 @@ HASTE = "--Ofast-compile=max"
 """NVRTC's option for machine code that is not optimised, in a twentieth of the time; slow tests compile without it."""
 
 
-def kernels_up_to(level: int) -> dict[str, dict[str, tuple[Struct, ...]]]:
-    """By source and expression, the structs that the kernel takes."""
-    kernels: dict[str, dict[str, tuple[Struct, ...]]] = {}
+def kernels_up_to(level: int) -> dict[str, list[KernelSource]]:
+    """The kernels of each source."""
+    kernels: dict[str, list[KernelSource]] = {}
     for kernel in all_kernels(level):
-        kernels.setdefault(kernel.source, {})[kernel.expression] = kernel.structs
+        kernels.setdefault(kernel.source, []).append(kernel)
     return kernels
 
 
 KERNELS = kernels_up_to(MAX_LEVEL)
-
-
-def constants_by_source() -> dict[str, dict[str, int]]:
-    """By source, all constants that Python shares with its kernels."""
-    shared: dict[str, dict[str, int]] = {}
-    for kernel in all_kernels(MAX_LEVEL):
-        shared.setdefault(kernel.source, {}).update(kernel.constants)
-    return shared
-
-
-CONSTANTS = constants_by_source()
 
 
 @pytest.fixture(scope="module")
@@ -65,39 +54,33 @@ def by_level() -> list:
     """Sources with kernels, to be compiled together: those of the usual levels, and in slow tests the others."""
     groups = []
     for source, usual in kernels_up_to(USUAL_LEVEL).items():
-        groups.append(pytest.param(source, usual, id=source))
-        if deeper := {each: structs for each, structs in KERNELS[source].items() if each not in usual}:
-            groups.append(pytest.param(source, deeper, id=f"{source}-deeper", marks=pytest.mark.slow))
+        groups.append(pytest.param(usual, id=source))
+        names = {kernel.expression for kernel in usual}
+        if deeper := [kernel for kernel in KERNELS[source] if kernel.expression not in names]:
+            groups.append(pytest.param(deeper, id=f"{source}-deeper", marks=pytest.mark.slow))
     return groups
 
 
-def test_every_kernel_is_in_a_group():
-    groups = [(source, each) for source, kernels in (group.values for group in by_level()) for each in kernels]
-    assert sorted(groups) == sorted((source, each) for source, kernels in KERNELS.items() for each in kernels)
-
-
-@pytest.mark.parametrize(("source", "kernels"), by_level())
-def test_every_kernel_compiles(library, source, kernels, monkeypatch):
+@pytest.mark.parametrize("kernels", by_level())
+def test_every_kernel_compiles(library, kernels, monkeypatch):
     monkeypatch.setattr(nvrtc, "NVRTC_OPTIONS", (*nvrtc.NVRTC_OPTIONS, HASTE))
-    assert check_kernels(library, source, kernels, "sm_80").startswith(b"\x7fELF")
+    assert check_kernels(library, kernels, "sm_80").startswith(b"\x7fELF")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("source", KERNELS)
 def test_every_kernel_compiles_as_it_runs(library, source, architecture):
-    assert check_kernels(library, source, KERNELS[source], architecture).startswith(b"\x7fELF")
+    assert check_kernels(library, KERNELS[source], architecture).startswith(b"\x7fELF")
 
 
-def check_kernels(library, source, kernels, architecture):
+def check_kernels(library, kernels, architecture):
     """Compile kernels, and look at what Python reads of them and at their arithmetic; returns the image."""
-    image, entries, ptx = nvrtc.compile_source(
-        library, PACKAGE_ROOT / source, kernels, architecture, CONSTANTS.get(source)
-    )
-    assert list(entries) == list(kernels)
+    image, entries, ptx = nvrtc.compile_source(library, kernels, architecture)
     assert len({entry.name for entry in entries.values()}) == len(kernels)
-    for expression, structs in kernels.items():
-        assert len(nvrtc.parameters(entries[expression], structs)) == len(entries[expression].parameters) > 0
+    for kernel in kernels:
+        entry = entries[kernel.expression]
+        assert len(nvrtc.parameters(entry, kernel.structs)) == len(entry.parameters) > 0
     # Arithmetic without a rounding mode may be contracted, and ftz flushes: neither happens on the host backend. The
     # approximation from which `quotient` starts (statistic.cuh) exists with ftz alone; the bound in level_one_tile.cu
     # covers the roots that are flushed.
@@ -112,7 +95,7 @@ def test_every_kernel_file_is_used():
 
 
 def test_every_level_is_listed():
-    expressions = {expression for kernels in KERNELS.values() for expression in kernels}
+    expressions = {kernel.expression for kernels in KERNELS.values() for kernel in kernels}
     for level in range(1, MAX_LEVEL + 1):
         own, general = f"Exactly<{level}>", f"UpTo<{round_up(level, GENERAL_LEVELS)}>"
         assert any(own in expression or general in expression for expression in expressions)
@@ -131,16 +114,16 @@ __global__ void nothing() {}
 
 
 @pytest.fixture
-def source(tmp_path) -> Path:
+def source(tmp_path) -> str:
     (tmp_path / "header.cuh").write_text("#define VALUE 1\n")
     path = tmp_path / "scale.cu"
     path.write_text(KERNEL)
-    return path
+    return str(path)
 
 
 def test_entries_tell_names_and_parameters(library, source):
-    kernels = dict.fromkeys(["scale<double, 3>", "scale<float, 2>", "nothing"], ())
-    _, entries, _ = nvrtc.compile_source(library, source, kernels, "sm_80")
+    kernels = [KernelSource(source, expression) for expression in ("scale<double, 3>", "scale<float, 2>", "nothing")]
+    _, entries, _ = nvrtc.compile_source(library, kernels, "sm_80")
     assert entries["scale<double, 3>"].parameters == ("u64", "u64", "u64", "f64", "u32", "u8", "u8")
     assert entries["scale<float, 2>"].parameters == ("u64", "u64", "u64", "f32", "u32", "u8", "u8")
     assert entries["nothing"] == nvrtc.CompiledKernel("_Z7nothingv", ())
@@ -168,11 +151,11 @@ def test_structs_are_checked_against_their_declarations(library, tmp_path):
     path = tmp_path / "structs.cu"
     path.write_text(STRUCTS)
     outer = Struct("Outer<double>", pair=PAIR, value=np.float64)
-    kernels = {"take<double>": (outer, PAIR)}
-    _, entries, _ = nvrtc.compile_source(library, path, kernels, "sm_90")
+    kernel = KernelSource(str(path), "take<double>", (outer, PAIR))
+    _, entries, _ = nvrtc.compile_source(library, [kernel], "sm_90")
     entry = entries["take<double>"]
     assert entry.parameters == ("b8[24]", "u64", "b8[16]")
-    first, pointer, last = nvrtc.parameters(entry, kernels["take<double>"])
+    first, pointer, last = nvrtc.parameters(entry, kernel.structs)
     assert (first, last) == (outer, PAIR)
     assert pointer.encode(None, int) == bytes(8)
     for structs, said in (
@@ -184,7 +167,7 @@ def test_structs_are_checked_against_their_declarations(library, tmp_path):
         ((Struct("Outer<double>", pair=PAIR), PAIR), "Outer<double> has 16 bytes as Python declares it"),
     ):
         with pytest.raises(KernelCompilationError, match=said):
-            nvrtc.compile_source(library, path, {"take<double>": structs}, "sm_90")
+            nvrtc.compile_source(library, [kernel._replace(structs=structs)], "sm_90")
 
 
 @pytest.mark.parametrize(
@@ -199,14 +182,14 @@ def test_errors_hold_what_the_compiler_said(library, cache, tmp_path, text, expr
     path = tmp_path / "broken.cu"
     path.write_text(text)
     with pytest.raises(KernelCompilationError, match="does not compile") as caught:
-        nvrtc.compile_image(library, path, {expression: ()}, "sm_90")
+        nvrtc.compile_image(library, KernelSource(str(path), expression), "sm_90")
     for part in (expression, "broken.cu", "NVRTC", "-fmad=false", "-arch=sm_90", said):
         assert part in str(caught.value)
 
 
 def test_a_missing_source_is_named(library, cache, tmp_path):
     with pytest.raises(KernelCompilationError, match=r"nowhere\.cu' does not exist"):
-        nvrtc.compile_image(library, tmp_path / "nowhere.cu", {"kernel": ()}, "sm_90")
+        nvrtc.compile_image(library, KernelSource(str(tmp_path / "nowhere.cu"), "kernel"), "sm_90")
 
 
 def test_architecture_for_a_device(library):
@@ -217,7 +200,7 @@ def test_architecture_for_a_device(library):
 
 
 def test_a_newer_device_gets_ptx(library, source):
-    image, entries, ptx = nvrtc.compile_source(library, source, {"nothing": ()}, "compute_80")
+    image, entries, ptx = nvrtc.compile_source(library, [KernelSource(source, "nothing")], "compute_80")
     assert image.decode() == ptx
     assert f".entry {entries['nothing'].name}" in ptx
 
@@ -226,30 +209,30 @@ def test_a_newer_device_gets_ptx(library, source):
 
 
 def test_cache_sees_changes_in_included_files(library, cache, source):
-    compiled = [nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80") for _ in range(2)]
+    compiled = [nvrtc.compile_image(library, KernelSource(source, "nothing"), "sm_80") for _ in range(2)]
     assert [image.cached for image in compiled] == [False, True]
     assert compiled[0].kernels == compiled[1].kernels
     assert compiled[0].path == compiled[1].path
-    (source.parent / "header.cuh").write_text("#define VALUE 2\n")
-    assert not nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80").cached
-    assert not nvrtc.compile_image(library, source, {"nothing": ()}, "sm_90").cached
+    (Path(source).parent / "header.cuh").write_text("#define VALUE 2\n")
+    assert not nvrtc.compile_image(library, KernelSource(source, "nothing"), "sm_80").cached
+    assert not nvrtc.compile_image(library, KernelSource(source, "nothing"), "sm_90").cached
 
 
 @pytest.mark.parametrize("suffix", [".cubin", ".json"])
 @pytest.mark.parametrize("damage", [b"", b"{}", b"\x7fELF and more", None])
 def test_a_damaged_cache_entry_is_built_again(library, cache, source, suffix, damage):
-    before = nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80")
+    before = nvrtc.compile_image(library, KernelSource(source, "nothing"), "sm_80")
     path = before.path.with_suffix(suffix)
     if damage is None:
         path.unlink()
     else:
         path.write_bytes(damage)
-    assert not nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80").cached
-    assert nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80").kernels == before.kernels
+    assert not nvrtc.compile_image(library, KernelSource(source, "nothing"), "sm_80").cached
+    assert nvrtc.compile_image(library, KernelSource(source, "nothing"), "sm_80").kernels == before.kernels
 
 
 def test_a_cache_that_cannot_be_written_is_named(library, source, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("GPUPC_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(KernelCompilationError, match="set GPUPC_CACHE_DIR"):
-        nvrtc.compile_image(library, source, {"nothing": ()}, "sm_80")
+        nvrtc.compile_image(library, KernelSource(source, "nothing"), "sm_80")

@@ -239,7 +239,7 @@ def test_every_kernel_file_goes_through_them():
 )
 @sanitized.NEEDS_ONE
 def test_every_kernel_is_clean(family, every_variant, tmp_path):
-    """Of kernels that differ only in types and levels, slow tests look for races in every launch of every one."""
+    """Of kernels that differ only in types and levels, slow tests look for races in every one."""
     kernels = listed_kernels([f"gpupc_impl.{family}"], 3)
     if not every_variant:
         kernels = [kernel for kernel in kernels if not SLOW.match(kernel.expression)]

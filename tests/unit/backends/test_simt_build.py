@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from gpupc_impl import ownership
-from gpupc_impl.backends import KernelCompilationError, open_backend
+from gpupc_impl.backends import KernelCompilationError, KernelSource, open_backend
 from gpupc_impl.backends.simt import build
 
 TROUBLE = Path(__file__).parent / "kernels" / "trouble.cu"
@@ -97,7 +97,7 @@ def foreign(entry):
     ],
 )
 def test_a_damaged_entry_is_built_again(cache, source, damage):
-    entry = build.build_kernel(source, "add")
+    entry = build.build_kernel(KernelSource(str(source), "add"))
     whole = entry.read_bytes()
     entry.write_bytes(damage(whole))
     assert add(source) == 1
@@ -126,16 +126,16 @@ def test_a_cache_that_cannot_be_written_is_named(source, tmp_path, monkeypatch):
 def test_a_new_cache_is_the_callers_alone(cache, source):
     old = os.umask(0o002)
     try:
-        entry = build.build_kernel(source, "add")
+        entry = build.build_kernel(KernelSource(str(source), "add"))
     finally:
         os.umask(old)
     assert [path.stat().st_mode & 0o777 for path in (cache.parent, cache, entry)] == [0o700] * 3
-    assert build.build_kernel(source, "add") == entry
+    assert build.build_kernel(KernelSource(str(source), "add")) == entry
 
 
 @pytest.mark.parametrize("which", ["cache", "host", "above"])
 def test_a_cache_that_others_may_write_to_is_refused(cache, source, which, monkeypatch):
-    build.build_kernel(source, "add")
+    build.build_kernel(KernelSource(str(source), "add"))
     folder = {"cache": cache.parent, "host": cache, "above": cache.parent.parent}[which]
     monkeypatch.setattr(ownership.grp, "getgrgid", lambda group: grp.struct_group(("team", "x", group, ["another"])))
     ownership._is_private.cache_clear()
@@ -145,9 +145,9 @@ def test_a_cache_that_others_may_write_to_is_refused(cache, source, which, monke
             with pytest.raises(KernelCompilationError, match=r"are not used: .* set GPUPC_CACHE_DIR to a folder"):
                 build.open_cache(kind)
         with pytest.raises(KernelCompilationError, match="are not used"):
-            build.build_kernel(source, "add")
+            build.build_kernel(KernelSource(str(source), "add"))
     folder.chmod(0o1777 if which == "above" else 0o755)
-    assert build.build_kernel(source, "add").exists()
+    assert build.build_kernel(KernelSource(str(source), "add")).exists()
 
 
 def heed_interrupts():
@@ -191,7 +191,7 @@ def test_folders_of_killed_processes_are_removed_by_the_next_compile(cache, sour
     abandoned = cache / "building-abandoned"
     abandoned.mkdir()
     os.utime(abandoned, (0, 0))
-    build.build_kernel(source, "add")
+    build.build_kernel(KernelSource(str(source), "add"))
     assert not list(cache.glob("building-*"))
 
 

@@ -2,15 +2,13 @@
 
 import contextlib
 import subprocess
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from gpupc_impl.backends import KernelSource, open_backend, replay
+from gpupc_impl.backends import KernelSource
 from gpupc_impl.backends.simt import build
-from tests.sanitized import address_environment, check
+from tests.sanitized import check, run_python
 
 TROUBLE = Path(__file__).parent / "kernels" / "trouble.cu"
 WORDS = Path(__file__).parent / "kernels" / "words.cu"
@@ -33,10 +31,8 @@ needs_address = needs("address", "undefined")
 needs_thread = needs("thread")
 
 
-def sanitized(script: str) -> subprocess.CompletedProcess:
-    """Run a script under the address and undefined-behaviour sanitizers."""
-    command = [sys.executable, "-c", START + script]
-    return subprocess.run(command, env=address_environment(), capture_output=True, text=True, timeout=300)
+def sanitized(script: str, sanitizers: str = "address,undefined") -> subprocess.CompletedProcess:
+    return run_python(START + script, sanitizers)
 
 
 @needs_address
@@ -97,33 +93,45 @@ def test_memory_that_nobody_wrote_is_nonsense():
     assert done.stdout == "[-515, -515, -515]\n"
 
 
-# --- replay ---------------------------------------------------------------------------------------------------------
+# --- races ----------------------------------------------------------------------------------------------------------
 
-
-@pytest.fixture
-def recorder(tmp_path, monkeypatch):
-    """A backend whose launches are recorded, and where."""
-    monkeypatch.setenv("GPUPC_RECORD_LAUNCHES", str(tmp_path / "launches"))
-    return open_backend("host"), tmp_path / "launches"
+RACE = "backend.kernel(trouble, '{kernel}<{cured}>')((8,), (64,), [backend.full(8 * 64, 0, np.int32)])\n"
+KINDS = ["reverse_block", "flag_race", "swap_in_warp", "blocks_race"]
+"""Of a block, of the grid, of a warp and of blocks."""
 
 
 @needs_thread
-@pytest.mark.parametrize(
-    "pairs",
-    [
-        pytest.param(["reverse_block<{}>", "flag_race<{}>"], id="of a block and of the grid"),
-        pytest.param(["swap_in_warp<{}>", "blocks_race<{}>"], id="of a warp and of blocks", marks=pytest.mark.slow),
-    ],
-)
-def test_races_are_seen_and_their_cures_are_clean(recorder, pairs):
-    backend, folder = recorder
-    for kernel in [pair.format(cured) for pair in pairs for cured in ("false", "true")]:
-        backend.kernel(TROUBLE, kernel)((8,), (64,), [backend.full(8 * 64, 0, np.int32)])
-    results = {result.kernel.split(" of ")[0]: result for result in replay.replay(folder)}
-    for pair in pairs:
-        assert "WARNING: ThreadSanitizer: data race" in results[pair.format("false")].report, pair
-        assert "trouble.cu" in results[pair.format("false")].report
-        assert results[pair.format("true")].clean, results[pair.format("true")].report
+@pytest.mark.parametrize("kernel", KINDS)
+def test_a_race_is_seen(kernel):
+    done = sanitized(RACE.format(kernel=kernel, cured="false"), "thread")
+    assert done.returncode != 0
+    assert "WARNING: ThreadSanitizer: data race" in done.stderr
+    assert "trouble.cu" in done.stderr
+
+
+@needs_thread
+def test_what_cuda_orders_is_no_race():
+    done = sanitized(
+        "".join(RACE.format(kernel=kernel, cured="true") for kernel in KINDS)
+        + """
+values = backend.upload(np.arange(64, dtype=np.int32))
+part, arrived, out = (backend.full(n, 0, t) for n, t in ((64, np.int32), (1, np.uint32), (1, np.int32)))
+backend.kernel(words, "last_block")((64,), (32,), [values, part, arrived, out])
+for _ in range(2):
+    backend.kernel(words, "scan")((1,), (1000,), [backend.full(1000, 1, np.int32)], 4000)
+backend.kernel(words, "relaxed<int>")((8,), (64,), [values])
+# What a thread leaves on its stack is no race either.
+backend.kernel(words, "sort_own")((5,), (100,), [values, backend.full(500, 0, np.int32)])
+try:
+    backend.kernel(trouble, "barrier_against_warp")((2,), (64,), [])
+except KernelLaunchError as error:
+    assert "is deadlocked; of 64 threads" in str(error)
+else:
+    raise SystemExit("no deadlock")
+""",
+        "thread",
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @needs_address
@@ -132,7 +140,7 @@ def test_races_are_seen_and_their_cures_are_clean(recorder, pairs):
     ("kernels", "report"),
     [
         (["double_it"], "signed integer overflow(?s:.*)in double_it"),
-        (["reverse_block<true>", "reverse_block<false>"], "reverse_block<false>(?s:.*)data race"),
+        (["reverse_block<true>", "reverse_block<false>"], "data race(?s:.*)reverse_block<false>"),
         (["reverse_block<true>", "swap_in_warp<true>"], None),
     ],
 )
@@ -143,50 +151,11 @@ for kernel in {kernels}:
 """
     required = [KernelSource(str(TROUBLE), kernel) for kernel in kernels]
     with pytest.raises(AssertionError, match=report) if report else contextlib.nullcontext():
-        check(START + launch, tmp_path / "launches", required)
+        check(START + launch, tmp_path / "kernels", required)
     assert {path.stem[-2:] for path in (tmp_path / "kernels").iterdir()} == {f"-{n}" for n in range(len(kernels))}
 
 
-@needs_thread
-def test_words_that_order_memory_do_so_for_the_sanitizer(recorder, capsys):
-    backend, folder = recorder
-    values = backend.upload(np.arange(64, dtype=np.int32))
-    part, arrived, out = (backend.full(n, 0, t) for n, t in ((64, np.int32), (1, np.uint32), (1, np.int32)))
-    backend.kernel(WORDS, "last_block")((64,), (32,), [values, part, arrived, out])
-    for _ in range(2):
-        backend.kernel(WORDS, "scan")((1,), (1000,), [backend.full(1000, 1, np.int32)], 4000)
-    backend.kernel(WORDS, "relaxed<int>")((8,), (64,), [values])
-    status = replay.main([str(folder)])
-    assert status == 0, capsys.readouterr().out
-
-
-@needs_thread
-def test_what_a_thread_leaves_on_the_stack_is_no_race(recorder, capsys):
-    backend, folder = recorder
-    values = backend.upload(np.arange(64, dtype=np.int32))
-    backend.kernel(WORDS, "sort_own")((5,), (100,), [values, backend.full(500, 0, np.int32)])
-    status = replay.main([str(folder)])
-    assert status == 0, capsys.readouterr().out
-
-
-@needs_thread
-def test_a_replay_that_deadlocks_fails(recorder, capsys):
-    backend, folder = recorder
-    with pytest.raises(Exception, match="deadlocked"):
-        backend.kernel(TROUBLE, "barrier_against_warp")((2,), (64,), [])
-    assert replay.main([str(folder)]) == 1
-    said = capsys.readouterr().out
-    assert "barrier_against_warp of" in said
-    assert "is deadlocked; of 64 threads" in said
-
-
-def test_launches_of_two_backend_objects_are_all_recorded(recorder):
-    first, folder = recorder
-    for backend in (first, open_backend("host")):
-        backend.kernel(TROUBLE, "nothing")((1,), (1,), [])
-    assert len(list(folder.glob("*.json"))) == len(list(folder.glob("*.launch"))) == 2
-
-
-def test_a_folder_without_launches_is_named(tmp_path, capsys):
-    assert replay.main([str(tmp_path)]) == 2
-    assert "no recorded launches" in capsys.readouterr().err
+@needs_address
+def test_a_kernel_that_is_not_launched_is_named(tmp_path):
+    with pytest.raises(AssertionError, match=r"not launched: \['double_it'\]"):
+        check(START, tmp_path / "kernels", [KernelSource(str(TROUBLE), "double_it")])

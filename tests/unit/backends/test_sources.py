@@ -28,7 +28,12 @@ def compiled(monkeypatch, tmp_path):
     monkeypatch.setenv("GPUPC_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(host.HostBackend, "_loaded", SourceCache())
     built, build_kernel = [], build.build_kernel
-    monkeypatch.setattr(build, "build_kernel", lambda *what: (built.append(what[1]), build_kernel(*what))[1])
+
+    def noted(kernel, *sanitizers):
+        built.append(kernel.expression)
+        return build_kernel(kernel, *sanitizers)
+
+    monkeypatch.setattr(build, "build_kernel", noted)
     return built
 
 

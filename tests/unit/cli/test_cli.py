@@ -618,9 +618,7 @@ def test_kernels_are_compiled_ahead(run, monkeypatch):
 
 def test_kernels_are_compiled_for_an_architecture(run, monkeypatch):
     compiled = []
-    monkeypatch.setattr(
-        nvrtc, "compile_image", lambda library, source, kernels, architecture, constants: compiled.append(architecture)
-    )
+    monkeypatch.setattr(nvrtc, "compile_image", lambda library, kernel, architecture: compiled.append(architecture))
     library = types.SimpleNamespace(getSupportedArchs=lambda: [80, 90])
     monkeypatch.setitem(sys.modules, "cupy.cuda.nvrtc", library)
     monkeypatch.setitem(sys.modules, "cupy.cuda", types.ModuleType("cupy.cuda"))
