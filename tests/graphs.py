@@ -1,10 +1,12 @@
 """Graphs for tests, and comparisons of skeletons."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from hypothesis import strategies as st
 
-from gpupc_impl import Skeleton
+from gpupc_impl import SeparatingSets, Skeleton
 from gpupc_impl.core.pairs import connect
 
 
@@ -13,6 +15,38 @@ def edges_to_adjacency(edges: Sequence[Sequence[int]] | np.ndarray, n_variables:
     adjacency = np.zeros((n_variables, n_variables), dtype=bool)
     connect(adjacency, np.asarray(edges).reshape(-1, 2))
     return adjacency
+
+
+def make_skeleton(
+    p: int,
+    edges: Iterable[Sequence[int]],
+    sepsets: Mapping[tuple[int, int], Iterable[int]] | None = None,
+    names: Sequence[str] | None = None,
+) -> Skeleton:
+    """A skeleton with the given separating sets; pairs without one have the empty set."""
+    adjacency = edges_to_adjacency(list(edges), p)
+    levels: dict[int, tuple[list, list]] = {}
+    for pair, members in (sepsets or {}).items():
+        if len(members):
+            pairs, sets = levels.setdefault(len(members), ([], []))
+            pairs.append(sorted(pair))
+            sets.append(sorted(members))
+    sets = SeparatingSets.from_levels(adjacency, levels.values())
+    return Skeleton(adjacency, sets, tuple(names or (f"V{k}" for k in range(p))), (), (), (), 0, "")
+
+
+@st.composite
+def skeletons(draw):
+    """Random graphs with random sets; few colliders leave the rules much to say, many contradict each other."""
+    p, density, collider = draw(st.integers(2, 9)), draw(st.floats(0.2, 0.9)), draw(st.sampled_from([0.1, 0.3, 0.8]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    adjacency = edges_to_adjacency([pair for pair in itertools.combinations(range(p), 2) if rng.random() < density], p)
+    sepsets = {
+        (i, j): [int(k) for k in np.flatnonzero(adjacency[i] & adjacency[j]) if rng.random() > collider]
+        for i, j in itertools.combinations(range(p), 2)
+        if not adjacency[i, j]
+    }
+    return make_skeleton(p, np.argwhere(np.triu(adjacency)).tolist(), sepsets)
 
 
 def assert_same(found: Skeleton, expected: Skeleton) -> None:

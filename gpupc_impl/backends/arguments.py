@@ -174,7 +174,6 @@ class Struct(KernelParameter):
         self.offsets = {field: self.storage.fields[field][1] for field in self.fields}
 
     def __call__(self, **values: Any) -> Filled:
-        """Return the struct with a value for each field."""
         if values.keys() != self.fields.keys():
             wrong = ", ".join(sorted(values.keys() ^ self.fields.keys()))
             raise TypeError(f"{self.name} takes {', '.join(self.fields)}; missing or unknown: {wrong}")
@@ -239,7 +238,6 @@ def declaration_checks(kernels: Sequence[KernelSource]) -> str:
 
 
 def _with_inner(struct: Struct) -> Iterator[Struct]:
-    """Yield the structs among a struct's fields, and then the struct itself."""
     for kind in struct.fields.values():
         if isinstance(kind, Struct):
             yield from _with_inner(kind)
@@ -247,7 +245,6 @@ def _with_inner(struct: Struct) -> Iterator[Struct]:
 
 
 def described(value: Any) -> str:
-    """Describe a value for a message."""
     if isinstance(value, Filled):
         return f"the struct {value.struct.name}"
     if isinstance(value, np.generic):

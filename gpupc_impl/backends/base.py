@@ -8,6 +8,7 @@ runs on both unchanged.
 import abc
 import contextlib
 import functools
+import math
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from gpupc_impl.backends.launch import Kernel, Stream
 from gpupc_impl.backends.sources import NO_CONSTANTS, SourceCache
 from gpupc_impl.backends.sources import PACKAGE_ROOT as PACKAGE_ROOT
 from gpupc_impl.backends.sources import KernelSource as KernelSource
+from gpupc_impl.integers import round_up
 
 Empty = Callable[[tuple[int, ...], DTypeLike], np.ndarray]
 """A function that returns an uninitialised C-contiguous host array of a given shape and type."""
@@ -29,6 +31,26 @@ Empty = Callable[[tuple[int, ...], DTypeLike], np.ndarray]
 _prefetched: dict[tuple[int, Hashable], Any] = {}
 """Sequences of kernels that were passed to `prefetch`, by identity and target. Keeping the objects here prevents Python
 from reusing their identities."""
+
+
+ALIGNMENT = 256  # of a device array, in bytes
+Shape = int | tuple[int, ...]
+
+
+def as_tuple(shape: Shape) -> tuple[int, ...]:
+    return tuple(map(int, shape)) if isinstance(shape, tuple) else (int(shape),)
+
+
+def laid_out(
+    arrays: Mapping[str, tuple[Shape, DTypeLike]],
+) -> tuple[dict[str, tuple[int, tuple[int, ...], np.dtype]], int]:
+    """Return the first byte, the shape and the type of arrays that lie one after the other, and the size of all."""
+    places, end = {}, 0
+    for name, (shape, dtype) in arrays.items():
+        sizes, kind = as_tuple(shape), np.dtype(dtype)
+        places[name] = end, sizes, kind
+        end += round_up(math.prod(sizes) * kind.itemsize, ALIGNMENT)
+    return places, end
 
 
 class Backend(abc.ABC):

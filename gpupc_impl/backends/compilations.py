@@ -54,6 +54,14 @@ def compiling() -> Iterator[None]:
             observer(False)
 
 
+class _Request(NamedTuple):
+    """A result that a thread computes; a caller waits for it if it is `urgent`; `since` is the time of the request."""
+
+    future: Future[Any]
+    urgent: bool
+    since: float
+
+
 class Compilations:
     """Results of functions that run in threads, by key. An exception in a thread is raised where its result is
     requested.
@@ -62,20 +70,21 @@ class Compilations:
     """
 
     def __init__(self) -> None:
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._requests: dict[tuple[int, Hashable], _Request] = {}
+        self._requests: dict[Hashable, _Request] = {}
         self._taken = 0  # the number of results since the last time at which no request was open
 
     def prefetch(self, key: Hashable, make: Callable[[], Any]) -> None:
         """Let a thread compute a result, unless it has been requested already."""
-        process = os.getpid()
         with self._lock:
             if not self._requests:
                 self._taken = 0
-            if (process, key) not in self._requests:
-                self._requests[process, key] = _Request(
-                    _threads(process, False).submit(make), urgent=False, since=time.monotonic()
-                )
+            if key not in self._requests:
+                self._requests[key] = _Request(_threads(False).submit(make), urgent=False, since=time.monotonic())
 
     def is_ready(self, key: Hashable) -> bool:
         """Whether a requested result is available.
@@ -84,46 +93,41 @@ class Compilations:
         because a search asks again at every level and must not wait for a compiler each time.
         """
         with self._lock:
-            request = self._requests.get((os.getpid(), key))
+            request = self._requests.get(key)
         if request is None:
             return False
         patience = max(0.0, request.since + READING_SECONDS - time.monotonic())
-        if not wait([request.future], patience).done:
-            return False
-        return not request.future.cancelled()
+        return bool(wait([request.future], patience).done) and not request.future.cancelled()
 
     def finish(self) -> None:
         """Wait for all requested results."""
         with self._lock:
-            futures = [request.future for (process, _), request in self._requests.items() if process == os.getpid()]
+            futures = [request.future for request in self._requests.values()]
         wait(futures)
 
     def result(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """Return the requested result and forget it; if no thread has begun to compute it, it is computed now."""
-        process = os.getpid()
         with self._lock:
-            request = self._requests.get((process, key))
+            request = self._requests.get(key)
             if request is None or (not request.urgent and request.future.cancel()):
-                request = _Request(_threads(process, True).submit(make), urgent=True, since=time.monotonic())
-                self._requests[process, key] = request
+                request = _Request(_threads(True).submit(make), urgent=True, since=time.monotonic())
+                self._requests[key] = request
         try:
             self._wait(request.future)
             return request.future.result()
         finally:
             with self._lock:
-                if self._requests.get((process, key)) is request:
-                    del self._requests[process, key]
+                if self._requests.get(key) is request:
+                    del self._requests[key]
                     self._taken += 1
 
     def cancel(self) -> bool:
         """Drop the requests that no thread has begun to serve; returns whether there were any."""
-        process = os.getpid()
         with self._lock:
-            before = len(self._requests)
-            for entry, request in list(self._requests.items()):
-                if entry[0] != process or (not request.urgent and request.future.cancel()):
-                    del self._requests[entry]
-            return len(self._requests) < before
+            dropped = [key for key, each in self._requests.items() if not each.urgent and each.future.cancel()]
+            for key in dropped:
+                del self._requests[key]
+            return bool(dropped)
 
     def _wait(self, future: Future[Any]) -> None:
         last_report = None
@@ -137,15 +141,10 @@ class Compilations:
             last_report(0, 0)
 
 
-class _Request(NamedTuple):
-    """A result that a thread computes; a caller waits for it if it is `urgent`; `since` is the time of the request."""
-
-    future: Future[Any]
-    urgent: bool
-    since: float
-
-
 @functools.cache
-def _threads(process: int, urgent: bool) -> ThreadPoolExecutor:
-    """Return the executor of a process for urgent results, which do not wait for others, or the one for others."""
+def _threads(urgent: bool) -> ThreadPoolExecutor:
+    """Return the executor of urgent results, which do not wait for others, or the one of others."""
     return ThreadPoolExecutor(available_cores(), thread_name_prefix="compile-now" if urgent else "compile")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from gpupc_impl.backends import cuda_device, nvrtc
 from gpupc_impl.backends.arguments import ASSERTIONS, Unfit
-from gpupc_impl.backends.base import Backend, Empty, KernelSource
+from gpupc_impl.backends.base import Backend, Empty, KernelSource, as_tuple, laid_out
 from gpupc_impl.backends.cuda_device import (
     CudaEvent,
     CudaKernel,
@@ -42,7 +42,7 @@ from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.backends.pinned import CHUNK_BYTES, Rows, chunks, is_placed, staged_download, staged_upload
 from gpupc_impl.backends.simt.build import cache_folder
 from gpupc_impl.backends.sources import PACKAGE_ROOT, SourceCache
-from gpupc_impl.integers import ceil_div, round_up
+from gpupc_impl.integers import ceil_div
 
 logger = logging.getLogger("gpupc_impl.cuda")
 
@@ -74,8 +74,6 @@ PINNED_RESULT_BYTES = 256 << 20
 MEMORY_MARGIN = 512 * 2**20
 """Device memory left free for code and for the local memory of running threads; a sixteenth of the device's memory if
 that is more."""
-
-ALIGNMENT = 256
 
 
 class CudaBackend(Backend):
@@ -181,11 +179,7 @@ class CudaBackend(Backend):
 
     def empty_all(self, **arrays: tuple[int | tuple[int, ...], DTypeLike]) -> dict[str, Any]:
         # One allocation serves all arrays, because an allocation for each would take longer than many kernels.
-        places, end = {}, 0
-        for name, (shape, dtype) in arrays.items():
-            sizes, kind = as_tuple(shape), np.dtype(dtype)
-            places[name] = end, sizes, kind
-            end += round_up(math.prod(sizes) * kind.itemsize, ALIGNMENT)
+        places, end = laid_out(arrays)
         with self._in_stream():
             memory = self._allocate(end)
             return {
@@ -256,7 +250,6 @@ class CudaBackend(Backend):
             return self._used_bytes()
 
     def _used_bytes(self) -> int:
-        """The bytes in use in the pools of device memory and of managed memory."""
         return sum(pool.used_bytes() for pool in (self._pool, self._other_pool) if pool is not None)
 
     @property
@@ -369,7 +362,6 @@ class CudaBackend(Backend):
         self._in_flight += staged_upload(self._pinned, matrix, parts, send, self._queued)
 
     def _send(self, address: int, pinned: np.ndarray) -> None:
-        """Queue a copy of a pinned array to the device."""
         if pinned.nbytes:
             runtime = self._cupy.cuda.runtime
             kind = runtime.memcpyHostToDevice
@@ -413,7 +405,6 @@ class CudaBackend(Backend):
         return host
 
     def _fetch(self, pinned: np.ndarray, address: int) -> None:
-        """Queue a copy from the device to a pinned array."""
         if pinned.nbytes:
             runtime = self._cupy.cuda.runtime
             kind = runtime.memcpyDeviceToHost
@@ -467,7 +458,6 @@ class CudaBackend(Backend):
         return int(array.data.ptr)
 
     def _load(self, kernel: KernelSource, image: nvrtc.Image) -> LoadedFunction:
-        """Load a compiled kernel on the device."""
         name, expression = Path(kernel.source).name, kernel.expression
         compiled = image.kernels[expression]
         with self._in_stream():
@@ -488,8 +478,3 @@ class CudaBackend(Backend):
                 "from the cache" if image.cached else "compiled",
             )
             return LoadedFunction(function, nvrtc.parameters(compiled, kernel.structs))
-
-
-def as_tuple(shape: int | tuple[int, ...]) -> tuple[int, ...]:
-    """Return a shape as a tuple of Python integers."""
-    return tuple(map(int, shape)) if isinstance(shape, tuple) else (int(shape),)

@@ -110,8 +110,6 @@ class OnDevice:
 
 
 class CudaEvent(Event):
-    """A CUDA event that was recorded in a stream."""
-
     def __init__(self, device: Any, handle: Any):
         self._device, self.handle = device, handle
 
@@ -182,8 +180,6 @@ class LoadedFunction:
 
 
 class CudaKernel(Kernel):
-    """A kernel of a CUDA backend."""
-
     def __init__(self, backend: Any, expression: str, function: LoadedFunction):
         parameters, threads = function.parameters, min(MAX_THREADS, function.max_threads)
         shared_bytes = backend.max_shared_bytes - function.static_shared_bytes

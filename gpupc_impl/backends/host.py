@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from gpupc_impl.backends import shipped
 from gpupc_impl.backends.arguments import Unfit
-from gpupc_impl.backends.base import Backend, KernelSource
+from gpupc_impl.backends.base import ALIGNMENT, Backend, KernelSource, as_tuple, laid_out
 from gpupc_impl.backends.errors import BackendUnavailable, DeviceMemoryError
 from gpupc_impl.backends.host_kernels import (
     MAX_SHARED_BYTES,
@@ -33,10 +33,8 @@ from gpupc_impl.backends.launch import Event, Stream, check_copy
 from gpupc_impl.backends.machine import available_cores, cpu_name, memory_bytes
 from gpupc_impl.backends.simt import build
 from gpupc_impl.backends.sources import SourceCache
-from gpupc_impl.integers import round_up
 
 _PLACES = ("CXX", "PATH", "GPUPC_SHIPPED_DIR", "GPUPC_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
-ALIGNMENT = 256  # of a device array, in bytes
 GRAM_COLUMNS = 1024
 """The number of columns whose products with all others are computed at a time. In one product of 16,000 columns,
 threads of OpenBLAS 0.3.31 write out of bounds."""
@@ -221,21 +219,17 @@ class HostBackend(Backend):
     # --- memory ----------------------------------------------------------------------------------------------------
 
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-        shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-        sizes = tuple(int(n) for n in shape)
-        return np.asarray(allocate(self._budget, sizes, np.dtype(dtype), poison=bool(self._sanitizers)))
+        return np.asarray(allocate(self._budget, as_tuple(shape), np.dtype(dtype), poison=bool(self._sanitizers)))
 
     def empty_all(self, **arrays: tuple[int | tuple[int, ...], DTypeLike]) -> dict[str, np.ndarray]:
         if self._sanitizers:  # Only accesses beyond the ends of allocations are detected.
             return super().empty_all(**arrays)
-        places, end = {}, 0
-        for name, (shape, dtype) in arrays.items():
-            kind = np.dtype(dtype)
-            nbytes = (math.prod(map(int, shape)) if isinstance(shape, tuple) else int(shape)) * kind.itemsize
-            places[name] = slice(end, end + nbytes), kind, shape
-            end += round_up(nbytes, ALIGNMENT)
+        places, end = laid_out(arrays)
         memory = self.empty(end, np.uint8)
-        return {name: memory[part].view(kind).reshape(shape) for name, (part, kind, shape) in places.items()}
+        return {
+            name: memory[start : start + math.prod(sizes) * kind.itemsize].view(kind).reshape(sizes)
+            for name, (start, sizes, kind) in places.items()
+        }
 
     def full(self, shape: int | tuple[int, ...], value: Any, dtype: DTypeLike) -> np.ndarray:
         array = self.empty(shape, dtype)
@@ -324,7 +318,6 @@ class HostBackend(Backend):
         return self._budget.limit
 
     def address(self, array: Any) -> int:
-        """Return the address of a C-contiguous device array of this backend."""
         if not isinstance(array, np.ndarray) or owner(array, self._budget) is None:
             raise Unfit("a device array", "a NumPy array in host memory (use upload)")
         if not array.flags.c_contiguous:
@@ -354,7 +347,6 @@ class HostBackend(Backend):
 
 
 def _whole_number(variable: str, default: int, lower: int = 1, upper: int = 1 << 20) -> int:
-    """Read an integer from the environment."""
     text = os.environ.get(variable, "").strip()
     if not text:
         return default

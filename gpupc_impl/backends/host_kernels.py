@@ -66,7 +66,6 @@ def compile_kernel(kernel: KernelSource, sanitizers: tuple[str, ...]) -> Path:
 
 
 def _build_kernel(kernel: KernelSource, sanitizers: tuple[str, ...]) -> Path:
-    """The library of a kernel, compiled here."""
     try:
         return build.build_kernel(kernel, sanitizers)
     except BackendUnavailable as error:
@@ -82,8 +81,6 @@ def load_kernel(kernel: KernelSource, sanitizers: tuple[str, ...], library: Path
 
 
 class HostKernel(Kernel):
-    """A kernel compiled for the host."""
-
     def __init__(self, expression: str, loaded: LoadedKernel, address: Address, threads: Threads):
         super().__init__(expression, loaded.parameters, MAX_THREADS, MAX_SHARED_BYTES, address)
         self._exported, self._threads = loaded.exported, threads
@@ -101,7 +98,7 @@ class HostKernel(Kernel):
         memory = ctypes.create_string_buffer(b"".join(padded))
         addresses = itertools.accumulate(map(len, padded), initial=ctypes.addressof(memory))
         pointers = (ctypes.c_void_p * (len(padded) + 1))(*addresses)
-        pool = _pool(os.getpid(), self._threads)
+        pool = _pool(self._threads)
         if problem := pool.run(self._exported, pointers, grid, block, shared_bytes):
             raise self._error(problem)
 
@@ -147,9 +144,11 @@ class _Pool:
 
 
 @functools.cache
-def _pool(process: int, threads: Threads) -> _Pool:
-    """Return the pool of a process. A forked child has none of its parent's threads, so it gets a pool of its own."""
+def _pool(threads: Threads) -> _Pool:
     return _Pool(_runtime(threads.sanitizers), threads.workers, threads.stack_bytes)
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)  # A forked child has none of its parent's threads.
 
 
 _runtimes = Compilations()
@@ -162,7 +161,6 @@ def prefetch_runtime(sanitizers: tuple[str, ...]) -> None:
 
 
 def _compile_runtime(sanitizers: tuple[str, ...]) -> Path:
-    """The library of the runtime: compiled ahead, taken from the cache or compiled now."""
     return (None if sanitizers else shipped.library(None)) or build.build_runtime(sanitizers)
 
 

@@ -152,7 +152,6 @@ class Kernel(abc.ABC):
         """Run a launch that has been checked; `encoded` contains the bytes of the arguments."""
 
     def _check_residence(self, blocks: int, threads: int, shared_bytes: int) -> None:
-        """Check that all blocks of a cooperative launch are resident at once."""
         limit = self.resident_blocks(threads, shared_bytes)
         if blocks > limit:
             raise self._error(
@@ -160,7 +159,6 @@ class Kernel(abc.ABC):
             )
 
     def _check_block(self, block: Dimensions, shared_bytes: int) -> None:
-        """Check the threads and the shared memory of a block."""
         threads = math.prod(block)
         if not 1 <= threads <= self._max_threads:
             bounded = self._registers and self._max_threads < MAX_THREADS
@@ -173,7 +171,6 @@ class Kernel(abc.ABC):
             raise self._error(f"{shared_bytes} bytes of dynamic shared memory asked for; a block may have 0 to {limit}")
 
     def _dimensions(self, what: str, sizes: Sequence[int], limits: Dimensions) -> Dimensions:
-        """Check the sizes and return them in x, y and z."""
         if not 1 <= len(sizes) <= 3:
             raise self._error(f"{what} {tuple(sizes)} must have one to three numbers")
         x, y, z = (*map(int, sizes), 1, 1)[:3]

@@ -17,7 +17,6 @@ def available_cores() -> int:
 
 
 def memory_bytes() -> int:
-    """Return the size of the machine's memory in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

@@ -78,7 +78,6 @@ def target_architecture(nvrtc: Any, compute_capability: str) -> str | None:
 
 
 def parameters(kernel: CompiledKernel, structs: Sequence[Struct]) -> list[KernelParameter]:
-    """Return the parameters of a kernel, given the structs among them in order."""
     remaining = iter(structs)
     return [next(remaining) if "[" in kind else Word(kind[0], int(kind[1:])) for kind in kernel.parameters]
 
@@ -166,12 +165,10 @@ def _from_archive(nvrtc: Any, architecture: str, content: str) -> tuple[bytes, d
 
 
 def described(kernels: Mapping[str, CompiledKernel]) -> dict[str, dict[str, Any]]:
-    """Return kernels by expression, as the indexes of the cache and of archives describe them."""
     return {expression: dataclasses.asdict(kernel) for expression, kernel in kernels.items()}
 
 
 def _kernels(description: Mapping[str, Mapping[str, Any]]) -> dict[str, CompiledKernel]:
-    """The kernels that an index describes."""
     return {
         expression: CompiledKernel(entry["name"], tuple(entry["parameters"]))
         for expression, entry in description.items()
@@ -179,7 +176,6 @@ def _kernels(description: Mapping[str, Mapping[str, Any]]) -> dict[str, Compiled
 
 
 def _ptx_types(ptx: str, name: str) -> tuple[str, ...]:
-    """Return the PTX types of the parameters of the kernel with this mangled name."""
     (declaration,) = re.findall(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\)", ptx, re.DOTALL)
     return tuple(map("".join, _PARAMETER.findall(declaration)))
 

@@ -77,8 +77,6 @@ class PinnedPool:
 
 
 class _Block:
-    """The owner of the memory of one array."""
-
     def __init__(self, pool: PinnedPool, size: int, block: tuple[Any, int], shape: tuple[int, ...], dtype: np.dtype):
         self.__array_interface__ = {"version": 3, "data": (block[1], False), "shape": shape, "typestr": dtype.str}
         weakref.finalize(self, pool.give_back, size, block).atexit = False
@@ -165,8 +163,6 @@ def _groups(parts: Iterable[Rows]) -> Iterator[list[Rows]]:
 
 
 class _Stage:
-    """A pinned block and the copies of parts into it."""
-
     def __init__(self, pool: PinnedPool, flat: np.ndarray, parts: list[Rows]):
         ends = [*itertools.accumulate((part.size for part in parts), initial=0)]
         self.memory = pool.array((ends[-1],), np.uint8)

@@ -135,7 +135,6 @@ def archive_of(target: str) -> Archive | None:
 
 
 def archive_path(target: str) -> Path:
-    """Where the archive of a target lies, or would."""
     return _path(f"{folder()}/{target}.zip")
 
 
@@ -186,7 +185,6 @@ def compiler() -> str | None:
 
 @functools.cache
 def _features() -> frozenset[str]:
-    """The flags that Linux lists for every core."""
     return frozenset.intersection(*(frozenset(line.split()) for line in cpu_facts("flags") or [""]))
 
 

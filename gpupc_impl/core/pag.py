@@ -83,7 +83,6 @@ class PAG(SavedResult):
         return len(self.edges)
 
     def count(self, mark: int) -> int:
-        """Return the number of ends with a mark, given by its code."""
         return int(np.count_nonzero(self.edge_marks == mark))
 
     def __eq__(self, other: object) -> bool:

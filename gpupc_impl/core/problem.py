@@ -269,7 +269,6 @@ class Problem:
 
 
 def _check_fixed(fixed: FixedPairs, p: int) -> None:
-    """Check required and forbidden edges of p variables."""
     for pairs in (fixed.required, fixed.forbidden):
         if pairs.dtype != np.int32 or pairs.ndim != 2 or pairs.shape[1] != 2:
             raise InvalidProblem(f"its fixed pairs are {pairs.dtype} {pairs.shape}")
@@ -281,7 +280,6 @@ def _check_fixed(fixed: FixedPairs, p: int) -> None:
 
 
 def _frozen(value: Any) -> Any:
-    """Replace lists by tuples in a value from JSON, recursively."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
@@ -296,7 +294,6 @@ def as_number(value: Any) -> float:
 
 
 def search_parameters(alpha: float, max_level: int | None) -> dict[str, Any]:
-    """alpha and max_level by name, checked."""
     if not 0 < as_number(alpha) < 1:
         raise InvalidProblem(f"alpha is {alpha!r}; it must be a number strictly between 0 and 1")
     if max_level is not None and not (as_number(max_level) >= 0 and as_number(max_level).is_integer()):

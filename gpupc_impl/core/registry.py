@@ -275,7 +275,6 @@ def _discover() -> None:
 
 
 def _import_modules(name: str) -> list[str]:
-    """Import a package and its public modules; returns their names."""
     package = importlib.import_module(name)
     inner = [each.name for each in pkgutil.iter_modules(getattr(package, "__path__", ()))]
     names = [f"{name}.{each}" for each in inner if not each.startswith("_")]

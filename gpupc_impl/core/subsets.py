@@ -56,7 +56,6 @@ class Subsets:
 
     @functools.cached_property
     def total(self) -> int:
-        """The number of all subsets."""
         lengths, counts = np.unique(self.lengths, return_counts=True)
         return sum(math.comb(n, self.size) * count for n, count in zip(lengths.tolist(), counts.tolist(), strict=True))
 

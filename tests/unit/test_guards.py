@@ -39,7 +39,7 @@ def sparse_matrix():
     return sparse.csr_matrix(np.random.default_rng(0).normal(size=(20, 3)))
 
 
-@pytest.mark.parametrize("index", [10**8, 3, -1])
+@pytest.mark.parametrize("index", [10**8, -1])
 def test_indices_that_lead_out_of_a_sparse_matrix(tmp_path, index):
     """SciPy writes where they lead, without a check."""
     data = anndata_of(sparse_matrix())
@@ -81,10 +81,9 @@ def altered(path, old, new):
             archive.writestr(name, content)
 
 
-@pytest.mark.parametrize("cell", ["XFD4000", "XFD1048576"])
-def test_a_cell_far_from_the_table(tmp_path, cell):
+def test_a_cell_far_from_the_table(tmp_path):
     path = tmp_path / "data.xlsx"
-    sheet(path, **{cell: 1.0})
+    sheet(path, XFD4000=1.0)
     with pytest.raises(DataError, match="more than 1,048,576 rows or 16,777,216 cells; delete those far"):
         skeleton(path, method="stable-serial", progress=False)
 

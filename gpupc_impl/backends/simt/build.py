@@ -6,7 +6,6 @@ made again. Loaded code runs with the caller's rights, so a cache folder that an
 (ownership.py). A finished entry is renamed into place, so any number of processes may share a cache.
 """
 
-import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -51,8 +50,6 @@ _NATIVE = "-march=native"
 _HOW_TO_GET_ONE = "install one (apt install g++, conda install cxx-compiler, or pip install ziglang) or name it in CXX"
 _WAY_OUT = "set GPUPC_CACHE_DIR to a folder that can be written by you alone"
 _DIGEST_BYTES = 32
-_SCRATCH = "building-"
-_ABANDONED = 3600.0  # the age in seconds from which on a scratch folder counts as left by a killed process
 
 
 @dataclass(frozen=True)
@@ -162,7 +159,6 @@ def _sanitizer_library(kind: str) -> Path:
 
 
 def kernel_unit(kernel: KernelSource) -> str:
-    """Return the translation unit that compiles a file and exports one of its kernels."""
     return (
         '#include "backends/simt/simt.hpp"\n'
         f'#include "{source_name(kernel.path)}"\n'
@@ -173,7 +169,6 @@ def kernel_unit(kernel: KernelSource) -> str:
 
 
 def build_kernel(kernel: KernelSource, sanitizers: tuple[str, ...] = ()) -> Path:
-    """Return the shared library of one kernel, from the cache or compiled now."""
     flags = (*BASE_FLAGS, *_optimisation(sanitizers), "-shared")
     return _built(kernel.label, kernel.path, flags, kernel_unit(kernel))
 
@@ -189,8 +184,6 @@ def build_runtime(sanitizers: tuple[str, ...] = ()) -> Path:
 
 
 def _built(label: str, source: Path, flags: tuple[str, ...], unit: str = "") -> Path:
-    """Return the library that the compiler makes of a translation unit, or else of the source."""
-
     def make(output: Path, native: tuple[str, ...]) -> None:
         arguments = (*flags, *native, "-o", str(output))
         if unit:
@@ -217,7 +210,6 @@ def _optimisation(sanitizers: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def compile_text(unit: str, arguments: tuple[str, ...]) -> None:
-    """Run the compiler on a translation unit given as text."""
     with tempfile.NamedTemporaryFile("w", suffix=".cpp", prefix="kernel-") as file:
         file.write(unit)
         file.flush()
@@ -292,7 +284,11 @@ def cached(label: str, material: Iterable[str], make: Make, verb: str = "compile
     if path.exists():
         log.warning("the cache entry of %s is damaged; building it again", label)
     started = time.perf_counter()
-    with _scratch_folder(folder) as place:
+    try:
+        scratch = tempfile.TemporaryDirectory(dir=folder, prefix="building-")
+    except OSError as error:
+        raise KernelCompilationError(f"compiled kernels cannot be kept in {folder}: {error}; {_WAY_OUT}") from error
+    with scratch as place:
         output = Path(place) / "output"
         try:
             make(output, (_NATIVE,))
@@ -315,18 +311,6 @@ def cached(label: str, material: Iterable[str], make: Make, verb: str = "compile
         os.replace(output, path)
     log.info("%s %s in %.2f s", verb, label, time.perf_counter() - started)
     return path
-
-
-def _scratch_folder(cache: Path) -> tempfile.TemporaryDirectory[str]:
-    """Make a temporary folder in a cache, and remove those that killed processes have left."""
-    for left in cache.glob(f"{_SCRATCH}*"):
-        with contextlib.suppress(OSError):  # Another process removes the folder at the same time.
-            if time.time() - left.stat().st_mtime > _ABANDONED:
-                shutil.rmtree(left)
-    try:
-        return tempfile.TemporaryDirectory(dir=cache, prefix=_SCRATCH)
-    except OSError as error:
-        raise KernelCompilationError(f"compiled kernels cannot be kept in {cache}: {error}; {_WAY_OUT}") from error
 
 
 def is_whole(path: Path) -> bool:

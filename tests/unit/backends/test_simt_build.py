@@ -186,15 +186,6 @@ def test_ctrl_c_ends_a_search_that_has_more_to_compile(compiling):
     assert compiling.wait(50) == 130
 
 
-def test_folders_of_killed_processes_are_removed_by_the_next_compile(cache, source):
-    build.open_cache("host")
-    abandoned = cache / "building-abandoned"
-    abandoned.mkdir()
-    os.utime(abandoned, (0, 0))
-    build.build_kernel(KernelSource(str(source), "add"))
-    assert not list(cache.glob("building-*"))
-
-
 def test_the_cache_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("GPUPC_CACHE_DIR", "/somewhere")
     assert build.cache_folder() == Path("/somewhere")

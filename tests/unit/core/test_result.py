@@ -200,16 +200,6 @@ def test_the_graph_at_a_level_is_rebuilt_from_the_sets(skeleton):
         skeleton.adjacency_at(-1)
 
 
-def test_the_graph_at_a_level_has_the_edges_that_the_search_left():
-    from gpupc_impl import skeleton
-
-    data = np.random.default_rng(3).normal(size=(80, 25)).cumsum(axis=1)
-    found = skeleton(data, alpha=0.05, method="stable-serial")
-    assert found.levels_run > 2
-    for level, edges in enumerate(found.edges_per_level):
-        assert np.count_nonzero(found.adjacency_at(level + 1)) == 2 * edges
-
-
 def test_npz_round_trip(skeleton, tmp_path):
     skeleton.save(tmp_path / "graph.npz")
     loaded = Skeleton.load(tmp_path / "graph.npz")

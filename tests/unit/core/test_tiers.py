@@ -1,4 +1,4 @@
-"""Tiers that limit separating sets: the search against its literal definition, and what else follows from the rule."""
+"""Tiers that limit separating sets; tests/conformance/test_knowledge.py compares the searches with their definition."""
 
 import dataclasses
 import itertools
@@ -29,38 +29,9 @@ def p_value(data: np.ndarray, i: int, j: int, members: tuple[int, ...]) -> float
     return 2 * scipy.stats.norm.sf(abs(np.arctanh(r)) * np.sqrt(len(data) - len(members) - 3))
 
 
-def literal_pc_stable(data, tier_of, alpha=0.05):
-    """PC-stable with tiers from its definition: the edges, and the first separating set of each other pair."""
-    p = data.shape[1]
-    graph = {frozenset(pair) for pair in itertools.combinations(range(p), 2)}
-    sets = {}
-    for level in range(p - 1):
-        near = {i: [j for j in range(p) if frozenset((i, j)) in graph] for i in range(p)}
-        for i, j in sorted(map(sorted, graph)):
-            for owner in (i, j):
-                for members in itertools.combinations([k for k in near[owner] if k not in (i, j)], level):
-                    known = all(v in tier_of for v in (i, j))
-                    late = known and any(tier_of.get(k, -1) > max(tier_of[i], tier_of[j]) for k in members)
-                    if (i, j) not in sets and not late and p_value(data, i, j, members) >= alpha:
-                        sets[i, j] = members
-        graph -= {frozenset(pair) for pair in sets}
-    return graph, sets
-
-
 def tiers_of(numbers) -> list[list[int]]:
     """The tiers from the tier of each variable; -1 stands for none."""
     return [[k for k, tier in enumerate(numbers) if tier == number] for number in range(max(*numbers, 0) + 1)]
-
-
-@QUICK
-@given(st.integers(0, 10**6), st.lists(st.integers(-1, 3), min_size=5, max_size=6))
-def test_the_search_is_the_literal_one(seed, numbers):
-    data = sample(seed, len(numbers))
-    known = BackgroundKnowledge(tiers=tiers_of(numbers), tiers_in_search=True)
-    found = skeleton(data, method="stable-serial", knowledge=known)
-    graph, sets = literal_pc_stable(data, {k: tier for k, tier in enumerate(numbers) if tier >= 0})
-    assert {frozenset(pair) for pair in found.edges.tolist()} == graph
-    assert dict(found.sepsets) == sets
 
 
 @QUICK
