@@ -159,15 +159,11 @@ def test_none_is_a_null_pointer(backend):
     ("name", "value", "message"),
     [
         ("i4", 5, r"argument 7 must be a NumPy int32, not 5 \(int\)"),
-        ("i4", np.int64(5), "argument 7 must be a NumPy int32, not int64 5"),
         ("u4", np.int32(5), "argument 8 must be a NumPy uint32, not int32 5"),
-        ("f4", np.float64(5), "argument 11 must be a NumPy float32, not float64 5.0"),
         ("f8", 1.0, r"argument 12 must be a NumPy float64, not 1.0 \(float\)"),
-        ("f8", None, r"argument 12 must be a NumPy float64, not None"),
         ("b1", np.int8(1), "argument 13 must be a NumPy bool, not int8 1"),
         ("d", np.float64(1), "argument 0 must be a device array of float64, not float64 1.0"),
         ("d", np.zeros(3), r"argument 0 must be a device array, not a NumPy array in host memory \(use upload\)"),
-        ("any", np.zeros(3), r"argument 6 must be a device array, not a NumPy array in host memory \(use upload\)"),
     ],
 )
 def test_a_wrong_argument_is_named(backend, name, value, message):
