@@ -81,7 +81,8 @@ class Groups:
         unit = unit_of(source, members)
         flags = (*build.BASE_FLAGS, *(NO_RACES if plain else build._optimisation(sanitizers)), "-shared")
 
-        def make(output: Path, native: tuple[str, ...]) -> None:
+        def make(output: Path) -> None:
+            native = build.for_this_cpu(build.find_compiler())
             build.compile_text(unit, (*flags, *native, "-o", str(output)))
 
         with self.locks[group]:

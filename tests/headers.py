@@ -46,7 +46,7 @@ def command(*sanitizers: str) -> list[str]:
 
 def read_once(header: Path, read: Path, optimisation: tuple[str, ...]) -> None:
     """Have GCC read a header, as it does for kernels, and write what it has read."""
-    flags = (*build.BASE_FLAGS, *optimisation, build._NATIVE)
+    flags = (*build.BASE_FLAGS, *optimisation, *build.for_this_cpu(build.find_compiler()))
     with tempfile.TemporaryDirectory(dir=header.parent) as folder:
         build.run_compiler((*flags, "-x", "c++-header", str(header), "-o", f"{folder}/read"))
         os.replace(f"{folder}/read", read)

@@ -196,11 +196,9 @@ def library(kernel: KernelSource | None) -> Path | None:
     if not name or not archive or (digest := library_digest(kernel, name)) not in archive.entries:
         return None
 
-    def unpack(output: Path, native: tuple[str, ...]) -> None:
-        output.write_bytes(archive.content(digest))
-
+    label = kernel.label if kernel else "the runtime"
     try:
-        return build.cached(kernel.label if kernel else "the runtime", [digest], unpack, "unpacked")
+        return build.cached(label, [digest], lambda output: output.write_bytes(archive.content(digest)), "unpacked")
     except DamagedArchive:
         return None
 

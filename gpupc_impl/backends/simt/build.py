@@ -46,7 +46,6 @@ BASE_FLAGS = (
     "-fno-math-errno",  # This option compiles sqrt to one instruction.
     "-U_FORTIFY_SOURCE",  # With fortification, longjmp refuses to change stacks.
 )
-_NATIVE = "-march=native"
 _HOW_TO_GET_ONE = "install one (apt install g++, conda install cxx-compiler, or pip install ziglang) or name it in CXX"
 _WAY_OUT = "set GPUPC_CACHE_DIR to a folder that can be written by you alone"
 _DIGEST_BYTES = 32
@@ -184,8 +183,8 @@ def build_runtime(sanitizers: tuple[str, ...] = ()) -> Path:
 
 
 def _built(label: str, source: Path, flags: tuple[str, ...], unit: str = "") -> Path:
-    def make(output: Path, native: tuple[str, ...]) -> None:
-        arguments = (*flags, *native, "-o", str(output))
+    def make(output: Path) -> None:
+        arguments = (*flags, *for_this_cpu(find_compiler()), "-o", str(output))
         if unit:
             compile_text(unit, arguments)
         else:
@@ -216,23 +215,15 @@ def compile_text(unit: str, arguments: tuple[str, ...]) -> None:
         run_compiler((file.name, *arguments))
 
 
-class _CompilerEnded(KernelCompilationError):
-    """A signal ended the compiler, so its exit does not mean that the source or the flags are wrong."""
-
-
 @compiling()
 def run_compiler(arguments: Iterable[str]) -> None:
     """Run the compiler with the package as include root."""
     command = [*find_compiler().command, "-I", str(PACKAGE_ROOT), *arguments]
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     process = subprocess.run(command, stdin=subprocess.DEVNULL, errors="replace", env=_environment(), **options)
-    status, shown = process.returncode, shlex.join(command)
-    if status < 0:
-        raise _CompilerEnded(f"the C++ compiler was ended by {signal.Signals(-status).name}\n{shown}")
-    if status != 0:
-        raise KernelCompilationError(
-            f"the C++ compiler failed with exit status {status}\n{shown}\n{process.stdout.strip()}"
-        )
+    if status := process.returncode:
+        how = f"failed with exit status {status}" if status > 0 else f"was ended by {signal.Signals(-status).name}"
+        raise KernelCompilationError(f"the C++ compiler {how}\n{shlex.join(command)}\n{process.stdout.strip()}")
 
 
 # --- the cache ----------------------------------------------------------------------------------------------------
@@ -265,13 +256,10 @@ def open_cache(kind: str) -> Path:
     return folder
 
 
-Make = Callable[[Path, tuple[str, ...]], None]
+def cached(label: str, material: Iterable[str], make: Callable[[Path], Any], verb: str = "compiled") -> Path:
+    """Return the library in the cache for this material; if it is missing or damaged, `make` writes it to a path now.
 
-
-def cached(label: str, material: Iterable[str], make: Make, verb: str = "compiled") -> Path:
-    """Return the library in the cache for this material, made now if it is missing or damaged.
-
-    `make` writes the file to a path, given the flags for this machine's CPU; `verb` says in the log how it is made.
+    `verb` says in the log how it is made.
     """
     digest = hashlib.sha256()
     for part in material:
@@ -290,14 +278,7 @@ def cached(label: str, material: Iterable[str], make: Make, verb: str = "compile
         raise KernelCompilationError(f"compiled kernels cannot be kept in {folder}: {error}; {_WAY_OUT}") from error
     with scratch as place:
         output = Path(place) / "output"
-        try:
-            make(output, (_NATIVE,))
-        except _CompilerEnded:
-            raise
-        except KernelCompilationError:
-            if _accepts(find_compiler(), _NATIVE):
-                raise
-            make(output, ())
+        make(output)
         if not output.is_file():
             raise KernelCompilationError(
                 f"the C++ compiler {shlex.join(find_compiler().command)} reports success and has written nothing; name "
@@ -336,14 +317,15 @@ def _material(unit: str, source: Path, flags: Iterable[str]) -> list[str]:
 
 
 @functools.cache
-def _accepts(_compiler: Compiler, flag: str) -> bool:
-    """Return whether the compiler supports a flag."""
+def for_this_cpu(_compiler: Compiler) -> tuple[str, ...]:
+    """Return the flag for this machine's CPU, if the compiler takes it."""
+    native = "-march=native"
     with tempfile.TemporaryDirectory() as folder:
         try:
-            compile_text("int main() { return 0; }\n", (flag, "-c", "-o", f"{folder}/probe.o"))
+            compile_text("int main() { return 0; }\n", (native, "-c", "-o", f"{folder}/probe.o"))
         except KernelCompilationError:
-            return False
-    return True
+            return ()
+    return (native,)
 
 
 @functools.cache
