@@ -307,22 +307,18 @@ def parameter(default: Any, check: Check) -> Any:
 
 
 def one_of(*choices: str) -> Check:
-
-    def check(name: str, value: Any) -> Any:
-        check_choice(name, value, choices)
-        return value
-
-    return check
+    return lambda name, value: check_choice(name, value, choices)
 
 
 def whole(least: int, most: int) -> Check:
     return lambda name, value: whole_number(name, value, least, most)
 
 
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """Raise InvalidProblem if the value of a parameter is none of these."""
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
+    """Return the value of a parameter; InvalidProblem if it is none of these."""
     if value not in choices:
         raise InvalidProblem(f"{name} is {value!r}; choose one of: {', '.join(choices)}")
+    return value
 
 
 def whole_number(name: str, value: Any, least: int, most: int) -> int:
