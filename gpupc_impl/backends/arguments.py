@@ -8,8 +8,9 @@ and numbers. A struct is declared again in Python, field by field in the order o
     kernel(grid, block, [rows, SEARCH(C=matrix, critical_r_squared=0.1, best=keys), np.bool_(True)])
 
 Both backends compile these declarations with the kernel, as assertions on the types and offsets of the fields
-(`declaration_checks`), so a struct that was changed on one side only does not compile. Every launch checks the values
-of the fields. Constants that Python and CUDA share, such as the threads of a block, are asserted in the same way.
+(`sources.declaration_checks`), so a struct that was changed on one side only does not compile. Every launch checks the
+values of the fields. Constants that Python and CUDA share, such as the threads of a block, are asserted in the same
+way.
 """
 
 from __future__ import annotations
@@ -17,17 +18,13 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
-import itertools
 import struct as packing
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
-
-if TYPE_CHECKING:
-    from gpupc_impl.backends.sources import KernelSource
 
 _CPP = {
     "bool": "bool",
@@ -42,8 +39,6 @@ _CPP = {
     "float32": "float",
     "float64": "double",
 }
-ASSERTIONS = "backends/simt/arguments.cuh"
-"""The header that the assertions of `declaration_checks` use, from the include root."""
 
 Address = Callable[[Any], int]
 """A function that returns the address of a C-contiguous device array of a backend, and raises `Unfit` for anything
@@ -207,41 +202,6 @@ class Filled:
     struct: Struct
     values: Mapping[str, Any]
     encoded: dict[Address, bytes] = dataclasses.field(default_factory=dict, repr=False, compare=False)
-
-
-def declaration_checks(kernels: Sequence[KernelSource]) -> str:
-    """Return C++ code that compiles only if Python declares the structs and the constants of the kernels of one source
-    as that source does."""
-    lines = [f'#include "{ASSERTIONS}"']
-    declared = itertools.chain.from_iterable(kernel.structs for kernel in kernels)
-    for struct in dict.fromkeys(itertools.chain.from_iterable(map(_with_inner, declared))):
-        name, size = struct.name, struct.storage.itemsize
-        lines.append(f'static_assert(sizeof({name}) == {size}, "{name} has {size} bytes as Python declares it");')
-        lines += [
-            f"static_assert(gpupc::is_field<decltype({name}::{field}), {kind.cpp}> && "
-            f"GPUPC_OFFSET({field}, {name}) == {struct.offsets[field]}, "
-            f'"Python declares {field} of {name} as {kind.cpp} at byte {struct.offsets[field]}");'
-            for field, kind in struct.fields.items()
-        ]
-    for kernel in kernels:
-        names = [struct.name for struct in kernel.structs]
-        lines.append(
-            f"static_assert(gpupc::takes_structs<{', '.join((f'decltype(&{kernel.expression})', *names))}>, "
-            f'"Python passes these structs to {kernel.expression}: {", ".join(names) or "none"}");'
-        )
-    lines += [
-        f'static_assert({name} == {int(value)}, "Python declares {name} as {int(value)}");'
-        for kernel in kernels
-        for name, value in kernel.constants.items()
-    ]
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _with_inner(struct: Struct) -> Iterator[Struct]:
-    for kind in struct.fields.values():
-        if isinstance(kind, Struct):
-            yield from _with_inner(kind)
-    yield struct
 
 
 def described(value: Any) -> str:

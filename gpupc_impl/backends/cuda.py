@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from gpupc_impl.backends import cuda_device, nvrtc
-from gpupc_impl.backends.arguments import ASSERTIONS, Unfit
+from gpupc_impl.backends.arguments import Unfit
 from gpupc_impl.backends.base import Backend, Empty, KernelSource, as_tuple, laid_out
 from gpupc_impl.backends.cuda_device import (
     CudaEvent,
@@ -41,7 +41,7 @@ from gpupc_impl.backends.errors import (
 from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.backends.pinned import CHUNK_BYTES, Rows, chunks, is_placed, staged_download, staged_upload
 from gpupc_impl.backends.simt.build import cache_folder
-from gpupc_impl.backends.sources import PACKAGE_ROOT, SourceCache
+from gpupc_impl.backends.sources import ASSERTIONS, PACKAGE_ROOT, SourceCache
 from gpupc_impl.integers import ceil_div
 
 logger = logging.getLogger("gpupc_impl.cuda")

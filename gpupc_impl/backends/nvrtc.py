@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from gpupc_impl.backends import shipped
-from gpupc_impl.backends.arguments import ASSERTIONS, KernelParameter, Struct, Word, declaration_checks
+from gpupc_impl.backends.arguments import KernelParameter, Struct, Word
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.compilations import compiling
 from gpupc_impl.backends.errors import KernelCompilationError
 from gpupc_impl.backends.simt.build import open_cache
-from gpupc_impl.backends.sources import KernelSource, sources_of
+from gpupc_impl.backends.sources import ASSERTIONS, KernelSource, declaration_checks, sources_of
 
 NVRTC_OPTIONS = (
     "-std=c++17",

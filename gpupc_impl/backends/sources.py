@@ -1,11 +1,13 @@
-"""Source files of kernels: their names, their includes, and a cache of products made from them."""
+"""Source files of kernels: their names, what Python declares of them, their includes, and a cache of products made from
+them."""
 
 import contextlib
 import functools
+import itertools
 import os
 import re
 import types
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -14,6 +16,9 @@ from gpupc_impl.backends.compilations import Compilations
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 """The folder to which the names of kernel sources are relative; it is also the include root of every kernel."""
+
+ASSERTIONS = "backends/simt/arguments.cuh"
+"""The header that the assertions of `declaration_checks` use, from the include root."""
 
 NO_CONSTANTS: Mapping[str, int] = types.MappingProxyType({})
 Product = TypeVar("Product")
@@ -36,6 +41,41 @@ class KernelSource(NamedTuple):
     @property
     def label(self) -> str:
         return f"{self.expression} of {source_name(self.path)}"
+
+
+def declaration_checks(kernels: Sequence[KernelSource]) -> str:
+    """Return C++ code that compiles only if Python declares the structs and the constants of the kernels of one source
+    as that source does."""
+    lines = [f'#include "{ASSERTIONS}"']
+    declared = itertools.chain.from_iterable(kernel.structs for kernel in kernels)
+    for struct in dict.fromkeys(itertools.chain.from_iterable(map(_with_inner, declared))):
+        name, size = struct.name, struct.storage.itemsize
+        lines.append(f'static_assert(sizeof({name}) == {size}, "{name} has {size} bytes as Python declares it");')
+        lines += [
+            f"static_assert(gpupc::is_field<decltype({name}::{field}), {kind.cpp}> && "
+            f"GPUPC_OFFSET({field}, {name}) == {struct.offsets[field]}, "
+            f'"Python declares {field} of {name} as {kind.cpp} at byte {struct.offsets[field]}");'
+            for field, kind in struct.fields.items()
+        ]
+    for kernel in kernels:
+        names = [struct.name for struct in kernel.structs]
+        lines.append(
+            f"static_assert(gpupc::takes_structs<{', '.join((f'decltype(&{kernel.expression})', *names))}>, "
+            f'"Python passes these structs to {kernel.expression}: {", ".join(names) or "none"}");'
+        )
+    lines += [
+        f'static_assert({name} == {int(value)}, "Python declares {name} as {int(value)}");'
+        for kernel in kernels
+        for name, value in kernel.constants.items()
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _with_inner(struct: Struct) -> Iterator[Struct]:
+    for kind in struct.fields.values():
+        if isinstance(kind, Struct):
+            yield from _with_inner(kind)
+    yield struct
 
 
 @functools.cache

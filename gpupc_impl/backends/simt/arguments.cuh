@@ -1,4 +1,4 @@
-// Type traits that the assertions of backends/arguments.py apply to kernels and to the structs that kernels take by
+// Type traits that the assertions of backends/sources.py apply to kernels and to the structs that kernels take by
 // value.
 #pragma once
 

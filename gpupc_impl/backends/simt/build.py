@@ -23,12 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.backends.arguments import ASSERTIONS, declaration_checks
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.compilations import compiling
 from gpupc_impl.backends.errors import BackendUnavailable, KernelCompilationError
 from gpupc_impl.backends.machine import cpu_facts
-from gpupc_impl.backends.sources import KernelSource, source_name, sources_of
+from gpupc_impl.backends.sources import ASSERTIONS, KernelSource, declaration_checks, source_name, sources_of
 from gpupc_impl.ownership import fault_of_folder
 
 log = logging.getLogger("gpupc_impl.host")

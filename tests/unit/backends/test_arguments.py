@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpupc_impl.backends import KernelCompilationError, KernelLaunchError, KernelSource, Pointer, Struct, open_backend
-from gpupc_impl.backends.arguments import declaration_checks
+from gpupc_impl.backends.sources import declaration_checks
 
 SOURCE = """
 #include "backends/simt/portable.cuh"

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from gpupc_impl.backends import KernelCompilationError, KernelSource, Pointer, Struct, nvrtc
-from gpupc_impl.backends.arguments import ASSERTIONS
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.nvrtc import NvrtcLibrary, find_library
-from gpupc_impl.backends.sources import sources_of
+from gpupc_impl.backends.sources import ASSERTIONS, sources_of
 from gpupc_impl.gaussian.level_kernels import GENERAL_LEVELS
 from gpupc_impl.integers import round_up
 from workflow.lib.shipped import all_kernels
