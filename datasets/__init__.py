@@ -25,7 +25,7 @@ from datasets.dataset import DataError, Dataset, DatasetUnavailable, RegistryErr
 from datasets.registry import names
 from gpupc_impl import tables
 from gpupc_impl.core.family import get_family
-from gpupc_impl.tables.checks import finite
+from gpupc_impl.tables.binary import finite
 
 __all__ = [
     "DataError",

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from gpupc_impl import tables
-from gpupc_impl.tables.checks import DataError, checked_names, finite, only_table
+from gpupc_impl.tables.binary import finite, only_table
+from gpupc_impl.tables.columns import DataError, checked_names
 
 if TYPE_CHECKING:
     import pandas as pd

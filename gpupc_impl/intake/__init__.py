@@ -17,7 +17,7 @@ from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.family import default_family, families, get_family
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.rows import RowStream
-from gpupc_impl.tables import Table, is_frame, read_table
+from gpupc_impl.tables import Table, read_table
 from gpupc_impl.tables import TableFormat as TableFormat
 from gpupc_impl.tables.columns import FEW_VALUES, REPEATS, Place
 
@@ -64,14 +64,12 @@ def read_input(
     form: TableFormat | None = None,
     correlation: bool = False,
 ) -> InputTable:
-    """Read the user's data, transpose them if requested, handle missing values and look for probable mistakes.
+    """Read the user's data, handle missing values and look for probable mistakes.
 
     Args:
-        data, names, kind, form: as of `gpupc_impl.tables.read_table`; under ``"imputed"`` data are several tables.
-        missing: one of `MISSING`; under ``"imputed"`` the values of the result are a list.
-        transpose: whether variables are in rows; None means that they are not, with a warning if the shape suggests
-            otherwise.
-        correlation: whether the data are a correlation matrix, which is not examined here.
+        data, names, missing, transpose: as of `gpupc_impl.skeleton`.
+        kind, form: as of `gpupc_impl.tables.read_table`.
+        correlation: whether the data are a correlation matrix.
     """
     if missing not in MISSING:
         raise InvalidProblem(f"missing is {missing!r}; choose one of: {', '.join(MISSING)}")
@@ -87,36 +85,43 @@ def read_input(
         transpose=bool(transpose),
         streamed=not correlation and kind in (None, "numbers"),
     )
-    values, is_table = table.values, np.ndim(table.values) == 2
-    if is_table and 0 in np.shape(values):
-        n, p = np.shape(values)
-        raise InvalidProblem(f"data has {n:,} samples (rows) and {p:,} variables (columns); give at least one of each")
+    values = table.values
+    if np.ndim(values) != 2:  # The problem reports the fault.
+        return InputTable(values, table.names, "correlation" if correlation else "numbers")
+    rows, p = np.shape(values)
+    if 0 in (rows, p):
+        raise InvalidProblem(
+            f"data has {rows:,} samples (rows) and {p:,} variables (columns); give at least one of each"
+        )
     if correlation:
         _refuse_indefinite(values)
-        summary = f"a correlation matrix of {len(values):,} variables"
-        return InputTable(values, table.names, "correlation", summary=summary)
+        return InputTable(values, table.names, "correlation", summary=f"a correlation matrix of {rows:,} variables")
     label_columns = _label_columns(values)
     inferred = _kind(values, label_columns, kind)
     # Otherwise no family supports the data.
-    if is_table and (missing != "pairwise" or _kind(values, label_columns, "numbers") == "numbers"):
+    if missing != "pairwise" or _kind(values, label_columns, "numbers") == "numbers":
         values = _without_missing(values, table, kind or inferred, missing)
-    if is_table:
-        head = values.head if isinstance(values, RowStream) else values
-        _refuse_second_header(head, table.place)
-        _warn_of_unnamed(column_names(values, table.names))
-        if kind in (None, "numbers") and not label_columns:
-            _refuse_matrix(values)
-            _warn_of_codes(head, table.names)
-        if transpose is None:
-            _warn_of_orientation(values)
-        _warn_of_identifiers(head, table.names, label_columns)
-        if inferred == "numbers" and kind != "labels" and 0 < len(values) < FEWEST_SAMPLES:
-            warn(f"{len(values)} sample(s) are too few to test anything with: every variable stays beside every other")
-    n_labels = None if "labels" in (kind, inferred) else len(label_columns)
-    rows = np.shape(table.values)[0] if is_table else 0
-    return InputTable(
-        values, table.names, inferred, label_columns, _summary(values, rows, n_labels, table.remark), table.counts
-    )
+    head, names = _head(values), column_names(values, table.names)
+    _refuse_second_header(head, table.place)
+    _warn_of_unnamed(names)
+    if kind in (None, "numbers") and not label_columns and (numbers := _as_numbers(head)) is not None:
+        _refuse_matrix(numbers, len(values))
+        _warn_of_codes(numbers, names)
+    if transpose is None and len(values) * MANY_VARIABLES <= p:
+        warn(
+            f"the table is read as {len(values):,} samples (rows) of {p:,} variables (columns); if its rows are the "
+            "variables, as in a table of genes by samples, say transpose=True (--transpose); if the table is right, "
+            "transpose=False (--no-transpose) silences this warning"
+        )
+    _warn_of_identifiers(head, names, label_columns)
+    if inferred == "numbers" and kind != "labels" and len(values) < FEWEST_SAMPLES:
+        warn(f"{len(values)} sample(s) are too few to test anything with: every variable stays beside every other")
+    n_labels = p if "labels" in (kind, inferred) else len(label_columns)
+    summary = f"{rows:,} rows, {p:,} columns ({p - n_labels:,} of numbers, {n_labels:,} of categories)"
+    summary += f", {rows - len(values):,} rows dropped" * (rows != len(values))
+    summary += f", numbers with {table.remark}" * bool(table.remark)
+    summary += ", read some rows at a time" * isinstance(values, RowStream)
+    return InputTable(values, table.names, inferred, label_columns, summary, table.counts)
 
 
 def _imputed(tables: Any, **options: Any) -> InputTable:
@@ -135,15 +140,6 @@ def _imputed(tables: Any, **options: Any) -> InputTable:
         raise InvalidProblem("the completed tables have different names; give tables with the same columns")
     summary = f"{len(read)} completed tables, the first of {read[0].summary}"
     return InputTable([table.values for table in read], names[0], "numbers", summary=summary)
-
-
-def _summary(data: Any, rows: int, n_labels: int | None, remark: str) -> str:
-    n, p = np.shape(data) if np.ndim(data) == 2 else (0, 0)
-    n_labels = p if n_labels is None else n_labels
-    parts = [f"{rows:,} rows", f"{p:,} columns ({p - n_labels:,} of numbers, {n_labels:,} of categories)"]
-    parts += [f"{rows - n:,} rows dropped"] * (n != rows) + [f"numbers with {remark}"] * bool(remark)
-    parts += ["read some rows at a time"] * isinstance(data, RowStream)
-    return ", ".join(parts)
 
 
 def choose_family(table: InputTable, requested: str | None) -> str:
@@ -183,25 +179,25 @@ def _families(kind: str) -> list[str]:
     return [family.name for family in families().values() if family.data == kind]
 
 
-def _matrix(data: Any) -> np.ndarray | None:
-    """Return a square table of at least two rows as float64; None for any other table."""
-    n, p = np.shape(data)
-    if n != p or n < 2:
-        return None
+def _head(data: Any) -> Any:
+    return data.head if isinstance(data, RowStream) else data
+
+
+def _as_numbers(data: Any) -> np.ndarray | None:
+    """Return a table as float64; None if it holds something else, a fault that the problem reports."""
     try:
         return np.asarray(data, np.float64)
-    except (TypeError, ValueError):  # The problem reports the fault.
+    except (TypeError, ValueError):
         return None
 
 
-def _refuse_matrix(data: Any) -> None:
-    """Refuse a matrix of correlations, covariances or distances that is passed as samples.
+def _refuse_matrix(values: np.ndarray, n: int) -> None:
+    """Refuse a matrix of correlations, covariances or distances that is passed as samples, in n rows.
 
     R's cov.wt writes up to two columns of means and numbers of samples beside a matrix.
     """
-    n, p = np.shape(data)
-    matrix = _matrix(data.iloc[:, :n] if is_frame(data) else data[:, :n]) if n <= p <= n + 2 else None
-    if matrix is None or not np.array_equal(matrix, matrix.T):
+    matrix = values[:, :n]
+    if not 2 <= n <= values.shape[1] <= n + 2 or not np.array_equal(matrix, matrix.T):
         return
     if (np.diag(matrix) == 1).all():
         raise InvalidProblem(
@@ -219,11 +215,13 @@ def _refuse_second_header(data: Any, place: Place) -> None:
     n, p = np.shape(data)
     if n < 2 * REPEATS or p < 2:
         return
-    first = data[:FIRST_ROWS]
     for k in range(p):
-        column = np.asarray(first.iloc[:, k] if is_frame(data) else first[:, k], object)
-        others = set(column[1:])
-        if column[0] in others or column[0] != column[0] or not 2 <= len(others) <= min(FEW_VALUES, n // REPEATS):
+        for rows in (2 * FEW_VALUES, FIRST_ROWS):  # The first rows of measurements already have too many values.
+            column = np.asarray(data.iloc[:rows, k] if _is_frame(data) else data[:rows, k], object)
+            others = set(column[1:])
+            if column[0] in others or len(others) > min(FEW_VALUES, n // REPEATS):
+                return
+        if column[0] != column[0] or len(others) < 2:
             return
     raise InvalidProblem(
         f"{place(0, 0)} begins a row that has, in every column, a value that no other row has, like a second header "
@@ -240,19 +238,15 @@ def _warn_of_unnamed(names: Sequence[Any]) -> None:
         )
 
 
-def _warn_of_codes(data: Any, names: Sequence[str] | None) -> None:
+def _warn_of_codes(values: np.ndarray, names: Sequence[Any]) -> None:
     """Warn of a repeated extreme value far from others, such as -999, and of dates written as whole numbers."""
-    try:
-        values = np.asarray(data, np.float64)
-    except (TypeError, ValueError):  # The problem reports the fault.
-        return
     if len(values) < 2 * REPEATS:
         return
-    found, labels = [], column_names(data, names)
+    found = []
     lowest, highest = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
     for k in np.flatnonzero((lowest >= DATES[0]) & (highest <= DATES[1])):
         if _are_dates(values[:, k]):
-            warn(f"column {str(labels[int(k)])!r} holds dates such as {lowest[k]:.0f}; make numbers of days of them")
+            warn(f"column {str(names[int(k)])!r} holds dates such as {lowest[k]:.0f}; make numbers of days of them")
     for extremes in (lowest, highest):
         # What is far from all values is far from the first ones, which are looked at together.
         first = np.where(values[:64] == extremes, np.nan, values[:64])
@@ -263,7 +257,7 @@ def _warn_of_codes(data: Any, names: Sequence[str] | None) -> None:
             rest = column[column != extremes[k]]
             repeated = len(column) > len(rest) + 1 and len(rest) > 0
             if repeated and np.abs(rest - extremes[k]).min() > FAR * np.ptp(rest) > 0:
-                found.append((str(labels[int(k)]), f"{extremes[k]:g}"))
+                found.append((names[int(k)], f"{extremes[k]:g}"))
     if found:
         codes = sorted({code for _, code in found})
         warn(
@@ -280,9 +274,9 @@ def _are_dates(column: np.ndarray) -> bool:
 
 
 def _refuse_indefinite(data: Any) -> None:
-    matrix = _matrix(data) if np.ndim(data) == 2 else None
+    matrix = _as_numbers(data)
     if matrix is None or not np.isfinite(matrix).all() or not np.array_equal(matrix, matrix.T):
-        return
+        return  # The problem reports the fault.
     try:
         np.linalg.cholesky(matrix + INDEFINITE * len(matrix) * np.eye(len(matrix)))
     except np.linalg.LinAlgError:
@@ -293,47 +287,37 @@ def _refuse_indefinite(data: Any) -> None:
         ) from None
 
 
-def _warn_of_identifiers(data: Any, names: Sequence[str] | None, label_columns: Sequence[str]) -> None:
-    n = len(data)
+def _warn_of_identifiers(data: Any, names: Sequence[Any], label_columns: Sequence[str]) -> None:
+    n, p = np.shape(data)
     if n < 2 * REPEATS:
         return
-    if is_frame(data):
-        unique = [
-            name
-            for k, name in enumerate(map(str, data.columns))
-            if name in label_columns and data.iloc[:, k].nunique() >= NEARLY_UNIQUE * n
-        ]
-        if unique:
-            warn(
-                f"{len(unique)} column(s) ({shown(unique)}) hold a label of their own for nearly every row, as names "
-                "of rows do; leave them out (--row-names, row_names=True for a first column), since no test finds "
-                "anything in them"
-            )
-    if n < 2 * FEW_VALUES:
-        return
-    try:
-        first = np.asarray(data.iloc[:, 0] if is_frame(data) else np.asarray(data)[:, 0], np.float64)
-    except (TypeError, ValueError):
-        return
-    if np.shape(data)[1] > 1 and float(first[0]).is_integer() and (np.diff(first) == 1).all():
+    unique = [
+        name
+        for k, name in enumerate(map(str, data.columns) if label_columns else ())
+        if name in label_columns and data.iloc[:, k].nunique() >= NEARLY_UNIQUE * n
+    ]
+    if unique:
         warn(
-            f"the first column ({str(column_names(data, names)[0])!r}) counts the rows from {first[0]:g} on and is "
-            "taken for a variable; if it names the rows, leave it out (--row-names, row_names=True)"
+            f"{len(unique)} column(s) ({shown(unique)}) hold a label of their own for nearly every row, as names "
+            "of rows do; leave them out (--row-names, row_names=True for a first column), since no test finds "
+            "anything in them"
+        )
+    first = _as_numbers(data.iloc[:, 0] if _is_frame(data) else data[:, 0])
+    if n < 2 * FEW_VALUES or p < 2 or first is None:
+        return
+    if float(first[0]).is_integer() and (np.diff(first) == 1).all():
+        warn(
+            f"the first column ({str(names[0])!r}) counts the rows from {first[0]:g} on and is taken for a variable; "
+            "if it names the rows, leave it out (--row-names, row_names=True)"
         )
 
 
-def _warn_of_orientation(data: Any) -> None:
-    n, p = np.shape(data) if np.ndim(data) == 2 else (0, 0)
-    if 0 < n * MANY_VARIABLES <= p:
-        warn(
-            f"the table is read as {n:,} samples (rows) of {p:,} variables (columns); if its rows are the variables, "
-            "as in a table of genes by samples, say transpose=True (--transpose); if the table is right, "
-            "transpose=False (--no-transpose) silences this warning"
-        )
+def _is_frame(data: Any) -> bool:
+    return hasattr(data, "iloc")
 
 
 def _label_columns(data: Any) -> tuple[str, ...]:
-    if not is_frame(data):
+    if not _is_frame(data):
         return ()
     return tuple(str(name) for name, dtype in data.dtypes.items() if dtype.kind not in "iufc")
 
@@ -345,20 +329,9 @@ def _kind(data: Any, label_columns: tuple[str, ...], expected: str | None) -> st
     only_labels = len(label_columns) == data.shape[1]
     if expected == "labels" or (only_labels and expected is None):
         return "labels"
-    if all(map(_is_numeric, (data.iloc[:, k] for k in range(data.shape[1])))):
-        return "numbers"
+    if all(_as_numbers(data.iloc[:, k].dropna()) is not None for k in range(data.shape[1])):
+        return "numbers"  # Booleans and objects can be numbers as well.
     return "labels" if only_labels else "both"
-
-
-def _is_numeric(column: Any) -> bool:
-    """Return whether a column can be read as numbers, also Booleans and objects that are numbers."""
-    if column.dtype.kind in "iufcb":
-        return True
-    try:
-        np.asarray(column.dropna(), np.float64)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _warn_of_categories(table: InputTable, family: str) -> None:
@@ -374,11 +347,8 @@ def _warn_of_categories(table: InputTable, family: str) -> None:
 
 def few_values(values: Any) -> np.ndarray:
     """Return whether columns hold integers with few distinct values (see `FEW_VALUES` and `REPEATS`): (p,) bool."""
-    try:
-        values = np.asarray(values.head if isinstance(values, RowStream) else values, np.float64)
-    except (TypeError, ValueError):  # The problem reports the fault.
-        return np.zeros(0, bool)
-    if values.ndim != 2 or len(values) < 2 * REPEATS:
+    values = _as_numbers(_head(values))
+    if values is None or values.ndim != 2 or len(values) < 2 * REPEATS:
         return np.zeros(0, bool)
     few = np.zeros(values.shape[1], bool)
     with np.errstate(invalid="ignore"):
@@ -421,7 +391,7 @@ def _without_missing(data: Any, table: Table, kind: str, missing: str) -> Any:
     if missing == "pairwise":
         if isinstance(data, RowStream):
             return data
-        if is_frame(data):  # Nullable types have several missing values.
+        if _is_frame(data):  # Nullable types have several missing values.
             return data.where(~absent, np.nan).astype(np.float64)
         return np.asarray(data, np.float64)
     if not complete:
@@ -439,13 +409,13 @@ def _without_missing(data: Any, table: Table, kind: str, missing: str) -> Any:
 
 def _categories_hint(data: Any, columns: np.ndarray) -> str:
     """Return a hint if a category may have the name of a missing value, such as "none"; otherwise ""."""
-    if not is_frame(data) or all(data.dtypes.iloc[k].kind in "iuf" for k in columns):
+    if not _is_frame(data) or all(data.dtypes.iloc[k].kind in "iuf" for k in columns):
         return ""
     return "; missing_values=[] (--missing-values '') makes a category of every cell that is not empty"
 
 
 def _absent(data: Any) -> np.ndarray:
-    if is_frame(data):
+    if _is_frame(data):
         return np.asarray(data.isna())
     if data.dtype.kind not in "fc" or not any(mapped_arrays.by_pieces(data, lambda rows: np.isnan(data[rows]).any())):
         return np.zeros((len(data), 1), bool)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,17 +18,22 @@ import numpy as np
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.rows import RowStream
-from gpupc_impl.ownership import is_regular
-from gpupc_impl.tables.binary import FRAMES, frame_of_anndata, is_streamed, open_stream, read_frame, read_numpy
-from gpupc_impl.tables.checks import DataError
-from gpupc_impl.tables.columns import Place, is_missing, number, typed
-from gpupc_impl.tables.plink import open_genotypes
-from gpupc_impl.tables.text import HEAD_LINES, TableFormat, TextTable
+from gpupc_impl.tables.binary import (
+    FRAMES,
+    frame_of_anndata,
+    is_streamed,
+    open_genotypes,
+    open_stream,
+    read_frame,
+    read_numpy,
+)
+from gpupc_impl.tables.columns import DataError, Place, checked_names, typed
+from gpupc_impl.tables.text import TableFormat, TextTable, read_text
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["FRAMES", "DataError", "Table", "TableFormat", "is_frame", "read_numbers", "read_numpy", "read_table"]
+__all__ = ["FRAMES", "DataError", "Table", "TableFormat", "read_numbers", "read_numpy", "read_table"]
 
 ONE_VALUE = "give each row one number or label for each variable"
 UNREAD = {
@@ -72,9 +76,7 @@ def read_table(
     """Read a table of numbers, of labels or of both; a missing value becomes NaN, or None in a column of text.
 
     Args:
-        data: a DataFrame, an AnnData object, an array or a list of rows; or the path of a file: ``.npy`` or ``.npz``
-            (see `read_numpy`), ``.parquet``, ``.xlsx`` or ``.h5ad`` (see `read_frame`), ``.bed`` (see
-            `open_genotypes`), or any other name for a text table; ``-`` means the standard input.
+        data: an object in memory or the path of a file, as for `gpupc_impl.skeleton`; ``-`` is the standard input.
         names: the variables' names, which replace those of the data.
         kind: the kind of the columns, if it is known: ``"numbers"``, ``"labels"`` or ``"both"``.
         transpose: whether samples are in columns and variables in rows.
@@ -90,7 +92,7 @@ def read_table(
     else:
         values = _from_memory(data, names, transpose, streamed)
         table = Table(values, getattr(values, "columns", None), _place("", getattr(values, "columns", names), 0))
-    if not is_frame(table.values):
+    if not _is_frame(table.values):
         return table if names is None else dataclasses.replace(table, names=names)
     frame, remark = typed(table.values, kind, table.place, form.decimal, form.missing_values)
     if table.names is None:
@@ -112,7 +114,7 @@ def _from_file(path: Path, form: TableFormat, kind: str | None, transpose: bool,
         raise DataError(f"{path}: {suffix} files are not read; write it as .csv or .parquet ({UNREAD[suffix]})")
     if re.match(r"[a-z]+:/", str(path)):
         raise DataError(f"{path} is an address; download the file, and give the path to it")
-    if streamed and (stream := open_stream(path)) is not None:
+    if streamed and suffix in (".npy", ".parquet") and (stream := open_stream(path)) is not None:
         values, names = stream
     elif suffix == ".bed":
         values, names = open_genotypes(path)
@@ -120,42 +122,15 @@ def _from_file(path: Path, form: TableFormat, kind: str | None, transpose: bool,
     elif suffix in (".npy", ".npz"):
         values, names = read_numpy(path, missing=True)
     elif suffix in FRAMES:
-        values = read_frame(path, form.header, form.row_names, transpose, form.sheet)
-        return Table(values, list(values.columns), _place(f"{path}, ", values.columns, 1))
+        frame = read_frame(path, form)
+        frame = _turned(frame) if transpose else frame
+        names = frame.columns = checked_names(list(frame.columns), path)
+        return Table(frame, names, _place(f"{path}, ", names, 1))
     else:
-        return _from_text(path, form, kind, transpose)
+        return Table(*read_text(path, form, kind, transpose))
     if transpose:
         values, names = np.ascontiguousarray(np.asarray(values).T), None
     return Table(values, names, _place(f"{path}, ", names, 1), counts=counts)
-
-
-def _from_text(path: Path, form: TableFormat, kind: str | None, transpose: bool) -> Table:
-    stored, refused = None, None
-    if str(path) == "-":
-        stored = sys.stdin.buffer.read()
-    elif not is_regular(path):  # A pipe can be read only once.
-        stored = path.read_bytes()
-    if kind != "labels" and form.decimal != ",":
-        try:
-            table = TextTable(path, form, stored=stored, transpose=transpose)
-            return Table(table.numbers(), table.names, table.place)
-        except DataError as error:
-            refused = error
-    table = TextTable(path, form, stored=stored, labels=True, transpose=transpose)
-    frame = table.text()
-    if refused and kind != "both" and _names_rows(frame):
-        raise refused  # The message explains how to declare names of rows.
-    return Table(frame, table.names, table.place)
-
-
-def _names_rows(frame: pandas.DataFrame) -> bool:
-    """Return whether the first column of text holds distinct words, and the others begin with numbers."""
-    if len(frame) < 2 or frame.shape[1] < 2 or not frame.iloc[:, 0].is_unique:
-        return False
-    first, *others = zip(*frame.head(HEAD_LINES).itertuples(index=False, name=None), strict=True)
-    if any(number(cell, ".") is not None for cell in first):
-        return False
-    return all(number(cell, ".") is not None or is_missing(cell) for column in others for cell in column)
 
 
 def _place(source: str, names: Sequence[Any] | None, start: int) -> Place:
@@ -172,25 +147,25 @@ def _place(source: str, names: Sequence[Any] | None, start: int) -> Place:
 # --- tables in memory -------------------------------------------------------------------------------------------------
 
 
-def is_frame(data: Any) -> bool:
+def _is_frame(data: Any) -> bool:
     return hasattr(data, "columns") and hasattr(data, "iloc")
 
 
+def _turned(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """Return a DataFrame with its rows as columns, whose names are those of the rows, or V0, V1, ... without any."""
+    import pandas
+
+    turned = frame.T.infer_objects()
+    if isinstance(frame.index, pandas.RangeIndex):
+        turned.columns = [f"V{k}" for k in range(turned.shape[1])]
+    return turned
+
+
 def _from_memory(data: Any, names: Sequence[str] | None, transpose: bool, streamed: bool) -> Any:
-    """Return an array of numbers, a DataFrame, or a `RowStream` of a large mapped array.
-
-    Text or objects become a DataFrame with `names`, whose row names become its names if `transpose` turns it.
-    """
+    """Return an array of numbers, a DataFrame of text or of objects, or a `RowStream` of a large mapped array."""
     data = _native(data)
-    if is_frame(data):
-        if not transpose:
-            return data
-        import pandas
-
-        frame = data.T.infer_objects()
-        if names is None and isinstance(data.index, pandas.RangeIndex):
-            frame.columns = [f"V{k}" for k in range(frame.shape[1])]
-        return frame
+    if _is_frame(data):
+        return _turned(data) if transpose else data
     array = _array(data)
     array = array.T if transpose else array
     if array.dtype.names:
@@ -246,14 +221,13 @@ def _array(data: Any) -> np.ndarray:
         return np.ma.filled(data.astype(np.float64), np.nan)
     if not isinstance(data, (list, tuple)):
         return np.asanyarray(data)
-    first: tuple[int, ...] | None = None
+    shapes = []
     for row, cells in enumerate(data):
         try:
-            shape = np.shape(cells)
+            shapes.append(np.shape(cells))
         except ValueError:
             raise InvalidProblem(f"row {row} of data holds lists beside other values; {ONE_VALUE}") from None
-        first = shape if first is None else first
-        if shape != first:
-            raise InvalidProblem(f"row {row} of data has the shape {shape}, and row 0 {first}; {ONE_VALUE}")
+        if shapes[row] != shapes[0]:
+            raise InvalidProblem(f"row {row} of data has the shape {shapes[row]}, and row 0 {shapes[0]}; {ONE_VALUE}")
     array = np.asarray(data)
     return np.array(data, object) if array.dtype.kind in "US" else array

@@ -1,4 +1,5 @@
-"""The type of each column of a table, which is determined by the cells and not by what holds them.
+"""The cells of a table: names, missing values, and the type of each column, which the cells determine and not what
+holds them.
 
 A column of text whose cells all write numbers holds numbers. The decimal mark, a point or a comma, is the same for the
 whole table; the other character then separates thousands. A column of which most cells are numbers only counts as
@@ -7,6 +8,7 @@ labels if the user requests it; otherwise a cell that is not a number is an erro
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import datetime
@@ -14,11 +16,12 @@ import numbers
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.tables.checks import DataError
+from gpupc_impl.core.problem import InvalidProblem
 
 if TYPE_CHECKING:
     import pandas
@@ -34,7 +37,6 @@ MISSING_AS_WRITTEN = sorted(
     {form for word in MISSING for form in (word, word.upper(), word.capitalize())} | {"NaN", "-NaN"}
 )
 
-NOT_A_NUMBER = "is not a number"
 FEW_VALUES = 10  # distinct values in a column of integers that may hold categories
 REPEATS = 3  # mean number of rows for each distinct value in such a column
 
@@ -66,15 +68,22 @@ LEADING_ZERO = re.compile(r"[+-]?0\d")
 Place = Callable[[int, int], str]  # (row, column), from 0, to words that name the cell
 
 
-def fault(cell: str, marks: Collection[str] | None = None) -> str | None:
-    """Return what is wrong with a cell, as a predicate; None for a finite number."""
-    if is_missing(cell.strip(), marks):
-        return "is a missing value; drop such rows or impute them (--missing drop-rows, missing='drop-rows')"
-    try:
-        value = float(cell.replace("_", "?"))  # Python parses 1_0 as 10.
-    except ValueError:
-        return NOT_A_NUMBER
-    return None if np.isfinite(value) else "is infinite; drop such rows or impute them"
+class DataError(InvalidProblem):
+    """The content of a file cannot be used; the message names the file and, if possible, the line and the column."""
+
+
+def checked_names(names: Sequence[Any], path: Path, first: int = 0) -> list[str]:
+    """Return the names from index `first` on as text; raises DataError if two are equal, or one is empty."""
+    names = [str(name).strip() for name in names]
+    if "" in names[first:]:
+        column = names.index("", first)
+        way_out = "say --row-names if it names the rows" if column == 0 else "name it"
+        raise DataError(f"{path}: column {column + 1} has no name; {way_out}")
+    repeated = [name for name, count in collections.Counter(names[first:]).items() if count > 1]
+    if repeated:
+        more = f" and {len(repeated) - 5} more" if len(repeated) > 5 else ""
+        raise DataError(f"{path}: variable names must differ; repeated: {', '.join(repeated[:5])}{more}")
+    return names[first:]
 
 
 def is_missing(cell: str, marks: Collection[str] | None = None) -> bool:
@@ -142,7 +151,7 @@ def typed(
     for k, dtype in enumerate(frame.dtypes):
         column = frame.iloc[:, k]
         if dtype.kind in "Mmc":
-            raise _no_number(place(0, k), dtype)
+            raise _no_number(place(0, k), dtype.kind)
         if str(dtype) == "category":
             columns[k] = column.array.remove_unused_categories()
         elif dtype.kind == "O" and (text := _text(column, k, place, missing_values)) is not None:
@@ -174,12 +183,12 @@ def typed(
     )
 
 
-def _no_number(place: str, dtype: Any) -> DataError:
+def _no_number(place: str, kind: str) -> DataError:
     what, way_out = {
         "M": ("dates", "such as days since the first ((dates - dates.min()).dt.days)"),
         "m": ("durations", "such as durations.dt.total_seconds()"),
         "c": ("complex numbers", "such as their magnitudes, or their real and imaginary parts"),
-    }[np.dtype(dtype).kind if isinstance(dtype, (str, np.dtype)) else dtype.kind]
+    }[kind]
     return DataError(f"{place}: the column holds {what}; leave it out, or make numbers of it, {way_out}")
 
 
@@ -196,30 +205,28 @@ def _text(column: Any, k: int, place: Place, missing_values: Sequence[str] | Non
         try:
             hash(value)
         except TypeError:  # A signaling NaN raises as well.
-            kind = type(value).__name__
-            what = f"Decimal({str(value)!r})" if isinstance(value, Decimal) else f"a value of type {kind}"
+            what = f"a value of type {type(value).__name__}"
+            what = f"Decimal({str(value)!r})" if isinstance(value, Decimal) else what
             raise DataError(
                 f"{place(row, k)}: the cell holds {what}, which is neither a number nor a label; leave the column out, "
                 "make columns of its parts, or write NaN if it is missing"
             ) from None
     present = ~pandas.isna(column).to_numpy()
     kinds = {type(value) for value in values[present]}
-    for dtype, classes in {
-        "M8[s]": (datetime.date, np.datetime64),
-        "m8[s]": (datetime.timedelta, np.timedelta64),
-        "c16": (complex, np.complexfloating),
+    for kind, classes in {
+        "M": (datetime.date, np.datetime64),
+        "m": (datetime.timedelta, np.timedelta64),
+        "c": (complex, np.complexfloating),
     }.items():
         if any(issubclass(each, classes) for each in kinds):
-            raise _no_number(place(0, k), dtype)
+            raise _no_number(place(0, k), kind)
     if not all(issubclass(each, (str, numbers.Real, Decimal)) for each in kinds):
         return None
     cells = [str(value).strip() if is_present else "" for value, is_present in zip(values, present, strict=True)]
     codes, uniques = pandas.factorize(np.array(cells, object))
     absent = np.array([is_missing(cell, marks) for cell in uniques], bool)
     numbering = np.where(absent, -1, np.cumsum(~absent) - 1)
-    codes = np.where(present, numbering[codes], -1)
-    cells = [cell for cell, is_absent in zip(uniques, absent, strict=True) if not is_absent]
-    return _Text(codes, cells, lambda row: place(row, k))
+    return _Text(numbering[codes], list(uniques[~absent]), lambda row: place(row, k))
 
 
 def _decimal_mark(texts: Collection[_Text]) -> str:
@@ -267,12 +274,10 @@ def _is_whole(values: np.ndarray) -> bool:
 def _integers(text: _Text, floats: np.ndarray) -> np.ndarray:
     """Return labels that are numbers as exact integers, or as text if one begins with a zero (01 is not 1)."""
     values: Sequence[Any] = text.cells
-    if not any(map(LEADING_ZERO.match, text.cells)):
-        if all(re.fullmatch(r"0|-?[1-9][0-9]*", cell) for cell in text.cells):
-            with contextlib.suppress(ValueError):  # A label has more digits than Python converts.
-                values = [*map(int, text.cells)] if np.isfinite(floats).all() else text.cells
-        elif _is_whole(floats):
-            values = [*map(int, floats)]
+    if _is_whole(floats) and not any(map(LEADING_ZERO.match, text.cells)):
+        is_exact = all(re.fullmatch(r"0|-?[1-9][0-9]*", cell) for cell in text.cells)
+        with contextlib.suppress(ValueError):  # A label has more digits than Python converts.
+            values = [*map(int, text.cells if is_exact else floats)]
     column = text.spread(values, object)
     if (text.codes < 0).any() or values is text.cells:
         return column
@@ -286,7 +291,7 @@ def _labels(text: _Text, values: Sequence[float | None], kind: str | None, mark:
     """Return the labels of a column that has cells other than numbers, with the same spelling for equal numbers."""
     cells, is_word = text.cells, np.array([value is None for value in values])
     if kind != "labels" and all(map(DATE.fullmatch, cells)):
-        raise _no_number(text.first(is_word)[0], "M8[s]")
+        raise _no_number(text.first(is_word)[0], "M")
     floats = np.array([value for value in values if value is not None], np.float64)
     decorated = [found for cell in cells if (found := DECORATED.fullmatch(cell))]
     alike = len({found["unit"] for found in decorated}) <= 2 and len(floats) < len(decorated)

@@ -17,18 +17,19 @@ import io
 import itertools
 import lzma
 import re
+import sys
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpupc_impl.core.files import shortened
-from gpupc_impl.tables.checks import DataError, checked_names
-from gpupc_impl.tables.columns import MISSING_AS_WRITTEN, NOT_A_NUMBER, fault, is_missing
+from gpupc_impl.ownership import is_regular
+from gpupc_impl.tables.columns import MISSING_AS_WRITTEN, DataError, Place, checked_names, is_missing, number
 
 if TYPE_CHECKING:
     import pandas
@@ -38,6 +39,7 @@ HEAD_LINES = 50  # lines from which delimiter and header are inferred
 CELLS_AT_ONCE = 1 << 20
 NAMES_ROWS = "that column names the rows (in Python: pandas.read_csv(path, index_col=0))"
 HEADER_OPTION = "say --header or --no-header (header=True or header=False)"
+NOT_A_NUMBER = "is not a number"
 
 
 def _only_member(source: Any) -> IO[bytes]:
@@ -59,19 +61,7 @@ OPENERS: Mapping[str, Callable[..., Any]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableFormat:
-    """The format of a table; an attribute that is None is inferred.
-
-    Attributes:
-        header: whether the first line of a text file or a sheet holds names. A first line is inferred to hold names if
-            it holds text and no number, or distinct integers above columns of fractions.
-        row_names: whether the first column names the rows. These names are discarded, unless the rows are the
-            variables.
-        decimal: the decimal mark, a point or a comma.
-        delimiter: the character between the cells of a text file.
-        encoding: the encoding of a text file; None means UTF-8, or UTF-16 if it begins with a byte order mark.
-        missing_values: the cells, beside empty ones, that stand for missing values.
-        sheet: the name of an Excel file's sheet; None means the first.
-    """
+    """How a file is written; `gpupc_impl.skeleton` explains the attributes. One that is None is inferred."""
 
     header: bool | None = None
     row_names: bool = False
@@ -98,18 +88,47 @@ class TableFormat:
             object.__setattr__(self, "missing_values", [self.missing_values])
 
 
+def read_text(path: Path, form: TableFormat, kind: str | None, transpose: bool) -> tuple[Any, list[str] | None, Place]:
+    """Return an array of numbers, or else a DataFrame of text; the variables' names; and what names a cell."""
+    stored, refused = None, None
+    if str(path) == "-":
+        stored = sys.stdin.buffer.read()
+    elif not is_regular(path):  # A pipe can be read only once.
+        stored = path.read_bytes()
+    if kind != "labels" and form.decimal != ",":
+        try:
+            table = TextTable(path, form, stored=stored, transpose=transpose)
+            return table.numbers(), table.names, table.place
+        except DataError as error:
+            refused = error
+    table = TextTable(path, form, stored=stored, labels=True, transpose=transpose)
+    frame = table.text()
+    if refused and kind != "both" and _names_rows(frame):
+        raise refused  # The message explains how to declare names of rows.
+    return frame, table.names, table.place
+
+
+def _names_rows(frame: pandas.DataFrame) -> bool:
+    """Return whether the first column of text holds distinct words, and the others begin with numbers."""
+    if len(frame) < 2 or frame.shape[1] < 2 or not frame.iloc[:, 0].is_unique:
+        return False
+    first, *others = zip(*frame.head(HEAD_LINES).itertuples(index=False, name=None), strict=True)
+    if any(number(cell, ".") is not None for cell in first):
+        return False
+    return all(number(cell, ".") is not None or is_missing(cell) for column in others for cell in column)
+
+
 class TextTable:
     """A text table, whose layout is known once it is made.
 
     Args:
         stored: the content of a file that can be read only once.
         labels: whether the first cells of a transposed table are labels unless the format says that they name rows.
+        missing: whether numbers may be missing.
 
     Attributes:
         names: the variables' names; None if the table has none.
         width: the number of cells in a line, which includes the row's name.
-        has_row_names: whether the first cell of a line names the row.
-        row_names: the names of the rows that were read.
         start: the number of lines before the first line of data.
         lines: the number of the line of each row that was read as text; empty if the rows are consecutive lines.
     """
@@ -137,8 +156,8 @@ class TextTable:
         self._read_head(head, labels)
 
     @contextlib.contextmanager
-    def _open(self) -> Iterator[Iterator[str]]:
-        """Yield the lines of the file without blanks around them; a blank line is an error unless it is at the end."""
+    def _open(self, start: int = 0) -> Iterator[Iterator[str]]:
+        """Yield the lines of the file, after the first ones, without blanks around them."""
         opener = OPENERS.get(self.path.suffix.lower(), contextlib.nullcontext)
         try:
             with (
@@ -148,7 +167,7 @@ class TextTable:
             ):
                 is_utf_16 = file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
                 encoding = self.form.encoding or ("utf-16" if is_utf_16 else "utf-8-sig")
-                yield self._lines(io.TextIOWrapper(file, encoding=encoding))
+                yield itertools.islice(self._lines(io.TextIOWrapper(file, encoding=encoding)), start, None)
         except (UnicodeError, LookupError) as error:
             raise DataError(
                 f"{self.path} is not a readable text table: {error}; say which encoding it has: encoding='latin-1' "
@@ -160,11 +179,12 @@ class TextTable:
             raise DataError(f"{self.path} is not a readable text table: {error}") from error
 
     def _lines(self, file: IO[str]) -> Iterator[str]:
+        """Yield stripped lines; a blank one is an error unless it is at the end."""
         blank = 0
-        for number, line in enumerate(file, 1):
+        for count, line in enumerate(file, 1):
             line = line.strip(" \n")
             if not line:
-                blank = blank or number
+                blank = blank or count
                 continue
             if blank:
                 raise DataError(f"{self.path}, line {blank}: a blank line before the end")
@@ -193,7 +213,7 @@ class TextTable:
         except csv.Error as error:  # Reading the data reports those further down.
             if len(rows) < 2:
                 raise DataError(f"{self.path} is not a readable text table: {error}") from error
-        (number, cells), below = rows[0], [row for _, row in rows[1:]]
+        (first, cells), below = rows[0], [row for _, row in rows[1:]]
         header = self.form.header
         if self.transpose and not labels and header is not False and below:
             self.has_row_names |= below[0][0].strip() != "" and fault(below[0][0]) == NOT_A_NUMBER
@@ -220,7 +240,7 @@ class TextTable:
             if not self.transpose:  # The header of a transposed table names the samples.
                 self.names = checked_names(names, self.path, skipped)
             self._header = cells
-            self.start, cells = number, below[0]
+            self.start, cells = first, below[0]
         else:
             self.start = before
         self.width = len(cells)
@@ -238,12 +258,11 @@ class TextTable:
     def numbers(self) -> np.ndarray:
         """Read (samples, variables) C-contiguous float64 without infinite values, with NaN for missing ones."""
         self.row_names, blocks, read = [], [], self.start
-        with self._open() as lines:
-            _skip(lines, self.start)
+        with self._open(self.start) as lines:
             while block := list(itertools.islice(lines, max(1, CELLS_AT_ONCE // self.width))):
                 values = self._fast(block)
                 if values is None:
-                    values = np.array([self._numbers(number, cells) for number, cells in self._rows(block, read)])
+                    values = np.array([self._numbers(line, cells) for line, cells in self._rows(block, read)])
                 blocks.append(values)
                 read += len(block)
         if not blocks:
@@ -283,26 +302,26 @@ class TextTable:
             self.row_names += [str(name).strip() for name in frame.iloc[:, 0]]
         return values
 
-    def _numbers(self, number: int, cells: list[str]) -> list[float]:
+    def _numbers(self, line: int, cells: list[str]) -> list[float]:
         """Return the numbers of a row by Python's rules."""
         row = []
-        for k, cell in enumerate(self._checked(number, cells), int(self.has_row_names)):
+        for k, cell in enumerate(self._checked(line, cells), int(self.has_row_names)):
             if self.missing and is_missing(cell.strip(), self.marks):
                 row.append(np.nan)
                 continue
             if wrong := fault(cell, self.marks):
                 name = "" if self.names is None else f" ({self.names[k - self.has_row_names]!r})"
                 way_out = f"; say --row-names if {NAMES_ROWS}" if k == 0 and wrong == NOT_A_NUMBER else ""
-                raise DataError(f"{self.path}, line {number}, column {k + 1}{name}: {cell!r} {wrong}{way_out}")
+                raise DataError(f"{self.path}, line {line}, column {k + 1}{name}: {cell!r} {wrong}{way_out}")
             row.append(float(cell))
         return row
 
-    def _checked(self, number: int, cells: list[str]) -> list[str]:
+    def _checked(self, line: int, cells: list[str]) -> list[str]:
         """Return the cells of a row without its name, which is kept."""
         if cells == self._header and len(cells) > 1:
-            raise DataError(f"{self.path}, line {number} repeats the header; delete it")
+            raise DataError(f"{self.path}, line {line} repeats the header; delete it")
         if len(cells) != self.width:
-            raise DataError(f"{self.path}, line {number}: {len(cells)} cells where the lines before have {self.width}")
+            raise DataError(f"{self.path}, line {line}: {len(cells)} cells where the lines before have {self.width}")
         if self.has_row_names:
             self.row_names.append(cells[0].strip())
         return cells[self.has_row_names :]
@@ -312,11 +331,10 @@ class TextTable:
 
         self.row_names, self.lines, rows = [], [], []
         known: dict[str, str] = {}  # Equal cells share their memory.
-        with self._open() as lines:
-            _skip(lines, self.start)
-            for number, cells in self._rows(lines, self.start):
-                self.lines.append(number)
-                rows.append([known.setdefault(cell, cell) for cell in map(str.strip, self._checked(number, cells))])
+        with self._open(self.start) as lines:
+            for line, cells in self._rows(lines, self.start):
+                self.lines.append(line)
+                rows.append([known.setdefault(cell, cell) for cell in map(str.strip, self._checked(line, cells))])
         if not rows:
             raise DataError(f"{self.path} was changed while it was read; read it again")
         frame = pandas.DataFrame(rows, dtype=object)
@@ -334,9 +352,15 @@ class TextTable:
         return np.ascontiguousarray(values.T) if isinstance(values, np.ndarray) else values.T
 
 
-def _skip(lines: Iterator[str], count: int) -> None:
-    for _ in itertools.islice(lines, count):
-        pass
+def fault(cell: str, marks: Collection[str] | None = None) -> str | None:
+    """Return what is wrong with a cell, as a predicate; None for a finite number."""
+    if is_missing(cell.strip(), marks):
+        return "is a missing value; drop such rows or impute them (--missing drop-rows, missing='drop-rows')"
+    try:
+        value = float(cell.replace("_", "?"))  # Python parses 1_0 as 10.
+    except ValueError:
+        return NOT_A_NUMBER
+    return None if np.isfinite(value) else "is infinite; drop such rows or impute them"
 
 
 def _cells(lines: Iterable[str], delimiter: str) -> Any:
