@@ -10,7 +10,7 @@ from gpupc_impl.core.pag import PAG
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.search import SearchRequest
+from gpupc_impl.search import find_skeleton
 
 
 def skeleton(
@@ -93,9 +93,7 @@ def skeleton(
         DeviceMemoryError: the problem does not fit in device memory.
     """
     arguments = locals().copy()  # Only the parameters are local variables so far.
-    data, options = arguments.pop("data"), arguments.pop("options")
-    with SearchRequest.of(**arguments, **options).open(data) as search:
-        return search.solve(search.problem())
+    return find_skeleton(**arguments.pop("options"), **arguments)
 
 
 def pc(

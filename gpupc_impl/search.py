@@ -7,7 +7,6 @@ import difflib
 import math
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,29 +23,21 @@ from gpupc_impl.core.problem import InvalidProblem, Problem, as_number, search_p
 from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, prefetched, solve, unavailable
-from gpupc_impl.intake import (
-    FEWEST_SAMPLES,
-    TREATMENTS,
-    InputTable,
-    TableFormat,
-    choose_family,
-    read_input,
-    shown,
-    warn,
-)
+from gpupc_impl.intake import FEWEST_SAMPLES, TREATMENTS, InputTable, choose_family, read_input, shown, warn
+from gpupc_impl.tables import TableFormat
 from gpupc_impl.views.progress import compile_report, level_progress
 
 OF_CALLS = ("conflicts", "v_structures", "algorithm", "max_possible_d_sep", "max_path_length")
 """Arguments of `pc` and `fci` themselves, which pass everything else on."""
 
+MINUTE = "%Y-%m-%d %H:%M"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SearchRequest:
-    """The user's request except for the data; `gpupc_impl.skeleton` explains the attributes that are not listed here.
+class SearchRequest(TableFormat):
+    """The user's request except for the data; `gpupc_impl.skeleton` explains the attributes.
 
-    Attributes:
-        options: parameters of the family's test and of the method, by name.
-        form: the format of the table.
+    Those of the test and of the method are in `options`.
     """
 
     alpha: float = 0.05
@@ -64,27 +55,25 @@ class SearchRequest:
     device_memory_limit: int | None = None
     progress: Callable[[Progress], None] | bool | None = None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    form: TableFormat = dataclasses.field(default_factory=TableFormat)
 
     def __post_init__(self) -> None:
-        several = isinstance(self.names, Iterable) and not isinstance(self.names, str) and np.ndim(self.names) > 0
-        kinds = {
-            "names": (several, "a sequence of names"),
-            "transpose": (as_number(self.transpose) in (0, 1), "True or False"),
-            "pmax": (as_number(self.pmax) in (0, 1), "True or False"),
-            "device_memory_limit": (not math.isnan(as_number(self.device_memory_limit)), "a number of bytes"),
+        super().__post_init__()
+        kinds: dict[str, tuple[Callable[[Any], bool], str]] = {
+            "names": (_is_sequence, "a sequence of names"),
+            "transpose": (_is_truth, "True or False"),
+            "pmax": (_is_truth, "True or False"),
+            "device_memory_limit": (lambda value: not math.isnan(as_number(value)), "a number of bytes"),
         }
         for name, (fits, kind) in kinds.items():
-            if not fits and getattr(self, name) is not None:
-                raise InvalidProblem(f"{name} is {shortened(repr(getattr(self, name)), 60)}; it must be {kind}")
+            value = getattr(self, name)
+            if value is not None and not fits(value):
+                raise InvalidProblem(f"{name} is {shortened(repr(value), 60)}; it must be {kind}")
 
     @classmethod
     def of(cls, **arguments: Any) -> SearchRequest:
-        form, own = (
-            {field.name: arguments.pop(field.name) for field in dataclasses.fields(kind) if field.name in arguments}
-            for kind in (TableFormat, cls)
-        )
-        return cls(**own, form=TableFormat(**form), options=arguments)
+        """Return the request that arguments make; those with other names are options."""
+        own = {name: arguments.pop(name) for name in ARGUMENTS if name in arguments}
+        return cls(**own, options=arguments)
 
     def open(self, data: Any) -> Search:
         """Read the data, choose family and method, and open the backend; data come last, since they take time."""
@@ -113,7 +102,7 @@ class SearchRequest:
         return Search(self, _data_name(data), source, problem_class, method, backend, params, test)
 
     def _read(self, data: Any, kind: str | None) -> InputTable:
-        if as_number(self.n_samples) < FEWEST_SAMPLES:
+        if self.n_samples is not None and as_number(self.n_samples) < FEWEST_SAMPLES:
             warn(f"n_samples is {self.n_samples}, too few to test anything with: the edges are those of no test")
         return read_input(
             data,
@@ -121,7 +110,7 @@ class SearchRequest:
             kind=kind,
             missing=self.missing,
             transpose=self.transpose,
-            form=self.form,
+            form=self,
             correlation=self.n_samples is not None,
         )
 
@@ -170,8 +159,7 @@ class SearchRequest:
         test = {name: value for name, value in self.options.items() if name in names}
         params = {name: value for name, value in self.options.items() if name not in names}
         for name in sorted(set(params) - set(method.params)):
-            arguments = [field.name for kind in (SearchRequest, TableFormat) for field in dataclasses.fields(kind)]
-            near = difflib.get_close_matches(name, [*method.params, *names, *arguments, *OF_CALLS], n=1)
+            near = difflib.get_close_matches(name, [*method.params, *names, *ARGUMENTS, *OF_CALLS], n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise InvalidParameter(
                 f"{hint}method {method.name!r} has no parameter {name!r}; "
@@ -195,6 +183,23 @@ class SearchRequest:
             raise InvalidProblem(f"data is a ready problem, which carries its own {names}; set it where that is built")
 
 
+ARGUMENTS = tuple(field.name for field in dataclasses.fields(SearchRequest))
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str) and np.ndim(value) > 0
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool) or as_number(value) in (0, 1)
+
+
+def find_skeleton(data: Any, **arguments: Any) -> Skeleton:
+    """Return the answer of `gpupc_impl.skeleton` to its arguments."""
+    with SearchRequest.of(**arguments).open(data) as search:
+        return search.solve(search.problem())
+
+
 def _data_name(data: Any) -> str:
     """Return the name of a file and the time of its last change, or the name of the type of another object."""
     if isinstance(data, (list, tuple)) and data and isinstance(data[0], (str, os.PathLike)):
@@ -203,21 +208,16 @@ def _data_name(data: Any) -> str:
         return type(data).__name__
     if str(data) == "-":
         return "standard input"
-    return f"{Path(data).name}, last changed {_minute(Path(data).stat().st_mtime)}"
-
-
-def _minute(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+    return f"{Path(data).name}, last changed {time.strftime(MINUTE, time.localtime(Path(data).stat().st_mtime))}"
 
 
 def _warn_of_resolution(problem: Problem) -> None:
     """Warn of a significance level below the smallest positive p-value of a permutation test."""
     permutations = getattr(problem, "permutations", None)
     if permutations is not None and problem.alpha < 1 / permutations:
-        warnings.warn(
+        warn(
             f"alpha {problem.alpha:g} is below 1/permutations = {1 / permutations:g}, the smallest p-value above 0 of "
-            f"{permutations:,} permutations, and acts like it; say permutations={math.ceil(1 / problem.alpha)} or more",
-            stacklevel=4,
+            f"{permutations:,} permutations, and acts like it; say permutations={math.ceil(1 / problem.alpha)} or more"
         )
 
 
@@ -273,7 +273,7 @@ class Search:
         labels = () if ready else self.source.label_columns
         return {
             "data": self.data_name,
-            "searched": _minute(time.time()),
+            "searched": time.strftime(MINUTE),
             "table": "a ready problem" if ready else self.source.summary,
             **({"categories": shown(labels)} if labels else {}),
             "test": f"{family} test ({why}){f', {remark}' if remark else ''}",

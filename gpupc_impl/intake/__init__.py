@@ -7,13 +7,13 @@ to correct them.
 
 import dataclasses
 import re
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.family import default_family, families, get_family
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.rows import RowStream
@@ -240,7 +240,7 @@ def _warn_of_unnamed(names: Sequence[Any]) -> None:
 
 def _warn_of_codes(values: np.ndarray, names: Sequence[Any]) -> None:
     """Warn of a repeated extreme value far from others, such as -999, and of dates written as whole numbers."""
-    if len(values) < 2 * REPEATS:
+    if len(values) < 2 * REPEATS or not np.fmax.reduce(np.abs(values), axis=None) >= LEAST_CODE:
         return
     found = []
     lowest, highest = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
@@ -417,7 +417,7 @@ def _categories_hint(data: Any, columns: np.ndarray) -> str:
 def _absent(data: Any) -> np.ndarray:
     if _is_frame(data):
         return np.asarray(data.isna())
-    if data.dtype.kind not in "fc" or not any(mapped_arrays.by_pieces(data, lambda rows: np.isnan(data[rows]).any())):
+    if data.dtype.kind not in "fc" or not np.isnan(np.min(data)):  # The least of values is NaN if one is.
         return np.zeros((len(data), 1), bool)
     return np.asarray(np.isnan(data))
 
@@ -437,5 +437,8 @@ def column_names(data: Any, names: Sequence[str] | None) -> Sequence[Any]:
 
 
 def warn(message: str) -> None:
-    """Issue a warning that is attributed to the user's call of the library, or to a call close to it."""
-    warnings.warn(message, stacklevel=7)
+    """Issue a warning that is attributed to the user's call of the library."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("gpupc_impl."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)

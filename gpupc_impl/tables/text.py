@@ -78,7 +78,8 @@ class TableFormat:
         if self.delimiter is not None and not is_one:
             raise DataError(f"delimiter is {self.delimiter!r}; it is one character, such as ';'")
         try:
-            io.TextIOWrapper(io.BytesIO(), encoding=self.encoding)
+            if self.encoding is not None:
+                io.TextIOWrapper(io.BytesIO(), encoding=self.encoding)
         except (LookupError, ValueError, TypeError) as error:
             raise DataError(
                 f"encoding is {shortened(repr(self.encoding), 60)}, by which Python decodes no text; it is a name such "
