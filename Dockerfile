@@ -14,7 +14,7 @@ COPY pyproject.toml setup.py gpupc.py constraints.txt README.md LICENSE ./
 COPY gpupc_impl gpupc_impl
 COPY baselines baselines
 RUN python3 -m venv /opt/gpupc \
-    && /opt/gpupc/bin/pip install --no-cache-dir --constraint constraints.txt '.[cuda12,plots,progress]' \
+    && /opt/gpupc/bin/pip install --no-cache-dir --constraint constraints.txt '.[cuda12,user]' \
     && install -d -o ubuntu -m 700 /var/cache/gpupc
 ENV PATH=/opt/gpupc/bin:$PATH GPUPC_CACHE_DIR=/var/cache/gpupc
 

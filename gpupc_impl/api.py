@@ -1,6 +1,5 @@
 """The calls of the library: `skeleton`, `pc` and `fci` turn a table into a graph."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from gpupc_impl.core.pag import PAG
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.search import find_skeleton
+from gpupc_impl.search import find_skeleton, warn
 
 
 def skeleton(
@@ -119,11 +118,15 @@ def pc(
         The errors that `skeleton` and `orient` raise.
     """
     check_choices(conflicts, v_structures, (AUTO, *V_STRUCTURES))
-    graph = skeleton(data, alpha, knowledge=knowledge, **options)
+    return oriented(skeleton(data, alpha, knowledge=knowledge, **options), knowledge, conflicts, v_structures)
+
+
+def oriented(graph: Skeleton, knowledge: Any, conflicts: str, v_structures: str) -> CPDAG:
+    """Orient the edges of a skeleton that has its problem; arguments are those of `pc`."""
     rule = default_rule(graph.problem) if v_structures == AUTO else v_structures
     cpdag = orient(graph, problem=graph.problem, knowledge=knowledge, conflicts=conflicts, v_structures=rule)
     if cpdag.has_directed_cycle:
-        warnings.warn("the v-structures contradict each other: the arrows have a cycle", stacklevel=2)
+        warn("the v-structures contradict each other: the arrows have a cycle")
     return cpdag
 
 

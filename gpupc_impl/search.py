@@ -23,8 +23,16 @@ from gpupc_impl.core.problem import InvalidProblem, Problem, as_number, search_p
 from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, prefetched, solve, unavailable
-from gpupc_impl.intake import FEWEST_SAMPLES, TREATMENTS, InputTable, choose_family, read_input, shown, warn
-from gpupc_impl.tables import TableFormat
+from gpupc_impl.intake import (
+    FEWEST_SAMPLES,
+    TREATMENTS,
+    InputTable,
+    TableFormat,
+    choose_family,
+    read_input,
+    shown,
+    warn,
+)
 from gpupc_impl.views.progress import compile_report, level_progress
 
 OF_CALLS = ("conflicts", "v_structures", "algorithm", "max_possible_d_sep", "max_path_length")

@@ -14,14 +14,12 @@ from gpupc_impl.cli import commands, output
 from gpupc_impl.cli.arguments import parser
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod
-from gpupc_impl.tables import DataError
 from gpupc_impl.views import MissingPackage
 from gpupc_impl.views.exports import CannotWrite
 
 # Errors that the user can correct; any other error is a bug.
 EXPECTED = (
     output.UsageError,
-    DataError,
     InvalidProblem,
     InvalidParameter,
     UnknownMethod,

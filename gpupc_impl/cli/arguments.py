@@ -12,7 +12,6 @@ from typing import Any
 import gpupc_impl
 import gpupc_impl.examples as examples
 from gpupc_impl.backends import BACKENDS
-from gpupc_impl.cli import records
 from gpupc_impl.cli.output import EXAMPLE, OUTPUT_SUFFIXES, listed
 from gpupc_impl.core.colliders import AUTO, V_STRUCTURES
 from gpupc_impl.core.family import families
@@ -49,45 +48,70 @@ def parser() -> Parser:
     parser = Parser(prog="gpupc", description=gpupc_impl.__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=gpupc_impl.__version__)
     commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
-
-    listing = commands.add_parser("methods", help="list the methods and say which can run here")
-    listing.add_argument("method", metavar="METHOD", nargs="?", help="describe this method and its parameters")
-    listing.add_argument("--family", help="only methods of this family, such as gaussian")
-
-    for name, summary in (
-        ("skeleton", "find the skeleton (the undirected graph) and the separating sets"),
-        ("pc", "find the skeleton and orient its edges, which gives the CPDAG"),
-        ("fci", "find the PAG, which allows for common causes that were not measured"),
+    for name, add_arguments, summary in (
+        ("methods", _add_methods, "list the methods and say which can run here"),
+        ("skeleton", _add_search, "find the skeleton (the undirected graph) and the separating sets"),
+        ("pc", _add_pc, "find the skeleton and orient its edges, which gives the CPDAG"),
+        ("fci", _add_fci, "find the PAG, which allows for common causes that were not measured"),
+        ("bootstrap", _add_bootstrap, "repeat `pc` on resampled data, and count how often it finds each edge"),
+        ("alpha-path", _add_alpha_path, "find the skeletons at several significance levels"),
+        ("try", _add_try, "verify and time the methods of a Python file on small problems, beside a reference"),
+        ("pcmci", _add_pcmci, "find the causal graph of time series by PCMCI or PCMCI+"),
+        ("records", _add_records, "publish, merge and check the records of measurements"),
+        ("compile", _add_compile, "compile kernels into the cache ahead of the first search"),
     ):
-        command = commands.add_parser(name, help=summary, description=summary)
-        _add_data_arguments(command.add_argument_group("data"))
-        _add_search_arguments(command.add_argument_group("search"), alpha=0.01 if name == "fci" else 0.05)
-        if name == "pc":
-            _add_orientation_arguments(command.add_argument_group("orientation"))
-        if name == "fci":
-            _add_latent_arguments(command.add_argument_group("common causes"))
-        _add_output_arguments(command.add_argument_group("output"), OUTPUT_SUFFIXES)
-    _add_bootstrap(commands)
-    _add_alpha_path(commands)
-    _add_try(commands)
-    _add_pcmci(commands)
-    records.add_parser(commands)
-    _add_compile(commands)
+        add_arguments(commands.add_parser(name, help=summary, description=summary))
     return parser
 
 
-def _add_bootstrap(commands: argparse._SubParsersAction[Parser]) -> None:
-    summary = "repeat `pc` on resampled data, and count how often it finds each edge and each direction"
-    command = commands.add_parser("bootstrap", help=summary, description=summary)
+def _add_choice(group: Any, name: str, choices: Sequence[str], text: str) -> None:
+    """Add an option whose default is the first choice."""
+    group.add_argument(name, choices=choices, default=choices[0], help=f"{text} (default: %(default)s)")
+
+
+def _add_methods(command: Parser) -> None:
+    command.add_argument("method", metavar="METHOD", nargs="?", help="describe this method and its parameters")
+    command.add_argument("--family", help="only methods of this family, such as gaussian")
+
+
+def _add_search(command: Parser, alpha: float = 0.05) -> None:
+    _add_data_arguments(command.add_argument_group("data"))
+    _add_search_arguments(command.add_argument_group("search"), alpha)
+    _add_output_arguments(command.add_argument_group("output"), OUTPUT_SUFFIXES)
+
+
+def _add_pc(command: Parser) -> None:
+    _add_search(command)
+    _add_orientation_arguments(command.add_argument_group("orientation"))
+
+
+def _add_fci(command: Parser) -> None:
+    _add_search(command, alpha=0.01)
+    group = command.add_argument_group("common causes")
+    _add_choice(
+        group, "--algorithm", ALGORITHMS, "rfci, or fci, which makes further tests and may remove further edges"
+    )
+    group.add_argument(
+        "--max-possible-d-sep",
+        metavar="SIZE",
+        type=int,
+        help="size of the largest sets of members of Possible-D-SEP that fci tests (default: no limit)",
+    )
+    group.add_argument(
+        "--max-path-length",
+        metavar="EDGES",
+        type=int,
+        help="the most edges of a discriminating path, and of a walk to a member of Possible-D-SEP (default: no limit)",
+    )
+
+
+def _add_bootstrap(command: Parser) -> None:
     _add_data_arguments(command.add_argument_group("data"))
     group = command.add_argument_group("resamples")
     group.add_argument("--resamples", metavar="N", type=int, default=100, help="how many (default: %(default)s)")
     group.add_argument("--seed", type=int, default=0, help="seed of the resamples (default: %(default)s)")
-    group.add_argument(
-        "--subsamples",
-        action="store_true",
-        help="draw half of the samples without replacement, as stability selection does",
-    )
+    halves = "draw half of the samples without replacement, as stability selection does"
+    group.add_argument("--subsamples", action="store_true", help=halves)
     group.add_argument("--at-least", metavar="SHARE", type=float, default=0.5, help="show edges at least this frequent")
     group.add_argument(
         "--errors",
@@ -102,33 +126,21 @@ def _add_bootstrap(commands: argparse._SubParsersAction[Parser]) -> None:
     _add_output_arguments(command.add_argument_group("output"), STUDY_SUFFIXES)
 
 
-def _add_alpha_path(commands: argparse._SubParsersAction[Parser]) -> None:
-    summary = "find the skeletons at several significance levels"
-    command = commands.add_parser("alpha-path", help=summary, description=summary)
+def _add_alpha_path(command: Parser) -> None:
     _add_data_arguments(command.add_argument_group("data"))
     group = command.add_argument_group("search")
-    group.add_argument(
-        "--alphas",
-        metavar="ALPHA",
-        type=float,
-        nargs="+",
-        default=ALPHAS,
-        help=f"significance levels (default: {' '.join(f'{alpha:g}' for alpha in ALPHAS)})",
-    )
+    levels = f"significance levels (default: {' '.join(f'{alpha:g}' for alpha in ALPHAS)})"
+    group.add_argument("--alphas", metavar="ALPHA", type=float, nargs="+", default=ALPHAS, help=levels)
     _add_search_arguments(group, alpha=None)
     _add_output_arguments(command.add_argument_group("output"), STUDY_SUFFIXES)
 
 
-def _add_try(commands: argparse._SubParsersAction[Parser]) -> None:
-    summary = "verify and time the methods of a Python file on up to three small problems, beside a reference"
-    command = commands.add_parser("try", help=summary, description=summary)
+def _add_try(command: Parser) -> None:
     command.add_argument("file", metavar="FILE.py", type=Path, help="a module that registers methods")
-    command.add_argument("--backend", choices=("auto", *BACKENDS), default="auto", help="where kernels run")
+    _add_choice(command, "--backend", ("auto", *BACKENDS), "where kernels run")
 
 
-def _add_pcmci(commands: argparse._SubParsersAction[Parser]) -> None:
-    summary = "find the causal graph of time series by PCMCI or PCMCI+"
-    command = commands.add_parser("pcmci", help=summary, description=summary)
+def _add_pcmci(command: Parser) -> None:
     command.add_argument(
         "data",
         metavar="DATA",
@@ -143,9 +155,7 @@ def _add_pcmci(commands: argparse._SubParsersAction[Parser]) -> None:
     command.add_argument(
         "--contemporaneous", action="store_true", help="PCMCI+, which directs contemporaneous links as well"
     )
-    command.add_argument(
-        "--test", choices=SERIES_TESTS, default=SERIES_TESTS[0], help="the test (default: %(default)s)"
-    )
+    _add_choice(command, "--test", SERIES_TESTS, "the test")
     command.add_argument(
         "--pc-alpha",
         metavar="ALPHA",
@@ -153,38 +163,62 @@ def _add_pcmci(commands: argparse._SubParsersAction[Parser]) -> None:
         nargs="+",
         help="level of the first phase of PCMCI (default: 0.2), or several, from which Akaike's criterion chooses",
     )
-    command.add_argument(
-        "--collider-rule", choices=COLLIDER_RULES, default=COLLIDER_RULES[0], help="of PCMCI+ (default: %(default)s)"
-    )
-    command.add_argument(
+    _add_choice(command, "--collider-rule", COLLIDER_RULES, "of PCMCI+")
+    _add_choice(
+        command,
         "--correction",
-        choices=CORRECTIONS,
-        default=CORRECTIONS[0],
-        help="fdr_bh corrects the p-values of lagged links by Benjamini and Hochberg's method",
+        CORRECTIONS,
+        "fdr_bh corrects the p-values of lagged links by Benjamini and Hochberg's method",
     )
-    command.add_argument(
-        "--backend", choices=("auto", *BACKENDS), default="auto", help="where kernels run (default: %(default)s)"
-    )
+    _add_choice(command, "--backend", ("auto", *BACKENDS), "where kernels run")
     command.add_argument(
         "--output", metavar="OUT", type=Path, help=f"write the graph to this file: {listed(SERIES_SUFFIXES)}"
     )
     command.add_argument("--quiet", action="store_true", help="print errors and warnings only")
 
 
-def _add_compile(commands: argparse._SubParsersAction[Parser]) -> None:
-    summary = "compile kernels into the cache ahead of the first search"
-    command = commands.add_parser("compile", help=summary, description=summary)
+def _add_records(command: Parser) -> None:
+    actions = command.add_subparsers(metavar="ACTION", dest="action", required=True)
+    publish = actions.add_parser(
+        "publish",
+        help="bring the results of a workflow into a folder",
+        description="Bring the results of a workflow into a folder of published runs, whose tables and figures show "
+        "them beside others. A run replaces the published one of the same setting on the same data set; others stay. A "
+        "workflow that was cut off can be published too. Names of a cluster's nodes are left out.",
+    )
+    publish.add_argument("results", metavar="RESULTS", type=Path, help="the folder results of a workflow")
+    into = "the folder of published runs (default: RESULTS/recorded/DEVICE, with the device's own name)"
+    publish.add_argument("into", metavar="INTO", type=Path, nargs="?", help=into)
+    merge = actions.add_parser(
+        "merge",
+        help="unite the runs of several machines in one folder",
+        description="Unite results of workflows and folders of published runs in one new folder of published runs. "
+        "What two of them hold differently under one name is named, and nothing is written.",
+    )
+    folders = "results of a workflow, or a folder of published runs"
+    merge.add_argument("folders", metavar="FOLDER", type=Path, nargs="+", help=folders)
+    merge.add_argument("into", metavar="INTO", type=Path, help="a new folder, or an empty one")
+    check = actions.add_parser(
+        "check",
+        help="check folders of published runs",
+        description="Check folders of published runs before they are committed: records fit their schema, their "
+        "machines and data sets are there, every run names a commit, no run stands twice, lines are sorted and "
+        "compact, and no host name, home folder or e-mail address is told. On the same problem, runs of the closed "
+        "division have the same answer in all of the folders (docs/submit.md).",
+    )
+    folders = "a folder of published runs (default: results/recorded/*)"
+    check.add_argument("folders", metavar="FOLDER", type=Path, nargs="*", help=folders)
+    current = "every run must be of the present code, as before a release"
+    check.add_argument("--current", action="store_true", help=current)
+
+
+def _add_compile(command: Parser) -> None:
     command.add_argument("--family", help="only kernels of this family, such as gaussian")
     target = command.add_mutually_exclusive_group()
-    target.add_argument("--backend", default="auto", choices=("auto", *BACKENDS), help="where the kernels are to run")
+    _add_choice(target, "--backend", ("auto", *BACKENDS), "where the kernels are to run")
     target.add_argument("--arch", metavar="sm_90", help="an architecture of GPUs, of which none needs to be here")
-    command.add_argument(
-        "--max-level",
-        metavar="LEVEL",
-        type=int,
-        default=8,
-        help="up to which level kernels that depend on it are compiled (default: 8)",
-    )
+    levels = "up to which level kernels that depend on it are compiled (default: %(default)s)"
+    command.add_argument("--max-level", metavar="LEVEL", type=int, default=8, help=levels)
 
 
 def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
@@ -211,13 +245,13 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
         help="variables are in rows and samples in columns, as is usual for genes (default: no, with a warning if the "
         "shape suggests it)",
     )
-    group.add_argument(
+    _add_choice(
+        group,
         "--missing",
-        choices=MISSING,
-        default=MISSING[0],
-        help="what to do about missing values: refuse them, drop each sample that has any, compute each correlation "
+        MISSING,
+        "what to do about missing values: refuse them, drop each sample that has any, compute each correlation "
         "from the samples that hold both variables, or pool the tests of several completed DATA by Rubin's rules (the "
-        "last two for the Gaussian test only) (default: %(default)s)",
+        "last two for the Gaussian test only)",
     )
     group.add_argument("--decimal", choices=(".", ","), help="decimal mark (default: inferred from the whole table)")
     group.add_argument("--delimiter", metavar="CHAR", help="character between cells (default: inferred)")
@@ -237,14 +271,13 @@ def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_search_arguments(group: argparse._ArgumentGroup, alpha: float | None = 0.05) -> None:
-    group.add_argument(
+    _add_choice(
+        group,
         "--family",
-        default="auto",
-        choices=("auto", *families()),
-        help="kind of data and test: Fisher's z for numbers (gaussian), chi-square for categories (discrete), CMIknn "
-        "or kernel tests for numbers (nonlinear, kernel), CMIknn or regressions for both "
-        "(mixed, regression); auto takes the family of "
-        "--method if one is named, else discrete for a table of text and gaussian for numbers (default: %(default)s)",
+        ("auto", *families()),
+        "kind of data and test: Fisher's z for numbers (gaussian), chi-square for categories (discrete), CMIknn "
+        "or kernel tests for numbers (nonlinear, kernel), CMIknn or regressions for both (mixed, regression); auto "
+        "takes the family of --method if one is named, else discrete for a table of text and gaussian for numbers",
     )
     group.add_argument(
         "--method", default="auto", help="a name that `methods` lists, or auto for the fastest (default)"
@@ -264,12 +297,11 @@ def _add_search_arguments(group: argparse._ArgumentGroup, alpha: float | None = 
         "forbidden_directions and tiers, each a list of lists of variables; tiers_in_search: true keeps variables that "
         "are later than both ends of a pair out of its separating sets",
     )
-    group.add_argument(
+    _add_choice(
+        group,
         "--separating-sets",
-        choices=SEPARATING_SETS,
-        default=SEPARATING_SETS[0],
-        help="canonical: the same sets on every run; first-come: the papers' rule, with fewer tests and sets that vary "
-        "(default: %(default)s)",
+        SEPARATING_SETS,
+        "canonical: the same sets on every run; first-come: the papers' rule, with fewer tests and sets that vary",
     )
     group.add_argument("--pmax", action="store_true", help="record the largest p-value of every pair (in .npz only)")
     group.add_argument(
@@ -281,12 +313,12 @@ def _add_search_arguments(group: argparse._ArgumentGroup, alpha: float | None = 
         help="set a parameter of the method (theta=64) or of the test (df_convention=cupc, df_rule=adjusted, "
         "k_cmi=20); may be repeated",
     )
-    group.add_argument(
+    _add_choice(
+        group,
         "--backend",
-        choices=("auto", *BACKENDS),
-        default="auto",
-        help="where kernels run: cuda (a GPU), host (this machine's cores), or auto (a GPU if one is visible, else the "
-        "cores) (default: %(default)s)",
+        ("auto", *BACKENDS),
+        "where kernels run: cuda (a GPU), host (this machine's cores), or auto (a GPU if one is visible, else the "
+        "cores)",
     )
     group.add_argument(
         "--device-memory-limit", metavar="SIZE", type=_size, help="upper bound on device memory, such as 2GiB"
@@ -294,41 +326,20 @@ def _add_search_arguments(group: argparse._ArgumentGroup, alpha: float | None = 
 
 
 def _add_orientation_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
+    _add_choice(
+        group,
         "--conflicts",
-        choices=CONFLICTS,
-        default=CONFLICTS[0],
-        help="what becomes of an edge that is oriented both ways: relaxed leaves it undirected, priority keeps the "
-        "first orientation, bidirected gives it two heads (default: %(default)s)",
+        CONFLICTS,
+        "what becomes of an edge that is oriented both ways: relaxed leaves it undirected, priority keeps the "
+        "first orientation, bidirected gives it two heads",
     )
-    group.add_argument(
+    _add_choice(
+        group,
         "--v-structures",
-        choices=(AUTO, *V_STRUCTURES),
-        default=AUTO,
-        help="how v-structures are found: by the separating sets (standard), or by tests given all subsets of "
+        (AUTO, *V_STRUCTURES),
+        "how v-structures are found: by the separating sets (standard), or by tests given all subsets of "
         "neighbours, all (conservative) or most (majority) of which must agree; auto is majority, or standard for the "
-        "nonlinear and the mixed test (default: %(default)s)",
-    )
-
-
-def _add_latent_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--algorithm",
-        choices=ALGORITHMS,
-        default=ALGORITHMS[0],
-        help="rfci, or fci, which makes further tests and may remove further edges (default: %(default)s)",
-    )
-    group.add_argument(
-        "--max-possible-d-sep",
-        metavar="SIZE",
-        type=int,
-        help="size of the largest sets of members of Possible-D-SEP that fci tests (default: no limit)",
-    )
-    group.add_argument(
-        "--max-path-length",
-        metavar="EDGES",
-        type=int,
-        help="the most edges of a discriminating path, and of a walk to a member of Possible-D-SEP (default: no limit)",
+        "nonlinear and the mixed test",
     )
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import importlib.util
 import os
 import sys
 import textwrap
 import time
-import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import gpupc_impl.examples as examples
-from gpupc_impl.cli import records
-from gpupc_impl.cli.compiling import fill_cache
+from gpupc_impl.api import oriented
+from gpupc_impl.backends import BackendUnavailable, KernelSource, compilations, nvrtc, open_backend
+from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.backends.simt.build import cache_folder
 from gpupc_impl.cli.output import (
     EXAMPLE,
     OUTPUT_SUFFIXES,
@@ -28,16 +32,15 @@ from gpupc_impl.cli.output import (
     listed,
     show_progress,
 )
-from gpupc_impl.core.colliders import AUTO, default_rule
+from gpupc_impl.core.family import families, get_family
 from gpupc_impl.core.knowledge import BackgroundKnowledge
-from gpupc_impl.core.orientation import CPDAG, orient
-from gpupc_impl.core.registry import Method, get_method, methods
+from gpupc_impl.core.registry import Method, get_method, listed_kernels, methods
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.latent.inference import Limits, check_algorithm, find_pag
-from gpupc_impl.search import SearchRequest
-from gpupc_impl.tables import TableFormat
+from gpupc_impl.search import ARGUMENTS, SearchRequest
 from gpupc_impl.time_series.parameters import SUFFIXES as SERIES_SUFFIXES
 from gpupc_impl.views.exports import PICTURES, STUDY_SUFFIXES
+from gpupc_impl.views.progress import compile_report
 from gpupc_impl.views.result import n_edges, skeleton_of
 from gpupc_impl.views.text import edge_rows, summary_lines, text_table
 
@@ -48,28 +51,20 @@ def list_methods(args: argparse.Namespace) -> Outcome:
         return _described(get_method(args.method))
     listed_methods = methods(args.family)
     if not listed_methods:
-        families = sorted({method.family for method in methods().values()})
-        raise UsageError(f"no method is of family {args.family!r}; families: {', '.join(families)}")
+        known = sorted({method.family for method in methods().values()})
+        raise UsageError(f"no method is of family {args.family!r}; families: {', '.join(known)}")
     found: list[dict[str, Any]] = []
     reasons: dict[str, list[str]] = {}
+    rows = [("method", "family", "backends")]
     for name, method in sorted(listed_methods.items(), key=lambda item: (item[1].family, item[1].reference, item[0])):
-        here = []
-        for backend in method.backends:
-            reason = unavailable(method, "auto" if backend == "cpu" else backend)
-            if reason is None:
-                here.append(backend)
-            else:
+        why = {each: unavailable(method, "auto" if each == "cpu" else each) for each in method.backends}
+        for backend, reason in why.items():
+            if reason is not None:
                 reasons.setdefault(f"{backend}: {reason}", []).append(name)
+        here = [backend for backend, reason in why.items() if reason is None]
         found.append({"method": name, "family": method.family, "available_here": here, **_facts(method)})
-    rows = [
-        (
-            each["method"],
-            each["family"],
-            ", ".join(name + "*" * (name in each["available_here"]) for name in each["backends"]),
-        )
-        for each in found
-    ]
-    lines = text_table([("method", "family", "backends"), *rows]).splitlines()
+        rows.append((name, method.family, ", ".join(each + "*" * (each in here) for each in method.backends)))
+    lines = text_table(rows).splitlines()
     at = max(map(len, lines)) + 2
     said = [
         textwrap.fill(summary, WIDTH, initial_indent=f"{line:<{at}}", subsequent_indent=" " * at)
@@ -112,19 +107,11 @@ def search(args: argparse.Namespace) -> Outcome:
     with ready:
         result = ready.solve(ready.problem())
     if args.command == "pc":
-        result = orient(
-            result,
-            problem=result.problem,
-            knowledge=request.knowledge,
-            conflicts=args.conflicts,
-            v_structures=default_rule(result.problem) if args.v_structures == AUTO else args.v_structures,
-        )
+        result = oriented(result, request.knowledge, args.conflicts, args.v_structures)
     if args.command == "fci":
         options = {"limits": limits, "knowledge": request.knowledge, "backend": args.backend}
         result = find_pag(result, result.problem, args.algorithm, **options)
     seconds = time.perf_counter() - start - ready.compile_seconds
-    if isinstance(result, CPDAG) and result.has_directed_cycle:
-        warnings.warn("the v-structures contradict each other: the arrows have a cycle", stacklevel=1)
     written = _write(result, args)
     skeleton, names = skeleton_of(result), result.names
     unnamed = "" if ready.source.names is not None else f" (no names in the file: {names[0]} to {names[-1]})"
@@ -207,7 +194,7 @@ def time_series(args: argparse.Namespace) -> Outcome:
         graph = pcmci(
             args.data if len(args.data) > 1 else args.data[0],
             pc_alpha=levels if len(levels) > 1 else levels[0],
-            **{name: getattr(args, name) for name in _PCMCI_ARGUMENTS},
+            **{name: getattr(args, name) for name in PCMCI_ARGUMENTS},
         )
     facts, frame = graph.facts, graph.to_frame()
     said = (
@@ -218,7 +205,87 @@ def time_series(args: argparse.Namespace) -> Outcome:
     return Outcome(f"{said}\n{frame_rows(frame)}", data, _write(graph, args))
 
 
-_PCMCI_ARGUMENTS = ("tau_max", "tau_min", "alpha", "contemporaneous", "test", "collider_rule", "correction", "backend")
+def fill_cache(args: argparse.Namespace) -> Outcome:
+    """Run the command ``compile``: the kernels of one family or of all, for this machine or for a GPU architecture."""
+    chosen = families(None).values() if args.family is None else [get_family(args.family)]
+    packages = dict.fromkeys(package for each in chosen for package in each.packages)
+    kernels = listed_kernels(filter(importlib.util.find_spec, packages), args.max_level)
+    if args.arch is not None:
+        target = args.arch
+        _compile_for(kernels, args.arch)
+    else:
+        backend = open_backend(args.backend)
+        target = f"backend {backend.name}"
+        with compilations.reported(compile_report(True)):
+            backend.prefetch(kernels)
+            for kernel in kernels:
+                backend.kernel(*kernel)
+    text = f"{len(kernels)} kernels for {target} are in {cache_folder()}"
+    return Outcome(text, {"kernels": len(kernels), "target": target, "folder": cache_folder()})
+
+
+def _compile_for(kernels: list[KernelSource], architecture: str) -> None:
+    try:
+        compiler = importlib.import_module("cupy.cuda.nvrtc")
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"--arch needs CuPy and NVRTC ({error}); pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12"
+        ) from error
+    known = [f"sm_{number}" for number in sorted(compiler.getSupportedArchs())]
+    if architecture not in known:
+        raise BackendUnavailable(
+            f"architecture {architecture!r} is not known to this NVRTC; choose one of: {', '.join(known)}"
+        )
+
+    def compile_one(kernel: KernelSource) -> None:
+        nvrtc.compile_image(compiler, kernel, architecture)
+
+    with ThreadPoolExecutor(available_cores()) as threads:
+        list(threads.map(compile_one, kernels))
+
+
+def keep_records(args: argparse.Namespace) -> Outcome:
+    """Run the command ``records``: publish the runs of a workflow, merge those of several machines, or check them."""
+    from gpupc_impl.measurement import publish
+
+    if args.action == "check":
+        return _check_records(args.folders or sorted(path.parent for path in RECORDED.glob("*/machines.json")), args)
+    try:
+        if args.action == "merge":
+            written = publish.merge(args.folders, args.into)
+        else:
+            args.into = args.into or publish.own_folder(args.results)
+            written = publish.publish(args.results, args.into)
+    except publish.InvalidFolder as error:
+        raise UsageError(str(error)) from error
+    lines = [f"not taken over: {sentence}" for sentence in written.left_out]
+    lines.append(f"written: {args.into}: {len(written.runs):,} runs")
+    data = {"folder": args.into, "runs": len(written.runs), "not_taken_over": list(written.left_out)}
+    return Outcome("\n".join(lines), data)
+
+
+def _check_records(folders: Sequence[Path], args: argparse.Namespace) -> Outcome:
+    """Check folders, each alone and then against the others, and return a line about each."""
+    from gpupc_impl.measurement.publish import check, differing_answers, stale_runs, unknown_origins
+    from gpupc_impl.measurement.published import PublishedRuns
+
+    if not folders:
+        raise UsageError(f"{RECORDED} has no folder of published runs; name one")
+    faults = [f"{folder}: {fault}" for folder in folders for fault in check(folder) or unknown_origins(folder)]
+    faults = faults or differing_answers(folders)
+    lines, found = [], {}
+    for folder in folders if args.current and not faults else ():
+        changed, unknown = stale_runs(folder)
+        faults += [f"{folder}: {fault}" for fault in changed]
+        lines += [f"{folder}: {sentence}" for sentence in unknown]
+    if faults:
+        raise UsageError("\n".join(faults))
+    for published in map(PublishedRuns, folders):
+        counts = Counter(published.division(*key) or "without an answer" for key in published)
+        divisions = ", ".join(f"{count:,} {division}" for division, count in counts.items())
+        lines.append(f"{published.folder} is complete and valid: runs: {divisions}")
+        found[str(published.folder)] = dict(counts)
+    return Outcome("\n".join(lines), {"valid": found})
 
 
 def _keywords(args: argparse.Namespace) -> dict[str, Any]:
@@ -233,8 +300,7 @@ def _keywords(args: argparse.Namespace) -> dict[str, Any]:
         raise UsageError("a --param is given twice")
     for name in options.keys() & vars(args).keys():
         raise UsageError(f"{name} is not a parameter of a method; say --{name.replace('_', '-')}")
-    fields = {field.name for kind in (SearchRequest, TableFormat) for field in dataclasses.fields(kind)}
-    given = {name: value for name, value in vars(args).items() if name in fields}
+    given = {name: value for name, value in vars(args).items() if name in ARGUMENTS}
     if args.knowledge is not None:
         with _readable(args.knowledge):
             given["knowledge"] = BackgroundKnowledge.from_file(args.knowledge)
@@ -264,6 +330,8 @@ def _readable(path: Path) -> Iterator[None]:
         raise UsageError(f"{error.filename or path} cannot be read: {error.strerror or error}") from error
 
 
+PCMCI_ARGUMENTS = ("tau_max", "tau_min", "alpha", "contemporaneous", "test", "collider_rule", "correction", "backend")
+RECORDED = Path("results/recorded")
 REPORT_SUFFIXES = (".html", ".htm")
 COMPILING_NAMED = 0.05  # seconds of compiling from which they are reported; reading the cache takes less
 WIDTH = 100  # of the table of methods, in characters
@@ -276,21 +344,34 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Outcome]] = {
     "pc": search,
     "fci": search,
     "pcmci": time_series,
-    "records": records.run,
+    "records": keep_records,
     "try": try_methods,
 }
 
 
 def _check_outputs(args: argparse.Namespace, suffixes: Sequence[str]) -> None:
     """Check whether the files can be written, before the data are read, which may take long."""
-    kinds = {"output": suffixes, "plot": PICTURES, "report": REPORT_SUFFIXES}
-    for name, its_suffixes in kinds.items():
-        if (path := getattr(args, name, None)) is not None:
-            if path.suffix in (*PICTURES, *REPORT_SUFFIXES):
-                from gpupc_impl.views import plots  # imports matplotlib
+    for name, endings in {"output": suffixes, "plot": PICTURES, "report": REPORT_SUFFIXES}.items():
+        path = getattr(args, name, None)
+        if path is None:
+            continue
+        if path.suffix in (*PICTURES, *REPORT_SUFFIXES):
+            from gpupc_impl.views import plots  # imports matplotlib
 
-                plots.require()
-            _check_output(path, args.data, its_suffixes)
+            plots.require()
+        if path.suffix not in endings:
+            fault = f"its name must end in {listed(endings)}"
+        elif not path.parent.is_dir():
+            fault = f"there is no folder {path.parent}"
+        elif path.is_dir():
+            fault = "it is a folder"
+        elif not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+            fault = "permission denied"
+        elif path.exists() and any(table.exists() and path.samefile(table) for table in args.data):
+            fault = "it is the data"
+        else:
+            continue
+        raise UsageError(f"cannot write {path}: {fault}")
 
 
 def _write(result: Any, args: argparse.Namespace) -> list[Path]:
@@ -301,16 +382,3 @@ def _write(result: Any, args: argparse.Namespace) -> list[Path]:
             (result.report if name == "report" else result.save)(path)
             written.append(path)
     return written
-
-
-def _check_output(path: Path, data: Sequence[Path], suffixes: Sequence[str]) -> None:
-    if path.suffix not in suffixes:
-        raise UsageError(f"cannot write {path}: its name must end in {listed(suffixes)}")
-    if not path.parent.is_dir():
-        raise UsageError(f"cannot write {path}: there is no folder {path.parent}")
-    if path.is_dir():
-        raise UsageError(f"cannot write {path}: it is a folder")
-    if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise UsageError(f"cannot write {path}: permission denied")
-    if path.exists() and any(table.exists() and path.samefile(table) for table in data):
-        raise UsageError(f"cannot write {path}: it is the data")

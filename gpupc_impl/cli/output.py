@@ -110,13 +110,13 @@ def plain_warnings() -> Iterator[None]:
 def plain_forecasts(verbose: bool) -> Iterator[None]:
     """If `verbose`, show the plan and the memory use that methods log before they start."""
     loggers = [logging.getLogger(name) for name in method_packages()] if verbose else []
-    levels, handler = [logger.level for logger in loggers], logging.StreamHandler()
+    handler = logging.StreamHandler()
     for logger in loggers:
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
     try:
         yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
+        for logger in loggers:
             logger.removeHandler(handler)
-            logger.setLevel(level)
+            logger.setLevel(logging.NOTSET)

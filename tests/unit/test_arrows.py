@@ -45,7 +45,7 @@ MAY_USE = {
     "api": {"search", "latent", "core"},
     "studies": {"api", "search", "intake", "views", "core"},
     "cli": {
-        *("gpupc_impl", "studies", "time_series", "search", "latent", "intake", "views", "tables", "measurement"),
+        *("gpupc_impl", "studies", "time_series", "api", "search", "latent", "intake", "views", "measurement"),
         *("core", "backends"),
     },
     "bridges": {"gpupc_impl", "api", "core", "backends", *FAMILIES},

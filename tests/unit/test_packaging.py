@@ -61,19 +61,28 @@ def name_of(requirement):
     return re.match(r"[A-Za-z0-9._-]+", requirement).group().lower()
 
 
-def test_conda_environment_names_the_same_packages():
+def pinned_versions():
+    """The versions in constraints.txt by package."""
+    pins = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+]+", pin) for pin in pins)
+    return {name_of(pin).replace("_", "-"): pin.partition("==")[2] for pin in pins}
+
+
+def test_conda_environment_names_the_same_packages_in_the_same_versions():
     listed = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
-    conda = {re.split(r"[ =<>]", entry)[0] for entry in listed} - {"python", "pip", "setuptools", "cxx-compiler"}
+    conda = dict(re.fullmatch(r"([\w.-]+) ?=*(.*)", entry).groups() for entry in listed)
+    others = {"python", "pip", "setuptools", "cxx-compiler"}
     declared = {name_of(entry) for entry in [*PROJECT["dependencies"], *EXTRAS["reproduce"], *EXTRAS["test"]]}
-    assert conda == {"cupy", *(CONDA_NAMES.get(name, name) for name in declared)}  # here an extra for each CUDA version
+    # CuPy is an extra for each CUDA version here.
+    assert conda.keys() - others == {"cupy", *(CONDA_NAMES.get(name, name) for name in declared)}
+    pinned = pinned_versions() | {"cupy": pinned_versions()["cupy-cuda12x"]}
+    for name in conda.keys() & pinned.keys() - others:
+        assert conda[name] == pinned[name], name
 
 
 def test_every_dependency_is_pinned_exactly():
-    pins = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
-    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+]+", pin) for pin in pins)
-    pinned = {name_of(pin).replace("_", "-") for pin in pins}
     declared = {name_of(entry) for group in [PROJECT["dependencies"], *EXTRAS.values()] for entry in group}
-    assert declared <= pinned
+    assert declared <= pinned_versions().keys()
 
 
 @pytest.mark.parametrize(
