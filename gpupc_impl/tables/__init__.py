@@ -28,7 +28,7 @@ from gpupc_impl.tables.binary import (
     read_numpy,
 )
 from gpupc_impl.tables.columns import DataError, Place, checked_names, typed
-from gpupc_impl.tables.text import TableFormat, TextTable, read_text
+from gpupc_impl.tables.text import TableFormat, read_numbers, read_text
 
 if TYPE_CHECKING:
     import pandas
@@ -98,14 +98,6 @@ def read_table(
     if table.names is None:
         frame.columns = [f"V{k}" for k in range(frame.shape[1])]
     return dataclasses.replace(table, values=frame, names=table.names if names is None else names, remark=remark)
-
-
-def read_numbers(
-    path: Path, header: bool | None = None, delimiter: str | None = None
-) -> tuple[np.ndarray, list[str] | None]:
-    """Read a text table of finite numbers: (samples, variables) float64, and the names if the file has any."""
-    table = TextTable(path, TableFormat(header=header, delimiter=delimiter), missing=False)
-    return table.numbers(), table.names
 
 
 def _from_file(path: Path, form: TableFormat, kind: str | None, transpose: bool, streamed: bool) -> Table:

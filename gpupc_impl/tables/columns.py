@@ -40,13 +40,12 @@ MISSING_AS_WRITTEN = sorted(
 FEW_VALUES = 10  # distinct values in a column of integers that may hold categories
 REPEATS = 3  # mean number of rows for each distinct value in such a column
 
-# Numbers, by decimal mark; the other mark, a space or an apostrophe may separate thousands.
+# Numbers in lower case, by decimal mark; the other mark, a space or an apostrophe may separate thousands.
 NUMBERS: Mapping[str, re.Pattern[str]] = {
     decimal: re.compile(
         r"(?P<sign>[+-]?)(?P<before>[$€£¥]?) ?"
         rf"(?P<digits>(?:\d+|[1-9]\d{{0,2}}(?:[{group} '\u00a0\u202f]\d{{3}})+)(?:{mark}\d*)?|{mark}\d+)"
-        r"(?P<exponent>(?:[eEdD][+-]?\d+)?)\s*(?P<after>[%$€£¥]?)|(?P<infinite>[+-]?inf(?:inity)?)",
-        re.ASCII | re.IGNORECASE,
+        r"(?P<exponent>(?:[ed][+-]?\d+)?)\s*(?P<after>[%$€£¥]?)|(?P<infinite>[+-]?inf(?:inity)?)"
     )
     for decimal, mark, group in ((".", r"\.", ","), (",", ",", r"\."))
 }
@@ -97,7 +96,7 @@ def number(cell: str, decimal: str) -> float | None:
 
 def written(cell: str, decimal: str) -> tuple[float | None, str]:
     """Return the number that a cell writes (None if it is none), percents divided by 100, and its unit or currency."""
-    cell = cell.translate(DASHES).removeprefix("'")
+    cell = cell.translate(DASHES).removeprefix("'").lower()
     sign = 1.0
     if wrapped := WRAPPED.fullmatch(cell):
         cell = (wrapped["inside"] or wrapped["quoted"] or wrapped["minuend"] or "").strip()
@@ -108,7 +107,7 @@ def written(cell: str, decimal: str) -> tuple[float | None, str]:
     if found["infinite"]:
         return sign * float(cell), ""
     digits = re.sub(rf"[{',' if decimal == '.' else '.'} '\u00a0\u202f]", "", found["digits"]).replace(",", ".")
-    value = float(found["sign"] + digits + found["exponent"].lower().replace("d", "e"))
+    value = float(found["sign"] + digits + found["exponent"].replace("d", "e"))
     unit = found["before"] or found["after"]
     return sign * value / (100 if unit == "%" else 1), unit
 

@@ -1,8 +1,8 @@
 """The reader of text tables, whose cells are separated by tabs, semicolons, commas or spaces.
 
 The encoding is UTF-8 by default, and a file may be compressed. The first lines decide how the table is laid out. Then a
-table of numbers is read in blocks of lines by pandas; a block that pandas refuses, or may misread, is read again cell
-by cell with Python's rules, so that an error can name the first wrong cell. Any other table is read as text.
+table of numbers is read in blocks of lines by pandas. A table that pandas refuses, or may misread, is read as text, so
+that an error can name the first wrong cell.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -91,22 +91,37 @@ class TableFormat:
 
 def read_text(path: Path, form: TableFormat, kind: str | None, transpose: bool) -> tuple[Any, list[str] | None, Place]:
     """Return an array of numbers, or else a DataFrame of text; the variables' names; and what names a cell."""
-    stored, refused = None, None
+    stored, may_be_numbers = None, kind != "labels" and form.decimal != ","
     if str(path) == "-":
         stored = sys.stdin.buffer.read()
     elif not is_regular(path):  # A pipe can be read only once.
         stored = path.read_bytes()
-    if kind != "labels" and form.decimal != ",":
-        try:
+    if may_be_numbers:
+        with contextlib.suppress(DataError):  # Reading text reports it.
             table = TextTable(path, form, stored=stored, transpose=transpose)
-            return table.numbers(), table.names, table.place
-        except DataError as error:
-            refused = error
+            if (values := table.numbers()) is not None:
+                return values, table.names, table.place
     table = TextTable(path, form, stored=stored, labels=True, transpose=transpose)
     frame = table.text()
-    if refused and kind != "both" and _names_rows(frame):
-        raise refused  # The message explains how to declare names of rows.
+    if may_be_numbers and kind != "both" and _names_rows(frame):
+        way_out = "" if form.row_names else f"; say --row-names if {NAMES_ROWS}"
+        raise DataError(f"{table.place(0, 0)}: {frame.iloc[0, 0]!r} {NOT_A_NUMBER}{way_out}")
     return frame, table.names, table.place
+
+
+def read_numbers(
+    path: Path, header: bool | None = None, delimiter: str | None = None
+) -> tuple[np.ndarray, list[str] | None]:
+    """Read a text table of finite numbers: (samples, variables) float64, and the names if the file has any."""
+    table = TextTable(path, TableFormat(header=header, delimiter=delimiter))
+    values = table.numbers()
+    if values is None or np.isnan(values).any():
+        cells = table.text().to_numpy(object)
+        for where, cell in np.ndenumerate(cells):
+            if wrong := fault(cell):
+                raise DataError(f"{table.place(*where)}: {cell!r} {wrong}")
+        values = cells.astype(np.float64)
+    return values, table.names
 
 
 def _names_rows(frame: pandas.DataFrame) -> bool:
@@ -125,7 +140,6 @@ class TextTable:
     Args:
         stored: the content of a file that can be read only once.
         labels: whether the first cells of a transposed table are labels unless the format says that they name rows.
-        missing: whether numbers may be missing.
 
     Attributes:
         names: the variables' names; None if the table has none.
@@ -141,10 +155,9 @@ class TextTable:
         *,
         stored: bytes | None = None,
         labels: bool = False,
-        missing: bool = True,
         transpose: bool = False,
     ) -> None:
-        self.path, self.form, self.missing, self.transpose = path, form, missing, transpose
+        self.path, self.form, self.transpose = path, form, transpose
         self.marks = None if form.missing_values is None else frozenset(form.missing_values)
         self.names: list[str] | None = None
         self.has_row_names = form.row_names
@@ -256,22 +269,23 @@ class TextTable:
         line = self.lines[row] if self.lines else self.start + row + 1
         return f"{self.path}, line {line}, column {column + self.has_row_names + 1}{name}"
 
-    def numbers(self) -> np.ndarray:
-        """Read (samples, variables) C-contiguous float64 without infinite values, with NaN for missing ones."""
-        self.row_names, blocks, read = [], [], self.start
+    def numbers(self) -> np.ndarray | None:
+        """Read (samples, variables) C-contiguous float64 without infinite values, with NaN for missing ones.
+
+        None if a cell is none, or pandas may misread it.
+        """
+        self.row_names, blocks = [], []
         with self._open(self.start) as lines:
             while block := list(itertools.islice(lines, max(1, CELLS_AT_ONCE // self.width))):
-                values = self._fast(block)
+                values = self._numbers(block)
                 if values is None:
-                    values = np.array([self._numbers(line, cells) for line, cells in self._rows(block, read)])
+                    return None
                 blocks.append(values)
-                read += len(block)
         if not blocks:
             raise DataError(f"{self.path} was changed while it was read; read it again")
         return self._turned(np.concatenate(blocks))
 
-    def _fast(self, block: Sequence[str]) -> np.ndarray | None:
-        """Return lines of numbers as pandas reads them; None if a cell is wrong or pandas may misread one."""
+    def _numbers(self, block: Sequence[str]) -> np.ndarray | None:
         import pandas
 
         exact = {}
@@ -284,7 +298,6 @@ class TextTable:
                     sep=r"\s+" if self.delimiter == " " else self.delimiter,
                     header=None,
                     skipinitialspace=True,
-                    na_filter=self.missing,
                     na_values=MISSING_AS_WRITTEN if self.marks is None else ["", *self.marks],
                     keep_default_na=False,
                     dtype={0: object} if self.has_row_names else None,  # As a number, a name such as 007 would change.
@@ -296,36 +309,12 @@ class TextTable:
         if frame.shape != (len(block), self.width) or not all(dtype.kind in "iuf" for dtype in cells.dtypes):
             return None
         values = np.ascontiguousarray(cells.to_numpy(np.float64))
-        # pandas fills a line that is too short with missing values.
-        if np.isinf(values).any() or np.isnan(values if not self.missing else values[:, -1]).any():
+        ends = (block[k] for k in np.flatnonzero(np.isnan(values[:, -1])))  # pandas fills lines that are too short.
+        if np.isinf(values).any() or any(len(cells) != self.width for cells in _cells(ends, self.delimiter)):
             return None
         if self.has_row_names:
             self.row_names += [str(name).strip() for name in frame.iloc[:, 0]]
         return values
-
-    def _numbers(self, line: int, cells: list[str]) -> list[float]:
-        """Return the numbers of a row by Python's rules."""
-        row = []
-        for k, cell in enumerate(self._checked(line, cells), int(self.has_row_names)):
-            if self.missing and is_missing(cell.strip(), self.marks):
-                row.append(np.nan)
-                continue
-            if wrong := fault(cell, self.marks):
-                name = "" if self.names is None else f" ({self.names[k - self.has_row_names]!r})"
-                way_out = f"; say --row-names if {NAMES_ROWS}" if k == 0 and wrong == NOT_A_NUMBER else ""
-                raise DataError(f"{self.path}, line {line}, column {k + 1}{name}: {cell!r} {wrong}{way_out}")
-            row.append(float(cell))
-        return row
-
-    def _checked(self, line: int, cells: list[str]) -> list[str]:
-        """Return the cells of a row without its name, which is kept."""
-        if cells == self._header and len(cells) > 1:
-            raise DataError(f"{self.path}, line {line} repeats the header; delete it")
-        if len(cells) != self.width:
-            raise DataError(f"{self.path}, line {line}: {len(cells)} cells where the lines before have {self.width}")
-        if self.has_row_names:
-            self.row_names.append(cells[0].strip())
-        return cells[self.has_row_names :]
 
     def text(self) -> pandas.DataFrame:
         import pandas
@@ -334,8 +323,15 @@ class TextTable:
         known: dict[str, str] = {}  # Equal cells share their memory.
         with self._open(self.start) as lines:
             for line, cells in self._rows(lines, self.start):
+                if cells == self._header and len(cells) > 1:
+                    raise DataError(f"{self.path}, line {line} repeats the header; delete it")
+                if len(cells) != self.width:
+                    raise DataError(
+                        f"{self.path}, line {line}: {len(cells)} cells where the lines before have {self.width}"
+                    )
                 self.lines.append(line)
-                rows.append([known.setdefault(cell, cell) for cell in map(str.strip, self._checked(line, cells))])
+                self.row_names += [cells[0].strip()] * self.has_row_names
+                rows.append([known.setdefault(cell, cell) for cell in map(str.strip, cells[self.has_row_names :])])
         if not rows:
             raise DataError(f"{self.path} was changed while it was read; read it again")
         frame = pandas.DataFrame(rows, dtype=object)
@@ -353,9 +349,9 @@ class TextTable:
         return np.ascontiguousarray(values.T) if isinstance(values, np.ndarray) else values.T
 
 
-def fault(cell: str, marks: Collection[str] | None = None) -> str | None:
+def fault(cell: str) -> str | None:
     """Return what is wrong with a cell, as a predicate; None for a finite number."""
-    if is_missing(cell.strip(), marks):
+    if is_missing(cell.strip()):
         return "is a missing value; drop such rows or impute them (--missing drop-rows, missing='drop-rows')"
     try:
         value = float(cell.replace("_", "?"))  # Python parses 1_0 as 10.

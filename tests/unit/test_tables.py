@@ -1,21 +1,17 @@
 """Users' tables: what is read, and one clear line for everything that is refused."""
 
-import gzip
 import os
 import threading
 
 import numpy as np
 import pytest
 
-from gpupc_impl.tables import DataError, TableFormat, read_numpy, read_table
+from gpupc_impl.tables import DataError, TableFormat, read_numbers, read_numpy, read_table
 from gpupc_impl.tables.text import TextTable
 
 
 def unpacked(table):
     return table.values, table.names
-
-
-TEXT = (".csv", ".txt", ".gz")
 
 
 @pytest.fixture
@@ -25,11 +21,11 @@ def table(tmp_path):
     def read(text, name="table.csv", **options):
         path = tmp_path / name
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        if path.suffix not in TEXT:
+        if "row_names" in options:
             table = read_table(path, form=TableFormat(**options))
             return table.values.tolist(), table.names
-        table = TextTable(path, TableFormat(**options), missing=False)
-        return table.numbers().tolist(), table.names
+        values, names = read_numbers(path, **options)
+        return values.tolist(), names
 
     return read
 
@@ -87,7 +83,7 @@ def test_a_header_of_text_and_numbers_is_asked_about(table):
 def test_row_names(table, text):
     assert table(text, row_names=True) == (NUMBERS, ["a", "b"])
     with pytest.raises(DataError, match=r"--row-names if .* names the rows"):
-        table(text)
+        table(text, row_names=False)
 
 
 def test_row_names_without_a_header(table):
@@ -100,7 +96,6 @@ def test_row_names_without_a_header(table):
         ("", "table.csv is empty"),
         ("a,b\n", "table.csv has a header and no data"),
         ("a,b\n1,2\n3,x\ny,4\n", r"table.csv, line 3, column 2 \('b'\): 'x' is not a number$"),
-        ("a,b\n1,2\nx,3\n", r"line 3, column 1 \('a'\): 'x' is not a number; say --row-names if"),
         ("a,b\n1,2\n3,\nNA,4\n", r"line 3, column 2 \('b'\): '' is a missing value; drop such rows or impute them"),
         (f"a,b\n1,2\n3,{'9' * 400}\n", r"line 3, column 2 \('b'\): '9{40}.* is infinite; drop"),
         ("a,b\n1,2\n3,4,5\n", "table.csv, line 3: 3 cells where the lines before have 2"),
@@ -113,16 +108,6 @@ def test_refuses_tables(table, text, message):
         table(text)
 
 
-def test_refuses_damaged_files(table):
-    with pytest.raises(DataError, match="not a readable text table: Not a gzipped file"):
-        table("no gzip", name="table.csv.gz")
-    with pytest.raises(DataError, match="not a readable text table: Compressed file ended before"):
-        table(gzip.compress(b"1.5,2\n" * 1000)[:-20], name="table.csv.gz")
-    for suffix in (".npy", ".npz"):
-        with pytest.raises(DataError, match=rf"not a readable {suffix} file"):
-            table("no array", name=f"table{suffix}")
-
-
 def test_reads_numpy_files(tmp_path):
     np.save(tmp_path / "data.npy", np.array(NUMBERS, np.float32))
     values, names = unpacked(read_table(tmp_path / "data.npy"))
@@ -133,24 +118,15 @@ def test_reads_numpy_files(tmp_path):
 
 
 def test_refuses_numpy_files(tmp_path):
-    np.savez(tmp_path / "two.npz", x=NUMBERS, y=NUMBERS)
-    with pytest.raises(DataError, match=r"exactly one two-dimensional array; it holds x \(2, 2\), y \(2, 2\)"):
-        read_table(tmp_path / "two.npz")
-    np.save(tmp_path / "text.npy", [["a", "b"]])
-    with pytest.raises(DataError, match="holds <U1, not numbers"):
-        read_table(tmp_path / "text.npy")
+    (tmp_path / "bad.npy").write_text("no array")
+    with pytest.raises(DataError, match=r"not a readable \.npy file"):
+        read_table(tmp_path / "bad.npy")
     np.save(tmp_path / "object.npy", np.array([[None, 1]]), allow_pickle=True)
     with pytest.raises(DataError, match=r"not a readable \.npy file: .*pickle"):
         read_table(tmp_path / "object.npy")
     np.save(tmp_path / "nan.npy", [[1, 2], [np.nan, 4]])
     with pytest.raises(DataError, match=r"row 2, column 1: a value is missing \(1 such in all\)"):
         read_numpy(tmp_path / "nan.npy")
-
-
-def test_labels_that_only_look_alike_stay_apart(tmp_path):
-    (tmp_path / "words.csv").write_text("a,b\n01,-3\n1,0\n1,7\n")
-    values = read_table(tmp_path / "words.csv", kind="labels").values
-    assert values.to_numpy().tolist() == [["01", -3], ["1", 0], ["1", 7]]
 
 
 def test_a_pipe_is_read_once(tmp_path):
@@ -174,11 +150,11 @@ def test_a_table_that_changes_while_it_is_read_is_said(tmp_path, content, messag
     table = TextTable(path, TableFormat())
     path.write_text(content)
     with pytest.raises(DataError, match=message):
-        table.numbers()
+        table.text()
 
 
-def test_a_block_that_pandas_cannot_read_is_the_same(tmp_path, monkeypatch):
-    """Such as one with a missing value in the last column, where a line that is too short has one as well."""
+def test_blocks_of_lines_are_the_table(tmp_path, monkeypatch):
+    """Also with a missing value in the last column, where a line that is too short has one as well."""
     values = np.random.default_rng(0).normal(size=(50, 3)) * 10.0 ** np.arange(-100, 200, 100)
     values[[20, 49], [0, 2]] = np.nan
     text = "\n".join(",".join(map(repr, row)) for row in values.tolist())
@@ -207,10 +183,3 @@ def test_a_blank_line_in_the_middle_is_named(tmp_path):
     for kind in ("numbers", "labels"):
         with pytest.raises(DataError, match=r"blank.csv, line 2: a blank line before the end"):
             read_table(tmp_path / "blank.csv", kind=kind)
-
-
-def test_the_array_of_an_archive_may_be_named(tmp_path):
-    np.savez(tmp_path / "two.npz", x=NUMBERS, y=np.zeros((1, 2)))
-    assert read_numpy(tmp_path / "two.npz", "x")[0].tolist() == NUMBERS
-    with pytest.raises(DataError, match=r"no two-dimensional array 'z'; it holds x \(2, 2\), y \(1, 2\)"):
-        read_numpy(tmp_path / "two.npz", "z")

@@ -87,9 +87,6 @@ def test_methods(run):
     for text in ("gaussian", "cuda, host", "theta=64", "delta=2", "Algorithm 5"):
         assert text in described
     assert "did you mean cupc-s" in run("methods", "cupc_s")[2]
-
-
-def test_methods_of_a_family(run):
     assert run("methods", "--family", "gaussian")[1].startswith("method")
     assert run("methods", "--family", "ordinal")[2].startswith("error: no method is of family 'ordinal'; families: ")
 
@@ -134,14 +131,9 @@ def test_summary(run, data):
     assert "in all" in rest["seconds"]
 
 
-def test_pc_prints_directions(run, data):
-    _, out, err = run("pc", data, *METHOD, "--alpha", "0.001")
-    assert err == ""
-    assert "directions: 3 directed, 0 undirected (0 of them in conflict)" in out.splitlines()
-
-
 def test_edges_are_printed(run, data, tmp_path):
     lines = run("pc", data, *METHOD, "--alpha", "0.001")[1].splitlines()
+    assert "directions: 3 directed, 0 undirected (0 of them in conflict)" in lines
     table = [line.split() for line in lines[lines.index("") + 1 :]]
     assert table == [["source", "target", "kind"], *([a, "→", b, "directed"] for a, b in EDGES)]
     values = np.random.default_rng(0).normal(size=(100, 30))
@@ -226,11 +218,6 @@ def test_a_method_is_tried(run, tmp_path):
     assert "is not a Python file" in run("try", tmp_path / "none.py")[2]
 
 
-def test_quiet(run, data, tmp_path):
-    assert run("pc", data, *METHOD, "--quiet", "--output", tmp_path / "out.csv") == (0, "", "")
-    assert (tmp_path / "out.csv").exists()
-
-
 def test_outputs_of_skeleton(run, data, tmp_path):
     for suffix in ("npz", "csv", "graphml"):
         code, out, _ = run("skeleton", data, *METHOD, "--alpha", "0.001", "--output", tmp_path / f"out.{suffix}")
@@ -247,7 +234,8 @@ def test_outputs_of_skeleton(run, data, tmp_path):
 
 def test_outputs_of_pc(run, data, tmp_path):
     for suffix in ("npz", "csv", "graphml", "gml", "dot", "json"):
-        run("pc", data, *METHOD, "--alpha", "0.001", "--output", tmp_path / f"out.{suffix}")
+        options = ["--alpha", "0.001", "--quiet", "--output", tmp_path / f"out.{suffix}"]
+        assert run("pc", data, *METHOD, *options) == (0, "", "")
     stored = CPDAG.load(tmp_path / "out.npz")
     assert np.argwhere(stored.directed).tolist() == [[0, 2], [1, 2], [2, 3]]
     assert (tmp_path / "out.csv").read_text().splitlines()[1] == "a,c,directed"
@@ -259,11 +247,12 @@ def test_outputs_of_pc(run, data, tmp_path):
 
 
 def test_report(run, refused, data, tmp_path, monkeypatch):
-    page = tmp_path / "page.html"
-    code, out, _ = run("pc", data, *METHOD, "--alpha", "0.001", "--report", page)
+    page, odd = tmp_path / "page.html", tmp_path / os.fsdecode(b"\xff.csv")
+    odd.write_bytes(data.read_bytes())
+    code, out, _ = run("pc", odd, *METHOD, "--alpha", "0.001", "--report", page)
     assert (code, out.splitlines()[-1]) == (0, f"written: {page}")
     assert "<td>c</td><td>→</td><td>d</td><td class=number" in page.read_text()
-    assert f"{data.name}, last changed " in page.read_text()
+    assert r"\udcff.csv, last changed " in page.read_text()
     absent = tmp_path / "absent.csv"  # what follows is refused before the data are read
     assert "its name must end in .html or .htm" in refused("pc", absent, *METHOD, "--report", tmp_path / "page.csv")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -320,12 +309,6 @@ def test_the_plan_of_an_out_of_core_search_is_told(run, data):
     assert "budget" not in run("skeleton", data, *options)[2]
 
 
-def test_parameters_of_the_method(run, data, tmp_path):
-    options = ["--method", "stable-parallel", "--param", "threads=2"]
-    assert run("skeleton", data, *options, "--output", tmp_path / "out.npz")[0] == 0
-    assert Skeleton.load(tmp_path / "out.npz").facts["params"] == {"threads": 2}
-
-
 def test_a_kernel_method_and_its_options(run, data, tmp_path):
     options = ["--method", "cupc-s", "--backend", "host", "--device-memory-limit", "1GiB"]
     options += ["--param", "theta=32", "--param", "delta=1"]
@@ -345,13 +328,9 @@ def test_correlations_made_on_the_device(run, refused, data, tmp_path):
     assert found.facts["params"] == {}
     assert run("skeleton", data, *METHOD, "--output", tmp_path / "reference.npz")[0] == 0
     assert Skeleton.load(tmp_path / "reference.npz") == found
+    assert refused("skeleton", data, *options, "--device-memory-limit", "64B").startswith("device memory exhausted: ")
     message = refused("skeleton", data, *options, "--param", "correlations=gpu")
     assert "correlations is 'gpu'; choose one of: host, device" in message
-
-
-def test_too_little_device_memory(refused, data):
-    message = refused("skeleton", data, "--backend", "host", "--device-memory-limit", "64B")
-    assert message.startswith("device memory exhausted: ")
 
 
 def test_correlation_matrix(run, refused, frame, data, tmp_path):
@@ -393,11 +372,6 @@ def test_no_name_of_others_commands_the_terminal(run, frame, data, tmp_path):
         assert outcome == code
         assert r"\x1b]0;title\x07\x9b2J" in printed[1]
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", "".join(printed))
-
-
-def test_a_cycle_is_warned_of(run, data, monkeypatch):
-    monkeypatch.setattr(CPDAG, "has_directed_cycle", True)
-    assert run("pc", data, *METHOD, "--quiet")[2].startswith("warning: the v-structures contradict each other")
 
 
 # --- what is refused before the run ------------------------------------------------------------------------------
@@ -446,10 +420,6 @@ def test_refuses_outputs_that_would_be_lost(refused, data, tmp_path, monkeypatch
     assert refused("pc", data, *METHOD, "--output", tmp_path / "out.csv").endswith("permission denied")
 
 
-def test_refuses_no_command(refused):
-    assert "required: COMMAND" in refused()
-
-
 @pytest.mark.parametrize(
     ("text", "bytes_"),
     [("1", 1), ("64B", 64), ("1.5k", 1536), ("2GiB", 2**31), ("2GB", 2**31), ("2 g", 2**31), ("1TiB", 2**40)],
@@ -459,16 +429,6 @@ def test_sizes(text, bytes_):
     assert parsed.device_memory_limit == bytes_
 
 
-def test_a_table_of_words_takes_options_of_its_test(run, tmp_path, monkeypatch):
-    released = []
-    monkeypatch.setattr(HostBackend, "release_memory", lambda backend: released.append(backend))
-    (tmp_path / "words.csv").write_text("a,b\n" + "p,q\nr,s\np,s\n" * 10)
-    options = ["--backend", "host", "--max-level", "0", "--param", "df_rule=adjusted"]
-    assert run("skeleton", tmp_path / "words.csv", *options, "--output", tmp_path / "out.npz")[0] == 0
-    assert Skeleton.load(tmp_path / "out.npz").facts["problem"]["df_rule"] == "adjusted"
-    assert len(released) == 1, "one backend is opened, and gives its memory back"
-
-
 def test_missing_file(refused, tmp_path):
     for name in ("none.csv", "none.npz"):
         assert (
@@ -476,6 +436,7 @@ def test_missing_file(refused, tmp_path):
             == f"{tmp_path / name} cannot be read: No such file or directory"
         )
     assert refused("skeleton", tmp_path, *METHOD) == f"{tmp_path} cannot be read: Is a directory"
+    assert "required: COMMAND" in refused()
 
 
 # --- faults and interruptions ------------------------------------------------------------------------------------
@@ -491,9 +452,7 @@ def test_a_fault_of_ours_is_told_from_a_users(run, data, monkeypatch):
     monkeypatch.setenv("GPUPC_DEBUG", "1")
     with pytest.raises(RuntimeError, match="broken inside"):
         run("skeleton", data, *METHOD)
-
-
-def test_debug_keeps_the_traceback_of_expected_errors(run, monkeypatch):
+    monkeypatch.undo()
     monkeypatch.setenv("GPUPC_DEBUG", "1")
     with pytest.raises(commands.UsageError, match="No such file"):
         run("skeleton", "none.csv", *METHOD)
@@ -556,30 +515,19 @@ def test_a_reader_that_goes_away_is_no_error():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-def test_closed_streams_are_no_error(data, tmp_path, closed):
-    command = f"{sys.executable} -m gpupc_impl skeleton {data} {' '.join(METHOD)} --output {tmp_path / 'out.json'}"
-    done = subprocess.run(["bash", "-c", f"{command} {closed}"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0
-    assert "Error" not in done.stderr
-    assert json.loads((tmp_path / "out.json").read_text())["nodes"]
-    failing = f"{sys.executable} -m gpupc_impl skeleton none.csv {closed}"
-    assert subprocess.run(["bash", "-c", failing], cwd=ROOT, capture_output=True).returncode == 2
-
-
-def test_a_data_file_whose_name_is_not_utf_8_gets_its_page(data, tmp_path):
-    pytest.importorskip("matplotlib")
+@pytest.mark.parametrize(("closed", "status"), [(">&-", 0), ("2>&-", 2), (">&- 2>&-", 0)])
+def test_closed_streams_are_no_error(data, tmp_path, closed, status):
+    """The name of a file that is not UTF-8 is none either."""
     odd = tmp_path / os.fsdecode(b"\xff.csv")
-    odd.write_bytes(Path(data).read_bytes())
-    command = [*COMMAND, "skeleton", odd, *METHOD, "--report", tmp_path / "page.html"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True)
-    assert (done.returncode, b"Error" in done.stderr) == (0, False)
-    assert r"\udcff.csv" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    odd.write_bytes(data.read_bytes())
+    file = "none.csv" if status else str(odd)
+    command = [*COMMAND, "skeleton", file, *METHOD, "--output", str(tmp_path / "out.json")]
+    done = subprocess.run(["bash", "-c", f'"$@" {closed}', "bash", *command], cwd=ROOT, capture_output=True)
+    assert (done.returncode, b"Error" in done.stderr) == (status, False)
+    assert status or json.loads((tmp_path / "out.json").read_text())["nodes"]
 
 
 def test_as_a_module():
-    done = subprocess.run([*COMMAND, "--version"], cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, f"{gpupc_impl.__version__}\n")
     done = subprocess.run([*COMMAND, "skeleton", "none.csv", *METHOD], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (2, "error: none.csv cannot be read: No such file or directory\n")
 
