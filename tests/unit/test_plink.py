@@ -128,7 +128,6 @@ def test_no_person_and_no_variant_comes_or_goes_with_a_line_end(genotypes, cohor
     np.testing.assert_array_equal(read_table(cohort).values, genotypes)
 
 
-@pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize(
     ("suffix", "change", "message"),
     [
@@ -147,9 +146,7 @@ def test_no_person_and_no_variant_comes_or_goes_with_a_line_end(genotypes, cohor
         (".bed", lambda data: b"\x6c\x1b\0" + data[3:], r"begins with 6c 1b 00; plink --bfile cohort --make-bed"),
     ],
 )
-def test_files_that_do_not_fit_together(cohort, monkeypatch, streamed, suffix, change, message):
-    if streamed:
-        monkeypatch.setattr(binary, "STREAMED_BYTES", 0)
+def test_files_that_do_not_fit_together(cohort, suffix, change, message):
     path = cohort.with_suffix(suffix)
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(DataError, match=message):
