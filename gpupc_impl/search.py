@@ -26,7 +26,7 @@ from gpupc_impl.core.solve import choose_method, open_method_backend, prefetched
 from gpupc_impl.intake import (
     FEWEST_SAMPLES,
     TREATMENTS,
-    InputTable,
+    Table,
     TableFormat,
     choose_family,
     read_input,
@@ -86,7 +86,7 @@ class SearchRequest(TableFormat):
     def open(self, data: Any) -> Search:
         """Read the data, choose family and method, and open the backend; data come last, since they take time."""
         search_parameters(self.alpha, self.max_level)
-        source: InputTable | Problem | None = data if isinstance(data, Problem) else None
+        source: Table | Problem | None = data if isinstance(data, Problem) else None
         if self.family != "auto":
             family = get_family(self.family)
         elif self.method != "auto":
@@ -109,7 +109,7 @@ class SearchRequest(TableFormat):
                 choose_family(table, family.name)  # This refuses or warns of an unsuitable table.
         return Search(self, _data_name(data), source, problem_class, method, backend, params, test)
 
-    def _read(self, data: Any, kind: str | None) -> InputTable:
+    def _read(self, data: Any, kind: str | None) -> Table:
         if self.n_samples is not None and as_number(self.n_samples) < FEWEST_SAMPLES:
             warn(f"n_samples is {self.n_samples}, too few to test anything with: the edges are those of no test")
         return read_input(
@@ -244,7 +244,7 @@ class Search:
 
     request: SearchRequest
     data_name: str
-    source: InputTable | Problem
+    source: Table | Problem
     problem_class: type[Problem]
     method: Method
     backend: Backend | None
@@ -298,7 +298,7 @@ class Search:
         _warn_of_resolution(problem)
         return problem if request.knowledge is None else with_knowledge(problem, request.knowledge)
 
-    def _prepare(self, table: InputTable) -> Problem:
+    def _prepare(self, table: Table) -> Problem:
         request = self.request
         parameters = {"alpha": request.alpha, "max_level": request.max_level, "names": table.names, **self.test}
         if request.missing == "pairwise":

@@ -1,4 +1,4 @@
-"""The command line ``gpupc``; `arguments` defines its commands, and `commands` has a function for each."""
+"""The command line ``gpupc``; `arguments` defines its commands, and `commands` has the functions that they run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError, KernelCompilationError
-from gpupc_impl.cli import commands, output
+from gpupc_impl.cli import output
 from gpupc_impl.cli.arguments import parser
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = parser().parse_args(argv)
         with output.plain_warnings(), output.plain_forecasts(getattr(args, "verbose", False)):
-            outcome = commands.COMMANDS[args.command](args)
+            outcome = args.run(args)
             output.show(outcome, args)
         sys.stdout.flush()
         return outcome.status

@@ -12,6 +12,7 @@ from typing import Any
 import gpupc_impl
 import gpupc_impl.examples as examples
 from gpupc_impl.backends import BACKENDS
+from gpupc_impl.cli import commands
 from gpupc_impl.cli.output import EXAMPLE, OUTPUT_SUFFIXES, listed
 from gpupc_impl.core.colliders import AUTO, V_STRUCTURES
 from gpupc_impl.core.family import families
@@ -47,20 +48,22 @@ class Parser(argparse.ArgumentParser):
 def parser() -> Parser:
     parser = Parser(prog="gpupc", description=gpupc_impl.__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=gpupc_impl.__version__)
-    commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
-    for name, add_arguments, summary in (
-        ("methods", _add_methods, "list the methods and say which can run here"),
-        ("skeleton", _add_search, "find the skeleton (the undirected graph) and the separating sets"),
-        ("pc", _add_pc, "find the skeleton and orient its edges, which gives the CPDAG"),
-        ("fci", _add_fci, "find the PAG, which allows for common causes that were not measured"),
-        ("bootstrap", _add_bootstrap, "repeat `pc` on resampled data, and count how often it finds each edge"),
-        ("alpha-path", _add_alpha_path, "find the skeletons at several significance levels"),
-        ("try", _add_try, "verify and time the methods of a Python file on small problems, beside a reference"),
-        ("pcmci", _add_pcmci, "find the causal graph of time series by PCMCI or PCMCI+"),
-        ("records", _add_records, "publish, merge and check the records of measurements"),
-        ("compile", _add_compile, "compile kernels into the cache ahead of the first search"),
+    parsers = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
+    for name, function, add_arguments, summary in (
+        ("methods", commands.list_methods, _add_methods, "list the methods and say which can run here"),
+        ("skeleton", commands.search, _add_search, "find the skeleton (the undirected graph) and the separating sets"),
+        ("pc", commands.search, _add_pc, "find the skeleton and orient its edges, which gives the CPDAG"),
+        ("fci", commands.search, _add_fci, "find the PAG, which allows for common causes that were not measured"),
+        ("bootstrap", commands.resample, _add_bootstrap, "repeat `pc` on resampled data, and count each edge"),
+        ("alpha-path", commands.search_alphas, _add_alpha_path, "find the skeletons at several significance levels"),
+        ("try", commands.try_methods, _add_try, "verify and time the methods of a Python file beside a reference"),
+        ("pcmci", commands.time_series, _add_pcmci, "find the causal graph of time series by PCMCI or PCMCI+"),
+        ("records", commands.keep_records, _add_records, "publish, merge and check the records of measurements"),
+        ("compile", commands.fill_cache, _add_compile, "compile kernels into the cache ahead of the first search"),
     ):
-        add_arguments(commands.add_parser(name, help=summary, description=summary))
+        command = parsers.add_parser(name, help=summary, description=summary)
+        command.set_defaults(run=function)
+        add_arguments(command)
     return parser
 
 

@@ -11,7 +11,7 @@ import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -335,18 +335,6 @@ RECORDED = Path("results/recorded")
 REPORT_SUFFIXES = (".html", ".htm")
 COMPILING_NAMED = 0.05  # seconds of compiling from which they are reported; reading the cache takes less
 WIDTH = 100  # of the table of methods, in characters
-COMMANDS: dict[str, Callable[[argparse.Namespace], Outcome]] = {
-    "alpha-path": search_alphas,
-    "bootstrap": resample,
-    "compile": fill_cache,
-    "methods": list_methods,
-    "skeleton": search,
-    "pc": search,
-    "fci": search,
-    "pcmci": time_series,
-    "records": keep_records,
-    "try": try_methods,
-}
 
 
 def _check_outputs(args: argparse.Namespace, suffixes: Sequence[str]) -> None:

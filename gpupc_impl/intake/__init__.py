@@ -33,27 +33,6 @@ DATES = (19000101, 21001231)  # whole numbers between which dates are written
 INDEFINITE = 1e-6  # negative eigenvalues per variable up to here are rounding errors
 
 
-@dataclasses.dataclass(frozen=True)
-class InputTable:
-    """The user's data: samples in rows and variables in columns, or a correlation matrix.
-
-    Attributes:
-        values: an array, a DataFrame, a `RowStream` of a large table of numbers, or a list of completed tables.
-        names: the variables' names; None if `values` contains them or there are none.
-        kind: ``"numbers"``; ``"labels"`` of categories; ``"both"``, some columns of each; or ``"correlation"``.
-        label_columns: names of the columns of a DataFrame that hold labels.
-        summary: a description of the data in one line.
-        counts: whether the numbers are known to be counts, and not codes of categories.
-    """
-
-    values: Any
-    names: Sequence[str] | None
-    kind: str
-    label_columns: tuple[str, ...] = ()
-    summary: str = ""
-    counts: bool = False
-
-
 def read_input(
     data: Any,
     *,
@@ -63,7 +42,7 @@ def read_input(
     transpose: bool | None = None,
     form: TableFormat | None = None,
     correlation: bool = False,
-) -> InputTable:
+) -> Table:
     """Read the user's data, handle missing values and look for probable mistakes.
 
     Args:
@@ -87,7 +66,7 @@ def read_input(
     )
     values = table.values
     if np.ndim(values) != 2:  # The problem reports the fault.
-        return InputTable(values, table.names, "correlation" if correlation else "numbers")
+        return dataclasses.replace(table, kind="correlation" if correlation else "numbers")
     rows, p = np.shape(values)
     if 0 in (rows, p):
         raise InvalidProblem(
@@ -95,8 +74,10 @@ def read_input(
         )
     if correlation:
         _refuse_indefinite(values)
-        return InputTable(values, table.names, "correlation", summary=f"a correlation matrix of {rows:,} variables")
-    label_columns = _label_columns(values)
+        return dataclasses.replace(table, kind="correlation", summary=f"a correlation matrix of {rows:,} variables")
+    label_columns: tuple[str, ...] = ()
+    if _is_frame(values):
+        label_columns = tuple(str(name) for name, dtype in values.dtypes.items() if dtype.kind not in "iufc")
     inferred = _kind(values, label_columns, kind)
     # Otherwise no family supports the data.
     if missing != "pairwise" or _kind(values, label_columns, "numbers") == "numbers":
@@ -121,10 +102,10 @@ def read_input(
     summary += f", {rows - len(values):,} rows dropped" * (rows != len(values))
     summary += f", numbers with {table.remark}" * bool(table.remark)
     summary += ", read some rows at a time" * isinstance(values, RowStream)
-    return InputTable(values, table.names, inferred, label_columns, summary, table.counts)
+    return dataclasses.replace(table, values=values, kind=inferred, label_columns=label_columns, summary=summary)
 
 
-def _imputed(tables: Any, **options: Any) -> InputTable:
+def _imputed(tables: Any, **options: Any) -> Table:
     if not isinstance(tables, (list, tuple)) and np.ndim(tables) != 3:
         raise InvalidProblem(
             "missing='imputed' takes a list of completed tables, in each of which other values were imputed; data is "
@@ -139,10 +120,10 @@ def _imputed(tables: Any, **options: Any) -> InputTable:
     if any(each != names[0] for each in names):
         raise InvalidProblem("the completed tables have different names; give tables with the same columns")
     summary = f"{len(read)} completed tables, the first of {read[0].summary}"
-    return InputTable([table.values for table in read], names[0], "numbers", summary=summary)
+    return dataclasses.replace(read[0], values=[table.values for table in read], names=names[0], summary=summary)
 
 
-def choose_family(table: InputTable, requested: str | None) -> str:
+def choose_family(table: Table, requested: str | None) -> str:
     kind = "numbers" if table.kind == "correlation" else table.kind
     family = requested
     if requested is None and (default := default_family(kind)) is not None:
@@ -156,7 +137,7 @@ def choose_family(table: InputTable, requested: str | None) -> str:
     return family
 
 
-def _labels_refused(table: InputTable, family: str | None) -> str:
+def _labels_refused(table: Table, family: str | None) -> str:
     ways = []
     categories = "say"
     if table.kind == "both":
@@ -316,14 +297,8 @@ def _is_frame(data: Any) -> bool:
     return hasattr(data, "iloc")
 
 
-def _label_columns(data: Any) -> tuple[str, ...]:
-    if not _is_frame(data):
-        return ()
-    return tuple(str(name) for name, dtype in data.dtypes.items() if dtype.kind not in "iufc")
-
-
 def _kind(data: Any, label_columns: tuple[str, ...], expected: str | None) -> str:
-    """Return `InputTable.kind`; columns that can be read both ways count as expected, or as numbers beside numbers."""
+    """Return `Table.kind`; columns that can be read both ways count as expected, or as numbers beside numbers."""
     if not label_columns:
         return "numbers"
     only_labels = len(label_columns) == data.shape[1]
@@ -334,7 +309,7 @@ def _kind(data: Any, label_columns: tuple[str, ...], expected: str | None) -> st
     return "labels" if only_labels else "both"
 
 
-def _warn_of_categories(table: InputTable, family: str) -> None:
+def _warn_of_categories(table: Table, family: str) -> None:
     few = few_values(table.values)
     if few.any() and (options := _options_of("labels")):
         columns, names = np.flatnonzero(few), column_names(table.values, table.names)

@@ -47,21 +47,28 @@ UNREAD = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
-    """The user's table.
+    """The user's table, of which `gpupc_impl.intake` finds out the last three attributes.
 
     Attributes:
-        values: (samples, variables) numbers, a DataFrame with a type for each column, or a `RowStream` of numbers.
+        values: (samples, variables) numbers, a DataFrame with a type for each column, a `RowStream` of numbers, or a
+            list of completed tables.
         names: the variables' names; None if there are none.
         place: the function that names a cell of `values` in an error.
         remark: the unusual ways in which numbers are written, such as decimal commas; empty if there is none.
         counts: whether the numbers are known to be counts, such as genotypes, and not codes of categories.
+        kind: ``"numbers"``; ``"labels"`` of categories; ``"both"``, some columns of each; or ``"correlation"``.
+        label_columns: names of the columns of a DataFrame that hold labels.
+        summary: a description in one line.
     """
 
-    values: np.ndarray | pandas.DataFrame | RowStream
+    values: Any
     names: Sequence[str] | None
     place: Place
     remark: str = ""
     counts: bool = False
+    kind: str = "numbers"
+    label_columns: tuple[str, ...] = ()
+    summary: str = ""
 
 
 def read_table(
