@@ -97,7 +97,7 @@ class SearchRequest(TableFormat):
             if self.backend != "auto" and (reason := backend_class(self.backend).unavailable()):
                 raise BackendUnavailable(f"backend {self.backend!r} cannot be used here: {reason}")
             source = table = self._read(data, None)
-            family = get_family(choose_family(table, None))
+            family = choose_family(table)
         problem_class, method = self._choose(family)
         test, params = self._split_options(problem_class, method)
         backend = open_method_backend(method, self.backend, self.device_memory_limit)
@@ -106,7 +106,7 @@ class SearchRequest(TableFormat):
                 self._refuse_repeated(test)
             elif source is None:
                 source = table = self._read(data, family.data)
-                choose_family(table, family.name)  # This refuses or warns of an unsuitable table.
+                choose_family(table, family)
         return Search(self, _data_name(data), source, problem_class, method, backend, params, test)
 
     def _read(self, data: Any, kind: str | None) -> Table:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.core.family import default_family, families, get_family
+from gpupc_impl.core.family import Family, default_family, families
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.tables import Table, read_table
@@ -123,21 +123,20 @@ def _imputed(tables: Any, **options: Any) -> Table:
     return dataclasses.replace(read[0], values=[table.values for table in read], names=names[0], summary=summary)
 
 
-def choose_family(table: Table, requested: str | None) -> str:
+def choose_family(table: Table, family: Family | None = None) -> Family:
+    """Return the family, or the default one of such tables; refuse a table that it cannot test, or warn of one."""
     kind = "numbers" if table.kind == "correlation" else table.kind
-    family = requested
-    if requested is None and (default := default_family(kind)) is not None:
-        family = default.name
-    if table.kind == "correlation" or (family is not None and get_family(family).data != "numbers"):
+    family = family or default_family(kind)
+    if family is not None and (table.kind == "correlation" or family.data != "numbers"):
         return family
-    if kind != "numbers":
+    if family is None or kind != "numbers":
         raise InvalidProblem(_labels_refused(table, family))
     if not table.counts:
         _warn_of_categories(table, family)
     return family
 
 
-def _labels_refused(table: Table, family: str | None) -> str:
+def _labels_refused(table: Table, family: Family | None) -> str:
     ways = []
     categories = "say"
     if table.kind == "both":
@@ -145,7 +144,7 @@ def _labels_refused(table: Table, family: str | None) -> str:
         ways += ["leave the columns of one kind out", "make numbers of the text (pandas.get_dummies)"]
         categories = "or make categories of the numbers (pandas.qcut) and say"
     ways.append(f"{categories} {_options_of('labels')}")
-    test = "the default test" if family is None else f"the {family} test"
+    test = "the default test" if family is None else f"the {family.name} test"
     return (
         f"{len(table.label_columns)} column(s) ({shown(table.label_columns)}) hold text or categories"
         f"{' and the others numbers' if table.kind == 'both' else ''}; {test} takes numbers: {', '.join(ways)}"
@@ -309,14 +308,14 @@ def _kind(data: Any, label_columns: tuple[str, ...], expected: str | None) -> st
     return "labels" if only_labels else "both"
 
 
-def _warn_of_categories(table: Table, family: str) -> None:
+def _warn_of_categories(table: Table, family: Family) -> None:
     few = few_values(table.values)
     if few.any() and (options := _options_of("labels")):
         columns, names = np.flatnonzero(few), column_names(table.values, table.names)
         warn(
             f"{len(columns):,} of {len(few):,} columns ({shown([names[k] for k in columns])}) hold whole numbers "
-            f"with at most {FEW_VALUES} different values, which the {family} test takes for measurements; if they are "
-            f"categories, say {options}"
+            f"with at most {FEW_VALUES} different values, which the {family.name} test takes for measurements; if they "
+            f"are categories, say {options}"
         )
 
 
