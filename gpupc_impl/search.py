@@ -66,13 +66,12 @@ class SearchRequest(TableFormat):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        kinds: dict[str, tuple[Callable[[Any], bool], str]] = {
-            "names": (_is_sequence, "a sequence of names"),
-            "transpose": (_is_truth, "True or False"),
-            "pmax": (_is_truth, "True or False"),
-            "device_memory_limit": (lambda value: not math.isnan(as_number(value)), "a number of bytes"),
-        }
-        for name, (fits, kind) in kinds.items():
+        for name, fits, kind in (
+            ("names", _is_sequence, "a sequence of names"),
+            ("transpose", _is_truth, "True or False"),
+            ("pmax", _is_truth, "True or False"),
+            ("device_memory_limit", lambda value: not math.isnan(as_number(value)), "a number of bytes"),
+        ):
             value = getattr(self, name)
             if value is not None and not fits(value):
                 raise InvalidProblem(f"{name} is {shortened(repr(value), 60)}; it must be {kind}")
@@ -128,7 +127,18 @@ class SearchRequest(TableFormat):
                 f"family {family.name!r} is measured in experiments alone; call `{family.call}` instead"
             )
         if self.missing in TREATMENTS:
-            return self._choose_treatment(family)
+            if self.missing not in family.treatments:
+                raise InvalidProblem(
+                    f"missing={self.missing!r} is for tests on correlations, which the {family.name} test is not; "
+                    "say missing='drop-rows', or give one table whose missing values are imputed"
+                )
+            problem_class, method = family.treatments[self.missing]
+            if self.method not in ("auto", method.name):
+                raise InvalidProblem(
+                    f"method {self.method!r} has one critical value for all tests of a level, unlike "
+                    f"missing={self.missing!r}; leave method out (it is {method.name!r}), or say missing='drop-rows'"
+                )
+            return problem_class, method
         try:
             method = choose_method(self.method, self.backend, family.name)
         except UnknownMethod as error:
@@ -146,20 +156,6 @@ class SearchRequest(TableFormat):
         if method.family != family.name:
             raise InvalidProblem(f"method {method.name!r} is of family {method.family!r}, not {family.name!r}")
         return family.problem, method
-
-    def _choose_treatment(self, family: Family) -> tuple[type[Problem], Method]:
-        if self.missing not in family.treatments:
-            raise InvalidProblem(
-                f"missing={self.missing!r} is for tests on correlations, which the {family.name} test is not; "
-                "say missing='drop-rows', or give one table whose missing values are imputed"
-            )
-        problem_class, method = family.treatments[self.missing]
-        if self.method not in ("auto", method.name):
-            raise InvalidProblem(
-                f"method {self.method!r} has one critical value for all tests of a level, unlike "
-                f"missing={self.missing!r}; leave method out (it is {method.name!r}), or say missing='drop-rows'"
-            )
-        return problem_class, method
 
     def _split_options(self, problem_class: type[Problem], method: Method) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the parameters of the problem's test, as requested, and all of the method, checked."""
@@ -179,15 +175,12 @@ class SearchRequest(TableFormat):
         """Refuse arguments that a ready problem already contains."""
         repeated = {
             "alpha": self.alpha != SearchRequest.alpha,
-            "n_samples": self.n_samples is not None,
-            "names": self.names is not None,
-            "max_level": self.max_level is not None,
+            **{name: getattr(self, name) is not None for name in ("n_samples", "names", "max_level")},
             "missing": self.missing != "error",
             "transpose": bool(self.transpose),
             **dict.fromkeys(test, True),
         }
-        if any(repeated.values()):
-            names = ", ".join(name for name, is_repeated in repeated.items() if is_repeated)
+        if names := ", ".join(name for name, is_repeated in repeated.items() if is_repeated):
             raise InvalidProblem(f"data is a ready problem, which carries its own {names}; set it where that is built")
 
 
