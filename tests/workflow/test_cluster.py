@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from workflow.lib import job_limits
+from workflow.lib.searches import resources_of_searches
 
 ROOT = Path(__file__).parents[2]
 TINY = Path(__file__).with_name("tiny.yaml")
@@ -225,7 +225,7 @@ def test_what_ends_its_job_again_and_again_is_killed_and_the_others_are_measured
     job = cluster.job(last)
     assert job["JobState"] == "CANCELLED"
     assert job["MinMemoryNode"] == "3000M"  # two processes, and what stands beside them
-    asked = job_limits.for_searches(
+    asked = resources_of_searches(
         {"a": {}, "b": {}},
         1,
         1,

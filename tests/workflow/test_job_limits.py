@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from workflow.lib.job_limits import OVERHEAD_MB, for_searches, for_single_tests
+from workflow.lib.searches import OVERHEAD_MB, resources_of_searches, resources_of_tests
 
 TIMING = {"time_limit_s": 600, "long_run_s": 60, "side_by_side": 4}
 CLUSTER = {"job_minutes": 10_000}
@@ -21,19 +21,21 @@ LIMITS = {"memory_mb": 1000}
     ],
 )
 def test_minutes(settings, data_sets, repeats, minutes):
-    asked = for_searches(settings, data_sets, repeats, TIMING, LIMITS, CLUSTER)
+    asked = resources_of_searches(settings, data_sets, repeats, TIMING, LIMITS, CLUSTER)
     assert asked["runtime"] == minutes
-    assert for_searches(settings, data_sets, repeats, TIMING, LIMITS, {"job_minutes": 12})["runtime"] == 12
+    assert resources_of_searches(settings, data_sets, repeats, TIMING, LIMITS, {"job_minutes": 12})["runtime"] == 12
 
 
 def test_memory():
     for count, (memory, expected) in itertools.product((1, 3), ((None, 0), (500, None))):
         settings = {str(k): {} for k in range(count)}
-        asked = for_searches(settings, 1, 1, TIMING, {"memory_mb": memory}, CLUSTER)["mem_mb"]
+        asked = resources_of_searches(settings, 1, 1, TIMING, {"memory_mb": memory}, CLUSTER)["mem_mb"]
         assert asked == (expected if memory is None else count * memory + OVERHEAD_MB)
     many = {str(k): {} for k in range(9)}
-    assert for_searches(many, 1, 1, TIMING, LIMITS, CLUSTER)["mem_mb"] == 4 * 1000 + OVERHEAD_MB  # that take turns
+    assert (
+        resources_of_searches(many, 1, 1, TIMING, LIMITS, CLUSTER)["mem_mb"] == 4 * 1000 + OVERHEAD_MB
+    )  # that take turns
 
 
 def test_single_tests():
-    assert for_single_tests(6, 2, 60, LIMITS, CLUSTER) == {"runtime": 20 + 6, "mem_mb": 2 * 1000 + OVERHEAD_MB}
+    assert resources_of_tests(6, 2, 60, LIMITS, CLUSTER) == {"runtime": 20 + 6, "mem_mb": 2 * 1000 + OVERHEAD_MB}

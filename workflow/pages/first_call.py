@@ -20,7 +20,7 @@ from pathlib import Path
 
 from gpupc_impl.backends import backend_class
 from gpupc_impl.reporting.tables import markdown
-from workflow.pages import marks
+from workflow.pages.recorded import replace
 
 SEARCHES: Mapping[str, str] = {
     "gaussian, 1000 x 100": "skeleton(numbers(1000, 100), backend=backend)",
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(table)
         return
     try:
-        marks.replace(options.page, {f"first calls, {options.backend}": table})
+        replace(options.page, {f"first calls, {options.backend}": table})
     except ValueError as error:
         parser.error(f"{options.page}: {error}")
 

@@ -39,7 +39,7 @@ from gpupc_impl.backends import open_backend, resolve_backend
 from gpupc_impl.core.files import read_json, save_json
 from gpupc_impl.distributed.local_cluster import local_cluster
 from gpupc_impl.reporting.tables import markdown
-from workflow.pages import marks
+from workflow.pages.recorded import replace
 
 PACKAGES = ("gpupc", "cupy-cuda12x", "cupy-cuda13x", "dask", "distributed", "numpy", "scipy")
 RECORDED = Path("results/recorded/nvidia-h100/distributed/one-gpu.json")
@@ -91,7 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, and write the JSON; an error in a case ends the script."""
     options = _parser().parse_args(arguments)
     if options.page:
-        marks.replace(options.page, {"one-gpu": table()})
+        replace(options.page, {"one-gpu": table()})
         return 0
     results: dict[str, Any] = {"versions": versions(), "device": {}, "cases": {}}
     if options.out.exists():

@@ -14,10 +14,27 @@ from gpupc_impl.reporting.catalogue import entries
 from gpupc_impl.reporting.claims import CLAIMS, headlines, in_markdown
 from gpupc_impl.reporting.tables import plain
 from workflow.lib.plan import ROOT, Plan, recorded_plans
-from workflow.pages import marks
 
 HEADLINES = "headlines: `make images`"
 """The comment before the headlines."""
+
+
+def replace(page: Path, parts: Mapping[str, str]) -> None:
+    """Replace parts of a page, each between ``<!-- NAME -->`` and ``<!-- end -->``, by their names.
+
+    Raises:
+        OSError: the page cannot be read or written.
+        ValueError: the page lacks the comments of a part; it stays as it is.
+    """
+    text = page.read_text(encoding="utf-8")
+    for name, part in parts.items():
+        begin, end = f"<!-- {name} -->\n", "<!-- end -->"
+        head, found, rest = text.partition(begin)
+        _, ended, tail = rest.partition(end)
+        if not found or not ended:
+            raise ValueError(f"the page has no comment {begin.strip()} with a comment {end} below it")
+        text = f"{head}{begin}\n{part}\n\n{end}{tail}"
+    page.write_text(text, encoding="utf-8")
 
 
 def verdicts(plans: Sequence[Plan], folder: Path) -> dict[str, list[Mapping[str, str]]]:
@@ -39,7 +56,7 @@ def write(root: Path) -> None:
     claims = verdicts(plans, root / "docs/verdicts")
     table = headlines(claims, read_csv(ROOT / "results/reported/headlines.csv"))
     inside = "\n\n".join([in_markdown(table), *map(plain, table.notes)])
-    marks.replace(root / "README.md", {HEADLINES: inside})
+    replace(root / "README.md", {HEADLINES: inside})
 
 
 if __name__ == "__main__":

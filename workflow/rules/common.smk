@@ -22,11 +22,11 @@ from gpupc_impl.backends import resolve_backend
 from gpupc_impl.measurement.digest import digest
 from gpupc_impl.measurement.environment import RUN
 from gpupc_impl.reporting.catalogue import entries
-from workflow.lib import job_limits
 from workflow.lib.config import complete
 from workflow.lib.jobs import leave_cores_to_measurements, parts_of
 from workflow.lib.plan import Plan, recorded_folders, recorded_plans
 from workflow.lib.problems import makers
+from workflow.lib.searches import resources_of_searches, resources_of_tests
 from workflow.lib.single_tests import cases
 
 os.environ.setdefault(RUN, uuid.uuid4().hex)
@@ -146,18 +146,18 @@ def records_to_verify(wildcards):
 
 def limits_of_job(name):
     job = JOBS[name]
-    return job_limits.for_searches(job.settings, len(job.datasets), job.repeats, *LIMITS)
+    return resources_of_searches(job.settings, len(job.datasets), job.repeats, *LIMITS)
 
 
 def limits_of_tests():
     implementations = CI_TESTS["implementations"].values()
     cells = len(implementations) * sum(len(cases(table)) for table in CI_TESTS["tables"].values())
     longest = max((choice.get("time_limit_s", CI_TESTS["time_limit_s"]) for choice in implementations), default=0)
-    return job_limits.for_single_tests(cells, len(implementations), longest, *LIMITS[1:])
+    return resources_of_tests(cells, len(implementations), longest, *LIMITS[1:])
 
 
 def limits_of_timeline(dataset):
-    return job_limits.for_searches(TIMELINES[dataset], 1, 1, *LIMITS)
+    return resources_of_searches(TIMELINES[dataset], 1, 1, *LIMITS)
 
 
 # --- tables and figures ------------------------------------------------------------------------------------------------
