@@ -494,7 +494,7 @@ class _DiscreteTests(Tests):
         """Add a critical value; if two threads do this at once, one is lost, and added again when it is needed."""
         known = self._criticals
         self._criticals = known._replace(
-            keys=np.append(known.keys, df), values=np.append(known.values, self._problem.critical_value(df))
+            keys=np.append(known.keys, df), values=np.append(known.values, self._problem.critical_values(df))
         )
 
 

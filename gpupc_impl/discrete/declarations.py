@@ -11,6 +11,7 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
 from gpupc_impl.discrete.labels import MAX_SAMPLES
+from gpupc_impl.discrete.problem import EXPANSION_TERMS
 from gpupc_impl.engine import bit_graph, graph, separating_sets
 from gpupc_impl.engine.bit_graph import GRAPHS
 
@@ -33,7 +34,7 @@ PRODUCT_TILE, PRODUCT_THREADS, PRODUCT_STEP = 64, 256, 16
 """Planes along a side of a tile (products.cu); and, on a GPU, the threads of a tile's block and the words of a plane
 that are in shared memory at once."""
 
-COUNTER_PLACES = {"BUSY_ROWS": 2, "BUSY_ENDS": 6, "UNDECIDED": 7, "LARGEST": 8}
+COUNTER_PLACES = {"BUSY_ROWS": 2, "BUSY_ENDS": 6, "LARGEST": 7}
 """Places in a level's counters (`engine.bit_graph.Counted`) to which levels.cu gives a meaning of its own."""
 
 DATA = {
@@ -51,23 +52,7 @@ DATA = {
     for code in CODE_TYPES
 }
 RULES = Struct("Rules", logs=Pointer(np.float64), adjusted=np.bool_)
-CRITICAL = Struct(
-    "Critical",
-    values=Pointer(np.float64),
-    listed=np.int32,
-    df=Pointer(np.uint64),
-    of_df=Pointer(np.float64),
-    known=np.int32,
-)
-UNCLEAR = Struct(
-    "Unclear",
-    counters=Pointer(np.uint64),
-    capacity=np.uint64,
-    pairs=Pointer(np.int32),
-    keys=Pointer(np.uint64),
-    df=Pointer(np.uint64),
-    statistics=Pointer(np.float64),
-)
+CRITICAL = Struct("Critical", values=Pointer(np.float64), listed=np.int32, expansion=Pointer(np.float64))
 SEARCH = Struct(
     "DiscreteSearch",
     best=graph.BEST_KEYS,
@@ -75,7 +60,6 @@ SEARCH = Struct(
     workload=np.bool_,
     rules=RULES,
     critical=CRITICAL,
-    unclear=UNCLEAR,
 )
 LEVEL = Struct(
     "Level", rows=graph.ROWS, level=np.int32, side=np.int32, tests_per_edge=np.uint64, counters=Pointer(np.uint64)
@@ -114,7 +98,6 @@ BETWEEN_LEVELS = {
         "begin_level": (GRAPHS,),
         "finish_level": (GRAPHS, graph.BEST_KEYS),
         "list_removed": (GRAPHS, graph.BEST_KEYS, graph.ROWS),
-        "settle": (graph.BEST_KEYS,),
         "count_upper": (GRAPHS,),
         "decay": (GRAPHS, graph.BEST_KEYS),
     }.items()
@@ -130,7 +113,12 @@ _PRODUCT_CONSTANTS = {
     "PRODUCT_STEP": PRODUCT_STEP,
 }
 PLANE_PRODUCTS = KernelSource("discrete/kernels/products.cu", "plane_products", (PRODUCTS,), _PRODUCT_CONSTANTS)
-DECIDE_PAIRS = KernelSource("discrete/kernels/products.cu", "decide_pairs", (SEARCH, PRODUCTS), _PRODUCT_CONSTANTS)
+DECIDE_PAIRS = KernelSource(
+    "discrete/kernels/products.cu",
+    "decide_pairs",
+    (SEARCH, PRODUCTS),
+    {**_PRODUCT_CONSTANTS, "EXPANSION_TERMS": EXPANSION_TERMS},
+)
 
 _COUNTING_CONSTANTS = {"MAX_THREADS": MAX_THREADS, "MAX_SAMPLES": MAX_SAMPLES}
 _TEST_CONSTANTS = {

@@ -1,8 +1,8 @@
 """A discrete search on a device, except for the kernels that make the tests.
 
 The methods differ in the kernels that make tests, in the launches of these kernels and in where tables lie. Between
-levels all methods make the graph that is left, decide the tests that kernels left to the host, list the removed pairs
-and apply the workload of a fixed number of tests.
+levels all methods make the graph that is left, list the removed pairs and apply the workload of a fixed number of
+tests.
 """
 
 import abc
@@ -20,11 +20,19 @@ from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import SeparatingSets
-from gpupc_impl.discrete.decisions import UNDECIDED_AT_FIRST, Decisions, undecided_arrays
-from gpupc_impl.discrete.declarations import BETWEEN_LEVELS, COUNTER_PLACES, DATA, LEVEL, tests_kernel
+from gpupc_impl.discrete.declarations import (
+    BETWEEN_LEVELS,
+    COUNTER_PLACES,
+    CRITICAL,
+    DATA,
+    LEVEL,
+    RULES,
+    SEARCH,
+    tests_kernel,
+)
 from gpupc_impl.discrete.level import Level, logger
 from gpupc_impl.discrete.planes import Planes, padded_length
-from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.discrete.problem import LISTED_DF, DiscreteProblem, critical_tables
 from gpupc_impl.discrete.statistic import p_values
 from gpupc_impl.engine import bit_graph, graph
 from gpupc_impl.engine.bit_graph import MOST_LEVELS, BitGraphs
@@ -68,7 +76,6 @@ class DiscreteSearch(LevelSearch):
             row_cells=((GRAPHS_KEPT, p), np.uint64),
             degrees=((GRAPHS_KEPT, p), np.int32),
             busy_rows=((GRAPHS_KEPT, p), np.int32),
-            **undecided_arrays(UNDECIDED_AT_FIRST),
         )
         backend.fill(own["best"], graph.NO_KEY)
         self.best_keys = graph.BEST_KEYS(keys=own["best"], p=p, first_come=run.separating_sets == "first-come")
@@ -78,7 +85,15 @@ class DiscreteSearch(LevelSearch):
         self._busy = self._busy_ends = self._largest_table = 0  # `Level` documents these numbers of the next level.
         self.largest_p = backend.full((p, p), 0, np.uint64) if run.pmax else None
         self._p_of_removed: list[tuple[np.ndarray, np.ndarray]] = []
-        self._decisions = Decisions(problem, backend, {**self.device_tables, **own}, self.best_keys, self.largest_p)
+        logs = backend.upload(log_table(n)) if problem.test == "g-square" else None
+        listed, expansion = (self.device_tables[name] for name in ("critical_values", "expansion"))
+        self._search = SEARCH(
+            best=self.best_keys,
+            largest_p=self.largest_p,
+            workload=problem.tests_per_edge is not None,
+            rules=RULES(logs=logs, adjusted=problem.df_rule == "adjusted"),
+            critical=CRITICAL(values=listed, listed=LISTED_DF, expansion=expansion),
+        )
         samples = DATA[problem.codes.dtype.name](
             codes=codes,
             stride=stride,
@@ -166,11 +181,13 @@ class DiscreteSearch(LevelSearch):
     def tables(self) -> dict[str, np.ndarray]:
         """Return the arrays that are uploaded at the start beside the codes, by name."""
         categories = self.problem.categories
+        critical_values, expansion = critical_tables(self.problem.alpha)
         return {
             "categories": categories.astype(np.int32),
             "by_categories": np.argsort(-categories, kind="stable").astype(np.int32),
             "first_plane": self.planes.first,
-            **Decisions.tables(self.problem.alpha),
+            "critical_values": critical_values,
+            "expansion": expansion,
             "counters": np.zeros(graph.COUNTER_SHAPE, np.uint64),
         }
 
@@ -238,29 +255,19 @@ class DiscreteSearch(LevelSearch):
             self._p_of_removed.append((pairs, p_values(self.problem, pairs, sets)))
 
     def _run_tests(self, level: int, launch: Callable[[Filled], None], rows: graph.Rows | None) -> int:
-        """Run a level's tests, decide the tests that kernels could not, and make the graph that is left; returns the
-        tests."""
-        before, after = self._graph, (self._graph + 1) % GRAPHS_KEPT
-        workload = self.problem.tests_per_edge is not None
-        while True:
-            if self.problem.fixed is not None:
-                self._mark(self.problem.fixed.required, graph.REQUIRED_KEY)
-            launch(self._decisions.search)
-            if workload:
-                self._decay(level, before, rows)
-            tests, undecided = self._finish(level, before, after)
-            if undecided <= self._decisions.room:
-                break
-            self._decisions.enlarge(undecided)  # the keys of tests that were decided so far stay
-            self.graphs.reset_counters()
-        if undecided and self._decisions.settle(undecided):
-            self.graphs.reset_counters()
-            self._finish(level, before, after)
+        """Run a level's tests and make the graph that is left; returns the number of tests."""
+        before, after, fixed = self._graph, (self._graph + 1) % GRAPHS_KEPT, self.problem.fixed
+        if fixed is not None:
+            self._mark(fixed.required, graph.REQUIRED_KEY)
+        launch(self._search)
+        if self.problem.tests_per_edge is not None:
+            self._decay(level, before, rows)
+        tests = self._finish(level, before, after)
         self._graph = after
         return tests
 
-    def _finish(self, level: int, before: int, after: int) -> tuple[int, int]:
-        """Make the graph that is left; returns the numbers of tests and of tests that are left to the host."""
+    def _finish(self, level: int, before: int, after: int) -> int:
+        """Make the graph that is left; returns the number of tests."""
         if (fixed := self.problem.fixed) is not None:
             self._mark(fixed.required, graph.NO_KEY)
             if level == 0:
@@ -270,8 +277,8 @@ class DiscreteSearch(LevelSearch):
         arguments = [self.graphs.struct, self.best_keys, *numbers, self._counters, *categories]
         self._launch("finish_level", *arguments, self._row_cells[after], self._busy_rows[after])
         counted = self.graphs.read(level)
-        self._busy, self._busy_ends, undecided, self._largest_table = (counted[k] for k in COUNTER_PLACES.values())
-        return counted.tests, undecided
+        self._busy, self._busy_ends, self._largest_table = (counted[k] for k in COUNTER_PLACES.values())
+        return counted.tests
 
     def _decay(self, level: int, before: int, rows: graph.Rows | None) -> None:
         """Give keys to the edges that the rule of the workload removes."""
@@ -287,6 +294,12 @@ class DiscreteSearch(LevelSearch):
 
     def _launch(self, kernel: str, *arguments: Any) -> None:
         self.graphs.launch(BETWEEN_LEVELS[kernel], *arguments)
+
+
+@functools.lru_cache(maxsize=4)
+def log_table(n: int) -> np.ndarray:
+    """Return (n + 1,) float64: log(k), and 0 for k = 0, which no test looks up."""
+    return np.log(np.maximum(np.arange(n + 1), 1).astype(np.float64))
 
 
 def upload_all(backend: Backend, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from gpupc_impl.core.problem import InvalidProblem, Problem, name_constants, one
 from gpupc_impl.discrete.labels import columns_of, encode
 
 MAX_CELLS = 2**62  # upper bound on the cells of a contingency table, whose numbers have 64 bits
+LISTED_DF = 4096  # degrees of freedom up to which every critical value is tabulated
+EXPANSION_TERMS = 9
 
 
 def _checked_tests(name: str, value: Any) -> int | None:
@@ -167,17 +169,16 @@ class DiscreteProblem(Problem):
         strata = math.prod(int(self.categories[v]) for v in S)
         return (int(self.categories[i]) - 1) * (int(self.categories[j]) - 1) * strata
 
-    def critical_value(self, df: int) -> float:
-        """Return the largest statistic that separates: chi-square's quantile 1 - alpha; 0 without degrees of
-        freedom."""
-        return _critical_value(self.alpha, int(df))
-
-    def critical_values(self, df: np.ndarray) -> np.ndarray:
-        """Return the `critical_value` of each element of an array, bit for bit."""
-        from scipy import special
-
+    def critical_values(self, df: int | np.ndarray) -> np.ndarray:
+        """Return the largest statistics that separate, with the bits that kernels compute (kernels/decide.cuh):
+        chi-square's quantile 1 - alpha; 0 without degrees of freedom."""
+        listed, expansion = critical_tables(self.alpha)
         df = np.asarray(df)
-        return np.where(df > 0, special.chdtri(np.maximum(df, 1).astype(np.float64), self.alpha), 0.0)
+        root = np.sqrt(np.maximum(df, 1).astype(np.float64))
+        x, total = math.sqrt(LISTED_DF) / root, np.full(df.shape, expansion[-1])
+        for term in expansion[-2::-1]:
+            total = total * x + term
+        return np.where(df <= LISTED_DF, listed[np.minimum(df, LISTED_DF).astype(np.int64)], df + root * total)
 
     def p_value(self, statistic: float | np.ndarray, df: int | np.ndarray) -> float | np.ndarray:
         """Return the p-values of one statistic or of an array of statistics; 1 without degrees of freedom."""
@@ -230,11 +231,24 @@ class DiscreteProblem(Problem):
         }
 
 
-@functools.lru_cache(maxsize=1 << 16)
-def _critical_value(alpha: float, df: int) -> float:
+@functools.lru_cache(maxsize=32)
+def critical_tables(alpha: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return (LISTED_DF + 1,) the critical values of 0, 1, 2, ... degrees of freedom, and (EXPANSION_TERMS,) the terms
+    of an expansion for more of them.
+
+    The quantile of df degrees of freedom is df + sqrt(df) g(1 / sqrt(df)) with a smooth function g (Cornish and Fisher
+    1938) and g(0) = sqrt(2) z, where z is the normal distribution's quantile. A polynomial of x = sqrt(LISTED_DF / df)
+    interpolates g at Chebyshev's points; the sums differ from SciPy's quantiles by the rounding of these.
+    """
     from scipy import special
 
-    return float(special.chdtri(float(df), alpha)) if df > 0 else 0.0
+    listed = np.zeros(LISTED_DF + 1)
+    listed[1:] = special.chdtri(np.arange(1.0, LISTED_DF + 1), alpha)
+    x = (1 + np.cos(np.linspace(0, np.pi, EXPANSION_TERMS)))[:-1] / 2
+    df = np.rint(LISTED_DF / x**2)
+    g = (special.chdtri(df, alpha) - df) / np.sqrt(df)
+    x, g = np.append(np.sqrt(LISTED_DF / df), 0.0), np.append(g, -math.sqrt(2) * special.ndtri(alpha))
+    return listed, np.linalg.solve(np.vander(x, increasing=True), g)
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

@@ -4,50 +4,21 @@
 #include "discrete/kernels/statistic.cuh"
 #include "engine/kernels/keys.cuh"
 
-// Critical values of up to `listed` degrees of freedom, and of some larger ones. Critical values ascend with the
-// degrees of freedom. A statistic that is outside the interval between the values of the two nearest entries is
-// therefore decided by them. A test whose statistic lies in that interval is listed for the host, which computes the
-// exact critical value.
+constexpr int EXPANSION_TERMS = 9;
+
+// Critical values, with the bits of DiscreteProblem.critical_values.
 struct Critical {
     const double* values;  // (listed + 1) critical values of 0, 1, 2, ..., `listed` degrees of freedom
     int listed;
-    const unsigned long long* df;  // (known) larger degrees of freedom, ascending, from `listed` on
-    const double* of_df;           // (known) their critical values
-    int known;
-};
+    const double* expansion;  // (EXPANSION_TERMS) see discrete/problem.py, critical_tables
 
-enum Verdict { DEPENDENT, INDEPENDENT, UNCLEAR };
-
-__device__ __forceinline__ Verdict judge(const Critical& critical, double statistic, unsigned long long df) {
-    if (df <= static_cast<unsigned long long>(critical.listed)) {
-        return statistic <= critical.values[df] ? INDEPENDENT : DEPENDENT;
+    __device__ __forceinline__ double of(unsigned long long df) const {
+        if (df <= static_cast<unsigned long long>(listed)) return values[df];
+        const double root = sqrt(static_cast<double>(df)), x = sqrt(static_cast<double>(listed)) / root;
+        double sum = expansion[EXPANSION_TERMS - 1];
+        for (int k = EXPANSION_TERMS - 2; k >= 0; --k) sum = sum * x + expansion[k];
+        return static_cast<double>(df) + root * sum;
     }
-    int low = 0, high = critical.known - 1;  // The invariant is df[low] <= df <= df[high].
-    while (high - low > 1) {
-        const int middle = low + (high - low) / 2;
-        if (critical.df[middle] <= df) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    // The factors allow for the rounding of the critical values themselves.
-    if (statistic <= critical.of_df[low] * (1.0 - 1e-9)) return INDEPENDENT;
-    if (statistic > critical.of_df[high] * (1.0 + 1e-9)) return DEPENDENT;
-    return UNCLEAR;
-}
-
-// The place in a level's counters (engine/kernels/tally.cuh) that counts the tests which the host decides.
-constexpr int UNDECIDED_COUNTER = 7;
-
-// The tests that the host has to decide.
-struct Unclear {
-    unsigned long long* counters;  // The number may exceed the capacity; the level is then run again with more room.
-    unsigned long long capacity;
-    int* pairs;                // (capacity, 2)
-    unsigned long long* keys;  // (capacity)
-    unsigned long long* df;    // (capacity)
-    double* statistics;        // (capacity)
 };
 
 // Logarithm and exponential are made of basic operations, so that p-values have the same bits on every backend.
@@ -128,7 +99,6 @@ struct DiscreteSearch {
     bool workload;                  // whether outcomes are ignored
     Rules rules;
     Critical critical;
-    Unclear unclear;
 
     // Returns whether an earlier set already separates the edge (gpuPC, section 3.4).
     __device__ __forceinline__ bool settled(int i, int j, unsigned long long key) const {
@@ -148,18 +118,6 @@ struct DiscreteSearch {
             atomicMax(&largest_p[best.cell(i, j)],
                       static_cast<unsigned long long>(__double_as_longlong(tail(statistic, df))));
         }
-        if (workload) return;
-        const Verdict verdict = judge(critical, statistic, df);
-        if (verdict == INDEPENDENT) {
-            best.separate(i, j, key);
-        } else if (verdict == UNCLEAR) {
-            const unsigned long long slot = atomicAdd(&unclear.counters[UNDECIDED_COUNTER], 1ull);
-            if (slot >= unclear.capacity) return;
-            unclear.pairs[2 * slot] = i;
-            unclear.pairs[2 * slot + 1] = j;
-            unclear.keys[slot] = key;
-            unclear.df[slot] = df;
-            unclear.statistics[slot] = statistic;
-        }
+        if (!workload && statistic <= critical.of(df)) best.separate(i, j, key);
     }
 };

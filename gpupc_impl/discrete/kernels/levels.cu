@@ -1,13 +1,13 @@
-// The graph between levels: its rows, what a level leaves, and the pairs that it removed. In every kernel but `settle`
-// a warp has a range of consecutive rows (engine/kernels/bit_graph.cuh): grid (any), block (warps).
-#include "discrete/kernels/decide.cuh"
+// The graph between levels: its rows, what a level leaves, and the pairs that it removed. In every kernel a warp has a
+// range of consecutive rows (engine/kernels/bit_graph.cuh): grid (any), block (warps).
 #include "engine/kernels/bit_graph.cuh"
+#include "engine/kernels/keys.cuh"
 #include "engine/kernels/rows.cuh"
 #include "engine/kernels/tally.cuh"
 
-// Indexes of counters with a special meaning here: the rows and ends of edges that have tests in the next level, the
-// tests that the host decides, and the cells of the next level's largest table.
-enum { BUSY_ROWS = SINGULAR, BUSY_ENDS = ARRIVED, UNDECIDED = TURNS, LARGEST };
+// Indexes of counters with a special meaning here: the rows and ends of edges that have tests in the next level, and the
+// cells of the next level's largest table.
+enum { BUSY_ROWS = SINGULAR, BUSY_ENDS = ARRIVED, LARGEST = TURNS };
 
 // Lists the neighbours of every row i, ascending, from neighbours[i * stride] on, and writes their number.
 __global__ void begin_level(const __grid_constant__ BitGraphs graphs, int before, int stride, int* neighbours,
@@ -57,8 +57,8 @@ __device__ unsigned long long largest_table(const BitRow& row, int p, int i, int
 
 // Makes the graph `after` of the edges of graph `before` (-1: all pairs) that have no key, and what the next level
 // needs: row_cells, upper bounds on the cells of each row's tables, and busy_rows, the rows that have tests, in any
-// order. Writes the sums of the level to its row of graphs.counters. `counters` has the numbers of its tests and of the
-// tests that the host decides, and is reset to zeros.
+// order. Writes the sums of the level to its row of graphs.counters. `counters` has the numbers of its tests, and is reset
+// to zeros.
 __global__ void finish_level(const __grid_constant__ BitGraphs graphs, const __grid_constant__ BestKeys best,
                              int before, int after, int level, unsigned long long* counters, const int* categories,
                              const int* by_categories, unsigned long long* row_cells, int* busy_rows) {
@@ -107,9 +107,7 @@ __global__ void finish_level(const __grid_constant__ BitGraphs graphs, const __g
         unsigned long long tests = 0;
         for (int stripe = 0; stripe < COUNTER_STRIPES; ++stripe) tests += counters[stripe * COUNTER_STRIDE];
         counted[TESTS] = tests;
-        counted[UNDECIDED] = counters[UNDECIDED_COUNTER];
         for (int stripe = 0; stripe < COUNTER_STRIPES; ++stripe) counters[stripe * COUNTER_STRIDE] = 0;
-        counters[UNDECIDED_COUNTER] = 0;
     }
     if (sum != 0) {
         atomicAdd(&counted[DEGREE_SUM], sum);
@@ -148,13 +146,6 @@ __global__ void list_removed(const __grid_constant__ BitGraphs graphs, const __g
         pairs[2 * slot + 1] = j;
         removed_set(rows, level, i, j, best.keys[best.cell(i, j)], sets + slot * level);
     });
-}
-
-// Stores the keys of `count` sets that the host found separating. Grid and block (any) have a thread for each key.
-__global__ void settle(const __grid_constant__ BestKeys best, const int* pairs, const unsigned long long* keys,
-                       int count) {
-    const int k = blockIdx.x * blockDim.x + threadIdx.x;
-    if (k < count) best.separate(pairs[2 * k], pairs[2 * k + 1], keys[k]);
 }
 
 // --- the workload of gpuPC, section 4.1 ----------------------------------------------------------------------------

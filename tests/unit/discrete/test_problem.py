@@ -182,11 +182,15 @@ def test_tables_beyond_64_bits_are_refused(problem):
     assert "make up to 1.36e+331 cells at level 1098" in wide.obstacle(1098)  # more than a float holds
 
 
-def test_critical_values(problem):
-    df = np.array([0, 1, 2, 5000, 10**12, 2**62])
-    expected = [0.0, *(float(stats.chi2.isf(0.01, int(d))) for d in df[1:])]
-    assert [problem.critical_value(d) for d in df] == expected
-    assert problem.critical_values(df).tolist() == expected
+@pytest.mark.parametrize("alpha", [1e-50, 0.01, 0.5, 0.999])
+def test_critical_values(problem, alpha):
+    """They are SciPy's up to 4,096 degrees of freedom, and have its precision beyond."""
+    problem = dataclasses.replace(problem, alpha=alpha)
+    df = np.arange(4097)
+    assert problem.critical_values(df).tolist() == [0.0, *stats.chi2.isf(alpha, df[1:])]
+    df = np.append(4097 * 1.01 ** np.arange(3400), 2.0**62).astype(np.int64)
+    np.testing.assert_allclose(problem.critical_values(df), stats.chi2.isf(alpha, df), rtol=1e-15)
+    assert problem.critical_values(2) == stats.chi2.isf(alpha, 2)
     assert problem.p_value(3.0, 0) == 1.0
     assert problem.p_value(3.0, 2) == pytest.approx(stats.chi2.sf(3.0, 2), rel=1e-14)
 

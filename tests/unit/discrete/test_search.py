@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.knowledge import BackgroundKnowledge, with_knowledge
 from gpupc_impl.core.registry import get_method
-from gpupc_impl.discrete import batches, block_tables, decisions, disc_cupc, discrete_search, gpupc, planes
+from gpupc_impl.discrete import batches, block_tables, disc_cupc, discrete_search, gpupc, planes, problem
 from gpupc_impl.discrete.problem import DiscreteProblem
 from tests.unit.discrete.conftest import METHODS, SHAPES, WatchedBackend, assert_same, run, sampled, serial_search
 
@@ -273,29 +272,14 @@ def test_the_papers_choices_are_taken(backend):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_unclear_tests_are_decided_on_the_host(backend, monkeypatch, method):
-    """Answers stay the same if only every 2^k-th critical value is tabulated, with room for a single undecided test."""
-    problem = sampled(6, p=9, n=600, most=6, alpha=0.05)
-    expected = run(problem, method, backend)
-    table = decisions.critical_table(0.05)
-    df = 2 ** np.arange(1, 63, dtype=np.uint64)
-    sparse = (table[0][:3], df, stats.chi2.isf(0.05, df.astype(float)))
-    monkeypatch.setattr(decisions, "LISTED_DF", 2)
-    monkeypatch.setattr(decisions, "critical_table", lambda alpha: sparse)
-    monkeypatch.setattr(discrete_search, "UNDECIDED_AT_FIRST", 1)
-    found = run(problem, method, backend)
-    assert found.sha256 == expected.sha256
-    assert found.sepsets == expected.sepsets
-
-
-def test_critical_values_beyond_the_listed_ones():
-    listed, df, values = decisions.critical_table(0.01)
-    assert listed[0] == 0
-    assert np.array_equal(listed[1:], stats.chi2.isf(0.01, np.arange(1, decisions.LISTED_DF + 1)))
-    assert df[0] <= decisions.LISTED_DF
-    assert df[-1] == 2**62
-    assert (np.diff(df.astype(np.float64)) > 0).all()
-    assert (np.diff(values) > 0).all()
+def test_kernels_expand_critical_values_that_are_not_listed(backend, monkeypatch, method):
+    given = sampled(6, p=9, n=600, most=6, alpha=0.05)
+    expected = run(given, method, backend)
+    for module in (problem, discrete_search):
+        monkeypatch.setattr(module, "LISTED_DF", 8)
+    problem.critical_tables.cache_clear()
+    assert_same(run(given, method, backend), expected)
+    problem.critical_tables.cache_clear()
 
 
 # --- degenerate data -------------------------------------------------------------------------------------------------
