@@ -50,7 +50,7 @@ class BatchedTests:
             return _no_batches(), NO_TESTS
         splits = self._blocks_an_edge(level)
         block_an_edge = self._is_block_an_edge(level, splits)
-        kernel = batches_kernel(self._problem.codes.dtype.name, block_an_edge)
+        kernel = batches_kernel(block_an_edge)
         if not is_worth_waiting_for(kernel, self._backend, self._problem, level):
             return _no_batches(), NO_TESTS
         first, second, *_ = descending = [*self._problem.descending, 1]
@@ -93,7 +93,8 @@ class BatchedTests:
         kernel = backend.kernel(*source)
 
         def launch(arguments: list) -> None:
-            kernel(grid, block, [*arguments, *after], shared_bytes=8 * edges * doubles)
+            _, *others = arguments  # Batches need no codes.
+            kernel(grid, block, [self._planes.variables, *others, *after], shared_bytes=8 * edges * doubles)
 
         return LevelTests(covered, launch)
 

@@ -20,6 +20,7 @@ from gpupc_impl.discrete.declarations import (
     PAIR_TABLES,
     PLACES,
     UNIT_BYTES,
+    VARIABLES,
     tests_kernel,
 )
 from gpupc_impl.discrete.level import Level, LevelTests, is_worth_waiting_for, largest_pair_table, logger
@@ -193,7 +194,10 @@ class BlockTables:
         row_shared = row_bytes if use_shared else 0
         plan = self._plan(level.level, level.largest_table, grid, deltas["scratch"], tables, row_shared)
         pairs = pair_tables or PAIR_TABLES(
-            **dict.fromkeys(("counts", "starts", "categories", "first_plane")), first=0, plane_cells=0
+            variables=VARIABLES(categories=None, planes=None, first_plane=None, words=0, plane_cells=0),
+            counts=None,
+            starts=None,
+            first=0,
         )
         after = [pairs, batches, level.row_cells, level.busy_rows, np.int32(level.busy), np.bool_(use_shared)]
         blocks = {where: (delta, gamma, beta) for where, delta in deltas.items()}

@@ -37,19 +37,17 @@ that are in shared memory at once."""
 COUNTER_PLACES = {"BUSY_ROWS": 2, "BUSY_ENDS": 6, "LARGEST": 7}
 """Places in a level's counters (`engine.bit_graph.Counted`) to which levels.cu gives a meaning of its own."""
 
+VARIABLES = Struct(
+    "Variables",
+    categories=Pointer(np.int32),
+    planes=Pointer(np.uint64),
+    first_plane=Pointer(np.int32),
+    words=np.int32,
+    plane_cells=np.uint32,
+)
 DATA = {
-    code: Struct(
-        f"Data<{CODE_TYPES[code]}>",
-        codes=Pointer(code),
-        stride=np.int64,
-        n=np.int32,
-        categories=Pointer(np.int32),
-        planes=Pointer(np.uint64),
-        first_plane=Pointer(np.int32),
-        words=np.int32,
-        plane_cells=np.uint32,
-    )
-    for code in CODE_TYPES
+    code: Struct(f"Data<{cpp_type}>", codes=Pointer(code), stride=np.int64, n=np.int32, variables=VARIABLES)
+    for code, cpp_type in CODE_TYPES.items()
 }
 RULES = Struct("Rules", logs=Pointer(np.float64), adjusted=np.bool_)
 CRITICAL = Struct("Critical", values=Pointer(np.float64), listed=np.int32, expansion=Pointer(np.float64))
@@ -76,20 +74,17 @@ PLACES = Struct(
 TABLES = Struct("Tables", first=Pointer(np.uint32), cells=np.uint64, shared_cells=np.uint32, refused=Pointer(np.uint64))
 PAIR_TABLES = Struct(
     "PairTables",
+    variables=VARIABLES,
     counts=Pointer(np.uint32),
     starts=Pointer(np.int64),
-    categories=Pointer(np.int32),
-    first_plane=Pointer(np.int32),
     first=np.int32,
-    plane_cells=np.uint32,
 )
 BATCHES = Struct("Batches", cells=np.uint32, words=np.int32, parts=np.int32, splits=np.int32)
 PRODUCTS = Struct(
     "Products",
-    planes=Pointer(np.uint64),
-    variables=Pointer(np.int32),
     pairs=PAIR_TABLES,
-    **dict.fromkeys(("p", "number", "words", "last", "first_row"), np.int32),
+    owners=Pointer(np.int32),
+    **dict.fromkeys(("p", "number", "last", "first_row"), np.int32),
 )
 
 BETWEEN_LEVELS = {
@@ -160,11 +155,11 @@ def tests_kernel(name: str, part: str, code: str, *options: str) -> KernelSource
     return KernelSource(f"discrete/kernels/{name}.cu", expression, structs, _TEST_CONSTANTS[name])
 
 
-def batches_kernel(code: str, block_an_edge: bool) -> KernelSource:
+def batches_kernel(block_an_edge: bool) -> KernelSource:
     """Return the kernel in which a warp, or with `block_an_edge` all warps of a block, make many tests of an edge at
     once."""
-    expression = f"gpupc_batches<{CODE_TYPES[code]}, {str(block_an_edge).lower()}>"
-    structs = (DATA[code], SEARCH, LEVEL, BATCHES)
+    expression = f"gpupc_batches<{str(block_an_edge).lower()}>"
+    structs = (VARIABLES, SEARCH, LEVEL, BATCHES)
     return KernelSource("discrete/kernels/batches.cu", expression, structs, _BATCH_CONSTANTS)
 
 
@@ -217,7 +212,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
         for options in all_options
         if options != FEW_WAYS or code == REQUESTED_CODE
     ]
-    tests += [batches_kernel(code, block_an_edge) for code in CODE_TYPES for block_an_edge in (False, True)]
+    tests += map(batches_kernel, (False, True))
     shared = [
         bit_graph.KERNELS["expand"],
         graph.KERNELS["mark_pairs<unsigned long long>"],

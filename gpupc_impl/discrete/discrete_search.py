@@ -24,7 +24,6 @@ from gpupc_impl.discrete.declarations import (
     BETWEEN_LEVELS,
     COUNTER_PLACES,
     CRITICAL,
-    DATA,
     LEVEL,
     RULES,
     SEARCH,
@@ -60,8 +59,7 @@ class DiscreteSearch(LevelSearch):
         backend = self.backend
         p, n = self.p, self.n = problem.codes.shape
         self.planes = Planes(problem, backend, run.params["counting"])
-        stride = padded_length(n)
-        codes = backend.upload_rows(problem.codes, stride)
+        codes = backend.upload_rows(problem.codes, padded_length(n))
         last_with_binomials = min(1 + LEVELS_AHEAD, max(p - 2, 0))
         tables = {**self.tables(), "binomials": graph.binomial_table(p - 1, last_with_binomials)}
         self.device_tables = upload_all(backend, tables)
@@ -94,17 +92,7 @@ class DiscreteSearch(LevelSearch):
             rules=RULES(logs=logs, adjusted=problem.df_rule == "adjusted"),
             critical=CRITICAL(values=listed, listed=LISTED_DF, expansion=expansion),
         )
-        samples = DATA[problem.codes.dtype.name](
-            codes=codes,
-            stride=stride,
-            n=n,
-            categories=self.device_tables["categories"],
-            planes=None,
-            first_plane=self.device_tables["first_plane"],
-            words=self.planes.words,
-            plane_cells=self.planes.cells,
-        )
-        self.data = self.planes.pack(samples)
+        self.data = self.planes.data(codes, self.device_tables)
         used, limit = f"{backend.memory_used:,}", f"{backend.memory_limit:,}"
         method = run.facts.get("method", self.name)
         logger.info("%s, %d variables x %d samples: %s of %s bytes of device memory", method, p, n, used, limit)

@@ -21,6 +21,7 @@ from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Parameter
 from gpupc_impl.discrete.declarations import (
     CELL_BYTES,
+    DATA,
     DECIDE_PAIRS,
     PACK_PLANES,
     PAIR_TABLES,
@@ -29,6 +30,7 @@ from gpupc_impl.discrete.declarations import (
     PRODUCT_THREADS,
     PRODUCT_TILE,
     PRODUCTS,
+    VARIABLES,
 )
 from gpupc_impl.discrete.level import NO_TESTS, LevelTests, largest_pair_table, logger
 from gpupc_impl.discrete.problem import DiscreteProblem
@@ -75,7 +77,8 @@ class Planes:
         counts: (p,) int64: the number of planes of each variable, if there is memory for planes.
         first: (p,) int32: the number of each variable's first plane, -1 without planes.
         words: 64-bit words of a plane.
-        bits: (planes, words) uint64 on the device; None before `pack`, and where there is no memory for planes.
+        bits: (planes, words) uint64 on the device; None before `data`, and where there is no memory for planes.
+        variables: the `VARIABLES` that kernels take, after `data`.
     """
 
     def __init__(self, problem: DiscreteProblem, backend: Backend, counting: str):
@@ -87,20 +90,29 @@ class Planes:
         self.bits: Any = None
         self._backend, self._problem = backend, problem
 
-    def pack(self, data: Filled) -> Filled:
-        """Make the planes of the samples if these take at most half of the free memory; returns the `DATA` with its
-        planes."""
-        backend, p = self._backend, self._problem.n_variables
-        needed = 8 * int(self.counts.sum()) * self.words
-        if not 0 < needed <= (backend.memory_limit - backend.memory_used) // 2:
-            return data
-        self.bits = backend.empty((int(self.counts.sum()), self.words), np.uint64)
-        data = data.struct(**{**data.values, "planes": self.bits})
-        gpu = backend.warp_threads > 1
-        block = bit_graph.WARPS * backend.warp_threads if gpu else 1
-        width = ceil_div(self.words, bit_graph.WARPS) if gpu else 1
-        kernel = backend.kernel(*PACK_PLANES[self._problem.codes.dtype.name])
-        kernel((width, min(p, MAX_GRID_Y)), (block,), [data, np.int32(p), self.bits])
+    def data(self, codes: Any, device_tables: dict[str, Any]) -> Filled:
+        """Make the planes of the codes on the device if these take at most half of the free memory; returns the
+        `DATA`."""
+        backend, problem = self._backend, self._problem
+        p, n = problem.codes.shape
+        planes = int(self.counts.sum())
+        if has_planes := 0 < 8 * planes * self.words <= (backend.memory_limit - backend.memory_used) // 2:
+            self.bits = backend.empty((planes, self.words), np.uint64)
+        self.variables = VARIABLES(
+            categories=device_tables["categories"],
+            planes=self.bits,
+            first_plane=device_tables["first_plane"],
+            words=self.words,
+            plane_cells=self.cells,
+        )
+        code = problem.codes.dtype.name
+        data = DATA[code](codes=codes, stride=padded_length(n), n=n, variables=self.variables)
+        if has_planes:
+            gpu = backend.warp_threads > 1
+            block = bit_graph.WARPS * backend.warp_threads if gpu else 1
+            width = ceil_div(self.words, bit_graph.WARPS) if gpu else 1
+            kernel = backend.kernel(*PACK_PLANES[code])
+            kernel((width, min(p, MAX_GRID_Y)), (block,), [data, np.int32(p), self.bits])
         return data
 
 
@@ -127,8 +139,8 @@ class PairProducts:
 
     def tables(self) -> dict[str, np.ndarray]:
         """Return the variable of each plane, and the index of the first cell of each variable's tables."""
-        variables = np.repeat(np.arange(self._problem.n_variables, dtype=np.int32), self._planes.counts)
-        return {"variables": variables, "starts": np.cumsum(self._row_cells) - self._row_cells}
+        owners = np.repeat(np.arange(self._problem.n_variables, dtype=np.int32), self._planes.counts)
+        return {"owners": owners, "starts": np.cumsum(self._row_cells) - self._row_cells}
 
     def level_zero(self, device_tables: dict[str, Any]) -> LevelTests:
         """Return the tests of pairs whose variables have planes and whose tables have up to `cells` cells, if memory
@@ -143,39 +155,29 @@ class PairProducts:
         bands = list(_bands(np.cumsum(row_cells), room))
         counts = backend.empty(max(int(row_cells[first:last].sum()) for first, last in bands), np.uint32)
         logger.info("level 0: products of planes, with tables of %s bytes at a time", f"{counts.nbytes:,}")
-        tables = [
-            PAIR_TABLES(
-                counts=counts,
-                starts=device_tables["starts"],
-                categories=device_tables["categories"],
-                first_plane=device_tables["first_plane"],
-                first=first,
-                plane_cells=self.cells,
-            )
-            for first, _ in bands
-        ]
+        variables = VARIABLES(**planes.variables.values | {"plane_cells": self.cells})
+        common = {"variables": variables, "counts": counts, "starts": device_tables["starts"]}
+        tables = [PAIR_TABLES(first=first, **common) for first, _ in bands]
         self.kept = tables[0] if kept else None
         largest = math.prod(self._problem.descending[:2])
         covers_all = (planes.counts > 0).all() and largest <= self.cells
 
         def launch(arguments: list) -> None:
             for (_, last), pairs in zip(bands, tables, strict=True):
-                self._launch_band(last, pairs, device_tables["variables"], arguments[-1])
+                self._launch_band(last, pairs, device_tables["owners"], arguments[-1])
 
         return LevelTests(largest_pair_table(self._problem) if covers_all else 0, launch)
 
-    def _launch_band(self, last: int, pairs: Filled, variables: Any, search: Filled) -> None:
+    def _launch_band(self, last: int, pairs: Filled, owners: Any, search: Filled) -> None:
         """Count the tables of a band, and decide its pairs; the band ends before variable `last`."""
         backend, planes, p = self._backend, self._planes, self._problem.n_variables
         first, ends = pairs.values["first"], np.cumsum(planes.counts)
         number, first_row = int(ends[-1]), int(ends[first] - planes.counts[first])
         product = PRODUCTS(
-            planes=planes.bits,
-            variables=variables,
             pairs=pairs,
+            owners=owners,
             p=p,
             number=number,
-            words=planes.words,
             last=last,
             first_row=first_row,
         )

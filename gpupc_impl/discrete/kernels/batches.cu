@@ -88,26 +88,25 @@ struct Common {
 
 // Counts `at_once` strata in all columns: counts[(x * at_once + m) * stride + a * columns + b] is the number of samples
 // in column x and stratum m with category a of Vi and b of Vj. For a crew of several warps all counts are zero before.
-template <class Crew, class Code>
-void count_batch(const Data<Code>& data, const Common& common, const Room& room) {
+template <class Crew>
+void count_batch(const Variables& variables, const Common& common, const Room& room) {
     const Shape& shape = common.shape;
     const int stride = Batches::stride(shape);
     for (int m = 0; m < common.at_once; ++m) {
         Stratum stratum;
         stratum.level = 0;
-        stratum.words = data.words;
+        stratum.words = variables.words;
         const int* const planes = room.strata + m * common.members;
         for (int cell = 0; cell < shape.rows * shape.columns; ++cell) {
-            const unsigned long long* const row = data.plane(shape.low, cell / shape.columns);
-            const unsigned long long* const column = data.plane(shape.high, cell % shape.columns);
+            const unsigned long long* const row = variables.plane(shape.low, cell / shape.columns);
+            const unsigned long long* const column = variables.plane(shape.high, cell % shape.columns);
             for (int x = 0; x < common.columns; ++x) {
-                const unsigned long long* const last =
-                    data.planes + static_cast<long long>(room.planes[x]) * data.words;
+                const unsigned long long* const last = variables.plane(room.planes[x]);
                 Counts sum = {};
-                for (int w = Crew::part() * WORDS_AT_ONCE; w < data.words; w += Crew::parts() * WORDS_AT_ONCE) {
+                for (int w = Crew::part() * WORDS_AT_ONCE; w < variables.words; w += Crew::parts() * WORDS_AT_ONCE) {
                     Bits samples = Stratum::load(row + w) & Stratum::load(column + w) & Stratum::load(last + w);
                     for (int a = 0; a < common.members; ++a) {
-                        samples &= Stratum::load(data.planes + static_cast<long long>(planes[a]) * data.words + w);
+                        samples &= Stratum::load(variables.plane(planes[a]) + w);
                     }
                     sum += count_bits(samples);
                 }
@@ -139,15 +138,14 @@ __device__ __forceinline__ void add_products(unsigned (&sums)[ACROSS][4], Pair a
 }
 
 // The words that a lane reads from planes: the four lanes of a group read 64 consecutive bytes at a time, 16 each.
-template <class Code>
 struct Reader {
     const Pair* planes;
     unsigned words;  // the blocks of 128 bits of a plane
     int group, own;  // the lane's group of four, and its position in the group
 
-    __device__ __forceinline__ explicit Reader(const Data<Code>& data)
-        : planes(reinterpret_cast<const Pair*>(data.planes)),
-          words(data.words / 2),
+    __device__ __forceinline__ explicit Reader(const Variables& variables)
+        : planes(reinterpret_cast<const Pair*>(variables.planes)),
+          words(variables.words / 2),
           group(threadIdx.x % LANES / 4),
           own(threadIdx.x % 4) {}
     __device__ __forceinline__ unsigned place(int plane) const { return static_cast<unsigned>(plane) * words + own; }
@@ -166,9 +164,9 @@ struct Reader {
 // Counts on tensor cores if the cells of a stratum fit into a tile's rows. STRATA strata and up to ACROSS tiles of
 // columns are counted at a time. Each step issues all its loads before it uses the first one, so that their latencies
 // overlap.
-template <class Crew, int STRATA, int ACROSS, class Code>
-__device__ __forceinline__ void count_strata(const Data<Code>& data, const Common& common, const Room& room) {
-    const Reader<Code> reader(data);
+template <class Crew, int STRATA, int ACROSS>
+__device__ __forceinline__ void count_strata(const Variables& variables, const Common& common, const Room& room) {
+    const Reader reader(variables);
     const Pair* const planes = reader.planes;
     const Shape& shape = common.shape;
     const int cells = shape.rows * shape.columns, group = reader.group, own = reader.own;
@@ -181,8 +179,8 @@ __device__ __forceinline__ void count_strata(const Data<Code>& data, const Commo
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const int cell = min(group + 8 * half, cells - 1);
-        low_places[half] = reader.place(data.first_plane[shape.low] + cell / shape.columns);
-        high_places[half] = reader.place(data.first_plane[shape.high] + cell % shape.columns);
+        low_places[half] = reader.place(variables.first_plane[shape.low] + cell / shape.columns);
+        high_places[half] = reader.place(variables.first_plane[shape.high] + cell % shape.columns);
     }
     unsigned sums[STRATA][ACROSS][4] = {};
 #pragma unroll 1
@@ -225,20 +223,20 @@ __device__ __forceinline__ void count_strata(const Data<Code>& data, const Commo
 
 // Counts one stratum at a time if it has more cells: half of a tile's rows are eight categories of Vj with one of Vi,
 // so that DOWN tiles read few planes.
-template <class Crew, int DOWN, int ACROSS, class Code>
-__device__ __noinline__ void count_categories(const Data<Code>& data, const Common& common, const Room& room) {
+template <class Crew, int DOWN, int ACROSS>
+__device__ __noinline__ void count_categories(const Variables& variables, const Common& common, const Room& room) {
     constexpr int HALF = ROWS / 2;
-    const Reader<Code> reader(data);
+    const Reader reader(variables);
     const Pair* const planes = reader.planes;
     const Shape& shape = common.shape;
     const int stride = Batches::stride(shape);
     unsigned column_places[ACROSS];
     reader.columns(common, room, column_places);
     for (int a = 0; a < shape.rows; a += 2 * DOWN) {
-        const unsigned low_place = reader.place(data.first_plane[shape.low] + a);
+        const unsigned low_place = reader.place(variables.first_plane[shape.low] + a);
         for (int first = 0; first < shape.columns; first += HALF) {
             const int b = first + reader.group;
-            const unsigned high_place = reader.place(data.first_plane[shape.high] + min(b, shape.columns - 1));
+            const unsigned high_place = reader.place(variables.first_plane[shape.high] + min(b, shape.columns - 1));
             unsigned sums[DOWN][ACROSS][4] = {};
 #pragma unroll 1
             for (unsigned w = 4 * Crew::part(); w < reader.words; w += 4 * Crew::parts()) {
@@ -272,18 +270,18 @@ __device__ __noinline__ void count_categories(const Data<Code>& data, const Comm
     }
 }
 
-template <class Crew, class Code>
-__device__ __forceinline__ void count_batch(const Data<Code>& data, const Common& common, const Room& room) {
+template <class Crew>
+__device__ __forceinline__ void count_batch(const Variables& variables, const Common& common, const Room& room) {
     if (!common.in_a_tile()) {
-        count_categories<Crew, 2, 4>(data, common, room);
+        count_categories<Crew, 2, 4>(variables, common, room);
     } else if (common.at_once == MAX_STRATA) {
-        count_strata<Crew, MAX_STRATA, 4>(data, common, room);
+        count_strata<Crew, MAX_STRATA, 4>(variables, common, room);
     } else if (common.at_once == 2) {
-        count_strata<Crew, 2, 4>(data, common, room);
+        count_strata<Crew, 2, 4>(variables, common, room);
     } else if (common.columns > 32) {
-        count_strata<Crew, 1, 8>(data, common, room);
+        count_strata<Crew, 1, 8>(variables, common, room);
     } else {
-        count_strata<Crew, 1, 4>(data, common, room);
+        count_strata<Crew, 1, 4>(variables, common, room);
     }
 }
 
@@ -291,11 +289,11 @@ __device__ __forceinline__ void count_batch(const Data<Code>& data, const Common
 
 // Writes the number of each column's plane and of its test: the first `made` lanes have `own` columns each, from
 // `before` on, whose last members are `neighbour(lane)`.
-template <class Code, class Neighbour>
-__device__ __forceinline__ void list_columns(const Data<Code>& data, const Room& room, PerLane<int>& own,
+template <class Neighbour>
+__device__ __forceinline__ void list_columns(const Variables& variables, const Room& room, PerLane<int>& own,
                                              PerLane<int>& before, int made, Neighbour neighbour) {
     each_lane(made, [&](int lane) {
-        const int first_plane = own[lane] == 0 ? 0 : data.first_plane[neighbour(lane)];
+        const int first_plane = own[lane] == 0 ? 0 : variables.first_plane[neighbour(lane)];
         for (int v = 0; v < own[lane]; ++v) {
             room.planes[before[lane] + v] = first_plane + v;
             room.tests[before[lane] + v] = lane;
@@ -306,9 +304,9 @@ __device__ __forceinline__ void list_columns(const Data<Code>& data, const Room&
 
 // Counts all strata of a batch, and writes the strata's terms of the statistics and the adjusted degrees of freedom of
 // the tests.
-template <class Crew, class Code>
-__device__ __forceinline__ void write_parts(const DiscreteSearch& search, const Data<Code>& data, const Common& common,
-                                            const Room& room) {
+template <class Crew>
+__device__ __forceinline__ void write_parts(const DiscreteSearch& search, const Variables& variables,
+                                            const Common& common, const Room& room) {
     const Shape& shape = common.shape;
     const int stride = Batches::stride(shape), strata = static_cast<int>(shape.strata);
     const int units = common.columns * common.at_once;
@@ -316,12 +314,12 @@ __device__ __forceinline__ void write_parts(const DiscreteSearch& search, const 
         Crew::share_out(common.at_once * common.members, [&](int k) {
             int left = min(first + k / common.members, strata - 1);
             const int a = k % common.members, member = room.members[a];
-            for (int b = 0; b < a; ++b) left /= data.categories[room.members[b]];
-            room.strata[k] = data.first_plane[member] + left % data.categories[member];
+            for (int b = 0; b < a; ++b) left /= variables.categories[room.members[b]];
+            room.strata[k] = variables.first_plane[member] + left % variables.categories[member];
         });
         if (Crew::parts() > 1) Crew::share_out(units * stride, [&](int k) { room.counts[k] = 0; });
         Crew::join();
-        count_batch<Crew>(data, common, room);
+        count_batch<Crew>(variables, common, room);
         Crew::join();
         Crew::share_out(units, [&](int k) {
             const int x = k / common.at_once, s = first + k % common.at_once;
@@ -348,8 +346,8 @@ __device__ __forceinline__ double sum_of_parts(const double* parts, int all_stra
 
 // Makes up to LANES tests, beginning with set number t of the `sets` sets that are tried. Tests that do not belong in a
 // batch are skipped. Returns the number of sets, including the skipped ones; 0 if the edge is settled.
-template <class Crew, class Code>
-__device__ __forceinline__ int make_batch(const DiscreteSearch& search, const Data<Code>& data, const Rows& rows,
+template <class Crew>
+__device__ __forceinline__ int make_batch(const DiscreteSearch& search, const Variables& variables, const Rows& rows,
                                           const Batches& batches, const Room& room, int level, int i, int position,
                                           unsigned long long t, unsigned long long sets, Tally& tally) {
     const int* const neighbours = rows.of(i);
@@ -370,18 +368,18 @@ __device__ __forceinline__ int make_batch(const DiscreteSearch& search, const Da
     const int run = static_cast<int>(min(static_cast<unsigned long long>(min(others, LANES)), sets - t));
     Common common;
     common.members = level - 1;
-    common.shape.set(data.categories, i, j, room.members, common.members);
+    common.shape.set(variables.categories, i, j, room.members, common.members);
     const Shape& shape = common.shape;
-    const bool all = all_have_planes(data, shape, room.members, common.members);
+    const bool all = all_have_planes(variables, shape, room.members, common.members);
     PerLane<int> own, before;  // the columns of the lane's test, and of the tests before it
     each_lane(LANES, [&](int lane) {
         own[lane] = 0;
         if (all && lane < run) {
             const int last = neighbour(place + lane);
             Shape test_shape = shape;
-            test_shape.strata *= data.categories[last];
-            if (data.first_plane[last] >= 0 && batches.fit(test_shape, data.categories[last])) {
-                own[lane] = data.categories[last];
+            test_shape.strata *= variables.categories[last];
+            if (variables.first_plane[last] >= 0 && batches.fit(test_shape, variables.categories[last])) {
+                own[lane] = variables.categories[last];
             }
         }
         before[lane] = own[lane];
@@ -400,9 +398,9 @@ __device__ __forceinline__ int make_batch(const DiscreteSearch& search, const Da
     const int made = beyond == 0 ? run : __ffs(beyond) - 1;
     common.columns = made == run ? total : of_lane(before, made);
     if (Crew::part() == 0) {
-        list_columns(data, room, own, before, made, [&](int lane) { return neighbour(place + lane); });
+        list_columns(variables, room, own, before, made, [&](int lane) { return neighbour(place + lane); });
     }
-    write_parts<Crew>(search, data, common, room);
+    write_parts<Crew>(search, variables, common, room);
     if (Crew::part() == 0) {
         each_lane(made, [&](int lane) {
             if (own[lane] == 0) return;
@@ -419,9 +417,9 @@ __device__ __forceinline__ int make_batch(const DiscreteSearch& search, const Da
 
 // A warp, or with BLOCK_AN_EDGE a block, processes the batches of an edge in one of the `busy` rows that have tests.
 // Grid (busy, ceil(n' / edges) * splits), block (warps).
-template <class Code, bool BLOCK_AN_EDGE>
+template <bool BLOCK_AN_EDGE>
 __global__ void __launch_bounds__(128, 3)
-    gpupc_batches(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,
+    gpupc_batches(const __grid_constant__ Variables variables, const __grid_constant__ DiscreteSearch search,
                   const __grid_constant__ Level level, const __grid_constant__ Batches batches, const int* busy_rows,
                   int busy, int room_doubles) {
     GPUPC_DYNAMIC_SHARED(double, shared);
@@ -441,8 +439,8 @@ __global__ void __launch_bounds__(128, 3)
             for (unsigned long long first = split * turn; goes_on && first < sets; first += batches.splits * turn) {
                 const unsigned long long end = min(first + turn, sets);
                 for (unsigned long long t = first; goes_on && t < end;) {
-                    const int made = make_batch<Crew<BLOCK_AN_EDGE>>(search, data, rows, batches, room, level.level, i,
-                                                                     position, t, end, tally);
+                    const int made = make_batch<Crew<BLOCK_AN_EDGE>>(search, variables, rows, batches, room,
+                                                                     level.level, i, position, t, end, tally);
                     goes_on = made != 0;
                     t += made;
                 }

@@ -22,10 +22,9 @@ struct Batches {
 
     // Returns whether the test of this set is made in a batch: its table is small enough, and all variables have
     // planes.
-    template <class Code>
-    __device__ __forceinline__ bool take(const Data<Code>& data, const Shape& shape, const int* members,
+    __device__ __forceinline__ bool take(const Variables& variables, const Shape& shape, const int* members,
                                          int level) const {
-        return cells != 0 && fit(shape, data.categories[members[level - 1]]) &&
-               all_have_planes(data, shape, members, level);
+        return cells != 0 && fit(shape, variables.categories[members[level - 1]]) &&
+               all_have_planes(variables, shape, members, level);
     }
 };

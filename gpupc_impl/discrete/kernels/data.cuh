@@ -61,24 +61,31 @@ constexpr int MAX_THREADS = 512;  // the threads of a block
 constexpr int MAX_SAMPLES = 0x7fffffff - 0x3ffff;
 static_assert(MAX_SAMPLES + MAX_THREADS * HOST_ROWS_AT_ONCE > 0, "the step beyond the last sample has a 32-bit number");
 
-// The samples of p variables. Category v of variable x has a plane, whose bit k is set if sample k has that category.
-// Variables with too many categories have no planes.
-template <class Code>
-struct Data {
-    // (p, stride): zeros after the last sample; stride is a multiple of the codes that are read at once
-    const Code* codes;
-    long long stride;
-    int n;
+// The categories of p variables. Category v of variable x has a plane, whose bit k is set if sample k has that
+// category. Variables with too many categories have no planes.
+struct Variables {
     const int* categories;             // (p)
     const unsigned long long* planes;  // (planes, words); null if there are none
     const int* first_plane;            // (p), -1 for a variable without planes
     int words;                         // the 64-bit words of a plane, a multiple of WORDS_AT_ONCE
     unsigned plane_cells;              // the largest number of cells of a table that is counted by planes
 
-    __device__ __forceinline__ const Code* of(int x) const { return codes + x * stride; }
-    __device__ __forceinline__ const unsigned long long* plane(int x, int v) const {
-        return planes + static_cast<long long>(first_plane[x] + v) * words;
+    __device__ __forceinline__ const unsigned long long* plane(int number) const {
+        return planes + static_cast<long long>(number) * words;
     }
+    __device__ __forceinline__ const unsigned long long* plane(int x, int v) const { return plane(first_plane[x] + v); }
+};
+
+// The samples of p variables.
+template <class Code>
+struct Data {
+    // (p, stride): zeros after the last sample; stride is a multiple of the codes that are read at once
+    const Code* codes;
+    long long stride;
+    int n;
+    Variables variables;
+
+    __device__ __forceinline__ const Code* of(int x) const { return codes + x * stride; }
 };
 
 // A test's contingency table: for each stratum a block of `rows` x `columns` counts and one more row, for the sums of

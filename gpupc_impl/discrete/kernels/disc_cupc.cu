@@ -43,8 +43,8 @@ __device__ void make_test_alone(const DiscreteSearch& search, const Data<Code>& 
                                 const int* members, int level, unsigned* table, unsigned long long key) {
     const Team alone{0, 1};
     for (unsigned long long c = 0; c < shape.cells(); ++c) table[c] = 0;
-    if (has_planes(data, shape, members, level)) {
-        count_planes(data, shape, members, level, alone, table);
+    if (has_planes(data.variables, shape, members, level)) {
+        count_planes(data.variables, shape, members, level, alone, table);
     } else {
         count_samples(data, shape, members, level, alone, table);
     }
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
         for (int j = blockIdx.x * blockDim.x + threadIdx.x; j < p; j += gridDim.x * blockDim.x) {
             if (j <= i) continue;
             Shape shape;
-            shape.set(data.categories, i, j, nullptr, 0);
+            shape.set(data.variables.categories, i, j, nullptr, 0);
             unsigned* const table =
                 ALLOCATION == IN_KERNEL ? tables.allocate() : tables.of(shape, shared, thread, threadIdx.x);
             if (ALLOCATION == IN_KERNEL && table == nullptr) continue;
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
             if (search.settled(i, j, key)) break;  // Later keys are larger still.
             level.set_members(neighbours, degree, position, t, members);
             Shape shape;
-            shape.set(data.categories, i, j, members, size);
+            shape.set(data.variables.categories, i, j, members, size);
             unsigned* const table = ALLOCATION == IN_KERNEL ? own : tables.of(shape, shared, thread, here);
             make_test_alone(search, data, shape, members, size, table, key);
             ++tally.tests;

@@ -45,11 +45,15 @@ struct Shortcuts {
 
 // Makes the test that `unit` describes (gpuPC, Algorithm 3, lines 8-35), if it describes one. All threads of the
 // block must call this function. The caller needs a barrier between writing the unit and the call, and another between
-// the call and the next change of the unit or the table.
+// the call and the next change of the unit or the table. `bits` as in Places.
 template <Where WHERE, Ways WAYS, class Code>
 __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Data<Code>& data,
                                           const Shortcuts& shortcuts, Unit& unit, const int* members, int level,
-                                          const Team& team, unsigned* table) {
+                                          const Team& team, unsigned* table, int bits) {
+    if constexpr (WHERE == SORTED) {
+        make_sorted_test(search, data, unit, members, level, team, table, bits);
+        return;
+    }
     const bool testing = unit.testing != 0;
     const Shape shape = unit.shape;
     const unsigned long long cells = shape.cells(), block = shape.block(), strata = shape.strata;
@@ -69,8 +73,8 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
         // The first condition is one of the compiler's, and two of the branches count in the same way.
         if constexpr (WAYS == FEW_WAYS) {  // NOLINT(bugprone-branch-clone)
             count_packed(data, shape, members, level, team, table);
-        } else if (completed || has_planes(data, shape, members, level)) {
-            count_planes(data, shape, members, level, team, table, completed);
+        } else if (completed || has_planes(data.variables, shape, members, level)) {
+            count_planes(data.variables, shape, members, level, team, table, completed);
         } else if (WHERE == SHARED && team.size > 1) {
             count_packed(data, shape, members, level, team, table);
         } else if constexpr (WHERE == SHARED) {
@@ -119,18 +123,6 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
     }
 }
 
-// Makes a test with its table, or with sorted samples.
-template <Where WHERE, Ways WAYS, class Code>
-__device__ __forceinline__ void make_test_by(const DiscreteSearch& search, const Data<Code>& data,
-                                             const Shortcuts& shortcuts, Unit& unit, const int* members, int level,
-                                             const Team& team, unsigned* table, int bits) {
-    if constexpr (WHERE == SORTED) {
-        make_sorted_test(search, data, unit, members, level, team, table, bits);
-    } else {
-        make_test<WHERE, WAYS>(search, data, shortcuts, unit, members, level, team, table);
-    }
-}
-
 // Level 0 (gpuPC, Algorithm 2), but for the pairs that products.cu tests: those whose variables have planes and whose
 // tables have up to `product_cells` cells. A block makes the test of pair (i, j) for each j = blockIdx.x + k gridDim.x
 // and i likewise. Grid (up to p, up to p), block (delta).
@@ -148,13 +140,13 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
         for (int j = blockIdx.x; j < p; j += gridDim.x) {
             if (j <= i) continue;
             Shape shape;
-            shape.set(data.categories, i, j, nullptr, 0);
+            shape.set(data.variables.categories, i, j, nullptr, 0);
             const bool small =
                 static_cast<unsigned>(shape.rows) * static_cast<unsigned>(shape.columns) <= product_cells;
-            if (!places.take(shape) || (small && all_have_planes(data, shape, nullptr, 0))) continue;
+            if (!places.take(shape) || (small && all_have_planes(data.variables, shape, nullptr, 0))) continue;
             if (team.rank == 0) *unit = Unit{shape, 0, 0, 1, 0};
             sync_block();
-            make_test_by<WHERE, ALL_WAYS>(search, data, Shortcuts{}, *unit, nullptr, 0, team, table, places.bits);
+            make_test<WHERE, ALL_WAYS>(search, data, Shortcuts{}, *unit, nullptr, 0, team, table, places.bits);
             sync_block();
         }
     }
@@ -221,8 +213,8 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
                         }
                         level.set_members(neighbours, degree, position, t, members);
                         Shape shape;
-                        shape.set(data.categories, i, j, members, size);
-                        if (!places.take(shape) || batches.take(data, shape, members, size)) continue;
+                        shape.set(data.variables.categories, i, j, members, size);
+                        if (!places.take(shape) || batches.take(data.variables, shape, members, size)) continue;
                         const bool completed = from_pairs && completes(pairs, shape, members[0]);
                         unit = Unit{shape, key, 0, 1, completed};
                         ++tally.tests;
@@ -236,7 +228,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 1)
                     shortcuts.any_completed =
                         shortcuts.any_completed || (units[u].testing != 0 && units[u].completed != 0);
                 }
-                make_test_by<WHERE, WAYS>(search, data, shortcuts, unit, members, size, team, table, places.bits);
+                make_test<WHERE, WAYS>(search, data, shortcuts, unit, members, size, team, table, places.bits);
                 sync_block();
             }
         }

@@ -5,8 +5,8 @@
 #include "engine/kernels/rows.cuh"
 #include "engine/kernels/tally.cuh"
 
-// Indexes of counters with a special meaning here: the rows and ends of edges that have tests in the next level, and the
-// cells of the next level's largest table.
+// Indexes of counters with a special meaning here: the rows and ends of edges that have tests in the next level, and
+// the cells of the next level's largest table.
 enum { BUSY_ROWS = SINGULAR, BUSY_ENDS = ARRIVED, LARGEST = TURNS };
 
 // Lists the neighbours of every row i, ascending, from neighbours[i * stride] on, and writes their number.
@@ -57,8 +57,8 @@ __device__ unsigned long long largest_table(const BitRow& row, int p, int i, int
 
 // Makes the graph `after` of the edges of graph `before` (-1: all pairs) that have no key, and what the next level
 // needs: row_cells, upper bounds on the cells of each row's tables, and busy_rows, the rows that have tests, in any
-// order. Writes the sums of the level to its row of graphs.counters. `counters` has the numbers of its tests, and is reset
-// to zeros.
+// order. Writes the sums of the level to its row of graphs.counters. `counters` has the numbers of its tests, and is
+// reset to zeros.
 __global__ void finish_level(const __grid_constant__ BitGraphs graphs, const __grid_constant__ BestKeys best,
                              int before, int after, int level, unsigned long long* counters, const int* categories,
                              const int* by_categories, unsigned long long* row_cells, int* busy_rows) {

@@ -7,13 +7,14 @@
 
 template <class Code>
 __global__ void pack_planes(const __grid_constant__ Data<Code> data, int p, unsigned long long* planes) {
+    const Variables& variables = data.variables;
     const int warps = gridDim.x * warp_count();
     for (int x = blockIdx.y; x < p; x += gridDim.y) {
-        if (data.first_plane[x] < 0) continue;
+        if (variables.first_plane[x] < 0) continue;
         const Code* const own = data.of(x);
-        const int categories = data.categories[x];
-        unsigned long long* const out = planes + static_cast<long long>(data.first_plane[x]) * data.words;
-        for (int w = blockIdx.x * warp_count() + warp_index(); w < data.words; w += warps) {
+        const int categories = variables.categories[x];
+        unsigned long long* const out = planes + static_cast<long long>(variables.first_plane[x]) * variables.words;
+        for (int w = blockIdx.x * warp_count() + warp_index(); w < variables.words; w += warps) {
             // Each lane has the codes of two samples; beyond the last sample it has a code that no category has.
             PerLane<unsigned> low, high;
             const int present = data.n - w * 64;
@@ -25,7 +26,7 @@ __global__ void pack_planes(const __grid_constant__ Data<Code> data, int p, unsi
                 const unsigned wanted = v;
                 const unsigned long long first = ballot(LANES, [&](int lane) { return low[lane] == wanted; });
                 const unsigned long long second = ballot(LANES, [&](int lane) { return high[lane] == wanted; });
-                if (warp_leader()) out[static_cast<long long>(v) * data.words + w] = first | second << 32;
+                if (warp_leader()) out[static_cast<long long>(v) * variables.words + w] = first | second << 32;
             }
         }
     }

@@ -7,21 +7,21 @@
 // the other from counts[starts[i] - starts[first]] on, each with a row for the sums of its columns: for every plane
 // after those of Vi there are |Vi| + 1 cells.
 struct PairTables {
+    Variables variables;      // `plane_cells` is the largest number of cells of a table here.
     unsigned* counts;         // null if there are none
     const long long* starts;  // (p)
-    const int* categories;    // (p)
-    const int* first_plane;   // (p), -1 for a variable without planes
     int first;                // the first variable that has a row here
-    unsigned plane_cells;     // the largest number of cells of a table
 
     __device__ __forceinline__ bool have(int i, int j) const {
+        const int *first_plane = variables.first_plane, *categories = variables.categories;
         return first_plane[i] >= 0 && first_plane[j] >= 0 &&
-               static_cast<unsigned>(categories[i]) * static_cast<unsigned>(categories[j]) <= plane_cells;
+               static_cast<unsigned>(categories[i]) * static_cast<unsigned>(categories[j]) <= variables.plane_cells;
     }
     // The table of Vi and Vj, i < j.
     __device__ __forceinline__ unsigned* of(int i, int j) const {
-        const int planes_between = first_plane[j] - first_plane[i] - categories[i];
-        return counts + (starts[i] - starts[first]) + static_cast<long long>(categories[i] + 1) * planes_between;
+        const int rows = variables.categories[i];
+        const int planes_between = variables.first_plane[j] - variables.first_plane[i] - rows;
+        return counts + (starts[i] - starts[first]) + static_cast<long long>(rows + 1) * planes_between;
     }
 };
 
@@ -32,8 +32,8 @@ struct PairTable {
 
     __device__ __forceinline__ PairTable(const PairTables& pairs, int x, int y)
         : counts(x < y ? pairs.of(x, y) : pairs.of(y, x)),
-          stride_a(x < y ? pairs.categories[y] : 1),
-          stride_b(x < y ? 1 : pairs.categories[x]) {}
+          stride_a(x < y ? pairs.variables.categories[y] : 1),
+          stride_b(x < y ? 1 : pairs.variables.categories[x]) {}
     __device__ __forceinline__ unsigned operator()(int a, int b) const { return counts[a * stride_a + b * stride_b]; }
 };
 
@@ -42,8 +42,8 @@ struct PairTable {
 // table that is counted by planes may have.
 __device__ __forceinline__ bool completes(const PairTables& pairs, const Shape& shape, int member) {
     const unsigned long long counted = (shape.strata - 1) * (shape.rows - 1) * (shape.columns - 1);
-    return 2 * counted <= pairs.plane_cells && pairs.have(shape.low, shape.high) && pairs.have(shape.low, member) &&
-           pairs.have(shape.high, member);
+    return 2 * counted <= pairs.variables.plane_cells && pairs.have(shape.low, shape.high) &&
+           pairs.have(shape.low, member) && pairs.have(shape.high, member);
 }
 
 // Writes the cells of a table of level 1 that count_planes omitted. N(a, b, s) summed over the categories s of S[0] is

@@ -106,21 +106,20 @@ __device__ __forceinline__ void count_rows_of_tiles(const Stratum& stratum, cons
 }
 
 // Returns whether all variables of a test have planes.
-template <class Code>
-__device__ __forceinline__ bool all_have_planes(const Data<Code>& data, const Shape& shape, const int* members,
+__device__ __forceinline__ bool all_have_planes(const Variables& variables, const Shape& shape, const int* members,
                                                 int level) {
-    bool all = data.first_plane[shape.low] >= 0 && data.first_plane[shape.high] >= 0;
+    bool all = variables.first_plane[shape.low] >= 0 && variables.first_plane[shape.high] >= 0;
 #pragma unroll 1
-    for (int a = 0; a < level; ++a) all = all && data.first_plane[members[a]] >= 0;
+    for (int a = 0; a < level; ++a) all = all && variables.first_plane[members[a]] >= 0;
     return all;
 }
 
 // Returns whether a table is small enough to be counted by planes and all its variables have planes.
-template <class Code>
-__device__ __forceinline__ bool has_planes(const Data<Code>& data, const Shape& shape, const int* members, int level) {
-    if (data.planes == nullptr || level > PLANE_MEMBERS) return false;
-    if (shape.strata * shape.rows * shape.columns > data.plane_cells) return false;
-    return all_have_planes(data, shape, members, level);
+__device__ __forceinline__ bool has_planes(const Variables& variables, const Shape& shape, const int* members,
+                                           int level) {
+    if (variables.planes == nullptr || level > PLANE_MEMBERS) return false;
+    if (shape.strata * shape.rows * shape.columns > variables.plane_cells) return false;
+    return all_have_planes(variables, shape, members, level);
 }
 
 // Counts a table, or all of it except the last `omitted` categories of Vi, Vj and S[0].
@@ -128,10 +127,9 @@ __device__ __forceinline__ bool has_planes(const Data<Code>& data, const Shape& 
 // The warps of the team are divided among the strata; warps with the same strata, and the threads of a warp, are
 // divided among the words. The warps therefore read the planes of Vi and Vj at about the same time, and few of them add
 // to the same cell.
-template <class Code>
-__device__ __forceinline__ void count_planes(const Data<Code>& data, const Shape& shape, const int* members, int level,
-                                             const Team& all, unsigned* table, int omitted = 0) {
-    const unsigned long long* const columns = data.plane(shape.high, 0);
+__device__ __forceinline__ void count_planes(const Variables& variables, const Shape& shape, const int* members,
+                                             int level, const Team& all, unsigned* table, int omitted = 0) {
+    const unsigned long long* const columns = variables.plane(shape.high, 0);
     const unsigned strata = static_cast<unsigned>(shape.strata) - omitted;
     const int last_row = shape.rows - omitted, width = shape.columns - omitted;
     if (strata == 0) return;
@@ -141,20 +139,20 @@ __device__ __forceinline__ void count_planes(const Data<Code>& data, const Shape
     const Team team{all.rank - group * size, size};
     Stratum stratum;
     stratum.level = level;
-    stratum.words = data.words;
+    stratum.words = variables.words;
     for (unsigned s = group; s < strata; s += groups) {
         unsigned left = s;
 #pragma unroll
         for (int a = 0; a < PLANE_MEMBERS; ++a) {
             stratum.planes[a] = nullptr;
             if (a >= level) continue;
-            const unsigned categories = data.categories[members[a]];
-            stratum.planes[a] = data.plane(members[a], left % categories);
+            const unsigned categories = variables.categories[members[a]];
+            stratum.planes[a] = variables.plane(members[a], left % categories);
             left /= categories;
         }
         unsigned* cells = table + s * shape.block();
         for (int v = 0; v < last_row; v += TILE, cells += TILE * shape.columns) {
-            const unsigned long long* const rows = data.plane(shape.low, v);
+            const unsigned long long* const rows = variables.plane(shape.low, v);
             const int number = min(TILE, last_row - v);
             if (number == TILE) {
                 count_rows_of_tiles<TILE>(stratum, rows, columns, team, cells, width, shape.columns);

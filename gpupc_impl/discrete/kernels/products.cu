@@ -11,19 +11,19 @@
 
 // A band of consecutive variables: their planes are the rows of the product, and their tables are counted.
 struct Products {
-    const unsigned long long* planes;  // (planes, words)
-    const int* variables;              // (planes): the variable of each plane
     PairTables pairs;
-    int p, number, words;  // the numbers of variables, planes, and words of a plane
-    int last;              // The band consists of the variables pairs.first to last - 1.
-    int first_row;         // the first plane of the band
+    const int* owners;  // (planes): the variable of each plane
+    int p, number;      // the numbers of variables and of planes
+    int last;           // The band consists of the variables pairs.first to last - 1.
+    int first_row;      // the first plane of the band
 
     // Returns the cell for the categories of two planes; null if their variables are no pair of the band.
     __device__ __forceinline__ unsigned* cell(int row, int column) const {
         if (row >= number || column >= number) return nullptr;
-        const int i = variables[row], j = variables[column];
+        const int i = owners[row], j = owners[column];
         if (i >= j || i >= last || !pairs.have(i, j)) return nullptr;
-        return pairs.of(i, j) + (row - pairs.first_plane[i]) * pairs.categories[j] + (column - pairs.first_plane[j]);
+        const int *first_plane = pairs.variables.first_plane, *categories = pairs.variables.categories;
+        return pairs.of(i, j) + (row - first_plane[i]) * categories[j] + (column - first_plane[j]);
     }
 };
 
@@ -54,18 +54,18 @@ __global__ void plane_products(const __grid_constant__ Products product) {
     const int row = product.first_row + blockIdx.y * PRODUCT_TILE,
               column = product.first_row + blockIdx.x * PRODUCT_TILE;
     if (column < row) return;
+    const Variables& variables = product.pairs.variables;
     unsigned sums[PRODUCT_TILE][PRODUCT_TILE] = {};
-    for (int first = 0; first < product.words; first += HOST_STEP) {
-        const int last = min(first + HOST_STEP, product.words);
+    for (int first = 0; first < variables.words; first += HOST_STEP) {
+        const int last = min(first + HOST_STEP, variables.words);
         for (int y = 0; y < PRODUCT_TILE && row + y < product.number; y += EACH) {
             for (int x = 0; x < PRODUCT_TILE && column + x < product.number; x += EACH) {
                 if (column + x + EACH <= row + y) continue;  // The tile is below the diagonal.
                 const unsigned long long *row_planes[EACH], *column_planes[EACH];
                 // Indexes are clamped to the last plane; the counts beyond are unused.
                 for (int a = 0; a < EACH; ++a) {
-                    const long long words = product.words, end = product.number - 1;
-                    row_planes[a] = product.planes + min(static_cast<long long>(row + y + a), end) * words;
-                    column_planes[a] = product.planes + min(static_cast<long long>(column + x + a), end) * words;
+                    row_planes[a] = variables.plane(min(row + y + a, product.number - 1));
+                    column_planes[a] = variables.plane(min(column + x + a, product.number - 1));
                 }
                 Corner corner;
                 for (int w = first; w < last; w += WORDS_AT_ONCE) {
@@ -106,17 +106,15 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 4) plane_products(const __gri
     if (column < row) return;
     const int thread = threadIdx.x, warp = thread / LANES, group = thread % LANES / 4, own = thread % 4;
     const int down = warp / WARPS_ACROSS * ROWS, across = warp % WARPS_ACROSS * ACROSS * COLUMNS;
+    const Variables& variables = product.pairs.variables;
     unsigned sums[ACROSS][4] = {};
-    for (int first = blockIdx.z * PRODUCT_STEP; first < product.words; first += gridDim.z * PRODUCT_STEP) {
+    for (int first = blockIdx.z * PRODUCT_STEP; first < variables.words; first += gridDim.z * PRODUCT_STEP) {
         for (int q = thread; q < PRODUCT_TILE * PRODUCT_STEP; q += PRODUCT_THREADS) {
             const int plane = q / PRODUCT_STEP, w = q % PRODUCT_STEP;
-            const bool present = first + w < product.words;
-            const unsigned long long* const word = product.planes + first + w;
-            row_words[plane][w] =
-                present && row + plane < product.number ? word[static_cast<long long>(row + plane) * product.words] : 0;
-            column_words[plane][w] = present && column + plane < product.number
-                                         ? word[static_cast<long long>(column + plane) * product.words]
-                                         : 0;
+            const bool present = first + w < variables.words;
+            row_words[plane][w] = present && row + plane < product.number ? variables.plane(row + plane)[first + w] : 0;
+            column_words[plane][w] =
+                present && column + plane < product.number ? variables.plane(column + plane)[first + w] : 0;
         }
         __syncthreads();
 #pragma unroll
@@ -152,7 +150,7 @@ __global__ void decide_pairs(const __grid_constant__ DiscreteSearch search, cons
         for (int j = i + 1 + blockIdx.x * blockDim.x + threadIdx.x; j < product.p; j += step) {
             if (!pairs.have(i, j)) continue;
             Shape shape;
-            shape.set(pairs.categories, i, j, nullptr, 0);
+            shape.set(pairs.variables.categories, i, j, nullptr, 0);
             unsigned long long df = 0;
             const double sum = stratum_statistic(search.rules, shape.rows, shape.columns, pairs.of(i, j), df);
             search.decide(shape, sum, df, 0);

@@ -40,7 +40,7 @@ __device__ void count_rows(const Data<Code>& data, const Shape& shape, const int
             load_codes(data.of(members[a]) + first, code);
 #pragma unroll
             for (int k = 0; k < ROWS_AT_ONCE; ++k) cell[k] += code[k] * stride;
-            stride *= data.categories[members[a]];
+            stride *= data.variables.categories[members[a]];
         }
         const int present = min(ROWS_AT_ONCE, data.n - first);
 #pragma unroll
@@ -106,7 +106,8 @@ struct Group {
             if (k >= number) continue;
             const int v = from + k, x = v == 0 ? shape.high : v == 1 ? shape.low : members[v - 2];
             codes[k] = data.of(x);
-            factors[k] = data.categories[x] + (v == 1);  // A stratum has an additional row for the sums of the columns.
+            // A stratum has an additional row for the sums of the columns.
+            factors[k] = data.variables.categories[x] + (v == 1);
         }
 #pragma unroll
         for (int k = 0; k < VARIABLES_AT_ONCE; ++k) {

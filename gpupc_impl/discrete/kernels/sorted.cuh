@@ -70,7 +70,7 @@ __device__ void number_cells(const Data<Code>& data, const Shape& shape, const i
         unsigned long long stride = static_cast<unsigned long long>(shape.rows) * shape.columns;
         for (int a = 0; a < level; ++a) {
             cell += data.of(members[a])[k] * stride;
-            stride *= data.categories[members[a]];
+            stride *= data.variables.categories[members[a]];
         }
         cells[k] = cell;
     }

@@ -244,7 +244,7 @@ def test_few_ways_of_a_first_search_find_what_all_ways_find(most):
     slow.multiprocessors = fast.multiprocessors = 2
     few, all_ways = (run(problem, "gpupc", backend, pmax=True) for backend in (slow, fast))
     assert {name for name in slow.taken if "gpupc" in name} == {"gpupc_level<unsigned char, SHARED, FEW_WAYS>"}
-    assert fast.taken & {"gpupc_level<unsigned char, SHARED, ALL_WAYS>", "gpupc_batches<unsigned char, false>"}
+    assert fast.taken & {"gpupc_level<unsigned char, SHARED, ALL_WAYS>", "gpupc_batches<false>"}
     assert few.levels_run == 3
     assert few == all_ways
     np.testing.assert_array_equal(few.pmax, all_ways.pmax)
