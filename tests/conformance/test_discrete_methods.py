@@ -151,13 +151,6 @@ def test_names_of_categories_do_not_matter(find):
     assert found.names == tuple("abcdef")
 
 
-def test_second_run_is_the_same(find):
-    problem = problem_of(chain(9, 500, 4), alpha=0.2)
-    first, second = find(problem), find(problem)
-    assert first == second
-    assert first.edges_per_level == second.edges_per_level
-
-
 @pytest.mark.parametrize("max_level", [0, 1, 2])
 def test_max_level_is_respected(find, max_level):
     codes = np.repeat(chain(1, 500, 4), 6, axis=1)

@@ -1,14 +1,15 @@
-"""What discrete searches launch and copy, and the memory that they take."""
+"""What discrete searches launch and copy, the memory that they take, and the shape of blocks."""
 
 import contextlib
 import dataclasses
+import itertools
 import types
 
 import numpy as np
 import pytest
 
 from gpupc_impl.backends import DeviceMemoryError, open_backend
-from gpupc_impl.core.registry import InvalidParameter
+from gpupc_impl.core.registry import InvalidParameter, Run, get_method
 from gpupc_impl.discrete import block_tables, declarations, disc_cupc, discrete_search
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.engine import bit_graph
@@ -217,15 +218,6 @@ def test_later_levels_make_their_own_binomials(backend, monkeypatch):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_run_does_not_describe_the_device(backend, monkeypatch, method):
-    described = []
-    describe = type(backend).describe
-    monkeypatch.setattr(type(backend), "describe", lambda self: described.append(1) or describe(self))
-    assert run(sampled(0), method, backend).levels_run > 1
-    assert not described  # it takes CUDA a millisecond
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_a_run_tells_what_memory_it_takes(backend, caplog, method):
     caplog.set_level("INFO", "gpupc_impl.discrete")
     problem = sampled(10, p=7, n=2000, most=20, noise=0.2, alpha=0.05, df_rule="adjusted", max_level=2)
@@ -248,3 +240,42 @@ def test_few_ways_of_a_first_search_find_what_all_ways_find(most):
     assert few.levels_run == 3
     assert few == all_ways
     np.testing.assert_array_equal(few.pmax, all_ways.pmax)
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", block_tables.DEFAULTS)
+def test_blocks_fit_with_any_parameters(name):
+    """Parameters that are not set shrink to fit those that are."""
+    sizes = [0, 1, 2, 3, 13, 64, 300, 512]
+    for delta, gamma, beta in itertools.product(sizes, sizes, sizes):
+        requested = {"delta": delta, "gamma": gamma, "beta": beta}
+        if max(delta, 1) * max(gamma, 1) * max(beta, 1) > declarations.MAX_THREADS:
+            continue
+        shape = block_tables.block_shape(requested, name)
+        assert np.prod(list(shape.values())) <= declarations.MAX_THREADS
+        assert all(size == requested[each] for each, size in shape.items() if requested[each])
+        if not any(requested.values()):
+            assert shape == block_tables.DEFAULTS[name]
+
+
+def test_few_edges_fill_a_gpu(monkeypatch):
+    """More threads share a table, and blocks the sets of an edge: a few times as many blocks as a GPU holds, and no
+    more than an edge has pairs of sets."""
+
+    def tables(**params):
+        run = Run(backend=WatchedBackend(multiprocessors=100), params=get_method("gpupc").parse_params(params))
+        return block_tables.BlockTables(sampled(0), run)
+
+    for number, threads in {10**6: 64, 400: 128, 399: 128, 200: 256, 1: 256}.items():
+        assert tables().threads_a_table(number, 64) == threads
+        assert tables(delta=7).threads_a_table(number, 64) == 7
+    monkeypatch.setattr(block_tables, "QUEUED", 4)
+    monkeypatch.setattr(block_tables, "MAX_BLOCKS", 1 << 18)
+    grid, two = (200, 12), tables(gamma=2)
+    for (edges, delta), splits in {(1600, 64): 1, (800, 64): 2, (24, 64): 66, (24, 256): 16, (0, 256): 109}.items():
+        assert two.blocks_an_edge(edges, delta, 462, grid) == splits
+    assert two.blocks_an_edge(24, 64, 5, grid) == 3
+    assert two.blocks_an_edge(1, 64, 10**6, (block_tables.MAX_BLOCKS // 24, 12)) == 2
+    assert tables(delta=64).blocks_an_edge(1, 64, 462, grid) == 1
