@@ -76,13 +76,14 @@ def assert_same(found, expected):
 
 
 class WatchedBackend(HostBackend):
-    """Counts launches and allocations, and records the bytes of copies; with multiprocessors, searches launch as on a
-    GPU that has so many."""
+    """Counts launches and allocations, and records the last grid and block of each kernel and the bytes of copies; with
+    multiprocessors, searches launch as on a GPU that has so many."""
 
     def __init__(self, multiprocessors: int = 0):
         super().__init__()
         self.multiprocessors = multiprocessors
-        self.launches, self.uploaded, self.downloaded, self.allocated = collections.Counter(), [], [], 0
+        self.launches, self.shapes = collections.Counter(), {}
+        self.uploaded, self.downloaded, self.allocated = [], [], 0
         self.waits_for_best = True  # Otherwise launches depend on which kernels are compiled in time.
 
     def empty(self, shape, dtype):
@@ -98,9 +99,11 @@ class WatchedBackend(HostBackend):
     def kernel(self, source, expression, *declared):
         kernel = super().kernel(source, expression, *declared)
 
-        def launch(*arguments, **options):
-            self.launches[expression.split("<")[0]] += 1
-            kernel(*arguments, **options)
+        def launch(grid, block, *arguments, **options):
+            name = expression.split("<")[0]
+            self.launches[name] += 1
+            self.shapes[name] = grid, block
+            kernel(grid, block, *arguments, **options)
 
         return launch
 

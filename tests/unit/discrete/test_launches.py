@@ -122,47 +122,29 @@ def test_blocks_that_are_too_large_are_refused(backend, method, params):
 # --- launches --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def launches(backend, monkeypatch):
-    """The grid and block of the last launch of each kernel, by its name."""
-    found, kernel = {}, type(backend).kernel
-
-    def watched(self, source, expression, *declared):
-        made = kernel(self, source, expression, *declared)
-
-        def launch(grid, block, args, **options):
-            found[expression.split("<")[0]] = (grid, block)
-            return made(grid, block, args, **options)
-
-        return launch
-
-    monkeypatch.setattr(type(backend), "kernel", watched)
-    return found
-
-
 @pytest.mark.parametrize("threads", [2, 128])
-def test_disc_cupc_has_no_more_blocks_than_tables(backend, monkeypatch, launches, threads):
+def test_disc_cupc_has_no_more_blocks_than_tables(backend, monkeypatch, threads):
     """Also on a machine whose cores run more threads than the paper's device has tables for."""
     problem = sampled(12, p=40, n=64, alpha=0.5, max_level=1)
     expected = run(problem, "gpupc", backend)
-    monkeypatch.setattr(backend, "threads", threads)
+    watched = WatchedBackend()
+    watched.threads = threads
     monkeypatch.setattr(disc_cupc, "THREADS_A_MULTIPROCESSOR", 128)
     monkeypatch.setattr(disc_cupc, "V100_MULTIPROCESSORS", 2)
-    found = run(problem, "disc-cupc", backend)
-    assert found.sha256 == expected.sha256
-    assert found.sepsets == expected.sepsets
+    assert_same(run(problem, "disc-cupc", watched), expected)
     for part in ("level_zero", "level"):
-        grid, block = launches[f"disc_cupc_{part}"]
+        grid, block = watched.shapes[f"disc_cupc_{part}"]
         assert 1 <= np.prod(grid) * np.prod(block) <= 256
 
 
-def test_disc_cupc_makes_every_test_with_few_tables(backend, monkeypatch, launches):
+def test_disc_cupc_makes_every_test_with_few_tables(backend, monkeypatch):
     """Also where a row of pairs has more blocks than there are tables."""
     problem = sampled(13, p=70, n=64, alpha=0.5, max_level=0)
     monkeypatch.setattr(disc_cupc, "THREADS_A_MULTIPROCESSOR", 32)
     monkeypatch.setattr(disc_cupc, "V100_MULTIPROCESSORS", 2)
-    assert run(problem, "disc-cupc", backend).sha256 == run(problem, "gpupc", backend).sha256
-    assert launches["disc_cupc_level_zero"][0] == (2, 1)
+    watched = WatchedBackend()
+    assert run(problem, "disc-cupc", watched).sha256 == run(problem, "gpupc", backend).sha256
+    assert watched.shapes["disc_cupc_level_zero"][0] == (2, 1)
 
 
 def test_a_level_is_five_launches_and_one_read():
