@@ -72,7 +72,7 @@ class DiscCuPC(DiscreteSearch):
     def launch_level(self, level: Level, sides: list[list]) -> None:
         beta, gamma = self.run.params["beta"], self.run.params["gamma"]
         threads, backend = beta * gamma, self.backend
-        degrees = backend.download(level.rows.degrees).astype(np.int64)
+        degrees = backend.download(level.degrees).astype(np.int64)
         blocks = np.where(degrees > level.level, ceil_div(degrees, beta), 0)
         first_block = np.concatenate(([0], np.cumsum(blocks)))
         tables, resident = self._tables(level.level, int(first_block[-1]), threads, level.largest_table)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Backend, Filled
+from gpupc_impl.backends import Backend
 from gpupc_impl.backends.launch import Kernel
 from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
@@ -85,14 +85,14 @@ class DiscreteSearch(LevelSearch):
         self._p_of_removed: list[tuple[np.ndarray, np.ndarray]] = []
         logs = backend.upload(log_table(n)) if problem.test == "g-square" else None
         listed, expansion = (self.device_tables[name] for name in ("critical_values", "expansion"))
-        self._search = SEARCH(
+        search = SEARCH(
             best=self.best_keys,
             largest_p=self.largest_p,
             workload=problem.tests_per_edge is not None,
             rules=RULES(logs=logs, adjusted=problem.df_rule == "adjusted"),
             critical=CRITICAL(values=listed, listed=LISTED_DF, expansion=expansion),
         )
-        self.data = self.planes.data(codes, self.device_tables)
+        self._first_arguments = [self.planes.data(codes, self.device_tables), search]  # of all kernels that make tests
         used, limit = f"{backend.memory_used:,}", f"{backend.memory_limit:,}"
         method = run.facts.get("method", self.name)
         logger.info("%s, %d variables x %d samples: %s of %s bytes of device memory", method, p, n, used, limit)
@@ -186,7 +186,7 @@ class DiscreteSearch(LevelSearch):
 
     def _level_zero(self) -> LevelOutcome:
         fixed = self.problem.fixed
-        self._run_tests(0, lambda search: self.launch_level_zero([self.data, search]), None)
+        self._run_tests(0, lambda: self.launch_level_zero(self._first_arguments))
         most = self.graphs.most_tested_degree(fixed)
         return LevelOutcome(self.graphs.edges, most, tests=self.problem.tests_of_level_zero)
 
@@ -202,28 +202,25 @@ class DiscreteSearch(LevelSearch):
         self._launch("begin_level", graphs.struct, np.int32(before), np.int32(width), neighbours, degrees)
         if fixed is not None:
             degrees, _ = graph.tested_degrees(backend, degrees, fixed)
-        rows = graph.Rows(self.p, level, width, neighbours, degrees, binomials, widest)
         present = Level(
-            level=level,
-            max_degree=width,
+            *(self.p, level, width, neighbours, degrees, binomials, widest),
             busy_ends=self._busy_ends,
             busy=self._busy,
-            rows=rows,
             busy_rows=self._busy_rows[before],
             row_cells=self._row_cells[before],
             largest_table=self._largest_table,
         )
         common = {"tests_per_edge": self.problem.tests_per_edge or 0, "counters": self._counters}
-        sides = [LEVEL(rows=rows.argument, level=level, side=side, **common) for side in (0, 1)]
+        sides = [LEVEL(rows=present.argument, level=level, side=side, **common) for side in (0, 1)]
 
-        def launch(search: Filled) -> None:
-            self.launch_level(present, [[self.data, search, side] for side in sides])
+        def launch() -> None:
+            self.launch_level(present, [[*self._first_arguments, side] for side in sides])
             self._list_removed()
 
-        tests = self._run_tests(level, launch, rows)
+        tests = self._run_tests(level, launch, degrees)
         if removed := edges_before - graphs.edges:
             numbers = np.int32(before), np.int32(self._graph), np.int32(level)
-            self._unlisted = removed, level, [graphs.struct, self.best_keys, rows.argument, *numbers]
+            self._unlisted = removed, level, [graphs.struct, self.best_keys, present.argument, *numbers]
         return LevelOutcome(graphs.edges, graphs.most_tested_degree(fixed), tests)
 
     def _list_removed(self) -> None:
@@ -242,14 +239,14 @@ class DiscreteSearch(LevelSearch):
             pairs, sets = self.backend.download_all((removed.pairs, removed.members))
             self._p_of_removed.append((pairs, p_values(self.problem, pairs, sets)))
 
-    def _run_tests(self, level: int, launch: Callable[[Filled], None], rows: graph.Rows | None) -> int:
+    def _run_tests(self, level: int, launch: Callable[[], None], degrees: Any = None) -> int:
         """Run a level's tests and make the graph that is left; returns the number of tests."""
         before, after, fixed = self._graph, (self._graph + 1) % GRAPHS_KEPT, self.problem.fixed
         if fixed is not None:
             self._mark(fixed.required, graph.REQUIRED_KEY)
-        launch(self._search)
+        launch()
         if self.problem.tests_per_edge is not None:
-            self._decay(level, before, rows)
+            self._decay(level, before, degrees)
         tests = self._finish(level, before, after)
         self._graph = after
         return tests
@@ -268,13 +265,12 @@ class DiscreteSearch(LevelSearch):
         self._busy, self._busy_ends, self._largest_table = (counted[k] for k in COUNTER_PLACES.values())
         return counted.tests
 
-    def _decay(self, level: int, before: int, rows: graph.Rows | None) -> None:
+    def _decay(self, level: int, before: int, degrees: Any) -> None:
         """Give keys to the edges that the rule of the workload removes."""
         upper = self.backend.empty(self.p, np.int32)
         self._launch("count_upper", self.graphs.struct, np.int32(before), upper)
         arguments = [self.graphs.struct, self.best_keys, np.int32(before), np.int32(level), upper]
-        share = np.float64(1.0 - self.problem.decay)
-        self._launch("decay", *arguments, share, None if rows is None else rows.degrees)
+        self._launch("decay", *arguments, np.float64(1.0 - self.problem.decay), degrees)
 
     def _mark(self, pairs: np.ndarray, key: np.uint64) -> None:
         """Queue the writing of a best key for pairs."""

@@ -119,7 +119,6 @@ def _encode_observed(name: str, values: np.ndarray) -> tuple[np.ndarray, tuple[s
     import pandas as pd
 
     codes, uniques = pd.factorize(values)
-    _check_count(name, len(uniques))
     labels = list(uniques)
     try:
         order = sorted(range(len(labels)), key=labels.__getitem__)
@@ -134,17 +133,12 @@ def _encode_declared(
     name: str, values: np.ndarray, categories: Sequence[Any] | int
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return codes and labels of values among declared categories."""
-    if isinstance(categories, (int, np.integer)) and not isinstance(categories, bool):
-        _check_count(name, int(categories))
-        labels = tuple(map(str, range(int(categories))))
-    elif isinstance(categories, str) or not hasattr(categories, "__iter__"):
+    counted = isinstance(categories, (int, np.integer)) and not isinstance(categories, bool)
+    if not counted and (isinstance(categories, str) or not hasattr(categories, "__iter__")):
         raise InvalidProblem(f"categories of {name!r} are {categories!r}; give a list of labels, or how many there are")
-    else:
-        categories = list(categories)
-        labels = _as_text(name, categories)
-    if values.dtype.kind in "biu" and (
-        isinstance(categories, (int, np.integer)) or all(isinstance(label, str) for label in categories)
-    ):
+    listed = range(int(categories)) if counted else list(categories)
+    labels = _as_text(name, listed)
+    if values.dtype.kind in "biu" and (counted or all(isinstance(label, str) for label in listed)):
         codes = values.astype(np.int64)
         bad = np.flatnonzero((codes < 0) | (codes >= len(labels)))
         if len(bad):
@@ -153,14 +147,14 @@ def _encode_declared(
                 f"categories have the codes 0 to {len(labels) - 1}"
             )
         return codes, labels
-    if isinstance(categories, (int, np.integer)):
+    if counted:
         raise InvalidProblem(
             f"column {name!r} holds {values[0]!r}; with a number of categories it must hold codes from 0 on, "
             "with text in it the categories must be listed"
         )
     import pandas as pd
 
-    position = {value: k for k, value in enumerate(categories)}
+    position = {value: k for k, value in enumerate(listed)}
     numbers, uniques = pd.factorize(values)
     codes = np.array([position.get(value, -1) for value in list(uniques)], np.int64)[numbers]
     bad = np.flatnonzero(codes < 0)
@@ -174,9 +168,13 @@ def _encode_declared(
 
 
 def _as_text(name: str, values: Any) -> tuple[str, ...]:
-    """Return the labels as text; raises InvalidProblem if two of these are the same."""
+    """Return the labels as text; raises InvalidProblem if there are too many, or if two of them are the same."""
+    if not 1 <= len(values) <= MAX_CATEGORIES:
+        raise InvalidProblem(
+            f"column {name!r} has {len(values)} categories; a variable may have 1 to {MAX_CATEGORIES:,}; merge some, "
+            "or leave out a column that numbers the samples"
+        )
     labels = tuple(str(_plain(value)) for value in values)
-    _check_count(name, len(labels))
     if len(set(labels)) != len(labels):
         repeated = next(label for label, count in collections.Counter(labels).items() if count > 1)
         raise InvalidProblem(f"column {name!r} has two categories that read {repeated!r}; labels must differ as text")
@@ -185,14 +183,6 @@ def _as_text(name: str, values: Any) -> tuple[str, ...]:
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _check_count(name: str, count: int) -> None:
-    if not 1 <= count <= MAX_CATEGORIES:
-        raise InvalidProblem(
-            f"column {name!r} has {count} categories; a variable may have 1 to {MAX_CATEGORIES:,}; merge some, or "
-            "leave out a column that numbers the samples"
-        )
 
 
 def _refuse_missing(name: str, missing: np.ndarray) -> None:

@@ -22,26 +22,20 @@ a second, and the fastest ones take a compiler several seconds."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Level:
-    """One level's graph on the device, as the kernels of a level take it.
+class Level(graph.Rows):
+    """One level's graph on the device, as the kernels of a level from 1 on take it.
 
     Attributes:
-        level: the size of conditioning sets, at least 1.
-        max_degree: largest number of neighbours.
         busy_ends: number of ends of edges from whose row sets are drawn, since it has more neighbours than a set has
             members.
         busy: number of rows that have tests.
-        rows: the neighbours of each variable.
         busy_rows: (p,) int32: the first `busy` entries are the rows that have tests.
         row_cells: (p,) uint64: upper bounds on the cells of each row's tables.
         largest_table: upper bound on the cells of a table.
     """
 
-    level: int
-    max_degree: int
     busy_ends: int
     busy: int
-    rows: graph.Rows
     busy_rows: Any
     row_cells: Any
     largest_table: int
