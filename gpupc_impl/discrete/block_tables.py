@@ -17,10 +17,8 @@ from gpupc_impl.discrete.declarations import (
     DIGITS,
     FEW_WAYS,
     MAX_THREADS,
-    PAIR_TABLES,
     PLACES,
     UNIT_BYTES,
-    VARIABLES,
     tests_kernel,
 )
 from gpupc_impl.discrete.level import Level, LevelTests, is_worth_waiting_for, largest_pair_table, logger
@@ -170,12 +168,12 @@ class BlockTables:
         blocks = dict.fromkeys(SAMPLES_A_THREAD, (delta,))
         return self._tests("level_zero", ("SHARED",), plan, grid, blocks, [np.uint32(product_cells)], splits=1, above=0)
 
-    def level(self, level: Level, pair_tables: Filled | None, batches: Filled, above: int) -> LevelTests:
+    def level(self, level: Level, pair_tables: Filled, batches: Filled, above: int) -> LevelTests:
         """Return the tests of a level from 1 on that these kernels make.
 
         Args:
             level: the level's graph.
-            pair_tables: the tables of all pairs if level 0 kept them, otherwise None.
+            pair_tables: the tables of all pairs if level 0 kept them (`PAIR_TABLES`).
             batches: the tests that are made in batches (`BATCHES`).
             above: all tables with up to this many cells are made in another way.
         """
@@ -193,13 +191,7 @@ class BlockTables:
         use_shared = backend.name == "cuda" and row_bytes <= backend.max_shared_bytes // 4
         row_shared = row_bytes if use_shared else 0
         plan = self._plan(level.level, level.largest_table, grid, deltas["scratch"], tables, row_shared)
-        pairs = pair_tables or PAIR_TABLES(
-            variables=VARIABLES(categories=None, planes=None, first_plane=None, words=0, plane_cells=0),
-            counts=None,
-            starts=None,
-            first=0,
-        )
-        after = [pairs, batches, level.row_cells, level.busy_rows, np.int32(level.busy), np.bool_(use_shared)]
+        after = [pair_tables, batches, level.row_cells, level.busy_rows, np.int32(level.busy), np.bool_(use_shared)]
         blocks = {where: (delta, gamma, beta) for where, delta in deltas.items()}
         small_bytes = row_shared + SMALL_GAMMA * beta * unit_bytes(level.level, min(plan.shared_cells, SMALL_CELLS))
         fits = small_bytes <= backend.max_shared_bytes

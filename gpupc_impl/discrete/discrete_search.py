@@ -61,7 +61,16 @@ class DiscreteSearch(LevelSearch):
         self.planes = Planes(problem, backend, run.params["counting"])
         codes = backend.upload_rows(problem.codes, padded_length(n))
         last_with_binomials = min(1 + LEVELS_AHEAD, max(p - 2, 0))
-        tables = {**self.tables(), "binomials": graph.binomial_table(p - 1, last_with_binomials)}
+        critical_values, expansion = critical_tables(problem.alpha)
+        tables = {
+            "categories": problem.categories.astype(np.int32),
+            "by_categories": np.argsort(-problem.categories, kind="stable").astype(np.int32),
+            **self.planes.tables(),
+            "critical_values": critical_values,
+            "expansion": expansion,
+            "counters": np.zeros(graph.COUNTER_SHAPE, np.uint64),
+            "binomials": graph.binomial_table(p - 1, last_with_binomials),
+        }
         self.device_tables = upload_all(backend, tables)
         self._counters = self.device_tables["counters"]  # zeros, to which finish_level resets them
         self._binomials = self.device_tables["binomials"], p - 1, last_with_binomials
@@ -84,13 +93,13 @@ class DiscreteSearch(LevelSearch):
         self.largest_p = backend.full((p, p), 0, np.uint64) if run.pmax else None
         self._p_of_removed: list[tuple[np.ndarray, np.ndarray]] = []
         logs = backend.upload(log_table(n)) if problem.test == "g-square" else None
-        listed, expansion = (self.device_tables[name] for name in ("critical_values", "expansion"))
+        critical = {"values": self.device_tables["critical_values"], "expansion": self.device_tables["expansion"]}
         search = SEARCH(
             best=self.best_keys,
             largest_p=self.largest_p,
             workload=problem.tests_per_edge is not None,
             rules=RULES(logs=logs, adjusted=problem.df_rule == "adjusted"),
-            critical=CRITICAL(values=listed, listed=LISTED_DF, expansion=expansion),
+            critical=CRITICAL(listed=LISTED_DF, **critical),
         )
         self._first_arguments = [self.planes.data(codes, self.device_tables), search]  # of all kernels that make tests
         used, limit = f"{backend.memory_used:,}", f"{backend.memory_limit:,}"
@@ -165,19 +174,6 @@ class DiscreteSearch(LevelSearch):
     @abc.abstractmethod
     def launch_level(self, level: Level, sides: list[list]) -> None:
         """Launch the tests of a level from 1 on; `sides` are the first arguments of the kernel for either side."""
-
-    def tables(self) -> dict[str, np.ndarray]:
-        """Return the arrays that are uploaded at the start beside the codes, by name."""
-        categories = self.problem.categories
-        critical_values, expansion = critical_tables(self.problem.alpha)
-        return {
-            "categories": categories.astype(np.int32),
-            "by_categories": np.argsort(-categories, kind="stable").astype(np.int32),
-            "first_plane": self.planes.first,
-            "critical_values": critical_values,
-            "expansion": expansion,
-            "counters": np.zeros(graph.COUNTER_SHAPE, np.uint64),
-        }
 
     def kernel(self, part: str, *options: str) -> Kernel:
         return self.backend.kernel(*tests_kernel(self.name, part, self.problem.codes.dtype.name, *options))

@@ -8,8 +8,6 @@ the paper (`block_tables`). Each way returns its part of a level as a `LevelTest
 
 import functools
 
-import numpy as np
-
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, at_most_threads, method
 from gpupc_impl.core.result import Skeleton
@@ -18,7 +16,7 @@ from gpupc_impl.discrete.block_tables import BlockTables
 from gpupc_impl.discrete.declarations import MAX_THREADS, search_kernels
 from gpupc_impl.discrete.discrete_search import DiscreteSearch
 from gpupc_impl.discrete.level import NO_TESTS, Level, largest_pair_table
-from gpupc_impl.discrete.planes import COUNTING, PairProducts
+from gpupc_impl.discrete.planes import COUNTING
 from gpupc_impl.discrete.problem import DiscreteProblem
 
 
@@ -35,21 +33,14 @@ class GpuPC(DiscreteSearch):
     def batches(self) -> BatchedTests:
         return BatchedTests(self.problem, self.backend, self.planes, self.block_tables.chooses)
 
-    @functools.cached_property
-    def products(self) -> PairProducts:
-        return PairProducts(self.problem, self.backend, self.planes, self.problem.max_level != 0)
-
-    def tables(self) -> dict[str, np.ndarray]:
-        return {**super().tables(), **self.products.tables()}
-
     def launch_level_zero(self, arguments: list) -> None:
         largest, product_cells = largest_pair_table(self.problem), 0
-        products = self.products.level_zero(self.device_tables)
+        products = self.planes.level_zero()
         products.launch(arguments)
         if products.covered >= largest:
             return
         if products is not NO_TESTS:
-            product_cells = self.products.cells
+            product_cells = self.planes.product_cells
         del products  # frees the tables of products, unless these are kept, before the next tables are planned
         self.block_tables.level_zero(product_cells).launch(arguments)
 
@@ -57,11 +48,12 @@ class GpuPC(DiscreteSearch):
         batches, batched = self.batches.level(level)
         parts = [batched]
         if batched.covered < level.largest_table:
-            parts.append(self.block_tables.level(level, self.products.kept, batches, batched.covered))
+            pairs = self.planes.kept or self.planes.pair_tables()
+            parts.append(self.block_tables.level(level, pairs, batches, batched.covered))
         for arguments in sides:
             for part in parts:
                 part.launch(arguments)
-        self.products.kept = None
+        self.planes.kept = None
 
 
 @method(

@@ -69,31 +69,48 @@ def padded_length(n: int) -> int:
 
 
 class Planes:
-    """The planes of a problem's variables.
+    """The planes of a problem's variables, and the tests of level 0 that are made as products of planes.
 
     Attributes:
         cells: upper bound on the cells of a table that is counted by planes; 0 if all tables are counted sample by
             sample.
+        product_cells: upper bound on the cells of a table that products count; on a GPU, whose tensor cores count the
+            tables, no table of variables with planes is larger.
         counts: (p,) int64: the number of planes of each variable, if there is memory for planes.
         first: (p,) int32: the number of each variable's first plane, -1 without planes.
+        row_cells: (p,) int64: cells of the tables of each variable with all later variables, the sums of columns
+            included.
         words: 64-bit words of a plane.
         bits: (planes, words) uint64 on the device; None before `data`, and where there is no memory for planes.
         variables: the `VARIABLES` that kernels take, after `data`.
+        kept: the `PAIR_TABLES` of all pairs after `level_zero`; None if they are not kept.
     """
 
     def __init__(self, problem: DiscreteProblem, backend: Backend, counting: str):
         self.cells = PLANE_CELLS[backend.name] if counting == "bit-planes" else 0
+        self.product_cells = MAX_PLANES**2 if backend.warp_threads > 1 else self.cells
         categories = problem.categories.astype(np.int64)
-        self.counts = np.where((categories <= MAX_PLANES) & (self.cells > 0), categories, 0)
-        self.first = np.where(self.counts > 0, np.cumsum(self.counts) - self.counts, -1).astype(np.int32)
+        counts = self.counts = np.where((categories <= MAX_PLANES) & (self.cells > 0), categories, 0)
+        self.first = np.where(counts > 0, np.cumsum(counts) - counts, -1).astype(np.int32)
+        self.row_cells = np.where(counts > 0, (counts + 1) * (counts.sum() - np.cumsum(counts)), 0)
         self.words = padded_length(problem.n_samples) // 64
         self.bits: Any = None
+        self.kept: Filled | None = None
+        self._keeps = problem.max_level != 0 and backend.warp_threads == 1
+        """Whether level 1 may use the tables of all pairs; on a GPU it is faster with tables that it counts."""
         self._backend, self._problem = backend, problem
+
+    def tables(self) -> dict[str, np.ndarray]:
+        """Return the arrays that kernels take: each variable's first plane, the variable of each plane, and the index
+        of the first cell of each variable's `row_cells`."""
+        owners = np.repeat(np.arange(len(self.counts), dtype=np.int32), self.counts)
+        return {"first_plane": self.first, "owners": owners, "starts": np.cumsum(self.row_cells) - self.row_cells}
 
     def data(self, codes: Any, device_tables: dict[str, Any]) -> Filled:
         """Make the planes of the codes on the device if these take at most half of the free memory; returns the
         `DATA`."""
         backend, problem = self._backend, self._problem
+        self._device_tables = device_tables
         p, n = problem.codes.shape
         planes = int(self.counts.sum())
         if has_planes := 0 < 8 * planes * self.words <= (backend.memory_limit - backend.memory_used) // 2:
@@ -115,67 +132,43 @@ class Planes:
             kernel((width, min(p, MAX_GRID_Y)), (block,), [data, np.int32(p), self.bits])
         return data
 
+    def pair_tables(self, counts: Any = None, first: int = 0) -> Filled:
+        """Return the `PAIR_TABLES` of the variables from `first` on; without `counts`, there are none."""
+        variables = VARIABLES(**self.variables.values | {"plane_cells": self.product_cells})
+        return PAIR_TABLES(variables=variables, counts=counts, starts=self._device_tables["starts"], first=first)
 
-class PairProducts:
-    """The tests of level 0 of the pairs whose tables are counted as products of planes.
-
-    Attributes:
-        kept: the `PAIR_TABLES` of all pairs after `level_zero`; None if they are not kept.
-        cells: upper bound on the cells of a table that products count; on a GPU, whose tensor cores count the tables,
-            no table of variables with planes is larger.
-
-    Args:
-        keeps: whether level 1 may use the tables of all pairs; on a GPU level 1 is faster with tables that it counts.
-    """
-
-    def __init__(self, problem: DiscreteProblem, backend: Backend, planes: Planes, keeps: bool):
-        self._problem, self._backend, self._planes = problem, backend, planes
-        self._keeps = keeps and backend.warp_threads == 1
-        self.cells = MAX_PLANES**2 if backend.warp_threads > 1 else planes.cells
-        self.kept: Filled | None = None
-        counts = planes.counts
-        self._row_cells = np.where(counts > 0, (counts + 1) * (counts.sum() - np.cumsum(counts)), 0)
-        """(p,) int64: cells of the tables of each variable with all later variables, the sums of columns included."""
-
-    def tables(self) -> dict[str, np.ndarray]:
-        """Return the variable of each plane, and the index of the first cell of each variable's tables."""
-        owners = np.repeat(np.arange(self._problem.n_variables, dtype=np.int32), self._planes.counts)
-        return {"owners": owners, "starts": np.cumsum(self._row_cells) - self._row_cells}
-
-    def level_zero(self, device_tables: dict[str, Any]) -> LevelTests:
-        """Return the tests of pairs whose variables have planes and whose tables have up to `cells` cells, if memory
-        suffices."""
-        backend, row_cells, planes = self._backend, self._row_cells, self._planes
+    def level_zero(self) -> LevelTests:
+        """Return the tests of pairs whose variables have planes and whose tables have up to `product_cells` cells, if
+        memory suffices."""
+        backend, row_cells = self._backend, self.row_cells
         left = max(backend.memory_limit - backend.memory_used, 0)
         needed = CELL_BYTES * int(row_cells.sum())
         kept = self._keeps and needed <= left // KEPT_SHARE
         room = (needed if kept else min(BAND_BYTES, left // 2)) // CELL_BYTES
-        if planes.bits is None or row_cells.max() > room or not row_cells.any():
+        if self.bits is None or row_cells.max() > room or not row_cells.any():
             return NO_TESTS
         bands = list(_bands(np.cumsum(row_cells), room))
         counts = backend.empty(max(int(row_cells[first:last].sum()) for first, last in bands), np.uint32)
         logger.info("level 0: products of planes, with tables of %s bytes at a time", f"{counts.nbytes:,}")
-        variables = VARIABLES(**planes.variables.values | {"plane_cells": self.cells})
-        common = {"variables": variables, "counts": counts, "starts": device_tables["starts"]}
-        tables = [PAIR_TABLES(first=first, **common) for first, _ in bands]
+        tables = [self.pair_tables(counts, first) for first, _ in bands]
         self.kept = tables[0] if kept else None
         largest = math.prod(self._problem.descending[:2])
-        covers_all = (planes.counts > 0).all() and largest <= self.cells
+        covers_all = (self.counts > 0).all() and largest <= self.product_cells
 
         def launch(arguments: list) -> None:
             for (_, last), pairs in zip(bands, tables, strict=True):
-                self._launch_band(last, pairs, device_tables["owners"], arguments[-1])
+                self._launch_band(last, pairs, arguments[-1])
 
         return LevelTests(largest_pair_table(self._problem) if covers_all else 0, launch)
 
-    def _launch_band(self, last: int, pairs: Filled, owners: Any, search: Filled) -> None:
+    def _launch_band(self, last: int, pairs: Filled, search: Filled) -> None:
         """Count the tables of a band, and decide its pairs; the band ends before variable `last`."""
-        backend, planes, p = self._backend, self._planes, self._problem.n_variables
-        first, ends = pairs.values["first"], np.cumsum(planes.counts)
-        number, first_row = int(ends[-1]), int(ends[first] - planes.counts[first])
+        backend, p = self._backend, self._problem.n_variables
+        first, ends = pairs.values["first"], np.cumsum(self.counts)
+        number, first_row = int(ends[-1]), int(ends[first] - self.counts[first])
         product = PRODUCTS(
             pairs=pairs,
-            owners=owners,
+            owners=self._device_tables["owners"],
             p=p,
             number=number,
             last=last,
@@ -187,7 +180,7 @@ class PairProducts:
         if backend.warp_threads > 1:
             backend.fill(pairs.values["counts"], 0)
             tiles = across * down - down * (down - 1) // 2
-            most = ceil_div(planes.words, PRODUCT_STEP)
+            most = ceil_div(self.words, PRODUCT_STEP)
             splits = max(1, min(BLOCKS_A_MULTIPROCESSOR * backend.multiprocessors // tiles, most))
             block, threads, width = (PRODUCT_THREADS,), DECIDING_THREADS, ceil_div(p, DECIDING_THREADS)
         backend.kernel(*PLANE_PRODUCTS)((across, down, splits), block, [product])

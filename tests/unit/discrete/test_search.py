@@ -152,7 +152,7 @@ def test_tables_of_pairs_are_kept_until_level_one(backend, monkeypatch, room):
     launch_level = gpupc.GpuPC.launch_level
 
     def watched(search, level, sides):
-        kept.append(search.products.kept is not None)
+        kept.append(search.planes.kept is not None)
         launch_level(search, level, sides)
 
     monkeypatch.setattr(gpupc.GpuPC, "launch_level", watched)

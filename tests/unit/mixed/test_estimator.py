@@ -1,4 +1,4 @@
-"""The estimator of mixed data: against the definition, against known entropies, and beside the nonlinear family's."""
+"""The estimator of mixed data: against the definition and against known entropies."""
 
 import dataclasses
 import itertools
@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import digamma
 
-from gpupc_impl import MixedProblem, NonlinearProblem
+from gpupc_impl import MixedProblem
 from gpupc_impl.backends import open_backend
 from gpupc_impl.mixed.gpucmiknn_mixed import MixedCmiEstimator, mixed_ci_test
 from gpupc_impl.mixed.retest import MixedRetest
-from gpupc_impl.nonlinear.retest import Retest
 from gpupc_impl.nonlinear.tuning import DEFAULTS, TUNING
 
 
@@ -110,27 +109,6 @@ def test_mi_of_a_number_and_a_category_is_the_known_one():
         data = pd.DataFrame({"x": x, "y": y.astype(str)})
         problem = MixedProblem.from_data(data, transform=transform, permutations=1)
         assert cmi(problem, 0, 1) == pytest.approx(np.log(5) - 4 / 5 * np.log(2), abs=0.03)
-
-
-def test_numbers_alone_differ_from_the_nonlinear_familys_by_less_than_a_sample_in_each_count():
-    """Without ties the radius is the same: a mixed count is the other one without the sample itself, and with the
-    neighbour at the radius if that is as near in the subspace, which it is in (X, Z) or in (Y, Z)."""
-    data = np.random.default_rng(2).normal(size=(300, 3)) + np.random.default_rng(3).normal(size=(300, 1))
-    options = {"transform": "standardize", "permutations": 1, "precision": "float64"}
-    mixed, plain = MixedProblem.from_data(data, **options), NonlinearProblem.from_data(data, **options)
-    found = mixed.cmi(MixedRetest(mixed).partials(0, 1, [2])[0])
-    other = plain.cmi(Retest(plain).partials(0, 1, [2])[0])
-    apart = np.abs(plain.values[:, :, None] - plain.values[:, None]).astype(float)
-    joint = apart.max(axis=0)
-    radius = np.sort(joint, axis=1)[:, plain.k_cmi, None]
-    difference = np.zeros(len(data))
-    for variables, sign in (((0, 2), -1), ((1, 2), -1), ((2,), 1)):
-        distances = apart[list(variables)].max(axis=0)
-        below = (distances < radius).sum(axis=1)
-        reached = (distances == radius).sum(axis=1)
-        difference += sign * (digamma(below - 1 + reached) - digamma(below))
-    assert found - other == pytest.approx(difference.mean(), abs=1e-9)
-    assert found == pytest.approx(other, abs=0.2)
 
 
 def test_neighbours_are_of_the_same_categories_in_turn():
