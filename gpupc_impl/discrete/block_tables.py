@@ -166,7 +166,7 @@ class BlockTables:
         delta = self.threads_a_table(p * (p - 1) // 2, PAIR_DELTA)
         plan = self._plan(0, largest_pair_table(self._problem), grid, delta, tables=1, row_bytes=0)
         blocks = dict.fromkeys(SAMPLES_A_THREAD, (delta,))
-        return self._tests("level_zero", ("SHARED",), plan, grid, blocks, [np.uint32(product_cells)], splits=1, above=0)
+        return self._tests("SHARED", plan, grid, blocks, [np.uint32(product_cells)], splits=1, above=0)
 
     def level(self, level: Level, pair_tables: Filled, batches: Filled, above: int) -> LevelTests:
         """Return the tests of a level from 1 on that these kernels make.
@@ -199,9 +199,9 @@ class BlockTables:
             fewer, more = SMALL_DELTAS
             delta = fewer if level.level == 1 or n < more * SAMPLES_A_THREAD["shared"] else more
             blocks["small"] = (delta, SMALL_GAMMA, beta)
-        best = tests_kernel("gpupc", "level", self._problem.codes.dtype.name, *ALL_WAYS)
+        best = tests_kernel("gpupc_level", self._problem.codes.dtype.name, ALL_WAYS)
         in_shared = ALL_WAYS if is_worth_waiting_for(best, backend, self._problem, level) else FEW_WAYS
-        return self._tests("level", in_shared, plan, grid, blocks, after, splits, above)
+        return self._tests(in_shared, plan, grid, blocks, after, splits, above)
 
     def threads_a_table(self, tables: int, fewest: int, most: int = MAX_DELTA) -> int:
         """Return the number of threads that make a table: the requested delta, or without a request on a GPU, as many
@@ -228,8 +228,7 @@ class BlockTables:
 
     def _tests(
         self,
-        part: str,
-        in_shared: tuple[str, ...],
+        in_shared: str,
         plan: MemoryPlan,
         grid: tuple[int, int],
         blocks: Mapping[str, tuple[int, ...]],
@@ -240,7 +239,7 @@ class BlockTables:
         """Return the launches of a plan: for tables in shared memory, tables in scratch space, and sorted samples.
 
         Args:
-            part: the kernel, as `tests_kernel` takes it, and `in_shared`: its options for tables in shared memory.
+            in_shared: the template arguments of the kernel for tables in shared memory, after the type of codes.
             plan: where tables lie.
             grid: blocks in x and y without splits.
             blocks: the shape of a block, by where its tables lie; ``"small"`` is for small tables in shared memory.
@@ -262,7 +261,7 @@ class BlockTables:
                 launches.append((places, (grid[0], grid[1] * splits), blocks[where], shared_bytes, in_shared, terms))
         scratch = self._backend.empty(plan.scratch_bytes // CELL_BYTES, np.uint32) if plan.scratch_bytes else None
         shared_bytes = row_bytes + tables * unit_bytes(plan.level, 0)
-        ways = in_shared[1:] and ALL_WAYS[1:]  # Tables in scratch space have one kernel.
+        ways = ", ALL_WAYS" if plan.level else ""  # Tables in scratch space have one kernel.
         for lower, upper, where in ((cells, dense, "SCRATCH"), (dense, EVERY_SIZE, "SORTED")):
             if min(upper, largest) > lower:
                 places = PLACES(
@@ -273,16 +272,16 @@ class BlockTables:
                     bits=(largest - 1).bit_length(),
                     splits=1,
                 )
-                launches.append((places, plan.scratch_grid, blocks["scratch"], shared_bytes, (where, *ways), 0))
+                launches.append((places, plan.scratch_grid, blocks["scratch"], shared_bytes, where + ways, 0))
 
-        code = self._problem.codes.dtype.name
+        name, code = "gpupc_level" if plan.level else "gpupc_level_zero", self._problem.codes.dtype.name
 
         def launch(arguments: list) -> None:
-            for places, launch_grid, block, block_bytes, options, terms in launches:
+            for places, launch_grid, block, block_bytes, option, terms in launches:
                 if places.values["up_to"] < smallest:
                     continue
                 last = [np.int32(terms)] if plan.level else []
-                kernel = self._backend.kernel(*tests_kernel("gpupc", part, code, *options))
+                kernel = self._backend.kernel(*tests_kernel(name, code, option))
                 kernel(launch_grid, block, [*arguments, places, *after, *last], shared_bytes=block_bytes)
 
         return LevelTests(EVERY_SIZE, launch)

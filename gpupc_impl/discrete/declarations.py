@@ -87,80 +87,71 @@ PRODUCTS = Struct(
     **dict.fromkeys(("p", "number", "last", "first_row"), np.int32),
 )
 
-BETWEEN_LEVELS = {
-    name: KernelSource("discrete/kernels/levels.cu", name, structs, COUNTER_PLACES)
-    for name, structs in {
-        "begin_level": (GRAPHS,),
-        "finish_level": (GRAPHS, graph.BEST_KEYS),
-        "list_removed": (GRAPHS, graph.BEST_KEYS, graph.ROWS),
-        "count_upper": (GRAPHS,),
-        "decay": (GRAPHS, graph.BEST_KEYS),
-    }.items()
-}
-PACK_PLANES = {
-    code: KernelSource("discrete/kernels/pack_planes.cu", f"pack_planes<{CODE_TYPES[code]}>", (DATA[code],))
-    for code in CODE_TYPES
-}
-
-_PRODUCT_CONSTANTS = {
-    "PRODUCT_TILE": PRODUCT_TILE,
-    "PRODUCT_THREADS": PRODUCT_THREADS,
-    "PRODUCT_STEP": PRODUCT_STEP,
-}
-PLANE_PRODUCTS = KernelSource("discrete/kernels/products.cu", "plane_products", (PRODUCTS,), _PRODUCT_CONSTANTS)
-DECIDE_PAIRS = KernelSource(
-    "discrete/kernels/products.cu",
-    "decide_pairs",
-    (SEARCH, PRODUCTS),
-    {**_PRODUCT_CONSTANTS, "EXPANSION_TERMS": EXPANSION_TERMS},
-)
-
 _COUNTING_CONSTANTS = {"MAX_THREADS": MAX_THREADS, "MAX_SAMPLES": MAX_SAMPLES}
-_TEST_CONSTANTS = {
-    "gpupc": {
-        **_COUNTING_CONSTANTS,
-        "sizeof(Unit)": UNIT_BYTES,
-        "CUDA_DIGITS": DIGITS["cuda"],
-        "HOST_DIGITS": DIGITS["host"],
+_DIGITS = {"CUDA_DIGITS": DIGITS["cuda"], "HOST_DIGITS": DIGITS["host"]}
+_CONSTANTS = {
+    "levels": COUNTER_PLACES,
+    "pack_planes": {},
+    "products": {
+        **{"PRODUCT_TILE": PRODUCT_TILE, "PRODUCT_THREADS": PRODUCT_THREADS, "PRODUCT_STEP": PRODUCT_STEP},
+        "EXPANSION_TERMS": EXPANSION_TERMS,
     },
+    "gpupc": {**_COUNTING_CONSTANTS, **_DIGITS, "sizeof(Unit)": UNIT_BYTES},
     "disc_cupc": _COUNTING_CONSTANTS,
+    "batches": {"MAX_COLUMNS": MAX_BATCH_COLUMNS, "MAX_STRATA": MAX_BATCH_STRATA},
 }
-_BATCH_CONSTANTS = {"MAX_COLUMNS": MAX_BATCH_COLUMNS, "MAX_STRATA": MAX_BATCH_STRATA}
-_WHERE_TABLES_LIE = {"gpupc": PLACES, "disc_cupc": TABLES}
-ALL_WAYS, FEW_WAYS = (("SHARED", ways) for ways in ("ALL_WAYS", "FEW_WAYS"))
+"""The constants that Python shares with each source."""
+
+
+def _kernel(file: str, expression: str, *structs: Struct) -> KernelSource:
+    return KernelSource(f"discrete/kernels/{file}.cu", expression, structs, _CONSTANTS[file])
+
+
+BETWEEN_LEVELS = {
+    "begin_level": _kernel("levels", "begin_level", GRAPHS),
+    "finish_level": _kernel("levels", "finish_level", GRAPHS, graph.BEST_KEYS),
+    "list_removed": _kernel("levels", "list_removed", GRAPHS, graph.BEST_KEYS, graph.ROWS),
+    "count_upper": _kernel("levels", "count_upper", GRAPHS),
+    "decay": _kernel("levels", "decay", GRAPHS, graph.BEST_KEYS),
+}
+PACK_PLANES = {code: _kernel("pack_planes", f"pack_planes<{CODE_TYPES[code]}>", DATA[code]) for code in CODE_TYPES}
+PLANE_PRODUCTS = _kernel("products", "plane_products", PRODUCTS)
+DECIDE_PAIRS = _kernel("products", "decide_pairs", SEARCH, PRODUCTS)
+
+ALL_WAYS, FEW_WAYS = "SHARED, ALL_WAYS", "SHARED, FEW_WAYS"
 """The template arguments, after the type of codes, of gpuPC's kernel for tables in shared memory from level 1 on, and
 of the same kernel with fewer ways to make a test: slower, but compiled in a fifth of the time."""
 
-_TEMPLATE_OPTIONS: dict[tuple[str, str], list[tuple[str, ...]]] = {
-    ("gpupc", "level_zero"): [("SHARED",), ("SCRATCH",), ("SORTED",)],
-    ("gpupc", "level"): [ALL_WAYS, FEW_WAYS, ("SCRATCH", "ALL_WAYS"), ("SORTED", "ALL_WAYS")],
-    ("disc_cupc", "level_zero"): [("AHEAD",), ("IN_KERNEL",)],
-    ("disc_cupc", "level"): [("AHEAD",), ("IN_KERNEL",)],
+_ALLOCATIONS = ("AHEAD", "IN_KERNEL")
+_TEST_KERNELS = {
+    "gpupc_level_zero": ((PLACES,), ("SHARED", "SCRATCH", "SORTED")),
+    "gpupc_level": (
+        (LEVEL, PLACES, PAIR_TABLES, BATCHES),
+        (ALL_WAYS, FEW_WAYS, "SCRATCH, ALL_WAYS", "SORTED, ALL_WAYS"),
+    ),
+    "disc_cupc_level_zero": ((TABLES,), _ALLOCATIONS),
+    "disc_cupc_level": ((LEVEL, TABLES), _ALLOCATIONS),
 }
-"""The template arguments of a method's kernels, after the type of codes."""
+"""The kernels that make tests: the structs that they take after the data and the search, and their template arguments
+after the type of codes."""
 
 
-def tests_kernel(name: str, part: str, code: str, *options: str) -> KernelSource:
-    """Return the kernel that makes the tests of a part of a search.
+def tests_kernel(name: str, code: str, option: str) -> KernelSource:
+    """Return a kernel that makes tests.
 
     Args:
-        name: ``"gpupc"`` or ``"disc_cupc"``.
-        part: ``"level_zero"`` or ``"level"``, which is every other level.
+        name: a key of `_TEST_KERNELS`; ``_level`` stands for every level but 0.
         code: the name of the codes' NumPy type.
-        options: template arguments after the type of codes.
+        option: the template arguments after the type of codes.
     """
-    level, ways = ([LEVEL], [PAIR_TABLES, BATCHES] if name == "gpupc" else []) if part == "level" else ([], [])
-    structs = (DATA[code], SEARCH, *level, _WHERE_TABLES_LIE[name], *ways)
-    expression = f"{name}_{part}<{', '.join((CODE_TYPES[code], *options))}>"
-    return KernelSource(f"discrete/kernels/{name}.cu", expression, structs, _TEST_CONSTANTS[name])
+    structs, _ = _TEST_KERNELS[name]
+    return _kernel(name.split("_level")[0], f"{name}<{CODE_TYPES[code]}, {option}>", DATA[code], SEARCH, *structs)
 
 
 def batches_kernel(block_an_edge: bool) -> KernelSource:
     """Return the kernel in which a warp, or with `block_an_edge` all warps of a block, make many tests of an edge at
     once."""
-    expression = f"gpupc_batches<{str(block_an_edge).lower()}>"
-    structs = (VARIABLES, SEARCH, LEVEL, BATCHES)
-    return KernelSource("discrete/kernels/batches.cu", expression, structs, _BATCH_CONSTANTS)
+    return _kernel("batches", f"gpupc_batches<{str(block_an_edge).lower()}>", VARIABLES, SEARCH, LEVEL, BATCHES)
 
 
 def search_kernels(
@@ -168,10 +159,8 @@ def search_kernels(
 ) -> Sequence[KernelSource]:
     """Return the kernels of a search by gpuPC on data with at most 256 categories a variable (`Method.kernels`)."""
     on_gpu = backend.warp_threads > 1
-    if params["tables"] == "global":
-        options: tuple[tuple[str, ...], ...] = (("SCRATCH", "ALL_WAYS"),)
-    else:
-        options = (FEW_WAYS, ALL_WAYS) if on_gpu else (ALL_WAYS,)
+    shared = (FEW_WAYS, ALL_WAYS) if on_gpu else (ALL_WAYS,)
+    options = ("SCRATCH, ALL_WAYS",) if params["tables"] == "global" else shared
     return _search_kernels("gpupc", options, on_gpu)
 
 
@@ -179,7 +168,7 @@ def disc_cupc_kernels(
     backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
 ) -> Sequence[KernelSource]:
     """Return the kernels of a search by disc-cupc on data with at most 256 categories a variable (`Method.kernels`)."""
-    return _search_kernels("disc_cupc", ((allocation(params),),), False)
+    return _search_kernels("disc_cupc", (allocation(params),), False)
 
 
 def allocation(params: Mapping[str, Any]) -> str:
@@ -188,29 +177,32 @@ def allocation(params: Mapping[str, Any]) -> str:
 
 
 @functools.cache
-def _search_kernels(name: str, options: tuple[tuple[str, ...], ...], may_batch: bool) -> tuple[KernelSource, ...]:
+def _search_kernels(method: str, options: tuple[str, ...], may_batch: bool) -> tuple[KernelSource, ...]:
     code = REQUESTED_CODE
-    first = [PLANE_PRODUCTS, DECIDE_PAIRS] if name == "gpupc" else [tests_kernel(name, "level_zero", code, *options[0])]
+    first, *later = [tests_kernel(f"{method}_level", code, option) for option in options]
+    at_zero = (
+        [PLANE_PRODUCTS, DECIDE_PAIRS] if method == "gpupc" else [tests_kernel(f"{method}_level_zero", code, *options)]
+    )
     return (
-        tests_kernel(name, "level", code, *options[0]),
+        first,
         PACK_PLANES[code],
-        *first,
+        *at_zero,
         *(BETWEEN_LEVELS[between] for between in ("finish_level", "begin_level", "list_removed")),
         *separating_sets.KERNELS.values(),
         bit_graph.KERNELS["expand"],
-        *(tests_kernel(name, "level", code, *each) for each in options[1:]),
-        *(batches_kernel(code, block_an_edge) for block_an_edge in (False, True) if may_batch),
+        *later,
+        *map(batches_kernel, (False, True) if may_batch else ()),
     )
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Return every kernel that this family launches; none depends on the level."""
     tests = [
-        tests_kernel(name, part, code, *options)
-        for (name, part), all_options in _TEMPLATE_OPTIONS.items()
+        tests_kernel(name, code, option)
+        for name, (_, options) in _TEST_KERNELS.items()
         for code in CODE_TYPES
-        for options in all_options
-        if options != FEW_WAYS or code == REQUESTED_CODE
+        for option in options
+        if option != FEW_WAYS or code == REQUESTED_CODE
     ]
     tests += map(batches_kernel, (False, True))
     shared = [

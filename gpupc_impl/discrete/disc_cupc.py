@@ -6,11 +6,18 @@ import math
 import numpy as np
 
 from gpupc_impl.backends import Backend, DeviceMemoryError, Filled
-from gpupc_impl.backends.launch import MAX_GRID_Y
+from gpupc_impl.backends.launch import MAX_GRID_Y, Kernel
 from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import Parameter, Run, at_most_threads, method
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.discrete.declarations import CELL_BYTES, MAX_THREADS, TABLES, allocation, disc_cupc_kernels
+from gpupc_impl.discrete.declarations import (
+    CELL_BYTES,
+    MAX_THREADS,
+    TABLES,
+    allocation,
+    disc_cupc_kernels,
+    tests_kernel,
+)
 from gpupc_impl.discrete.discrete_search import DiscreteSearch
 from gpupc_impl.discrete.level import Level, largest_pair_table, logger
 from gpupc_impl.discrete.planes import COUNTING
@@ -43,8 +50,6 @@ class DiscCuPC(DiscreteSearch):
     tables; tables that threads allocate count towards the limit as if they had been allocated before the launch.
     """
 
-    name = "disc_cupc"
-
     def __init__(self, problem: DiscreteProblem, run: Run):
         on_gpu = run.backend.multiprocessors
         multiprocessors = run.params["multiprocessors"] or on_gpu or V100_MULTIPROCESSORS
@@ -65,7 +70,7 @@ class DiscCuPC(DiscreteSearch):
         width = min(width, blocks)
         grid = (width, min(p, blocks // width, MAX_GRID_Y))
         shared_bytes = LEVEL_ZERO_THREADS * CELL_BYTES * self._shared_cells(LEVEL_ZERO_THREADS)
-        kernel = self.kernel("level_zero", self.allocation)
+        kernel = self._kernel("disc_cupc_level_zero")
         kernel(grid, (LEVEL_ZERO_THREADS,), [*arguments, tables], shared_bytes=shared_bytes)
         self._check_heap()
 
@@ -83,9 +88,11 @@ class DiscCuPC(DiscreteSearch):
         after = [tables, backend.upload(first_block), members, np.bool_(use_shared)]
         shared_bytes += use_shared * row_bytes
         for arguments in sides:
-            kernel = self.kernel("level", self.allocation)
-            kernel((grid,), (beta, gamma), [*arguments, *after], shared_bytes=shared_bytes)
+            self._kernel("disc_cupc_level")((grid,), (beta, gamma), [*arguments, *after], shared_bytes=shared_bytes)
         self._check_heap()
+
+    def _kernel(self, name: str) -> Kernel:
+        return self.backend.kernel(*tests_kernel(name, self.problem.codes.dtype.name, self.allocation))
 
     def _shared_cells(self, threads: int) -> int:
         """Return the cells of each thread's table in shared memory: an odd number, so that equal cells lie in different

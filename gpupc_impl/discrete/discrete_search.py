@@ -14,21 +14,12 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends import Backend
-from gpupc_impl.backends.launch import Kernel
 from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import SeparatingSets
-from gpupc_impl.discrete.declarations import (
-    BETWEEN_LEVELS,
-    COUNTER_PLACES,
-    CRITICAL,
-    LEVEL,
-    RULES,
-    SEARCH,
-    tests_kernel,
-)
+from gpupc_impl.discrete.declarations import BETWEEN_LEVELS, COUNTER_PLACES, CRITICAL, LEVEL, RULES, SEARCH
 from gpupc_impl.discrete.level import Level, logger
 from gpupc_impl.discrete.planes import Planes, padded_length
 from gpupc_impl.discrete.problem import LISTED_DF, DiscreteProblem, critical_tables
@@ -49,9 +40,6 @@ class DiscreteSearch(LevelSearch):
 
     Between levels the host reads one row of counters. Separating sets stay on the device until the search ends.
     """
-
-    name: str
-    """Its kernels are ``<name>_level_zero`` and ``<name>_level``."""
 
     def __init__(self, problem: DiscreteProblem, run: Run):
         self.problem, self.run = problem, run
@@ -103,7 +91,7 @@ class DiscreteSearch(LevelSearch):
         )
         self._first_arguments = [self.planes.data(codes, self.device_tables), search]  # of all kernels that make tests
         used, limit = f"{backend.memory_used:,}", f"{backend.memory_limit:,}"
-        method = run.facts.get("method", self.name)
+        method = run.facts["method"]
         logger.info("%s, %d variables x %d samples: %s of %s bytes of device memory", method, p, n, used, limit)
 
     def run_level(self, level: int) -> LevelOutcome:
@@ -174,9 +162,6 @@ class DiscreteSearch(LevelSearch):
     @abc.abstractmethod
     def launch_level(self, level: Level, sides: list[list]) -> None:
         """Launch the tests of a level from 1 on; `sides` are the first arguments of the kernel for either side."""
-
-    def kernel(self, part: str, *options: str) -> Kernel:
-        return self.backend.kernel(*tests_kernel(self.name, part, self.problem.codes.dtype.name, *options))
 
     # --- levels ------------------------------------------------------------------------------------------------
 

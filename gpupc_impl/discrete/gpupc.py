@@ -23,8 +23,6 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 class GpuPC(DiscreteSearch):
     """A search by Algorithms 2 and 3, in which the tests of each level are divided among the three ways of testing."""
 
-    name = "gpupc"
-
     @functools.cached_property
     def block_tables(self) -> BlockTables:
         return BlockTables(self.problem, self.run)

@@ -63,10 +63,7 @@ class FourierTest:
             self._own = self._features(xp, xp.arange(p)[:, None], self._squares, frequencies[:, None], phases)
 
     def p_values(self, sets: np.ndarray, tests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """p-values and statistics of (t, 3) tests: the number of a set among (k, l), and two variables i < j.
-
-        Tests are ordered by set.
-        """
+        """See `core.p_value_search.BatchedTests`."""
         statistics, sums = np.zeros(len(tests)), np.zeros((len(tests), POWERS))
         most = max(1, self._set_budget // (2 * self._test_bytes))
         with self._backend.array_library() as xp:

@@ -47,10 +47,7 @@ class KciTest:
             self._values = xp.asarray(problem.values)
 
     def p_values(self, sets: np.ndarray, tests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """p-values and statistics of (t, 3) tests: the number of a set among (k, l), and two variables i < j.
-
-        Tests are ordered by set.
-        """
+        """See `core.p_value_search.BatchedTests`."""
         level, spectral = sets.shape[1], self.problem.null == "spectral"
         statistics, sums, p_values = np.zeros(len(tests)), np.zeros((len(tests), 2)), np.ones(len(tests))
         constant = self._constant[tests[:, 1]] | self._constant[tests[:, 2]]

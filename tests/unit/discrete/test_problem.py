@@ -278,21 +278,6 @@ def test_saved_and_loaded(problem, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"alpha": 0.02},
-        {"max_level": 3},
-        {"test": "g-square"},
-        {"df_rule": "adjusted"},
-        {"tests_per_edge": 3, "decay": 0.5},
-        {"categories": np.array([2, 3, 6, 300], np.int32)},
-    ],
-)
-def test_fingerprint_sees_what_changes_the_answer(problem, change):
-    assert dataclasses.replace(problem, **change).fingerprint != problem.fingerprint
-
-
-@pytest.mark.parametrize(
     ("test", "df_rule"), [("chi-square", "full"), ("chi-square", "adjusted"), ("g-square", "full")]
 )
 @pytest.mark.parametrize(("samples", "cells"), [(20, 1 << 16), (300, 1 << 16), (300, 50)])

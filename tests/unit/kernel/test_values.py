@@ -6,7 +6,7 @@ from scipy import stats
 
 from gpupc_impl import KernelProblem
 from gpupc_impl.backends import open_backend
-from gpupc_impl.kernel.kernel_batched import ci_test, open_tests
+from gpupc_impl.kernel.kernel_batched import ci_test
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +74,3 @@ def test_dependence_is_found(data):
     backend = open_backend("host")
     for test in ("rcit", "rcot", "kci"):
         assert ci_test(KernelProblem.from_data(data, test=test), 0, 2, (3,), backend)[0] < 1e-4
-
-
-def test_the_order_of_the_two_variables_does_not_matter(data):
-    tests = open_tests(KernelProblem.from_data(data), open_backend("host"))
-    backend = open_backend("host")
-    assert ci_test(tests.problem, 0, 1, (3, 2), backend) == ci_test(tests.problem, 1, 0, (2, 3), backend)
