@@ -18,6 +18,7 @@ from tests.launches import solve
 P = {"gaussian": 12, "discrete": 9, "nonlinear": 5, "mixed": 5, "kernel": 6, "regression": 6}
 SAMPLES = {"gaussian": 150, "discrete": 400, "nonlinear": 60, "mixed": 60, "kernel": 80, "regression": 150}
 OPTIONS = {
+    "gaussian": {"correlations": "device"},  # a method may have no matrix
     "discrete": {"df_rule": "adjusted"},  # causal-learn's
     "nonlinear": {"permutations": 30, "k_cmi": 5, "k_perm": 5},
     "mixed": {"permutations": 30, "k_cmi": 5, "k_perm": 5, "categories": ["V0"]},
