@@ -1,8 +1,8 @@
 """The methods of results that make pictures, tables, pages and files of other programs.
 
 The package `views`, which is above this one, implements them and is imported by name when a method is called. No search
-and no measurement calls these methods, so changing a picture makes no recorded run stale (`EXCLUDED` of
-measurement/exclusions.py).
+and no measurement calls these methods, so changing a picture makes no recorded run stale (`_DISPLAYS` of
+measurement/digest.py).
 """
 
 from __future__ import annotations

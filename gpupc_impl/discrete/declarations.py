@@ -35,7 +35,7 @@ PRODUCT_TILE, PRODUCT_THREADS, PRODUCT_STEP = 64, 256, 16
 that are in shared memory at once."""
 
 COUNTER_PLACES = {"BUSY_ROWS": 2, "BUSY_ENDS": 6, "LARGEST": 7}
-"""Places in a level's counters (`engine.bit_graph.Counted`) to which levels.cu gives a meaning of its own."""
+"""Places in a level's counters (`engine.bit_graph.LevelCounts`) to which levels.cu gives a meaning of its own."""
 
 VARIABLES = Struct(
     "Variables",

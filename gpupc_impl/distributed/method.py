@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 
 from gpupc_impl.backends import BackendUnavailable
 from gpupc_impl.core.pc_stable import pc_stable
-from gpupc_impl.core.registry import InvalidParameter, Parameter, Run, method, needs_package
+from gpupc_impl.core.registry import InvalidParameter, Parameter, Run, get_method, method, needs_package
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.distributed import cluster
 from gpupc_impl.distributed.search import DistributedSearch
@@ -77,6 +78,9 @@ def distributed(problem: GaussianProblem, run: Run) -> Skeleton:
         )
     if client and (reason := needs_package("distributed", "distributed")()):
         raise BackendUnavailable(f"workers of a cluster cannot be reached: {reason}")
+    if problem.correlations != "device" and not (client or workers or params["folder"] or run.pmax):
+        in_blocks = get_method("out-of-core-block")  # The matrix is in this process already.
+        return in_blocks.solve(problem, dataclasses.replace(run, params=in_blocks.parse_params({})))
     with stack:
         open_team: Callable[[], Team]
         if not client:

@@ -62,8 +62,8 @@ class DistributedSearch(LevelSearch):
             )
         if problem.correlations != "device":
             raise InvalidProblem(
-                "method 'distributed' computes correlations from samples without missing values, and the problem is a "
-                "correlation matrix: give the samples, or take pair-scan or out-of-core-block"
+                "workers compute correlations from samples without missing values, and the problem is a correlation "
+                "matrix: give the samples, or leave client, workers and folder out"
             )
         self.problem, self.run, self.p = problem, run, problem.n_variables
         self.report: dict[str, Any] = {"levels": [], "lost": 0, "peak_device_bytes": 0}

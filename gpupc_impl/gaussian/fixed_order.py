@@ -1,5 +1,5 @@
-"""Correlations on a device: uploaded, made of the samples by the device's library, or summed in a fixed order, so that
-their bits do not depend on where they are computed (kernels/fixed_order.cu)."""
+"""Correlations on a device: uploaded; computed from the samples by the device's library; or summed in a fixed order,
+so that their bits are the same wherever they are computed (kernels/fixed_order.cu)."""
 
 from __future__ import annotations
 

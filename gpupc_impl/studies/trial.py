@@ -27,7 +27,7 @@ QUICK = 0.02
 
 ALPHA = 0.01
 ROUNDS, LONG = 3, 2.0
-"""Timed searches of a method on a problem, after one that compiles; there is one if it takes this many seconds."""
+"""ROUNDS timed searches of a method follow one that compiles; none follows a search that took LONG seconds."""
 
 
 @dataclasses.dataclass(frozen=True)

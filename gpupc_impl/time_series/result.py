@@ -148,7 +148,7 @@ class TimeSeriesGraph:
         Raises:
             ImportError: matplotlib is not installed (extra ``plots``).
         """
-        # By name, since pictures make no result other (core/shown.py).
+        # By name, since pictures make no result other (core/result_views.py).
         axes: Axes = importlib.import_module("gpupc_impl.views.plots.series").draw(self, ax, title)
         return axes
 

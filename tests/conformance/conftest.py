@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpupc_impl import Skeleton, methods, skeleton
+from gpupc_impl import GaussianProblem, Skeleton, methods, skeleton
 from gpupc_impl.core.registry import Method
 from gpupc_impl.core.solve import unavailable
 
@@ -75,7 +75,10 @@ def find(setting, request) -> Callable[..., Skeleton]:
     def found(data, **options):
         if options.get("pmax") and method.cluster:
             pytest.skip("methods on clusters record no largest p-values")
-        return skeleton(data, method=method.name, backend=backend, **{**on, **options})
+        # Workers need samples, and refuse a matrix.
+        is_matrix = isinstance(data, GaussianProblem) or "n_samples" in options or "correlations" in options
+        own = {} if is_matrix else on
+        return skeleton(data, method=method.name, backend=backend, **{**own, **options})
 
     return found
 

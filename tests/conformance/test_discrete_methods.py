@@ -161,7 +161,7 @@ def test_max_level_is_respected(find, max_level):
 
 
 def test_stops_before_tables_that_no_index_numbers(canonical, find):
-    """Declared categories count, so 16 variables of 20 make too many cells at level 13."""
+    """The declared numbers of categories count: with 16 variables of 20, a table of level 13 has too many cells."""
     codes = np.random.default_rng(0).integers(2, size=(40, 16))
     problem = problem_of(codes, categories={f"V{v}": 20 for v in range(16)}, max_level=2)
     assert problem.obstacle(12) is None

@@ -1,5 +1,5 @@
-"""Method `distributed` gives the answer of in-core methods on its correlations, whatever its workers are, and whatever
-fails."""
+"""Method `distributed` gives the answer of in-core methods on the same correlations, whatever its workers are, and
+whatever fails."""
 
 import contextlib
 import errno
@@ -366,7 +366,7 @@ def test_what_it_refuses(clients, monkeypatch):
     with pytest.raises(InvalidParameter, match="pmax"):
         search(x, pmax=True)
     with pytest.raises(InvalidProblem, match="is a correlation matrix: give the samples"):
-        search(fixed_order_problem(x, alpha=0.05))
+        search(fixed_order_problem(x, alpha=0.05), workers=2)
     with pytest.raises(InvalidParameter, match="client"):
         search(x, client=3)
     with pytest.raises(InvalidParameter, match="workers is 2, and a client is given"):

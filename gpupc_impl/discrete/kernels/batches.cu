@@ -7,7 +7,7 @@
 // combined once for all tests of the batch, and tensor cores do the counting. Consecutive sets in lexicographic order
 // form a batch.
 //
-// A crew, a warp or a whole block, makes the batches of an edge one after the other. Each lane decides one test of the
+// A crew (a warp or a whole block) makes the batches of an edge one after the other. Each lane decides one test of the
 // batch, and in the product it holds the entries that the tensor core assigns to it. The terms of a statistic are added
 // in the same order as those of a table (statistic.cuh).
 #include "discrete/kernels/batches.cuh"

@@ -3,8 +3,8 @@
 #include "engine/kernels/combinations.cuh"
 #include "gaussian/kernels/fisher_z.cuh"
 
-// Pair number q, the variables pairs[2 q] and pairs[2 q + 1], has the ascending candidates[starts[q]], ...,
-// candidates[starts[q + 1] - 1].
+// The candidates of pair q, which is of variables pairs[2 q] and pairs[2 q + 1], are candidates[starts[q]] to
+// candidates[starts[q + 1] - 1], in ascending order.
 struct Candidates {
     const int* pairs;
     const long long* starts;

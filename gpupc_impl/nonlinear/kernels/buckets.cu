@@ -296,7 +296,7 @@ __global__ void __launch_bounds__(512, 3)
     estimate_by_buckets(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                         const __grid_constant__ Lists<T> lists, const __grid_constant__ Columns<T> columns) {
     using Key = Wide<T>;
-    constexpr int SELF = Rule::TIES ? 1 : 0;  // The counts that exclude the sample itself are smaller by this number.
+    constexpr int SELF = Rule::TIES ? 1 : 0;  // Under TIES, counts exclude the sample itself.
     GPUPC_DYNAMIC_SHARED(unsigned char, shared);
     const Warp warp;
     const int groups = (tests.replicates + columns.width - 1) / columns.width;

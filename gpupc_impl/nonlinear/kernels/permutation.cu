@@ -232,7 +232,7 @@ struct Shuffles {
 // number, 4 bits for each place; otherwise only the draws are kept, and the swaps are undone from these.
 template <bool FEW>
 struct Shuffled {
-    static constexpr int KEPT = FEW ? 1 : 24;  // the draws that are kept; later ones are computed again
+    static constexpr int KEPT = FEW ? 1 : 24;  // the number of draws that are kept; later ones are computed again
 
     Key key;
     const int* knn;  // (n, k)

@@ -277,8 +277,8 @@ struct Worker {
           area(tests, tests.scratch ? tests.scratch + number * tests.area : shared + warp_index() * tests.area) {}
 };
 
-// Writes the known columns of targets: the columns of the factor for the first parents, in rows for all columns. They
-// are NaN if a variance is too small. Grid (blocks), block (warps * warp_threads).
+// Writes the known columns of targets: the columns of each factor that belong to the target's first parents, with a row
+// for every column of the data. They are NaN if a variance is too small. Grid (blocks), block (warps * warp_threads).
 __global__ void __launch_bounds__(512) known_columns(const __grid_constant__ LaggedTests tests) {
     GPUPC_DYNAMIC_SHARED(double, shared);
     const Worker worker(tests, shared);

@@ -206,7 +206,7 @@ def extension(directed, undirected):
 
 
 def directions_left(dag, known):
-    """The arrows that some DAG of the class has which agrees with what is known, from an extension for each."""
+    """The arrows of all DAGs of the class that agree with what is known, each found by extending the graph with it."""
     directed, undirected = map(np.copy, orientation.equivalence_class(dag))
 
     def with_arrows(some):
