@@ -371,7 +371,7 @@ def connected(address: str) -> Iterator[Any]:
     from distributed import Client
 
     try:
-        client = Client(address)
+        client = Client(address, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:  # TypeError: tls:// without keys, or an unfinished scheme
         raise InvalidParameter(
             f"parameter client is {address!r}, where no scheduler answers ({error}): give the address of one that "
