@@ -61,7 +61,7 @@ def overview(runs: Runs) -> Drawing:
         where = " beyond device memory" if run.dataset in wide else ""
         groups.setdefault(f"{run.family.capitalize()}{where}, backend {run.backend}", []).append(run)
     heights = [len(group) + 0.5 for group in groups.values()] or [1]
-    size = (5.2, 0.13 * sum(heights) + 0.25 * len(heights) + 0.9)
+    size = (5.2, 0.13 * sum(heights) + 0.25 * len(heights) + 1.05)
     figure, panels = canvas(len(heights), 1, size, sharex=True, gridspec_kw={"height_ratios": heights})
     handles = {}
     for axes, (title, group) in zip(panels[:, 0], groups.items(), strict=False):
@@ -88,6 +88,7 @@ def overview(runs: Runs) -> Drawing:
         axes.set_ylim(len(group) - 0.4, -0.6)
         axes.grid(axis="x")
         axes.set_title(title, loc="left")
+    panels[-1, 0].set_xlabel("time over that of our fastest method, which stands on the right")
     panels[0, 0].set_xlim(right=max(10, panels[0, 0].get_xlim()[1]))  # The axis has two numbers at least.
     figure.legend(handles=list(handles.values()), loc="outside upper center", ncols=3)
     footer(figure, runs)
