@@ -24,8 +24,7 @@ from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.engine import bit_graph, separating_sets
 from gpupc_impl.engine.bit_graph import MOST_LEVELS
-from gpupc_impl.engine.budget import device_bytes
-from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY
+from gpupc_impl.engine.graph import NO_KEY
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 from gpupc_impl.engine.tier_parts import TierSearch
 from gpupc_impl.gaussian import fixed_order, fused_levels, pair_block, scan_state
@@ -37,9 +36,6 @@ from gpupc_impl.gaussian.scan_state import CONSTANTS, FUSED, GRAPHS_AT_ONCE, LAU
 
 MOST_SCRATCH_BYTES = 1 << 29
 """The device memory in bytes for the cells of warps (`scan_state.cells`), if rows are too long for shared memory."""
-
-SLACK_BYTES = 16 * 512
-"""The upper bound on the bytes that an allocator adds when it rounds the sizes of a search's arrays up."""
 
 
 def search_kernels(
@@ -113,20 +109,6 @@ def all_kernels(max_level: int) -> list[KernelSource]:
         *(fixed_order.STANDARDISE, fixed_order.MAKE_EXACT),
         *pair_block.TILES.values(),
     ]
-
-
-def first_bytes(p: int, max_level: int | None, pmax: bool) -> int:
-    """Return an upper bound on the device memory of a search up to level 1 of any graph, with its result, in bytes."""
-    pairs = p * (p - 1) // 2
-    arrays: dict[str, Any] = {
-        **scan_state.scan_arrays(p),
-        "matrix": ((p, p), np.float64),
-        "smallest": (p * p * pmax, np.uint64),
-        "result": ((p, p), np.uint8),
-    }
-    if max_level != 0:
-        arrays |= {"counts": (COUNTER_SHAPE, np.uint64), "removed": (pairs, (np.int32, 3))}
-    return device_bytes(arrays) + SLACK_BYTES
 
 
 class PairScan(LevelSearch):

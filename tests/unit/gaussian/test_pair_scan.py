@@ -12,7 +12,6 @@ from gpupc_impl.backends import KernelLaunchError, open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.gaussian import fused_levels, pair_block
-from gpupc_impl.gaussian.pair_scan import first_bytes
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 from tests import bounds
 from tests.graphs import assert_same
@@ -263,14 +262,6 @@ def test_what_is_too_much_for_queued_levels_runs_after_them(monkeypatch, limit, 
     assert work.launches[0] == (3 if queued else 1)
     assert (work.launches[1] == 0) == queued
     assert work.launches[2] > 0
-
-
-def test_levels_zero_and_one_keep_to_their_forecast():
-    problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1, max_level=1)
-    for pmax in (False, True):
-        backend = HostBackend()
-        solve(problem, methods()["pair-scan"], backend, pmax=pmax)
-        assert backend.memory_peak <= first_bytes(50, 1, pmax)
 
 
 @pytest.mark.parametrize("edges", [(), ((0, 1),), ((0, 1), (2, 3))])
