@@ -123,8 +123,9 @@ class Plan:
             parts = {name: batch}
             if name in self.families:
                 parts = {f"{name}.{dataset}": batch._replace(datasets=[dataset]) for dataset in batch.datasets}
-            others = {each: choice for each, choice in batch.settings.items() if each not in batch.references}
-            shares = [(suffix, each) for suffix, each in (("", others), (".references", batch.references)) if each]
+            references = batch.references
+            others = {each: choice for each, choice in batch.settings.items() if each not in references}
+            shares = [(suffix, each) for suffix, each in (("", others), (".references", references)) if each]
             jobs[name] = {
                 label + suffix: part._replace(settings=settings)
                 for label, part in parts.items()
