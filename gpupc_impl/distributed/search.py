@@ -76,9 +76,10 @@ class DistributedSearch(LevelSearch):
         self._edges: np.ndarray | None = None  # (k, 2) int32 edges i < j, ascending, that may have tests
         self._settled: list[np.ndarray] = []  # edges that have no more tests
         self._adjacency: np.ndarray | None = None
-        named = run.params["folder"]
-        settings = {"format": FORMAT, "data": problem.fingerprint}
-        self._folder = ResultFolder(Path(named).absolute(), "search", settings) if named else None
+        self._folder: ResultFolder | None = None
+        if named := run.params["folder"]:
+            settings = {"format": FORMAT, "data": problem.fingerprint}
+            self._folder = ResultFolder(Path(named).absolute(), "search", settings)
         self._shards: EdgeShards | None = None
         self._later_sets: list[tuple[np.ndarray, np.ndarray]] = []
         self._first_outcomes: list[LevelOutcome] = []

@@ -220,10 +220,12 @@ def _warn_of_unnamed(names: Sequence[Any]) -> None:
 
 def _warn_of_codes(values: np.ndarray, names: Sequence[Any]) -> None:
     """Warn of a repeated extreme value far from others, such as -999, and of dates written as whole numbers."""
-    if len(values) < 2 * REPEATS or not np.fmax.reduce(np.abs(values), axis=None) >= LEAST_CODE:
+    if len(values) < 2 * REPEATS:
         return
     found = []
     lowest, highest = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
+    if not max(np.fmax.reduce(highest), -np.fmin.reduce(lowest)) >= LEAST_CODE:
+        return
     for k in np.flatnonzero((lowest >= DATES[0]) & (highest <= DATES[1])):
         if _are_dates(values[:, k]):
             warn(f"column {str(names[int(k)])!r} holds dates such as {lowest[k]:.0f}; make numbers of days of them")

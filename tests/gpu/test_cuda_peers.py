@@ -40,8 +40,9 @@ def test_finds_the_same_edges(peer, seed, options):
         problem, reference = DiscreteProblem.from_data(codes, alpha=0.01, **own, **options), "discrete-serial"
     found, expected = (skeleton(problem, method=name) for name in (peer.name, reference))
     assert np.array_equal(found.adjacency, expected.adjacency)
-    assert found.edges_per_level == expected.edges_per_level
-    assert found.stopped_because == expected.stopped_because
+    if found.stopped_because != "the call has ended":  # A whole call of another package says nothing of its levels.
+        assert found.edges_per_level == expected.edges_per_level
+        assert found.stopped_because == expected.stopped_because
 
 
 @pytest.mark.parametrize("search", ["parallel", "single"])
