@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from workflow.lib.ahead import compile_ahead
-from workflow.lib.jobs import end_with_parent
+from workflow.lib.jobs import end_with_parent, own_cores
 from workflow.lib.plan import Plan
 
 end_with_parent()
@@ -25,5 +25,7 @@ def give_up(sentence):
 
 config = snakemake.config
 searches = Plan(config).searches(snakemake.wildcards.family)
-compile_ahead(searches, config["backend"], config["timing"]["compile_limit_s"], give_up)
+# Measurements wait for it, and the cores that no measurement has are busy with all problems at the beginning.
+with own_cores(snakemake.resources.slots):
+    compile_ahead(searches, config["backend"], config["timing"]["compile_limit_s"], give_up)
 Path(snakemake.output[0]).touch()
