@@ -6,6 +6,7 @@ to correct them.
 """
 
 import dataclasses
+import math
 import re
 import sys
 import warnings
@@ -28,6 +29,9 @@ MANY_VARIABLES = 5  # columns for each row from which a table may have its varia
 FEWEST_SAMPLES = 4  # samples with which Fisher's z test can separate two variables
 NEARLY_UNIQUE = 0.9  # share of distinct labels from which a column seems to hold identifiers
 FIRST_ROWS = 1 << 12  # rows in which the values of a second header line are looked for
+FIRST_STATES = 512  # rows in which categories are counted
+FIRST_COLUMNS = 64  # in which a symmetric matrix is looked for first
+COPY = 1e-12  # how far the correlation of a copy may be from one
 LEAST_CODE, FAR = 9, 3  # of the magnitude of a code, and of its distance from other values in their ranges
 DATES = (19000101, 21001231)  # whole numbers between which dates are written
 INDEFINITE = 1e-6  # negative eigenvalues per variable up to here are rounding errors
@@ -85,9 +89,16 @@ def read_input(
     head, names = _head(values), column_names(values, table.names)
     _refuse_second_header(head, table.place)
     _warn_of_unnamed(names)
-    if kind in (None, "numbers") and not label_columns and (numbers := _as_numbers(head)) is not None:
-        _refuse_matrix(numbers, len(values))
-        _warn_of_codes(numbers, names)
+    measured = [k for k in range(p) if str(names[k]) not in label_columns] if label_columns else slice(None)
+    numbers = _as_numbers(head.iloc[:, measured] if _is_frame(head) else head) if kind != "labels" else None
+    if numbers is not None and numbers.size:
+        if not label_columns:
+            _refuse_matrix(numbers, len(values))
+        of_numbers: Sequence[Any] = np.asarray(names, object)[measured].tolist()
+        _warn_of_codes(numbers, of_numbers, table.place)
+        _warn_of_copies(numbers, of_numbers)
+    if p == 1:
+        warn(f"the table has one variable, {str(names[0])!r}; if its cells hold more, say delimiter= (--delimiter)")
     if transpose is None and len(values) * MANY_VARIABLES <= p:
         warn(
             f"the table is read as {len(values):,} samples (rows) of {p:,} variables (columns); if its rows are the "
@@ -128,12 +139,29 @@ def choose_family(table: Table, family: Family | None = None) -> Family:
     kind = "numbers" if table.kind == "correlation" else table.kind
     family = family or default_family(kind)
     if family is not None and (table.kind == "correlation" or family.data != "numbers"):
+        if family.data == "labels" and np.ndim(table.values) == 2:
+            _warn_of_sparse(table)
         return family
     if family is None or kind != "numbers":
         raise InvalidProblem(_labels_refused(table, family))
     if not table.counts:
         _warn_of_categories(table, family)
     return family
+
+
+def _warn_of_sparse(table: Table) -> None:
+    """Warn of two variables whose table has fewer samples than cells."""
+    first, names = _head(table.values)[:FIRST_STATES], column_names(table.values, table.names)
+    columns = [first.iloc[:, k] if _is_frame(first) else first[:, k] for k in range(np.shape(first)[1])]
+    states = [len(set(np.asarray(column).tolist())) for column in columns]
+    most = sorted(range(len(states)), key=states.__getitem__)[-2:]
+    cells = math.prod(states[k] for k in most)
+    if len(table.values) < cells and len(most) == 2:
+        warn(
+            f"the table of {str(names[most[1]])!r} and {str(names[most[0]])!r} has {states[most[1]]} x "
+            f"{states[most[0]]} cells, with {len(table.values) / cells:.2g} samples for each; chi-square needs about "
+            "five, and with fewer a missing edge is no evidence: merge rare categories"
+        )
 
 
 def _labels_refused(table: Table, family: Family | None) -> str:
@@ -174,11 +202,15 @@ def _as_numbers(data: Any) -> np.ndarray | None:
 def _refuse_matrix(values: np.ndarray, n: int) -> None:
     """Refuse a matrix of correlations, covariances or distances that is passed as samples, in n rows.
 
-    R's cov.wt writes up to two columns of means and numbers of samples beside a matrix.
+    R's cov.wt writes up to two columns of means and numbers of samples beside a matrix, other programs half a matrix,
+    or few digits.
     """
-    matrix = values[:, :n]
-    if not 2 <= n <= values.shape[1] <= n + 2 or not np.array_equal(matrix, matrix.T):
+    if not 2 <= n <= values.shape[1] <= n + 2:
         return
+    for rows in (FIRST_COLUMNS, n):  # Few matrices of samples pass the first look.
+        matrix = values[:rows, : min(rows, n)]
+        if not np.allclose(matrix, matrix.T, rtol=1e-4, equal_nan=True) and np.triu(matrix, 1).any():
+            return
     if (np.diag(matrix) == 1).all():
         raise InvalidProblem(
             f"data is a symmetric {n} x {n} matrix with ones on its diagonal, a correlation matrix; say n_samples, the "
@@ -191,21 +223,25 @@ def _refuse_matrix(values: np.ndarray, n: int) -> None:
 
 
 def _refuse_second_header(data: Any, place: Place) -> None:
-    """Refuse categories below a row with a value of its own in every column, such as types."""
+    """Refuse categories below a row with a value of its own in every column, such as types; few may be measurements."""
     n, p = np.shape(data)
+    many = 0
     if n < 2 * REPEATS or p < 2:
         return
     for k in range(p):
         for rows in (2 * FEW_VALUES, FIRST_ROWS):  # The first rows of measurements already have too many values.
             column = np.asarray(data.iloc[:rows, k] if _is_frame(data) else data[:rows, k], object)
             others = set(column[1:])
-            if column[0] in others or len(others) > min(FEW_VALUES, n // REPEATS):
+            if column[0] in others or column[0] != column[0] or len(others) < 2:
                 return
-        if column[0] != column[0] or len(others) < 2:
+            if len(others) > min(FEW_VALUES, n // REPEATS):
+                many += 1
+                break
+        if many > min(FEW_VALUES, p // 2):
             return
     raise InvalidProblem(
         f"{place(0, 0)} begins a row that has, in every column, a value that no other row has, like a second header "
-        "line of numbers of categories, types or units; delete it"
+        "line of numbers of categories, types or units; delete it, or move it down if it is a sample"
     )
 
 
@@ -218,34 +254,63 @@ def _warn_of_unnamed(names: Sequence[Any]) -> None:
         )
 
 
-def _warn_of_codes(values: np.ndarray, names: Sequence[Any]) -> None:
-    """Warn of a repeated extreme value far from others, such as -999, and of dates written as whole numbers."""
+def _warn_of_codes(values: np.ndarray, names: Sequence[Any], place: Place) -> None:
+    """Warn of repeated extreme values far from others, such as -999, and of dates written as whole numbers."""
     if len(values) < 2 * REPEATS:
         return
-    found = []
+    found, firsts = [], 0
     lowest, highest = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
     if not max(np.fmax.reduce(highest), -np.fmin.reduce(lowest)) >= LEAST_CODE:
         return
     for k in np.flatnonzero((lowest >= DATES[0]) & (highest <= DATES[1])):
         if _are_dates(values[:, k]):
             warn(f"column {str(names[int(k)])!r} holds dates such as {lowest[k]:.0f}; make numbers of days of them")
-    for extremes in (lowest, highest):
-        # What is far from all values is far from the first ones, which are looked at together.
-        first = np.where(values[:64] == extremes, np.nan, values[:64])
+    for extremes, opposite in ((lowest, highest), (highest, lowest)):
+        # Codes are in one half of the range, and all other values in the other half. What is far from those is far from
+        # the first ones, which are looked at together.
+        first = np.where(abs(values[:64] - extremes) < abs(values[:64] - opposite), np.nan, values[:64])
         near = np.fmin.reduce(np.abs(first - extremes), axis=0)
         spread = np.fmax.reduce(first, axis=0) - np.fmin.reduce(first, axis=0)
         for k in np.flatnonzero((np.abs(extremes) >= LEAST_CODE) & ~(near <= FAR * spread)):
             column = values[np.isfinite(values[:, k]), k]
-            rest = column[column != extremes[k]]
-            repeated = len(column) > len(rest) + 1 and len(rest) > 0
-            if repeated and np.abs(rest - extremes[k]).min() > FAR * np.ptp(rest) > 0:
-                found.append((names[int(k)], f"{extremes[k]:g}"))
+            are_codes = abs(column - extremes[k]) < abs(column - opposite[k])
+            rest, codes = column[~are_codes], np.unique(column[are_codes])
+            if not max(codes[0] - rest.max(), rest.min() - codes[-1]) > FAR * np.ptp(rest) > 0 or len(codes) > SHOWN:
+                continue
+            if len(codes) < are_codes.sum():
+                found += [(names[int(k)], str(code).removesuffix(".0")) for code in codes.tolist()]
+            else:
+                firsts += len(codes) == 1 and values[0, k] == codes[0]
+    if firsts == len(names) > 1:
+        warn(f"{place(0, 0)} begins a row far from all others, like a second header line; if it is, delete it")
     if found:
-        codes = sorted({code for _, code in found})
+        coded, marks = list(dict.fromkeys(name for name, _ in found)), sorted({code for _, code in found})
         warn(
-            f"{len(found)} column(s) ({shown([name for name, _ in found])}) repeat a value far from all others "
-            f"({', '.join(codes[:5])}), as codes of missing values do; if they are, say missing_values={codes[:5]!r} "
-            f"(--missing-values {codes[0]}) and missing='drop-rows'"
+            f"{len(coded)} column(s) ({shown(coded)}) repeat a value far from all others "
+            f"({', '.join(marks[:5])}), as codes of missing values do; if they are, say missing_values={marks[:5]!r} "
+            f"(--missing-values {' '.join(marks[:5])}) and missing='drop-rows'"
+        )
+
+
+def _warn_of_copies(values: np.ndarray, names: Sequence[Any]) -> None:
+    """Warn of columns that are others, shifted or scaled: no test between them is defined, so all sets are tried."""
+    seen: dict[bytes, int] = {}
+    copies = []
+    for start in range(0, len(names) * (len(values) >= FEWEST_SAMPLES), FIRST_ROWS):
+        first = values[:64, start : start + FIRST_ROWS]
+        with np.errstate(all="ignore"):
+            scaled = (first - first.mean(axis=0)) / first.std(axis=0)
+            scaled = np.ascontiguousarray((scaled * np.where(scaled[0] < 0, -1, 1)).round(9).T) + 0.0
+        for k in np.flatnonzero(np.isfinite(scaled).all(axis=1)).tolist():
+            original = seen.setdefault(scaled[k].tobytes(), start + k)
+            if original != start + k:
+                pair = values[:, [original, start + k]]
+                if abs(np.corrcoef(pair, rowvar=False)[0, 1]) > 1 - COPY:
+                    copies.append(f"{names[start + k]} of {names[original]}")
+    if copies:
+        warn(
+            f"{len(copies)} column(s) are copies of others ({shown(copies)}), which keep edges to each other and those "
+            "that one of them would have, after very many tests; leave them out"
         )
 
 

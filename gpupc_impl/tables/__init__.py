@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core import mapped_arrays
+from gpupc_impl.core.files import shortened
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.tables.binary import (
@@ -27,7 +28,7 @@ from gpupc_impl.tables.binary import (
     read_frame,
     read_numpy,
 )
-from gpupc_impl.tables.columns import DataError, Place, checked_names, typed
+from gpupc_impl.tables.columns import DataError, Place, checked_names, missing_numbers, typed
 from gpupc_impl.tables.text import TableFormat, read_numbers, read_text
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ UNREAD = {
     **dict.fromkeys((".dta", ".sav", ".sas7bdat", ".xpt"), "by pandas.read_stata, read_spss or read_sas"),
     **dict.fromkeys((".feather", ".arrow", ".orc", ".hdf", ".h5"), "by pandas.read_feather, read_orc or read_hdf"),
     **dict.fromkeys((".rds", ".rda", ".rdata"), "by R's write.csv"),
-    **dict.fromkeys((".mat", ".pkl", ".pickle", ".pdf", ".doc", ".docx"), "in the program that wrote it"),
 }
 
 
@@ -95,12 +95,17 @@ def read_table(
     """
     form = form or TableFormat()
     if isinstance(data, (str, os.PathLike)):
-        table = _from_file(Path(data), form, kind, transpose, streamed and not transpose)
+        if re.match(r"[a-z][a-z\d+.-]+:/|.*\n", str(data), re.IGNORECASE):
+            raise DataError(f"{shortened(repr(str(data)), 60)} is an address or a text; give the path to a file")
+        table = _from_file(Path(data), form, kind, transpose, streamed and not (transpose or form.missing_values))
     else:
         values = _from_memory(data, names, transpose, streamed)
         table = Table(values, getattr(values, "columns", None), _place("", getattr(values, "columns", names), 0))
     if not _is_frame(table.values):
-        return table if names is None else dataclasses.replace(table, names=names)
+        values = table.values
+        if isinstance(values, np.ndarray) and (codes := missing_numbers(form.missing_values)):
+            values = np.where(np.isin(values, codes), np.nan, values)
+        return dataclasses.replace(table, values=values, names=table.names if names is None else names)
     frame, remark = typed(table.values, kind, table.place, form.decimal, form.missing_values)
     if table.names is None:
         frame.columns = [f"V{k}" for k in range(frame.shape[1])]
@@ -111,8 +116,6 @@ def _from_file(path: Path, form: TableFormat, kind: str | None, transpose: bool,
     suffix, counts = path.suffix.lower(), False
     if suffix in UNREAD:
         raise DataError(f"{path}: {suffix} files are not read; write it as .csv or .parquet ({UNREAD[suffix]})")
-    if re.match(r"[a-z]+:/", str(path)):
-        raise DataError(f"{path} is an address; download the file, and give the path to it")
     if streamed and suffix in (".npy", ".parquet") and (stream := open_stream(path)) is not None:
         values, names = stream
     elif suffix == ".bed":
@@ -219,7 +222,10 @@ def _array(data: Any) -> np.ndarray:
     if isinstance(data, np.ma.MaskedArray):
         return np.ma.filled(data.astype(np.float64), np.nan)
     if not isinstance(data, (list, tuple)):
-        return np.asanyarray(data)
+        try:
+            return np.asarray(data) if isinstance(data, np.matrix) else np.asanyarray(data)
+        except ValueError as error:
+            raise InvalidProblem(f"data is a {type(data).__name__} and no table: {error}") from error
     shapes = []
     for row, cells in enumerate(data):
         try:

@@ -50,18 +50,35 @@ NUMBERS: Mapping[str, re.Pattern[str]] = {
     for decimal, mark, group in ((".", r"\.", ","), (",", ",", r"\."))
 }
 
-WRAPPED = re.compile(r"(?P<negative>\()(?P<inside>[^-()]+)\)|=\"(?P<quoted>[^\"]*)\"|(?P<minuend>[^-]*\d)(?P<minus>-)")
+WRAPPED = re.compile(r"(?P<negative>\()(?P<inside>[^-()]+)\)|=\"(?P<quoted>[^\"]*)\"|(?P<minuend>[^-]*\d\s*)-")
 """How accountants, Excel and SAP write a number: (1.5) and 1.5- for -1.5, and ="1.5"."""
 
-DASHES = str.maketrans(dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"))
-
-# Pattern of a number with a unit or a mark, which is neither a number nor a usual label.
-DECORATED = re.compile(
-    r"(?:[~<>≈]|0x)?\s?-?(?:\d[\d., ']*|[0-9a-f]+)\s?(?P<unit>[^\W\d_]{0,6}[²³]?(?:/[^\W\d_]{1,6})?)|.*\d.*±.*\d.*"
+# Dashes, and characters without a width, which pages and programs write beside numbers.
+DASHES = str.maketrans(
+    dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\u2014\ufe63\uff0d", "-") | dict.fromkeys("\u200b\u2060\ufeff", "")
 )
 
-DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?:[ T]\d{1,2}:\d{2}\S*)?|\d{1,2}([./-])\d{1,2}\1(?:\d{4}|\d{2})", re.ASCII)
-"""The pattern of dates in digits, such as 2020-12-31 with or without a time, 31.12.2020 and 12/31/20."""
+DECORATED = re.compile(
+    r"(?P<before>(?:[^\W\d_]{1,4}\s)?[^\w.,[\]]*)(?:0x[0-9a-f]+|(?:\d[\d., '_]*)?[.,]\d+(?:e[+-]?\d+)?"
+    r"(?P<mark>(?:[^\w.,[\]]|[^\W\d])[^.,[\]]{0,9})?|\d[\d., '_]*"
+    r"(?P<unit>\s?[^\w\s+,:;[\]-]{0,2}[^\W\d_]{0,6}[²³]?(?:/[^\W\d_]{1,6})?))|.*\d.*(?P<error>±).*\d.*",
+    re.IGNORECASE,
+)
+"""A number with a unit or a mark, which is neither a number nor a usual label; more may follow a fraction."""
+
+MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+
+# Text that `_no_number` names by NumPy's kinds: dates in digits, perhaps with a time, or with the name of the month;
+# times and durations; complex numbers.
+NO_NUMBERS: Mapping[str, re.Pattern[str]] = {
+    kind: re.compile(pattern, re.ASCII | re.IGNORECASE)
+    for kind, pattern in {
+        "M": r"\d{4}([-/])\d{1,2}\1\d{1,2}(?:[ T]\d{1,2}:\d{2}\S*)?|\d{1,2}([./-])\d{1,2}\2(?:\d{4}|\d{2})"
+        rf"|\d{{1,2}}[ -]{MONTH}[ -]\d{{2,4}}|{MONTH} \d{{1,2}},? \d{{4}}",
+        "m": r"-?\d+ days?(?:,? [+-]?\d+:\d{2}:\d{2}\S*)?|\d{1,3}:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?",
+        "c": r"\(?(?:[-+]?[\d.]+(?:e[-+]?\d+)?(?=[-+]))?[-+]?[\d.]+(?:e[-+]?\d+)?(?-i:[ij])\)?",
+    }.items()
+}
 
 LEADING_ZERO = re.compile(r"[+-]?0\d")
 Place = Callable[[int, int], str]  # (row, column), from 0, to words that name the cell
@@ -76,7 +93,7 @@ def checked_names(names: Sequence[Any], path: Path, first: int = 0) -> list[str]
     names = [str(name).strip() for name in names]
     if "" in names[first:]:
         column = names.index("", first)
-        way_out = "say --row-names if it names the rows" if column == 0 else "name it"
+        way_out = "say --row-names if it names the rows" if column == 0 else "name it, or delete it if it is empty"
         raise DataError(f"{path}: column {column + 1} has no name; {way_out}")
     repeated = [name for name, count in collections.Counter(names[first:]).items() if count > 1]
     if repeated:
@@ -149,15 +166,15 @@ def typed(
     texts, columns = {}, {}
     for k, dtype in enumerate(frame.dtypes):
         column = frame.iloc[:, k]
-        if dtype.kind in "Mmc":
-            raise _no_number(place(0, k), dtype.kind)
-        if str(dtype) == "category":
+        kept = column.cat.categories.dtype if str(dtype) == "category" else dtype
+        if kept.kind in "Mmc":
+            raise _no_number(place(0, k), kept.kind)
+        if kept is not dtype:
             columns[k] = column.array.remove_unused_categories()
         elif dtype.kind == "O" and (text := _text(column, k, place, missing_values)) is not None:
             texts[k] = text
-        elif missing_values and dtype.kind in "iuf":
-            codes = [value for mark in missing_values if (value := number(mark, ".")) is not None]
-            columns[k] = column.mask(column.isin(codes)).array if column.isin(codes).any() else column.array
+        elif dtype.kind in "iuf" and column.isin(codes := missing_numbers(missing_values)).any():
+            columns[k] = column.mask(column.isin(codes)).array
     if not texts and not columns:
         return frame, ""
     import pandas
@@ -182,10 +199,15 @@ def typed(
     )
 
 
+def missing_numbers(marks: Sequence[str] | None) -> list[float]:
+    """Return the numbers among the marks for missing values."""
+    return [value for mark in marks or () if (value := number(mark, ".")) is not None]
+
+
 def _no_number(place: str, kind: str) -> DataError:
     what, way_out = {
         "M": ("dates", "such as days since the first ((dates - dates.min()).dt.days)"),
-        "m": ("durations", "such as durations.dt.total_seconds()"),
+        "m": ("times or durations", "such as seconds (durations.dt.total_seconds())"),
         "c": ("complex numbers", "such as their magnitudes, or their real and imaginary parts"),
     }[kind]
     return DataError(f"{place}: the column holds {what}; leave it out, or make numbers of it, {way_out}")
@@ -213,8 +235,8 @@ def _text(column: Any, k: int, place: Place, missing_values: Sequence[str] | Non
     present = ~pandas.isna(column).to_numpy()
     kinds = {type(value) for value in values[present]}
     for kind, classes in {
-        "M": (datetime.date, np.datetime64),
-        "m": (datetime.timedelta, np.timedelta64),
+        "M": (datetime.date, np.datetime64, pandas.Period),
+        "m": (datetime.timedelta, datetime.time, np.timedelta64),
         "c": (complex, np.complexfloating),
     }.items():
         if any(issubclass(each, classes) for each in kinds):
@@ -286,16 +308,23 @@ def _integers(text: _Text, floats: np.ndarray) -> np.ndarray:
         return column
 
 
+def _mark(found: re.Match[str]) -> str:
+    """Return what a cell writes beside its number, without signs."""
+    return re.sub(r"[-+()\s\d]", "", "".join(found[each] or "" for each in ("before", "mark", "unit", "error")))
+
+
 def _labels(text: _Text, values: Sequence[float | None], kind: str | None, mark: str) -> list[str]:
     """Return the labels of a column that has cells other than numbers, with the same spelling for equal numbers."""
     cells, is_word = text.cells, np.array([value is None for value in values])
-    if kind != "labels" and all(map(DATE.fullmatch, cells)):
-        raise _no_number(text.first(is_word)[0], "M")
+    for type_kind, pattern in NO_NUMBERS.items():
+        if kind != "labels" and all(map(pattern.fullmatch, cells)):
+            raise _no_number(text.first(is_word)[0], type_kind)
     floats = np.array([value for value in values if value is not None], np.float64)
-    decorated = [found for cell in cells if (found := DECORATED.fullmatch(cell))]
-    alike = len({found["unit"] for found in decorated}) <= 2 and len(floats) < len(decorated)
-    if kind != "labels" and len(cells) > FEW_VALUES and 2 * len(decorated) > len(cells) and alike:
-        where, cell = text.first([found is not None for found in map(DECORATED.fullmatch, cells)] & is_word)
+    marks = [None if found is None else _mark(found) for found in map(DECORATED.fullmatch, cells)]
+    are_marked = np.array([mark is not None for mark in marks])
+    alike = len(set(marks) - {"", None}) <= 2 and (are_marked & is_word).any()
+    if kind != "labels" and len(cells) > FEW_VALUES and 2 * are_marked.sum() > len(cells) and alike:
+        where, cell = text.first(are_marked & is_word)
         raise DataError(
             f"{where}: {cell!r} is a number with a unit or a mark; write numbers alone, or say family='discrete' "
             "(--family discrete) if it is a label"

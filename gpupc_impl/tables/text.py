@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 DELIMITERS = "\t;,| "  # between cells, in order of preference
 HEAD_LINES = 50  # lines from which delimiter and header are inferred
+HEAD_BYTES = 512  # in which a file of another format has a byte of zero
 CELLS_AT_ONCE = 1 << 20
 NAMES_ROWS = "that column names the rows (in Python: pandas.read_csv(path, index_col=0))"
 HEADER_OPTION = "say --header or --no-header (header=True or header=False)"
@@ -85,8 +86,10 @@ class TableFormat:
                 f"encoding is {shortened(repr(self.encoding), 60)}, by which Python decodes no text; it is a name such "
                 "as 'utf-8' or 'latin-1' (--encoding latin-1), or left out"
             ) from error
-        if isinstance(self.missing_values, str):
-            object.__setattr__(self, "missing_values", [self.missing_values])
+        if self.missing_values is not None:
+            marks = [self.missing_values] if np.ndim(self.missing_values) == 0 else self.missing_values
+            cells = [mark if isinstance(mark, str) else str(mark).removesuffix(".0") for mark in marks]
+            object.__setattr__(self, "missing_values", cells)
 
 
 def read_text(path: Path, form: TableFormat, kind: str | None, transpose: bool) -> tuple[Any, list[str] | None, Place]:
@@ -180,8 +183,14 @@ class TextTable:
                 io.BufferedReader(content) as file,
             ):
                 is_utf_16 = file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+                if not is_utf_16 and self.form.encoding is None and b"\0" in file.peek()[:HEAD_BYTES]:
+                    raise DataError(
+                        f"{self.path} is not a readable text table: it has another format; write it as .csv or "
+                        ".parquet in the program that wrote it, or say encoding='utf-16-le' (--encoding) if it is text"
+                    )
                 encoding = self.form.encoding or ("utf-16" if is_utf_16 else "utf-8-sig")
-                yield itertools.islice(self._lines(io.TextIOWrapper(file, encoding=encoding)), start, None)
+                with io.TextIOWrapper(file, encoding=encoding) as text:
+                    yield itertools.islice(self._lines(text), start, None)
         except (UnicodeError, LookupError) as error:
             raise DataError(
                 f"{self.path} is not a readable text table: {error}; say which encoding it has: encoding='latin-1' "
@@ -228,6 +237,7 @@ class TextTable:
             if len(rows) < 2:
                 raise DataError(f"{self.path} is not a readable text table: {error}") from error
         (first, cells), below = rows[0], [row for _, row in rows[1:]]
+        cells = [cells[0].removeprefix("# "), *cells[1:]]  # NumPy's savetxt writes names as a comment.
         header = self.form.header
         if self.transpose and not labels and header is not False and below:
             self.has_row_names |= below[0][0].strip() != "" and fault(below[0][0]) == NOT_A_NUMBER
@@ -380,7 +390,7 @@ OTHER_FORMATS = {
 def _preamble(head: Sequence[str], delimiter: str | None) -> tuple[int, str]:
     """Return the number of lines before the table (Excel's ``sep=;``, comments), and its delimiter."""
     before = 0
-    if excel := re.fullmatch(r"sep=([^\s\"]|\t)", head[0].strip("\r\n"), re.IGNORECASE):
+    if excel := re.fullmatch(r"\"?sep=([^\s\"]|\t)\"?", head[0].strip("\r\n"), re.IGNORECASE):
         before, delimiter = 1, delimiter or excel[1]
     comments = list(itertools.takewhile(lambda line: line.startswith("#"), head[before:]))
     table = head[before + len(comments) :]

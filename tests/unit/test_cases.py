@@ -1,6 +1,7 @@
 """Tables that were once read wrongly: the right answer from every container, or one clear refusal."""
 
 import contextlib
+import datetime
 import importlib
 import io
 import warnings
@@ -140,13 +141,27 @@ def test_bars_comments_and_standard_input(numbers, tmp_path, capsys, monkeypatch
     assert main(["skeleton", "-", "--method", "stable-serial"]) == 0
     assert "read: 200 rows, 3 columns" in capsys.readouterr().out
     assert main(["skeleton", "https://example.org/data.csv"]) == 2
-    assert "is an address; download the file" in capsys.readouterr().err
+    assert "is an address or a text; give the path to a file" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("spelled", ["{} kg".format, "~{}".format, "{} ± 0.1".format, "{} m/s".format])
-def test_numbers_with_units_are_no_labels(numbers, spelled):
-    with pytest.raises(DataError, match="is a number with a unit or a mark; write numbers alone"):
-        skeleton(numbers.abs().map(spelled))
+@pytest.mark.parametrize(
+    "spelled",
+    ["{} kg", "~{}", "{} ± 0.1", "{} m/s", "{}‰", "$-{}", "$({})", "USD {}", "{} °C", "{} kg m-2", "{}×10^3", "={}"],
+)
+@pytest.mark.parametrize("kind", [None, "mixed"])
+def test_numbers_with_units_are_no_labels(numbers, spelled, kind, tmp_path):
+    table = numbers.assign(b=numbers.b.abs().map(spelled.format))
+    table.to_csv(tmp_path / "data.csv", index=False)
+    for data in (table, tmp_path / "data.csv"):
+        with pytest.raises(DataError, match="is a number with a unit or a mark; write numbers alone"):
+            skeleton(data, family=kind or "auto")
+
+
+@pytest.mark.parametrize("labels", ["{}-{}9", "C{}.{}", "[0.{}, 1.{})", "0.{}-0.9{}", "A{}-{}"])
+def test_labels_with_digits_are_labels(labels):
+    words = [labels.format(k, k) for k in range(15)]
+    found = skeleton(pd.DataFrame({"a": words * 30, "b": (words[1:] + words[:1]) * 30}), backend="host")
+    assert found.problem.family == "discrete"
 
 
 def test_truths_and_unused_levels_are_the_same_in_all_containers(numbers, tmp_path):
@@ -165,14 +180,19 @@ def test_truths_and_unused_levels_are_the_same_in_all_containers(numbers, tmp_pa
     assert skeleton(levels, **LABELS) == skeleton(tmp_path / "words.csv", **LABELS)
 
 
-def test_what_no_test_can_measure_in_memory(numbers):
+def test_what_no_test_can_measure(numbers, tmp_path):
     for column, what in (
-        (pd.to_timedelta(range(200), unit="s"), "durations"),
+        (pd.to_timedelta(range(200), unit="s"), "times or durations"),
+        (np.array([datetime.time(k % 24) for k in range(200)]), "times or durations"),
         (np.arange(200) * 1j, "complex numbers"),
         (np.array([1j] * 200, object), "complex numbers"),
         (pd.date_range("2020-01-01", periods=200), "dates"),
+        (pd.Categorical(pd.date_range("2020-01-01", periods=200)), "dates"),
+        (pd.date_range("2020-01-01", periods=200).strftime("%d %b %Y"), "dates"),
     ):
-        for data in (numbers.assign(z=column), np.asarray(column).reshape(-1, 2)):
+        frame = numbers.assign(z=column)
+        frame.to_csv(tmp_path / "data.csv", index=False)
+        for data in (frame, np.asarray(column).reshape(-1, 2), tmp_path / "data.csv"):
             with pytest.raises(DataError, match=f"the column holds {what}; leave it out, or make numbers of it"):
                 skeleton(data)
 
@@ -208,14 +228,25 @@ def test_tables_of_other_packages(numbers):
 
 def test_codes_and_names_are_doubted(numbers, tmp_path):
     coded = numbers.copy()
-    coded.loc[[3, 9, 70], "b"] = -999.0
+    coded.loc[[3, 9, 70], "b"] = [-998.0, -999, -999]
     coded.to_csv(tmp_path / "data.csv", index=False)
-    for data in (coded, tmp_path / "data.csv"):
-        with pytest.warns(UserWarning, match=r"\('b'\) repeat a value far from all others \(-999\)"):
-            skeleton(data, **NUMBERS)
+    mixed = coded.assign(w=["x", "y"] * 100)
+    for data in (coded, tmp_path / "data.csv", coded.to_numpy(), mixed):
+        options = {"family": "mixed", "max_level": 0} if data is mixed else NUMBERS
+        with pytest.warns(UserWarning, match=r"1 column\(s\) \('(b|V1)'\) repeat .* \(-998, -999\)"):
+            skeleton(data, **options)
         with pytest.warns(UserWarning, match="3 of 200 samples"):
-            found = skeleton(data, **NUMBERS, missing_values=["-999"], missing="drop-rows")
-        assert found == skeleton(numbers.drop([3, 9, 70]), **NUMBERS)
+            found = skeleton(data, **options, missing_values=["-998", -999], missing="drop-rows")
+        assert data is mixed or edges(found) == [found.names[:2]]
+    for table, message in (
+        (pd.concat([numbers.iloc[:1] * 0 + 200, numbers]), "row 0 .* begins a row far from all others, like a second"),
+        (numbers.assign(d=numbers.a, e=1 - 2 * numbers.b), r"2 .* copies of others \('d of a', 'e of b'\)"),
+        (numbers[["a"]], "the table has one variable, 'a'"),
+    ):
+        with pytest.warns(UserWarning, match=message):
+            skeleton(table, **NUMBERS)
+    with pytest.warns(UserWarning, match="has 60 x 50 cells, with 0.067 samples for each; chi-square needs about five"):
+        skeleton(pd.DataFrame({"a": [k % 50 for k in range(200)], "b": [k % 60 for k in range(200)]}), **LABELS)
     days = pd.date_range("2020-01-20", periods=200).strftime("%Y%m%d").astype(int)
     with pytest.warns(UserWarning, match="'day' holds dates such as 20200120"):
         skeleton(numbers.assign(day=days), **NUMBERS)
