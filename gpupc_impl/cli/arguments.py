@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import gpupc_impl
 import gpupc_impl.examples as examples
@@ -40,15 +41,21 @@ class Parser(argparse.ArgumentParser):
         # A command's parser does not reset what was said before the command's name.
         options = {"action": "store_true", "default": argparse.SUPPRESS}
         self.add_argument("--json", help="print what was found as JSON, for scripts", **options)
+        self.commands: Mapping[str, argparse.ArgumentParser] = {}
 
-    def error(self, message: str) -> None:
-        self.exit(2, f"error: {message} (see {self.prog} --help)\n")
+    def error(self, message: str) -> NoReturn:
+        wrong = re.match(r"unrecognized arguments: (-[^ =]+)", message)
+        known = {option for command in self.commands.values() for option in command._option_string_actions}
+        near = difflib.get_close_matches(wrong[1], sorted(known), n=1) if wrong else []
+        hint = f"; did you mean {near[0]}?" if near else ""
+        self.exit(2, f"error: {message}{hint} (see {self.prog} --help)\n")
 
 
 def parser() -> Parser:
     parser = Parser(prog="gpupc", description=gpupc_impl.__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=gpupc_impl.__version__)
     parsers = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
+    parser.commands = parsers.choices
     for name, function, add_arguments, summary in (
         ("methods", commands.list_methods, _add_methods, "list the methods and say which can run here"),
         ("skeleton", commands.search, _add_search, "find the skeleton (the undirected graph) and the separating sets"),

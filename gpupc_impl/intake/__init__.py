@@ -288,7 +288,7 @@ def _warn_of_codes(values: np.ndarray, names: Sequence[Any], place: Place) -> No
         warn(
             f"{len(coded)} column(s) ({shown(coded)}) repeat a value far from all others "
             f"({', '.join(marks[:5])}), as codes of missing values do; if they are, say missing_values={marks[:5]!r} "
-            f"(--missing-values {' '.join(marks[:5])}) and missing='drop-rows'"
+            f"({' '.join(f'--missing-values={mark}' for mark in marks[:5])}) and missing='drop-rows'"
         )
 
 

@@ -142,6 +142,9 @@ def test_bars_comments_and_standard_input(numbers, tmp_path, capsys, monkeypatch
     assert "read: 200 rows, 3 columns" in capsys.readouterr().out
     assert main(["skeleton", "https://example.org/data.csv"]) == 2
     assert "is an address or a text; give the path to a file" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["pc", "data.csv", "--aplha", "0.01"])
+    assert "--aplha 0.01; did you mean --alpha?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
