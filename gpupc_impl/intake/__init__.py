@@ -254,6 +254,7 @@ def _warn_of_unnamed(names: Sequence[Any]) -> None:
         )
 
 
+@np.errstate(invalid="ignore")  # of infinite values, which the problem refuses
 def _warn_of_codes(values: np.ndarray, names: Sequence[Any], place: Place) -> None:
     """Warn of repeated extreme values far from others, such as -999, and of dates written as whole numbers."""
     if len(values) < 2 * REPEATS:
@@ -277,7 +278,7 @@ def _warn_of_codes(values: np.ndarray, names: Sequence[Any], place: Place) -> No
             rest, codes = column[~are_codes], np.unique(column[are_codes])
             if not max(codes[0] - rest.max(), rest.min() - codes[-1]) > FAR * np.ptp(rest) > 0 or len(codes) > SHOWN:
                 continue
-            if len(codes) < are_codes.sum():
+            if len(codes) < are_codes.sum() >= 2 * len(codes) - 1:
                 found += [(names[int(k)], str(code).removesuffix(".0")) for code in codes.tolist()]
             else:
                 firsts += len(codes) == 1 and values[0, k] == codes[0]

@@ -317,7 +317,8 @@ def _labels(text: _Text, values: Sequence[float | None], kind: str | None, mark:
     """Return the labels of a column that has cells other than numbers, with the same spelling for equal numbers."""
     cells, is_word = text.cells, np.array([value is None for value in values])
     for type_kind, pattern in NO_NUMBERS.items():
-        if kind != "labels" and all(map(pattern.fullmatch, cells)):
+        may_be_labels = kind == "labels" or (type_kind == "m" and len(cells) <= FEW_VALUES)  # such as ratios, 1:10
+        if not may_be_labels and all(map(pattern.fullmatch, cells)):
             raise _no_number(text.first(is_word)[0], type_kind)
     floats = np.array([value for value in values if value is not None], np.float64)
     marks = [None if found is None else _mark(found) for found in map(DECORATED.fullmatch, cells)]
@@ -327,7 +328,7 @@ def _labels(text: _Text, values: Sequence[float | None], kind: str | None, mark:
         where, cell = text.first(are_marked & is_word)
         raise DataError(
             f"{where}: {cell!r} is a number with a unit or a mark; write numbers alone, or say family='discrete' "
-            "(--family discrete) if it is a label"
+            "(--family discrete) or make the column a pandas.Categorical if it is a label"
         )
     if not len(floats):
         return cells

@@ -160,7 +160,7 @@ def test_numbers_with_units_are_no_labels(numbers, spelled, kind, tmp_path):
             skeleton(data, family=kind or "auto")
 
 
-@pytest.mark.parametrize("labels", ["{}-{}9", "C{}.{}", "[0.{}, 1.{})", "0.{}-0.9{}", "A{}-{}"])
+@pytest.mark.parametrize("labels", ["{}-{}9", "C{}.{}", "[0.{}, 1.{})", "0.{}-0.9{}", "A{}-{}", "v1.{}", "rs{}"])
 def test_labels_with_digits_are_labels(labels):
     words = [labels.format(k, k) for k in range(15)]
     found = skeleton(pd.DataFrame({"a": words * 30, "b": (words[1:] + words[:1]) * 30}), backend="host")
