@@ -116,6 +116,8 @@ def _from_file(path: Path, form: TableFormat, kind: str | None, transpose: bool,
     suffix, counts = path.suffix.lower(), False
     if suffix in UNREAD:
         raise DataError(f"{path}: {suffix} files are not read; write it as .csv or .parquet ({UNREAD[suffix]})")
+    if form.sheet is not None and suffix not in (".xlsx", ".xlsm"):
+        raise DataError(f"{path} has no sheets; leave sheet out (--sheet)")
     if streamed and suffix in (".npy", ".parquet") and (stream := open_stream(path)) is not None:
         values, names = stream
     elif suffix == ".bed":

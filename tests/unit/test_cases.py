@@ -265,6 +265,8 @@ def test_the_index_of_a_sheet_has_no_name(numbers, tmp_path):
     with pytest.raises(DataError, match="column 1 has no name; say --row-names if it names the rows"):
         skeleton(tmp_path / "data.xlsx", **NUMBERS)
     assert skeleton(tmp_path / "data.xlsx", **NUMBERS, row_names=True).names == ("a", "b", "c")
+    with pytest.raises(DataError, match=r"sep\.csv has no sheets; leave sheet out"):
+        skeleton(CASES / "sep.csv", **NUMBERS, sheet="second")
 
 
 @pytest.mark.parametrize("name", ["decimal-comma.csv", "thousands.csv", "numeric-header.csv"])
