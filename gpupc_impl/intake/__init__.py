@@ -7,7 +7,6 @@ to correct them.
 
 import dataclasses
 import math
-import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -246,7 +245,8 @@ def _refuse_second_header(data: Any, place: Place) -> None:
 
 
 def _warn_of_unnamed(names: Sequence[Any]) -> None:
-    unnamed = [name for name in names if name is None or re.fullmatch(r"Unnamed: \d+|nan|None|", str(name))]
+    texts = zip(names, map(str, names), strict=True)
+    unnamed = [name for name, text in texts if text in ("", "nan", "None") or text.startswith("Unnamed: ")]
     if unnamed:
         warn(
             f"{len(unnamed)} column(s) ({shown(unnamed)}) have no name, as an index that was written with its table; "

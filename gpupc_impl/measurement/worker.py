@@ -157,7 +157,7 @@ class InvalidAnswer(ValueError):
 
 
 def digests_of(answer: Any) -> tuple[str, str]:
-    """Return the digests of an answer's edges and of its separating sets; they are empty if `check_answer` refuses it."""
+    """Return the digests of an answer's edges and of its separating sets; empty ones if `check_answer` refuses it."""
     try:
         return answer.sha256, answer.sepsets.sha256
     except Exception:  # What a method returns may raise anything.
