@@ -8,14 +8,11 @@ given the conditions is small, so that the matrix would cost digits, is made fro
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import scipy.special
 
 from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
-from gpupc_impl.core.mapped_arrays import pieces
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.gaussian.matrix import correlation_matrix
 from gpupc_impl.integers import ceil_div, round_up
@@ -37,37 +34,27 @@ TESTS = Struct(
     **dict.fromkeys(("sources", "lags", "targets", "sets"), Pointer(np.int32)),
     parent_starts=Pointer(np.int64),
     parents=Pointer(np.int32),
-    **dict.fromkeys(("known", "values"), Pointer(np.float64)),
+    values=Pointer(np.float64),
     sizes=Pointer(np.int32),
     scratch=Pointer(np.float64),
     tolerance=np.float64,
     **dict.fromkeys(("count", "columns", "area"), np.int64),
     **dict.fromkeys(("variables", "set_size"), np.int32),
     **dict.fromkeys(("most_of_target", "most_of_source", "most_of_lagged_source"), np.int32),
-    **dict.fromkeys(("first_target", "known_size", "capacity", "depth"), np.int32),
+    capacity=np.int32,
 )
 
-ABSENT = {
-    **dict.fromkeys(("sources", "lags", "targets", "sets", "parent_starts", "parents", "known", "values", "sizes")),
-    **dict.fromkeys(("set_size", "most_of_target", "most_of_source", "most_of_lagged_source"), 0),
-    **dict.fromkeys(("first_target", "known_size"), 0),
-}
-"""The fields that some launches do not use."""
+LANES, PANEL = 32, 8
+"""The threads of a warp of a GPU, and the columns that a warp computes at a time."""
 
-LANES, PANEL, SPREAD = 32, 8, 96
-"""The threads of a warp of a GPU, the columns that a warp computes at a time, and the rows that a warp computes of a
-target's known columns."""
-
-SOURCE = "time_series/kernels/partial_correlations.cu"
-KERNEL, KNOWN = (
-    KernelSource(SOURCE, name, (TESTS,), {"LANES": LANES, "PANEL": PANEL, "SPREAD": SPREAD})
-    for name in ("partial_correlations", "known_columns")
+KERNEL = KernelSource(
+    "time_series/kernels/partial_correlations.cu", "partial_correlations", (TESTS,), {"LANES": LANES, "PANEL": PANEL}
 )
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Return every kernel of this room; none depends on a level."""
-    return [KERNEL, KNOWN]
+    return [KERNEL]
 
 
 CAPACITY_STEP = 16
@@ -76,14 +63,11 @@ CAPACITY_STEP = 16
 WARPS = {1: 1, LANES: 4}
 """The upper bound on the warps of a block, by the threads of a warp."""
 
-DEPTH = {1: 32, LANES: 8}
-"""The known columns that a warp has at hand at a time."""
-
-KNOWN_BYTES = 1 << 29
-"""Upper bound on the memory for the known columns of targets, apart from that of a single target."""
-
 HOST_TESTS = 64
 """The tests for which a further thread of the host is woken."""
+
+
+NO_PARENTS = Parents(np.zeros(1, np.int64), np.empty(0, np.int32))
 
 
 class ParCorr(LaggedTest):
@@ -124,99 +108,53 @@ class ParCorr(LaggedTest):
     def _launch(self, batch: Batch, parents: Parents | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the partial correlations and the numbers of conditions, as the kernel writes them."""
         values, sizes = np.empty(len(batch)), np.empty(len(batch), np.int32)
-        for these, rows, known in self._groups(batch, parents):
-            capacities = round_up(rows[these], CAPACITY_STEP)
-            for capacity in np.flatnonzero(np.bincount(capacities)).tolist():
-                chosen = these[capacities == capacity]
-                part = batch if len(chosen) == len(batch) else batch[chosen]
-                values[chosen], sizes[chosen] = self._launch_alike(part, parents, capacity, known)
+        rows = np.full(len(batch), 2 + batch.sets.shape[1])  # upper bounds, since conditions may be listed twice
+        if parents is not None:
+            rows += sum(parents.counts(batch))
+        capacities = round_up(rows, CAPACITY_STEP)
+        for capacity in np.flatnonzero(np.bincount(capacities)).tolist():
+            chosen = np.flatnonzero(capacities == capacity)
+            part = batch if len(chosen) == len(batch) else batch[chosen]
+            values[chosen], sizes[chosen] = self._launch_alike(part, parents or NO_PARENTS, capacity)
         return values, sizes
 
-    def _groups(self, batch: Batch, parents: Parents | None) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, Any]]]:
-        """Yield tests, upper bounds on the rows of all tests, and what is known of the tests' factors.
-
-        With many tests of each target, what its parents leave of all columns is computed once. It serves the tests
-        whose X is not such a parent.
-        """
-        n, columns = self.series.n_variables, self.series.n_columns
-        every, rows = np.arange(len(batch)), np.full(len(batch), 2 + batch.sets.shape[1])
-        of_target, of_source = parents.counts(batch) if parents is not None else (0, 0)
-        rows += of_source
-        if parents is None or 4 * len(batch) < n * columns:
-            yield every, rows + of_target, {}
-            return
-        is_parent = parents.of_targets(columns)[batch.targets, batch.lags * n + batch.sources]
-        yield np.flatnonzero(is_parent), rows + of_target, {}
-        size = max(1, int(of_target.max()))
-        budget = min(KNOWN_BYTES, (self.backend.memory_limit - self.backend.memory_used) // 4)
-        for targets in pieces(n, max(1, budget // (8 * columns * size))):
-            known = {
-                "known": self.backend.empty((targets.stop - targets.start, columns, size), np.float64),
-                "first_target": targets.start,
-                "known_size": size,
-            }
-            count = targets.stop - targets.start
-            capacity = round_up(size + SPREAD, CAPACITY_STEP)
-            self._run_kernel(KNOWN, count * ceil_div(columns, SPREAD), capacity, 0, parents, count=count, **known)
-            is_here = (batch.targets >= targets.start) & (batch.targets < targets.stop)
-            yield np.flatnonzero(is_here & ~is_parent), rows, known
-
-    def _launch_alike(
-        self, batch: Batch, parents: Parents | None, capacity: int, known: Mapping[str, Any]
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _launch_alike(self, batch: Batch, parents: Parents, capacity: int) -> tuple[np.ndarray, np.ndarray]:
         """Launch tests with up to so many rows."""
-        backend = self.backend
-        names = ("sources", "lags", "targets", "sets")
-        fields = {
-            **{name: backend.upload(each) for name in names if (each := getattr(batch, name)).size},
-            "values": backend.empty(len(batch), np.float64),
-            "sizes": backend.empty(len(batch), np.int32),
-            "count": len(batch),
-            "set_size": batch.sets.shape[1],
-            **known,
-        }
-        depth = DEPTH[backend.warp_threads] if known else 0
-        self._run_kernel(KERNEL, len(batch), capacity, depth, parents, **fields)
-        return backend.download(fields["values"]), backend.download(fields["sizes"])
-
-    def _run_kernel(
-        self, kernel: KernelSource, tasks: int, capacity: int, depth: int, parents: Parents | None, **fields: Any
-    ) -> None:
-        """Launch a kernel whose warps take tasks of up to so many rows."""
-        backend, threads = self.backend, self.backend.warp_threads
-        area = capacity * (capacity + PANEL) // 2 + capacity * (1 + depth)
-        area += ceil_div(4 + capacity + fields.get("known_size", 0), 2)
+        backend, threads, tests = self.backend, self.backend.warp_threads, len(batch)
+        area = capacity * (capacity + PANEL) // 2 + capacity + ceil_div(2 + capacity, 2)
         fitting = backend.max_shared_bytes // (8 * area)  # the warps whose work areas fit in shared memory
         is_shared = fitting > 0
         warps = min(WARPS[threads], fitting) if is_shared else WARPS[threads]
-        blocks = min(ceil_div(tasks, HOST_TESTS if threads == 1 else warps), backend.blocks_at_once)
+        blocks = min(ceil_div(tests, HOST_TESTS if threads == 1 else warps), backend.blocks_at_once)
         if not is_shared:
             blocks = min(blocks, backend.multiprocessors or blocks)  # so that the work areas stay in a GPU's cache
-        if parents is not None:
-            fields |= {
-                "parent_starts": backend.upload(parents.starts),
-                "parents": backend.upload(np.append(parents.columns, np.int32(0))),
-                "most_of_target": parents.most_of_target,
-                "most_of_source": parents.most_of_source,
-                "most_of_lagged_source": parents.most_of_lagged_source,
-            }
-        tests = TESTS(
-            **ABSENT
-            | {
-                "correlations": self._device[0],
-                "constant": self._device[1],
-                "scratch": None if is_shared else backend.empty(blocks * warps * area, np.float64),
-                "tolerance": VARIANCE_TOLERANCE,
-                "columns": self.series.n_columns,
-                "variables": self.series.n_variables,
-                "area": area,
-                "capacity": capacity,
-                "depth": depth,
-            }
-            | fields
+        values, sizes = backend.empty(tests, np.float64), backend.empty(tests, np.int32)
+        arguments = TESTS(
+            correlations=self._device[0],
+            constant=self._device[1],
+            sources=backend.upload(batch.sources),
+            lags=backend.upload(batch.lags),
+            targets=backend.upload(batch.targets),
+            sets=backend.upload(batch.sets) if batch.sets.size else None,
+            parent_starts=backend.upload(parents.starts) if len(parents.columns) else None,
+            parents=backend.upload(parents.columns) if len(parents.columns) else None,
+            values=values,
+            sizes=sizes,
+            scratch=None if is_shared else backend.empty(blocks * warps * area, np.float64),
+            tolerance=VARIANCE_TOLERANCE,
+            count=tests,
+            columns=self.series.n_columns,
+            area=area,
+            variables=self.series.n_variables,
+            set_size=batch.sets.shape[1],
+            most_of_target=parents.most_of_target,
+            most_of_source=parents.most_of_source,
+            most_of_lagged_source=parents.most_of_lagged_source,
+            capacity=capacity,
         )
         shared = 8 * area * warps if is_shared else 0
-        backend.kernel(*kernel)((blocks,), (warps * threads,), [tests], shared_bytes=shared)
+        backend.kernel(*KERNEL)((blocks,), (warps * threads,), [arguments], shared_bytes=shared)
+        return backend.download(values), backend.download(sizes)
 
 
 class ParCorrOfSamples(SingleTests):

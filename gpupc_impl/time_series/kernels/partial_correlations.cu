@@ -4,13 +4,10 @@
 //
 // A warp takes one test after another. It lists the conditions, and factors the correlations of (conditions, X, Y) by
 // Cholesky's algorithm, in panels of columns. It computes the entries of a panel in 32 rows at a time, a row in each
-// lane. An entry is computed with its terms in ascending order, so that it has the same bits on every backend. Many
-// tests of one target begin with the same conditions, its parents; their columns of the factor are computed once for
-// all rows that can occur.
+// lane. An entry is computed with its terms in ascending order, so that it has the same bits on every backend.
 #include "engine/kernels/warp.cuh"
 
-constexpr int PANEL = 8;    // columns
-constexpr int SPREAD = 96;  // the rows that a warp computes of a target's known columns
+constexpr int PANEL = 8;  // columns
 
 // Test t is of X, variable sources[t] at lags[t], and Y, variable targets[t] at lag 0. Its conditions are, without
 // repetition: the first parents of Y; the `set_size` columns of row t of `sets`; the first parents of X, as many lags
@@ -21,30 +18,26 @@ struct LaggedTests {
     const int *sources, *lags, *targets, *sets;
     const long long* parent_starts;
     const int* parents;
-    double* known;    // null, or for each target from `first_target` on and each column: its first factor entries
     double* values;   // NaN if a variance given the conditions is at most `tolerance`
     int* sizes;       // the number of conditions that vary; -1 if X or Y does not vary
     double* scratch;  // null if the work areas of a block's warps are in shared memory
     double tolerance;
     long long count, columns, area;  // `area`: doubles of a work area
     int variables, set_size, most_of_target, most_of_source, most_of_lagged_source;
-    int first_target, known_size;  // `known_size`: entries of a column
-    int capacity, depth;           // rows of a work area, a multiple of PANEL; known columns that are at hand at a time
+    int capacity;  // rows of a work area, a multiple of PANEL
 };
 
 // The memory of a warp. Entry (row, b) of the factor is at column(b, rows)[row], for the rows from the first column of
 // the panel of b on; those up to the diagonal are never used.
 struct WorkArea {
     double *factor, *variances;  // what the columns so far leave of each variance; of a factored column, its scale
-    double* at_hand;             // `depth` rows of known columns
-    int *state, *columns;        // the number of conditions; how many are known; whether a variance is too small
+    int *state, *columns;        // the number of conditions; whether a variance is too small
 
     __device__ WorkArea(const LaggedTests& tests, double* area)
         : factor(area),
           variances(factor + static_cast<long long>(tests.capacity) * (tests.capacity + PANEL) / 2),
-          at_hand(variances + tests.capacity),
-          state(reinterpret_cast<int*>(at_hand + tests.depth * tests.capacity)),
-          columns(state + 4) {}
+          state(reinterpret_cast<int*>(variances + tests.capacity)),
+          columns(state + 2) {}
 
     __device__ double* column(int b, int rows) const {
         const int within = b % PANEL, start = b - within;
@@ -87,23 +80,20 @@ struct Conditions {
     }
 };
 
-// Lists the conditions of test t, of which the first are known, followed by X and Y; -1 if X or Y does not vary.
+// Lists the conditions of test t, followed by X and Y; their number is -1 if X or Y does not vary.
 __device__ void list_conditions(const LaggedTests& tests, long long t, const WorkArea& area) {
     const int source = tests.sources[t], lag = tests.lags[t], target = tests.targets[t];
     const int shift = lag * tests.variables;
     Conditions conditions{tests, area.columns, source + shift, target, 0};
     const bool varies = !tests.constant[conditions.x] && !tests.constant[conditions.y];
-    int known = 0;
     if (varies) {
         conditions.append_parents(target, tests.most_of_target, 0);
-        if (tests.known) known = conditions.size;
         conditions.append(tests.set_size, [&](int k) { return tests.sets[t * tests.set_size + k]; });
         conditions.append_parents(source, lag ? tests.most_of_lagged_source : tests.most_of_source, shift);
     }
     if (warp_leader()) {
         area.state[0] = varies ? conditions.size : -1;
-        area.state[1] = known;
-        area.state[2] = 0;
+        area.state[1] = 0;
         area.columns[conditions.size] = conditions.x;
         area.columns[conditions.size + 1] = conditions.y;
     }
@@ -132,26 +122,17 @@ struct Panel {
         }
     }
 
-    __device__ void store() {
-#pragma unroll
-        for (int c = 0; c < PANEL; ++c) {
-            if (c < width) {
-                double* column = area.column(start + c, rows);
-                each_lane(count, [&](int lane) { column[first + lane] = entries[c][lane]; });
-            }
-        }
-    }
-
-    // Subtracts the products of `number` columns before, of which column k is at before(k)[row].
-    template <class Before>
-    __device__ void subtract(int number, Before before) {
+    // Subtracts the products of the columns of the panel that begins with column `before`.
+    __device__ void subtract(int before) {
+        const double* column = area.column(before, rows);
+        const int length = static_cast<int>(area.column(before + 1, rows) - column);
 #ifdef GPUPC_HOST
         constexpr int VECTOR = 8;  // rows whose sums stay in registers
         for (int lane = 0; lane < count; lane += VECTOR) {
             double sums[PANEL][VECTOR];
             for (int c = 0; c < PANEL; ++c) memcpy(sums[c], &entries[c][lane], sizeof sums[c]);
-            for (int k = 0; k < number; ++k) {
-                const double *own = before(k) + first + lane, *factors = before(k) + start;
+            for (int k = 0; k < PANEL; ++k) {
+                const double *own = column + k * length + first + lane, *factors = column + k * length + start;
                 for (int c = 0; c < PANEL; ++c) {
                     const double factor = factors[c];
 #pragma GCC unroll 1
@@ -162,8 +143,7 @@ struct Panel {
         }
 #else
 #pragma unroll 4
-        for (int k = 0; k < number; ++k) {
-            const double* column = before(k);
+        for (int k = 0; k < PANEL; ++k, column += length) {
             each_lane(count, [&](int lane) {
                 const double own = column[first + lane];
 #pragma unroll
@@ -184,7 +164,7 @@ struct Panel {
                 double scale = area.variances[start + c];
                 if (has_pivots) {
                     const double pivot = of_lane(variance, c);
-                    if (!(pivot > tolerance) && warp_leader()) area.state[2] = 1;
+                    if (!(pivot > tolerance) && warp_leader()) area.state[1] = 1;
                     scale = 1.0 / sqrt(pivot);
                 }
                 double* column = area.column(start + c, rows);
@@ -211,119 +191,37 @@ struct Panel {
     }
 };
 
-// Writes what the known columns leave of the first `columns` columns of the correlations of the listed rows.
-__device__ void begin(const LaggedTests& tests, const WorkArea& area, int rows, int columns, const double* known,
-                      int known_size) {
-    const int* listed = area.columns + known_size;
+// Factors the first `columns` columns; returns whether every variance is large enough.
+__device__ bool factor(const LaggedTests& tests, const WorkArea& area, int rows, int columns) {
+    const int* listed = area.columns;
     for (int row = 0; row < rows; row += LANES) {
         each_lane(min(LANES, rows - row), [&](int lane) { area.variances[row + lane] = 1.0; });
     }
-    for (int done = 0; done == 0 || done < known_size; done += max(tests.depth, 1)) {
-        const int number = min(tests.depth, known_size - done);
-        for (int row = 0; row < rows; row += LANES) {
-            each_lane(min(LANES, rows - row), [&](int lane) {
-                double variance = area.variances[row + lane];
-                const double* values = known + static_cast<long long>(listed[row + lane]) * tests.known_size + done;
-                for (int k = 0; k < number; ++k) {
-                    const double value = values[k];
-                    area.at_hand[k * tests.capacity + row + lane] = value;
-                    variance = fma(-value, value, variance);
-                }
-                area.variances[row + lane] = variance;
-            });
-        }
-        join_lanes();
-        for (int start = 0; start < columns; start += PANEL) {
-            for (int first = start; first < rows; first += LANES) {
-                Panel panel(area, rows, columns, start, first);
-                panel.load([&](int row, int b) {
-                    return done ? area.column(b, rows)[row]
-                                : tests.correlations[listed[b] * tests.columns + listed[row]];
-                });
-                panel.subtract(number, [&](int k) { return area.at_hand + k * tests.capacity; });
-                panel.store();
-            }
-        }
-        join_lanes();
-    }
-}
-
-// Factors the first `columns` columns; returns whether every variance is large enough.
-__device__ bool factor(const LaggedTests& tests, const WorkArea& area, int rows, int columns) {
+    join_lanes();
     for (int start = 0; start < columns; start += PANEL) {
         for (int first = start; first < rows; first += LANES) {
             Panel panel(area, rows, columns, start, first);
-            panel.load([&](int row, int b) { return area.column(b, rows)[row]; });
-            for (int before = 0; before < start; before += PANEL) {
-                const double* column = area.column(before, rows);
-                const int length = static_cast<int>(area.column(before + 1, rows) - column);
-                panel.subtract(PANEL, [&](int k) { return column + k * length; });
-            }
+            panel.load([&](int row, int b) { return tests.correlations[listed[b] * tests.columns + listed[row]]; });
+            for (int before = 0; before < start; before += PANEL) panel.subtract(before);
             panel.complete(tests.tolerance);
-            if (area.state[2]) return false;
+            if (area.state[1]) return false;
         }
     }
     return true;
 }
 
-// What both kernels begin with: the number of the warp and that of all, and its memory.
-struct Worker {
-    long long number, all;
-    WorkArea area;
-
-    __device__ Worker(const LaggedTests& tests, double* shared)
-        : number(static_cast<long long>(blockIdx.x) * warp_count() + warp_index()),
-          all(static_cast<long long>(gridDim.x) * warp_count()),
-          area(tests, tests.scratch ? tests.scratch + number * tests.area : shared + warp_index() * tests.area) {}
-};
-
-// Writes the known columns of targets: the columns of each factor that belong to the target's first parents, with a row
-// for every column of the data. They are NaN if a variance is too small. Grid (blocks), block (warps * warp_threads).
-__global__ void __launch_bounds__(512) known_columns(const __grid_constant__ LaggedTests tests) {
-    GPUPC_DYNAMIC_SHARED(double, shared);
-    const Worker worker(tests, shared);
-    const WorkArea& area = worker.area;
-    const int spreads = (tests.columns + SPREAD - 1) / SPREAD;
-    for (long long t = worker.number; t < tests.count * spreads; t += worker.all) {
-        const int place = static_cast<int>(t / spreads), first = static_cast<int>(t % spreads) * SPREAD;
-        const int number = min(SPREAD, static_cast<int>(tests.columns) - first);
-        Conditions conditions{tests, area.columns, -1, -1, 0};
-        conditions.append_parents(tests.first_target + place, tests.most_of_target, 0);
-        const int size = conditions.size;
-        for (int row = 0; row < number; row += LANES) {
-            each_lane(min(LANES, number - row),
-                      [&](int lane) { area.columns[size + row + lane] = first + row + lane; });
-        }
-        if (warp_leader()) area.state[2] = 0;
-        join_lanes();
-        begin(tests, area, size + number, size, nullptr, 0);
-        const bool is_factored = factor(tests, area, size + number, size);
-        double* known = tests.known + (place * tests.columns + first) * tests.known_size;
-        for (int row = 0; row < number; ++row) {
-            for (int k = 0; k < size; k += LANES) {
-                each_lane(min(LANES, size - k), [&](int lane) {
-                    const double value = area.column(k + lane, size + number)[size + row];
-                    known[row * tests.known_size + k + lane] = is_factored ? value : nan("");
-                });
-            }
-        }
-        join_lanes();
-    }
-}
-
 // Grid (blocks), block (warps * warp_threads).
 __global__ void __launch_bounds__(512) partial_correlations(const __grid_constant__ LaggedTests tests) {
     GPUPC_DYNAMIC_SHARED(double, shared);
-    const Worker worker(tests, shared);
-    const WorkArea& area = worker.area;
-    for (long long t = worker.number; t < tests.count; t += worker.all) {
+    const long long warp = static_cast<long long>(blockIdx.x) * warp_count() + warp_index();
+    const long long warps = static_cast<long long>(gridDim.x) * warp_count();
+    const WorkArea area(tests, tests.scratch ? tests.scratch + warp * tests.area : shared + warp_index() * tests.area);
+    for (long long t = warp; t < tests.count; t += warps) {
         list_conditions(tests, t, area);
         join_lanes();
-        const int size = area.state[0], known_size = area.state[1], rows = size + 2 - known_size;
+        const int size = area.state[0], rows = size + 2;
         double value = 0.0;
         if (size >= 0) {
-            const long long place = tests.targets[t] - tests.first_target;
-            begin(tests, area, rows, rows - 1, tests.known + place * tests.known_size * tests.columns, known_size);
             value = nan("");
             // The column of X is the last; its entry is the covariance with Y, divided by the standard deviation of X.
             if (factor(tests, area, rows, rows - 1)) {
