@@ -193,7 +193,7 @@ def akaike(series: Series, j: int, parents: list[int]) -> float:
     It is n log(residual sum of squares of the standardised variable) + 2 (1 + parents), as tigramite's ParCorr scores
     the choice of pc_alpha.
     """
-    array = series.sample(j, j, parents)
+    array = series.sample(j, j, sorted(parents))  # so that the same parents in another order have the same bits
     if array[1].min() == array[1].max():
         return -np.inf
     with np.errstate(divide="ignore"):

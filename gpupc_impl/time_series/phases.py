@@ -185,7 +185,7 @@ class _Phase:
         self._counts = linked.sum(axis=1)
         # Neighbours that no test was made of have infinite strength, and others none.
         order = np.lexsort((-self._least[:, :, 0].T, ~linked), axis=1)
-        self._neighbours = order[:, : int(self._counts.max(initial=0))]
+        self._neighbours = order[:, : max(int(self._counts.max()), 1)]
 
     def others(self, links: np.ndarray) -> np.ndarray:
         """Return the numbers of neighbours of the targets, without the sources."""

@@ -7,6 +7,8 @@ target. Conditions reach back 2 tau_max steps, so a sample is a time step from 2
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import dataclasses
 import functools
 import warnings
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     import pandas
 
 MASK_TYPES = frozenset("xyz")
+
+LEAST_SAMPLES = 3
+"""The number of samples that a partial correlation without conditions needs."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,40 +71,48 @@ class Series:
             InvalidProblem: a shape, a value, the time steps of an index, tau_max or the mask cannot be used.
         """
         several = isinstance(data, (list, tuple)) and len(data) > 0 and np.ndim(data[0]) == 2
-        tables = list(data) if several else [data]
-        arrays = []
+        tables, arrays = (list(data) if several else [data]), []
+        columns = [tuple(map(str, table.columns)) for table in tables if hasattr(table, "columns")]
+        if other := [each for each in columns if each != columns[0]]:
+            raise InvalidProblem(f"the series have different variables: {_few(columns[0])}, and {_few(other[0])}")
+        if names is None and columns:
+            names = columns[0]
         for table in tables:
             _check_steps(getattr(table, "index", None))
-            matrix, own_names = as_matrix(table, names)
-            names = names or own_names
-            if len(own_names) != len(names) or (hasattr(table, "columns") and own_names != tuple(names)):
-                raise InvalidProblem(f"the series have different variables: {_few(names)}, and {_few(own_names)}")
+            matrix, names = as_matrix(table, names)
             if np.isinf(matrix).any():
                 raise InvalidProblem("the series has an infinite value; mark it as missing by NaN")
             arrays.append(np.ascontiguousarray(matrix, np.float64))
         assert names is not None
-        longest = max(map(len, arrays))
-        if longest <= 2 * tau_max:
+        longest, samples = max(map(len, arrays)), sum(max(len(each) - 2 * tau_max, 0) for each in arrays)
+        if samples < LEAST_SAMPLES:
+            most = (longest - LEAST_SAMPLES) // 2
             raise InvalidProblem(
-                f"tau_max is {tau_max}, and the longest series has {longest} time steps; tests need more than "
-                f"2 tau_max = {2 * tau_max} steps, so choose tau_max up to {max((longest - 1) // 2, 0)}"
+                f"tau_max is {tau_max}, and the longest series has {longest} time steps (rows); the first 2 tau_max = "
+                f"{2 * tau_max} are no samples, so "
+                + (f"choose tau_max up to {most}" if most > 0 else f"bring at least {LEAST_SAMPLES + 2} steps")
             )
-        for v, name in enumerate(names):
-            present = np.concatenate([array[:, v] for array in arrays])
-            present = present[~np.isnan(present)]
+        for name, column in zip(names, np.concatenate(arrays).T, strict=True):
+            present = column[~np.isnan(column)]
             if not len(present):
                 raise InvalidProblem(f"variable {name!r} has no value; leave it out")
             if (present == present[0]).all():
                 raise InvalidProblem(f"variable {name!r} has the same value at all time steps; leave it out")
-        masks = () if mask is None else tuple(np.asarray(each, bool) for each in (mask if several else [mask]))
-        if [each.shape for each in masks] != [each.shape for each in arrays] and mask is not None:
-            raise InvalidProblem(f"the mask has shape {np.shape(mask)}; it has an entry for each value of the series")
         if (mask is None) != (mask_type is None):
             raise InvalidProblem(
                 "mask and mask_type go together: what is masked, and the roles (such as 'y') it acts in"
             )
-        if mask_type is not None and not (mask_type and set(mask_type) <= MASK_TYPES):
+        masks = [] if mask is None else list(mask) if several else [mask]
+        if mask is not None and [np.shape(each) for each in masks] != [each.shape for each in arrays]:
+            raise InvalidProblem(f"the mask has shape {np.shape(mask)}; it has an entry for each value of the series")
+        for each in masks:
+            if hasattr(each, "columns") and columns and tuple(map(str, each.columns)) != columns[0]:
+                raise InvalidProblem("the mask has other columns than the series, or in another order")
+            if not np.isin(each, (0, 1)).all():
+                raise InvalidProblem("the mask has other values than True and False")
+        if mask_type is not None and not (isinstance(mask_type, str) and mask_type and set(mask_type) <= MASK_TYPES):
             raise InvalidProblem(f"mask_type is {mask_type!r}; it is a text of the letters x, y and z, such as 'y'")
+        masks = tuple(np.asarray(each, bool) for each in masks)
         return cls(tuple(arrays), tuple(names), int(tau_max), masks, mask_type or "", missing_reaches)
 
     @property
@@ -131,8 +144,11 @@ class Series:
         return _lagged(self.masks, self.tau_max)
 
     @functools.cached_property
-    def _missing(self) -> np.ndarray:
-        return np.isnan(self.columns)
+    def _reach(self) -> np.ndarray:
+        """(n,) the first sample of the same series whose missing values remove each sample; it may be itself."""
+        lengths = [max(len(each) - 2 * self.tau_max, 0) for each in self.values]
+        starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return np.maximum(np.arange(len(starts)) - 2 * self.tau_max * self.missing_reaches, starts)
 
     def sample(self, x: int, y: int, conditions: Sequence[int]) -> np.ndarray:
         """Return the samples of a test as rows X, Y, conditions: (2 + conditions, n) float64.
@@ -146,7 +162,12 @@ class Series:
         nodes = [x, y, *conditions]
         array = self.columns[:, nodes].T
         if not self.is_whole:
-            array = array[:, self._kept(x, y, conditions)]
+            counts = np.concatenate(([0], np.cumsum(np.isnan(array).any(axis=0))))
+            kept = counts[1:] == counts[self._reach]
+            for role, of_role in (("x", [x]), ("y", [y]), ("z", list(conditions))):
+                if role in self.mask_type and of_role:
+                    kept &= ~self._masked[:, of_role].any(axis=1)
+            array = array[:, kept]
         if not array.shape[1]:
             raise InvalidProblem(
                 f"masks and missing values leave no sample to {self.described(x, y, conditions)}; fill or drop "
@@ -155,28 +176,6 @@ class Series:
         varies = array.min(axis=1) < array.max(axis=1)
         varies[:2] = True
         return np.ascontiguousarray(array[varies])
-
-    def _kept(self, x: int, y: int, conditions: Sequence[int]) -> np.ndarray:
-        """Return which samples a test uses, (n,) bool."""
-        missing = self._missing[:, [x, y, *conditions]].any(axis=1)
-        if self.missing_reaches:
-            start = 0
-            for length in self.lengths:
-                own = missing[start : start + length]
-                counts = np.concatenate(([0], np.cumsum(own)))
-                first = np.maximum(np.arange(length) - 2 * self.tau_max, 0)
-                own |= counts[1:] > counts[first]
-                start += length
-        kept = ~missing
-        for role, nodes in (("x", [x]), ("y", [y]), ("z", list(conditions))):
-            if role in self.mask_type and nodes:
-                kept &= ~self._masked[:, nodes].any(axis=1)
-        return kept
-
-    @property
-    def lengths(self) -> list[int]:
-        """The numbers of samples of the series."""
-        return [max(len(each) - 2 * self.tau_max, 0) for each in self.values]
 
     def described(self, x: int, y: int, conditions: Iterable[int]) -> str:
         """Return a test as text."""
@@ -205,27 +204,43 @@ def _few(names: Iterable[str], most: int = 4) -> str:
 
 
 def _check_steps(index: Any) -> None:
-    """Check that an index of dates or numbers has equal steps.
+    """Check that an index of dates, periods or numbers has equal steps, forward in time.
 
     Raises:
         InvalidProblem: it has not.
     """
-    kind = getattr(getattr(index, "dtype", None), "kind", "")
-    if kind not in "Mif" or not kind or len(index) < 3:
+    kind = getattr(index, "inferred_type", "")  # of a pandas index
+    if kind in ("string", "date", "datetime"):
+        index = _dates(index)
+    if not kind or index is None or len(index) < 3:
         return
+    if not hasattr(index, "asi8") and kind not in ("integer", "floating"):
+        return
+    steps = np.diff(index.asi8 if hasattr(index, "asi8") else index.to_numpy(np.float64))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pandas says that the type of the frequency will change.
         calendar = getattr(index, "inferred_freq", None)  # such as months, whose lengths differ
-    steps = np.diff(np.asarray(index))
-    unequal = np.flatnonzero(steps != steps[0])
-    if kind == "f":
-        unequal = np.flatnonzero(~np.isclose(steps, steps[0], rtol=1e-6))
-    if len(unequal) and calendar is None:
-        row = int(unequal[0])
+    usual = np.median(steps)
+    if usual <= 0 or (calendar is None and not np.allclose(steps, usual, rtol=1e-6, atol=0)):
+        row = int(np.abs(steps - max(usual, 0)).argmax())
         raise InvalidProblem(
-            f"the rows are not equally spaced in time: {index[row]} to {index[row + 1]} is no step like {index[0]} to "
-            f"{index[1]}; resample the series, insert the missing rows with NaN, or drop the index (reset_index)"
+            f"the rows are not equally spaced in time: {index[row]} is followed by {index[row + 1]}; sort the rows, "
+            "resample the series, insert missing rows with NaN, or drop the index (reset_index)"
         )
+
+
+def _dates(cells: Any) -> pandas.DatetimeIndex | None:
+    """Return the dates that cells hold, or None if they hold others."""
+    import pandas
+
+    for options in ({}, {"dayfirst": True}, {"utc": True}):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of text that is no date
+            try:
+                return pandas.DatetimeIndex(pandas.to_datetime(cells, **options))
+            except (ValueError, TypeError):
+                continue
+    return None
 
 
 # --- arrays, DataFrames, files, or lists of these --------------------------------------------------------------------
@@ -234,8 +249,8 @@ def _check_steps(index: Any) -> None:
 def read_series(data: Any, tau_max: int, *, labels: bool = False, **options: Any) -> Series:
     """Return the series in arrays, DataFrames or files.
 
-    In a file, a first column of dates is the index, whose steps must be equal. The other options are those of
-    `Series.from_data`.
+    A first column of dates, and in a file one of numbers without a name, is the index, whose steps must be equal. The
+    other options are those of `Series.from_data`.
 
     Args:
         labels: whether values are categories, which become codes.
@@ -243,66 +258,82 @@ def read_series(data: Any, tau_max: int, *, labels: bool = False, **options: Any
     Raises:
         InvalidProblem, gpupc_impl.tables.DataError, OSError: the series cannot be read or used.
     """
-    several = isinstance(data, (list, tuple)) and len(data) > 0 and _is_table(data[0])
-    tables = [_table(each, labels) for each in (data if several else [data])]
+    several = isinstance(data, (list, tuple)) and len(data) > 0 and (_is_file(data[0]) or np.ndim(data[0]) == 2)
+    tables = [_file(Path(each), labels) if _is_file(each) else each for each in (data if several else [data])]
+    for k, table in enumerate(tables):
+        if hasattr(table, "iloc") and table.ndim == 2 and table.shape[1]:
+            if table.dtypes.iloc[0].kind == "M":
+                table = table.set_index(table.columns[0])
+            if not all(isinstance(dtype, np.dtype) for dtype in table.dtypes):  # such as Int64, whose NA is no NaN
+                table = table.astype(object).where(table.notna(), np.nan)
+            tables[k] = table
     if labels:
         tables = _coded(tables)
     return Series.from_data(tables if several else tables[0], tau_max, **options)
 
 
-def _is_table(data: Any) -> bool:
-    return isinstance(data, (str, Path)) or np.ndim(data) == 2
+def _is_file(data: Any) -> bool:
+    return isinstance(data, (str, Path))
 
 
-def _table(data: Any, labels: bool) -> Any:
-    """Return an array or a DataFrame; the first column of a file is the index of the DataFrame if it holds dates."""
-    if not isinstance(data, (str, Path)):
-        return data
+def _file(path: Path, labels: bool) -> pandas.DataFrame:
+    """Return the table in a file.
+
+    Raises:
+        gpupc_impl.tables.DataError, OSError: it cannot be read.
+    """
     import pandas
 
-    path, kind, dates = Path(data), "labels" if labels else "numbers", None
+    def read(row_names: bool) -> pandas.DataFrame:
+        table = read_table(path, form=TableFormat(row_names=row_names), kind="labels" if labels else "numbers")
+        frame = pandas.DataFrame(table.values)
+        return frame if table.names is None else frame.set_axis(table.names, axis=1)
+
+    frame, fault = None, ""
     try:
-        table = read_table(path, kind=kind)
-    except DataError:
-        dates = _dates(path)
-        if dates is None:
-            raise
-        table = read_table(path, form=TableFormat(row_names=True), kind=kind)
-    frame = table.values if isinstance(table.values, pandas.DataFrame) else pandas.DataFrame(np.asarray(table.values))
-    if table.names is not None:
-        frame = frame.set_axis(table.names, axis=1)
-    return frame if dates is None else frame.set_axis(dates, axis=0)
+        frame = read(row_names=False)
+    except DataError as error:
+        fault = str(error).split("; say --row-names")[0]
+    if frame is None or labels:
+        with contextlib.suppress(DataError):
+            rest = read(row_names=True)
+            if (index := _first_column(path, len(rest))) is not None:
+                return rest.set_axis(index, axis=0)
+    if frame is None:
+        raise DataError(f"{fault}; a first column may hold dates, or numbers without a name, which order the rows")
+    return frame
 
 
-def _dates(path: Path) -> pandas.DatetimeIndex | None:
-    """Return the dates in the first column of a text table, or None if it holds others."""
+def _first_column(path: Path, rows: int) -> pandas.Index | None:
+    """Return the dates in the first column of a text table, or the numbers if it has no name; None if it has others."""
     import pandas
 
     try:
-        column = pandas.read_csv(path, usecols=[0], dtype=str, engine="python", sep=None).iloc[:, 0]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of text that is no date
-            return pandas.DatetimeIndex(pandas.to_datetime(column))
-    except (ValueError, TypeError, OSError):
+        cells = pandas.read_csv(path, usecols=[0], dtype=str, engine="python", sep=None, header=None).iloc[:, 0]
+    except (ValueError, csv.Error):
         return None
+    numbers = pandas.to_numeric(cells[-rows:], errors="coerce")
+    if numbers.notna().all():
+        return pandas.Index(numbers) if len(cells) > rows and pandas.isna(cells.iloc[-rows - 1]) else None
+    return _dates(cells[-rows:])
 
 
 def _coded(tables: list[Any]) -> list[Any]:
-    """Return DataFrames with a number for each category, the same in all series; missing values stay NaN.
+    """Return tables with a number for each category, the same in all series; missing values are NaN.
 
     Raises:
         InvalidProblem: the tables have different columns.
     """
     import pandas
 
-    frames = [each if isinstance(each, pandas.DataFrame) else pandas.DataFrame(np.asarray(each)) for each in tables]
-    if any(list(each.columns) != list(frames[0].columns) for each in frames):
+    frames = [each if hasattr(each, "columns") else pandas.DataFrame(np.asanyarray(each)) for each in tables]
+    if len({frame.shape[1] for frame in frames}) > 1:
         raise InvalidProblem("the series have different variables")
-    coded = [pandas.DataFrame(index=each.index) for each in frames]
-    ends = np.cumsum([len(each) for each in frames])[:-1]
-    for column in frames[0].columns:
-        codes, _ = pandas.factorize(np.concatenate([each[column].to_numpy(object) for each in frames]), sort=False)
-        values = np.where(codes < 0, np.nan, codes)
-        for frame, part in zip(coded, np.split(values, ends), strict=True):
-            frame[str(column) if isinstance(column, str) else f"V{column}"] = part
-    return coded
+    cells = np.concatenate([frame.to_numpy(object) for frame in frames])
+    codes = np.array([pandas.factorize(column)[0] for column in cells.T], np.float64).T
+    codes[codes < 0] = np.nan
+    parts = np.split(codes, np.cumsum([len(frame) for frame in frames])[:-1])
+    return [
+        pandas.DataFrame(part, table.index, table.columns) if hasattr(table, "columns") else part
+        for table, part in zip(tables, parts, strict=True)
+    ]

@@ -1,5 +1,7 @@
 """The call `pcmci`: forms that give one answer, orders of columns, input and its errors, results and files."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +15,7 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import InvalidSkeleton
 from gpupc_impl.tables import DataError
 from gpupc_impl.time_series.batches import Batch
-from gpupc_impl.time_series.par_corr import ParCorr, ParCorrOfSamples
+from gpupc_impl.time_series.par_corr import ParCorr, ParCorrOfSamples, akaike
 from gpupc_impl.time_series.series import Series
 from tests.time_series_systems import random_series
 
@@ -180,13 +182,50 @@ def test_files_have_dates_and_several_series(tmp_path, capsys):
 
 
 SERIES = random_series(0, 3, 1, 60)
+DAYS = pd.date_range("2020-01-01", periods=61)
+
+
+def test_the_first_column_of_a_file_orders_its_rows(tmp_path):
+    """Dates, with the day or the month first, and numbers without a name are no variables."""
+    frame = pd.DataFrame(random_series(0, 3, 1, 60), columns=["a", "b", "c"])
+    dates = DAYS[:60].strftime("%d.%m.%Y")
+    for name, table, test in (
+        ("numbered.csv", frame, "parcorr"),
+        ("dated.csv", frame.set_axis(dates, axis=0), "parcorr"),
+        ("words.csv", (frame > 0).replace({True: "high", False: "low"}).set_axis(dates, axis=0), "discrete"),
+    ):
+        table.to_csv(tmp_path / name)
+        assert pcmci(tmp_path / name, tau_max=1, test=test, backend="host").names == ("a", "b", "c")
+        table.drop(table.index[7]).to_csv(tmp_path / name)
+        with pytest.raises(InvalidProblem, match="not equally spaced"):
+            pcmci(tmp_path / name, tau_max=1, test=test)
+    (tmp_path / "empty.csv").write_text("")
+    with pytest.raises(DataError, match="is empty"):
+        pcmci(tmp_path / "empty.csv", tau_max=1)
+
+
+def test_a_frame_has_dates_and_missing_integers():
+    frame = pd.DataFrame({"day": DAYS, "a": pd.array([None, *range(60)], dtype="Int64") % 7, "b": DAYS.day % 5})
+    found = pcmci(frame, tau_max=1, backend="host")
+    assert found.names == ("a", "b")
+    assert found.facts["n_samples"] == 59
+
+
+def test_a_single_variable_has_no_neighbours():
+    found = pcmci(random_series(0, 2, 1, 200)[:, :1], tau_max=2, contemporaneous=True, backend="host")
+    assert found.graph.shape == (1, 1, 3)
+
+
+def test_the_same_parents_in_another_order_have_the_same_criterion():
+    series = Series.from_data(random_series(1059, 4, 2, 61), 2)
+    assert len({akaike(series, 0, list(order)) for order in itertools.permutations([9, 4, 11])}) == 1
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"tau_max": 0}, "tau_max is 0"),
-        ({"tau_max": 30}, "choose tau_max up to 29"),
+        ({"tau_max": 30}, "choose tau_max up to 28"),
         ({"tau_max": 27, "pc_alpha": 0.95}, "needs at least"),
         ({"alpha": 1.0}, "alpha is 1.0"),
         ({"pc_alpha": 2}, "pc_alpha is 2"),
@@ -204,6 +243,8 @@ SERIES = random_series(0, 3, 1, 60)
         ({"mask": np.zeros((2, 2)), "mask_type": "y"}, "mask has shape"),
         ({"mask": np.zeros(SERIES.shape)}, "go together"),
         ({"mask": np.zeros(SERIES.shape), "mask_type": "w"}, "mask_type is 'w'"),
+        ({"mask": np.zeros(SERIES.shape), "mask_type": 1}, "mask_type is 1"),
+        ({"mask": np.full(SERIES.shape, "no"), "mask_type": "y"}, "other values than True and False"),
         ({"mask": np.ones(SERIES.shape), "mask_type": "y"}, "leave no sample"),
         ({"names": ["a", "b"]}, "2 names for 3 variables"),
     ],
@@ -222,7 +263,15 @@ def test_a_parameter_that_cannot_be_used_is_named(options, message):
         ([SERIES, SERIES[:, :2]], "3 names for 2 variables"),
         (SERIES[:, 0], r"1 dimension"),
         (np.column_stack([SERIES, np.arange(60)]), "conditions determine one of the two"),
-        (pd.DataFrame(SERIES, index=[0, 1, 3, *range(4, 61)]), "not equally spaced"),
+        (pd.DataFrame(SERIES, index=[0, 1, 3, *range(4, 61)]), "1 is followed by 3"),
+        (pd.DataFrame(SERIES)[::-1], "not equally spaced"),
+        (pd.DataFrame(SERIES, index=DAYS.to_period("D").delete(9)), "2020-01-09 is followed by 2020-01-11"),
+        (pd.DataFrame(SERIES, index=DAYS.astype(str).delete(9)), "not equally spaced"),
+        (
+            [pd.DataFrame(SERIES, columns=list(names)) for names in ("abc", "bac")],
+            "different variables: a, b, c, and b",
+        ),
+        (SERIES[:4], "bring at least 5 steps"),
     ],
 )
 def test_a_series_that_cannot_be_used_is_refused(values, message):
