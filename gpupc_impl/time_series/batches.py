@@ -48,14 +48,10 @@ class Parents:
         most = np.where(batch.lags > 0, self.most_of_lagged_source, self.most_of_source)
         return np.minimum(own[batch.targets], self.most_of_target), np.minimum(own[batch.sources], most)
 
-    def of_targets(self, columns: int) -> np.ndarray:
-        """Return (N, columns) bool: which columns are parents of a target that are conditions."""
-        counts = np.diff(self.starts)
-        target = np.repeat(np.arange(len(counts)), counts)
-        place = np.arange(len(target)) - self.starts[target]
-        table = np.zeros((len(counts), columns), bool)
-        table[target, self.columns] = place < self.most_of_target
-        return table
+    def nodes(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """Return the parents of each variable as (variable, -lag)."""
+        n = len(self.starts) - 1
+        return tuple(tuple((column % n, -(column // n)) for column in self.of(j)) for j in range(n))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

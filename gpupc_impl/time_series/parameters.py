@@ -16,7 +16,7 @@ NO_LIMIT = 2**30
 RULES = ("majority", "conservative", "none")
 """The rules of PCMCI+ for colliders."""
 
-SUFFIXES = (".npz", ".csv", ".json")
+SUFFIXES = (".npz", ".csv", ".json", ".png", ".svg")
 """The suffixes of the files that hold a graph."""
 
 TESTS = ("parcorr", "cmiknn", "discrete")

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpupc_impl.core.problem import InvalidProblem, Problem, finite_matrix, one_of, parameter, whole
 from gpupc_impl.time_series.parameters import MOST_LAGS
-from gpupc_impl.time_series.series import Series
+from gpupc_impl.time_series.series import read_series
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class TimeSeriesProblem(Problem):
         if checked["max_level"] is not None:
             raise InvalidProblem(f"max_level is {checked['max_level']}; PCMCI has no such limit")
         series = np.ascontiguousarray(values, np.float64)
-        Series.from_data(series, checked["tau_max"], names=names)
+        read_series(series, checked["tau_max"], names=names)
         return cls(names=names, series=series, **checked)
 
     @property

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.core.files import csv_line, open_arrays, write_arrays, write_text, write_whole
-from gpupc_impl.core.result import InvalidSkeleton
+from gpupc_impl.core.files import open_arrays, write_text
+from gpupc_impl.core.result import read_whole
+from gpupc_impl.ownership import open_regular
 from gpupc_impl.time_series.parameters import SUFFIXES
 from gpupc_impl.time_series.phases import Separations, Triple
 
@@ -60,7 +61,7 @@ class TimeSeriesGraph:
     @property
     def n_links(self) -> int:
         """The number of links; a contemporaneous link is one."""
-        return len(self._links())
+        return len(self._links()[0])
 
     def __eq__(self, other: object) -> bool:
         """Whether two graphs have the same links with the same marks between variables of the same names."""
@@ -69,19 +70,19 @@ class TimeSeriesGraph:
         return self.names == other.names and np.array_equal(self.graph, other.graph)
 
     def __repr__(self) -> str:
-        now = sum(lag == 0 for _, _, lag in self._links())
+        now = int((self._links()[2] == 0).sum())
         return (
             f"TimeSeriesGraph({len(self.names)} variables, lags to {self.tau_max}: {self.n_links - now} lagged and "
             f"{now} contemporaneous links)"
         )
 
-    def _links(self) -> list[tuple[int, int, int]]:
-        """Return source, target and lag of each link once, by target, lag and source."""
+    def _links(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return sources, targets and lags of the links, each once, by target, lag and source."""
         once = (self.graph != "") & (self.graph != "<--")
         symmetric = np.isin(self.graph[:, :, 0], ("o-o", "x-x"))
         once[:, :, 0] &= ~(symmetric & np.tri(len(self.names), k=-1, dtype=bool))
         target, lag, source = np.nonzero(once.transpose(1, 2, 0))
-        return list(zip(source.tolist(), target.tolist(), lag.tolist(), strict=True))
+        return source, target, lag
 
     def to_frame(self) -> pandas.DataFrame:
         """Return a DataFrame with a row for each link: ``source``, ``target``, ``lag``, ``kind``, ``strength`` and
@@ -91,14 +92,16 @@ class TimeSeriesGraph:
         """
         import pandas
 
-        rows = [
-            (
-                *(self.names[source], self.names[target], lag, KINDS[str(self.graph[source, target, lag])]),
-                *(self.strengths[source, target, lag], self.p_values[source, target, lag]),
-            )
-            for source, target, lag in self._links()
-        ]
-        return pandas.DataFrame(rows, columns=["source", "target", "lag", "kind", "strength", "p_value"])
+        links = source, target, lag = self._links()
+        columns = {
+            "source": [self.names[i] for i in source],
+            "target": [self.names[j] for j in target],
+            "lag": lag,
+            "kind": [KINDS[mark] for mark in self.graph[links]],
+            "strength": self.strengths[links],
+            "p_value": self.p_values[links],
+        }
+        return pandas.DataFrame(columns)
 
     def to_networkx(self) -> networkx.MultiDiGraph:
         """Return a ``networkx.MultiDiGraph`` of the names, in which a link without a direction is two opposite arcs.
@@ -109,11 +112,11 @@ class TimeSeriesGraph:
 
         graph = networkx.MultiDiGraph()
         graph.add_nodes_from(self.names)
-        for source, target, *values in self.to_frame().itertuples(index=False, name=None):
-            attributes = dict(zip(("lag", "kind", "strength", "p_value"), values, strict=True))
-            graph.add_edge(source, target, **attributes)
-            if attributes["kind"] != "directed":
-                graph.add_edge(target, source, **attributes)
+        for link in self.to_frame().to_dict("records"):
+            source, target = link.pop("source"), link.pop("target")
+            graph.add_edge(source, target, **link)
+            if link["kind"] != "directed":
+                graph.add_edge(target, source, **link)
         return graph
 
     def to_tigramite(self) -> dict[str, Any]:
@@ -153,37 +156,31 @@ class TimeSeriesGraph:
         return axes
 
     def save(self, path: str | Path) -> None:
-        """Write a file whose format the suffix selects: ``.npz`` (everything), ``.csv`` (as `to_frame`) or ``.json``
-        (networkx's node-link data).
+        """Write a file whose format the suffix selects: ``.npz`` (everything), ``.csv`` (as `to_frame`), ``.json``
+        (networkx's node-link data), or the picture of `plot`, ``.png`` or ``.svg``.
 
         Raises:
             ValueError: the suffix is another one.
         """
         path = Path(path)
-        if path.suffix == ".npz":
-            fields = {name: getattr(self, name) for name in ("graph", "p_values", "strengths")}
-            described = json.dumps(
-                {
-                    "names": self.names,
-                    "parents": self.parents,
-                    "separations": [[*key, list(given)] for key, given in self.separations.items()],
-                    "ambiguous": self.ambiguous,
-                    "facts": dict(self.facts),
-                }
-            )
-            with write_whole(path) as file:
-                write_arrays(file, {**fields, "time_series": np.array(described)})
-        elif path.suffix == ".csv":
-            frame = self.to_frame()
-            write_text(path, "".join(map(csv_line, (frame.columns, *frame.itertuples(index=False, name=None)))))
-        elif path.suffix == ".json":
+        if path.suffix == ".json":
             import networkx
 
             graph = self.to_networkx()
             graph.graph.update(self.facts)
             write_text(path, json.dumps(networkx.node_link_data(graph, edges="edges"), indent=1) + "\n")
+        elif path.suffix in SUFFIXES:
+            importlib.import_module("gpupc_impl.views.exports").write_study(self, self.to_frame(), path)
         else:
             raise ValueError(f"cannot write {path.name!r}: the suffix must be one of {', '.join(SUFFIXES)}")
+
+    def stored_arrays(self) -> dict[str, Any]:
+        """Return the arrays by which `save` stores everything in an ``.npz``."""
+        described = {name: getattr(self, name) for name in ("names", "parents", "ambiguous")}
+        described["separations"] = [[*key, list(given)] for key, given in self.separations.items()]
+        described["facts"] = dict(self.facts)
+        arrays = {name: getattr(self, name) for name in ("graph", "p_values", "strengths")}
+        return {**arrays, "time_series": np.array(json.dumps(described))}
 
     @classmethod
     def load(cls, path: str | Path) -> TimeSeriesGraph:
@@ -193,14 +190,12 @@ class TimeSeriesGraph:
             InvalidSkeleton: the file has other content, or is damaged.
             OSError: the file cannot be opened.
         """
-        try:
-            with open_arrays(path) as stored:
-                graph, p_values, strengths = (stored[name] for name in ("graph", "p_values", "strengths"))
-                described = json.loads(str(stored["time_series"]))
+        with open_regular(path) as file, read_whole(path, "holds no graph of time series"), open_arrays(file) as stored:
+            graph, p_values, strengths = arrays = [stored[name] for name in ("graph", "p_values", "strengths")]
+            described = json.loads(str(stored["time_series"]))
             names = tuple(described["names"])
             shape = (len(names), len(names), graph.shape[-1])
-            marks = {"", "<--", *KINDS}
-            if any(each.shape != shape for each in (graph, p_values, strengths)) or set(graph.flat) - marks:
+            if any(each.shape != shape for each in arrays) or set(graph.flat) - {"", "<--", *KINDS}:
                 raise ValueError("its arrays do not fit together")
             return cls(
                 graph=graph,
@@ -212,7 +207,3 @@ class TimeSeriesGraph:
                 ambiguous=tuple((i, lag, k, j) for i, lag, k, j in described["ambiguous"]),
                 facts=described["facts"],
             )
-        except (MemoryError, OSError):
-            raise
-        except Exception as error:
-            raise InvalidSkeleton(f"{path} is no graph of time series that this package wrote: {error}") from error

@@ -17,7 +17,7 @@ from gpupc_impl.time_series.batches import LaggedTest, Parents
 from gpupc_impl.time_series.other_tests import CMIknn, CMIknnOfSamples, GSquare
 from gpupc_impl.time_series.par_corr import ParCorr, ParCorrOfSamples, akaike
 from gpupc_impl.time_series.parameters import AUTO, TESTS, Parameters, levels_of
-from gpupc_impl.time_series.phases import LaggedPhase, Separations, Triple
+from gpupc_impl.time_series.phases import LaggedPhase
 from gpupc_impl.time_series.result import TimeSeriesGraph
 from gpupc_impl.time_series.series import Series, read_series
 
@@ -164,9 +164,7 @@ def _pcmci(
 ) -> TimeSeriesGraph:
     facts: dict[str, Any] = {}
     parents = first[0].parents
-    if (
-        len(first) > 1
-    ):  # Each variable takes its parents from the level with the least criterion, the first of equal ones.
+    if len(first) > 1:  # The level of each variable is that with the least criterion, the first of equal ones.
         variables = range(test.series.n_variables)
         scores = np.array([[akaike(test.series, j, phase.parents.of(j)) for j in variables] for phase in first])
         best = scores.argmin(axis=0).tolist()
@@ -177,7 +175,7 @@ def _pcmci(
     graph = orientation.links(p_values <= parameters.alpha)
     p_values, strengths = orientation.symmetrized(p_values, strengths)
     facts["tests"] = sum(phase.tests for phase in first) + tests
-    return _result(test, graph, p_values, strengths, parents, facts)
+    return TimeSeriesGraph(graph, p_values, strengths, test.series.names, parents.nodes(), {}, (), facts)
 
 
 def _pcmci_plus(
@@ -205,7 +203,8 @@ def _pcmci_plus(
     facts = {"tests": first.tests + second.tests + (votes.tests if votes else 0)}
     separations = {key: given for key, given in second.separations.items() if given}
     p_values = _corrected(p_values, parameters)
-    return _result(test, graph, p_values, strengths, first.parents, facts, separations, ambiguous)
+    found = graph, p_values, strengths, test.series.names, first.parents.nodes(), separations, tuple(ambiguous), facts
+    return TimeSeriesGraph(*found)
 
 
 def _corrected(p_values: np.ndarray, parameters: Parameters) -> np.ndarray:
@@ -226,28 +225,4 @@ def _limited(parents: Parents, parameters: Parameters) -> Parents:
         most_of_target=parameters.max_conds_py,
         most_of_source=parameters.max_conds_px,
         most_of_lagged_source=parameters.max_conds_px_lagged if parameters.contemporaneous else parameters.max_conds_px,
-    )
-
-
-def _result(
-    test: LaggedTest,
-    graph: np.ndarray,
-    p_values: np.ndarray,
-    strengths: np.ndarray,
-    parents: Parents,
-    facts: Mapping[str, Any],
-    separations: Separations | None = None,
-    ambiguous: Sequence[Triple] = (),
-) -> TimeSeriesGraph:
-    n = test.series.n_variables
-    nodes = [tuple((column % n, -(column // n)) for column in parents.of(j)) for j in range(n)]
-    return TimeSeriesGraph(
-        graph=graph,
-        p_values=p_values,
-        strengths=strengths,
-        names=test.series.names,
-        parents=tuple(nodes),
-        separations=separations or {},
-        ambiguous=tuple(ambiguous),
-        facts=facts,
     )

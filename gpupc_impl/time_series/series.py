@@ -24,8 +24,6 @@ from gpupc_impl.tables import DataError, TableFormat, read_table
 if TYPE_CHECKING:
     import pandas
 
-MASK_TYPES = frozenset("xyz")
-
 LEAST_SAMPLES = 3
 """The number of samples that a partial correlation without conditions needs."""
 
@@ -49,71 +47,6 @@ class Series:
     masks: tuple[np.ndarray, ...] = ()
     mask_type: str = ""
     missing_reaches: bool = False
-
-    @classmethod
-    def from_data(
-        cls,
-        data: Any,
-        tau_max: int,
-        *,
-        names: Sequence[str] | None = None,
-        mask: Any = None,
-        mask_type: str | None = None,
-        missing_reaches: bool = False,
-    ) -> Series:
-        """Check series and masks.
-
-        Args:
-            data: a (T, N) array or DataFrame, whose rows are time steps, or a list of several.
-            mask: an array of the shape of the data, or a list of several, True where a value is masked.
-
-        Raises:
-            InvalidProblem: a shape, a value, the time steps of an index, tau_max or the mask cannot be used.
-        """
-        several = isinstance(data, (list, tuple)) and len(data) > 0 and np.ndim(data[0]) == 2
-        tables, arrays = (list(data) if several else [data]), []
-        columns = [tuple(map(str, table.columns)) for table in tables if hasattr(table, "columns")]
-        if other := [each for each in columns if each != columns[0]]:
-            raise InvalidProblem(f"the series have different variables: {_few(columns[0])}, and {_few(other[0])}")
-        if names is None and columns:
-            names = columns[0]
-        for table in tables:
-            _check_steps(getattr(table, "index", None))
-            matrix, names = as_matrix(table, names)
-            if np.isinf(matrix).any():
-                raise InvalidProblem("the series has an infinite value; mark it as missing by NaN")
-            arrays.append(np.ascontiguousarray(matrix, np.float64))
-        assert names is not None
-        longest, samples = max(map(len, arrays)), sum(max(len(each) - 2 * tau_max, 0) for each in arrays)
-        if samples < LEAST_SAMPLES:
-            most = (longest - LEAST_SAMPLES) // 2
-            raise InvalidProblem(
-                f"tau_max is {tau_max}, and the longest series has {longest} time steps (rows); the first 2 tau_max = "
-                f"{2 * tau_max} are no samples, so "
-                + (f"choose tau_max up to {most}" if most > 0 else f"bring at least {LEAST_SAMPLES + 2} steps")
-            )
-        for name, column in zip(names, np.concatenate(arrays).T, strict=True):
-            present = column[~np.isnan(column)]
-            if not len(present):
-                raise InvalidProblem(f"variable {name!r} has no value; leave it out")
-            if (present == present[0]).all():
-                raise InvalidProblem(f"variable {name!r} has the same value at all time steps; leave it out")
-        if (mask is None) != (mask_type is None):
-            raise InvalidProblem(
-                "mask and mask_type go together: what is masked, and the roles (such as 'y') it acts in"
-            )
-        masks = [] if mask is None else list(mask) if several else [mask]
-        if mask is not None and [np.shape(each) for each in masks] != [each.shape for each in arrays]:
-            raise InvalidProblem(f"the mask has shape {np.shape(mask)}; it has an entry for each value of the series")
-        for each in masks:
-            if hasattr(each, "columns") and columns and tuple(map(str, each.columns)) != columns[0]:
-                raise InvalidProblem("the mask has other columns than the series, or in another order")
-            if not np.isin(each, (0, 1)).all():
-                raise InvalidProblem("the mask has other values than True and False")
-        if mask_type is not None and not (isinstance(mask_type, str) and mask_type and set(mask_type) <= MASK_TYPES):
-            raise InvalidProblem(f"mask_type is {mask_type!r}; it is a text of the letters x, y and z, such as 'y'")
-        masks = tuple(np.asarray(each, bool) for each in masks)
-        return cls(tuple(arrays), tuple(names), int(tau_max), masks, mask_type or "", missing_reaches)
 
     @property
     def n_variables(self) -> int:
@@ -198,23 +131,15 @@ def _lagged(arrays: Sequence[np.ndarray], tau_max: int) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _few(names: Iterable[str], most: int = 4) -> str:
-    listed = list(map(str, names))
-    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
-
-
-def _check_steps(index: Any) -> None:
+def _check_steps(index: pandas.Index) -> None:
     """Check that an index of dates, periods or numbers has equal steps, forward in time.
 
     Raises:
         InvalidProblem: it has not.
     """
-    kind = getattr(index, "inferred_type", "")  # of a pandas index
-    if kind in ("string", "date", "datetime"):
+    if index.inferred_type in ("string", "date", "datetime"):
         index = _dates(index)
-    if not kind or index is None or len(index) < 3:
-        return
-    if not hasattr(index, "asi8") and kind not in ("integer", "floating"):
+    if index is None or len(index) < 3 or not (hasattr(index, "asi8") or index.dtype.kind in "iuf"):
         return
     steps = np.diff(index.asi8 if hasattr(index, "asi8") else index.to_numpy(np.float64))
     with warnings.catch_warnings():
@@ -246,30 +171,84 @@ def _dates(cells: Any) -> pandas.DatetimeIndex | None:
 # --- arrays, DataFrames, files, or lists of these --------------------------------------------------------------------
 
 
-def read_series(data: Any, tau_max: int, *, labels: bool = False, **options: Any) -> Series:
-    """Return the series in arrays, DataFrames or files.
+def read_series(
+    data: Any,
+    tau_max: int,
+    *,
+    names: Sequence[str] | None = None,
+    mask: Any = None,
+    mask_type: str | None = None,
+    missing_reaches: bool = False,
+    labels: bool = False,
+) -> Series:
+    """Return checked series; the arguments are those of `pcmci`.
 
-    A first column of dates, and in a file one of numbers without a name, is the index, whose steps must be equal. The
-    other options are those of `Series.from_data`.
+    A first column of dates, and in a file one of numbers without a name, is the index, whose steps must be equal.
 
     Args:
+        missing_reaches: `remove_missing_upto_maxlag`.
         labels: whether values are categories, which become codes.
 
     Raises:
-        InvalidProblem, gpupc_impl.tables.DataError, OSError: the series cannot be read or used.
+        InvalidProblem, gpupc_impl.tables.DataError, OSError: the series, the mask or tau_max cannot be read or used.
     """
     several = isinstance(data, (list, tuple)) and len(data) > 0 and (_is_file(data[0]) or np.ndim(data[0]) == 2)
     tables = [_file(Path(each), labels) if _is_file(each) else each for each in (data if several else [data])]
-    for k, table in enumerate(tables):
-        if hasattr(table, "iloc") and table.ndim == 2 and table.shape[1]:
-            if table.dtypes.iloc[0].kind == "M":
-                table = table.set_index(table.columns[0])
-            if not all(isinstance(dtype, np.dtype) for dtype in table.dtypes):  # such as Int64, whose NA is no NaN
-                table = table.astype(object).where(table.notna(), np.nan)
-            tables[k] = table
-    if labels:
-        tables = _coded(tables)
-    return Series.from_data(tables if several else tables[0], tau_max, **options)
+    tables = [_prepared(each) if hasattr(each, "iloc") and np.ndim(each) == 2 else each for each in tables]
+    columns = [tuple(map(str, table.columns)) for table in tables if hasattr(table, "columns")]
+    if other := [each for each in columns if each != columns[0]]:
+        raise InvalidProblem(f"the series have different variables: {_few(columns[0])}, and {_few(other[0])}")
+    if names is None and columns:
+        names = columns[0]
+    arrays = []
+    for table in _coded(tables) if labels else tables:
+        matrix, names = as_matrix(table, names)
+        if np.isinf(matrix).any():
+            raise InvalidProblem("the series has an infinite value; mark it as missing by NaN")
+        arrays.append(np.ascontiguousarray(matrix, np.float64))
+    assert names is not None
+    longest, samples = max(map(len, arrays)), sum(max(len(each) - 2 * tau_max, 0) for each in arrays)
+    if samples < LEAST_SAMPLES:
+        most = (longest - LEAST_SAMPLES) // 2
+        raise InvalidProblem(
+            f"tau_max is {tau_max}, and the longest series has {longest} time steps (rows); the first 2 tau_max = "
+            f"{2 * tau_max} are no samples, so "
+            + (f"choose tau_max up to {most}" if most > 0 else f"bring at least {LEAST_SAMPLES + 2} steps")
+        )
+    for name, column in zip(names, np.concatenate(arrays).T, strict=True):
+        present = column[~np.isnan(column)]
+        if not len(present):
+            raise InvalidProblem(f"variable {name!r} has no value; leave it out")
+        if (present == present[0]).all():
+            raise InvalidProblem(f"variable {name!r} has the same value at all time steps; leave it out")
+    if (mask is None) != (mask_type is None):
+        raise InvalidProblem("mask and mask_type go together: what is masked, and the roles (such as 'y') it acts in")
+    masks = [] if mask is None else list(mask) if several else [mask]
+    if mask is not None and [np.shape(each) for each in masks] != [each.shape for each in arrays]:
+        raise InvalidProblem(f"the mask has shape {np.shape(mask)}; it has an entry for each value of the series")
+    for each in masks:
+        if hasattr(each, "columns") and columns and tuple(map(str, each.columns)) != columns[0]:
+            raise InvalidProblem("the mask has other columns than the series, or in another order")
+        if not np.isin(each, (0, 1)).all():
+            raise InvalidProblem("the mask has other values than True and False")
+    if mask_type is not None and not (isinstance(mask_type, str) and mask_type and set(mask_type) <= set("xyz")):
+        raise InvalidProblem(f"mask_type is {mask_type!r}; it is a text of the letters x, y and z, such as 'y'")
+    masks = [np.asarray(each, bool) for each in masks]
+    return Series(tuple(arrays), tuple(names), int(tau_max), tuple(masks), mask_type or "", missing_reaches)
+
+
+def _few(names: Sequence[str], most: int = 4) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _prepared(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """Return a DataFrame with its dates as index, whose steps are checked, and NaN for missing values."""
+    if frame.shape[1] and frame.dtypes.iloc[0].kind == "M":
+        frame = frame.set_index(frame.columns[0])
+    _check_steps(frame.index)
+    if all(isinstance(dtype, np.dtype) for dtype in frame.dtypes):
+        return frame
+    return frame.astype(object).where(frame.notna(), np.nan)  # of Int64, say, whose missing values are no NaN
 
 
 def _is_file(data: Any) -> bool:
@@ -319,21 +298,17 @@ def _first_column(path: Path, rows: int) -> pandas.Index | None:
 
 
 def _coded(tables: list[Any]) -> list[Any]:
-    """Return tables with a number for each category, the same in all series; missing values are NaN.
+    """Return arrays with a number for each category, the same in all series; missing values are NaN.
 
     Raises:
-        InvalidProblem: the tables have different columns.
+        InvalidProblem: the tables have different numbers of columns.
     """
     import pandas
 
-    frames = [each if hasattr(each, "columns") else pandas.DataFrame(np.asanyarray(each)) for each in tables]
+    frames = [pandas.DataFrame(each if hasattr(each, "columns") else np.asanyarray(each)) for each in tables]
     if len({frame.shape[1] for frame in frames}) > 1:
         raise InvalidProblem("the series have different variables")
     cells = np.concatenate([frame.to_numpy(object) for frame in frames])
     codes = np.array([pandas.factorize(column)[0] for column in cells.T], np.float64).T
     codes[codes < 0] = np.nan
-    parts = np.split(codes, np.cumsum([len(frame) for frame in frames])[:-1])
-    return [
-        pandas.DataFrame(part, table.index, table.columns) if hasattr(table, "columns") else part
-        for table, part in zip(tables, parts, strict=True)
-    ]
+    return np.split(codes, np.cumsum([len(frame) for frame in frames])[:-1])

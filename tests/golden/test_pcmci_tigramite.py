@@ -171,9 +171,9 @@ def one_p_value(series, seed):
     from gpupc_impl.backends import open_backend
     from gpupc_impl.time_series.batches import Batch
     from gpupc_impl.time_series.other_tests import CMIknn as OurTest
-    from gpupc_impl.time_series.series import Series
+    from gpupc_impl.time_series.series import read_series
 
-    data = Series.from_data(series, 1)
+    data = read_series(series, 1)
     test = OurTest(data, open_backend("host"), {"permutations": 100, "seed": seed})
     one = (np.array([number], np.int32) for number in (0, 1, 1))
     return test.run(Batch(*one, np.array([[5, 8]], np.int32))).p_values[0]

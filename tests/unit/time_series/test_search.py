@@ -16,7 +16,7 @@ from gpupc_impl.core.result import InvalidSkeleton
 from gpupc_impl.tables import DataError
 from gpupc_impl.time_series.batches import Batch
 from gpupc_impl.time_series.par_corr import ParCorr, ParCorrOfSamples, akaike
-from gpupc_impl.time_series.series import Series
+from gpupc_impl.time_series.series import read_series
 from tests.time_series_systems import random_series
 
 OPTIONS = (
@@ -102,7 +102,7 @@ def test_masked_cmiknn_and_missing_categories():
 
 
 def test_the_matrix_gives_the_partial_correlations_of_the_samples():
-    series = Series.from_data(random_series(3, 4, 3, 300), 3)
+    series = read_series(random_series(3, 4, 3, 300), 3)
     test, from_samples = ParCorr(series, open_backend("host")), ParCorrOfSamples(series)
     rng = np.random.default_rng(0)
     for size in (0, 1, 5, 20):
@@ -217,7 +217,7 @@ def test_a_single_variable_has_no_neighbours():
 
 
 def test_the_same_parents_in_another_order_have_the_same_criterion():
-    series = Series.from_data(random_series(1059, 4, 2, 61), 2)
+    series = read_series(random_series(1059, 4, 2, 61), 2)
     assert len({akaike(series, 0, list(order)) for order in itertools.permutations([9, 4, 11])}) == 1
 
 
