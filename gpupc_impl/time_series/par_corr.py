@@ -121,7 +121,7 @@ class ParCorr(LaggedTest):
     def _launch_alike(self, batch: Batch, parents: Parents, capacity: int) -> tuple[np.ndarray, np.ndarray]:
         """Launch tests with up to so many rows."""
         backend, threads, tests = self.backend, self.backend.warp_threads, len(batch)
-        area = capacity * (capacity + PANEL) // 2 + capacity + ceil_div(2 + capacity, 2)
+        area = capacity * (capacity + PANEL) // 2 + capacity + capacity // 2  # doubles
         fitting = backend.max_shared_bytes // (8 * area)  # the warps whose work areas fit in shared memory
         is_shared = fitting > 0
         warps = min(WARPS[threads], fitting) if is_shared else WARPS[threads]

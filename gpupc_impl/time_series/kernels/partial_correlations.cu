@@ -31,13 +31,12 @@ struct LaggedTests {
 // the panel of b on; those up to the diagonal are never used.
 struct WorkArea {
     double *factor, *variances;  // what the columns so far leave of each variance; of a factored column, its scale
-    int *state, *columns;        // the number of conditions; whether a variance is too small
+    int* columns;                // the conditions, X and Y
 
     __device__ WorkArea(const LaggedTests& tests, double* area)
         : factor(area),
           variances(factor + static_cast<long long>(tests.capacity) * (tests.capacity + PANEL) / 2),
-          state(reinterpret_cast<int*>(variances + tests.capacity)),
-          columns(state + 2) {}
+          columns(reinterpret_cast<int*>(variances + tests.capacity)) {}
 
     __device__ double* column(int b, int rows) const {
         const int within = b % PANEL, start = b - within;
@@ -80,131 +79,104 @@ struct Conditions {
     }
 };
 
-// Lists the conditions of test t, followed by X and Y; their number is -1 if X or Y does not vary.
-__device__ void list_conditions(const LaggedTests& tests, long long t, const WorkArea& area) {
+// Lists the conditions of test t, followed by X and Y; returns their number, or -1 if X or Y does not vary.
+__device__ int list_conditions(const LaggedTests& tests, long long t, const WorkArea& area) {
     const int source = tests.sources[t], lag = tests.lags[t], target = tests.targets[t];
     const int shift = lag * tests.variables;
     Conditions conditions{tests, area.columns, source + shift, target, 0};
-    const bool varies = !tests.constant[conditions.x] && !tests.constant[conditions.y];
-    if (varies) {
-        conditions.append_parents(target, tests.most_of_target, 0);
-        conditions.append(tests.set_size, [&](int k) { return tests.sets[t * tests.set_size + k]; });
-        conditions.append_parents(source, lag ? tests.most_of_lagged_source : tests.most_of_source, shift);
-    }
+    if (tests.constant[conditions.x] || tests.constant[target]) return -1;
+    conditions.append_parents(target, tests.most_of_target, 0);
+    conditions.append(tests.set_size, [&](int k) { return tests.sets[t * tests.set_size + k]; });
+    conditions.append_parents(source, lag ? tests.most_of_lagged_source : tests.most_of_source, shift);
     if (warp_leader()) {
-        area.state[0] = varies ? conditions.size : -1;
-        area.state[1] = 0;
         area.columns[conditions.size] = conditions.x;
-        area.columns[conditions.size + 1] = conditions.y;
+        area.columns[conditions.size + 1] = target;
     }
+    join_lanes();
+    return conditions.size;
 }
 
-// `width` columns of the factor from column `start` on, in up to 32 rows from row `first` on.
-struct Panel {
-    const WorkArea& area;
-    int rows, start, width, first, count;
-    PerLane<double> entries[PANEL];
-
-    __device__ Panel(const WorkArea& area, int rows, int columns, int start, int first)
-        : area(area),
-          rows(rows),
-          start(start),
-          width(min(PANEL, columns - start)),
-          first(first),
-          count(min(LANES, rows - first)) {}
-
-    // Sets the entries to value(row, column).
-    template <class Value>
-    __device__ void load(Value value) {
-#pragma unroll
-        for (int c = 0; c < PANEL; ++c) {
-            if (c < width) each_lane(count, [&](int lane) { entries[c][lane] = value(first + lane, start + c); });
-        }
-    }
-
-    // Subtracts the products of the columns of the panel that begins with column `before`.
-    __device__ void subtract(int before) {
-        const double* column = area.column(before, rows);
-        const int length = static_cast<int>(area.column(before + 1, rows) - column);
+// Subtracts, from the entries of up to 32 rows in a panel, the products of the columns of a panel before. Column k of
+// those has its entries in the rows at own + k * length, and in the panel's columns at factors + k * length.
+__device__ __forceinline__ void subtract(PerLane<double> (&entries)[PANEL], int count, const double* own,
+                                         const double* factors, int length) {
 #ifdef GPUPC_HOST
-        constexpr int VECTOR = 8;  // rows whose sums stay in registers
-        for (int lane = 0; lane < count; lane += VECTOR) {
-            double sums[PANEL][VECTOR];
-            for (int c = 0; c < PANEL; ++c) memcpy(sums[c], &entries[c][lane], sizeof sums[c]);
-            for (int k = 0; k < PANEL; ++k) {
-                const double *own = column + k * length + first + lane, *factors = column + k * length + start;
-                for (int c = 0; c < PANEL; ++c) {
-                    const double factor = factors[c];
+    constexpr int VECTOR = 8;  // rows whose sums stay in registers
+    for (int lane = 0; lane < count; lane += VECTOR) {
+        double sums[PANEL][VECTOR];
+        for (int c = 0; c < PANEL; ++c) memcpy(sums[c], &entries[c][lane], sizeof sums[c]);
+        for (int k = 0; k < PANEL; ++k) {
+            for (int c = 0; c < PANEL; ++c) {
+                const double factor = factors[k * length + c];
 #pragma GCC unroll 1
-                    for (int i = 0; i < VECTOR; ++i) sums[c][i] = fma(-own[i], factor, sums[c][i]);
-                }
+                for (int i = 0; i < VECTOR; ++i) sums[c][i] = fma(-own[k * length + lane + i], factor, sums[c][i]);
             }
-            for (int c = 0; c < PANEL; ++c) memcpy(&entries[c][lane], sums[c], sizeof sums[c]);
         }
+        for (int c = 0; c < PANEL; ++c) memcpy(&entries[c][lane], sums[c], sizeof sums[c]);
+    }
 #else
 #pragma unroll 4
-        for (int k = 0; k < PANEL; ++k, column += length) {
-            each_lane(count, [&](int lane) {
-                const double own = column[first + lane];
+    for (int k = 0; k < PANEL; ++k) {
+        each_lane(count, [&](int lane) {
+            const double value = own[k * length + lane];
 #pragma unroll
-                for (int c = 0; c < PANEL; ++c) entries[c][lane] = fma(-own, column[start + c], entries[c][lane]);
-            });
-        }
-#endif
+            for (int c = 0; c < PANEL; ++c) entries[c][lane] = fma(-value, factors[k * length + c], entries[c][lane]);
+        });
     }
+#endif
+}
 
-    // Completes the entries column by column. The first rows of a panel have the pivots.
-    __device__ void complete(double tolerance) {
-        const bool has_pivots = first == start;
-        PerLane<double> variance;
-        each_lane(count, [&](int lane) { variance[lane] = area.variances[first + lane]; });
+// Factors the first `columns` columns of the correlations of the listed rows; returns whether every variance is large
+// enough. Rows are taken up to 32 at a time; the first of a panel have its pivots.
+__device__ bool factor(const LaggedTests& tests, const WorkArea& area, int rows, int columns) {
+    for (int start = 0; start < columns; start += PANEL) {
+        const int width = min(PANEL, columns - start);
+        for (int first = start; first < rows; first += LANES) {
+            const int count = min(LANES, rows - first);
+            PerLane<double> entries[PANEL], variance;
 #pragma unroll
-        for (int c = 0; c < PANEL; ++c) {
-            if (c < width) {
-                double scale = area.variances[start + c];
-                if (has_pivots) {
-                    const double pivot = of_lane(variance, c);
-                    if (!(pivot > tolerance) && warp_leader()) area.state[1] = 1;
-                    scale = 1.0 / sqrt(pivot);
+            for (int c = 0; c < PANEL; ++c) {
+                if (c < width) {
+                    const double* correlations = tests.correlations + area.columns[start + c] * tests.columns;
+                    each_lane(count, [&](int lane) { entries[c][lane] = correlations[area.columns[first + lane]]; });
                 }
-                double* column = area.column(start + c, rows);
-                each_lane(count, [&](int lane) {
-                    const double value = entries[c][lane] * scale, left = fma(-value, value, variance[lane]);
-                    entries[c][lane] = column[first + lane] = value;
-                    const int below = first + lane - start - c;
-                    variance[lane] = below > 0 ? left : below == 0 ? scale : variance[lane];
-                });
-                join_lanes();
+            }
+            for (int before = 0; before < start; before += PANEL) {
+                const double* column = area.column(before, rows);
+                const int length = static_cast<int>(area.column(before + 1, rows) - column);
+                subtract(entries, count, column + first, column + start, length);
+            }
+            each_lane(count, [&](int lane) { variance[lane] = start ? area.variances[first + lane] : 1.0; });
 #pragma unroll
-                for (int d = c + 1; d < PANEL; ++d) {
-                    if (d < width) {
-                        const double factor = column[start + d];
-                        each_lane(count, [&](int lane) {
-                            entries[d][lane] = fma(-entries[c][lane], factor, entries[d][lane]);
-                        });
+            for (int c = 0; c < PANEL; ++c) {
+                if (c < width) {
+                    double scale = area.variances[start + c];
+                    if (first == start) {
+                        const double pivot = of_lane(variance, c);
+                        if (!(pivot > tests.tolerance)) return false;
+                        scale = 1.0 / sqrt(pivot);
+                    }
+                    double* column = area.column(start + c, rows);
+                    each_lane(count, [&](int lane) {
+                        const double value = entries[c][lane] * scale, left = fma(-value, value, variance[lane]);
+                        entries[c][lane] = column[first + lane] = value;
+                        const int below = first + lane - start - c;
+                        variance[lane] = below > 0 ? left : below == 0 ? scale : variance[lane];
+                    });
+                    join_lanes();
+#pragma unroll
+                    for (int d = c + 1; d < PANEL; ++d) {
+                        if (d < width) {
+                            const double factor = column[start + d];
+                            each_lane(count, [&](int lane) {
+                                entries[d][lane] = fma(-entries[c][lane], factor, entries[d][lane]);
+                            });
+                        }
                     }
                 }
             }
-        }
-        each_lane(count, [&](int lane) { area.variances[first + lane] = variance[lane]; });
-        join_lanes();
-    }
-};
-
-// Factors the first `columns` columns; returns whether every variance is large enough.
-__device__ bool factor(const LaggedTests& tests, const WorkArea& area, int rows, int columns) {
-    const int* listed = area.columns;
-    for (int row = 0; row < rows; row += LANES) {
-        each_lane(min(LANES, rows - row), [&](int lane) { area.variances[row + lane] = 1.0; });
-    }
-    join_lanes();
-    for (int start = 0; start < columns; start += PANEL) {
-        for (int first = start; first < rows; first += LANES) {
-            Panel panel(area, rows, columns, start, first);
-            panel.load([&](int row, int b) { return tests.correlations[listed[b] * tests.columns + listed[row]]; });
-            for (int before = 0; before < start; before += PANEL) panel.subtract(before);
-            panel.complete(tests.tolerance);
-            if (area.state[1]) return false;
+            each_lane(count, [&](int lane) { area.variances[first + lane] = variance[lane]; });
+            join_lanes();
         }
     }
     return true;
@@ -217,18 +189,13 @@ __global__ void __launch_bounds__(512) partial_correlations(const __grid_constan
     const long long warps = static_cast<long long>(gridDim.x) * warp_count();
     const WorkArea area(tests, tests.scratch ? tests.scratch + warp * tests.area : shared + warp_index() * tests.area);
     for (long long t = warp; t < tests.count; t += warps) {
-        list_conditions(tests, t, area);
-        join_lanes();
-        const int size = area.state[0], rows = size + 2;
-        double value = 0.0;
-        if (size >= 0) {
-            value = nan("");
+        const int size = list_conditions(tests, t, area), rows = size + 2;
+        double value = size < 0 ? 0.0 : nan("");
+        if (size >= 0 && factor(tests, area, rows, rows - 1)) {
             // The column of X is the last; its entry is the covariance with Y, divided by the standard deviation of X.
-            if (factor(tests, area, rows, rows - 1)) {
-                const double entry = area.column(rows - 2, rows)[rows - 1];
-                const double variance = fma(entry, entry, area.variances[rows - 1]);
-                if (variance > tests.tolerance) value = fmax(-1.0, fmin(1.0, entry / sqrt(variance)));
-            }
+            const double entry = area.column(rows - 2, rows)[rows - 1];
+            const double variance = fma(entry, entry, area.variances[rows - 1]);
+            if (variance > tests.tolerance) value = fmax(-1.0, fmin(1.0, entry / sqrt(variance)));
         }
         if (warp_leader()) {
             tests.values[t] = value;
