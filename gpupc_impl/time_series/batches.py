@@ -42,11 +42,11 @@ class Parents:
     def of(self, variable: int) -> list[int]:
         return list(map(int, self.columns[self.starts[variable] : self.starts[variable + 1]]))
 
-    def counts(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-        """Return how many parents of Y, and of X, are conditions of each test, (k,) each."""
+    def counts(self, batch: Batch) -> np.ndarray:
+        """Return how many parents of X and Y are conditions of each test, (k,)."""
         own = np.diff(self.starts)
         most = np.where(batch.lags > 0, self.most_of_lagged_source, self.most_of_source)
-        return np.minimum(own[batch.targets], self.most_of_target), np.minimum(own[batch.sources], most)
+        return np.minimum(own[batch.targets], self.most_of_target) + np.minimum(own[batch.sources], most)
 
     def nodes(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """Return the parents of each variable as (variable, -lag)."""

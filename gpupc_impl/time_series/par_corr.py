@@ -27,6 +27,8 @@ sqrt(T) times as large, which stays below 1e-10."""
 DETERMINED = 1e-10
 """The standard deviation given the conditions, as a share of that of the variable, up to which it is rounding error."""
 
+MOST = ("most_of_target", "most_of_source", "most_of_lagged_source")
+
 TESTS = Struct(
     "LaggedTests",
     correlations=Pointer(np.float64),
@@ -40,7 +42,7 @@ TESTS = Struct(
     tolerance=np.float64,
     **dict.fromkeys(("count", "columns", "area"), np.int64),
     **dict.fromkeys(("variables", "set_size"), np.int32),
-    **dict.fromkeys(("most_of_target", "most_of_source", "most_of_lagged_source"), np.int32),
+    **dict.fromkeys(MOST, np.int32),
     capacity=np.int32,
 )
 
@@ -58,16 +60,13 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 
 
 CAPACITY_STEP = 16
-"""Tests whose numbers of rows differ by less are one launch, since a launch reserves memory for the most."""
+"""Tests whose numbers of rows differ by less are one launch."""
 
 WARPS = {1: 1, LANES: 4}
 """The upper bound on the warps of a block, by the threads of a warp."""
 
 HOST_TESTS = 64
 """The tests for which a further thread of the host is woken."""
-
-
-NO_PARENTS = Parents(np.zeros(1, np.int64), np.empty(0, np.int32))
 
 
 class ParCorr(LaggedTest):
@@ -91,31 +90,24 @@ class ParCorr(LaggedTest):
         return {"tests_from_samples": self.from_samples}
 
     def run(self, batch: Batch, parents: Parents | None = None) -> Outcomes:
-        values, sizes = self._launch(batch, parents)
+        values, sizes = self._launch(batch, parents or Parents.from_lists([[]] * self.series.n_variables))
         freedom = self.n_samples - 2 - np.maximum(sizes, 0)
-        if (freedom < 1).any():
-            worst = int(freedom.argmin())
-            test = next(batch[worst : worst + 1].tests(self.series.n_variables, parents))
-            raise too_few(self.series.described(*test), self.n_samples, int(sizes[worst]) + 3)
-        p_values = student_p_values(values, freedom)
+        p_values = student_p_values(values, np.maximum(freedom, 1))
         p_values[sizes < 0] = 1.0
-        for t in np.flatnonzero(np.isnan(values)).tolist():
-            test = next(batch[t : t + 1].tests(self.series.n_variables, parents))
-            values[t], p_values[t] = self._single.test(*test)
+        for t in np.flatnonzero(np.isnan(values) | (freedom < 1)).tolist():  # The second are an error.
+            values[t], p_values[t] = self._single.test(*next(batch[t : t + 1].tests(self.series.n_variables, parents)))
             self.from_samples += 1
         return Outcomes(values, p_values)
 
-    def _launch(self, batch: Batch, parents: Parents | None) -> tuple[np.ndarray, np.ndarray]:
+    def _launch(self, batch: Batch, parents: Parents) -> tuple[np.ndarray, np.ndarray]:
         """Return the partial correlations and the numbers of conditions, as the kernel writes them."""
         values, sizes = np.empty(len(batch)), np.empty(len(batch), np.int32)
-        rows = np.full(len(batch), 2 + batch.sets.shape[1])  # upper bounds, since conditions may be listed twice
-        if parents is not None:
-            rows += sum(parents.counts(batch))
-        capacities = round_up(rows, CAPACITY_STEP)
+        # Upper bounds, since a column may be listed twice. A launch reserves memory for the most.
+        capacities = round_up(2 + batch.sets.shape[1] + parents.counts(batch), CAPACITY_STEP)
         for capacity in np.flatnonzero(np.bincount(capacities)).tolist():
             chosen = np.flatnonzero(capacities == capacity)
             part = batch if len(chosen) == len(batch) else batch[chosen]
-            values[chosen], sizes[chosen] = self._launch_alike(part, parents or NO_PARENTS, capacity)
+            values[chosen], sizes[chosen] = self._launch_alike(part, parents, capacity)
         return values, sizes
 
     def _launch_alike(self, batch: Batch, parents: Parents, capacity: int) -> tuple[np.ndarray, np.ndarray]:
@@ -123,36 +115,30 @@ class ParCorr(LaggedTest):
         backend, threads, tests = self.backend, self.backend.warp_threads, len(batch)
         area = capacity * (capacity + PANEL) // 2 + capacity + capacity // 2  # doubles
         fitting = backend.max_shared_bytes // (8 * area)  # the warps whose work areas fit in shared memory
-        is_shared = fitting > 0
-        warps = min(WARPS[threads], fitting) if is_shared else WARPS[threads]
+        warps = min(WARPS[threads], fitting or WARPS[threads])
         blocks = min(ceil_div(tests, HOST_TESTS if threads == 1 else warps), backend.blocks_at_once)
-        if not is_shared:
+        if not fitting:
             blocks = min(blocks, backend.multiprocessors or blocks)  # so that the work areas stay in a GPU's cache
         values, sizes = backend.empty(tests, np.float64), backend.empty(tests, np.int32)
+        given = {name: getattr(batch, name) for name in ("sources", "lags", "targets", "sets")}
+        given |= {"parent_starts": parents.starts, "parents": parents.columns}
         arguments = TESTS(
             correlations=self._device[0],
             constant=self._device[1],
-            sources=backend.upload(batch.sources),
-            lags=backend.upload(batch.lags),
-            targets=backend.upload(batch.targets),
-            sets=backend.upload(batch.sets) if batch.sets.size else None,
-            parent_starts=backend.upload(parents.starts) if len(parents.columns) else None,
-            parents=backend.upload(parents.columns) if len(parents.columns) else None,
+            **{name: backend.upload(array) if array.size else None for name, array in given.items()},
             values=values,
             sizes=sizes,
-            scratch=None if is_shared else backend.empty(blocks * warps * area, np.float64),
+            scratch=None if fitting else backend.empty(blocks * warps * area, np.float64),
             tolerance=VARIANCE_TOLERANCE,
             count=tests,
             columns=self.series.n_columns,
             area=area,
             variables=self.series.n_variables,
             set_size=batch.sets.shape[1],
-            most_of_target=parents.most_of_target,
-            most_of_source=parents.most_of_source,
-            most_of_lagged_source=parents.most_of_lagged_source,
+            **{name: getattr(parents, name) for name in MOST},
             capacity=capacity,
         )
-        shared = 8 * area * warps if is_shared else 0
+        shared = 8 * area * warps if fitting else 0
         backend.kernel(*KERNEL)((blocks,), (warps * threads,), [arguments], shared_bytes=shared)
         return backend.download(values), backend.download(sizes)
 

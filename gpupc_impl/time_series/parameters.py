@@ -13,12 +13,10 @@ from gpupc_impl.core.problem import InvalidProblem, check_choice, whole_number
 NO_LIMIT = 2**30
 """A number of conditions that no test reaches."""
 
-RULES = ("majority", "conservative", "none")
-"""The rules of PCMCI+ for colliders."""
-
 SUFFIXES = (".npz", ".csv", ".json", ".png", ".svg")
 """The suffixes of the files that hold a graph."""
 
+RULES = ("majority", "conservative", "none")
 TESTS = ("parcorr", "cmiknn", "discrete")
 CORRECTIONS = ("none", "fdr_bh")
 LIMITS = ("max_conds_dim", "max_combinations", "max_conds_py", "max_conds_px", "max_conds_px_lagged")

@@ -15,10 +15,12 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -269,44 +271,35 @@ class Votes:
     """
 
     def __init__(self, test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, triples: Iterable[Triple]):
-        self._numbers = {pair: at for at, pair in enumerate(dict.fromkeys((i, tau, j) for i, tau, _, j in triples))}
-        n = len(linked)
-        self._separating = np.zeros(len(self._numbers), np.int64)
-        self._with_member = np.zeros((len(self._numbers), n), np.int64)
+        self._separating: collections.Counter[Any] = collections.Counter()  # by pair, and by pair and member
         self.tests = 0
-        neighbours = [np.flatnonzero(linked[:, j, 0]).tolist() for j in range(n)]
-        for i, tau, j in self._numbers:
-            longest = max((j, i) if tau == 0 else (j,), key=lambda v: len(neighbours[v]))
-            if len(neighbours[longest]) > MOST_NEIGHBOURS:
+        neighbours = [np.flatnonzero(linked[:, j, 0]).tolist() for j in range(len(linked))]
+        ends = {(i, tau, j): (j, i) if tau == 0 else (j,) for i, tau, _, j in triples}
+        for v in itertools.chain.from_iterable(ends.values()):
+            if len(neighbours[v]) > MOST_NEIGHBOURS:
                 raise InvalidProblem(
-                    f"variable {test.series.names[longest]!r} has {len(neighbours[longest])} contemporaneous "
-                    f"neighbours, and this rule tests all their subsets; more than {MOST_NEIGHBOURS} take too long: "
-                    "lower alpha, or choose collider_rule='none'"
+                    f"variable {test.series.names[v]!r} has {len(neighbours[v])} contemporaneous neighbours, and this "
+                    f"rule tests all their subsets; more than {MOST_NEIGHBOURS} take too long: lower alpha, or choose "
+                    "collider_rule='none'"
                 )
-        pairs = np.array(list(self._numbers), np.int32).reshape(-1, 3)
-        most = max(map(len, neighbours), default=0)
-        for size in range(most + 1):
-            tests = self._tests(neighbours, size)
+        for size in range(max(map(len, neighbours)) + 1):
+            tests = (
+                (pair, given)
+                for pair, of_pair in ends.items()
+                for given in dict.fromkeys(
+                    given for v in of_pair for given in itertools.combinations(neighbours[v], size)
+                )
+            )
             while chunk := list(itertools.islice(tests, TESTS_A_CHUNK)):
-                numbers = np.array([number for number, _ in chunk])
+                source, lag, target = np.array([pair for pair, _ in chunk], np.int32).T
                 sets = np.array([given for _, given in chunk], np.int32).reshape(len(chunk), size)
-                source, lag, target = pairs[numbers].T
                 outcomes = test.run(Batch(source, lag, target, sets), parents)
-                self.tests += len(numbers)
-                separates = ~(outcomes.p_values <= alpha)
-                np.add.at(self._separating, numbers[separates], 1)
-                np.add.at(self._with_member, (numbers[separates, None], sets[separates]), 1)
-
-    def _tests(self, neighbours: list[list[int]], size: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield the number of each pair with its sets of one size; each set once."""
-        for (i, tau, j), number in self._numbers.items():
-            yield from ((number, given) for given in itertools.combinations(neighbours[j], size))
-            if tau == 0:
-                own, others = set(neighbours[j]), itertools.combinations(neighbours[i], size)
-                yield from ((number, given) for given in others if not own.issuperset(given))
+                self.tests += len(chunk)
+                for at in np.flatnonzero(~(outcomes.p_values <= alpha)).tolist():
+                    pair, given = chunk[at]
+                    self._separating.update([pair, *((pair, k) for k in given)])
 
     def of(self, triple: Triple) -> tuple[int, int]:
         """Return the number of sets that separate the ends of a triple, and how many of them contain its middle."""
         i, tau, k, j = triple
-        number = self._numbers[i, tau, j]
-        return int(self._separating[number]), int(self._with_member[number, k])
+        return self._separating[i, tau, j], self._separating[(i, tau, j), k]

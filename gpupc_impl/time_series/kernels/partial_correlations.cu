@@ -11,7 +11,7 @@ constexpr int PANEL = 8;  // columns
 
 // Test t is of X, variable sources[t] at lags[t], and Y, variable targets[t] at lag 0. Its conditions are, without
 // repetition: the first parents of Y; the `set_size` columns of row t of `sets`; the first parents of X, as many lags
-// earlier as X is. `parent_starts` is null if there are no parents, and `most_*` are the numbers that count as first.
+// earlier as X is; `most_*` are the numbers that count as first.
 struct LaggedTests {
     const double* correlations;
     const unsigned char* constant;
@@ -72,7 +72,6 @@ struct Conditions {
     }
 
     __device__ void append_parents(int variable, int most, int shift) {
-        if (!tests.parent_starts) return;
         const long long start = tests.parent_starts[variable];
         const int number = min(most, static_cast<int>(tests.parent_starts[variable + 1] - start));
         append(number, [&](int k) { return tests.parents[start + k] + shift; });
