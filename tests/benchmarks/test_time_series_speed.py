@@ -44,15 +44,7 @@ PEERS = {"tigramite": tigramites, "andrey": andreys}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plus", [False, True], ids=["pcmci", "pcmci+"])
-@pytest.mark.parametrize(
-    ("peer", "n"),
-    [
-        ("tigramite", 10),
-        ("tigramite", 50),
-        ("andrey", 50),
-        ("andrey", 100),
-    ],
-)
+@pytest.mark.parametrize(("peer", "n"), [("tigramite", 10), ("tigramite", 50), ("andrey", 50), ("andrey", 100)])
 def test_beside_other_packages(peer, n, plus):
     pytest.importorskip(peer)
     values = random_series(1, n, TAU_MAX, 1000 if n < 100 else 1200)  # andrey-core refuses 1,000 steps of 100 variables

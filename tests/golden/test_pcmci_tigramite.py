@@ -49,23 +49,14 @@ def assert_equal(theirs, ours):
 def assert_kind(values, tau_max, kind, frame=None, test=None, our_test="parcorr", **options):
     """Compare one kind of PCMCI, or of PCMCI+ if its name begins with a plus."""
     search = tigramite.PCMCI(frame or DataFrame(values), test or ParCorr())
-    if kind.startswith("+"):
-        their_options, our_options = PLUS_KINDS[kind[1:]]
+    plus = kind.startswith("+")
+    their_options, our_options = (PLUS_KINDS if plus else PCMCI_KINDS)[kind.removeprefix("+")]
+    if plus:
         theirs = search.run_pcmciplus(tau_max=tau_max, **{"pc_alpha": 0.05, **their_options})
-        ours = pcmci(
-            values,
-            tau_max=tau_max,
-            alpha=0.05,
-            contemporaneous=True,
-            backend="host",
-            test=our_test,
-            **our_options,
-            **options,
-        )
     else:
-        their_options, our_options = PCMCI_KINDS[kind]
         theirs = search.run_pcmci(tau_max=tau_max, alpha_level=0.05, **{"pc_alpha": 0.2, **their_options})
-        ours = pcmci(values, tau_max=tau_max, alpha=0.05, backend="host", test=our_test, **our_options, **options)
+    options |= {"tau_max": tau_max, "alpha": 0.05, "contemporaneous": plus, "test": our_test, "backend": "host"}
+    ours = pcmci(values, **our_options, **options)
     assert_equal(theirs, ours)
     return ours
 

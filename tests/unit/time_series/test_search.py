@@ -187,18 +187,15 @@ DAYS = pd.date_range("2020-01-01", periods=61)
 
 def test_the_first_column_of_a_file_orders_its_rows(tmp_path):
     """Dates, with the day or the month first, and numbers without a name are no variables."""
-    frame = pd.DataFrame(random_series(0, 3, 1, 60), columns=["a", "b", "c"])
-    dates = DAYS[:60].strftime("%d.%m.%Y")
-    for name, table, test in (
-        ("numbered.csv", frame, "parcorr"),
-        ("dated.csv", frame.set_axis(dates, axis=0), "parcorr"),
-        ("words.csv", (frame > 0).replace({True: "high", False: "low"}).set_axis(dates, axis=0), "discrete"),
-    ):
-        table.to_csv(tmp_path / name)
-        assert pcmci(tmp_path / name, tau_max=1, test=test, backend="host").names == ("a", "b", "c")
-        table.drop(table.index[7]).to_csv(tmp_path / name)
+    frame, dates = pd.DataFrame(SERIES, columns=["a", "b", "c"]), DAYS[:60].strftime("%d.%m.%Y")
+    words = (frame > 0).replace({True: "high", False: "low"})
+    dated, words = frame.set_axis(dates, axis=0), words.set_axis(dates, axis=0)
+    for table, test in ((frame, "parcorr"), (dated, "parcorr"), (words, "discrete")):
+        table.to_csv(path := tmp_path / "table.csv")
+        assert pcmci(path, tau_max=1, test=test, backend="host").names == ("a", "b", "c")
+        table.drop(table.index[7]).to_csv(path)
         with pytest.raises(InvalidProblem, match="not equally spaced"):
-            pcmci(tmp_path / name, tau_max=1, test=test)
+            pcmci(path, tau_max=1, test=test)
     (tmp_path / "empty.csv").write_text("")
     with pytest.raises(DataError, match="is empty"):
         pcmci(tmp_path / "empty.csv", tau_max=1)
@@ -206,14 +203,11 @@ def test_the_first_column_of_a_file_orders_its_rows(tmp_path):
 
 def test_a_frame_has_dates_and_missing_integers():
     frame = pd.DataFrame({"day": DAYS, "a": pd.array([None, *range(60)], dtype="Int64") % 7, "b": DAYS.day % 5})
-    found = pcmci(frame, tau_max=1, backend="host")
-    assert found.names == ("a", "b")
-    assert found.facts["n_samples"] == 59
+    assert pcmci(frame, tau_max=1, backend="host").names == ("a", "b")
 
 
 def test_a_single_variable_has_no_neighbours():
-    found = pcmci(random_series(0, 2, 1, 200)[:, :1], tau_max=2, contemporaneous=True, backend="host")
-    assert found.graph.shape == (1, 1, 3)
+    assert pcmci(SERIES[:, :1], tau_max=2, contemporaneous=True, backend="host").graph.shape == (1, 1, 3)
 
 
 def test_the_same_parents_in_another_order_have_the_same_criterion():
