@@ -186,8 +186,8 @@ class _Phase:
         linked = self._found.linked[:, :, 0].T
         self._counts = linked.sum(axis=1)
         # Neighbours that no test was made of have infinite strength, and others none.
-        order = np.lexsort((-self._least[:, :, 0].T, ~linked), axis=1)
-        self._neighbours = order[:, : max(int(self._counts.max()), 1)]
+        self._neighbours = np.lexsort((-self._least[:, :, 0].T, ~linked), axis=1)
+        self._place_of = np.argsort(self._neighbours, axis=1)
 
     def others(self, links: np.ndarray) -> np.ndarray:
         """Return the numbers of neighbours of the targets, without the sources."""
@@ -216,18 +216,15 @@ class _Phase:
             sets.
         """
         others, parts = self.others(links), []
+        source, target, lag = links.T
+        own = np.where(lag == 0, self._place_of[target, source], len(self._neighbours))
         for count in np.unique(others).tolist():
             these = np.flatnonzero(others == count)
             combinations = list(itertools.islice(itertools.combinations(range(count), size), first, first + chunk))
             places = np.array(combinations, np.int64).reshape(len(combinations), size)
-            of = np.repeat(these, len(places))
-            position = np.tile(np.arange(len(places)), len(these))
-            source, target, lag = links[of].T
-            neighbours = self._neighbours[target]
-            is_source = (neighbours == source[:, None]) & (lag == 0)[:, None]
-            own = np.where(is_source.any(axis=1), is_source.argmax(axis=1), neighbours.shape[1])
-            chosen = places[position] + (places[position] >= own[:, None])
-            parts.append((of, position, np.take_along_axis(neighbours, chosen, axis=1)))
+            chosen = places + (places >= own[these, None, None])  # A source is not among its own conditions.
+            sets = self._neighbours[target[these, None, None], chosen].reshape(len(these) * len(places), size)
+            parts.append((np.repeat(these, len(places)), np.tile(np.arange(len(places)), len(these)), sets))
         of, position, sets = (np.concatenate(each) for each in zip(*parts, strict=True))
         return of, position, sets
 
@@ -235,23 +232,24 @@ class _Phase:
         self, links: np.ndarray, of: np.ndarray, position: np.ndarray, sets: np.ndarray, outcomes: Outcomes
     ) -> np.ndarray:
         """Write down the tests of each link up to the first that separates; return which links are separated."""
-        found, values, p_values = self._found, np.abs(outcomes.values), outcomes.p_values
+
+        def at(tests: np.ndarray) -> tuple[np.ndarray, ...]:
+            return tuple(links[of[tests]].T)
+
+        found, values, p_values = self._found, outcomes.values, outcomes.p_values
         separates = ~(p_values <= self._alpha)
-        first = np.full(len(links), np.iinfo(np.int64).max)
+        first = np.full(len(links), len(of))
         np.minimum.at(first, of[separates], position[separates])
         made = np.flatnonzero(position <= first[of])
         found.tests += len(made)
-        at = tuple(links[of[made]].T)
-        np.minimum.at(self._least, at, values[made])
+        np.minimum.at(self._least, at(made), np.abs(values[made]))
         order = made[np.lexsort((position[made], p_values[made], of[made]))]
         largest = order[np.flatnonzero(np.diff(of[order], append=-1))]  # of each link; the last of equal ones
-        at = tuple(links[of[largest]].T)
-        update = largest[p_values[largest] >= found.p_values[at]]
-        at = tuple(links[of[update]].T)
-        found.p_values[at], found.strengths[at] = p_values[update], outcomes.values[update]
+        update = largest[p_values[largest] >= found.p_values[at(largest)]]
+        found.p_values[at(update)], found.strengths[at(update)] = p_values[update], values[update]
 
         removing = np.flatnonzero(separates & (position == first[of]))
-        source, target, lag = links[of[removing]].T
+        source, target, lag = at(removing)
         now = lag == 0
         found.linked[source, target, lag] = False
         found.linked[target[now], source[now], 0] = False
@@ -261,7 +259,7 @@ class _Phase:
                 found.separations[i, tau, j] = tuple(given)
                 if tau == 0:
                     found.separations[j, 0, i] = tuple(given)
-        return first < np.iinfo(np.int64).max
+        return first < len(of)
 
 
 class Votes:

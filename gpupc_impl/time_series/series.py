@@ -112,12 +112,12 @@ class Series:
 
     def described(self, x: int, y: int, conditions: Iterable[int]) -> str:
         """Return a test as text."""
-        given = ", ".join(map(self.node_name, conditions)) or "nothing"
-        return f"the test of {self.node_name(x)} and {self.node_name(y)} given {given}"
 
-    def node_name(self, column: int) -> str:
-        lag, variable = divmod(int(column), self.n_variables)
-        return f"{self.names[variable]}(t{f'-{lag}' if lag else ''})"
+        def name(column: int) -> str:
+            lag, variable = divmod(int(column), self.n_variables)
+            return f"{self.names[variable]}(t{f'-{lag}' if lag else ''})"
+
+        return f"the test of {name(x)} and {name(y)} given {', '.join(map(name, conditions)) or 'nothing'}"
 
 
 def _lagged(arrays: Sequence[np.ndarray], tau_max: int) -> np.ndarray:
