@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.time_series.parameters import NO_LIMIT
 from gpupc_impl.time_series.series import Series
 
@@ -145,11 +144,3 @@ class SingleTests(LaggedTest):
     @abc.abstractmethod
     def of_samples(self, array: np.ndarray, described: functools.partial[str]) -> tuple[float, float]:
         """Return the value and the p-value of the rows X, Y, conditions, all of which vary."""
-
-
-def too_few(described: str, samples: int, needed: int) -> InvalidProblem:
-    """Return the error of a test on too few samples."""
-    return InvalidProblem(
-        f"{described} has {samples} samples and needs at least {needed}; limit its conditions by max_conds_dim, "
-        "max_conds_py and max_conds_px, or lower tau_max or the significance level"
-    )

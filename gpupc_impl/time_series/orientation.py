@@ -8,7 +8,7 @@ ways.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -17,15 +17,11 @@ from gpupc_impl.time_series.phases import Separations, Triple
 from gpupc_impl.time_series.series import Series
 
 
-def marks(linked: np.ndarray) -> np.ndarray:
-    """Return the graph of a skeleton: ``"o-o"`` for contemporaneous links, ``"-->"`` for others."""
-    graph = np.where(linked, "-->", "").astype("<U3")
-    graph[:, :, 0][linked[:, :, 0]] = "o-o"
-    return graph
-
-
 def links(significant: np.ndarray) -> np.ndarray:
-    """Return the marks of the links of PCMCI, (N, N, tau_max + 1): ``"-->"``, ``"o-o"``, ``"<--"`` and ``""``."""
+    """Return the graph of significant links, (N, N, tau_max + 1): ``"-->"``, ``"o-o"``, ``"<--"`` and ``""``.
+
+    A contemporaneous link that PCMCI finds significant in one direction alone has that direction.
+    """
     graph = np.full(significant.shape, "", "<U3")
     graph[:, :, 1:][significant[:, :, 1:]] = "-->"
     now, forward, backward = graph[:, :, 0], significant[:, :, 0], significant[:, :, 0].T
@@ -47,12 +43,16 @@ def symmetrized(p_values: np.ndarray, strengths: np.ndarray) -> tuple[np.ndarray
     return p_values, strengths
 
 
-def unshielded(graph: np.ndarray) -> list[Triple]:
-    """Return the triples whose link between k and j has no direction, by j, k, i and tau."""
-    into = (graph == "o-o") | (graph == "-->")
+def unshielded(graph: np.ndarray, into: Sequence[str] = ("o-o", "-->")) -> list[Triple]:
+    """Return the triples whose link between k and j has no direction, by j, k, i and tau.
+
+    Args:
+        into: the marks that the link from X to k may have.
+    """
+    enters = np.isin(graph, into)
     triples: list[Triple] = []
     for j, k in np.argwhere((graph[:, :, 0] == "o-o").T).tolist():
-        found = into[:, k] & (graph[:, j] == "")
+        found = enters[:, k] & (graph[:, j] == "")
         found[j, 0] = False
         triples += [(i, tau, k, j) for i, tau in np.argwhere(found).tolist()]
     return triples
@@ -137,11 +137,7 @@ def apply_rules(graph: np.ndarray, ambiguous: Iterable[Triple], marks_conflicts:
 
 def _rule_1(graph: np.ndarray, unclear: frozenset[Triple]) -> Iterator[tuple[int, int]]:
     """X --> k o-o j without a link from X to j: k --> j."""
-    arrow = graph == "-->"
-    for j, k in np.argwhere(graph[:, :, 0] == "o-o").tolist():
-        found = arrow[:, k] & (graph[:, j] == "")
-        found[j, 0] = False
-        yield from ((k, j) for i, tau in np.argwhere(found).tolist() if (i, tau, k, j) not in unclear)
+    yield from ((triple[2], triple[3]) for triple in unshielded(graph, ["-->"]) if triple not in unclear)
 
 
 def _rule_2(graph: np.ndarray, unclear: frozenset[Triple]) -> Iterator[tuple[int, int]]:

@@ -16,7 +16,7 @@ from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.gaussian.matrix import correlation_matrix
 from gpupc_impl.integers import ceil_div, round_up
-from gpupc_impl.time_series.batches import Batch, LaggedTest, Outcomes, Parents, SingleTests, too_few
+from gpupc_impl.time_series.batches import Batch, LaggedTest, Outcomes, Parents, SingleTests
 from gpupc_impl.time_series.series import Series
 
 VARIANCE_TOLERANCE = 1e-3
@@ -149,7 +149,10 @@ class ParCorrOfSamples(SingleTests):
     def of_samples(self, array: np.ndarray, described: functools.partial[str]) -> tuple[float, float]:
         dim, samples = array.shape
         if samples - dim < 1:
-            raise too_few(described(), samples, dim + 1)
+            raise InvalidProblem(
+                f"{described()} has {samples} samples and needs at least {dim + 1}; limit its conditions by "
+                "max_conds_dim, max_conds_py and max_conds_px, or lower tau_max or the significance level"
+            )
         residuals = residuals_of(array)
         residuals -= residuals.mean(axis=1, keepdims=True)
         lengths = np.sqrt((residuals**2).sum(axis=1))

@@ -190,7 +190,7 @@ def _pcmci_plus(
     linked[source, target, lag] = True
     second = method.skeleton(test, linked, parents, level, parameters.max_conds_dim)
 
-    triples, rule = orientation.unshielded(graph := orientation.marks(second.linked)), parameters.collider_rule
+    triples, rule = orientation.unshielded(graph := orientation.links(second.linked)), parameters.collider_rule
     votes = None if rule == "none" else method.Votes(test, second.linked, parents, level, triples)
     colliders, ambiguous = orientation.judge(triples, rule, votes and votes.of, second.separations)
     orientation.orient_colliders(graph, colliders, parameters.mark_conflicts)
