@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import time
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -14,7 +15,7 @@ from gpupc_impl.backends import Backend, open_backend
 from gpupc_impl.core.problem import InvalidProblem, check_choice
 from gpupc_impl.time_series import orientation, phases, reference
 from gpupc_impl.time_series.batches import LaggedTest, Parents
-from gpupc_impl.time_series.other_tests import CMIknn, CMIknnOfSamples, GSquare
+from gpupc_impl.time_series.other_tests import CMIKNN_OPTIONS, CMIknn, CMIknnOfSamples, GSquare
 from gpupc_impl.time_series.par_corr import ParCorr, ParCorrOfSamples, akaike
 from gpupc_impl.time_series.parameters import AUTO, TESTS, Parameters, levels_of
 from gpupc_impl.time_series.phases import LaggedPhase
@@ -23,6 +24,15 @@ from gpupc_impl.time_series.series import Series, read_series
 
 METHODS = {"batched": phases, "reference": reference}
 """The modules of the phases that make tests."""
+
+NAMES_OF_TIGRAMITE = {
+    "alpha_level": "alpha",
+    "cond_ind_test": "test",
+    "conflict_resolution": "mark_conflicts",
+    "contemp_collider_rule": "collider_rule",
+    "fdr_method": "correction",
+}
+"""Parameters with another name in tigramite."""
 
 
 def pcmci(
@@ -99,8 +109,12 @@ def pcmci(
     fields = {field.name: given[field.name] for field in dataclasses.fields(Parameters) if field.name in given}
     parameters = Parameters(**fields, levels=levels_of(pc_alpha, alpha, contemporaneous, test))
     check_choice("method", method, tuple(METHODS))
-    if options and test != "cmiknn":
-        raise InvalidProblem(f"the test {test} has no option {next(iter(options))!r}")
+    for name in options:
+        if test != "cmiknn" or name not in CMIKNN_OPTIONS:
+            near = [NAMES_OF_TIGRAMITE[name]] if name in NAMES_OF_TIGRAMITE else difflib.get_close_matches(name, given)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            has = f"; it has: {', '.join(CMIKNN_OPTIONS)}" if test == "cmiknn" else ""
+            raise InvalidProblem(f"{hint}the test {test} has no option {name!r}{has}")
     data = read_series(
         series,
         tau_max,

@@ -233,6 +233,8 @@ def test_the_same_parents_in_another_order_have_the_same_criterion():
         ({"method": "fast"}, "method is 'fast'"),
         ({"collider_rule": "all"}, "collider_rule is 'all'"),
         ({"permutations": 10}, "no option 'permutations'"),
+        ({"alpha_level": 0.01}, "did you mean 'alpha'"),
+        ({"test": "cmiknn", "colider_rule": "none"}, "did you mean 'collider_rule'"),
         ({"test": "cmiknn", "knn": 3}, "no option 'knn'"),
         ({"mask": np.zeros((2, 2)), "mask_type": "y"}, "mask has shape"),
         ({"mask": np.zeros(SERIES.shape)}, "go together"),
