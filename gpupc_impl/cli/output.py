@@ -56,8 +56,8 @@ def show(outcome: Outcome, args: argparse.Namespace) -> None:
 
 def _plain(value: Any) -> Any:
     """Return what JSON has in place of an object of another library."""
-    if hasattr(value, "to_json"):
-        return json.loads(value.to_json(orient="records"))
+    if hasattr(value, "to_dict"):  # a DataFrame, whose own JSON would round p-values to ten digits
+        return value.astype(object).where(value.notna(), None).to_dict("records")
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
