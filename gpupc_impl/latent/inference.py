@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gpupc_impl.core.family import get_family, open_tests
 from gpupc_impl.core.independence import IndependenceTests
-from gpupc_impl.core.knowledge import BackgroundKnowledge, constraints
+from gpupc_impl.core.knowledge import BackgroundKnowledge, Constraints, constraints
 from gpupc_impl.core.pag import PAG
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.registry import InvalidParameter
@@ -120,6 +121,23 @@ class _Known:
         self._arrows = stated.directed(skeleton.adjacency)
         required = BackgroundKnowledge(required_directions=knowledge.required_directions)
         self._required = constraints(required, names).arrows
+        self._check_ancestors(stated, names)
+
+    def _check_ancestors(self, stated: Constraints, names: Sequence[str]) -> None:
+        """Check that no variable that causes another one through required directions is stated to be no cause of it."""
+        import networkx
+
+        required = networkx.DiGraph(self._required.tolist())
+        no_cause = set(map(tuple, stated.arrows[:, ::-1].tolist()))
+        for i, j in sorted(networkx.transitive_closure_dag(required).edges):
+            later = 0 <= stated.tiers[j] < stated.tiers[i]
+            if later or (i, j) in no_cause:
+                path = " -> ".join(names[k] for k in networkx.shortest_path(required, i, j))
+                denied = f"{names[j]} is in an earlier tier" if later else f"{names[i]} -> {names[j]} is forbidden"
+                raise InvalidProblem(
+                    f"{path} is required, so {names[i]} is a cause of {names[j]}; but {denied}, which in a PAG means "
+                    "that it is none: take one of these statements back"
+                )
 
     def mark(self, graph: MixedGraph) -> None:
         claims = Claims(graph)

@@ -13,7 +13,7 @@ import numpy as np
 
 from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.core.p_value_search import PValueTests, search_by_p_values
-from gpupc_impl.core.problem import InvalidProblem, Problem, variable_names
+from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters, variable_names
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 
@@ -46,25 +46,26 @@ class IndependenceOracle(Problem):
             max_level: size of the largest conditioning sets.
 
         Raises:
-            InvalidProblem: the graph is no square matrix or has a cycle, or a hidden variable is not in it.
+            InvalidProblem: the graph is no square matrix or has a cycle, a hidden variable is no index of it, or
+                max_level is no whole number.
         """
         import networkx
 
         matrix = np.asarray(graph) != 0
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InvalidProblem(f"the graph has shape {matrix.shape}; it must be a square matrix")
-        q = len(matrix)
-        if wrong := [k for k in hidden if not 0 <= k < q]:
+        q, indexes = len(matrix), list(hidden) if np.iterable(hidden) else [hidden]
+        wrong = [k for k in indexes if type(k) is bool or not isinstance(k, (int, np.integer)) or not 0 <= k < q]
+        if wrong:
             raise InvalidProblem(f"hidden has {wrong[0]!r}; the graph's variables are 0 to {q - 1}")
         if not networkx.is_directed_acyclic_graph(networkx.from_numpy_array(matrix, create_using=networkx.DiGraph)):
             raise InvalidProblem("the graph has a directed cycle; an oracle needs an acyclic graph")
-        observed = np.setdiff1d(np.arange(q), np.asarray(list(hidden), np.int64))
+        observed = np.setdiff1d(np.arange(q), np.asarray(indexes, np.int64))
         return cls(
             graph=matrix,
             observed=observed,
             names=variable_names(names, len(observed)),
-            alpha=0.5,
-            max_level=max_level,
+            **search_parameters(0.5, max_level),
         )
 
     @property

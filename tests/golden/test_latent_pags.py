@@ -69,12 +69,22 @@ def test_pags_of_oracles(numbers):
         found = fci(problem, algorithm="fci").marks
         first = marks(tetrad, p)
         second = first if causal_learn == "=" else marks(causal_learn, p)
+        are_true(problem, found)
         for i, j in np.argwhere((first == second) & (found != first)).tolist():
             if found[i, j] == CIRCLE:
                 assert (number, i, j) in CERTIFICATES
             else:
                 assert (found[i, j], first[i, j]) == (TAIL, CIRCLE)
                 assert problem.ancestral()[j, i]
+
+
+def are_true(problem, found):
+    """FCI's marks are true, and RFCI's, which may have further edges."""
+    by_rfci, ancestors = fci(problem).marks, problem.ancestral()
+    assert (by_rfci[found > 0] > 0).all()
+    for each in (found, by_rfci):
+        assert ancestors.T[each == TAIL].all()
+        assert not ancestors.T[each == ARROW].any()
 
 
 @pytest.mark.parametrize("some", [4, pytest.param(None, marks=pytest.mark.slow)])

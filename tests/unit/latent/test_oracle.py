@@ -52,11 +52,20 @@ def test_ancestors():
         (np.array([[0, 1], [1, 0]]), [], "has a directed cycle"),
         (np.eye(3), [], "has a directed cycle"),
         (np.zeros((3, 3)), [3], "hidden has 3; the graph's variables are 0 to 2"),
+        (np.zeros((3, 3)), [1.5], r"hidden has 1\.5; the graph's variables are 0 to 2"),
+        (np.zeros((3, 3)), ["b"], "hidden has 'b'; the graph's variables are 0 to 2"),
+        (np.zeros((3, 3)), [False, True, False], "hidden has False; the graph's variables are 0 to 2"),
     ],
 )
 def test_bad_graphs_are_named(graph, hidden, said):
     with pytest.raises(InvalidProblem, match=said):
         IndependenceOracle.from_graph(graph, hidden=hidden)
+
+
+def test_hidden_variables_may_come_one_by_one_and_limits_are_checked():
+    assert IndependenceOracle.from_graph(np.zeros((3, 3)), hidden=iter([1])).observed.tolist() == [0, 2]
+    with pytest.raises(InvalidProblem, match="max_level is -1; it must be a whole number of at least 0, or None"):
+        IndependenceOracle.from_graph(np.zeros((3, 3)), max_level=-1)
 
 
 def test_an_oracle_takes_no_options():

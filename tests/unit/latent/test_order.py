@@ -62,8 +62,18 @@ def test_categories():
     same(codes, order, codes.iloc[:, order], alpha=0.05, algorithm="fci")
 
 
-def test_missing_values():
-    values = linear_gaussian(10, hidden=3, samples=200)
-    values[np.random.default_rng(1).random(values.shape) < 0.05] = np.nan
+@pytest.mark.filterwarnings("ignore:.*have missing values and are dropped")
+@pytest.mark.parametrize("missing", ["drop-rows", "pairwise", "imputed"])
+def test_missing_values(missing):
+    values, rng = linear_gaussian(10, hidden=3, samples=200), np.random.default_rng(1)
+    holes = rng.random(values.shape) < 0.05
+    tables = [np.where(holes, rng.normal(size=values.shape), values) for _ in range(3)]
+    data = tables if missing == "imputed" else np.where(holes, np.nan, values)
     order = np.random.default_rng(0).permutation(10)
-    same(values, order, values[:, order], alpha=0.05, missing="pairwise")
+    permuted = [table[:, order] for table in tables] if missing == "imputed" else data[:, order]
+    same(data, order, permuted, alpha=0.05, missing=missing, algorithm="fci")
+
+
+def test_sets_that_come_first_decide_nothing():
+    values = linear_gaussian(14, hidden=4, degree=3.5, samples=150)
+    assert fci(values, 0.1, separating_sets="first-come") == fci(values, 0.1)

@@ -118,6 +118,20 @@ def test_forbidden_edges_are_left_out_and_required_ones_kept(values):
 
 
 @pytest.mark.parametrize(
+    ("later", "said"),
+    [
+        ({"tiers": [["g2"], ["g0"]]}, "g2 is in an earlier tier"),
+        ({"forbidden_directions": [("g0", "g2")]}, "g0 -> g2 is forbidden"),
+    ],
+)
+def test_causes_of_causes_contradict_what_is_no_cause(values, later, said):
+    """`pc` has no fault to find, since the statements are about different edges."""
+    chain = BackgroundKnowledge(required_directions=[("g0", "g1"), ("g1", "g2")], **later)
+    with pytest.raises(InvalidProblem, match=f"g0 -> g1 -> g2 is required, so g0 is a cause of g2; but {said}"):
+        fci(values, knowledge=chain)
+
+
+@pytest.mark.parametrize(
     ("error", "said", "arguments"),
     [
         (InvalidParameter, "algorithm is 'pc'; choose one of: rfci, fci", {"algorithm": "pc"}),
@@ -143,7 +157,7 @@ def test_a_scan_of_too_many_sets_is_refused_before_it_begins(values, monkeypatch
         fci(wide, algorithm="fci")
 
 
-@pytest.mark.parametrize("family", ["discrete", "kernel", "nonlinear", "regression"])
+@pytest.mark.parametrize("family", ["discrete", "gaussian", "kernel", "mixed", "nonlinear", "regression"])
 @pytest.mark.parametrize("algorithm", ["rfci", "fci"])
 def test_every_family(family, algorithm):
     """a -> c <- b and c -> d, by each family's tests."""
@@ -153,7 +167,7 @@ def test_every_family(family, algorithm):
     table = pd.DataFrame({"a": a, "b": b, "c": c, "d": c + 2 * more})
     if family == "discrete":
         table = (table > 0).astype(str)
-    options = {"permutations": 100, "k_cmi": 20} if family == "nonlinear" else {}
+    options = {"permutations": 100, "k_cmi": 20} if family in ("mixed", "nonlinear") else {}
     found = fci(table, 0.01, family=family, algorithm=algorithm, max_level=1, **options)
     assert found.adjacency[2, [0, 1, 3]].all()
     assert found.marks[0, 2] == found.marks[1, 2] == 2

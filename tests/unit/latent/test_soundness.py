@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from gpupc_impl import IndependenceOracle, fci
-from gpupc_impl.core.pag import ARROW, TAIL
+from gpupc_impl import BackgroundKnowledge, IndependenceOracle, fci
+from gpupc_impl.core.pag import ARROW, CIRCLE, TAIL
+from gpupc_impl.latent.inference import find_pag
 from tests.latent_graphs import confounded
 
 REMOVED_BY_FCI = 187
@@ -61,6 +62,25 @@ def test_marks_are_true_and_edges_are_those_of_the_ancestral_graph(seeds):
         assert np.array_equal(found["fci"].adjacency, adjacent(oracle))
         assert not (found["fci"].adjacency & ~found["rfci"].adjacency).any()
     assert removed["fci"] >= (len(seeds) > 100)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("algorithm", ["rfci", "fci"])
+def test_what_is_known_to_be_true_leaves_marks_true(seed, algorithm):
+    """Knowledge adds marks, takes none back, and no false mark follows from it."""
+    graph, p = confounded(seed)
+    oracle = IndependenceOracle.from_graph(graph, hidden=range(p, len(graph)))
+    order = np.argsort(oracle.ancestral().sum(axis=0), kind="stable").tolist()  # ancestors come before descendants
+    required = np.argwhere(graph[:p, :p]).tolist()[::2]
+    free, skeleton = fci(oracle, algorithm=algorithm).marks, oracle.skeleton()
+    for stated in ({"tiers": [order[: p // 2], order[p // 2 :]]}, {"required_directions": required}):
+        knowledge = BackgroundKnowledge(**stated)
+        known = find_pag(skeleton, oracle, algorithm, knowledge=knowledge, tests=oracle.tests()).marks
+        assert np.array_equal(known[free > CIRCLE], free[free > CIRCLE])
+        i, j = np.nonzero(known == ARROW)
+        assert not oracle.ancestral()[j, i].any()
+        i, j = np.nonzero(known == TAIL)
+        assert oracle.ancestral()[j, i].all()
 
 
 def test_a_hidden_cause_between_two_colliders():
