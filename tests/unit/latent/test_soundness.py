@@ -8,7 +8,7 @@ import pytest
 from gpupc_impl import BackgroundKnowledge, IndependenceOracle, fci
 from gpupc_impl.core.pag import ARROW, CIRCLE, TAIL
 from gpupc_impl.latent.inference import find_pag
-from tests.latent_graphs import confounded
+from tests.latent_graphs import SelectedOracle, confounded
 
 REMOVED_BY_FCI = 187
 """The seed of a graph in which only subsets of Possible-D-SEP separate the ends of an edge."""
@@ -81,6 +81,18 @@ def test_what_is_known_to_be_true_leaves_marks_true(seed, algorithm):
         assert not oracle.ancestral()[j, i].any()
         i, j = np.nonzero(known == TAIL)
         assert oracle.ancestral()[j, i].all()
+
+
+def test_a_ring_of_selected_pairs_is_undirected():
+    """R5 to R7: four independent variables, of which each two neighbours cause a variable that decides which samples
+    are in the data, and a chain that leads away."""
+    graph = np.zeros((10, 10), bool)
+    for k in range(4):
+        graph[k, 6 + k] = graph[(k + 1) % 4, 6 + k] = True
+    graph[0, 4] = graph[4, 5] = True
+    found = fci(SelectedOracle.of(graph, hidden=0, selected=4), algorithm="fci")
+    ring = ["V0---V1", "V0---V3", "V1---V2", "V2---V3"]
+    assert edges(found) == sorted([*ring, "V0--oV4", "V4--oV5"])
 
 
 def test_a_hidden_cause_between_two_colliders():
