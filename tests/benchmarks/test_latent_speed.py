@@ -29,7 +29,7 @@ REPEATED = """
 for _ in range(3):
     start, used = time.perf_counter(), time.process_time()
     search()
-    print(min(time.perf_counter() - start, time.process_time() - used), flush=True)
+    print("seconds", min(time.perf_counter() - start, time.process_time() - used), flush=True)
 """
 ANDREY = """
 import sys, time, andrey, numpy as np
@@ -93,13 +93,13 @@ def of_peers(values, folder, peers=PEERS):
             text=True,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT)),
         )
-        if done.returncode > 0 and not done.stdout:
+        times = [float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("seconds ")]
+        if done.returncode > 0 and not times:
             print(f"{name}: {done.stderr.splitlines()[-1]}")
             assert "NotFoundError" not in done.stderr
             continue
-        times = [float(seconds) for seconds in done.stdout.split()] or [float(LIMIT)]
-        found[name] = statistics.median(times)
-        print(f"{name}: {'' if done.stdout else 'over '}{found[name]:.2f} ({min(times):.2f} to {max(times):.2f})")
+        found[name] = statistics.median(times or [float(LIMIT)])
+        print(f"{name}: {found[name]:.2f} of {len(times)} runs" if times else f"{name}: over {LIMIT}")
     if not found:
         pytest.skip("no other package that searches these samples is installed")
     return found
