@@ -12,7 +12,7 @@ from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 
 
-@package_methods("pc", "this project, gpupc_impl.pc", lambda: backend_class("host").unavailable())
+@package_methods("pc", "gpupc, gpupc_impl.pc", lambda: backend_class("host").unavailable())
 def pc(problem: Any, run: Run) -> Skeleton:
     options = {name: getattr(problem, name) for name in ("test", "df_rule", "df_convention") if hasattr(problem, name)}
     return call_package(
