@@ -60,7 +60,7 @@ report: venv ## Write Snakemake's own report, with the provenance of each file, 
 	$(SNAKEMAKE) --report results/workflow.html
 
 images: venv ## Draw the pictures, headlines and verdicts of README and docs from the recorded runs, and the table of docs/scale.md
-	$(BIN)/python -m workflow.pages.draw overview docs/images/overview.svg results/recorded/nvidia-h100
+	$(BIN)/python -m workflow.pages.draw overview docs/images/overview.svg results/recorded/nvidia-h200
 	$(BIN)/python -m workflow.pages.recorded
 	$(BIN)/python -m workflow.pages.draw ooc_fig1 docs/images/h100-timeline.svg $(RECORDED)
 	$(BIN)/python -m workflow.pages.million --page docs/scale.md
