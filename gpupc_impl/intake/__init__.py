@@ -88,7 +88,8 @@ def read_input(
     head, names = _head(values), column_names(values, table.names)
     _refuse_second_header(head, table.place)
     _warn_of_unnamed(names)
-    measured = [k for k in range(p) if str(names[k]) not in label_columns] if label_columns else slice(None)
+    labelled = set(label_columns)
+    measured = [k for k in range(p) if str(names[k]) not in labelled] if labelled else slice(None)
     numbers = _as_numbers(head.iloc[:, measured] if _is_frame(head) else head) if kind != "labels" else None
     if numbers is not None and numbers.size:
         if not label_columns:
@@ -295,7 +296,7 @@ def _warn_of_codes(values: np.ndarray, names: Sequence[Any], place: Place) -> No
 
 def _warn_of_copies(values: np.ndarray, names: Sequence[Any]) -> None:
     """Warn of columns that are others, shifted or scaled: no test between them is defined, so all sets are tried."""
-    seen: dict[bytes, int] = {}
+    seen: dict[int, int] = {}
     copies = []
     for start in range(0, len(names) * (len(values) >= FEWEST_SAMPLES), FIRST_ROWS):
         first = values[:64, start : start + FIRST_ROWS]
@@ -303,7 +304,7 @@ def _warn_of_copies(values: np.ndarray, names: Sequence[Any]) -> None:
             scaled = (first - first.mean(axis=0)) / first.std(axis=0)
             scaled = np.ascontiguousarray((scaled * np.where(scaled[0] < 0, -1, 1)).round(9).T) + 0.0
         for k in np.flatnonzero(np.isfinite(scaled).all(axis=1)).tolist():
-            original = seen.setdefault(scaled[k].tobytes(), start + k)
+            original = seen.setdefault(hash(scaled[k].tobytes()), start + k)
             if original != start + k:
                 pair = values[:, [original, start + k]]
                 if abs(np.corrcoef(pair, rowvar=False)[0, 1]) > 1 - COPY:
