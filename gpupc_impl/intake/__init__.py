@@ -6,7 +6,6 @@ to correct them.
 """
 
 import dataclasses
-import math
 import sys
 import warnings
 from collections.abc import Sequence
@@ -152,10 +151,14 @@ def choose_family(table: Table, family: Family | None = None) -> Family:
 def _warn_of_sparse(table: Table) -> None:
     """Warn of two variables whose table has fewer samples than cells."""
     first, names = _head(table.values)[:FIRST_STATES], column_names(table.values, table.names)
-    columns = [first.iloc[:, k] if _is_frame(first) else first[:, k] for k in range(np.shape(first)[1])]
-    states = [len(set(np.asarray(column).tolist())) for column in columns]
-    most = sorted(range(len(states)), key=states.__getitem__)[-2:]
-    cells = math.prod(states[k] for k in most)
+    if not _is_frame(first) and first.dtype.kind in "biuf":
+        states = 1 + np.count_nonzero(np.diff(np.sort(first, axis=0), axis=0), axis=0)
+    else:
+        import pandas
+
+        states = pandas.DataFrame(first).nunique(dropna=False).to_numpy()
+    most = np.argsort(states, kind="stable")[-2:].tolist()
+    cells = int(states[most].prod())
     if len(table.values) < cells and len(most) == 2:
         warn(
             f"the table of {str(names[most[1]])!r} and {str(names[most[0]])!r} has {states[most[1]]} x "
@@ -246,8 +249,7 @@ def _refuse_second_header(data: Any, place: Place) -> None:
 
 
 def _warn_of_unnamed(names: Sequence[Any]) -> None:
-    texts = zip(names, map(str, names), strict=True)
-    unnamed = [name for name, text in texts if text in ("", "nan", "None") or text.startswith("Unnamed: ")]
+    unnamed = [name for name in names if str(name) in ("", "nan", "None") or str(name).startswith("Unnamed: ")]
     if unnamed:
         warn(
             f"{len(unnamed)} column(s) ({shown(unnamed)}) have no name, as an index that was written with its table; "

@@ -48,7 +48,7 @@ def _only_member(source: Any) -> IO[bytes]:
         archive = zipfile.ZipFile(source)
         (member,) = (member for member in archive.infolist() if not member.is_dir())
         return archive.open(member)
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError) as error:
+    except (zipfile.BadZipFile, RuntimeError, ValueError) as error:
         raise DataError(f"it is no readable zip archive of one file: {error}") from error
 
 

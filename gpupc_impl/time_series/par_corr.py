@@ -94,7 +94,8 @@ class ParCorr(LaggedTest):
         freedom = self.n_samples - 2 - np.maximum(sizes, 0)
         p_values = student_p_values(values, np.maximum(freedom, 1))
         p_values[sizes < 0] = 1.0
-        for t in np.flatnonzero(np.isnan(values) | (freedom < 1)).tolist():  # The second are an error.
+        # A test on too few samples is made in this way, too, since it raises the error.
+        for t in np.flatnonzero(np.isnan(values) | (freedom < 1)).tolist():
             values[t], p_values[t] = self._single.test(*next(batch[t : t + 1].tests(self.series.n_variables, parents)))
             self.from_samples += 1
         return Outcomes(values, p_values)

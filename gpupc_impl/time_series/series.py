@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core.problem import InvalidProblem, as_matrix
+from gpupc_impl.intake import shown
 from gpupc_impl.tables import DataError, TableFormat, read_table
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _check_steps(index: pandas.Index) -> None:
 
 
 def _dates(cells: Any) -> pandas.DatetimeIndex | None:
-    """Return the dates that cells hold, or None if they hold others."""
+    """Return the dates that cells hold; None if they hold something else."""
     import pandas
 
     for options in ({}, {"dayfirst": True}, {"utc": True}):
@@ -197,7 +198,7 @@ def read_series(
     tables = [_prepared(each) if hasattr(each, "iloc") and np.ndim(each) == 2 else each for each in tables]
     columns = [tuple(map(str, table.columns)) for table in tables if hasattr(table, "columns")]
     if other := [each for each in columns if each != columns[0]]:
-        raise InvalidProblem(f"the series have different variables: {_few(columns[0])}, and {_few(other[0])}")
+        raise InvalidProblem(f"the series have different variables: {shown(columns[0])}, and {shown(other[0])}")
     if names is None and columns:
         names = columns[0]
     arrays = []
@@ -237,10 +238,6 @@ def read_series(
     return Series(tuple(arrays), tuple(names), int(tau_max), tuple(masks), mask_type or "", missing_reaches)
 
 
-def _few(names: Sequence[str], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 def _prepared(frame: pandas.DataFrame) -> pandas.DataFrame:
     """Return a DataFrame with its dates as index, whose steps are checked, and NaN for missing values."""
     if frame.shape[1] and frame.dtypes.iloc[0].kind == "M":
@@ -248,7 +245,7 @@ def _prepared(frame: pandas.DataFrame) -> pandas.DataFrame:
     _check_steps(frame.index)
     if all(isinstance(dtype, np.dtype) for dtype in frame.dtypes):
         return frame
-    return frame.astype(object).where(frame.notna(), np.nan)  # of Int64, say, whose missing values are no NaN
+    return frame.astype(object).where(frame.notna(), np.nan)  # Int64, for example, has its own missing value.
 
 
 def _is_file(data: Any) -> bool:
@@ -284,7 +281,8 @@ def _file(path: Path, labels: bool) -> pandas.DataFrame:
 
 
 def _first_column(path: Path, rows: int) -> pandas.Index | None:
-    """Return the dates in the first column of a text table, or the numbers if it has no name; None if it has others."""
+    """Return what orders the rows of a text table: the dates in its first column, or the numbers in one without a name;
+    None if it holds something else."""
     import pandas
 
     try:

@@ -25,7 +25,7 @@ def give_up(sentence):
 
 config = snakemake.config
 searches = Plan(config).searches(snakemake.wildcards.family)
-# Measurements wait for it, and the cores that no measurement has are busy with all problems at the beginning.
+# Measurements wait for these kernels. At the beginning a GPU's cores are free, while the others prepare all problems.
 with own_cores(snakemake.resources.slots):
     compile_ahead(searches, config["backend"], config["timing"]["compile_limit_s"], give_up)
 Path(snakemake.output[0]).touch()

@@ -4,6 +4,7 @@ import math
 import re
 import shutil
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,12 @@ from workflow.pages import recorded
 
 ROOT = Path(__file__).parents[3]
 REPORTED = ROOT / "results" / "reported"
+
+NOT_RECORDED = {"latent", "latent_distance", "packages", "packages_times", "time_series", "time_series_times"}
+"""The tables and figures of experiments that are planned for a device and recorded on none."""
+
+JUDGED = {"cupc": 16, "ooc": 4, "gpupc": 17, "cmiknn": 15}
+"""The claims of each paper that the runs of one GPU judge, at least."""
 
 pytestmark = pytest.mark.xdist_group("drawn")  # so that only one process draws everything
 
@@ -53,6 +60,8 @@ def runs(sources):
 
 
 def test_every_paper_is_drawn_whole(drawn):
+    planned = {name for plan in recorded_plans({"recorded": None}) for name in plan.outputs()}
+    assert set(drawn) == planned - NOT_RECORDED
     assert {"cupc_table2", "ooc_fig2", "gpupc_table2", "cmiknn_table10", "peers"} <= set(drawn)
     for name, files in drawn.items():
         if "svg" in files:
@@ -110,7 +119,8 @@ def test_every_claim_has_a_verdict_with_a_number_or_a_reason(drawn, paper):
         assert row["verdict"] in VERDICTS
         assert row["ours_low"] or row["verdict"] == NOT_JUDGED, row
         assert row["measured_on"] or row["missing"], row
-    assert any(row["verdict"] != NOT_JUDGED for row in on_gpu)
+    judged = Counter(row["device"] for row in on_gpu if row["verdict"] != NOT_JUDGED)
+    assert max(judged.values()) >= JUDGED[paper]
 
 
 def test_a_claim_s_number_is_that_of_the_runs(drawn, runs):
