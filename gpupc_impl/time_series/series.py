@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core.problem import InvalidProblem, as_matrix
-from gpupc_impl.intake import shown
 from gpupc_impl.tables import DataError, TableFormat, read_table
 
 if TYPE_CHECKING:
@@ -198,7 +197,7 @@ def read_series(
     tables = [_prepared(each) if hasattr(each, "iloc") and np.ndim(each) == 2 else each for each in tables]
     columns = [tuple(map(str, table.columns)) for table in tables if hasattr(table, "columns")]
     if other := [each for each in columns if each != columns[0]]:
-        raise InvalidProblem(f"the series have different variables: {shown(columns[0])}, and {shown(other[0])}")
+        raise InvalidProblem(f"the series have different variables: {_few(columns[0])}, and {_few(other[0])}")
     if names is None and columns:
         names = columns[0]
     arrays = []
@@ -236,6 +235,10 @@ def read_series(
         raise InvalidProblem(f"mask_type is {mask_type!r}; it is a text of the letters x, y and z, such as 'y'")
     masks = [np.asarray(each, bool) for each in masks]
     return Series(tuple(arrays), tuple(names), int(tau_max), tuple(masks), mask_type or "", missing_reaches)
+
+
+def _few(names: Sequence[str], most: int = 4) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _prepared(frame: pandas.DataFrame) -> pandas.DataFrame:

@@ -265,7 +265,7 @@ def test_a_parameter_that_cannot_be_used_is_named(options, message):
         (pd.DataFrame(SERIES, index=DAYS.astype(str).delete(9)), "not equally spaced"),
         (
             [pd.DataFrame(SERIES, columns=list(names)) for names in ("abc", "bac")],
-            "different variables: 'a', 'b', 'c', and 'b'",
+            "different variables: a, b, c, and b",
         ),
         (SERIES[:4], "bring at least 5 steps"),
     ],
