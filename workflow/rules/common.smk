@@ -130,10 +130,11 @@ def outcomes_of(batch):
 
 
 def outcomes_to_verify(wildcards):
-    """Return the outcomes of a batch, after those of the family if the family's reference is compared with it."""
-    family = PLAN.batches[wildcards.batch].family
-    own = outcomes_of(wildcards.batch)
-    return [*outcomes_of(family), *own] if PLAN.references(wildcards.batch) else own
+    """Return the outcomes of a batch, after those of the family's jobs that measure its references."""
+    references = set(PLAN.references(wildcards.batch))
+    of_family = JOBS_OF.get(PLAN.batches[wildcards.batch].family, ())
+    beside = [f"results/outcomes/{job}.json" for job in of_family if references.intersection(JOBS[job].keys)]
+    return [*beside, *outcomes_of(wildcards.batch)]
 
 
 def records_to_verify(wildcards):
