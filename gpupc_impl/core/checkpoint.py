@@ -18,13 +18,9 @@ COUNTS = ("edges", "max_degree", "tests", "undefined", "pseudo_inverses")
 
 @dataclasses.dataclass(frozen=True)
 class SearchState:
-    """The state of a search after some of its levels.
-
-    Attributes:
-        adjacency: (p, p) bool.
-        outcomes: the outcome of each finished level; its seconds are None unless the resumed search reports them.
-        pmax: (p, p) float64: the largest p-values so far, or None if the search does not record them.
-    """
+    """The state of a search after some of its levels: the (p, p) bool `adjacency`, the outcome of each finished level,
+    whose seconds are None unless the resumed search reports them, and the (p, p) float64 largest p-values so far
+    (`pmax`), or None if the search does not record them."""
 
     adjacency: np.ndarray
     outcomes: list[LevelOutcome]

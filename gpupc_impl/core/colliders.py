@@ -1,8 +1,8 @@
 """Finds v-structures: decides which unshielded triples of a skeleton are colliders and which are ambiguous.
 
 The standard rule reads the separating sets. The conservative and the majority rule (Ramsey et al. 2006; Colombo and
-Maathuis 2014, section 4.2; pcalg's ``conservative`` and ``maj.rule``) test the two ends of each triple again, given
-every subset of the neighbours of the first end and every subset of the neighbours of the second end.
+Maathuis 2014, section 4.2; pcalg's ``conservative`` and ``maj.rule``) test the ends of each triple again, given every
+subset of the neighbours of either end.
 """
 
 import dataclasses
@@ -37,7 +37,8 @@ def default_rule(problem: Problem) -> str:
 
 
 def judged_triples(skeleton: Skeleton, v_structures: str, problem: Problem | None) -> Iterator[Triples]:
-    """Yield the colliders and the ambiguous triples in batches, ordered by k, then i, then j.
+    """Yield the colliders and the ambiguous triples in batches, ordered by k, then i, then j. InvalidProblem is raised
+    if the rule needs tests but no problem was passed.
 
     Args:
         v_structures: ``"standard"``: a triple is a collider if k is not in the separating set of (i, j); triples of a
@@ -46,10 +47,6 @@ def judged_triples(skeleton: Skeleton, v_structures: str, problem: Problem | Non
             or of j, and ambiguous if k is in some but not in all of them, or if nothing separates i and j.
             ``"majority"``: a triple is a collider if k is in fewer than half of these subsets, and ambiguous if k is in
             exactly half.
-        problem: the problem whose tests decide; the standard rule does not use it.
-
-    Raises:
-        InvalidProblem: the rule needs tests but no problem was passed.
     """
     if v_structures == "standard":
         return _by_separating_sets(skeleton)
@@ -102,9 +99,7 @@ def _by_votes(skeleton: Skeleton, v_structures: str, problem: Problem) -> Triple
 
 def _votes(triples: np.ndarray, adjacency: np.ndarray, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Count the separating sets of the ends of each triple that contain its middle, and all of them: (t,) int64 each.
-
-    As in pcalg, a set among the neighbours of both ends counts twice, because either end yields it.
-    """
+    As in pcalg, a set among the neighbours of both ends counts twice, because either end yields it."""
     p = len(adjacency)
     keys, of_pair = np.unique(triples[:, [0, 2]] @ [p, 1], return_inverse=True)
     pairs = np.stack(np.divmod(keys, p), axis=1)
@@ -127,10 +122,8 @@ def _votes(triples: np.ndarray, adjacency: np.ndarray, problem: Problem) -> tupl
 
 
 def _largest_set(owners: np.ndarray, degrees: np.ndarray, problem: Problem) -> int:
-    """Return the size of the largest sets that vote for (k,) ends of these degrees, -1 if no test is possible.
-
-    A warning says so if larger ones would take too many tests.
-    """
+    """Return the size of the largest sets that vote for (k,) ends of these degrees, -1 if no test is possible, and warn
+    if larger ones would take too many tests."""
     longest, sizes = int(degrees.max(initial=0)), []
     for level in range(longest + 1):
         if problem.obstacle(level) is not None or (problem.max_level is not None and level > problem.max_level):

@@ -1,9 +1,6 @@
 """Families: a family is a kind of data with its CI test, and `Family` lists everything that differs between families.
-
-A family is one folder with a file `family.py`, which defines ``FAMILY = Family(...)``. The folder is found in
-`gpupc_impl` or as the package of a plug-in. Methods never import that file, so changing how a family is verified or
-prepared makes no measurement stale.
-"""
+It is one folder with a file `family.py`, which defines ``FAMILY = Family(...)``, in `gpupc_impl` or as the package of a
+plug-in. Methods never import that file, so changing how a family is verified or prepared makes no measurement stale."""
 
 import dataclasses
 import functools
@@ -27,21 +24,16 @@ PLUGIN_GROUP = "gpupc_impl.plugins"  # the entry points that name modules with f
 
 class Retest(Protocol):
     """A family's CI test for verification, which computes every test from scratch and shares no code with the methods.
-
-    Attributes:
-        affordable: the number of removed edges that are tested again if testing all of them takes too long; None: all
-            of them.
-    """
+    `affordable` is the number of removed edges that are tested again if testing all of them takes too long; None: all
+    of them."""
 
     affordable: int | None
 
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Statistics divided by critical values for (k, 2) pairs given (k, l) sets, and relative tolerances; (k,) each.
-
-        A ratio of at most 1 means that the set separates the pair; a ratio is infinite if the test can never separate.
-        A ratio that differs from 1 by less than its tolerance is near the threshold. If the test is not symmetric, the
-        set is drawn from the neighbours of the pair's first variable.
-        """
+        A ratio of at most 1 separates the pair; it is infinite if the test can never separate, and near the threshold
+        if it differs from 1 by less than its tolerance. If the test is not symmetric, the set is drawn from the
+        neighbours of the pair's first variable."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,23 +42,20 @@ class Family:
 
     Attributes:
         name: the family's name in commands, configs and records.
-        problem: the class of the family's problems.
         retest: ``(problem) -> Retest``: the test from scratch that verification uses.
         auto: the method that ``method="auto"`` selects for each backend: the fastest on ``"cuda"``, on ``"host"``, and
             among the references (``"cpu"``). Without a backend it is the first of these that can run here, in this
             order.
         packages: the packages that hold the family's methods; packages that are not installed are skipped.
-        call: the call of the library that makes its searches. The families of other calls than ``"skeleton"`` exist so
-            that those calls are measured and verified as methods are; neither `skeleton` nor the command line takes
-            them.
+        call: the call of the library that makes its searches. Families of other calls than ``"skeleton"`` exist so that
+            those calls are measured and verified as methods are; neither `skeleton` nor the command line takes them.
         data: the kind of cells in the family's tables: ``"numbers"``, ``"labels"`` (of categories), or ``"both"``, by
             column.
         default: whether a table of such cells belongs to this family if the user names no family.
         tests: ``(problem, backend) -> IndependenceTests``, where `backend` is a name; None if the family has only the
             test from scratch, which then decides the votes about v-structures and reports no strengths.
         v_structures: the rule by which `pc` finds v-structures by default (`core.colliders`): ``"majority"``, or
-            ``"standard"`` if tests are slow or random, because random answers depend on the order of the variables
-            anyway.
+            ``"standard"`` if tests are slow, or random, as random answers depend on the order of the variables anyway.
         treatments: the class of problems that a treatment of missing values makes, ``"pairwise"`` or ``"imputed"``
             (`intake.MISSING`), with the `Method` that solves such problems.
         prepare_large: ``(data, path, *, progress, **parameters)``: prepares problems that need files beside them (see
@@ -89,10 +78,8 @@ class Family:
     def prepare(
         self, data: Any, path: Path, *, progress: Callable[[int, int], None] | None = None, **parameters: Any
     ) -> Problem:
-        """Make the problem of (samples, variables) data, to be saved at `path`, beside which large parts may lie.
-
-        `progress` is called with the numbers of finished and of all steps; parameters are those of `from_data`.
-        """
+        """Make the problem of (samples, variables) data, to be saved at `path`, beside which large parts may lie;
+        `progress` is called with the numbers of finished and of all steps, and parameters are those of `from_data`."""
         large = self.prepare_large(data, path, progress=progress, **parameters)
         return self.problem.from_data(data, **parameters) if large is None else large
 
@@ -131,11 +118,8 @@ def families(call: str | None = "skeleton") -> dict[str, Family]:
 
 
 def default_family(kind: str) -> Family | None:
-    """Return the family of a table of such cells if the user names no family; None if there is none.
-
-    This project's families are imported one by one until it is found, since all take as long as the search of a few
-    variables.
-    """
+    """Return the family of a table of such cells if the user names no family; None if there is none. This project's
+    families are imported one by one until it is found, since all take as long as the search of a few variables."""
     own = (importlib.import_module(module).FAMILY for module in _own_modules())
     found = next((each for each in own if each.default and each.data == kind), None)
     return found or next((each for each in families().values() if each.default and each.data == kind), None)
@@ -168,14 +152,11 @@ class _TestsFromScratch(IndependenceTests):
 
 def open_tests(problem: Problem, backend: str = "auto") -> IndependenceTests:
     """Return the CI tests of a problem for any pairs and sets, with the decisions of a search (see
-    `IndependenceTests`).
+    `IndependenceTests`). BackendUnavailable is raised if the backend that was named cannot be used here.
 
     Args:
         backend: ``"auto"``, ``"cuda"`` or ``"host"``, for families whose tests have kernels or run on a GPU. If
             ``"auto"`` finds no backend here, the slow test from scratch decides, and there are no p-values.
-
-    Raises:
-        BackendUnavailable: the backend that was named cannot be used here.
     """
     family = get_family(problem.family)
     if family.tests is None:

@@ -1,7 +1,5 @@
-"""Writes files atomically, and reads and writes JSON, YAML, CSV and archives of arrays.
-
-A file may hold anything, so reading goes through `open_regular`, which refuses pipes and files that are too large.
-"""
+"""Writes files atomically, and reads and writes JSON, YAML, CSV and archives of arrays. A file may hold anything, so
+reading goes through `open_regular`, which refuses pipes and files that are too large."""
 
 import contextlib
 import csv
@@ -100,11 +98,8 @@ def parse_json(text: str) -> Any:
 
 
 def parse_yaml(text: str, loader: Any = None) -> Any:
-    """Parse YAML; ValueError for an invalid value, `yaml.YAMLError` for other text or one that expands too far.
-
-    Args:
-        loader: a loader class of PyYAML that is written in Python; by default its safe loader.
-    """
+    """Parse YAML, by PyYAML's safe loader or another one that is written in Python; ValueError for an invalid value,
+    `yaml.YAMLError` for other text or one that expands too far."""
     import yaml  # type: ignore[import-untyped]
 
     stream = (loader or yaml.SafeLoader)(text)
@@ -169,11 +164,9 @@ def _quoted(cell: str) -> str:
 
 
 def no_formula(text: str) -> str:
-    """Put an apostrophe before each part of a text that a spreadsheet would interpret as a formula.
-
-    Parts end at semicolons, tabs and line ends, at which programs split lines whatever the quotes. A formula may begin
-    in full-width characters, or after blanks and control characters; a number is none.
-    """
+    """Put an apostrophe before each part of a text that a spreadsheet would interpret as a formula, in full-width
+    characters too, or after blanks and control characters; a number is none. Parts end at semicolons, tabs and line
+    ends, at which programs split lines whatever the quotes."""
     text = re.sub("[^;\t\r\n]+", lambda part: _no_formula(part[0]), text)
     return _no_formula(text)  # A line end before the whole text hides nothing.
 
@@ -190,11 +183,9 @@ def _no_formula(part: str) -> str:
 
 @contextlib.contextmanager
 def open_arrays(file: str | Path | IO[bytes]) -> Iterator[Mapping[str, Any]]:
-    """The arrays of an ``.npz`` file, each of which is read when it is accessed. Nothing is unpickled.
-
-    The declared sizes of the members are first compared with their bytes, so that a small file cannot exhaust the
-    memory. A damaged file can raise almost any exception.
-    """
+    """The arrays of an ``.npz`` file, each of which is read when it is accessed. Nothing is unpickled, and the members'
+    declared sizes are first compared with their bytes, so that a small file cannot exhaust the memory. A damaged file
+    can raise almost any exception."""
     with contextlib.ExitStack() as stack:
         if isinstance(file, (str, Path)):
             file = stack.enter_context(open_regular(file))
@@ -255,10 +246,8 @@ def write_arrays(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
 
 
 def write_sealed(file: IO[bytes], description: Mapping[str, Any], arrays: Mapping[str, Any], place: Any = None) -> None:
-    """Write an ``.npz`` of arrays with a description and a digest of both and of `place`.
-
-    `place` is what the content belongs to, such as a problem and a level; it is not written.
-    """
+    """Write an ``.npz`` of arrays with a description and a digest of both and of `place`, to which the content belongs,
+    such as a problem and a level; `place` is not written."""
     described = {**description, "sha256": _seal(description, arrays, place)}
     contents = {"described": np.array(json.dumps(described, sort_keys=True)), **arrays}
     with zipfile.ZipFile(file, "w") as archive:  # This is numpy.savez without a copy of each array, which takes time.

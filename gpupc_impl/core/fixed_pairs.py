@@ -1,8 +1,5 @@
-"""Pairs of variables that a search never tests: required edges, and gaps (forbidden edges).
-
-pcalg calls them ``fixedEdges`` and ``fixedGaps``. A gap is removed before level 0, so its ends are never neighbours;
-the ends of a required edge are neighbours at every level. Neither kind of pair is ever tested.
-"""
+"""Pairs of variables that a search never tests: required edges, whose ends are neighbours at every level, and gaps
+(forbidden edges), which are removed before level 0. pcalg calls them ``fixedEdges`` and ``fixedGaps``."""
 
 import dataclasses
 import hashlib
@@ -12,11 +9,8 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FixedPairs:
-    """The required and the forbidden edges of a problem.
-
-    Attributes:
-        required, forbidden: (k, 2) int32 distinct pairs i < j, ascending; no pair is in both.
-    """
+    """The required and the forbidden edges of a problem: (k, 2) int32 distinct pairs i < j each, ascending; no pair is
+    in both."""
 
     required: np.ndarray
     forbidden: np.ndarray

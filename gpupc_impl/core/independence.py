@@ -1,8 +1,6 @@
-"""Single tests of a problem: the entry point for callers that choose pairs and conditioning sets themselves.
-
-Orientation, searches with hidden causes and searches in time series need the answers of the family's CI test for sets
-that no skeleton search has tested. `gpupc_impl.core.family.open_tests` opens the tests of a problem on a backend.
-"""
+"""Single tests of a problem: the entry point for orientation, searches with hidden causes and searches in time series,
+which need the answers of the family's CI test for sets that no skeleton search has tested.
+`gpupc_impl.core.family.open_tests` opens the tests of a problem on a backend."""
 
 import abc
 import itertools
@@ -16,41 +14,30 @@ TESTS_AT_ONCE = 2**16  # upper bound on the tests in a batch
 
 
 class IndependenceTests(abc.ABC):
-    """The CI tests of one problem on one backend; each family has a subclass (`Family.tests`).
+    """The CI tests of one problem on one backend; each family has a subclass (`Family.tests`). `effect` is the name of
+    the effect size that `strengths` returns.
 
     Pairs are (k, 2) variable indexes and sets are (k, l) conditioning sets of one size, whose members may be in any
     order. If the test is not symmetric (CMIknn), it permutes the first variable of a pair, from whose neighbours the
     set is drawn.
-
-    Attributes:
-        effect: the name of the effect size that `strengths` returns.
     """
 
     effect: str = "statistic"
 
     @abc.abstractmethod
     def separates(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-        """Return which sets separate their pairs, (k,) bool: the decisions of a search on the problem.
-
-        A test that no search would make, because `Problem.obstacle` states a reason, separates nothing.
-        """
+        """Return which sets separate their pairs, (k,) bool: the decisions of a search on the problem. A test that no
+        search would make, because `Problem.obstacle` states a reason, separates nothing."""
 
     @abc.abstractmethod
     def strengths(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return p-values and effect sizes, (k,) float64 each; the effect size of an undefined test is NaN, and its
-        p-value 0 or NaN.
-
-        They are for reports: near alpha a p-value can contradict `separates`, which is exact.
-        """
+        p-value 0 or NaN. They are for reports: near alpha a p-value can contradict `separates`, which is exact."""
 
     def dependences(self, subsets: Subsets, first: int, last: int) -> np.ndarray:
-        """Test the subsets with the numbers from `first` to `last` - 1, in batches.
-
-        Returns:
-            (last - first,) float64: for a subset that separates its pair, a number that is the smaller the larger the
-            p-value is, comparable among sets of one size; infinity for a subset that does not. The numbers have the
-            same bits on every backend.
-        """
+        """Test the subsets with the numbers from `first` to `last` - 1, in batches. The result, (last - first,)
+        float64, is infinite for a subset that does not separate its pair, and else the smaller the larger the p-value
+        is, comparable among sets of one size, with the same bits on every backend."""
         result = np.full(last - first, np.inf)
         for start in range(first, last, TESTS_AT_ONCE):
             numbers = np.arange(start, min(start + TESTS_AT_ONCE, last))
@@ -68,16 +55,13 @@ class IndependenceTests(abc.ABC):
     def count_separating(
         self, pairs: np.ndarray, starts: np.ndarray, candidates: np.ndarray, most: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Count the subsets of candidates that separate each pair.
+        """Return int64 counts of all subsets of candidates that separate each pair, (m,), and of those that contain
+        each of the candidates.
 
         Args:
-            pairs: (m, 2) variables.
             starts: (m + 1,) int64: pair q has the candidates from ``starts[q]`` to ``starts[q + 1]`` - 1.
             candidates: int32 variables, ascending for each pair, without the pair's own.
             most: the upper bound on the size of a subset.
-
-        Returns:
-            int64 counts of all separating subsets, (m,), and of those that contain each of the candidates.
         """
         separating, containing = np.zeros(len(pairs), np.int64), np.zeros(len(candidates), np.int64)
         sizes = np.diff(starts)
@@ -91,25 +75,17 @@ class IndependenceTests(abc.ABC):
 
     def best_members(self, pairs: np.ndarray) -> np.ndarray | None:
         """Return for (k, 2) pairs the only member of the separating set with the smallest dependence, (k,) int64, the
-        first of several; -1 if no set of one variable separates a pair.
-
-        The sets are those of level 1: the variables that no test of level 0 separates from one of the ends. None if the
-        tests have no faster way to find them than `dependences`.
-        """
+        first of several; -1 if no set of one variable separates a pair. The sets are those of level 1: the variables
+        that no test of level 0 separates from one of the ends. None if the tests have no faster way to find them than
+        `dependences`."""
         return None
 
     def separating_subsets(
         self, pairs: np.ndarray, candidates: np.ndarray, most: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield all subsets of the candidates that separate the pairs, in batches and in any order.
-
-        Args:
-            candidates: (m, n) variables for m pairs, without the pairs' own.
-            most: the upper bound on the size of a subset.
-
-        Yields:
-            (h,) positions of pairs among the m, and (h, size) positions of a separating set's members among the n.
-        """
+        """Yield all subsets of at most `most` of the (m, n) candidates, none of the pair's own, that separate m pairs,
+        in batches and in any order: (h,) positions of pairs among the m, and (h, size) positions of members among the
+        n."""
         m, n = candidates.shape
         for level in range(min(most, n) + 1):
             subsets = itertools.combinations(range(n), level)

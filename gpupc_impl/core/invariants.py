@@ -1,7 +1,5 @@
-"""The invariants of a skeleton and of its directions, for what methods return and what files hold.
-
-`core.result` and `core.orientation` import this module, which therefore cannot name their classes.
-"""
+"""The invariants of a skeleton and of its directions, for what methods return and what files hold. `core.result` and
+`core.orientation` import this module, which therefore cannot name their classes."""
 
 import math
 from collections.abc import Mapping

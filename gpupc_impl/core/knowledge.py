@@ -1,8 +1,6 @@
-"""Background knowledge: statements about edges and directions that hold whatever the data say.
-
-Required and forbidden edges are fixed in the search (`gpupc_impl.core.fixed_pairs`; pcalg's ``fixedEdges`` and
-``fixedGaps``); directions and tiers orient edges before the v-structures do (Meek 1995; pcalg's ``addBgKnowledge``).
-"""
+"""Background knowledge: statements about edges and directions that hold whatever the data say. Required and forbidden
+edges are fixed in the search (`gpupc_impl.core.fixed_pairs`; pcalg's ``fixedEdges`` and ``fixedGaps``); directions and
+tiers orient edges before the v-structures do (Meek 1995; pcalg's ``addBgKnowledge``)."""
 
 import dataclasses
 import difflib
@@ -27,10 +25,8 @@ GROUP_FIELDS = (*PAIR_FIELDS, "tiers")
 
 @dataclasses.dataclass(frozen=True)
 class BackgroundKnowledge:
-    """Statements about the graph that are known before the search.
-
-    A variable is named by its name (text) or by its index (a whole number from 0). A field may be any iterable; it is
-    stored as tuples.
+    """Statements about the graph that are known before the search. A variable is named by its name (text) or by its
+    index (a whole number from 0); a field may be any iterable, and is stored as tuples.
 
     Attributes:
         required_edges: pairs that have an edge, of either direction.
@@ -46,8 +42,7 @@ class BackgroundKnowledge:
 
     Raises:
         InvalidProblem: an entry is no pair, an edge joins a variable with itself, a variable is in two tiers, two
-            statements contradict each other, or tiers are to limit the search and there are none; the message names
-            them.
+            statements contradict each other, or tiers are to limit the search and there are none.
     """
 
     required_edges: tuple[tuple[Variable, Variable], ...] = ()
@@ -100,10 +95,8 @@ class BackgroundKnowledge:
 
     @classmethod
     def from_causallearn(cls, knowledge: Any, names: Sequence[str] = ()) -> Self:
-        """From causal-learn's ``BackgroundKnowledge``; `names` of variables are matched against its patterns.
-
-        A required edge of causal-learn becomes a required direction, and a forbidden edge a forbidden direction.
-        """
+        """From causal-learn's ``BackgroundKnowledge``, whose required edges become required directions, and forbidden
+        edges forbidden directions; `names` of variables are matched against its patterns."""
 
         def pairs(kind: str) -> list[tuple[str, str]]:
             rules = [
@@ -130,14 +123,9 @@ class BackgroundKnowledge:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Constraints:
-    """Background knowledge about p variables, by index.
-
-    Attributes:
-        fixed: the required and the forbidden edges.
-        arrows: (k, 2) int64: for each edge whose direction a statement determines, that direction.
-        tiers: (p,) int64: the tier of each variable, -1 for a variable in no tier.
-        tiers_in_search: whether the tiers limit separating sets.
-    """
+    """Background knowledge about p variables, by index: the edges that are `fixed`; as `arrows`, (k, 2) int64, the
+    direction of each edge for which a statement determines it; the tier of each variable, (p,) int64, -1 for none; and
+    whether the tiers limit separating sets."""
 
     fixed: FixedPairs
     arrows: np.ndarray
@@ -178,11 +166,8 @@ def constraints(knowledge: Any, names: Sequence[str]) -> Constraints:
 
 
 def with_knowledge(problem: AnyProblem, knowledge: Any) -> AnyProblem:
-    """Return the problem with the fixed edges and the limiting tiers of background knowledge.
-
-    Raises:
-        InvalidProblem: the knowledge is invalid, the problem has other knowledge already, or is a workload.
-    """
+    """Return the problem with the fixed edges and the limiting tiers of background knowledge. InvalidProblem is raised
+    if the knowledge is invalid, or the problem has other knowledge already, or is a workload."""
     stated = constraints(knowledge, problem.names)
     fixed, tiers = stated.fixed, stated.limits
     if problem.fixed is not None and problem.fixed != fixed:

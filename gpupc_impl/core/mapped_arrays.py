@@ -1,9 +1,7 @@
-"""Matrices in files that are mapped into memory and processed piece by piece.
-
-Pages of a mapped file count as memory of the process once they have been read, although the system can reclaim them at
-any time. Code that reads a large matrix therefore calls `release` after each piece, which costs next to nothing; but
-reading released pages again takes about four times as long.
-"""
+"""Matrices in files that are mapped into memory and processed piece by piece. Pages of a mapped file count as memory of
+the process once they have been read, although the system can reclaim them at any time. Code that reads a large matrix
+therefore calls `release` after each piece, which costs next to nothing; but reading released pages again takes about
+four times as long."""
 
 import contextlib
 import hashlib
@@ -59,10 +57,8 @@ def npy_path(array: Any) -> Path | None:
 
 
 def new_npy(file: Any, shape: tuple[int, int]) -> np.memmap:
-    """Write the header of an ``.npy`` of float64 into an empty file, allocate its space, and map its values.
-
-    Without the allocation, a write to the mapping of a full disk would end the process with SIGBUS, not with OSError.
-    """
+    """Write the header of an ``.npy`` of float64 into an empty file, allocate its space, and map its values. Without
+    the allocation, a write to the mapping of a full disk would end the process with SIGBUS, not with OSError."""
     header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.float64)), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)
     file.flush()

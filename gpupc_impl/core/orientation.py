@@ -57,7 +57,6 @@ class CPDAG(SavedResult):
         directed: (p, p) bool, ``[i, j]`` is True for i -> j.
         undirected: (p, p) bool, symmetric: edges without a direction, conflicts included.
         conflicts: (k, 2) int64 pairs, i < j, ascending: the edges that were oriented both ways and stay undirected.
-        skeleton: the skeleton whose edges were oriented.
         ambiguous: (k, 3) int64 triples i, k, j, i < j, ascending: unshielded triples for which the tests do not decide
             whether they are v-structures (`gpupc_impl.core.colliders`).
         conflict_kind: how a conflict is named and drawn: ``"conflict"``, an undirected edge, or ``"bidirected"``, an
@@ -114,11 +113,8 @@ class CPDAG(SavedResult):
     # --- conversions -------------------------------------------------------------------------------------------
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return a DataFrame with a row for each edge: ``source`` and ``target`` by name, and ``kind``.
-
-        ``kind`` is ``"directed"`` (source -> target), ``"undirected"``, or the `conflict_kind`: ``"conflict"`` (an
-        undirected edge that was oriented both ways) or ``"bidirected"``.
-        """
+        """Return a DataFrame with a row for each edge: ``source`` and ``target`` by name, and ``kind``: ``"directed"``
+        (source -> target), ``"undirected"``, or the `conflict_kind`."""
         import pandas
 
         edges = self.skeleton.edges
@@ -135,10 +131,7 @@ class CPDAG(SavedResult):
 
     def to_networkx(self) -> networkx.DiGraph:
         """Return a ``networkx.DiGraph`` of the names, in which an undirected edge is two opposite arcs, as in pgmpy's
-        PDAG.
-
-        Every arc has the attribute ``kind``; see `to_frame` for its values.
-        """
+        PDAG. Every arc has the attribute ``kind``; see `to_frame` for its values."""
         import networkx
 
         graph = networkx.DiGraph()
@@ -186,9 +179,7 @@ def orient(
     v_structures: str = "standard",
 ) -> CPDAG:
     """Orient a skeleton's edges by background knowledge, v-structures and Meek's rules (see the module's docstring).
-
-    Separating sets that were found with ``separating_sets="first-come"`` vary from run to run, and so do the
-    directions.
+    Separating sets of ``separating_sets="first-come"`` vary from run to run, and so do the directions.
 
     Args:
         problem: the skeleton's problem, which only the conservative and the majority rule need, for their tests.
@@ -282,11 +273,8 @@ def _first_colliders(colliders: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 class PartlyDirected:
-    """The graph during orientation: an edge is undirected, directed or a conflict.
-
-    Attributes:
-        first_wins: whether the first of two opposite arrows orients the edge; otherwise the edge becomes a conflict.
-    """
+    """The graph during orientation: an edge is undirected, directed or a conflict. If `first_wins`, the first of two
+    opposite arrows orients the edge; otherwise the edge becomes a conflict."""
 
     def __init__(self, adjacency: np.ndarray, first_wins: bool = False):
         self.adjacency, self.first_wins = adjacency, first_wins
@@ -296,10 +284,9 @@ class PartlyDirected:
         self._ambiguous = np.empty(0, np.int64)
 
     def orient(self, arrows: np.ndarray) -> np.ndarray:
-        """Orient undirected edges along (k, 2) distinct ascending arrows; returns the arrows that the graph then has.
-
-        An edge for which both arrows are passed becomes a conflict, or is oriented along the first (`first_wins`).
-        """
+        """Orient undirected edges along (k, 2) distinct ascending arrows, and return the arrows that the graph then
+        has. An edge for which both arrows are passed becomes a conflict, or is oriented along the first
+        (`first_wins`)."""
         tails, heads = arrows.T
         self.directed[tails, heads] = True
         both = self.directed[heads, tails]
@@ -387,10 +374,8 @@ def _rule_3(graph: PartlyDirected, c: np.ndarray, b: np.ndarray) -> list[_Arrows
 
 
 def _rule_4(graph: PartlyDirected, tails: np.ndarray, heads: np.ndarray) -> list[_Arrows]:
-    """Rule 4: d -> c -> b, b and d not adjacent, a - b, a - d, a and c adjacent: a -> b, or a v-structure arises.
-
-    A new arrow x -> y is either d -> c or c -> b.
-    """
+    """Rule 4: d -> c -> b, b and d not adjacent, a - b, a - d, a and c adjacent: a -> b, or a v-structure arises. A new
+    arrow x -> y is either d -> c or c -> b."""
     arrows: list[_Arrows] = []
     for x, y in zip(tails.tolist(), heads.tolist(), strict=True):
         from_d = [(x, y, int(b)) for b in np.flatnonzero(graph.directed[y] & ~graph.adjacency[x])]

@@ -1,9 +1,7 @@
 """PC-stable with tests by p-value, in batches of conditioning sets: tests that share work of a set are faster together,
-and a reference that makes them one at a time runs the same search with batches of one set.
-
-A family of such tests supplies a `BatchedTests` for its method, and a function of one test for its reference and for
-verification. The rest follows: the search, single tests (`PValueTests`) and the retest (`PValueRetest`).
-"""
+and a reference that makes them one at a time runs the same search with batches of one set. A family supplies a
+`BatchedTests` for its method, and a function of one test for its reference and for verification. The rest follows: the
+search, single tests (`PValueTests`) and the retest (`PValueRetest`)."""
 
 import concurrent.futures
 import heapq
@@ -35,11 +33,8 @@ class BatchedTests(Protocol):
     """The tests of one problem on one backend."""
 
     def p_values(self, sets: np.ndarray, tests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the p-values and the statistics of t tests, (t,) each.
-
-        A row of `tests`, (t, 3), has the number of a conditioning set, which is a row of `sets`, (k, l), and two
-        variables i < j. Tests are ordered by set.
-        """
+        """Return the p-values and the statistics of t tests, (t,) each. A row of `tests`, (t, 3), has the number of a
+        conditioning set, which is a row of `sets`, (k, l), and two variables i < j. Tests are ordered by set."""
 
 
 class OneByOne:
@@ -59,13 +54,10 @@ def search_by_p_values(problem: Problem, run: Run, tests: BatchedTests) -> Skele
 
 
 class PValueSearch(GraphSearch):
-    """A PC-stable search of one problem.
-
-    A test has an unordered pair and a set, so a set among the neighbours of both ends is tested once. A level's sets
-    are tested in lexicographic order, first those among the neighbours of each pair's smaller variable, then those that
-    lie only among the neighbours of its larger one. The first set that separates a pair is therefore the canonical one,
-    and all pairs with the same set are tested in one batch.
-    """
+    """A PC-stable search of one problem. A test has an unordered pair and a set, so a set among the neighbours of both
+    ends is tested once. A level's sets are tested in lexicographic order, first those among the neighbours of each
+    pair's smaller variable, then those only among its larger one's. The first set that separates a pair is therefore
+    the canonical one, and all pairs with the same set are tested in one batch."""
 
     def __init__(self, problem: Problem, run: Run, tests: BatchedTests):
         super().__init__(problem, run.pmax)

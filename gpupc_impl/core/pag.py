@@ -36,10 +36,9 @@ DOT_MARKS = {"circle": "odot", "arrow": "normal", "tail": "none"}
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PAG(SavedResult):
-    """A partial ancestral graph (Richardson and Spirtes 2002; Zhang 2008).
-
-    In every graph that has the same independences, an arrow at j of the edge i - j means that j is no cause of i, a
-    tail at j means that j is a cause of i or of selection, and a circle leaves this open.
+    """A partial ancestral graph (Richardson and Spirtes 2002; Zhang 2008). In every graph that has the same
+    independences, an arrow at j of the edge i - j means that j is no cause of i, a tail at j means that j is a cause of
+    i or of selection, and a circle leaves this open.
 
     Attributes:
         edges: (n_edges, 2) int64 index pairs, i < j, ascending.
@@ -102,10 +101,8 @@ class PAG(SavedResult):
 
     def to_frame(self) -> pandas.DataFrame:
         """Return a DataFrame with a row for each edge: ``source`` and ``target`` by name, and the marks at both,
-        ``mark_source`` and ``mark_target``: ``"tail"``, ``"arrow"`` or ``"circle"``.
-
-        If only one end has an arrow, it is the target.
-        """
+        ``mark_source`` and ``mark_target``: ``"tail"``, ``"arrow"`` or ``"circle"``. If only one end has an arrow, it
+        is the target."""
         import pandas
 
         at_i, at_j = self.edge_marks.T

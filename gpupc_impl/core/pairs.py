@@ -1,7 +1,5 @@
-"""Lists of up to billions of pairs of variables: sorting, merging, and writing them into matrices.
-
-A list is a (k, 2) int32 array of pairs i < j. An ascending list is in lexicographic order.
-"""
+"""Lists of up to billions of pairs of variables: sorting, merging, and writing them into matrices. A list is a (k, 2)
+int32 array of pairs i < j; an ascending list is in lexicographic order."""
 
 import functools
 from collections.abc import Iterator, Sequence

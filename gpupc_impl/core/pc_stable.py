@@ -1,8 +1,6 @@
-"""The level loop of PC-stable (cuPC, Algorithms 1 and 2), shared by every family, method and reference.
-
-A method only runs single levels. This module decides when the search ends, what is counted and what is returned, so
-that all methods agree about these.
-"""
+"""The level loop of PC-stable (cuPC, Algorithms 1 and 2), shared by every family, method and reference. A method only
+runs single levels; this module decides when the search ends, what is counted and what is returned, so that all methods
+agree about these."""
 
 import abc
 import dataclasses
@@ -23,12 +21,10 @@ MAX_SETS = 2**62  # conditioning sets of a row: keys have 62 bits for the rank o
 
 @dataclasses.dataclass(frozen=True)
 class LevelOutcome:
-    """The result of one level.
+    """The result of one level: the numbers of edges left, of CI tests, and the fields below.
 
     Attributes:
-        edges: the number of edges left.
         max_degree: the largest number of neighbours left among the variables with an edge that is not required.
-        tests: the number of CI tests performed.
         pairs: (k, 2) removed pairs, i < j, in any order; None for a search that returns the separating sets of all
             levels at its end. Those of level 0 are not used, since their sets are empty.
         sets: (k, level) the separating sets of these pairs, each ascending.
@@ -49,12 +45,8 @@ class LevelOutcome:
 
 
 class LevelSearch(abc.ABC):
-    """A method's search on one problem, which the level loop drives.
-
-    Attributes:
-        backend: where the kernels run; None for a search without kernels. The loop subtracts this backend's waits for
-            compilers from each level's time.
-    """
+    """A method's search on one problem, which the level loop drives. Its `backend` is where the kernels run, None for a
+    search without kernels; the loop subtracts this backend's waits for compilers from each level's time."""
 
     backend: Backend | None = None
 

@@ -1,7 +1,5 @@
-"""Problems: a problem is the prepared data together with everything that changes the answer.
-
-Parameters that change only the speed (launch shapes, threads, backend) belong to the method instead.
-"""
+"""Problems: a problem is the prepared data together with everything that changes the answer. Parameters that change
+only the speed (launch shapes, threads, backend) belong to the method instead."""
 
 from __future__ import annotations
 
@@ -40,9 +38,8 @@ class Problem:
     file follow from it.
 
     Attributes:
-        family: the kind of data and test.
-        PARAMETERS: the parameters of `from_data` beside data, alpha, max_level and names, with their defaults: those of
-            the fields that `parameter` declares. `facts` contains their values.
+        PARAMETERS: the parameters of `from_data` that `parameter` declares, with their defaults; `facts` contains their
+            values.
         DATA_PARAMETERS: further parameters of `from_data`, which control how the data are read.
         names: the names of the p variables.
         alpha: significance level of each CI test, in (0, 1). A set separates when its p-value is >= alpha.
@@ -55,8 +52,7 @@ class Problem:
 
     family: ClassVar[str]
     PARAMETERS: ClassVar[Mapping[str, Any]] = {}
-    NOT_IN_FINGERPRINT: ClassVar[tuple[str, ...]] = ("names", "constant", "labels")
-    """Fields that hold names, or follow from others."""
+    NOT_IN_FINGERPRINT: ClassVar[tuple[str, ...]] = ("names", "constant", "labels")  # names and what follows
     _CHECKS: ClassVar[Mapping[str, Check]] = {}
     DATA_PARAMETERS: ClassVar[tuple[str, ...]] = ()
     from_data: ClassVar[Callable[..., Problem]]
@@ -96,10 +92,7 @@ class Problem:
     @classmethod
     def from_correlation(cls, correlation: Any, *, n_samples: int, **parameters: Any) -> Problem:
         """Make a problem from a (p, p) correlation matrix and the number of samples from which it was computed.
-
-        Raises:
-            InvalidProblem: the family's test needs the samples themselves, or an argument is invalid.
-        """
+        InvalidProblem is raised if the family's test needs the samples themselves, or an argument is invalid."""
         raise InvalidProblem(
             f"n_samples says that data is a correlation matrix, which a {cls.family} test cannot use; give the samples "
             "themselves, without n_samples"
@@ -422,9 +415,7 @@ def numbers_and_codes(
     data: Any, names: Sequence[str] | None, coded: Sequence[str], most: int
 ) -> tuple[np.ndarray, tuple[str, ...], np.ndarray]:
     """Return (n, p) float64 numbers and codes of categories, the names, and (p,) bool that marks columns of codes.
-
-    Text, Boolean and categorical columns hold categories, at most `most`, and so do the columns named in `coded`.
-    """
+    Text, Boolean and categorical columns hold categories, at most `most`, and so do the columns named in `coded`."""
     import pandas as pd
 
     if not isinstance(data, pd.DataFrame):

@@ -1,8 +1,6 @@
-"""The registry of methods. Adding a method takes one new file and no change elsewhere.
-
-A method is a function decorated with `method`, in a module of a package that its family names (`Family.packages`), or
-of a plug-in (`gpupc_impl.core.family.plugins`).
-"""
+"""The registry of methods. Adding a method takes one new file and no change elsewhere: a function decorated with
+`method`, in a module of a package that its family names (`Family.packages`), or of a plug-in
+(`gpupc_impl.core.family.plugins`)."""
 
 import contextlib
 import dataclasses
@@ -82,7 +80,8 @@ class Parameter:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """The options of one search, of which only `separating_sets` can change the answer.
+    """The options of one search, of which only `separating_sets` can change the answer. `progress` is called after each
+    level.
 
     Attributes:
         backend: where kernels run; None for a CPU reference, which has no kernels.
@@ -91,7 +90,6 @@ class Run:
             docs/architecture.md) or ``"first-come"`` (the papers' rule: the first set that any thread finds, so that
             sets vary from run to run).
         pmax: whether to record the largest p-value of every pair.
-        progress: is called after each level.
         facts: facts about the run that are added to the result.
     """
 
@@ -114,11 +112,9 @@ class Method:
             need a GPU, ``("cpu",)`` for references, ``("cuda", "cpu")`` for array code by CuPy or NumPy.
         source: the paper, section and algorithm, or the library.
         summary: a description in one line.
-        params: the method's parameters by name.
         reference: whether the method is a CPU reference, relative to which speedups are computed.
         canonical: whether its separating sets are canonical; if not, verification compares only its adjacency.
-        random: whether its tests use their own random numbers, so that its adjacency may differ from that of other
-            methods.
+        random: whether its tests use their own random numbers, so that its adjacency may differ from other methods'.
         knowledge: whether it supports `Problem.fixed`, the required and forbidden edges.
         tiers: whether it supports `Problem.tiers`, which limit separating sets.
         cluster: whether it runs on a cluster. The parameters of such a method are about machines and memory instead of
@@ -132,7 +128,6 @@ class Method:
         open_test: ``(problem, backend, params) -> (i, j, S) -> p-value``: opens the method's test so that it can be
             timed alone (`measurement.single_tests`); None if it cannot.
         check: ``(params) -> str | None``: why a combination of parameters is invalid, as a sentence.
-        module: the Python module that defines the method.
         code: the modules that perform it, if `module` registers methods of several families; an edit of these and of
             what they import makes recorded times stale.
     """
@@ -225,11 +220,8 @@ def methods(family: str | None = None) -> dict[str, Method]:
 
 
 def method_of(family: str, name: str) -> Method | None:
-    """Return a method of a family, None if it has none of that name.
-
-    Only the method's own modules are imported if one of them is named as it is. To import all takes as long as a search
-    of a few hundred variables.
-    """
+    """Return a method of a family, None if it has none of that name. Only the method's own modules are imported if one
+    of them is named as it is. To import all takes as long as a search of a few hundred variables."""
     for package in get_family(family).packages if name not in _METHODS else ():
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(f"{package}.{name.replace('-', '_')}")

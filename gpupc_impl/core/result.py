@@ -33,21 +33,16 @@ if TYPE_CHECKING:
 NO_PAIRS = np.empty((0, 2), np.int32)
 NO_PAIRS.setflags(write=False)
 
-DIFFERENCES_NAMED = 5
-"""Upper bound on the edges, and on the sets, that the text about two results names."""
+DIFFERENCES_NAMED = 5  # edges, and sets, that the text about two results names at most
 
 
 class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
-    """The separating sets of all removed edges, as a mapping ``{(i, j): members}`` with i < j.
+    """The separating sets of all removed edges, as a mapping ``{(i, j): members}`` with i < j; ``sets[j, i]`` works as
+    well. The sets of a `Skeleton` take names too: ``sepsets["Age", "BMI"]`` is a tuple of names.
 
     Most pairs (billions, for the widest data) are removed at level 0 with the empty set, so only non-empty sets are
-    stored; a pair that is neither stored nor an edge has the empty set. ``sets[j, i]`` works as well. A stored set
-    takes 20 bytes, and 4 more for each member after the first.
-
-    A pair that background knowledge forbids was never tested: such a pair has no separating set and is not in the
-    mapping.
-
-    The sets of a `Skeleton` take names as well: ``sepsets["Age", "BMI"]`` is a tuple of names.
+    stored; a pair that is neither stored nor an edge has the empty set. A stored set takes 20 bytes, and 4 more for
+    each member after the first. A pair that background knowledge forbids was never tested, so it is not in the mapping.
 
     Args:
         sizes: the sizes of the sets: one number if all are equal, (k,) uint8, or (k + 1,) int64 `offsets`.
@@ -103,9 +98,7 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
     @classmethod
     def from_levels(cls, adjacency: np.ndarray, removed: Iterable[tuple[np.ndarray, np.ndarray]]) -> SeparatingSets:
         """Merge ``(pairs (k, 2), members (k, level))`` of each level from 1 upward; the pairs may be in any order.
-
-        There may be billions of pairs, so little memory is allocated beyond the arguments and the result.
-        """
+        There may be billions of pairs, so little memory is allocated beyond the arguments and the result."""
         levels = [
             in_order(np.asarray(pairs, np.int32), np.asarray(sets, np.int32)) for pairs, sets in removed if len(pairs)
         ]
@@ -244,12 +237,8 @@ class SavedResult(ResultViews, abc.ABC):
 
     @classmethod
     def load(cls, path: str | Path | zipfile.Path) -> Self:
-        """Read a result from an ``.npz`` that `save` wrote, which may be a member of a zip archive.
-
-        Raises:
-            InvalidSkeleton: the file has other content, or is damaged.
-            OSError: the file cannot be opened.
-        """
+        """Read a result from an ``.npz`` that `save` wrote, which may be a member of a zip archive. InvalidSkeleton is
+        raised if the file has other content or is damaged, OSError if it cannot be opened."""
         if isinstance(path, str):
             path = Path(path)
         opened = path.open("rb") if isinstance(path, zipfile.Path) else open_regular(path)
@@ -258,15 +247,13 @@ class SavedResult(ResultViews, abc.ABC):
 
     def save(self, path: str | Path) -> None:
         """Write a file whose format the suffix selects: ``.npz`` (everything but the data), ``.csv`` (as `to_frame`),
-        ``.graphml``, ``.gml``, ``.dot``, ``.json``, or a picture, ``.png`` or ``.svg`` (docs/results.md).
+        ``.graphml``, ``.gml``, ``.dot``, ``.json``, or a picture, ``.png`` or ``.svg`` (docs/results.md). ValueError is
+        raised if the suffix is unknown or the format cannot hold a name, ImportError if a picture needs matplotlib
+        (extra ``plots``).
 
         The ``.npz`` of a graph with directions holds the arrays of its skeleton too, so `Skeleton.load` reads it. In a
-        ``.csv``, an apostrophe is put before a name that a spreadsheet would interpret as a formula, such as
-        ``=1+1``, and before such a part of a name after a semicolon, a tab or a line end.
-
-        Raises:
-            ValueError: the suffix is unknown, or the format cannot hold a name.
-            ImportError: a picture needs matplotlib, which is not installed (extra ``plots``).
+        ``.csv``, an apostrophe is put before a name, or a part of it after a semicolon, a tab or a line end, that a
+        spreadsheet would interpret as a formula, such as ``=1+1``.
         """
         path = Path(path)
         if path.suffix == ".npz":
@@ -291,8 +278,8 @@ class Skeleton(SavedResult):
             in one launch, the device measured their times, and the first of them includes the rest of the launch.
         levels_run: number of levels that were run; level 0 is the first.
         stopped_because: the reason why no further level was run, as a sentence.
-        pmax: (p, p) float64, largest p-value over the tests of a pair, NaN where none was recorded; None unless
-            the search was asked for it.
+        pmax: (p, p) float64, largest p-value over the tests of a pair, NaN where none was recorded; None unless the
+            search was asked for it.
         undefined_tests: tests that were not decided, because a variable had no residual variance given S.
         pseudo_inverses: near-singular conditioning matrices, for which the Moore-Penrose inverse was used.
         facts: how it was found: method, backend, parameters, alpha, conventions.
@@ -343,14 +330,12 @@ class Skeleton(SavedResult):
         return digest.hexdigest()
 
     def adjacency_at(self, level: int) -> np.ndarray:
-        """Return the graph G' at the start of a level, (p, p) bool, whose rows are A'_G (cuPC, Algorithm 2).
+        """Return the graph G' at the start of a level, (p, p) bool, whose rows are A'_G (cuPC, Algorithm 2). ValueError
+        is raised if the level is negative; for a level after the last one the graph is the skeleton.
 
         The level at which a pair is removed is the size of its separating set, so the graph consists of the skeleton's
         edges and of the removed pairs whose sets have at least `level` members. Level 0 starts with all pairs that are
-        not forbidden. For a level after the last one the graph is the skeleton.
-
-        Raises:
-            ValueError: the level is negative.
+        not forbidden.
         """
         if level < 0:
             raise ValueError(f"level must be at least 0, not {level}")
@@ -369,12 +354,8 @@ class Skeleton(SavedResult):
         return equal(self.adjacency, other.adjacency) and self.sepsets == other.sepsets
 
     def difference(self, other: Skeleton, sets: bool = True) -> str:
-        """Say how the edges and the separating sets of another result of the same variables differ from those of this
-        one; the text is empty if they do not.
-
-        Args:
-            sets: whether separating sets are compared, too.
-        """
+        """Say how the edges and, if `sets`, the separating sets of another result of the same variables differ from
+        those of this one; the text is empty if they do not."""
         pairs = np.argwhere(np.triu(self.adjacency != other.adjacency)).tolist()
         edges = [f"{self._pair(i, j)} only in the {'first' if self.adjacency[i, j] else 'second'}" for i, j in pairs]
         stored = {*map(tuple, self.sepsets.pairs.tolist()), *map(tuple, other.sepsets.pairs.tolist())}

@@ -18,16 +18,10 @@ Value = TypeVar("Value")
 
 
 class ResultFolder:
-    """The folder of one calculation. Each file is written whole or not at all, and has a digest that binds it to the
-    settings and to its name.
-
-    Args:
-        kind: what the folder holds; the settings are in the file ``{kind}.json``.
-        settings: what decides the results, in values that JSON can represent; ``data`` is the problem's fingerprint.
-
-    Raises:
-        InvalidProblem: the folder cannot be written, or belongs to other settings.
-    """
+    """The folder of one calculation. Each file is written whole or not at all, and has a digest that binds it to its
+    name and to the settings: what decides the results, in values that JSON can represent, with the problem's
+    fingerprint as ``data``. They are in the file ``{kind}.json``, which `kind` names after what the folder holds.
+    InvalidProblem is raised if the folder cannot be written, or belongs to other settings."""
 
     def __init__(self, path: Path, kind: str, settings: Mapping[str, Any]):
         self._path, self._settings = checked_path(path), json.loads(json.dumps(settings))

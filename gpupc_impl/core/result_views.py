@@ -1,9 +1,6 @@
-"""The methods of results that make pictures, tables, pages and files of other programs.
-
-The package `views`, which is above this one, implements them and is imported by name when a method is called. No search
-and no measurement calls these methods, so changing a picture makes no recorded run stale (`_DISPLAYS` of
-measurement/digest.py).
-"""
+"""The methods of results that make pictures, tables, pages and files of other programs. The package `views`, which is
+above this one, implements them and is imported by name when a method is called. No search and no measurement calls
+these methods, so changing a picture makes no recorded run stale (`_DISPLAYS` of measurement/digest.py)."""
 
 from __future__ import annotations
 
@@ -21,9 +18,7 @@ class ResultViews:
 
     def plot(self, ax: Axes | None = None, *, max_nodes: int = 100, title: str | None = None) -> Axes:
         """Draw the graph: boxes for variables, arrows for directed edges, lines for undirected edges, dashed lines for
-        conflicts.
-
-        A graph in which more than `max_nodes` variables have an edge is drawn by `heatmap` instead.
+        conflicts. If more than `max_nodes` variables have an edge, `heatmap` draws it instead.
 
         Args:
             ax: the axes to draw in; None makes a figure whose size suits the graph.
@@ -36,10 +31,8 @@ class ResultViews:
         return axes
 
     def heatmap(self, ax: Axes | None = None, *, title: str | None = None) -> Axes:
-        """Draw the adjacency matrix, with variables ordered by community; variables without an edge are omitted.
-
-        Takes and raises what `plot` does.
-        """
+        """Draw the adjacency matrix, with variables ordered by community; variables without an edge are omitted. Takes
+        and raises what `plot` does."""
         axes: Axes = _view("plots.heatmap").heatmap(self, ax, title=title)
         return axes
 
@@ -52,15 +45,12 @@ class ResultViews:
         self, pairs: str = "edges", *, backend: str = "auto", progress: bool | None = None
     ) -> pandas.DataFrame:
         """Return the strength of each edge: the largest p-value among its tests, the set of that test, and the effect
-        size.
-
-        For a removed pair it is the test that separated the pair (pcalg's ``pMax``).
+        size. For a removed pair it is the test that separated the pair (pcalg's ``pMax``).
 
         Args:
             pairs: ``"edges"``, in the order of ``to_frame()``; ``"removed"``; or ``"all"``.
             backend: where the tests are performed again, if the family's strengths need kernels (CMIknn).
-            progress: whether to show a progress bar; None: a bar is shown if the output is a terminal and tqdm is
-                installed.
+            progress: whether to show a progress bar; None: if the output is a terminal and tqdm is installed.
 
         Returns:
             A row for each pair: ``source``, ``target``; ``kind``, as in ``CPDAG.to_frame()``, ``"removed"``, or
@@ -76,28 +66,21 @@ class ResultViews:
         return frame
 
     def report(self, path: str | Path) -> None:
-        """Write one self-contained HTML page: graph, what was read, edges with their strengths, hubs, levels.
-
-        The tests of the edges are made again where that takes seconds; their p-values are left out otherwise. It needs
-        matplotlib.
-        """
+        """Write one self-contained HTML page: graph, what was read, edges with their strengths, hubs, levels. It needs
+        matplotlib. The edges' tests are made again where that takes seconds; their p-values are left out otherwise."""
         _view("pages").write(self, path)
 
     def to_pcalg_amat(self) -> pandas.DataFrame:
         """Return the adjacency matrix in pcalg's coding ``amat.cpdag``, or ``amat.pag`` of a PAG, with the variables'
-        names.
-
-        ``amat[a, b] = 0`` and ``amat[b, a] = 1`` means a -> b; both 1 means a - b; both 0 means that there is no edge.
-        For a PAG, ``amat[a, b]`` is the mark at b: 0 for no edge, 1 for a circle, 2 for an arrow, 3 for a tail.
-        """
+        names. ``amat[a, b] = 0`` and ``amat[b, a] = 1`` means a -> b; both 1 means a - b; both 0 means that there is no
+        edge. For a PAG, ``amat[a, b]`` is the mark at b: 0 for no edge, 1 for a circle, 2 for an arrow, 3 for a
+        tail."""
         frame: pandas.DataFrame = _view("exports").to_pcalg_amat(self)
         return frame
 
     def to_adjacency(self) -> pandas.DataFrame:
-        """Return the adjacency matrix with the variables' names, (p, p) bool.
-
-        In a CPDAG ``[a, b]`` is True for a -> b and for an edge without a direction; otherwise the matrix is symmetric.
-        """
+        """Return the adjacency matrix with the variables' names, (p, p) bool. In a CPDAG ``[a, b]`` is True for a -> b
+        and for an edge without a direction; otherwise the matrix is symmetric."""
         frame: pandas.DataFrame = _view("exports").to_adjacency(self)
         return frame
 

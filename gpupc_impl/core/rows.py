@@ -14,18 +14,16 @@ from gpupc_impl.core import mapped_arrays
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RowStatistics:
-    """Statistics of p columns from one pass over all rows; they leave out missing values unless stated otherwise.
+    """Statistics of p columns from one pass over all `rows`; they leave out missing values unless stated otherwise.
 
     Attributes:
-        rows: the number of rows.
         means: (p,) means, up to rounding; 0 for a column without values.
         largest: (p,) largest magnitudes; 0 for a column without values.
         constant: (p,) bool: no two values differ.
         missing: (p,) int64 numbers of missing values.
         incomplete_rows: the number of rows with missing values.
-        first_missing: the row and the column of the first missing value; None if there is none.
+        first_missing, first_infinite: the row and the column of the first such value; None if there is none.
         infinite: the number of infinite values.
-        first_infinite: the row and the column of the first of them; None if there is none.
     """
 
     rows: int
@@ -41,13 +39,9 @@ class RowStatistics:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RowStream:
-    """A table that is read some rows at a time. Conversion to an array reads it as a whole.
-
-    Attributes:
-        shape: the numbers of rows and of columns.
-        read: returns an iterator over consecutive rows, (k, p) float64 with NaN for missing values.
-        complete_only: whether rows with missing values, which `shape` does not count, are left out.
-    """
+    """A table that is read some rows at a time; conversion to an array reads it as a whole. `read` returns an iterator
+    over consecutive rows, (k, p) float64 with NaN for missing values; `complete_only` says whether rows with missing
+    values, which `shape` does not count, are left out."""
 
     shape: tuple[int, int]
     read: Callable[[], Iterator[np.ndarray]]
@@ -114,10 +108,8 @@ class RowStream:
         )
 
     def scaled(self, rows: np.ndarray, xp: Any = np) -> Any:
-        """Return rows scaled by a power of two for each column, to about one at most, without the columns' means.
-
-        Both are exact but for the rounding of a difference, since a power of two only changes the exponent.
-        """
+        """Return rows scaled by a power of two for each column, to about one at most, without the columns' means. Both
+        are exact but for the rounding of a difference, since a power of two only changes the exponent."""
         _, exponents = np.frexp(self.statistics.largest)
         scale = np.ldexp(1.0, -np.clip(exponents, -1000, 1000))
         return xp.asarray(rows) * xp.asarray(scale) - xp.asarray(self.statistics.means * scale)

@@ -78,11 +78,8 @@ def open_method_backend(method: Method, backend: str, device_memory_limit: int |
 def prefetched(
     method: Method, backend: Backend | None, params: Mapping[str, Any], *, pmax: bool, max_level: int | None
 ) -> Iterator[None]:
-    """Let threads compile the kernels that a search probably needs, while its data are prepared.
-
-    If an error, such as Ctrl-C, ends the block, compilations that have not begun are dropped, for which the process
-    would wait.
-    """
+    """Let threads compile the kernels that a search probably needs, while its data are prepared. If an error, such as
+    Ctrl-C, ends the block, compilations that have not begun are dropped, for which the process would wait."""
     if backend is None:
         yield
         return

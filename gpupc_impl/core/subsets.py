@@ -9,21 +9,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-MOST_SUBSETS = 2**62
-"""The upper bound on numbers of subsets, which have 64 bits. Larger ones count as this one."""
+MOST_SUBSETS = 2**62  # the upper bound on numbers of subsets, which have 64 bits; larger ones count as this one
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Subsets:
-    """All subsets of one size of the candidates of m pairs.
-
-    They are numbered from 0, pair by pair, and in lexicographic order within a pair.
+    """All subsets of one size of the candidates of m pairs, numbered from 0, pair by pair, and in lexicographic order
+    within a pair.
 
     Attributes:
         pairs: (m, 2) int32 variables; the same pair may occur with several lists.
         starts: (m + 1,) int64: pair number q has ``candidates[starts[q]:starts[q + 1]]``.
         candidates: int32 variables, ascending within a pair and without the pair's own.
-        size: the number of members of each subset.
     """
 
     pairs: np.ndarray

@@ -1,9 +1,7 @@
-"""Tiers in the search: a variable of a later tier than both ends of a pair is in no separating set for the pair.
-
-Causes precede their effects, so given its causes a variable is independent of what is earlier, and no later variable is
-needed to separate two earlier ones. tigramite's search conditions on the past alone for this reason, and Tetrad's PC
-leaves later tiers out of its conditioning sets.
-"""
+"""Tiers in the search: a variable of a later tier than both ends of a pair is in no separating set for the pair. Causes
+precede their effects, so given its causes a variable is independent of what is earlier, and no later variable is needed
+to separate two earlier ones. tigramite's search conditions on the past alone for this reason, and Tetrad's PC leaves
+later tiers out of its conditioning sets."""
 
 from collections.abc import Sequence
 from typing import Any

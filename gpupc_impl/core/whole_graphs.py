@@ -12,22 +12,16 @@ from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import SeparatingSets, Skeleton, complete_graph
 
-Mark = tuple[int, int, str, float | None]
-"""What a graph says about variables i and j beside an edge, with a p-value or None: ``(0, 1, "arrow", None)``."""
+Mark = tuple[int, int, str, float | None]  # i, j, what a graph says about them, a p-value: (0, 1, "arrow", None)
 
 
 def whole_graph(
     problem: Problem, run: Run, adjacency: np.ndarray, marks: Iterable[Mark], tests: int = 0, **facts: Any
 ) -> Skeleton:
-    """Return the skeleton of a graph without separating sets and levels; verification compares the marks, too.
-
-    Args:
-        adjacency: (p, p) bool, symmetric; the diagonal is not used.
-        marks: becomes ``facts["marks"]`` of the result, in an order that only depends on the graph.
-        tests: the number of tests; 0 if it is unknown.
-        facts: further facts of the result; ``differs_by`` is a sentence about a rule of the program's own, by which
-            verification explains what differs.
-    """
+    """Return the skeleton of a graph without separating sets and levels, given the (p, p) symmetric bool `adjacency`,
+    whose diagonal is not used, and the number of tests, 0 if it is unknown. Verification compares the marks too, which
+    become ``facts["marks"]`` in an order that only depends on the graph. Among the further facts, ``differs_by`` is a
+    sentence about a rule of the program's own, by which verification explains what differs."""
     adjacency = adjacency & complete_graph(len(adjacency))
     return Skeleton(
         adjacency=adjacency,
