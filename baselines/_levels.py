@@ -15,8 +15,7 @@ from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Run
 from gpupc_impl.core.result import Skeleton
 
-LEAST_TASK, LARGEST_TASK = 16, 4096
-"""Bounds on the edges in a task, since handing over a task takes as long as a few edges, and its sets take memory."""
+LEAST_TASK, LARGEST_TASK = 16, 4096  # edges: handing over a task takes as long as a few, and their sets take memory
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,10 +15,7 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 LIBRARY = Library("GPUPC_CUPC_LIBRARY", {"Skeleton": (None, [ctypes.c_void_p] * 8)})
 
 MAX_LEVEL = 14  # the deepest level for which the program has a kernel, and the length of a separating set
-
-MAX_VARIABLES = 12_288
-"""The upper bound on the variables: the program keeps a row of the graph, 4 bytes per variable, in the default 48 KB of
-a block's shared memory."""
+MAX_VARIABLES = 12_288  # a row of the graph, 4 bytes per variable, lies in the default 48 KB of a block's shared memory
 
 THRESHOLDS = 50
 

@@ -42,16 +42,9 @@ LIBRARY = Library(
 
 MAX_LEVEL = 10  # the upper bound on the members of a set; with more members the program's kernel writes beyond an array
 MAX_K = 200  # the length of the program's array of nearest distances, which includes the sample itself
-
-NEIGHBOURS = 15
-"""The number of neighbours among which a permutation draws, which is a constant of the program's kernels."""
-
-RESERVED_BYTES = 5_000_000_000
-"""The device memory that the program's search leaves free when it chooses the number of sets of a call."""
-
-HOST_BYTES = 8 << 30
-"""The upper bound on the permuted samples of a call in host memory; the program's search has no such limit."""
-
+NEIGHBOURS = 15  # number of neighbours among which a permutation draws, which is a constant of the program's kernels
+RESERVED_BYTES = 5_000_000_000  # device memory that the program's search leaves free, which limits the sets of a call
+HOST_BYTES = 8 << 30  # the most permuted samples of a call in host memory; the program's search has no such limit
 OUT_OF_MEMORY = 2  # the value of cudaErrorMemoryAllocation
 
 

@@ -19,8 +19,7 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Run, needs_package
 from gpupc_impl.core.result import Skeleton
 
-FAMILIES = {"": "gaussian", "-discrete": "discrete"}
-"""What follows a package's name in that of its method for a family."""
+FAMILIES = {"": "gaussian", "-discrete": "discrete"}  # what follows a package's name in that of its method for a family
 
 ONE_SIDED = "gCastle draws sets from the neighbours of a pair's first variable alone"
 OWN_COUNT = "the package counts degrees of freedom by a rule of its own"

@@ -135,8 +135,7 @@ store("edges", edges, "integer")
 store("sets", unlist(sets), "integer")
 """
 
-TESTS = {"x2": ("chi-square", "full"), "mi-adf": ("g-square", "adjusted")}
-"""For each of bnlearn's tests, the test and the rule for degrees of freedom as our problems name them."""
+TESTS = {"x2": ("chi-square", "full"), "mi-adf": ("g-square", "adjusted")}  # our names of bnlearn's tests
 
 
 @peer(

@@ -40,9 +40,7 @@ _CPP = {
     "float64": "double",
 }
 
-Address = Callable[[Any], int]
-"""A function that returns the address of a C-contiguous device array of a backend, and raises `Unfit` for anything
-else."""
+Address = Callable[[Any], int]  # returns the address of a C-contiguous device array; else raises `Unfit`
 
 
 class Unfit(TypeError):

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from gpupc_impl.backends.machine import available_cores
 
 QUIET_SECONDS = 0.3  # the time after which a wait for a compilation is reported, in seconds
-READING_SECONDS = 0.1
-"""The time in seconds for which a search that can do without a kernel waits for it to be read from the cache."""
+READING_SECONDS = 0.1  # for which a search that can do without a kernel waits for it to be read from the cache
 
 Report = Callable[[int, int], None]
 """A function that is called during a wait with the number of requested kernels that are compiled and of all requested
@@ -37,9 +36,7 @@ def reported(report: Report | None) -> Iterator[None]:
         _report.reset(token)
 
 
-observers: list[Callable[[bool], None]] = []
-"""Functions that are called with True when a compilation begins and with False when it ends; compilations may be
-nested."""
+observers: list[Callable[[bool], None]] = []  # called with True when a compilation begins, with False when it ends
 
 
 @contextlib.contextmanager

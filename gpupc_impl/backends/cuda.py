@@ -46,34 +46,14 @@ from gpupc_impl.integers import ceil_div
 
 logger = logging.getLogger("gpupc_impl.cuda")
 
-MIRROR = KernelSource("backends/kernels/mirror.cu", "mirror<double>")
-"""Copies the upper triangle of a square matrix to the lower one."""
-
-SMALL_BYTES = 1 << 21
-"""The upper bound on the size of arrays that one core copies alone, since waking helpers would take longer."""
-
-SMALL_MATRIX_BYTES = 1 << 20
-"""The upper bound on the size of symmetric matrices that are uploaded whole, since mirroring a triangle would take
-longer."""
-
-TRIANGLE_PARTS = 8
-"""The lower bound on the number of parts in which a triangle is uploaded, so that staging one part overlaps with
-sending another."""
-
-SMALL_PLACED_BYTES = 16 << 20
-"""The upper bound on the size of symmetric matrices in pinned memory that are uploaded whole, since queueing parts
-would take longer."""
-
-MAX_PLACED_BYTES = 1 << 30
-"""The upper bound on the size of host arrays that are made in pinned memory for uploads, so that enough is left for
-other arrays."""
-
-PINNED_RESULT_BYTES = 256 << 20
-"""The upper bound on the size of downloads that stay in pinned memory; larger ones are copied on to pageable memory."""
-
-MEMORY_MARGIN = 512 * 2**20
-"""Device memory left free for code and for the local memory of running threads; a sixteenth of the device's memory if
-that is more."""
+MIRROR = KernelSource("backends/kernels/mirror.cu", "mirror<double>")  # copies the upper triangle to the lower one
+SMALL_BYTES = 1 << 21  # up to which one core copies an array alone, since waking helpers would take longer
+SMALL_MATRIX_BYTES = 1 << 20  # up to which a symmetric matrix is uploaded whole: mirroring takes longer
+TRIANGLE_PARTS = 8  # into which a triangle is divided at least, so that staging one overlaps with sending another
+SMALL_PLACED_BYTES = 16 << 20  # up to which one in pinned memory is uploaded whole: queueing parts takes longer
+MAX_PLACED_BYTES = 1 << 30  # up to which host arrays for uploads are pinned, so that enough is left for others
+PINNED_RESULT_BYTES = 256 << 20  # up to which downloads stay in pinned memory; larger ones are copied on
+MEMORY_MARGIN = 512 * 2**20  # left free for code and local memory; a sixteenth of the device's memory if that is more
 
 
 class CudaBackend(Backend):

@@ -20,8 +20,7 @@ from gpupc_impl.backends.pinned import PinnedPool
 
 DEVICE_VARIABLE = "GPUPC_CUDA_DEVICE"
 
-_dropped_pools: collections.deque[tuple[Any, Any]] = collections.deque()
-"""Pools from which nothing is allocated any more, each with its device."""
+_dropped_pools: collections.deque[tuple[Any, Any]] = collections.deque()  # unused, with their devices
 
 
 def fault() -> str | None:

@@ -35,9 +35,7 @@ from gpupc_impl.backends.simt import build
 from gpupc_impl.backends.sources import SourceCache
 
 _PLACES = ("CXX", "PATH", "GPUPC_SHIPPED_DIR", "GPUPC_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
-GRAM_COLUMNS = 1024
-"""The number of columns whose products with all others are computed at a time. In one product of 16,000 columns,
-threads of OpenBLAS 0.3.31 write out of bounds."""
+GRAM_COLUMNS = 1024  # in one product: with 16,000, threads of OpenBLAS 0.3.31 write out of bounds
 
 
 libc = ctypes.CDLL(None)

@@ -26,10 +26,7 @@ from gpupc_impl.integers import round_up
 
 CACHED_BYTES = 1 << 30
 CHUNK_BYTES = 4 << 20  # the bytes of one copy to or from a device
-STAGE_BYTES = 64 << 20
-"""The size of the pinned block through which uploads go. Most matrices fit into it whole; a larger block would take
-longer to pin."""
-
+STAGE_BYTES = 64 << 20  # of the block for uploads: most matrices fit whole, and a larger one takes longer to pin
 DOWNLOADS_IN_FLIGHT = 4  # the number of chunks of a download that the device copies while earlier chunks are copied on
 COPIERS = 8  # the upper bound on the threads that copy, the caller included; more threads do not increase the bandwidth
 

@@ -14,11 +14,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from gpupc_impl.backends.arguments import Struct
 from gpupc_impl.backends.compilations import Compilations
 
-PACKAGE_ROOT = Path(__file__).resolve().parents[1]
-"""The folder to which the names of kernel sources are relative; it is also the include root of every kernel."""
-
-ASSERTIONS = "backends/simt/arguments.cuh"
-"""The header that the assertions of `declaration_checks` use, from the include root."""
+PACKAGE_ROOT = Path(__file__).resolve().parents[1]  # to which sources are relative; kernels' include root
+ASSERTIONS = "backends/simt/arguments.cuh"  # what the assertions of `declaration_checks` include
 
 NO_CONSTANTS: Mapping[str, int] = types.MappingProxyType({})
 Product = TypeVar("Product")

@@ -33,17 +33,13 @@ SHARED_TABLE_CELLS = 12288
 
 The bound is at most 2^16, so that the kernel holds two cell numbers in a register (samples.cuh, count_packed)."""
 
-SORTED_FROM = {"cuda": 40, "host": 4}
-"""Upper bound on the cells of a table for each sample, by backend: sorting the samples is faster than a larger
-table."""
+SORTED_FROM = {"cuda": 40, "host": 4}  # cells per sample from which sorting the samples beats a table
 
 DEFAULTS = {"cuda": {"delta": 64, "gamma": 2, "beta": 1}, "host": {"delta": 1, "gamma": 1, "beta": 1}}
 """delta, gamma and beta by backend: the paper's values on a GPU (section 4.1). On a CPU core one thread counts a table
 faster than a block of threads."""
 
-MAX_DELTA, PAIR_DELTA = 256, 32
-"""Upper bound on the threads of a table where a level has too few edges to fill a GPU; and the threads of a table at
-level 0."""
+MAX_DELTA, PAIR_DELTA = 256, 32  # the most threads of a table if too few edges fill a GPU; those at level 0
 
 TERMS_FROM, MAX_TERMS = 32, 1024
 """The threads of a table from which they compute the terms of its statistic in parallel; and the upper bound on the
@@ -64,8 +60,7 @@ QUEUED, MAX_BLOCKS = 4, 1 << 15
 """Launched blocks for each resident block where several blocks share an edge, so that queued ones take the places of
 those that end early; and the upper bound on these blocks, since blocks without a test take time as well."""
 
-BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4
-"""Upper bound on the blocks with scratch space: the resident ones, and more to take the places of those that end."""
+BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4  # with scratch space: more than the resident ones
 
 
 @dataclasses.dataclass(frozen=True)

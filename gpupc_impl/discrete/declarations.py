@@ -15,27 +15,18 @@ from gpupc_impl.discrete.problem import EXPANSION_TERMS
 from gpupc_impl.engine import bit_graph, graph, separating_sets
 from gpupc_impl.engine.bit_graph import GRAPHS
 
-CODE_TYPES = {"uint8": "unsigned char", "uint16": "unsigned short"}
-"""The C++ types of codes, by the name of their NumPy type."""
-
-REQUESTED_CODE = "uint8"
-"""The type of codes whose kernels are requested before a search begins: that of nearly all data."""
-
-MAX_THREADS = 512
-"""Threads of a block: the kernels' launch bounds leave each thread 128 registers for the counts of a tile."""
-
+CODE_TYPES = {"uint8": "unsigned char", "uint16": "unsigned short"}  # in C++, by NumPy's name
+REQUESTED_CODE = "uint8"  # type of codes whose kernels are requested before a search begins: that of nearly all data
+MAX_THREADS = 512  # of a block: launch bounds leave each thread 128 registers for the counts of a tile
 CELL_BYTES, UNIT_BYTES = 4, 48  # bytes of a cell of a table, and of the description of one test in shared memory
 DIGITS = {"cuda": 16, "host": 256}  # values of a digit of the radix sort, by backend
-
-MAX_BATCH_COLUMNS, MAX_BATCH_STRATA = 64, 4
-"""Upper bounds on the columns and strata of a batch (batches.cu) that are counted at once."""
+MAX_BATCH_COLUMNS, MAX_BATCH_STRATA = 64, 4  # of a batch (batches.cu) that are counted at once
 
 PRODUCT_TILE, PRODUCT_THREADS, PRODUCT_STEP = 64, 256, 16
 """Planes along a side of a tile (products.cu); and, on a GPU, the threads of a tile's block and the words of a plane
 that are in shared memory at once."""
 
-COUNTER_PLACES = {"BUSY_ROWS": 2, "BUSY_ENDS": 6, "LARGEST": 7}
-"""Places in a level's counters (`engine.bit_graph.LevelCounts`) to which levels.cu gives a meaning of its own."""
+COUNTER_PLACES = {"BUSY_ROWS": 2, "BUSY_ENDS": 6, "LARGEST": 7}  # levels.cu's places in `LevelCounts`
 
 VARIABLES = Struct(
     "Variables",

@@ -29,9 +29,7 @@ LEVEL_ZERO_THREADS = 32
 THREADS_A_MULTIPROCESSOR = 2048
 V100_MULTIPROCESSORS = 80
 
-SHARED_TABLE_CELLS = 111
-"""Upper bound on the cells of a thread's table in shared memory: with more, few threads fit on a multiprocessor."""
-
+SHARED_TABLE_CELLS = 111  # of a thread's table, at most: with more, few threads fit on a multiprocessor
 HOST_BLOCKS = 4  # blocks that are launched for each core of the host backend, enough to balance the work
 
 LEAST_HEAP_BYTES = 1 << 30

@@ -9,9 +9,7 @@ import numpy as np
 from gpupc_impl.core.problem import InvalidProblem, variable_names
 
 MAX_CATEGORIES = 65_535  # upper bound on the categories of a variable: codes have 16 bits
-
-MAX_SAMPLES = 2**31 - 2**18
-"""Upper bound on the samples: their numbers have 32 bits, and a kernel's loop may step beyond the last sample."""
+MAX_SAMPLES = 2**31 - 2**18  # their numbers have 32 bits, and a kernel's loop may step beyond the last sample
 
 
 def columns_of(data: Any, names: Sequence[str] | None) -> tuple[Iterator[Any], tuple[str, ...]]:

@@ -13,8 +13,7 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.engine import graph
 from gpupc_impl.integers import ceil_div
 
-logger = logging.getLogger("gpupc_impl.discrete")
-"""The log of the memory that a search takes, and of where the tables of each level lie."""
+logger = logging.getLogger("gpupc_impl.discrete")  # logs the memory of searches, and where tables lie
 
 HURRIED_SAMPLES = 1 << 36
 """Upper bound on the samples that the tests of a level read for a search not to wait: slower kernels read them in about

@@ -44,18 +44,9 @@ COUNTING = Parameter(
 )
 
 MAX_PLANES = 32  # upper bound on the categories of a variable that has planes
-
-PLANE_CELLS = {"cuda": 64, "host": 2048}
-"""Upper bound on the cells of a table that is counted by planes, by backend: larger tables are faster counted by
-samples."""
-
-ROW_ALIGNMENT = 1024
-"""Samples to a multiple of which the codes of a variable are padded, so that kernels may read many samples at a
-time."""
-
-BAND_BYTES = 32 << 20
-"""Upper bound on the tables of a band, so that a GPU's L2 cache holds the tables until they are read."""
-
+PLANE_CELLS = {"cuda": 64, "host": 2048}  # of a table: larger ones are counted faster by samples
+ROW_ALIGNMENT = 1024  # in samples, so that kernels may read many of a variable's codes at a time
+BAND_BYTES = 32 << 20  # of a band's tables, so that a GPU's L2 cache holds them until they are read
 KEPT_SHARE = 8  # the tables of all pairs are kept if they take at most 1/`KEPT_SHARE` of the device memory that is left
 
 BLOCKS_A_MULTIPROCESSOR = 4
@@ -96,8 +87,7 @@ class Planes:
         self.words = padded_length(problem.n_samples) // 64
         self.bits: Any = None
         self.kept: Filled | None = None
-        self._keeps = problem.max_level != 0 and backend.warp_threads == 1
-        """Whether level 1 may use the tables of all pairs; on a GPU it is faster with tables that it counts."""
+        self._keeps = problem.max_level != 0 and backend.warp_threads == 1  # on a GPU counting again is faster
         self._backend, self._problem = backend, problem
 
     def tables(self) -> dict[str, np.ndarray]:

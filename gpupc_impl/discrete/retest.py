@@ -6,9 +6,7 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.statistic import statistics
 
 NEAR = 1e-9  # relative tolerance around the critical value within which rounding may decide a test
-
-ROWS_AFFORDED = 2 * 10**9
-"""Upper bound on the samples that the tests of one answer's removed edges count together, in about half a minute."""
+ROWS_AFFORDED = 2 * 10**9  # samples that the tests of an answer count together, in about half a minute
 
 
 class Retest:

@@ -9,8 +9,7 @@ from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.statistic import of_tables, statistics
 
-MOST_CELLS = 1 << 16
-"""The upper bound on the cells of a table that is summed up to smaller ones."""
+MOST_CELLS = 1 << 16  # the upper bound on the cells of a table that is summed up to smaller ones
 
 
 class DiscreteTests(IndependenceTests):

@@ -36,16 +36,11 @@ logger = logging.getLogger("gpupc_impl.distributed")
 WORKER_TIMEOUT = 600.0  # seconds for which a cluster may have no worker
 MESSAGE_INTERVAL = 30.0  # seconds between messages about the wait for workers
 PIECE_BYTES = 1 << 22
-HOST_SHARE = 0.6
-"""The part of its share of a machine's free memory that a worker on CPU cores takes in place of device memory; the rest
-is for the worker's process and for others."""
+HOST_SHARE = 0.6  # of its part of a machine's free memory, which a worker on cores takes in place of device memory
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
-WORKER_PACKAGES = ("distributed", "engine", "gaussian", "out_of_core")
-"""Packages whose modules a search uses on a worker."""
-
-_collecting = threading.Lock()
-"""A process may have several workers, and `gc.collect` does nothing while another thread runs it."""
+WORKER_PACKAGES = ("distributed", "engine", "gaussian", "out_of_core")  # whose modules a worker uses
+_collecting = threading.Lock()  # a process may have several workers, and a concurrent `gc.collect` does nothing
 
 TAKEN = "another search has taken the workers of the cluster"
 

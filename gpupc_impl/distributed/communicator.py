@@ -14,8 +14,7 @@ from gpupc_impl.backends import Backend
 
 Value = TypeVar("Value")
 
-Part = tuple[int, slice]
-"""The number of a worker, and the part that it computes of arrays which all workers have in the same shape."""
+Part = tuple[int, slice]  # a worker's number, and its part of arrays that have the same shape on all workers
 
 
 MESSAGE_BYTES = 1 << 26  # the bytes of arrays after which a worker sends a message to the others

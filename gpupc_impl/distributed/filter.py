@@ -56,9 +56,7 @@ CANDIDATES = Struct(
 SEPARATED = 1 << 31
 WARPS = 8  # warps of a thread block
 NO_MEMBER = 2**32 - 1
-COUNTS = ("tests", "undefined", "rechecked")
-"""The names of the first counters of level 1. The counter with index `OPEN` follows: the number of edges that no test
-has separated."""
+COUNTS = ("tests", "undefined", "rechecked")  # then `OPEN`: the number of edges that no test has separated
 
 OPEN = len(COUNTS)
 CONSTANTS = {

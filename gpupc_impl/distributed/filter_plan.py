@@ -11,20 +11,14 @@ COLUMNS_A_WARP = 4096  # columns of level 0 that a warp takes (kernels/filter.cu
 MOST_CANDIDATES = 4096  # upper bound on the variables of a block of candidates (kernels/filter.cu)
 STEP = 32  # lower bound on the candidates of a block, whose number is a multiple of this one
 MOST_TILE = 1 << 28  # upper bound on the products in a tile, since larger tiles hardly shorten the waits between them
-
-TILE_ROWS = 128
-"""The number of rows of a larger tile of products is a multiple of this number, since libraries compute so many rows at
-once."""
-
+TILE_ROWS = 128  # rows that libraries compute at once, to a multiple of which the rows of larger tiles are rounded
 LEAST_SHARE = 8  # samples are kept in parts as well if that leaves so many times as much memory to the rest
 MOST_UPLOAD_BYTES = 1 << 30  # upper bound on the bytes of samples that are standardised at a time
 LISTS = 8  # lists of each variable's neighbours in a block of candidates (kernels/filter.cu)
 EDGE_BYTES = 8  # bytes of an edge: its partner, and its product or member
 CANDIDATE_BYTES = 4  # bytes of a product in the panel of a block of candidates
 NEIGHBOUR_BYTES = 6  # bytes of an entry of a list of neighbours: the neighbour's number and product
-RESULT_BYTES = 32
-"""Bytes of an edge whose result is read: its partner and member, a flag whether it is separated, and its entry in the
-list of edges that are not."""
+RESULT_BYTES = 32  # of an edge: partner, member, whether it is separated, its entry in the list of the open edges
 
 MOST_READ = 1 << 22
 """Upper bound on the edges whose results are read at a time, so that the page-locked memory of all threads stays within

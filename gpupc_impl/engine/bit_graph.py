@@ -11,9 +11,7 @@ from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.integers import ceil_div
 
 WARPS = 8  # the number of warps in a thread block each of whose warps processes rows
-
-HOST_BLOCKS = 64
-"""The number of thread blocks on CPU cores, each of which processes a range of rows; on a GPU every row has a warp."""
+HOST_BLOCKS = 64  # thread blocks on cores, each of which processes a range of rows; on a GPU every row has a warp
 
 
 class LevelCounts(NamedTuple):

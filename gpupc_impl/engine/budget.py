@@ -22,8 +22,7 @@ from gpupc_impl.backends import Backend
 from gpupc_impl.engine.graph import COUNTER_SHAPE
 from gpupc_impl.integers import round_up
 
-Arrays = Mapping[str, tuple[int | tuple[int, ...], Any]]
-"""Device arrays by name, each a shape (or a length) and an element type."""
+Arrays = Mapping[str, tuple[int | tuple[int, ...], Any]]  # by name, a shape or a length, and a type
 
 COUNTER_BYTES = 8 * math.prod(COUNTER_SHAPE)
 

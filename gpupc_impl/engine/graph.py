@@ -19,16 +19,12 @@ from gpupc_impl.integers import ceil_div
 SOURCE = "engine/kernels/graph.cu"
 ROW_THREADS = 128  # in a block that processes one row
 NO_KEY = np.uint64(2**64 - 1)  # the key of an edge that no set has separated
-REQUIRED_KEY = np.uint64(0)
-"""The key of a required edge: the smallest key, so that the edge counts as separated already and is never tested."""
+REQUIRED_KEY = np.uint64(0)  # the smallest key, so that a required edge counts as separated already and is never tested
 REMOVED_KEY = np.uint64(0)  # the key of the empty set, for a pair that is removed at level 0
-CONSTANTS = {"ROW_THREADS": ROW_THREADS, "REQUIRED_KEY": int(REQUIRED_KEY), "MOST_SETS": MAX_SETS}
-"""The constants of kernels/graph.cu and its headers."""
-TALLY_CONSTANTS = {"COUNTER_STRIPES": 64, "COUNTER_STRIDE": 8}
-"""The constants of kernels/tally.cuh, which determine the layout of a level's counters."""
+CONSTANTS = {"ROW_THREADS": ROW_THREADS, "REQUIRED_KEY": int(REQUIRED_KEY), "MOST_SETS": MAX_SETS}  # of graph.cu
+TALLY_CONSTANTS = {"COUNTER_STRIPES": 64, "COUNTER_STRIDE": 8}  # of kernels/tally.cuh: the layout of counters
 COUNTER_SHAPE = tuple(TALLY_CONSTANTS.values())
-TALLIES = 3
-"""The number of counters in each stripe. In the first stripe, the sum and the maximum of the degrees follow them."""
+TALLIES = 3  # counters in each stripe; in the first, the sum and the maximum of the degrees follow them
 LEVELS_AHEAD = 7  # the number of levels after the present one for which the table of binomials suffices
 
 # The structs of combinations.cuh, rows.cuh and keys.cuh.

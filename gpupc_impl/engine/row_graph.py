@@ -7,11 +7,8 @@ import numpy as np
 
 from gpupc_impl.engine.graph import NO_KEY, binomial_table
 
-SECOND_SIDE = np.uint64(2**62)
-"""The bit of a key that is set if the set is drawn from the neighbours of the edge's second end."""
-
-KEY_CONSTANTS = {"SECOND_SIDE": int(SECOND_SIDE)}
-"""The constants of kernels/keys.cuh, which kernels that write keys must agree with."""
+SECOND_SIDE = np.uint64(2**62)  # set in a key if the set is drawn from the neighbours of the edge's second end
+KEY_CONSTANTS = {"SECOND_SIDE": int(SECOND_SIDE)}  # of kernels/keys.cuh, for kernels that write keys
 
 
 @dataclasses.dataclass(frozen=True)

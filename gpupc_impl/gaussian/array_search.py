@@ -28,11 +28,8 @@ from gpupc_impl.engine.row_graph import RowGraph, unrank
 from gpupc_impl.gaussian.canonical import to_host
 from gpupc_impl.gaussian.problem import GaussianProblem
 
-TESTS_AT_ONCE = {"cpu": 1 << 16, "cuda": 1 << 20}
-"""Upper bound on the tests in a batch: a GPU needs large launches, and a core's batch should stay near its cache."""
-
-BYTES_OF_ENTRY = 64
-"""Upper bound on the device memory that a batch takes for each entry of its tests' correlation matrices."""
+TESTS_AT_ONCE = {"cpu": 1 << 16, "cuda": 1 << 20}  # a GPU needs large launches, a core's batch stays near its cache
+BYTES_OF_ENTRY = 64  # device memory that a batch takes at most for each entry of its tests' correlation matrices
 
 
 class Outcome(NamedTuple):
@@ -56,8 +53,7 @@ class Tests(Protocol):
 class ArrayProblem(GaussianProblem, abc.ABC):
     """A Gaussian problem whose module defines the only method that solves it, `METHOD`; it cannot be saved."""
 
-    treatment: ClassVar[str]
-    """The value of ``missing`` that makes such a problem, which is also the name of the method."""
+    treatment: ClassVar[str]  # the value of ``missing`` that makes such a problem, which is also the name of the method
 
     @abc.abstractmethod
     def tests(self, xp: Any = np) -> Tests:

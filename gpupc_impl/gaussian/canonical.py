@@ -177,8 +177,7 @@ def _by_pseudo_inverse(c: np.ndarray, multiply_add: MultiplyAdd) -> tuple[np.nda
 
 
 SPLITTER = 2.0**27 + 1  # Veltkamp's constant, which splits the significand of a float64 into two halves
-SAFE = 2.0**-900, 2.0**900
-"""Magnitudes of products and sums for which no part of an exact product underflows or overflows."""
+SAFE = 2.0**-900, 2.0**900  # magnitudes for which no part of an exact product underflows or overflows
 
 
 def _rounded_twice(a: Any, b: Any, c: Any) -> Any:

@@ -36,23 +36,15 @@ from gpupc_impl.gaussian.scan_state import (
     cells,
 )
 
-MOST_EDGES = 1 << 18
-"""The number of edges up to which levels are fused by default; with more edges, tests take far longer than launches."""
+MOST_EDGES = 1 << 18  # up to which levels are fused by default; with more, tests take far longer than launches
 
 MOST_TESTS = 1 << 24
 """The number of tests of the previous level up to which levels are fused by default. With more tests, the kernels of
 single levels are faster, since they have more registers, and this saves more time than their launches take."""
 
-MOST_TESTS_OF_CORES = 1 << 14
-"""The same for several CPU cores, of which fused levels use one, for about a millisecond."""
-
-MOST_VARIABLES_OF_CORES = 128
-"""The number of variables up to which several cores queue the first levels: one core runs them in less time than their
-launches would take."""
-
-BUSY_TESTS = 1 << 20
-"""The number of tests of the previous level from which a launch has as many thread blocks as can be resident at
-once."""
+MOST_TESTS_OF_CORES = 1 << 14  # the same for several CPU cores, of which fused levels use one, for about a millisecond
+MOST_VARIABLES_OF_CORES = 128  # up to which several cores queue the first levels: one core runs them sooner
+BUSY_TESTS = 1 << 20  # of the previous level, from which a launch has as many blocks as can be resident at once
 
 EDGES_PER_BLOCK = 32
 """The number of edges for each thread block of a launch with fewer tests. A launch has few blocks because blocks wait
@@ -62,14 +54,9 @@ LEAST_SHARED_BYTES = 40 << 10
 """The lower bound on the shared memory of a thread block, in bytes. Later levels run in the same launch, and they have
 shorter rows but more cells for each variable."""
 
-MEMORY_SHARE = 4
-"""Queued levels take at most the free device memory divided by this."""
-
-ROWS_PER_BLOCK = 2
-"""The number of variables for each thread block of a launch of queued levels."""
-
-LONGEST_ROW = 256
-"""The upper bound on the degrees with which queued levels continue with level 2."""
+MEMORY_SHARE = 4  # queued levels take at most the free device memory divided by this
+ROWS_PER_BLOCK = 2  # the number of variables for each thread block of a launch of queued levels
+LONGEST_ROW = 256  # the upper bound on the degrees with which queued levels continue with level 2
 
 RESULT = Struct(
     "ScanResult",

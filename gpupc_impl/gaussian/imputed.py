@@ -113,8 +113,7 @@ class ImputedProblem(ArrayProblem):
         return test
 
 
-HIGHEST = math.nextafter(1.0, 0.0)
-"""The bound to which correlations are clamped, so that z is finite."""
+HIGHEST = math.nextafter(1.0, 0.0)  # the bound to which correlations are clamped, so that z is finite
 
 METHOD = array_method(
     ImputedProblem,

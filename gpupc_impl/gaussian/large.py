@@ -20,15 +20,9 @@ from gpupc_impl.core.problem import InvalidProblem, as_matrix, name_constants
 from gpupc_impl.gaussian.matrix import standardized
 from gpupc_impl.gaussian.problem import GaussianProblem
 
-LARGE = 10_000
-"""The number of variables above which the workflow stores the correlation matrix, of 0.8 GB or more, in a separate
-file."""
-
-TILE = 2048
-"""The number of variables on a side of a tile. A tile of this size takes 33 MB and writes 16 kB of each of its rows."""
-
-Progress = Callable[[int, int], None]
-"""A function that is called with the number of finished tiles and the number of all tiles."""
+LARGE = 10_000  # variables above which the workflow stores the matrix, of 0.8 GB or more, in a file of its own
+TILE = 2048  # variables on a side of a tile, which takes 33 MB and writes 16 kB of each of its rows
+Progress = Callable[[int, int], None]  # called with the numbers of finished and of all tiles
 
 
 def problem_from_data(

@@ -26,12 +26,8 @@ from gpupc_impl.engine.graph import (
 from gpupc_impl.engine.separating_sets import LevelSets
 from gpupc_impl.integers import round_up
 
-KEPT_BYTES = 32 << 20
-"""The upper bound on the memory that the graphs of all levels may take."""
-
-MOST_DEGREE = 255
-"""The upper bound on the degree of a variable after level 0, since a byte holds the level that removed an edge."""
-
+KEPT_BYTES = 32 << 20  # the upper bound on the memory that the graphs of all levels may take
+MOST_DEGREE = 255  # of a variable after level 0, since a byte holds the level that removed an edge
 LEVELS = Struct(  # kernels/level_graph.cu declares this struct.
     "Levels",
     adjacency=Pointer(np.uint8),

@@ -16,17 +16,10 @@ from collections.abc import Callable, Iterable
 from gpupc_impl.backends import Backend, KernelSource
 from gpupc_impl.integers import round_up
 
-FIRST_LEVELS = 3
-"""The levels up to this one have only kernels of their own, which are compiled before a search begins."""
-
-OWN_LEVELS = 8
-"""The levels beyond this one have only general kernels. In these, no kernel keeps its numbers in registers."""
-
-GENERAL_LEVELS = 8
-"""The number of levels of a general kernel. The local memory of a thread grows with the square of the last level."""
-
-LEVELS_AHEAD = 3
-"""The number of levels whose kernels are compiled while the level before them runs."""
+FIRST_LEVELS = 3  # the levels up to this one have only kernels of their own, which are compiled before a search begins
+OWN_LEVELS = 8  # beyond this level there are only general kernels, and none keeps its numbers in registers
+GENERAL_LEVELS = 8  # of a general kernel; the local memory of a thread grows with the square of the last level
+LEVELS_AHEAD = 3  # the number of levels whose kernels are compiled while the level before them runs
 
 
 @dataclasses.dataclass(frozen=True)

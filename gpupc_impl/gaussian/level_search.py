@@ -34,11 +34,8 @@ INVERSE = {
     )
 }
 
-OWN_LEVELS = 16
-"""The levels beyond this one have only general kernels, by which deep searches take a sixth longer."""
-
-MOST_THREADS = 512
-"""The upper bound on the threads in a block of a level's kernel."""
+OWN_LEVELS = 16  # the levels beyond this one have only general kernels, by which deep searches take a sixth longer
+MOST_THREADS = 512  # the upper bound on the threads in a block of a level's kernel
 
 LEVEL_ZERO = KernelSource("gaussian/kernels/level_zero.cu", "level_zero")
 SEARCH = Struct(  # kernels/search.cuh declares this struct.

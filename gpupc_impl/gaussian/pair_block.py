@@ -26,12 +26,9 @@ PAIR_BLOCK = Struct(
     residual_tolerance=np.float64,
     first_come=np.bool_,
 )
-NO_MEMBER = np.uint32(2**32 - 1)
-"""The key of a pair that no set has separated."""
-MEMBER = np.uint32(2**31 - 1)
-"""The bits of a key that hold the member of the set; the bit above these holds the side."""
-TILE, TILE_SIDE = 64, 16
-"""The numbers of variables and of threads on a side of a tile."""
+NO_MEMBER = np.uint32(2**32 - 1)  # the key of a pair that no set has separated
+MEMBER = np.uint32(2**31 - 1)  # the bits of a key that hold the member of the set; the bit above these holds the side
+TILE, TILE_SIDE = 64, 16  # the numbers of variables and of threads on a side of a tile
 
 CONSTANTS = {
     **TALLY_CONSTANTS,
@@ -46,15 +43,9 @@ TILES = {
     for flag in ("true", "false")
 }
 
-TILED = ("cuda",)
-"""The backends on which pairs that no set separates are tested faster in tiles than one by one."""
-
-TILED_FROM = 4096
-"""The number of variables from which pair-scan considers tiles. To decide, it reads the counters of level 0 first,
-which would cost a smaller problem more time than tiles save."""
-
-DENSE = 0.25
-"""The share of edges among the pairs of a block above which the kernel that tests all pairs is faster."""
+TILED = ("cuda",)  # the backends on which pairs that no set separates are tested faster in tiles than one by one
+TILED_FROM = 4096  # variables: reading level 0's counters first costs smaller problems more than tiles save
+DENSE = 0.25  # the share of edges among the pairs of a block above which the kernel that tests all pairs is faster
 
 GAIN = 10
 """The number of tests that tiles make in the time of one test of a scan. On an H200 it is 8 if no pair is separated,

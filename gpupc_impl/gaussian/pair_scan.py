@@ -34,8 +34,7 @@ from gpupc_impl.gaussian.partial_correlation import LargestPValues
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.gaussian.scan_state import CONSTANTS, FUSED, GRAPHS_AT_ONCE, LAUNCH, SEARCH, WARPS, ScanState, cells
 
-MOST_SCRATCH_BYTES = 1 << 29
-"""The device memory in bytes for the cells of warps (`scan_state.cells`), if rows are too long for shared memory."""
+MOST_SCRATCH_BYTES = 1 << 29  # for the cells of warps (`scan_state.cells`) if rows are too long for shared memory
 
 
 def search_kernels(

@@ -24,18 +24,10 @@ from gpupc_impl.core.rows import RowStream
 from gpupc_impl.gaussian.array_search import ArrayProblem, Outcome, Tests, array_method
 from gpupc_impl.gaussian.canonical import quick_residuals, to_host
 
-LEAST_SAMPLES = 4
-"""The lower bound on the samples of a pair; with this many, a test of level 0 has one degree of freedom."""
-
-NO_SPREAD = 1e-12
-"""A variable is constant over the samples of a pair if its sum of squares about the mean is at most this share of its
-sum of squares about zero."""
-
-SUMS_BYTES = 1 << 32
-"""Upper bound on the memory of the sums over the samples of pairs, unless a device has less."""
-
-BYTES_OF_PAIR = 96
-"""Upper bound on the memory of the six sums of a pair and of what is computed from them."""
+LEAST_SAMPLES = 4  # lower bound on the samples of a pair; with this many, a test of level 0 has one degree of freedom
+NO_SPREAD = 1e-12  # a variable's centred sum of squares is at most this share of the raw one: it counts as constant
+SUMS_BYTES = 1 << 32  # upper bound on the memory of the sums over the samples of pairs, unless a device has less
+BYTES_OF_PAIR = 96  # upper bound on the memory of the six sums of a pair and of what is computed from them
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -17,26 +17,17 @@ from gpupc_impl.gaussian import pair_block
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div, round_up
 
-FUSED = ((1, 5), (6, 8), (9, 11))
-"""The first and the last level of each kernel of fused levels; each kernel then compiles in about 10 s."""
-
-LEVELS_PREPARED = 6
-"""The number of levels after the present one for which the table of binomials is computed in advance."""
-
-GRAPHS_AT_ONCE = 3
-"""The number of graphs that a search keeps: one before a level, one after it, and one between the two sides."""
-
-CONSTANTS = {**bit_graph.CONSTANTS, "MOST_SETS": graph.CONSTANTS["MOST_SETS"]}
-"""The constants that kernels/prefix_scan.cu must agree with; kernels/fused_levels.cu has further ones."""
+FUSED = ((1, 5), (6, 8), (9, 11))  # first and last level of each kernel of fused levels, which compiles in 10 s
+LEVELS_PREPARED = 6  # number of levels after the present one for which the table of binomials is computed in advance
+GRAPHS_AT_ONCE = 3  # that a search keeps: one before a level, one after it, and one between the two sides
+CONSTANTS = {**bit_graph.CONSTANTS, "MOST_SETS": graph.CONSTANTS["MOST_SETS"]}  # of prefix_scan.cu
 
 LAUNCH: dict[str, Any] = {"tiles": "auto", "fused_levels": "auto"}
 """How kernels are launched, on which the answer does not depend: whether level 1 tests all pairs of a tile at once
 until the last of them is separated, and whether one launch runs as many levels as it can. Tests set "always" or
 "never"; "auto" is in graphs for which that is faster, tiles on a GPU alone."""
 
-WARPS = 4
-"""The number of warps in a block whose warps scan pairs or prefixes."""
-
+WARPS = 4  # the number of warps in a block whose warps scan pairs or prefixes
 SEARCH = Struct(  # kernels/pair_scan.cuh declares this struct.
     "PairScan",
     graphs=GRAPHS,
@@ -58,11 +49,8 @@ SEARCH = Struct(  # kernels/pair_scan.cuh declares this struct.
 )
 
 
-PROBED = 4096
-"""The number of pairs in the sample whose scans show whether scans are long."""
-
-MOST_BLOCKS = 1 << 20
-"""The upper bound on the thread blocks of a launch, which includes blocks that have no tests."""
+PROBED = 4096  # the number of pairs in the sample whose scans show whether scans are long
+MOST_BLOCKS = 1 << 20  # the upper bound on the thread blocks of a launch, which includes blocks that have no tests
 
 LEVEL_ONE_KERNELS = {
     name: KernelSource(

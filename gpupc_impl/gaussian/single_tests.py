@@ -42,18 +42,10 @@ from gpupc_impl.gaussian.level_kernels import LevelKernels
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
 
-FEW_TESTS = 1 << 11
-"""With fewer tests than this, all tests of subsets are made in NumPy instead of waiting for kernels."""
-
-TESTS_OF_LAUNCH = 1 << 22
-"""The upper bound on the tests of a launch."""
-
-THREADS = 128
-"""The number of threads in a block."""
-
-MOST_MEMBERS = 24
-"""The upper bound on the subsets whose votes are counted by a kernel; that many candidates have `colliders.MAX_TESTS`
-subsets."""
+FEW_TESTS = 1 << 11  # with fewer tests than this, all tests of subsets are made in NumPy instead of waiting for kernels
+TESTS_OF_LAUNCH = 1 << 22  # the upper bound on the tests of a launch
+THREADS = 128  # the number of threads in a block
+MOST_MEMBERS = 24  # candidates, with `colliders.MAX_TESTS` subsets, for which a kernel counts the votes
 
 # kernels/subset_tests.cu declares these structs.
 CANDIDATES = Struct(
@@ -95,11 +87,8 @@ SEARCH = Struct(
     **dict.fromkeys(("error", "critical_zero", "critical_one", "residual_tolerance"), np.float64),
 )
 BEST_MEMBERS = KernelSource("gaussian/kernels/best_members.cu", "best_members", (SEARCH,))
-WARPS = 4
-"""The number of warps in a block of `BEST_MEMBERS`."""
-
-PANEL_BYTES = {"cuda": 1 << 32, "host": 1 << 28}
-"""The upper bound on the correlations on a device at once, if its memory allows as many."""
+WARPS = 4  # the number of warps in a block of `BEST_MEMBERS`
+PANEL_BYTES = {"cuda": 1 << 32, "host": 1 << 28}  # of correlations on a device at once, if its memory allows
 
 
 def _arguments(

@@ -9,11 +9,8 @@ from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.latent.mixed_graph import MixedGraph
 from gpupc_impl.latent.separations import Questions, Separations, best_sets
 
-MOST_SETS = 2**34
-"""The upper bound on the sets of a scan."""
-
-CELLS_AT_ONCE = 2**27
-"""The upper bound on the cells of the table of visited arcs, which has a row for each variable."""
+MOST_SETS = 2**34  # the upper bound on the sets of a scan
+CELLS_AT_ONCE = 2**27  # the upper bound on the cells of the table of visited arcs, which has a row for each variable
 
 
 def possible_d_sep(graph: MixedGraph, pairs: np.ndarray, longest: int | None) -> Questions:

@@ -14,9 +14,7 @@ from gpupc_impl.latent.paths import DiscriminatingPaths, UncoveredPaths
 
 Rule = Callable[[MixedGraph, Claims], None]
 
-Membership = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""A function of (k, 2) pairs and (k,) variables that returns which variables are in the separating sets of the
-pairs."""
+Membership = Callable[[np.ndarray, np.ndarray], np.ndarray]  # whether variables are in pairs' sets
 
 
 def apply_together(graph: MixedGraph, *rules: Rule) -> bool:

@@ -21,8 +21,7 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.subsets import Subsets
 from gpupc_impl.core.tiers import may_be_members
 
-BATCH = 1 << 22
-"""The upper bound on the tests whose results are in memory at once."""
+BATCH = 1 << 22  # the upper bound on the tests whose results are in memory at once
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -26,8 +26,7 @@ TYPES = {"short": (np.int16, np.int16), "float": (np.float32, np.int32), "double
 # --- structs ---------------------------------------------------------------------------------------------------------
 
 INT, FLAG, BYTES, WORDS = np.int32, np.bool_, Pointer(np.uint8), Pointer(np.uint32)
-VALUES, KEY = object(), object()
-"""Placeholders for a pointer to values and for a key in a struct that depends on the type of a value."""
+VALUES, KEY = object(), object()  # placeholders for what depends on the type of a value: a pointer, and a key
 
 
 def _by_type(name: str, **fields: Any) -> dict[str, Struct]:
@@ -80,17 +79,10 @@ COLUMNS = _by_type(
 
 # --- constants that the kernels assert -------------------------------------------------------------------------------
 
-PANEL = 32
-"""The number of replicates in a panel of columns; the number of all replicates is rounded up to a multiple of it."""
-
-FEW_NEAREST = 16
-"""The number of samples in a list up to which `assign` keeps the order of the list in one 64-bit number."""
-
+PANEL = 32  # number of replicates in a panel of columns; the number of all replicates is rounded up to a multiple of it
+FEW_NEAREST = 16  # number of samples in a list up to which `assign` keeps the order of the list in one 64-bit number
 VECTOR_BYTES = 64  # the bytes of the SIMD vector that a thread of the host backend processes in `estimate`
-
-BINS, FINE = 32, 256
-"""The number of buckets of a list, and of the histogram from which the width of these buckets is determined."""
-
+BINS, FINE = 32, 256  # buckets of a list, and of the histogram that determines the width of these buckets
 ENTRIES = 8  # the number of entries to a multiple of which lists are padded
 
 HEADER_BYTES = 280
@@ -103,8 +95,7 @@ REGISTERS_REPLICATES, REGISTERS_BYTES = 8, 24
 """The replicates that a warp of `estimate_by_registers` processes, and the bytes of shared memory that a sample takes
 there, for its values and a digamma."""
 
-REGISTERS_END = 2**11
-"""The upper bound on the integers that are exact in the 16-bit floating-point numbers of `estimate_by_registers`."""
+REGISTERS_END = 2**11  # up to which 16-bit floating-point numbers of `estimate_by_registers` hold every integer
 
 _LISTS = {
     "BINS": BINS,
@@ -135,9 +126,7 @@ CONSTANTS: Mapping[str, Mapping[str, int]] = {
 # --- kernels ---------------------------------------------------------------------------------------------------------
 
 KEPT_IN_REGISTERS = (8, 32)  # the numbers of nearest distances that `estimate_by_insertion` can keep in registers
-
-REGISTERS_ROWS = (8, 12, 16)
-"""The numbers of neighbours whose distances a warp of `estimate_by_registers` can keep, divided by 32."""
+REGISTERS_ROWS = (8, 12, 16)  # the neighbours whose distances a warp of `estimate_by_registers` keeps, divided by 32
 
 
 class Template(NamedTuple):

@@ -15,10 +15,7 @@ _WEYL = 0x9E3779B9, 0xBB67AE85
 _FOLD, _DRAW = 0, 1
 _INDEX_BITS = 24
 
-DISTANCES_AFFORDED = 2 * 10**9
-"""The upper bound on the distances in the joint space that all retests of one answer compute, which takes about half a
-minute."""
-
+DISTANCES_AFFORDED = 2 * 10**9  # in the joint space, for all retests of an answer: about half a minute
 _AT_ONCE = 1 << 18  # the upper bound on the numbers in a temporary array of distances or of neighbours
 
 

@@ -13,13 +13,8 @@ from gpupc_impl.nonlinear.declarations import FEW_NEAREST, PANEL, SETS, SHUFFLES
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.tuning import Tuning
 
-STATIC_SHARED = 8448
-"""The upper bound on the static shared memory of a kernel in bytes, which limits its dynamic shared memory."""
-
-LATENCY_BLOCKS = 3
-"""The lower bound on the resident blocks per multiprocessor with which `assign` hides latency; if shared memory limits
-the kernel to fewer blocks, these are larger."""
-
+STATIC_SHARED = 8448  # bytes of static shared memory of a kernel at most, which limit its dynamic shared memory
+LATENCY_BLOCKS = 3  # resident blocks per multiprocessor that hide `assign`'s latency; with fewer, blocks are larger
 ARRANGED_SAMPLES = 1024  # the number of samples whose values a block of `arrange` copies in order
 
 

@@ -44,20 +44,10 @@ COUNTING_SPILLED, INSERTION_SPILLED = 16, 4
 for what else lies in shared memory or registers."""
 
 LEAST_LISTED = 64  # the lower bound on the samples whose lists fit in memory at a time
-
-FINE_BINADES = 16
-"""The number of binades below the largest distance that the fine buckets cover; the first one has all smaller
-distances."""
-
-MOST_COUNTED = 2**16 - 8
-"""The upper bound on the samples that the 16-bit counters of buckets count, with the padding of a list."""
-
-LEAST_SAMPLES = 4
-"""The lower bound on the samples of a warp of `registers`; with fewer, copying the values of all samples to shared
-memory would take a large share of the time."""
-
-ROWS_MARGIN = 1.1
-"""The ratio of the neighbours whose distances `registers` keeps to those that uniform samples would need."""
+FINE_BINADES = 16  # below the largest distance that the fine buckets cover; the first has all smaller distances
+MOST_COUNTED = 2**16 - 8  # samples that 16-bit counters of buckets count, with the padding of a list
+LEAST_SAMPLES = 4  # of a warp of `registers`: with fewer, copying all values to shared memory takes a large share
+ROWS_MARGIN = 1.1  # ratio of the neighbours whose distances `registers` keeps to those that uniform samples would need
 
 
 class NeighbourSelection(abc.ABC):

@@ -43,8 +43,7 @@ GATHERED = LevelKernels(
     )
 )
 
-GATHER_FACTOR = 4
-"""The time for gathering a byte entry by entry on the host, relative to the time for a byte of a whole row."""
+GATHER_FACTOR = 4  # the time for a byte that is gathered entry by entry, relative to that for a byte of a row
 
 
 def gathers(degrees: np.ndarray, panels: Plan, budget: int, pmax: bool) -> bool:

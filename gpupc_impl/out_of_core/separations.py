@@ -15,9 +15,7 @@ from gpupc_impl.out_of_core.host_blocks import in_threads
 
 PAIRS_AT_ONCE = 1 << 22  # number of pairs that a thread processes at a time
 TILE = 512  # rows and columns of a mirrored tile: the tile and its mirror image fit into a core's cache
-
-SPARSE_FACTOR = 64
-"""A graph is updated pair by pair, and not in tiles, if it has more than this many cells for each pair."""
+SPARSE_FACTOR = 64  # cells for each pair, above which a graph is updated pair by pair and not in tiles
 
 
 @dataclasses.dataclass(frozen=True)
