@@ -2,11 +2,9 @@
 
 The kernels have one critical value for each level. A problem whose tests have critical values of their own (missing
 values, pairwise.py; multiple imputation, imputed.py) is an `ArrayProblem`: `ArraySearch` runs the search, and the
-problem's `tests` decide.
-
-Up to the partial correlations every operation on an array is one operation of IEEE 754, in an order that does not
-depend on the library. NumPy and CuPy therefore compute the same bits from the same correlation matrices, whatever the
-sizes of the batches.
+problem's `tests` decide. Up to the partial correlations every operation on an array is one operation of IEEE 754, in an
+order that does not depend on the library, so NumPy and CuPy compute the same bits from the same correlation matrices,
+whatever the sizes of the batches.
 """
 
 import abc

@@ -1,11 +1,10 @@
 """Fisher's z test (docs/ci-tests.md) for many tests at once, in NumPy or CuPy: the canonical evaluation, whose bits
-decide in every method, and the same operations without fused multiply-adds.
+decide in every method, and the same operations without fused multiply-adds. Arrays hold one test in each place of their
+last axis.
 
 The kernels (kernels/fisher_z.cuh) and the references (baselines/_fisher_z.py) have implementations of their own that
 compute the bits of the canonical evaluation. Single tests and verification use this third one where rounding errors
 could decide a test. It is a hundred times slower than `quick_residuals`, which are off by rounding errors.
-
-Arrays hold one test in each place of their last axis, so that every operation processes all tests.
 """
 
 import functools
@@ -121,11 +120,9 @@ def to_host(array: Any) -> np.ndarray:
 
 def _by_pseudo_inverse(c: np.ndarray, multiply_add: MultiplyAdd) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the three entries of H by the Moore-Penrose inverse of M2 (cuPC, Algorithm 7) for (l + 2, l + 2, k)
-    correlations, of which the pair's are last.
-
-    With M2^T M2 = F F^T and F of full rank, the inverse is made of two least-squares solutions for each end. A column
-    that F lacks is a column of zeros here: it changes no bit of the others.
-    """
+    correlations, of which the pair's are last. With M2^T M2 = F F^T and F of full rank, the inverse is made of two
+    least-squares solutions for each end. A column that F lacks is a column of zeros here: it changes no bit of the
+    others."""
     size = len(c) - 2
     m2 = c[:size, :size]
 
@@ -185,11 +182,9 @@ def _rounded_twice(a: Any, b: Any, c: Any) -> Any:
 
 
 def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Return a b + c for float64 arrays that broadcast, rounded once.
-
-    NumPy has no fused multiply-add. The product and the sums are made exact by error-free transformations, and the last
-    but one addition rounds to odd (Boldo and Melquiond 2008, Emulation of FMA and correctly rounded sums).
-    """
+    """Return a b + c for float64 arrays that broadcast, rounded once, since NumPy has no fused multiply-add. The
+    product and the sums are made exact by error-free transformations, and the last but one addition rounds to odd
+    (Boldo and Melquiond 2008, Emulation of FMA and correctly rounded sums)."""
     product = a * b
     high_a, high_b = (x * SPLITTER - (x * SPLITTER - x) for x in (a, b))
     low_a, low_b = a - high_a, b - high_b

@@ -1,9 +1,7 @@
 """cuPC-E (cuPC, section 3.3, Algorithm 4), which tests edges in parallel, and a few of the sets of each edge in
-parallel; and the paper's baselines (section 5.3), which do only one of the two.
-
-Baseline 1 is Parallel-PC ported to a GPU: a thread makes all tests of an edge in sequence. In baseline 2 the threads of
-a block make all tests of an edge in parallel.
-"""
+parallel; and the paper's baselines (section 5.3), which do only one of the two. Baseline 1 is Parallel-PC ported to a
+GPU: a thread makes all tests of an edge in sequence. In baseline 2 the threads of a block make all tests of an edge in
+parallel."""
 
 import math
 

@@ -62,13 +62,8 @@ def device_correlation(backend: Backend, problem: GaussianProblem) -> Any:
 
 
 def correlate(backend: Backend, samples: Any, rows: Any, columns: Any, out: Any) -> None:
-    """Queue the computation of the correlations of some variables with others.
-
-    Args:
-        samples: (m, p) float64, standardised, on the device.
-        rows, columns: int32 variables, on the device.
-        out: (rows, columns) float64, on the device, which receives the correlations.
-    """
+    """Queue the computation of the correlations of some variables (`rows`, int32) with others (`columns`, int32) from
+    the standardised (m, p) float64 samples into `out`, (rows, columns) float64; all lie on the device."""
     m, p = samples.shape
     n_rows, n_columns = len(rows), len(columns)
     if n_rows and n_columns:
@@ -79,16 +74,9 @@ def correlate(backend: Backend, samples: Any, rows: Any, columns: Any, out: Any)
 
 
 def correlate_squares(backend: Backend, samples: Any, variables: np.ndarray, sizes: np.ndarray) -> Any:
-    """Queue the computation of a correlation matrix for each of some groups of variables.
-
-    Args:
-        samples: (m, p) float64, standardised, on the device.
-        variables: int32 variables, group after group.
-        sizes: (groups,) the number of variables of each group.
-
-    Returns:
-        the square matrices, one after the other, float64 on the device.
-    """
+    """Queue the computation of a correlation matrix for each of some groups of variables, from the standardised (m, p)
+    float64 samples on the device. `variables` has the int32 variables group after group, `sizes` their numbers. The
+    square matrices are returned one after the other, float64 on the device."""
     m, p = samples.shape
     out = backend.empty(int(np.square(sizes).sum()), np.float64)
     starts, places = (np.concatenate(([0], np.cumsum(counts))) for counts in (sizes, np.square(sizes)))

@@ -1,10 +1,7 @@
 """Fused levels of pair-scan: one cooperative launch runs several levels of a small problem, whose launches would take
-longer than its tests.
-
-The first levels of a small problem are also queued before the host reads any result: levels 0 and 1 and the fused
-levels after them run without a round trip to the host, and the last launch writes the result. Memory is then allocated
-for the largest number of edges that may remain after level 0.
-"""
+longer than its tests. The first levels of a small problem are also queued before the host reads any result: levels 0
+and 1 and the fused levels after them run without a round trip to the host, and the last launch writes the result.
+Memory is then allocated for the largest number of edges that may remain after level 0."""
 
 import dataclasses
 import functools
@@ -89,10 +86,8 @@ class FusedKernel(NamedTuple):
 
 
 def is_requested(problem: GaussianProblem, backend: Backend, pmax: bool) -> bool:
-    """Return whether levels are to be fused; kernels of fused levels support neither p-values nor fixed edges.
-
-    They are not if the device has a memory limit, since single levels take less memory.
-    """
+    """Return whether levels are to be fused; kernels of fused levels support neither p-values nor fixed edges. They are
+    not if the device has a memory limit, since single levels take less memory."""
     possible = not pmax and problem.fixed is None and backend.device_memory_limit is None
     return possible and LAUNCH["fused_levels"] != "never"
 
@@ -169,13 +164,9 @@ class FusedLevels:
         self, first: int, fused: FusedKernel, blocks: int, pairs: Any, sets: Any, result: Mapping[str, Any]
     ) -> list[LevelCounts]:
         """Launch levels from `first` on, store their outcomes in `known`, and return the counters of the level before
-        `first` and of each level that was run.
-
-        Args:
-            blocks: the requested number of thread blocks, which is clamped to those that can be resident at once.
-            pairs, sets: memory for the lists of removed pairs and of their sets.
-            result: memory for the result by the names of `RESULT` if `first` is 1; otherwise None for each name.
-        """
+        `first` and of each level that was run. `blocks` is clamped to the thread blocks that can be resident at once;
+        `pairs` and `sets` are memory for the lists of removed pairs and of their sets, and `result` that for the result
+        by the names of `RESULT` if `first` is 1, otherwise None for each name."""
         state = self.state
         last = first  # The kernel stops before the last level that the problem allows if the degrees are too small.
         while last < fused.last and stop_reason(state.problem, last + 1, last + 2) is None:

@@ -25,11 +25,8 @@ from gpupc_impl.gaussian.problem import finite_samples
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ImputedProblem(ArrayProblem):
-    """A Gaussian problem with a correlation matrix for each of M completed tables; `correlation` is their mean.
-
-    Attributes:
-        tables: (M, p, p) float64, at least two matrices, each as `GaussianProblem.correlation`.
-    """
+    """A Gaussian problem with a correlation matrix for each of M >= 2 completed tables (`tables`, (M, p, p) float64,
+    each as `GaussianProblem.correlation`); `correlation` is their mean."""
 
     treatment: ClassVar[str] = "imputed"
 
@@ -39,10 +36,8 @@ class ImputedProblem(ArrayProblem):
     def from_data(
         cls, data: Sequence[Any], *, correlations: str = "host", names: Sequence[str] | None = None, **parameters: Any
     ) -> Self:
-        """Make a problem from completed tables with the same samples and variables, arrays or DataFrames.
-
-        A variable that is constant in a table has no correlation there. The parameters are those of
-        `GaussianProblem.from_data`.
+        """Make a problem from completed tables with the same samples and variables, arrays or DataFrames. A variable
+        that is constant in a table has no correlation there. The parameters are those of `GaussianProblem.from_data`.
 
         Raises:
             InvalidProblem: there are fewer than two tables, their shapes or names differ, a value is missing or

@@ -37,8 +37,8 @@ def problem_from_data(
     """Return the problem of `GaussianProblem.from_data` with its correlation matrix in a file.
 
     The correlations equal those in memory up to rounding (a few 1e-16), and to the bit if one tile holds all. On one
-    machine the same tile size always gives the same bits. For tiles of t variables the computation takes about
-    8 (4 m t + 3 t^2) bytes of memory, beside the data if these are in memory.
+    machine the same tile size always gives the same bits. For tiles of t variables the computation takes about 8 (4 m t
+    + 3 t^2) bytes of memory, beside the data if these are in memory.
 
     Args:
         data: (m, p) samples by variables: a DataFrame, whose column names are kept, or an array that can be sliced.

@@ -1,8 +1,6 @@
-"""The graph of a search that runs level by level. For a small problem the graphs of all levels are kept until the end.
-
-Launches and allocations take longer than the tests of a small problem. The graph of a small problem is therefore
-updated by one launch a level, without allocations, and all separating sets are listed by one launch at the end.
-"""
+"""The graph of a search that runs level by level. Launches and allocations take longer than the tests of a small
+problem. The graph of a small problem is therefore updated by one launch a level, without allocations: the graphs of all
+levels are kept, and one launch at the end lists all separating sets."""
 
 import dataclasses
 from collections.abc import Callable

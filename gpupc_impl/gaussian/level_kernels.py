@@ -56,10 +56,8 @@ class LevelKernels:
 
 
 def levels_at_first(backend: Backend, max_level: int | None) -> int:
-    """Return the level up to which a search requests kernels before it begins.
-
-    On a GPU it requests the first general kernel as well. Cores compile that one only for a search that goes so far.
-    """
+    """Return the level up to which a search requests kernels before it begins. On a GPU it requests the first general
+    kernel as well. Cores compile that one only for a search that goes so far."""
     last = FIRST_LEVELS + (backend.warp_threads > 1)
     return last if max_level is None else min(max_level, last)
 

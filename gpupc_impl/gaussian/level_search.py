@@ -1,8 +1,6 @@
-"""The search of the cuPC paper on a device, except for the kernel that makes the tests of a level.
-
-The four methods of the paper differ only in this kernel and its launch. Between levels, engine/graph.py updates the
-graph, or level_graph.py that of a small problem.
-"""
+"""The search of the cuPC paper on a device, except for the kernel that makes the tests of a level: the four methods of
+the paper differ only in this kernel and its launch. Between levels, engine/graph.py updates the graph, or
+level_graph.py that of a small problem."""
 
 import dataclasses
 import functools
@@ -55,14 +53,12 @@ CONSTANTS = {**graph.TALLY_CONSTANTS, "MOST_SETS": graph.CONSTANTS["MOST_SETS"],
 
 @dataclasses.dataclass(frozen=True)
 class LevelKernel:
-    """The kernel that makes the tests of a level from 1 on.
+    """The kernel that makes the tests of a level from 1 on: its ``.cu`` file, relative to the package (`source`), and
+    its name without the type of the level. Ranks number the subsets of the whole row (`ranks_whole_row`), or those of
+    the row without the edge's other end.
 
     Attributes:
-        source, name: its ``.cu`` file, relative to the package, and its name without the type of the level.
-        grid: ``(p, max_degree, level, params) -> (x, y)``, the numbers of blocks.
-        block: ``(p, max_degree, level, params) -> (x, y)``, the numbers of threads in a block.
-        ranks_whole_row: whether ranks number the subsets of the whole row; otherwise those of the row without the
-            edge's other end.
+        grid, block: ``(p, max_degree, level, params) -> (x, y)``, the numbers of blocks, and of threads in a block.
     """
 
     source: str
@@ -131,13 +127,9 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 
 
 class GaussianSearch(LevelSearch):
-    """One search on one backend.
-
-    Attributes:
-        sets_on_device: whether separating sets stay on the device until the search ends, and are merged there;
-            otherwise those of each level are downloaded at its end, and no table of binomials is made for later levels,
-            which takes less device memory.
-    """
+    """One search on one backend. Separating sets stay on the device until the search ends, and are merged there, if
+    `sets_on_device`; otherwise those of each level are downloaded at its end, and no table of binomials is made for
+    later levels, which takes less device memory."""
 
     sets_on_device = True
 

@@ -1,7 +1,5 @@
-"""Correlation matrices in host memory and in files: their computation, their checks, and how they are made exact.
-
-A matrix is *exact* if it is finite, lies in [-1, 1], has ones on its diagonal and equals its transpose to the bit.
-"""
+"""Correlation matrices in host memory and in files: their computation, their checks, and how they are made exact. A
+matrix is *exact* if it is finite, lies in [-1, 1], has ones on its diagonal and equals its transpose to the bit."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,11 +25,8 @@ quotients would lose digits of their differences from the mean."""
 
 def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the (p, p) Pearson correlations of the columns of an (m, p) float64 matrix, exactly symmetric, with zeros
-    for constant columns, and (p,) bool that marks those columns.
-
-    Columns are scaled by their largest magnitude before anything is squared, so that values near the ends of the
-    float64 range do not overflow (docs/numerics.md).
-    """
+    for constant columns, and (p,) bool that marks those columns. Columns are scaled by their largest magnitude before
+    anything is squared, so that values near the ends of the float64 range do not overflow (docs/numerics.md)."""
     centred, constant = standardized(values)
     p = centred.shape[1]
     correlation = allocation.new_array((p, p))
@@ -48,9 +43,7 @@ def correlation_matrix(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def streamed_correlations(stream: RowStream) -> tuple[np.ndarray, np.ndarray]:
     """Return the correlations of `correlation_matrix`, up to rounding, in one pass over the rows, after the pass that
     computes their statistics. Means are subtracted from columns before products are summed, so that no digits cancel.
-
-    Memory: 8 p^2 bytes, and a few pieces of the rows (`mapped_arrays.PIECE_BYTES`).
-    """
+    It takes 8 p^2 bytes, and a few pieces of the rows (`mapped_arrays.PIECE_BYTES`)."""
     p, statistics = stream.shape[1], stream.statistics
     correlation, sums = allocation.new_array((p, p)), np.zeros(p)
     correlation[...] = 0.0
@@ -107,11 +100,9 @@ def _lengths(columns: np.ndarray) -> np.ndarray:
 
 
 def _centred_without_division(values: np.ndarray) -> np.ndarray:
-    """Return the columns scaled by powers of two and centred.
-
-    Scaling by a power of two is exact, and so is subtracting values that are close to each other. A division would
-    instead round each value relative to its distance from zero, which far exceeds the spread of the column.
-    """
+    """Return the columns scaled by powers of two and centred. Scaling by a power of two is exact, and so is subtracting
+    values that are close to each other. A division would instead round each value relative to its distance from zero,
+    which far exceeds the spread of the column."""
     _, exponents = np.frexp(np.abs(values).max(axis=0))
     scaled = np.ldexp(values, -exponents)
     scaled -= scaled[0]
@@ -136,10 +127,8 @@ def correlation_in_memory(correlation: Any, names: Sequence[str] | None) -> tupl
 
 
 def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
-    """Return the reason why a (p, p) matrix is not exact, as a clause; None if the matrix is exact.
-
-    Only two tiles are in memory at a time.
-    """
+    """Return the reason why a (p, p) matrix is not exact, as a clause; None if the matrix is exact. Only two tiles are
+    in memory at a time."""
     for rows in mapped_arrays.pieces(len(matrix), tile):
         for columns in mapped_arrays.pieces(len(matrix), tile):
             if columns.start >= rows.start:
@@ -151,12 +140,8 @@ def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
 
 
 def _fault(matrix: np.ndarray, transposed: np.ndarray, diagonal: bool, tolerance: float) -> str | None:
-    """Return the reason why a matrix, or a tile of one, does not hold correlations; None if it does.
-
-    Args:
-        transposed: the transposed matrix; for a tile, the transpose of its mirror image.
-        diagonal: whether the diagonal of a tile is part of the matrix's diagonal.
-    """
+    """Return the reason why a matrix, or a tile of one, does not hold correlations; None if it does. `transposed` is
+    the transpose of its mirror image, and `diagonal` says whether its diagonal is part of the matrix's."""
     if not (np.isfinite(matrix).all() and np.isfinite(transposed).all()):
         return "it has entries that are not finite; give constant variables zeros instead"
     if (worst := float(np.abs(matrix - transposed).max(initial=0.0))) > tolerance:

@@ -1,8 +1,5 @@
-"""Level 1 on blocks of pairs (Out-of-Core, section 4.2).
-
-The module holds the struct that these kernels take (kernels/pair_block.cuh), and the launch of the kernel for blocks
-with nearly all of their pairs (kernels/level_one_tile.cu).
-"""
+"""Level 1 on blocks of pairs (Out-of-Core, section 4.2): the struct that its kernels take (kernels/pair_block.cuh), and
+the launch of the kernel for blocks with nearly all of their pairs (kernels/level_one_tile.cu)."""
 
 from typing import Any
 

@@ -1,10 +1,11 @@
-"""pair-scan, a method of this project for present GPUs that is not from a paper (docs/design/gaussian.md).
+"""pair-scan, a method of this project for present GPUs that is not from a paper (docs/design/gaussian.md). A scan tests
+a pair with sets from both its ends.
 
-A scan tests a pair with sets from both its ends. Level 1 scans the third variable in ascending order, or tests tiles of
-pairs if nearly all pairs remain (scan_state.py). From level 2 on, a warp scans the candidates for the last member of a
-set, after it has eliminated the other members from the covariances once (kernels/side_scan.cuh). In small problems one
-launch runs several levels, and the first levels are queued before the host reads any result (fused_levels.py). The
-graph is a matrix of bits, and separating sets stay on the device until the search ends.
+Level 1 scans the third variable in ascending order, or tests tiles of pairs if nearly all pairs remain (scan_state.py).
+From level 2 on, a warp scans the candidates for the last member of a set, after it has eliminated the other members
+from the covariances once (kernels/side_scan.cuh). In small problems one launch runs several levels, and the first
+levels are queued before the host reads any result (fused_levels.py). The graph is a matrix of bits, and separating sets
+stay on the device until the search ends.
 """
 
 import dataclasses

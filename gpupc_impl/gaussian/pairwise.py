@@ -1,11 +1,10 @@
 """Gaussian data with missing values, where the correlation of two variables is computed from the samples that have
-both.
+both, as by pandas' ``DataFrame.corr`` and R's ``use="pairwise.complete.obs"``.
 
-pandas' ``DataFrame.corr`` and R's ``use="pairwise.complete.obs"`` compute the same matrix. The test of Vi and Vj given
-S is Fisher's z (cuPC, section 4.3). Its sample size is the smallest number of samples among all pairs of variables in
-{Vi, Vj} and S, since every correlation in the test is computed from at least that many samples; or, by choice, the
-harmonic mean of these numbers. The correlation matrix need not be positive definite; the rules for near-singular sets
-and undefined tests are those of every Gaussian test (`RESIDUAL_TOLERANCE`).
+The test of Vi and Vj given S is Fisher's z (cuPC, section 4.3). Its sample size is the smallest number of samples among
+all pairs of variables in {Vi, Vj} and S, since every correlation in the test is computed from at least that many
+samples; or, by choice, the harmonic mean of these numbers. The correlation matrix need not be positive definite; the
+rules for near-singular sets and undefined tests are those of every Gaussian test (`RESIDUAL_TOLERANCE`).
 """
 
 import contextlib
@@ -36,8 +35,7 @@ class PairwiseProblem(ArrayProblem):
 
     Attributes:
         sizes: (p, p) int32, symmetric: the number of samples that have both variables, at least `LEAST_SAMPLES`.
-        sample_size: the sample size of a test: the ``"smallest"`` of its pairs' sizes, or their ``"harmonic-mean"``,
-            rounded down.
+        sample_size: of a test: the ``"smallest"`` of its pairs' sizes, or their ``"harmonic-mean"``, rounded down.
     """
 
     treatment: ClassVar[str] = "pairwise"
@@ -55,14 +53,10 @@ class PairwiseProblem(ArrayProblem):
         backend: Backend | None = None,
         **parameters: Any,
     ) -> Self:
-        """Make a problem from samples in rows and variables in columns, with NaN for a missing value.
-
-        If a variable is constant over the samples of a pair, the correlation of the pair is zero. The parameters are
-        those of `GaussianProblem.from_data`, and `sample_size`.
-
-        Args:
-            data: an array, a DataFrame or a `RowStream`.
-            backend: where correlations are computed; None means by NumPy. Their last bits depend on it.
+        """Make a problem from samples in rows and variables in columns, an array, a DataFrame or a `RowStream`, with
+        NaN for a missing value. If a variable is constant over the samples of a pair, the correlation of the pair is
+        zero. The parameters are those of `GaussianProblem.from_data`, and `sample_size`. Correlations are computed on
+        the backend, on whose kind their last bits depend, or by NumPy without one.
 
         Raises:
             InvalidProblem: the shape is wrong, a value is infinite, two variables have fewer than `LEAST_SAMPLES`
@@ -127,10 +121,8 @@ class PairwiseProblem(ArrayProblem):
         return np.where(freedom > 0, critical, -1.0)
 
     def p_values(self, r_squared: np.ndarray, sizes: np.ndarray, level: int) -> np.ndarray:
-        """Return two-sided p-values of squared partial correlations with their sample sizes at a level.
-
-        A test without degrees of freedom, or with an undefined correlation (infinite), has p-value zero.
-        """
+        """Return two-sided p-values of squared partial correlations with their sample sizes at a level. A test without
+        degrees of freedom, or with an undefined correlation (infinite), has p-value zero."""
         from scipy import special
 
         freedom = sizes - self.spent(level)
@@ -171,15 +163,10 @@ class PairwiseProblem(ArrayProblem):
 
 
 def pairwise_correlations(stream: RowStream, backend: Backend | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return Pearson correlations of p columns with missing values, by masked matrix products on the backend or NumPy.
-
-    Each correlation is computed from the samples that have both variables. Variables are taken in panels, whose sums
-    fit into `SUMS_BYTES` and the free memory of the device. All rows of a stream are read once for each panel.
-
-    Returns:
-        (p, p) correlations, exactly symmetric and zero if a column is constant over the samples of the pair; and (p, p)
-        int32 sample sizes.
-    """
+    """Return (p, p) Pearson correlations of columns with missing values, by masked matrix products on the backend or
+    NumPy, and (p, p) int32 sample sizes. Each correlation is computed from the samples that have both variables, and
+    zero if a column is constant over them; the matrix is exactly symmetric. Variables are taken in panels, whose sums
+    fit into `SUMS_BYTES` and the free memory of the device. All rows of a stream are read once for each panel."""
     p = stream.shape[1]
     correlation, counts = allocation.new_array((p, p)), allocation.new_array((p, p), np.int32)
     free = SUMS_BYTES if backend is None else min(SUMS_BYTES, (backend.memory_limit - backend.memory_used) // 2)

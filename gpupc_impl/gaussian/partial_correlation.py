@@ -22,11 +22,9 @@ def partial_r_squared(correlation: np.ndarray, pairs: np.ndarray, sets: np.ndarr
 
 
 def removed_p_values(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-    """Return (k,) p-values of (k, 2) pairs that their (k, level) sets separate, clamped to at least alpha.
-
-    The method that decided used other arithmetic than this function, whose p-value could contradict the decision if a
-    test is near the threshold, or if rounding errors decide it.
-    """
+    """Return (k,) p-values of (k, 2) pairs that their (k, level) sets separate, clamped to at least alpha: the method
+    that decided used other arithmetic than this function, whose p-value could contradict the decision if a test is near
+    the threshold, or if rounding errors decide it."""
     level = sets.shape[1]
     squares = partial_r_squared(problem.correlation, pairs, sets)
     return problem.p_value(np.minimum(squares, problem.critical_r_squared(level)), level)

@@ -57,9 +57,8 @@ def _checked_tolerance(name: str, value: Any) -> float:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GaussianProblem(Problem):
-    """PC-stable with Fisher's z test on a correlation matrix (cuPC, section 4.3).
-
-    Build one with `from_data` or `from_correlation`, which check their input.
+    """PC-stable with Fisher's z test on a correlation matrix (cuPC, section 4.3). Build one with `from_data` or
+    `from_correlation`, which check their input.
 
     Attributes:
         correlation: (p, p) float64, C-contiguous, exactly symmetric, with ones on the diagonal; an array in memory, or
@@ -108,14 +107,10 @@ class GaussianProblem(Problem):
     def from_data(
         cls, data: Any, *, correlations: str = "host", names: Sequence[str] | None = None, **parameters: Any
     ) -> Self:
-        """Make a problem from finite numbers, with samples in rows and variables in columns.
-
-        The data are an array, a DataFrame or a `RowStream`, which is not read as a whole if correlations are computed
-        on the host.
-
-        The parameters are alpha (0.05), max_level (None) and the fields above with their defaults.
-
-        A constant variable counts as independent of every other: its correlations are zero, and a warning names it.
+        """Make a problem from finite numbers, with samples in rows and variables in columns: an array, a DataFrame or a
+        `RowStream`, which is not read as a whole if correlations are computed on the host. The parameters are alpha
+        (0.05), max_level (None) and the fields above with their defaults. A constant variable counts as independent of
+        every other: its correlations are zero, and a warning names it.
 
         Raises:
             InvalidProblem: the shape is wrong, a value is missing or infinite, or a parameter is invalid.
@@ -142,13 +137,10 @@ class GaussianProblem(Problem):
         constant: Sequence[str] = (),
         **parameters: Any,
     ) -> Self:
-        """Make a problem from a (p, p) correlation matrix (array or DataFrame) and its number of samples.
-
-        A mapped float64 matrix, ``np.load(..., mmap_mode="r")``, is used without a copy, so this matrix must be exact
-        (gaussian/matrix.py).
-
-        Args:
-            parameters: alpha, max_level, df_convention, residual_tolerance and pseudo_inverse, as for `from_data`.
+        """Make a problem from a (p, p) correlation matrix (array or DataFrame) and its number of samples. A mapped
+        float64 matrix, ``np.load(..., mmap_mode="r")``, is used without a copy, so it must be exact
+        (gaussian/matrix.py). The parameters are alpha, max_level, df_convention, residual_tolerance and pseudo_inverse,
+        as for `from_data`.
 
         Raises:
             InvalidProblem: the matrix is not square, is not symmetric or has a diagonal other than one (to 1e-8), has
@@ -170,10 +162,8 @@ class GaussianProblem(Problem):
 
     @functools.cached_property
     def by_pseudo_inverse(self) -> Self:
-        """The same problem, but with the Moore-Penrose inverse of every M2.
-
-        The property is cached: a problem caches its own fingerprint, which a new object would compute again.
-        """
+        """The same problem, but with the Moore-Penrose inverse of every M2. The property is cached: a problem caches
+        its own fingerprint, which a new object would compute again."""
         return dataclasses.replace(self, pseudo_inverse="always")
 
     @classmethod
@@ -213,10 +203,8 @@ class GaussianProblem(Problem):
         return _quantile(self.alpha) / math.sqrt(self.degrees_of_freedom(level))
 
     def critical_r_squared(self, level: int) -> float:
-        """Return tanh(tau)^2: S separates if r^2 <= tanh(tau)^2, a decision that needs no logarithm.
-
-        The value is clamped to less than one, so that a correlation of one (Z infinite) never counts as independence.
-        """
+        """Return tanh(tau)^2: S separates if r^2 <= tanh(tau)^2, a decision that needs no logarithm. The value is
+        clamped to less than one, so that a correlation of one (Z infinite) never counts as independence."""
         return min(math.tanh(self.threshold(level)) ** 2, float(np.nextafter(1.0, 0.0)))
 
     def p_value(self, r_squared: float | np.ndarray, level: int) -> float | np.ndarray:
@@ -245,12 +233,9 @@ class GaussianProblem(Problem):
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in others}
 
     def save(self, path: str | Path) -> None:
-        """Write an uncompressed ``.npz`` that `load` reads back bit for bit.
-
-        A correlation matrix that is mapped from an ``.npy`` file stays in that file. The problem's file then holds a
-        digest that identifies the matrix, and the path of its file relative to the problem's file, so that both files
-        can be moved together.
-        """
+        """Write an uncompressed ``.npz`` that `load` reads back bit for bit. A correlation matrix that is mapped from
+        an ``.npy`` file stays there; the problem's file then holds a digest that identifies the matrix, and the path of
+        its file relative to the problem's file, so that both files can be moved together."""
         matrix_file = mapped_arrays.npy_path(self.correlation) if self.samples is None else None
         if matrix_file is None:
             super().save(path)
@@ -265,10 +250,7 @@ class GaussianProblem(Problem):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a problem that `save` wrote; a correlation matrix in a separate file is mapped and not read.
-
-        Raises:
-            InvalidProblem: the file of the matrix is missing, or holds another matrix (64 of its rows are compared).
-        """
+        InvalidProblem is raised if that file is missing, or holds another matrix (64 of its rows are compared)."""
         problem = super().load(path)
         with open_arrays(path) as stored:
             if "fingerprint" in stored:

@@ -1,9 +1,7 @@
-"""Fisher's z test in extended precision, for verification without the code of the kernels.
-
-Extended precision is `numpy.longdouble`, which has 64 bits of mantissa on x86. If a test is so ill-conditioned that
-float64 and extended precision may decide differently, verification takes the decision of the canonical evaluation
-(canonical.py), which has the same bits as every method.
-"""
+"""Fisher's z test in extended precision, for verification without the code of the kernels. Extended precision is
+`numpy.longdouble`, which has 64 bits of mantissa on x86. If a test is so ill-conditioned that float64 and extended
+precision may decide differently, verification takes the decision of the canonical evaluation (canonical.py), which has
+the same bits as every method."""
 
 import numpy as np
 
@@ -28,9 +26,7 @@ class Retest:
 
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (k,) statistics of (k, 2) pairs given (k, l) sets, divided by the critical value, and (k,) tolerances.
-
-        At level 0 the statistics are the squares of the entries of the correlation matrix.
-        """
+        At level 0 the statistics are the squares of the entries of the correlation matrix."""
         level = sets.shape[1]
         if self._problem.obstacle(level) is not None:
             return np.full(len(pairs), np.inf), np.zeros(len(pairs))
@@ -46,13 +42,11 @@ class Retest:
 
     def statistics(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return squared partial correlations of (k, 2) pairs given (k, l) sets, their tolerances, and whether tests
-        are ill-conditioned, (k,) each.
-
-        An undefined test, which never separates, has an infinite statistic. A test has an infinite tolerance if
-        rounding errors decide it: a variance in its computation is at most `RESIDUAL_TOLERANCE`, but the test is
-        defined because the problem has a smaller `residual_tolerance`. A test is ill-conditioned if the pseudo-inverse
-        was used, or if a variance is so small that `NEAR_LIMIT` is its tolerance.
-        """
+        are ill-conditioned, (k,) each. An undefined test, which never separates, has an infinite statistic. A test has
+        an infinite tolerance if rounding errors decide it: a variance in its computation is at most
+        `RESIDUAL_TOLERANCE`, but the test is defined because the problem has a smaller `residual_tolerance`. A test is
+        ill-conditioned if the pseudo-inverse was used, or if a variance is so small that `NEAR_LIMIT` is its
+        tolerance."""
         problem = self._problem
         h = canonical.quick_residuals(problem, self._correlation, pairs, sets, dtype=np.longdouble)
         variance = np.minimum(h.ii, h.jj)

@@ -1,7 +1,5 @@
-"""The declarations of the kernels of pair-scan, the state of a search on the device, and levels 0 and 1.
-
-Level 1 tests single pairs, or tiles of pairs where nearly all pairs remain.
-"""
+"""The declarations of the kernels of pair-scan, the state of a search on the device, and levels 0 and 1. Level 1 tests
+single pairs, or tiles of pairs where nearly all pairs remain."""
 
 import functools
 from typing import Any
@@ -123,10 +121,8 @@ class ScanState:
         return {name: self.backend.upload(bit_graph.pack_pairs(pairs, self.p)) for name, pairs in graphs.items()}
 
     def restart(self, problem: GaussianProblem, edges: np.ndarray) -> None:
-        """Go on with the edges of a (p, p) bool matrix as graph 0, and with the problem's fixed edges.
-
-        As after level 0, graph 1 has the required edges alone.
-        """
+        """Go on with the edges of a (p, p) bool matrix as graph 0, and with the problem's fixed edges. As after level
+        0, graph 1 has the required edges alone."""
         self.problem, self.removed, self.entries, self.graph = problem, [], None, 0
         assert problem.fixed is not None
         self.graphs.replace(bit_graph.pack_rows(edges), bit_graph.pack_pairs(problem.fixed.required, self.p))

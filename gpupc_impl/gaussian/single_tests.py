@@ -1,12 +1,10 @@
 """Fisher's z test for pairs and sets that a caller chooses, with the decisions of every search.
 
 Kernels test numbered subsets, and count those that separate pairs. NumPy makes all other tests. Nearly all of these are
-decided by float64 elimination, whose error `_error` bounds. The canonical evaluation
-(canonical.py), which is a hundred times slower, decides those whose statistic, variance or pivot lies within that error
-of its limit.
-
-From samples no p x p matrix is ever made: `SampleTests` compute correlations when they are needed, in the fixed order
-of method `distributed` (fixed_order.py), so that tests decide as that method does.
+decided by float64 elimination, whose error `_error` bounds; the canonical evaluation (canonical.py), which is a hundred
+times slower, decides those whose statistic, variance or pivot lies within that error of its limit. From samples no p x
+p matrix is ever made: `SampleTests` compute correlations when they are needed, in the fixed order of method
+`distributed` (fixed_order.py), so that tests decide as that method does.
 """
 
 from __future__ import annotations
@@ -112,12 +110,9 @@ def whole_matrix(correlation: Any) -> Filled:
 def run_subset_tests(
     backend: Backend, problem: GaussianProblem, subsets: Subsets, matrices: Filled, first: int, last: int
 ) -> np.ndarray:
-    """Return `IndependenceTests.dependences`, by kernels.
-
-    Args:
-        matrices: the correlations on the device, as `MATRICES`; either one matrix, or one for each pair, in which the
-            numbers of variables are places in that matrix, in the order of the variables.
-    """
+    """Return `IndependenceTests.dependences`, by kernels. The correlations on the device, as `MATRICES`, are either one
+    matrix, or one for each pair, in which the numbers of variables are places in that matrix, in the order of the
+    variables."""
     size, table = subsets.size, backend.upload(subsets.binomials.astype(np.uint64))
     candidates, test = _arguments(backend, problem, subsets.pairs, subsets.starts, subsets.candidates, size)
     binomial = graph.BINOMIALS(table=table, max_n=subsets.binomials.shape[1] - 1)
@@ -153,10 +148,8 @@ class ArrayTests(IndependenceTests):
 
 
 class GaussianTests(IndependenceTests):
-    """The tests of a `GaussianProblem`: those of numbered subsets by kernels on a backend, all others on CPU cores.
-
-    The dependence is r^2 in the canonical evaluation.
-    """
+    """The tests of a `GaussianProblem`: those of numbered subsets by kernels on a backend, all others on CPU cores. The
+    dependence is r^2 in the canonical evaluation."""
 
     effect = "partial_correlation"
 
@@ -263,9 +256,9 @@ def _error(size: int, pivots: np.ndarray) -> np.ndarray:
 
     Either evaluation has the exact result for correlations that differ by at most 4 (l + 3) u, u = 2^-53 (Higham 2002,
     Accuracy and Stability of Numerical Algorithms, theorem 10.3). A change of all correlations by d changes a residual
-    covariance by at most d (1 + |w|_1)^2 to first order, where w are the coefficients of the regression on the set.
-    The smallest eigenvalue of M2 is at least P / e, since the others add up to at most l. Hence |w|_1^2 <= e l / P, and
-    (1 + |w|_1)^2 <= 2 (1 + e l / P). The bound has a further factor of 2. There is none if rounding makes P negative.
+    covariance by at most d (1 + |w|_1)^2 to first order, where w are the coefficients of the regression on the set. The
+    smallest eigenvalue of M2 is at least P / e, since the others add up to at most l. Hence |w|_1^2 <= e l / P, and (1
+    + |w|_1)^2 <= 2 (1 + e l / P). The bound has a further factor of 2. There is none if rounding makes P negative.
     """
     return np.where(pivots > 0, 2.0**-48 * (size + 3) * (1 + 3 * size / pivots), np.inf)
 
@@ -347,10 +340,8 @@ class SampleTests(GaussianTests):
         return local, matrices
 
     def best_members(self, pairs: np.ndarray) -> np.ndarray | None:
-        """See `IndependenceTests.best_members`.
-
-        Matrix products of the samples of both ends with those of all variables screen the candidates.
-        """
+        """See `IndependenceTests.best_members`. Matrix products of the samples of both ends with those of all variables
+        screen the candidates."""
         problem, p = self._problem, self._problem.n_variables
         if problem.fixed is not None or problem.tiers is not None or problem.obstacle(1) is not None:
             return None
@@ -415,10 +406,8 @@ class SampleTests(GaussianTests):
 
 
 def with_few_ends(pairs: np.ndarray, most: int) -> Iterator[np.ndarray]:
-    """Yield indexes of (k, 2) pairs, of which those together have at most `most` variables.
-
-    Variables are taken in the order of Cuthill and McKee, which keeps pairs that share variables together.
-    """
+    """Yield indexes of (k, 2) pairs, of which those together have at most `most` variables. Variables are taken in the
+    order of Cuthill and McKee, which keeps pairs that share variables together."""
     from scipy import sparse
 
     variables, ends = np.unique(pairs, return_inverse=True)
