@@ -52,11 +52,8 @@ def backend_class(name: str) -> type[Backend]:
 
 
 def resolve_backend(name: str = "auto") -> str:
-    """Return the name of a backend; ``"auto"`` becomes ``"cuda"`` if a device is visible and ``"host"`` otherwise.
-
-    A warning is issued if ``"auto"`` becomes ``"host"`` although the machine has an NVIDIA driver and
-    CUDA_VISIBLE_DEVICES hides no GPU.
-    """
+    """Return the name of a backend; ``"auto"`` becomes ``"cuda"`` if a device is visible and ``"host"`` otherwise, with
+    a warning if the machine has an NVIDIA driver and CUDA_VISIBLE_DEVICES hides no GPU."""
     if name != "auto":
         backend_class(name)
         return name

@@ -53,12 +53,8 @@ class Unfit(TypeError):
 
 
 class KernelParameter(abc.ABC):
-    """A parameter of a kernel, or a field of a struct.
-
-    Attributes:
-        storage: the size and alignment of the parameter in memory.
-        cpp: the parameter's type in C++, without const.
-    """
+    """A parameter of a kernel, or a field of a struct: its size and alignment in memory (`storage`), and its type in
+    C++, without const (`cpp`)."""
 
     storage: np.dtype
     cpp: str
@@ -69,11 +65,8 @@ class KernelParameter(abc.ABC):
 
 
 class Pointer(KernelParameter):
-    """A pointer, to const or not. Its values are device arrays of one type, or None for the null pointer.
-
-    The elements of an array must have the type's size and kind; signed integers, unsigned integers and bools count as
-    one kind.
-    """
+    """A pointer, to const or not. Its values are device arrays of one type, or None for the null pointer. The elements
+    of an array must have the type's size and kind; signed integers, unsigned integers and bools count as one kind."""
 
     storage = np.dtype(np.uint64)
 
@@ -119,10 +112,7 @@ class Number(KernelParameter):
 
 class Word(KernelParameter):
     """A parameter as PTX describes it: its kind ("f": floating point, "b": any, otherwise integer) and its number of
-    bits.
-
-    PTX does not distinguish a pointer from an integer of 64 bits.
-    """
+    bits. PTX does not distinguish a pointer from an integer of 64 bits."""
 
     def __init__(self, kind: str, bits: int):
         self.kind, self.bits = kind, bits
@@ -149,12 +139,8 @@ class Word(KernelParameter):
 
 
 class Struct(KernelParameter):
-    """A struct that kernels take by value.
-
-    Args:
-        name: the struct's name in C++, with its template arguments.
-        fields: all fields in order: a `Pointer`, a `Struct`, or a NumPy type for a number.
-    """
+    """A struct that kernels take by value: its name in C++, with its template arguments, and all fields in order, each
+    a `Pointer`, a `Struct`, or a NumPy type for a number."""
 
     def __init__(self, name: str, /, **fields: Pointer | Struct | DTypeLike):
         self.cpp = self.name = name

@@ -1,9 +1,6 @@
-"""The interface of a backend: device memory, compiled kernels and streams.
-
-Two backends run the same ``.cu`` files: ``cuda`` (a GPU, through CuPy and NVRTC) and ``host`` (this machine's
-cores, through any C++ compiler and the CUDA vocabulary in ``simt/``). A method uses only this interface, so it
-runs on both unchanged.
-"""
+"""The interface of a backend: device memory, compiled kernels and streams. Two backends run the same ``.cu`` files:
+``cuda`` (a GPU, through CuPy and NVRTC) and ``host`` (this machine's cores, through any C++ compiler and the CUDA
+vocabulary in ``simt/``). A method uses only this interface, so it runs on both unchanged."""
 
 import abc
 import contextlib
@@ -55,14 +52,11 @@ def laid_out(
 class Backend(abc.ABC):
     """A device on which kernels run, with its memory and a budget for it.
 
-    Args:
-        device_memory_limit: the upper bound on the device memory in use, in bytes; None means that the device's memory
-            is the limit.
-
     Attributes:
         name: ``"cuda"`` or ``"host"``.
         warp_threads: the number of threads that execute a warp in kernels that use engine/kernels/warp.cuh.
-        device_memory_limit: the budget that was requested, in bytes.
+        device_memory_limit: the upper bound on the device memory in use, in bytes; None means that the device's memory
+            is the limit.
         multiprocessors: the number of multiprocessors of a GPU; 0 on CPU cores.
         blocks_at_once: the number of blocks for a launch whose warps distribute the work among themselves.
         array_threads: the number of threads that may call the library of `array_library` concurrently.
@@ -112,11 +106,8 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
-        """Return an uninitialised device array, whose memory is freed with the last reference to it.
-
-        Raises:
-            DeviceMemoryError: the array does not fit into the rest of the device's memory or of the budget.
-        """
+        """Return an uninitialised device array, whose memory is freed with the last reference to it. DeviceMemoryError
+        is raised if it does not fit into the rest of the device's memory or of the budget."""
 
     def empty_all(self, **arrays: tuple[int | tuple[int, ...], DTypeLike]) -> dict[str, Any]:
         """Return several uninitialised arrays, each given as ``name=(shape, type)``. One allocation may serve all of
@@ -141,10 +132,8 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def upload_symmetric(self, matrix: np.ndarray) -> Any:
-        """Return a symmetric (p, p) matrix on the device, read-only.
-
-        The backend may let kernels read the matrix in host memory, or copy one triangle and mirror it on the device.
-        """
+        """Return a symmetric (p, p) matrix on the device, read-only. The backend may let kernels read the matrix in
+        host memory, or copy one triangle and mirror it on the device."""
 
     def download_all(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         """Return copies of device arrays in host memory, made after the work queued so far."""
@@ -152,11 +141,8 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def download(self, array: Any, out: np.ndarray | None = None) -> np.ndarray:
-        """Return a copy of a device array in host memory, made after the work queued so far.
-
-        Args:
-            out: the target, an array of the same size from `host_empty`; None for a new array.
-        """
+        """Return a copy of a device array in host memory, made after the work queued so far, in the array `out` of the
+        same size from `host_empty`, or in a new one."""
 
     @abc.abstractmethod
     def gram(self, matrix: Any) -> Any:
@@ -164,12 +150,9 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def array_library(self) -> contextlib.AbstractContextManager[Any]:
-        """Yield the library that computes with this device's arrays, NumPy or CuPy.
-
-        Inside the context CuPy works on this device and takes memory within the budget. NumPy's arrays do not count
-        against the budget; NumPy computes a matrix product in one thread, so that `array_threads` threads may work
-        concurrently.
-        """
+        """Yield the library that computes with this device's arrays, NumPy or CuPy. Inside the context CuPy works on
+        this device and takes memory within the budget. NumPy's arrays do not count against the budget; NumPy computes a
+        matrix product in one thread, so that `array_threads` threads may work concurrently."""
 
     @abc.abstractmethod
     def host_empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
@@ -188,21 +171,14 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def managed_memory(self, oversubscribe: bool = False) -> contextlib.AbstractContextManager[None]:
         """Allocate arrays in managed memory inside this context; the driver migrates its pages to where they are
-        accessed.
-
-        The budget stays the same, unless `oversubscribe` adds the host's memory to it.
-        """
+        accessed. The budget stays the same, unless `oversubscribe` adds the host's memory to it."""
 
     @abc.abstractmethod
     def smaller_device(self, left: int) -> contextlib.AbstractContextManager[None]:
-        """Leave only `left` free bytes on the device inside this context, by an allocation that occupies the rest.
-
-        The budget becomes at most `left`. The host backend only lowers the budget.
-
-        Raises:
-            DeviceMemoryError: the device does not grant that allocation, or `left` is below 8 MB, so that the driver
-                could not move managed memory.
-        """
+        """Leave only `left` free bytes on the device inside this context, by an allocation that occupies the rest. The
+        budget becomes at most `left`; the host backend only lowers the budget. DeviceMemoryError is raised if the
+        device does not grant that allocation, or `left` is below 8 MB, so that the driver could not move managed
+        memory."""
 
     @abc.abstractmethod
     def release_memory(self) -> None:
@@ -236,16 +212,14 @@ class Backend(abc.ABC):
         structs: Sequence[Struct] = (),
         constants: Mapping[str, int] = NO_CONSTANTS,
     ) -> Kernel:
-        """Return a kernel of a ``.cu`` file, which is compiled on first use.
+        """Return a kernel of a ``.cu`` file, which is compiled on first use. KernelCompilationError is raised if the
+        source does not compile, or declares other structs or constants.
 
         Args:
             source: a path relative to the package (``"gaussian/kernels/cupc_s.cu"``), or an absolute path.
             expression: the kernel's name with its template arguments, as in C++ (``"pair_scan_one<true>"``).
             structs: the structs among the kernel's parameters, in order.
             constants: values on which Python relies, by the name of the constant in the source (``{"BINS": 32}``).
-
-        Raises:
-            KernelCompilationError: the source does not compile, or declares other structs or constants.
         """
         name = str(source), expression
         if name not in self._kernels:
@@ -262,11 +236,9 @@ class Backend(abc.ABC):
         return self._kernels[name]
 
     def prefetch(self, kernels: Sequence[KernelSource]) -> None:
-        """Let threads compile kernels that are probably needed soon, in this order.
-
-        `kernel` waits for the compilation of a requested kernel, and raises its error. Requesting the same object again
-        takes no time, so callers keep the sequences that they pass.
-        """
+        """Let threads compile kernels that are probably needed soon, in this order. `kernel` waits for the compilation
+        of a requested kernel, and raises its error. Requesting the same object again takes no time, so callers keep the
+        sequences that they pass."""
         key = id(kernels), self._target()
         if key not in _prefetched:
             _prefetched[key] = kernels

@@ -1,8 +1,6 @@
 """Compiles kernels in parallel threads, ahead of the search that needs them, and notifies observers of compilations.
-
-Both compilers release Python's global lock while they work: CuPy releases it around NVRTC, and a C++ compiler is
-another process.
-"""
+Both compilers release Python's global lock while they work: CuPy around NVRTC, and a C++ compiler is another
+process."""
 
 import contextlib
 import functools
@@ -61,10 +59,7 @@ class _Request(NamedTuple):
 
 class Compilations:
     """Results of functions that run in threads, by key. An exception in a thread is raised where its result is
-    requested.
-
-    A forked child has none of its parent's threads, so it starts without its parent's requests.
-    """
+    requested. A forked child has none of its parent's threads, so it starts without its parent's requests."""
 
     def __init__(self) -> None:
         self._reset()
@@ -84,11 +79,9 @@ class Compilations:
                 self._requests[key] = _Request(_threads(False).submit(make), urgent=False, since=time.monotonic())
 
     def is_ready(self, key: Hashable) -> bool:
-        """Whether a requested result is available.
-
-        The first call after a request waits for as long as reading from the cache may take. Later calls do not wait,
-        because a search asks again at every level and must not wait for a compiler each time.
-        """
+        """Whether a requested result is available. The first call after a request waits for as long as reading from the
+        cache may take. Later calls do not wait, because a search asks again at every level and must not wait for a
+        compiler each time."""
         with self._lock:
             request = self._requests.get(key)
         if request is None:

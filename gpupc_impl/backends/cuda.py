@@ -1,7 +1,5 @@
-"""The CUDA backend: kernels compiled by NVRTC and run on a GPU through CuPy.
-
-CuPy is imported when a backend is opened, never by this module, so the package works without it.
-"""
+"""The CUDA backend: kernels compiled by NVRTC and run on a GPU through CuPy, which is imported when a backend is
+opened, never by this module, so the package works without it."""
 
 import contextlib
 import functools
@@ -57,11 +55,9 @@ MEMORY_MARGIN = 512 * 2**20  # left free for code and local memory; a sixteenth 
 
 
 class CudaBackend(Backend):
-    """Kernels on one GPU, in one stream unless the caller names another.
-
-    The device has the number in the environment variable ``GPUPC_CUDA_DEVICE`` among those that
-    ``CUDA_VISIBLE_DEVICES`` leaves visible; without the variable it is CuPy's current device.
-    """
+    """Kernels on one GPU, in one stream unless the caller names another. The device has the number in the environment
+    variable ``GPUPC_CUDA_DEVICE`` among those that ``CUDA_VISIBLE_DEVICES`` leaves visible; without the variable it is
+    CuPy's current device."""
 
     name = "cuda"
     warp_threads = 32
@@ -244,11 +240,9 @@ class CudaBackend(Backend):
         return self._limit
 
     def _allocate(self, size: int) -> Any:
-        """Allocate device memory from the pool, within the budget.
-
-        `MemoryPool.set_limit` is not used: it counts freed blocks that the pool caches as used, and refuses a request
-        if those blocks are fragmented. Here the cached blocks are returned to the device when the budget needs them.
-        """
+        """Allocate device memory from the pool, within the budget. `MemoryPool.set_limit` is not used: it counts freed
+        blocks that the pool caches as used, and refuses a request if those blocks are fragmented. Here the cached
+        blocks are returned to the device when the budget needs them."""
         used = self._used_bytes()
         if used + size > self._limit:
             raise DeviceMemoryError(size, used, self._limit)

@@ -75,11 +75,9 @@ def version(number: int) -> str:
 
 
 class OnDevice:
-    """A context in which a device is current, and a stream if one is given.
-
-    CUDA reports a kernel's fault at a later call, so an error names all kernels that may have caused it. This is a
-    class instead of a generator function because it accounts for most of the time of a launch.
-    """
+    """A context in which a device is current, and a stream if one is given. CUDA reports a kernel's fault at a later
+    call, so an error names all kernels that may have caused it. This is a class instead of a generator function because
+    it accounts for most of the time of a launch."""
 
     __slots__ = ("_device", "_stream", "_switched")
 
@@ -256,11 +254,8 @@ def pinned_pool(device: int) -> PinnedPool:
 
 
 def drop_pool(pool: Any, device: Any, error: type[Exception]) -> None:
-    """Free the blocks that an unused pool caches.
-
-    CuPy (14.2) does not free the blocks of a pool that is garbage collected. Arrays that still exist return their
-    blocks to the pool later, so the pool is kept until all of them have.
-    """
+    """Free the blocks that an unused pool caches, as CuPy (14.2) does not when a pool is garbage collected. Arrays that
+    still exist return their blocks to the pool later, so the pool is kept until all of them have."""
     _dropped_pools.append((pool, device))
     free_dropped_pools(error)
 

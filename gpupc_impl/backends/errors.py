@@ -16,13 +16,8 @@ class KernelLaunchError(RuntimeError):
 
 
 class DeviceMemoryError(MemoryError):
-    """Device memory is exhausted: the device's own, or the budget ``device_memory_limit``.
-
-    Attributes:
-        requested: the bytes that were requested.
-        used: the bytes that this backend uses on the device.
-        limit: the upper bound on the bytes in use.
-    """
+    """Device memory is exhausted: the device's own, or the budget ``device_memory_limit``. In bytes, `requested` did
+    not fit beside what this backend has `used`, within the `limit`."""
 
     def __init__(self, requested: int, used: int, limit: int, message: str | None = None):
         self.requested, self.used, self.limit = requested, used, limit

@@ -119,10 +119,8 @@ class Memory:
 
 
 def allocate(budget: Budget, shape: tuple[int, ...], dtype: np.dtype, poison: bool) -> Memory:
-    """Uninitialised memory of its own, so that the address sanitizer detects accesses beyond its ends.
-
-    With `poison`, it is filled with bytes that make no sense, so that a kernel that reads before it writes fails.
-    """
+    """Uninitialised memory of its own, so that the address sanitizer detects accesses beyond its ends. With `poison`,
+    it is filled with bytes that make no sense, so that a kernel that reads before it writes fails."""
     if dtype.hasobject:
         raise TypeError(f"a device array cannot hold Python objects (dtype {dtype})")
     if any(n < 0 for n in shape):

@@ -31,12 +31,9 @@ class Event(abc.ABC):
 
 
 class Stream(abc.ABC):
-    """Work that runs in order, concurrently with other streams if the device supports that. The host backend runs work
-    as it is queued.
-
-    Arrays that queued work uses must stay alive until the work is done; host arrays of copies come from
-    `Backend.host_empty`.
-    """
+    """Work that runs in order, concurrently with other streams if the device supports that; the host backend runs work
+    as it is queued. Arrays that queued work uses must stay alive until the work is done; host arrays of copies come
+    from `Backend.host_empty`."""
 
     @abc.abstractmethod
     def copy(self, target: Any, source: Any) -> None:
@@ -93,7 +90,8 @@ class Kernel(abc.ABC):
         stream: Stream | None = None,
         cooperative: bool = False,
     ) -> None:
-        """Launch the kernel.
+        """Launch the kernel. KernelLaunchError is raised if the configuration or an argument is invalid, or the kernel
+        deadlocked at a barrier.
 
         Args:
             grid: the number of blocks in x, y, z (one to three numbers). A launch whose grid contains a zero does
@@ -106,9 +104,6 @@ class Kernel(abc.ABC):
             stream: the stream of the launch; None for the backend's own stream.
             cooperative: whether the launch is cooperative: all blocks are resident at once, so that they may wait for
                 each other (engine/kernels/grid_barrier.cuh); the grid then has at most `resident_blocks` blocks.
-
-        Raises:
-            KernelLaunchError: the configuration or an argument is invalid, or the kernel deadlocked at a barrier.
         """
         # A launch takes microseconds, so each configuration is checked only once.
         configuration = (*grid, None, *block, shared_bytes)

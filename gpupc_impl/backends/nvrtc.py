@@ -1,10 +1,9 @@
-"""Compiles ``.cu`` files to device images with NVRTC, NVIDIA's runtime compiler. No device is needed.
+"""Compiles ``.cu`` files to device images with NVRTC, NVIDIA's runtime compiler. No device is needed. The argument
+``nvrtc`` of functions is CuPy's binding, ``cupy.cuda.nvrtc``, or an object with the same functions.
 
 ``cupy.RawModule(code=...)`` is not used. CuPy appends ``-ftz=true`` to every compilation, and the last option wins
 (CuPy issue 9576), so float32 kernels would round differently from the host backend; and its kernel cache does not
 notice changes in included files. CuPy is used only to bind NVRTC and to load the images.
-
-The argument ``nvrtc`` of functions below is that binding, ``cupy.cuda.nvrtc``, or an object with the same functions.
 """
 
 import ctypes
@@ -42,12 +41,8 @@ _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+\w+(\[\d+\])?
 
 @dataclasses.dataclass(frozen=True)
 class CompiledKernel:
-    """A kernel in an image.
-
-    Attributes:
-        name: the mangled name.
-        parameters: the PTX types of the parameters: "u64" (pointers as well), "u32", "f64", "b8[56]" (a struct).
-    """
+    """A kernel in an image: its mangled name, and the PTX types of its parameters: "u64" (pointers as well), "u32",
+    "f64", "b8[56]" (a struct)."""
 
     name: str
     parameters: tuple[str, ...]
@@ -55,13 +50,9 @@ class CompiledKernel:
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """The compiled kernels of one source.
-
-    Attributes:
-        path: the cubin, or PTX for a device that is newer than this NVRTC.
-        kernels: its kernels by expression.
-        cached: whether it was read from the cache, or from an archive of images that were compiled ahead.
-    """
+    """The compiled kernels of one source, by expression. `path` is the cubin, or PTX for a device that is newer than
+    this NVRTC; `cached` says whether it was read from the cache, or from an archive of images that were compiled
+    ahead."""
 
     path: Path
     kernels: dict[str, CompiledKernel]
@@ -112,9 +103,7 @@ def compile_source(
 
 def compile_image(nvrtc: Any, kernel: KernelSource, architecture: str) -> Image:
     """An image from the cache on disk or from an archive, by the contents of all files in it, else `compile_source`.
-
-    Two processes may compile the same kernels concurrently. The kernels of a damaged entry are compiled again.
-    """
+    Two processes may compile the same kernels concurrently. The kernels of a damaged entry are compiled again."""
     if not kernel.path.is_file():
         raise KernelCompilationError(f"kernel source {str(kernel.path)!r} does not exist")
     content = content_digest(kernel, architecture)
@@ -148,11 +137,8 @@ def content_digest(kernel: KernelSource, architecture: str) -> str:
 
 
 def _from_archive(nvrtc: Any, architecture: str, content: str) -> tuple[bytes, dict[str, CompiledKernel]] | None:
-    """An image that was compiled ahead, with its kernels by expression, or None.
-
-    The result is None if a later major version of NVRTC than the installed one made the archive, because the driver may
-    be too old to load its images.
-    """
+    """An image that was compiled ahead, with its kernels by expression, or None if there is none, or a later major
+    version of NVRTC than the installed one made the archive, because the driver may be too old to load its images."""
     archive = shipped.archive_of(architecture)
     if archive is None or content not in archive.entries:
         return None

@@ -123,15 +123,9 @@ def staged_upload(
     send: Callable[[np.ndarray, Rows], None],
     queued: Callable[[], Callable[[], None]],
 ) -> list[np.ndarray]:
-    """Copy parts of a C-contiguous host array into pinned memory, and send each part while others are copied.
-
-    Args:
-        send: queues a copy of ``(pinned bytes, part)`` to the device.
-        queued: ``() -> a function that waits until the copies queued so far are done``.
-
-    Returns:
-        the pinned memory that queued copies may still read, which the caller must keep until they are done.
-    """
+    """Copy parts of a C-contiguous host array into pinned memory, and `send` each, given ``(pinned bytes, part)``, to
+    the device while others are copied. ``queued()`` returns a function that waits until the copies queued so far are
+    done. The result is the pinned memory that these may still read, which the caller must keep until then."""
     flat, groups = source.reshape(-1).view(np.uint8), _groups(parts)
     stage = _Stage(pool, flat, next(groups, []))
     in_flight, wait = [], None
@@ -179,10 +173,7 @@ def staged_download(
     pool: PinnedPool, target: np.ndarray, fetch: Callable[[np.ndarray, int], Callable[[], None]]
 ) -> None:
     """Fill a C-contiguous host array from a device through pinned memory; chunks are copied on while later ones arrive.
-
-    Args:
-        fetch: ``(pinned bytes, offset) -> a function that waits until the bytes have arrived``.
-    """
+    ``fetch(pinned bytes, offset)`` returns a function that waits until the bytes have arrived."""
     flat = target.reshape(-1).view(np.uint8)
     in_flight: collections.deque[tuple[np.ndarray, Callable[[], None], int]] = collections.deque()
     copies: collections.deque[Copy] = collections.deque()

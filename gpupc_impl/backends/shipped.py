@@ -55,14 +55,8 @@ def content_digest(*material: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One binary of an archive.
-
-    Attributes:
-        member: the member of the archive in which it lies.
-        first, end: where it lies in that member, in bytes.
-        sha256: the digest of its contents.
-        kernels: of a GPU image the kernels as the cache's index describes them; of a library none.
-    """
+    """One binary of an archive: the member in which it lies, from byte `first` to `end`, the digest of its contents,
+    and of a GPU image the kernels as the cache's index describes them; of a library none."""
 
     member: str
     first: int

@@ -129,11 +129,9 @@ def _stamps(sources: Iterable[Path]) -> dict[str, tuple[int, int]]:
 
 
 class SourceCache(Generic[Product]):
-    """A process's cache of products of source files; a product is valid until one of its source files changes.
-
-    Finding a compiled kernel on disk takes a millisecond, since every source file is hashed. A whole search takes only
-    a few milliseconds, and opens a backend that requests ten kernels.
-    """
+    """A process's cache of products of source files; a product is valid until one of its source files changes. Finding
+    a compiled kernel on disk takes a millisecond, since every source file is hashed, but a whole search takes only a
+    few milliseconds, and opens a backend that requests ten kernels."""
 
     def __init__(self) -> None:
         self.compilations = Compilations()
@@ -157,11 +155,8 @@ class SourceCache(Generic[Product]):
         self, key: Hashable, sources: Iterable[Path], compile_it: Callable[[], Any], load: Callable[[Any], Product]
     ) -> Product:
         """Return the product with this key, which is made now if it is missing or if its sources or their includes have
-        changed.
-
-        The product is loaded from the result of `compile_it`, which a thread may have computed already (`prefetch`). A
-        product is not cached if a source does not exist.
-        """
+        changed. It is loaded from the result of `compile_it`, which a thread may have computed already (`prefetch`). A
+        product is not cached if a source does not exist."""
         if (known := self._products.get(key)) is not None:
             stamps, product = known
             with contextlib.suppress(OSError):

@@ -120,13 +120,9 @@ def missing_sanitizer(kinds: Iterable[str]) -> str | None:
 
 def sanitizer_environment(kinds: str | Iterable[str]) -> dict[str, str]:
     """Return this process's environment with the variables that a Python process needs to run kernels under sanitizers.
-
-    For the thread sanitizer each CUDA thread is a thread, and only what CUDA orders is ordered: accesses before and
-    after __syncthreads, __syncwarp, fences, and the end of a launch.
-
-    Raises:
-        BackendUnavailable: the compiler does not have such a sanitizer.
-    """
+    BackendUnavailable is raised if the compiler does not have such a sanitizer. For the thread sanitizer each CUDA
+    thread is a thread, and only what CUDA orders is ordered: accesses before and after __syncthreads, __syncwarp,
+    fences, and the end of a launch."""
     names = parse_sanitizers(kinds if isinstance(kinds, str) else ",".join(kinds))
     if reason := missing_sanitizer(names):
         raise BackendUnavailable(reason)
@@ -172,10 +168,8 @@ def build_kernel(kernel: KernelSource, sanitizers: tuple[str, ...] = ()) -> Path
 
 
 def build_runtime(sanitizers: tuple[str, ...] = ()) -> Path:
-    """Return the shared library of the runtime, from the cache or compiled now.
-
-    The thread sanitizer does not see into it, because it switches stacks; it tells the sanitizer what it does.
-    """
+    """Return the shared library of the runtime, from the cache or compiled now. The thread sanitizer does not see into
+    it, because it switches stacks; it tells the sanitizer what it does."""
     optimisation = ("-O2", "-g", "-DGPUPC_TSAN") if "thread" in sanitizers else _optimisation(sanitizers)
     flags = (*BASE_FLAGS, *optimisation, "-shared", "-ftls-model=initial-exec")
     return _built("the runtime", SIMT / "runtime.cpp", flags)
@@ -257,9 +251,7 @@ def open_cache(kind: str) -> Path:
 
 def cached(label: str, material: Iterable[str], make: Callable[[Path], Any], verb: str = "compiled") -> Path:
     """Return the library in the cache for this material; if it is missing or damaged, `make` writes it to a path now.
-
-    `verb` says in the log how it is made.
-    """
+    `verb` says in the log how it is made."""
     digest = hashlib.sha256()
     for part in material:
         digest.update(part.encode())
