@@ -28,11 +28,8 @@ MAX_PLANE_WORDS = 1 << 33  # upper bound on the words of all planes that the ker
 
 
 class BatchedTests:
-    """The tests that are made in batches: tests with small tables, all of whose variables have planes.
-
-    Args:
-        wanted: whether batches may be made: on a GPU, where no shape of blocks is requested.
-    """
+    """The tests that are made in batches: tests with small tables, all of whose variables have planes. `wanted` says
+    whether batches may be made: on a GPU, where no shape of blocks is requested."""
 
     def __init__(self, problem: DiscreteProblem, backend: Backend, planes: Planes, wanted: bool):
         self._problem, self._backend, self._planes, self._wanted = problem, backend, planes, wanted

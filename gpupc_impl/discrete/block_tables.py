@@ -29,9 +29,8 @@ EVERY_SIZE = 2**64 - 1
 TERM_BYTES = 8
 
 SHARED_TABLE_CELLS = 12288
-"""Upper bound on the cells of a table in shared memory: with more, few blocks fit on a multiprocessor.
-
-The bound is at most 2^16, so that the kernel holds two cell numbers in a register (samples.cuh, count_packed)."""
+"""Upper bound on the cells of a table in shared memory: with more, few blocks fit on a multiprocessor. It is at most
+2^16, so that the kernel holds two cell numbers in a register (samples.cuh, count_packed)."""
 
 SORTED_FROM = {"cuda": 40, "host": 4}  # cells per sample from which sorting the samples beats a table
 
@@ -68,7 +67,6 @@ class MemoryPlan:
     """Where the tables of a level lie, decided before its kernels are launched.
 
     Attributes:
-        level: the level.
         largest_table: bytes of the largest possible table, with the sums of its columns.
         shared_cells: tables of up to this many cells lie in shared memory.
         shared_bytes: dynamic shared memory of a block.
@@ -125,9 +123,7 @@ def block_shape(params: Mapping[str, Any], backend: str) -> dict[str, int]:
 
 class BlockTables:
     """Tests by tables that delta threads make together; a block takes beta edges, and gamma tests of each edge at a
-    time.
-
-    A small table lies in shared memory and a larger one in scratch space in device memory. A test with a still
+    time. A small table lies in shared memory and a larger one in scratch space in device memory. A test with a still
     larger table makes no table, but sorts the samples in scratch space. Each of the three cases has a launch of its
     own.
 
@@ -164,14 +160,9 @@ class BlockTables:
         return self._tests("SHARED", plan, grid, blocks, [np.uint32(product_cells)], splits=1, above=0)
 
     def level(self, level: Level, pair_tables: Filled, batches: Filled, above: int) -> LevelTests:
-        """Return the tests of a level from 1 on that these kernels make.
-
-        Args:
-            level: the level's graph.
-            pair_tables: the tables of all pairs if level 0 kept them (`PAIR_TABLES`).
-            batches: the tests that are made in batches (`BATCHES`).
-            above: all tables with up to this many cells are made in another way.
-        """
+        """Return the tests of a level from 1 on that these kernels make: those with tables of more than `above` cells,
+        beside the tables of all pairs if level 0 kept them (`PAIR_TABLES`), and the tests that are made in batches
+        (`BATCHES`)."""
         backend, n = self._backend, self._problem.n_samples
         gamma, beta = self.shape["gamma"], self.shape["beta"]
         tables = gamma * beta
@@ -209,10 +200,8 @@ class BlockTables:
         return delta
 
     def blocks_an_edge(self, edges: int, delta: int, sets: int, grid: tuple[int, int]) -> int:
-        """Return the number of blocks that share the sets of each edge, up to `sets`: as many as keep a GPU busy.
-
-        At late levels few variables have enough neighbours, but each of their edges has hundreds of sets.
-        """
+        """Return the number of blocks that share the sets of each edge, up to `sets`: as many as keep a GPU busy. At
+        late levels few variables have enough neighbours, but each of their edges has hundreds of sets."""
         rows, columns = grid
         if self._params["delta"] or not self.threads_at_once:
             return 1
@@ -235,7 +224,6 @@ class BlockTables:
 
         Args:
             in_shared: the template arguments of the kernel for tables in shared memory, after the type of codes.
-            plan: where tables lie.
             grid: blocks in x and y without splits.
             blocks: the shape of a block, by where its tables lie; ``"small"`` is for small tables in shared memory.
             after: arguments of the kernel after its `PLACES`.
@@ -283,13 +271,8 @@ class BlockTables:
 
     def _terms(self, smallest: int, largest: int, tables: int, shared_bytes: int) -> int:
         """Return the number of terms of the statistic for which each table of a block has room; 0 where no table has so
-        few cells.
-
-        Args:
-            smallest, largest: bounds on the cells of the tables.
-            tables: tables of the block.
-            shared_bytes: shared memory of the block for everything else.
-        """
+        few cells. The tables have from `smallest` to `largest` cells; `shared_bytes` is the shared memory of the block
+        for everything else."""
         if self.shape["delta"] < TERMS_FROM or smallest > MAX_TERMS:
             return 0
         most = self._backend.max_shared_bytes
@@ -302,16 +285,13 @@ class BlockTables:
     def _plan(
         self, level: int, largest_table: int, grid: tuple[int, int], delta: int, tables: int, row_bytes: int
     ) -> MemoryPlan:
-        """Plan where the tables of a level lie.
+        """Plan where the tables of a level lie. DeviceMemoryError is raised if the tables of one block do not fit.
 
         Args:
             largest_table: cells of the largest table.
             grid: blocks (x, y) that the launch would have without limits on memory.
             delta, tables: threads of a table, and tables that a block makes at a time.
             row_bytes: shared memory for the row of neighbours.
-
-        Raises:
-            DeviceMemoryError: the tables of one block do not fit.
         """
         backend = self._backend
         free = max(backend.max_shared_bytes - tables * unit_bytes(level, 0) - row_bytes, 0)
@@ -329,11 +309,9 @@ class BlockTables:
     def _with_scratch(
         self, plan: MemoryPlan, largest_table: int, grid: tuple[int, int], delta: int, tables: int
     ) -> MemoryPlan:
-        """Return a plan with scratch space for the tables that do not fit in shared memory.
-
-        A table may be only so large that as many blocks as keep the device busy have room for their tables. For larger
-        tables samples are sorted, unless sorting takes as much memory.
-        """
+        """Return a plan with scratch space for the tables that do not fit in shared memory. A table may be only so
+        large that as many blocks as keep the device busy have room for their tables. For larger tables samples are
+        sorted, unless sorting takes as much memory."""
         used, limit = self._backend.memory_used, self._backend.memory_limit
         room, cells = limit - used, plan.shared_cells
         cells_for_one = room // (2 * tables * CELL_BYTES) * 2  # the cells of each table if a single block runs

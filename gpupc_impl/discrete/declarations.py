@@ -1,7 +1,5 @@
 """The kernels of this family as Python declares them: their sources, their structs, the constants shared with them.
-
-Every kernel is compiled with assertions that its C++ source declares the same (`KernelSource`).
-"""
+Every kernel is compiled with assertions that its C++ source declares the same (`KernelSource`)."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -128,13 +126,8 @@ after the type of codes."""
 
 
 def tests_kernel(name: str, code: str, option: str) -> KernelSource:
-    """Return a kernel that makes tests.
-
-    Args:
-        name: a key of `_TEST_KERNELS`; ``_level`` stands for every level but 0.
-        code: the name of the codes' NumPy type.
-        option: the template arguments after the type of codes.
-    """
+    """Return a kernel that makes tests, by its key in `_TEST_KERNELS`, of which ``_level`` stands for every level but
+    0, the name of the codes' NumPy type, and the template arguments after the type of codes."""
     structs, _ = _TEST_KERNELS[name]
     return _kernel(name.split("_level")[0], f"{name}<{CODE_TYPES[code]}, {option}>", DATA[code], SEARCH, *structs)
 

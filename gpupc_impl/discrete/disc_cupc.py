@@ -116,10 +116,8 @@ class DiscCuPC(DiscreteSearch):
         return TABLES(first=first, cells=cells, shared_cells=shared_cells, refused=self.refused), resident
 
     def _heap_size(self) -> int:
-        """Return the bytes of the tables of the last level, as far as there is memory.
-
-        The process keeps the heap until it ends, so without a budget the heap has a quarter of the memory at most.
-        """
+        """Return the bytes of the tables of the last level, as far as there is memory. The process keeps the heap until
+        it ends, so without a budget the heap has a quarter of the memory at most."""
         last_level = self.p - 2 if self.problem.max_level is None else self.problem.max_level
         cells = math.prod(self.problem.descending[: last_level + 2])
         left = max(self.backend.memory_limit - self.backend.memory_used, 0)
@@ -138,11 +136,9 @@ class DiscCuPC(DiscreteSearch):
 
 
 def set_heap(backend: Backend, size: int) -> int:
-    """Set the bytes of the heap from which kernels on a GPU allocate; returns the bytes that it has.
-
-    CUDA refuses to change the size after the first launch of a kernel that allocates in this process. The limit is that
-    of the device's primary context, in which the backend loads and launches kernels.
-    """
+    """Set the bytes of the heap from which kernels on a GPU allocate; returns the bytes that it has. CUDA refuses to
+    change the size after the first launch of a kernel that allocates in this process. The limit is that of the device's
+    primary context, in which the backend loads and launches kernels."""
     with backend.array_library() as cupy:
         runtime = cupy.cuda.runtime
         with contextlib.suppress(runtime.CUDARuntimeError):

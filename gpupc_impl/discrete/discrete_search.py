@@ -1,9 +1,6 @@
-"""A discrete search on a device, except for the kernels that make the tests.
-
-The methods differ in the kernels that make tests, in the launches of these kernels and in where tables lie. Between
-levels all methods make the graph that is left, list the removed pairs and apply the workload of a fixed number of
-tests.
-"""
+"""A discrete search on a device, except for the kernels that make the tests, their launches, and where tables lie, in
+which the methods differ. Between levels all methods make the graph that is left, list the removed pairs and apply the
+workload of a fixed number of tests."""
 
 import abc
 import dataclasses
@@ -36,10 +33,8 @@ ALIGNMENT = 256  # alignment in bytes of the arrays that are uploaded in one cop
 
 
 class DiscreteSearch(LevelSearch):
-    """One search on one backend.
-
-    Between levels the host reads one row of counters. Separating sets stay on the device until the search ends.
-    """
+    """One search on one backend. Between levels the host reads one row of counters. Separating sets stay on the device
+    until the search ends."""
 
     def __init__(self, problem: DiscreteProblem, run: Run):
         self.problem, self.run = problem, run
@@ -205,11 +200,9 @@ class DiscreteSearch(LevelSearch):
         return LevelOutcome(graphs.edges, graphs.most_tested_degree(fixed), tests)
 
     def _list_removed(self) -> None:
-        """Queue the listing of the pairs that the level before removed, unless they are listed already.
-
-        The listing is queued after the present level's tests, so that the device is busy while the host prepares the
-        listing, and before the present level's graph, which overwrites the graph from which pairs are listed.
-        """
+        """Queue the listing of the pairs that the level before removed, unless they are listed already. It is queued
+        after the present level's tests, so that the device is busy while the host prepares it, and before the present
+        level's graph, which overwrites the graph from which pairs are listed."""
         if self._unlisted is None:
             return
         (count, level, arguments), self._unlisted = self._unlisted, None

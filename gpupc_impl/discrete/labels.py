@@ -13,11 +13,8 @@ MAX_SAMPLES = 2**31 - 2**18  # their numbers have 32 bits, and a kernel's loop m
 
 
 def columns_of(data: Any, names: Sequence[str] | None) -> tuple[Iterator[Any], tuple[str, ...]]:
-    """Return the columns of a DataFrame or an array in order, and their names.
-
-    Raises:
-        InvalidProblem: the data are no matrix, or have no variables, no samples, or too many of either.
-    """
+    """Return the columns of a DataFrame or an array in order, and their names. InvalidProblem is raised if the data are
+    no matrix, or have no variables, no samples, or too many of either."""
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         names = [str(name) for name in data.columns] if names is None else names
         shape, columns = data.shape, (data.iloc[:, k] for k in range(data.shape[1]))
@@ -40,15 +37,9 @@ def columns_of(data: Any, names: Sequence[str] | None) -> tuple[Iterator[Any], t
 
 
 def encode(name: str, column: Any, categories: Sequence[Any] | int | None) -> tuple[np.ndarray, tuple[str, ...], bool]:
-    """Return a column's codes, its labels, and whether these were declared.
-
-    Args:
-        categories: the declared labels, or their number; None stands for the labels of a Categorical dtype, and else
-            for the labels that occur.
-
-    Raises:
-        InvalidProblem: a value is missing, is no label or is not declared, or there are too many categories.
-    """
+    """Return a column's codes, its labels, and whether these were declared. `categories` are the declared labels, or
+    their number; None stands for the labels of a Categorical dtype, and else for the labels that occur. InvalidProblem
+    is raised if a value is missing, is no label or is not declared, or there are too many categories."""
     own = getattr(getattr(column, "dtype", None), "categories", None)
     if own is not None:
         codes = np.asarray(column.cat.codes)

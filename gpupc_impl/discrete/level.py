@@ -27,7 +27,6 @@ class Level(graph.Rows):
     Attributes:
         busy_ends: number of ends of edges from whose row sets are drawn, since it has more neighbours than a set has
             members.
-        busy: number of rows that have tests.
         busy_rows: (p,) int32: the first `busy` entries are the rows that have tests.
         row_cells: (p,) uint64: upper bounds on the cells of each row's tables.
         largest_table: upper bound on the cells of a table.
@@ -51,12 +50,9 @@ class Level(graph.Rows):
 
 
 class LevelTests(NamedTuple):
-    """The tests of a level that are made in one way: by batches, by products of planes, or by blocks of threads.
-
-    Attributes:
-        covered: every table with up to this many cells is made in this way.
-        launch: queues the tests, given the first arguments of the kernel, for level 0 or for one side of a later level.
-    """
+    """The tests of a level that are made in one way: by batches, by products of planes, or by blocks of threads. Every
+    table with up to `covered` cells is made in this way; `launch` queues the tests, given the first arguments of the
+    kernel, for level 0 or for one side of a later level."""
 
     covered: int
     launch: Callable[[list], None]
@@ -73,9 +69,7 @@ def largest_pair_table(problem: DiscreteProblem) -> int:
 
 def is_worth_waiting_for(kernel: KernelSource, backend: Backend, problem: DiscreteProblem, level: Level) -> bool:
     """Return whether a level runs with its fastest kernel, because it is ready or because the tests are worth the wait.
-
-    Cores always wait, because on them slower kernels are missing or take as long to compile.
-    """
+    Cores always wait, because on them slower kernels are missing or take as long to compile."""
     if not backend.multiprocessors or problem.codes.dtype.name != REQUESTED_CODE or backend.is_ready(kernel):
         return True
     return level.edges_with_tests * 2 * level.most_sets * problem.n_samples > HURRIED_SAMPLES

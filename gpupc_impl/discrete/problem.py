@@ -32,23 +32,22 @@ def _checked_decay(name: str, value: Any) -> float | None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DiscreteProblem(Problem):
-    """PC-stable with Pearson's chi-square test or the G-square test (gpuPC, section 2.3).
-
-    Build one with `from_data`, which checks its input.
+    """PC-stable with Pearson's chi-square test or the G-square test (gpuPC, section 2.3). Build one with `from_data`,
+    which checks its input.
 
     S separates Vi and Vj when the statistic is at most its critical value, that is p >= alpha. The table of a test is
     that of (min(i, j), max(i, j)) with S ascending, and strata are numbered such that S[0] varies fastest. A test
     without degrees of freedom has the statistic 0 and p = 1.
 
     Attributes:
-        codes: (p, n) uint8, or uint16 when a variable has more than 256 categories; C-contiguous, so that a
-            variable's values lie together.
+        codes: (p, n) uint8, or uint16 when a variable has more than 256 categories; C-contiguous, so that a variable's
+            values lie together.
         categories: (p,) int32: number of categories of each variable.
         declared: (p,) bool: whether the source declared the categories; else the categories are the values that occur.
         labels: for each variable, its categories as text, in the order of their codes.
         test: ``"chi-square"`` or ``"g-square"``.
-        df_rule: ``"full"``: (|Vi| - 1)(|Vj| - 1)|S| degrees of freedom, as in the paper; ``"adjusted"``: the sum of
-            (r - 1)(c - 1) over the strata that occur, r and c counting the rows and columns that occur in them, as
+        df_rule: ``"full"``: (|Vi| - 1)(|Vj| - 1)|S| degrees of freedom, as in the paper; ``"adjusted"``: the sum of (r
+            - 1)(c - 1) over the strata that occur, r and c counting the rows and columns that occur in them, as
             causal-learn does.
         tests_per_edge, decay: the workload of the paper's section 4.1 instead of a search, or None. From level 1 on
             every remaining edge has its first `tests_per_edge` tests, whatever their outcome, and after each level
@@ -76,18 +75,17 @@ class DiscreteProblem(Problem):
         categories: Mapping[str, Sequence[Any] | int] | None = None,
         **parameters: Any,
     ) -> Self:
-        """Make a problem of a DataFrame or an array of labels, with samples in rows and variables in columns.
+        """Make a problem of a DataFrame or an array of labels, with samples in rows and variables in columns. The
+        parameters are alpha (0.05), max_level (None), test, df_rule, tests_per_edge and decay.
 
         A label is a string, a bool, an integer of any value, or a float that is a whole number. The categories of a
-        column are the labels that its Categorical dtype or `categories` declares, else the labels that occur, sorted.
-
-        A constant variable is independent of all others: a warning names the variable, which has no edge in the answer.
+        column are the labels that its Categorical dtype or `categories` declares, else the labels that occur, sorted. A
+        constant variable is independent of all others: a warning names the variable, which has no edge in the answer.
 
         Args:
             categories: by variable name, the labels in the order of their codes, or the number of categories. A column
                 of integers contains codes from 0 on if its labels are text or only their number is declared; otherwise
                 it contains labels.
-            parameters: alpha (0.05), max_level (None), test, df_rule, tests_per_edge and decay.
 
         Raises:
             InvalidProblem: the shape is wrong, a value is missing, is no label or is not declared, or a parameter is
@@ -207,10 +205,7 @@ class DiscreteProblem(Problem):
 
     def decayed(self, edges: np.ndarray) -> np.ndarray:
         """Return which of (m, 2) sorted edges stay after a level, (m,) bool: edge floor(k / (1 - decay)) stays for k =
-        0, 1, and so on.
-
-        A fraction `decay` of the edges is removed, equally distributed (gpuPC, section 4.1).
-        """
+        0, 1, and so on. A fraction `decay` of the edges is removed, equally distributed (gpuPC, section 4.1)."""
         kept = np.zeros(len(edges), bool)
         most = math.ceil(len(edges) * (1.0 - self.decay)) + 1
         positions = np.floor(np.arange(most) / (1.0 - self.decay))

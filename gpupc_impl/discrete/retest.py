@@ -18,10 +18,7 @@ class Retest:
 
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (k,) statistics of (k, 2) pairs given (k, l) sets, divided by the critical value, and (k,) relative
-        tolerances.
-
-        The ratio of a test without degrees of freedom is 0.
-        """
+        tolerances. The ratio of a test without degrees of freedom is 0."""
         from scipy import stats  # imported here, since it takes seconds and every process lists the families
 
         found, df = statistics(self._problem, pairs, np.sort(sets))

@@ -13,12 +13,9 @@ MOST_CELLS = 1 << 16  # the upper bound on the cells of a table that is summed u
 
 
 class DiscreteTests(IndependenceTests):
-    """The tests of a `DiscreteProblem`.
-
-    The effect size of chi-square is Cramér's V (1946), sqrt(X / (n (min(|Vi|, |Vj|) - 1))), with the statistic X summed
-    over the strata; it lies in [0, 1], with strata as without. The effect size of G-square is G / (2 n), the
-    conditional mutual information in nats.
-    """
+    """The tests of a `DiscreteProblem`. The effect size of chi-square is Cramér's V (1946), sqrt(X / (n (min(|Vi|,
+    |Vj|) - 1))), with the statistic X summed over the strata; it lies in [0, 1], with strata as without. That of
+    G-square is G / (2 n), the conditional mutual information in nats."""
 
     def __init__(self, problem: DiscreteProblem, backend: str):
         self._problem = problem
@@ -76,9 +73,7 @@ def _marginals(
     table: np.ndarray, most: int, kept: tuple[int, ...] = (), position: int = 0
 ) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
     """Yield every subset of at most `most` of a table's axes but its last two, and the table summed over the others.
-
-    The first axes are those that are kept, and the next one is that of `position`.
-    """
+    The first axes are those that are kept, and the next one is that of `position`."""
     if table.ndim == len(kept) + 2:
         yield kept, table
         return
