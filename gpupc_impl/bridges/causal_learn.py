@@ -39,11 +39,6 @@ class BatchedTest(CIT_Base):
         backend: where kernels run: ``"auto"``, ``"cuda"`` or ``"host"``.
         options: parameters of the problem's `from_data`.
 
-    Attributes:
-        name, method: the name of the test in causal-learn.
-        problem_class: the class of its problems, and the `defaults` of their parameters.
-        problem: the data and the test.
-
     Raises:
         ValueError: `cache_path` is not None.
         gpupc_impl.InvalidProblem: the data or an option cannot be used.
@@ -72,11 +67,8 @@ class BatchedTest(CIT_Base):
         return self
 
     def __call__(self, X: int, Y: int, condition_set: Iterable[int] | None = None) -> float:
-        """Return the p-value of X and Y given the set; 0, which never separates, if no test is possible.
-
-        Raises:
-            ValueError: the variables are not distinct.
-        """
+        """Return the p-value of X and Y given the set; 0, which never separates, if no test is possible. ValueError is
+        raised if the variables are not distinct."""
         members = tuple(sorted({int(v) for v in condition_set})) if condition_set is not None else ()
         x, y = int(X), int(Y)
         if not members and x > y:
@@ -122,10 +114,8 @@ class FisherZ(BatchedTest):
 
 
 class ChiSquare(BatchedTest):
-    """Pearson's chi-square as in causal-learn's ``chisq``: degrees of freedom count the categories that occur.
-
-    This rule corresponds to ``df_rule="adjusted"``.
-    """
+    """Pearson's chi-square as in causal-learn's ``chisq``: degrees of freedom count the categories that occur, which
+    corresponds to ``df_rule="adjusted"``."""
 
     name, problem_class, defaults = "gpupc_chisq", DiscreteProblem, {"df_rule": "adjusted"}
 

@@ -48,10 +48,8 @@ class PC(BaseEstimator):
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Find the graph behind (samples, variables) data: an array, or a DataFrame whose column names are kept.
-
-        Raises:
-            ValueError: the data or a parameter cannot be used, as `gpupc_impl.skeleton` and scikit-learn check it.
-        """
+        ValueError is raised if the data or a parameter cannot be used, as `gpupc_impl.skeleton` and scikit-learn check
+        it."""
         finite = True if self.missing == "error" else "allow-nan"
         values = validate_data(self, X, dtype=None, ensure_all_finite=finite, ensure_min_samples=2)
         self.graph_ = pc(

@@ -37,19 +37,13 @@ Node = tuple[int, int]  # variable's index and its lag, which is zero or negativ
 
 
 class GpupcParCorr(ParCorr):
-    """tigramite's ``ParCorr`` (partial correlation) with the correlations of all lagged variables computed once.
+    """tigramite's ``ParCorr`` (partial correlation) with the correlations of all lagged variables computed once. Its
+    arguments are those of ``ParCorr``, and `distribution`: ``"t"`` for Student's, as in ``ParCorr``; or ``"fisher-z"``,
+    as in the Gaussian family of this package. ValueError is raised if it is neither of these.
 
     PCMCI makes all its tests on the same samples (``cut_off="2xtau_max"``), so each test needs only a few entries of
     one matrix. tigramite's own test is used in all other cases (masks, missing values, vector-valued variables, another
     cut-off, a significance that is not analytic) and where conditions are nearly collinear.
-
-    Args:
-        distribution: the distribution of the statistic: ``"t"`` for Student's, as in ``ParCorr``; or ``"fisher-z"``, as
-            in the Gaussian family of this package.
-        kwargs: arguments of ``ParCorr``.
-
-    Raises:
-        ValueError: `distribution` is neither of these.
     """
 
     def __init__(self, distribution: str = "t", **kwargs: Any):
@@ -65,10 +59,8 @@ class GpupcParCorr(ParCorr):
         super().set_dataframe(dataframe)
 
     def get_analytic_significance(self, value: float, T: int, dim: int, xyz: np.ndarray) -> float:
-        """Return the two-sided p-value of a partial correlation of T samples of `dim` variables.
-
-        As in tigramite, the p-value is NaN without degrees of freedom.
-        """
+        """Return the two-sided p-value of a partial correlation of T samples of `dim` variables. As in tigramite, the
+        p-value is NaN without degrees of freedom."""
         freedom = T - dim - (self.distribution == "fisher-z")
         if freedom < 1:
             return np.nan
@@ -130,10 +122,8 @@ class _LaggedCorrelations:
         self.index = {node: k for k, node in enumerate(nodes)}
 
     def partial_correlation(self, x: Node, y: Node, conditions: list[Node]) -> tuple[float, int, int] | None:
-        """Return the partial correlation, the number of samples, and the number of variables (0 if x or y is constant).
-
-        The result is None if a lag exceeds 2 tau_max or the conditions are nearly collinear.
-        """
+        """Return the partial correlation, the number of samples, and the number of variables (0 if x or y is constant);
+        None if a lag exceeds 2 tau_max or the conditions are nearly collinear."""
         nodes = [*dict.fromkeys([x, y, *conditions])]
         if x == y or not all(tuple(node) in self.index for node in nodes):
             return None
@@ -165,10 +155,8 @@ class GpupcCMIknn(CMIknn):
     Args:
         backend: where kernels run: ``"auto"``, ``"cuda"`` or ``"host"``.
         seed: the seed of the random numbers.
-        kwargs: arguments of ``CMIknn``; ``transform`` must be ``"ranks"``, ``"standardize"`` or False.
-
-    Raises:
-        ValueError: `transform` has another value.
+        kwargs: arguments of ``CMIknn``; ``transform`` must be ``"ranks"``, ``"standardize"`` or False, else ValueError
+            is raised.
     """
 
     def __init__(self, backend: str = "auto", seed: int = 42, **kwargs: Any):
@@ -205,10 +193,8 @@ class GpupcCMIknn(CMIknn):
         return counts[0] == counts[1] == 1 and counts[2] > 0 and self.shuffle_neighbors < array.shape[1]
 
     def _test(self, array: np.ndarray, xyz: np.ndarray) -> tuple[int, float, np.ndarray]:
-        """Return the number of permuted values at or above the value, the value, and the permuted values.
-
-        tigramite requests the value and the permutations one after the other, so both are computed together.
-        """
+        """Return the number of permuted values at or above the value, the value, and the permuted values. tigramite
+        requests the value and the permutations one after the other, so both are computed together."""
         request = np.ascontiguousarray(array).tobytes() + np.asarray(xyz).tobytes()
         if self._latest[0] != request:
             problem = NonlinearProblem.from_data(

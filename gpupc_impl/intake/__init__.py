@@ -1,9 +1,6 @@
-"""The checks of the user's table before it becomes a problem.
-
-No value is imputed, and no sample is dropped without a request: missing values are an error unless the user chooses
-another of `MISSING`. Probable mistakes (genes in rows, categories written as numbers) cause a warning that explains how
-to correct them.
-"""
+"""The checks of the user's table before it becomes a problem. No value is imputed, and no sample is dropped without a
+request: missing values are an error unless the user chooses another of `MISSING`. Probable mistakes (genes in rows,
+categories written as numbers) cause a warning that explains how to correct them."""
 
 import dataclasses
 import sys
@@ -45,13 +42,9 @@ def read_input(
     form: TableFormat | None = None,
     correlation: bool = False,
 ) -> Table:
-    """Read the user's data, handle missing values and look for probable mistakes.
-
-    Args:
-        data, names, missing, transpose: as of `gpupc_impl.skeleton`.
-        kind, form: as of `gpupc_impl.tables.read_table`.
-        correlation: whether the data are a correlation matrix.
-    """
+    """Read the user's data, handle missing values and look for probable mistakes. The arguments are as of
+    `gpupc_impl.skeleton`, `kind` and `form` as of `gpupc_impl.tables.read_table`; `correlation` says whether the data
+    are a correlation matrix."""
     if missing not in MISSING:
         raise InvalidProblem(f"missing is {missing!r}; choose one of: {', '.join(MISSING)}")
     if correlation and (missing != "error" or transpose):
@@ -203,11 +196,8 @@ def _as_numbers(data: Any) -> np.ndarray | None:
 
 
 def _refuse_matrix(values: np.ndarray, n: int) -> None:
-    """Refuse a matrix of correlations, covariances or distances that is passed as samples, in n rows.
-
-    R's cov.wt writes up to two columns of means and numbers of samples beside a matrix, other programs half a matrix,
-    or few digits.
-    """
+    """Refuse a matrix of correlations, covariances or distances that is passed as samples, in n rows. R's cov.wt writes
+    up to two columns of means and numbers of samples beside a matrix, other programs half a matrix, or few digits."""
     if not 2 <= n <= values.shape[1] <= n + 2:
         return
     for rows in (FIRST_COLUMNS, n):  # Few matrices of samples pass the first look.

@@ -71,10 +71,8 @@ class MixedSamples(DeviceSamples):
         return self.backend.kernel(*mixed_kernel(name, self.kind, *arguments))
 
     def _encoded(self, whole: bool) -> tuple[str, np.ndarray, Any]:
-        """Return the kind, (p, n) encoded values, and an upper bound on the distances (kernels/mixed.cuh).
-
-        Ranks that fit become short integers, and categories negative ones; or categories become the largest floats.
-        """
+        """Return the kind, (p, n) encoded values, and an upper bound on the distances (kernels/mixed.cuh). Ranks that
+        fit become short integers, and categories negative ones; or categories become the largest floats."""
         problem = self.problem
         coded = problem.categories > 0
         values = problem.values.copy()

@@ -16,9 +16,8 @@ LARGEST = {"float32": 2.0**126, "float64": 2.0**1022}  # numbers; larger ones en
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MixedProblem(NonlinearProblem):
-    """PC-stable with the estimator of Mesner and Shalizi (2021) and a local permutation scheme.
-
-    docs/mixed.md defines the test exactly. Build a problem with `from_data`, which checks its input.
+    """PC-stable with the estimator of Mesner and Shalizi (2021) and a local permutation scheme. docs/mixed.md defines
+    the test exactly. Build a problem with `from_data`, which checks its input.
 
     Attributes:
         values: (p, n) float32 or float64, C-contiguous, with a row for each variable and the samples in a random order.
@@ -43,17 +42,14 @@ class MixedProblem(NonlinearProblem):
         categories: Collection[str] = (),
         **parameters: Any,
     ) -> Self:
-        """Make a problem from a DataFrame or an array with samples in rows and variables in columns.
-
-        Text, Boolean and categorical columns hold categories; other columns must hold finite numbers. Categories are
-        only compared for equality, so their labels do not matter.
+        """Make a problem from a DataFrame or an array with samples in rows and variables in columns. Text, Boolean and
+        categorical columns hold categories; other columns must hold finite numbers. Categories are only compared for
+        equality, so their labels do not matter. The other parameters are those of `NonlinearProblem.from_data`.
 
         Args:
             categories: the names of the columns of numbers that are codes of categories, as a list or separated by
                 commas; or, as data sets have them, the labels of the codes by variable, with an empty list for a
                 variable of numbers.
-            parameters: alpha, max_level, transform, permutations, k_cmi, k_perm, seed and precision, as for
-                `NonlinearProblem.from_data`.
         """
         matrix, names, coded = numbers_and_codes(data, names, coded_columns(categories), MAX_CATEGORIES)
         plain = NonlinearProblem.from_data(matrix, names=names, **parameters)
@@ -90,10 +86,8 @@ class MixedProblem(NonlinearProblem):
         return np.asarray(partial) / (-self.n_samples * 2.0**PSI_BITS)
 
     def coordinates(self, variables: Sequence[int]) -> np.ndarray:
-        """Return (r, n) coordinates whose Chebyshev distance is the distance in the variables.
-
-        Each category has a coordinate, which is 1 for the samples of the category and 0 for others.
-        """
+        """Return (r, n) coordinates whose Chebyshev distance is the distance in the variables. Each category has a
+        coordinate, which is 1 for the samples of the category and 0 for others."""
         rows = [self.values[:0]]
         for v in variables:
             number = int(self.categories[v])

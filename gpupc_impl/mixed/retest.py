@@ -1,8 +1,5 @@
 """The CMIknn test of mixed data from scratch in NumPy by docs/mixed.md, for verification without the code of the
-kernels.
-
-Each category has a coordinate, which is 1 for the samples of the category and 0 for others.
-"""
+kernels. Each category has a coordinate, which is 1 for the samples of the category and 0 for others."""
 
 import numpy as np
 

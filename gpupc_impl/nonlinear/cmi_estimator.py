@@ -28,7 +28,6 @@ class CmiEstimator:
         tuning: the sizes of launches; by default the backend's `tuning.TUNING`.
 
     Attributes:
-        samples: the data on the device.
         permutations: the replicates of the sets in the latest batch.
         selection: the object that finds the k_CMI-th neighbours.
         busy_tests: the number of tests that keep the device busy.
@@ -62,14 +61,8 @@ class CmiEstimator:
     # --- memory ------------------------------------------------------------------------------------------------------
 
     def fitting(self, level: int, requested: int, tests_per_set: int) -> int:
-        """Allocate the buffers of as many sets as fit in device memory with their tests, up to `requested`.
-
-        Returns:
-            The number of sets.
-
-        Raises:
-            DeviceMemoryError: one set with its tests does not fit.
-        """
+        """Allocate the buffers of as many sets as fit in device memory with their tests, up to `requested`, and return
+        their number. DeviceMemoryError is raised if one set with its tests does not fit."""
         if self._capacity[0] == level and requested <= self._capacity[1]:
             return requested
         self.permutations.free()
@@ -103,16 +96,14 @@ class CmiEstimator:
     # --- tests -------------------------------------------------------------------------------------------------------
 
     def partials(self, level: int, sets: np.ndarray, tests: np.ndarray) -> np.ndarray:
-        """Draw the permutations of the sets of one level, and return the sums of digammas of the tests.
+        """Draw the permutations of the sets of one level, and return the sums of digammas of the tests: (t, 1 + perm)
+        int64 sums over the samples of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of each permutation; for mixed
+        data, each term is less by psi(k~).
 
         Args:
             sets: (s, 1 + level), each row the permuted variable and the members of S ascending; s is at most the number
                 that `fitting` returned.
             tests: (t, 2), each row the index of a set, and V_j.
-
-        Returns:
-            (t, 1 + perm) int64 sums over the samples of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of each
-            permutation; for mixed data, each term is less by psi(k~).
         """
         backend, samples = self.backend, self.samples
         self.permutations.draw(level, sets)
@@ -135,12 +126,8 @@ class CmiEstimator:
 
     def all_partials(self, sets: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Return the partials of any number of tests of one level, (t, 1 + perm) int64, as many at a time as fit.
-
-        Args:
-            sets: (t, 1 + level), for each test the permuted variable and the members of S ascending; tests with the
-                same set use the same permutations.
-            others: (t,) V_j of each test.
-        """
+        `sets` has for each test the permuted variable and the members of S ascending, (t, 1 + level), and `others` its
+        V_j; tests with the same set use the same permutations."""
         level = sets.shape[1] - 1
         sets, of_set = np.unique(sets, axis=0, return_inverse=True)
         order = np.argsort(of_set.reshape(-1), kind="stable")
@@ -169,11 +156,9 @@ def ci_test(
     racing: bool = False,
     estimator_of: type[CmiEstimator] = CmiEstimator,
 ) -> tuple[int, float, np.ndarray]:
-    """Test V_i, which is permuted, and V_j given S (GPU-CMIknn, Algorithm 2).
-
-    Returns:
-        The number of permuted CMI values that are at least the data's, of which the p-value is the share; the data's
-        CMI in nats; and the (perm,) permuted CMI values in nats.
+    """Test V_i, which is permuted, and V_j given S (GPU-CMIknn, Algorithm 2): the number of permuted CMI values that
+    are at least the data's, of which the p-value is the share; the data's CMI in nats; and the (perm,) permuted CMI
+    values in nats.
 
     Raises:
         ValueError: i, j and the members of S are not distinct variables of the problem.

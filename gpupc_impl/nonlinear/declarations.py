@@ -1,8 +1,6 @@
-"""The sources of the family's kernels, and the structs and constants that kernels share with Python.
-
-Both backends assert structs and constants when they compile a kernel (backends/arguments.py). Values are short, float
-or double (kernels/numbers.cuh); most kernels and structs are templates of the type of a value.
-"""
+"""The sources of the family's kernels, and the structs and constants that kernels share with Python. Both backends
+assert structs and constants when they compile a kernel (backends/arguments.py). Values are short, float or double
+(kernels/numbers.cuh); most kernels and structs are templates of the type of a value."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -130,12 +128,8 @@ REGISTERS_ROWS = (8, 12, 16)  # the neighbours whose distances a warp of `estima
 
 
 class Template(NamedTuple):
-    """A kernel whose first template argument is the type of a value.
-
-    Attributes:
-        variants: the further template arguments of each of its instances, except for a rule for distances.
-        kinds: the types of values that it is for.
-    """
+    """A kernel whose first template argument is the type of a value. Its instances have the further template arguments
+    in `variants`, except for a rule for distances; `kinds` are the types of values that it is for."""
 
     source: str
     structs: Sequence[Struct | Mapping[str, Struct]]
@@ -202,13 +196,8 @@ def search_kernels(
 
 @functools.cache
 def first_kernels(of: Callable[..., KernelSource], backend: str, selection: str) -> tuple[KernelSource, ...]:
-    """Return the kernels that a search needs first.
-
-    Args:
-        of: the family's `kernel_of`.
-        backend: the name of the backend.
-        selection: a value of the parameter `selection`, which may be ``"auto"``.
-    """
+    """Return the kernels that a search on a backend needs first, given the family's `kernel_of` and a value of the
+    parameter `selection`, which may be ``"auto"``."""
     if selection == "auto":
         selection = "counting" if backend == "host" else "buckets"
     listed = "list_neighbours", "estimate_far"

@@ -34,14 +34,11 @@ SETS_AT_ONCE = Parameter(0, "sets at once (delta); 0: what suits the backend", m
 
 
 class Search(LevelSearch):
-    """A search on one backend; a subclass determines which tests a batch holds.
+    """A search on one backend; a subclass determines which tests a batch holds. For `racing` see `CmiEstimator`.
 
     A pair i < j is tested with sets from adj(i) in lexicographic order, then with sets from adj(j). The separating set
     of the pair is the first set in this order that separates. A batch may find a later set first, which an earlier set
     then replaces.
-
-    Args:
-        racing: see `CmiEstimator`.
     """
 
     estimator_of: ClassVar[type[CmiEstimator]] = CmiEstimator
@@ -116,13 +113,9 @@ class Search(LevelSearch):
         return self._side[lower, upper] > (1 if self.first_come else np.greater(i, js))
 
     def make(self, level: int, sets: Sequence[Sequence[int]], tests: Sequence[tuple[int, int]]) -> None:
-        """Make tests and record the sets that separate.
-
-        Args:
-            sets: for each set the permuted variable and the members of S ascending; the sets of a variable are in
-                lexicographic order.
-            tests: for each test the index of its set, and V_j.
-        """
+        """Make tests and record the sets that separate. `sets` has for each set the permuted variable and the members
+        of S ascending, the sets of a variable in lexicographic order; `tests` has for each test the index of its set,
+        and V_j."""
         indices, others = np.array(tests).T
         counts = counts_of(self.estimator.partials(level, np.array(sets), np.array(tests)))
         self._tests += len(tests)
@@ -225,12 +218,9 @@ class ParallelSearch(Search):
             self.make(level, sets, tests)
 
     def _batches(self, level: int, rows: list[np.ndarray]) -> Iterator[list[tuple[int, tuple[int, ...], list[int]]]]:
-        """Yield the sets (i, S) with the V_j to test, in batches that fill the device.
-
-        A batch takes the next set of each variable in turn. A pair then has few tests in a batch, so few of its tests
-        are unnecessary if one of them separates the pair. If one set fills the device, all sets of a variable come
-        before those of the next.
-        """
+        """Yield the sets (i, S) with the V_j to test, in batches that fill the device. A batch takes the next set of
+        each variable in turn. A pair then has few tests in a batch, so few of its tests are unnecessary if one of them
+        separates the pair. If one set fills the device, all sets of a variable come before those of the next."""
         busy_tests, requested = self.estimator.busy_tests, self.params["delta"]
         most_tests = max(len(row) for row in rows) - level
         room = self.estimator.fitting(level, requested or max(1, int(busy_tests)), most_tests)

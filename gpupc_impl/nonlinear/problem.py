@@ -37,10 +37,9 @@ def _number_or_share(name: str, value: Any) -> int | float:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NonlinearProblem(Problem):
-    """PC-stable with CMIknn: conditional mutual information from nearest neighbours, with local permutations.
-
-    The test is that of Runge (2018) in the form of Hagedorn et al. (sections 2.2 and 4.1); docs/cmiknn.md defines it
-    exactly. Build a problem with `from_data`, which checks its input.
+    """PC-stable with CMIknn: conditional mutual information from nearest neighbours, with local permutations. The test
+    is that of Runge (2018) in the form of Hagedorn et al. (sections 2.2 and 4.1); docs/cmiknn.md defines it exactly.
+    Build a problem with `from_data`, which checks its input.
 
     Attributes:
         values: (p, n) float32 or float64, C-contiguous: the transformed samples, one row per variable.
@@ -69,11 +68,8 @@ class NonlinearProblem(Problem):
     @classmethod
     def from_data(cls, data: Any, *, names: Sequence[str] | None = None, **parameters: Any) -> Self:
         """Make a problem from an array or a DataFrame of finite numbers, with samples in rows and variables in columns.
-
-        The parameters are alpha (0.05), max_level (None) and the fields above with their defaults.
-
-        A `k_cmi` below one is a fraction of the samples, as in tigramite's ``knn=0.2``: k_CMI is then
-        max(1, int(k_cmi * n)).
+        The parameters are alpha (0.05), max_level (None) and the fields above with their defaults. A `k_cmi` below one
+        is a fraction of the samples, as in tigramite's ``knn=0.2``: k_CMI is then max(1, int(k_cmi * n)).
 
         Under ``"ranks"``, equal values get their ranks in a random order, which is drawn from the seed for each
         variable. This would make noise of a constant variable, so constant variables are set to zero under every
@@ -145,10 +141,8 @@ class NonlinearProblem(Problem):
 
     @property
     def critical_count(self) -> int:
-        """The smallest c with c / permutations >= alpha in float64.
-
-        A test separates if at least this many permuted CMI values are at least the data's CMI.
-        """
+        """The smallest c with c / permutations >= alpha in float64: a test separates if at least this many permuted CMI
+        values are at least the data's CMI."""
         return int(np.argmax(np.arange(self.permutations + 1) / self.permutations >= self.alpha))
 
     def p_value(self, counts: int | np.ndarray) -> float | np.ndarray:

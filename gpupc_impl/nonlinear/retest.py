@@ -1,8 +1,6 @@
 """The CMIknn test from scratch in NumPy by docs/cmiknn.md, for verification without the code of the kernels.
-
 Permutations follow the sequential scheme of GPU-CMIknn's Algorithm 1, sample by sample. CMI values come from all
-distances between samples, computed some rows of their matrix at a time.
-"""
+distances between samples, computed some rows of their matrix at a time."""
 
 import numpy as np
 
@@ -20,11 +18,9 @@ _AT_ONCE = 1 << 18  # the upper bound on the numbers in a temporary array of dis
 
 
 class Retest:
-    """Implements `core.family.Retest` for CMIknn.
-
-    The first variable of a pair is permuted. The ratio is the critical count divided by the count of the test, so that
-    a ratio up to 1 separates. Both counts are integers, so tolerances are 0.
-    """
+    """Implements `core.family.Retest` for CMIknn, where the first variable of a pair is permuted. The ratio is the
+    critical count divided by the count of the test, so that a ratio up to 1 separates. Both counts are integers, so
+    tolerances are 0."""
 
     def __init__(self, problem: NonlinearProblem):
         self._problem = problem
@@ -82,12 +78,8 @@ class Retest:
 
 
 def permutations(problem: NonlinearProblem, i: int, members: list[int], nearest: np.ndarray | None) -> np.ndarray:
-    """Return (perm, n) int32, the index of the sample whose value of variable i each sample gets in each permutation.
-
-    Args:
-        members: the members of S.
-        nearest: (n, k_perm) neighbours in the space of S; None if S is empty.
-    """
+    """Return (perm, n) int32, the index of the sample whose value of variable i each sample gets in each permutation,
+    given the members of S and (n, k_perm) neighbours in the space of S, None if S is empty."""
     n, k = problem.n_samples, problem.k_perm
     key = _key(problem.seed, i, members)
     result = np.empty((problem.permutations, n), np.int32)
@@ -168,12 +160,8 @@ def _near(apart: np.ndarray, radius: np.ndarray) -> np.ndarray:
 
 
 def philox(counter: tuple[np.ndarray | int, ...], key: tuple[int, int]) -> np.ndarray:
-    """Return the output of Philox4x32-10 (Salmon et al.), (4, ...) uint64 below 2^32.
-
-    Args:
-        counter: four words.
-        key: two words.
-    """
+    """Return the output of Philox4x32-10 (Salmon et al.), (4, ...) uint64 below 2^32, for a counter of four words and a
+    key of two."""
     c0, c1, c2, c3 = np.broadcast_arrays(*(np.asarray(word, np.uint64) for word in counter))
     k0, k1 = key
     for _ in range(10):

@@ -19,14 +19,11 @@ ARRANGED_SAMPLES = 1024  # the number of samples whose values a block of `arrang
 
 
 class DeviceSamples:
-    """The samples of a problem on a device, and the kernels for them.
-
-    Args:
-        whole: whether integral values may be converted to short integers, which the kernel of the paper does not
-            support.
+    """The samples of a problem on a device, and the kernels for them. `whole` says whether integral values may be
+    converted to short integers, which the kernel of the paper does not support.
 
     Attributes:
-        n, replicates: the number of samples, and of replicates, 1 + perm: the data as observed and each permutation.
+        replicates: the number of replicates, 1 + perm: the data as observed and each permutation.
         stride: the number of replicates, rounded up to whole panels.
         kind: the C++ type of a value: "short", "float" or "double".
         dtype, key_dtype: the NumPy types of a value and of a key, an integer that orders distances.
@@ -34,15 +31,14 @@ class DeviceSamples:
         ranks: whether the values of each variable are 0 to n - 1, or constant.
         values: (p, n) device array of `dtype`.
         psi: (n + 1,) device array of digammas in units of 2^-40.
-        sorted: (p, n) device array of the values of each variable, ascending; None until `prepare` is called for
-            level 0.
+        sorted: (p, n) device array of the values of each variable, ascending; None until `prepare` is called for level
+            0.
         order: (p, n) device array of the samples in ascending order of the values of each variable; None until
             `prepare` is called for a higher level.
         shared_limit: the upper bound on the dynamic shared memory of a block, in bytes.
     """
 
-    continuous: ClassVar[bool] = True
-    """Whether all variables hold numbers, so that the kernels compute distances by their rule `Continuous`."""
+    continuous: ClassVar[bool] = True  # whether kernels use the rule `Continuous`, for numbers alone
 
     def __init__(self, problem: NonlinearProblem, backend: Backend, whole: bool):
         self.problem, self.backend = problem, backend
@@ -70,21 +66,15 @@ class DeviceSamples:
             self.order = self.backend.upload(order.astype(np.int32))
 
     def sets(self, level: int, variables: np.ndarray, by_order: bool) -> Filled:
-        """Return the struct `SETS` of some sets.
-
-        Args:
-            variables: (s, 1 + level), each row the permuted variable and the members of S ascending.
-            by_order: whether samples are numbered by their order in S[0], if S is not empty.
-        """
+        """Return the struct `SETS` of (s, 1 + level) sets, each row the permuted variable and the members of S
+        ascending. With `by_order`, samples are numbered by their order in S[0], if S is not empty."""
         device_variables = self.backend.upload(np.ascontiguousarray(variables, np.int32))
         order = self.order if level and by_order else None
         return SETS[self.kind](values=self.values, variables=device_variables, order=order, n=self.n, level=level)
 
     def _encoded(self, whole: bool) -> tuple[str, np.ndarray, Any]:
-        """Return the kind, (p, n) values of that type, and an upper bound on their distances.
-
-        Integral values in a small range become short integers, which have the same distances.
-        """
+        """Return the kind, (p, n) values of that type, and an upper bound on their distances. Integral values in a
+        small range become short integers, which have the same distances."""
         problem, values = self.problem, self.problem.values
         widest = (values.max(axis=1) - values.min(axis=1)).max(initial=0)
         if whole and problem.n_samples < 2**15 and (values == np.rint(values)).all():
@@ -100,13 +90,12 @@ class Permutations:
     Args:
         panel: the number of replicates that lie side by side in `columns`; 0 if the columns are not needed.
         by_order: whether samples are numbered by their order in S[0], from level 1 on.
-        racing: whether the first thread to claim a sample takes it, as in the paper; p-values then vary from run to
-            run.
+        racing: as for `CmiEstimator`.
 
     Attributes:
         rows: (sets, replicates, n) device array of the values of each set's variable, as observed and permuted.
-        columns: device array of the same values in panels; the array has sets * n * stride elements, and a panel
-            holds `panel` replicates of all samples.
+        columns: device array of the same values in panels; the array has sets * n * stride elements, and a panel holds
+            `panel` replicates of all samples.
     """
 
     def __init__(self, samples: DeviceSamples, tuning: Tuning, panel: int, by_order: bool, racing: bool):

@@ -1,8 +1,6 @@
-"""The ways to find the k_CMI-th neighbour of each sample, which are the values of the parameter `selection`.
-
-The selections `buckets` and `registers` read lists of the neighbours of each sample in (V_j, S), which permutations of
-V_i do not change.
-"""
+"""The ways to find the k_CMI-th neighbour of each sample, which are the values of the parameter `selection`. The
+selections `buckets` and `registers` read lists of the neighbours of each sample in (V_j, S), which permutations of V_i
+do not change."""
 
 from __future__ import annotations
 
@@ -89,12 +87,10 @@ class NeighbourSelection(abc.ABC):
         """Compute the partials of tests."""
 
     def expected_near(self, level: int) -> int:
-        """Estimate how many samples are at least as near in (V_j, S) as the k-th nearest in (V_i, V_j, S).
-
-        For n independent uniform samples, the ball that holds k samples in d dimensions holds n (k / n)^((d - 1) / d)
-        samples in d - 1 dimensions. Three standard deviations are added to k, so that the estimate is large enough for
-        nearly all replicates.
-        """
+        """Estimate how many samples are at least as near in (V_j, S) as the k-th nearest in (V_i, V_j, S). For n
+        independent uniform samples, the ball that holds k samples in d dimensions holds n (k / n)^((d - 1) / d) samples
+        in d - 1 dimensions. Three standard deviations are added to k, so that the estimate is large enough for nearly
+        all replicates."""
         n, k = self.samples.n, self.samples.problem.k_cmi
         share = min(1.0, (k + 3 * math.sqrt(k) + 2) / n)
         return min(n - 1, max(k, math.ceil(n * share ** ((level + 1) / (level + 2)))))
@@ -186,12 +182,9 @@ class InsertionSelection(NeighbourSelection):
 
 class ListedNeighbours(NeighbourSelection):
     """The base class of selections that list the neighbours of each test and sample by distance in (V_j, S) and in S
-    (kernels/lists.cuh).
-
-    A list holds the nearest neighbours first, as many as most replicates need. A subclass launches the kernel that
-    reads the lists. The kernel `estimate_far` processes the other replicates, those in which V_i is an outlier of the
-    sample.
-    """
+    (kernels/lists.cuh). A list holds the nearest neighbours first, as many as most replicates need. A subclass launches
+    the kernel that reads the lists. The kernel `estimate_far` processes the other replicates, those in which V_i is an
+    outlier of the sample."""
 
     by_order = True
 
@@ -207,11 +200,9 @@ class ListedNeighbours(NeighbourSelection):
     # --- the lengths of lists ----------------------------------------------------------------------------------------
 
     def _reach(self, level: int) -> int:
-        """Return the lower bound on the neighbours in (V_j, S) that a list holds, which is at least k_CMI.
-
-        Lists hold several times as many neighbours as uniform samples need, and more for values that are not ranks,
-        since the density of such samples varies.
-        """
+        """Return the lower bound on the neighbours in (V_j, S) that a list holds, which is at least k_CMI. Lists hold
+        several times as many neighbours as uniform samples need, and more for values that are not ranks, since the
+        density of such samples varies."""
         if self.tuning.reach:
             return self.tuning.reach
         guess = self.expected_near(level)

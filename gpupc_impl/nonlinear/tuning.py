@@ -22,7 +22,6 @@ PARAMS = {
     "beta": Parameter(0, "threads a block that permutes (beta); 0: what suits the backend", minimum=0, maximum=1024),
     "gamma": Parameter(0, "threads a block that estimates (gamma); 0: what suits the backend", minimum=0, maximum=512),
 }
-"""The parameters of every test of the family."""
 
 DEFAULTS = {name: parameter.default for name, parameter in PARAMS.items()}
 
@@ -30,7 +29,6 @@ SEARCH_PARAMS = {
     **PARAMS,
     "checkpoint": Parameter("", "file from which a killed search goes on; none by default"),
 }
-"""The parameters of every search of the family."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +97,6 @@ TUNING = {
         shares=3,
     ),
 }
-"""The tuning of each backend, by name."""
 
 
 def whole_warps(threads: int) -> int:

@@ -1,8 +1,6 @@
-"""The regression tests one by one, as docs/mixed.md defines them: the reference, which verification uses as well.
-
-The reference fits linear models by least squares and logistic models by SciPy's optimizer; it shares the problem's
-terms and constants with the batches, and no other code.
-"""
+"""The regression tests one by one, as docs/mixed.md defines them: the reference, which verification uses as well. It
+fits linear models by least squares and logistic models by SciPy's optimizer; it shares the problem's terms and
+constants with the batches, and no other code."""
 
 from collections.abc import Sequence
 

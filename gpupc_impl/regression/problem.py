@@ -26,9 +26,8 @@ EXPLAINED = 1e-7  # Share of its variance up to which a response counts as deter
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RegressionProblem(Problem):
-    """PC-stable with likelihood ratio tests of nested linear and logistic regressions (docs/mixed.md).
-
-    Build a problem with `from_data`, which checks its input.
+    """PC-stable with likelihood ratio tests of nested linear and logistic regressions (docs/mixed.md). Build a problem
+    with `from_data`, which checks its input.
 
     Attributes:
         values: (p, n) float64, C-contiguous: a variable of numbers has mean 0 and variance 1 (zeros if it is constant),
@@ -53,16 +52,13 @@ class RegressionProblem(Problem):
         categories: Collection[str] = (),
         **parameters: Any,
     ) -> Self:
-        """Make a problem of a DataFrame or an array with samples in rows and variables in columns.
-
-        Text, Boolean and categorical columns hold categories; other columns must hold finite numbers.
+        """Make a problem of a DataFrame or an array with samples in rows and variables in columns, alpha (0.05) and
+        max_level (None). Text, Boolean and categorical columns hold categories; other columns must hold finite numbers.
+        A constant variable is independent of all others: its tests have p = 1, and a warning names the variable.
 
         Args:
             categories: the names of the columns of numbers that are codes of categories, as a list or separated by
                 commas; or the labels of the codes by variable, with an empty list for a variable of numbers.
-            parameters: alpha (0.05) and max_level (None).
-
-        A constant variable is independent of all others: its tests have p = 1, and a warning names the variable.
         """
         matrix, names, coded = numbers_and_codes(data, names, coded_columns(categories), MAX_CATEGORIES)
         if len(matrix) < MIN_SAMPLES:

@@ -155,10 +155,8 @@ def _complement(xp: Any, joint: Any, count: int) -> Any:
 
 
 def _deviances(xp: Any, terms: Any, chosen: Any) -> Any:
-    """Return minus twice the largest penalized log-likelihood of each of t models, by Newton's method.
-
-    ``terms`` (t, d, n) are ones and penalized terms; ``chosen`` (t, m, n) is 1 where a sample has a later class.
-    """
+    """Return minus twice the largest penalized log-likelihood of each of t models, by Newton's method. ``terms`` (t, d,
+    n) are ones and penalized terms; ``chosen`` (t, m, n) is 1 where a sample has a later class."""
     t, d, _ = terms.shape
     m = chosen.shape[1]
     penalty = xp.full(d, 2 * RIDGE)

@@ -1,8 +1,6 @@
-"""Readers of users' tables. No value is imputed, and ambiguous content is an error.
-
-Text files, binary files and objects in memory have a reader each. The cells of a column determine its type
-(`gpupc_impl.tables.columns`), independently of what holds them.
-"""
+"""Readers of users' tables. No value is imputed, and ambiguous content is an error. Text files, binary files and
+objects in memory have a reader each. The cells of a column determine its type (`gpupc_impl.tables.columns`),
+independently of what holds them."""
 
 from __future__ import annotations
 

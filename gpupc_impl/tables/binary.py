@@ -1,7 +1,6 @@
-"""Readers of binary files: NumPy's, Parquet, Excel and AnnData, which need further packages, and PLINK's genotypes.
-
-A table of numbers in an ``.npy``, ``.parquet`` or ``.bed`` file that is larger than memory is read some rows at a time.
-"""
+"""Readers of binary files: NumPy's, Parquet, Excel and AnnData, which need further packages, and PLINK's genotypes. A
+table of numbers in an ``.npy``, ``.parquet`` or ``.bed`` file that is larger than memory is read some rows at a
+time."""
 
 from __future__ import annotations
 
@@ -47,10 +46,8 @@ def is_streamed(shape: tuple[int, ...]) -> bool:
 
 
 def read_numpy(path: Path, array: str | None = None, missing: bool = False) -> tuple[np.ndarray, list[str] | None]:
-    """Read an ``.npy`` file, or the matrix `array` (None: the only one) of an ``.npz``, which may hold ``names``.
-
-    `missing` says whether values may be NaN. Returns (samples, variables) C-contiguous float64, and the names or None.
-    """
+    """Read an ``.npy`` file, or the matrix `array` (None: the only one) of an ``.npz``, which may hold ``names``:
+    (samples, variables) C-contiguous float64, and the names or None. `missing` says whether values may be NaN."""
     with open_regular(path) as file:
         try:
             if path.suffix.lower() == ".npz":

@@ -132,9 +132,7 @@ def written(cell: str, decimal: str) -> tuple[float | None, str]:
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Text:
     """A column of text: its distinct `cells` without blanks around them, and (n,) `codes` into them, -1 for missing.
-
-    `place` names the cell of a row in an error.
-    """
+    `place` names the cell of a row in an error."""
 
     codes: np.ndarray
     cells: list[str]
@@ -160,9 +158,7 @@ def typed(
     missing_values: Sequence[str] | None = None,
 ) -> tuple[pandas.DataFrame, str]:
     """Convert each column of text or of objects to the type of its cells; columns of numbers remain unchanged.
-
-    Arguments are as of `read_table`. The second result names unusual ways in which numbers are written; "" for none.
-    """
+    Arguments are as of `read_table`. The second result names unusual ways in which numbers are written; "" for none."""
     texts, columns = {}, {}
     for k, dtype in enumerate(frame.dtypes):
         column = frame.iloc[:, k]

@@ -1,9 +1,7 @@
-"""The reader of text tables, whose cells are separated by tabs, semicolons, commas or spaces.
-
-The encoding is UTF-8 by default, and a file may be compressed. The first lines decide how the table is laid out. Then a
-table of numbers is read in blocks of lines by pandas. A table that pandas refuses, or may misread, is read as text, so
-that an error can name the first wrong cell.
-"""
+"""The reader of text tables, whose cells are separated by tabs, semicolons, commas or spaces. The encoding is UTF-8 by
+default, and a file may be compressed. The first lines decide how the table is laid out. Then a table of numbers is read
+in blocks of lines by pandas. A table that pandas refuses, or may misread, is read as text, so that an error can name
+the first wrong cell."""
 
 from __future__ import annotations
 
@@ -138,11 +136,9 @@ def _names_rows(frame: pandas.DataFrame) -> bool:
 
 
 class TextTable:
-    """A text table, whose layout is known once it is made.
-
-    Args:
-        stored: the content of a file that can be read only once.
-        labels: whether the first cells of a transposed table are labels unless the format says that they name rows.
+    """A text table, whose layout is known once it is made, from a file or from its content if that can be read only
+    once (`stored`). With `labels`, the first cells of a transposed table are labels unless the format says that they
+    name rows.
 
     Attributes:
         names: the variables' names; None if the table has none.
@@ -280,10 +276,8 @@ class TextTable:
         return f"{self.path}, line {line}, column {column + self.has_row_names + 1}{name}"
 
     def numbers(self) -> np.ndarray | None:
-        """Read (samples, variables) C-contiguous float64 without infinite values, with NaN for missing ones.
-
-        None if a cell is none, or pandas may misread it.
-        """
+        """Read (samples, variables) C-contiguous float64 without infinite values, with NaN for missing ones; None if a
+        cell is no number, or pandas may misread it."""
         self.row_names, blocks = [], []
         with self._open(self.start) as lines:
             while block := list(itertools.islice(lines, max(1, CELLS_AT_ONCE // self.width))):
