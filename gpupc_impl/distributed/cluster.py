@@ -196,12 +196,9 @@ def _bytes_in_use(group: Path) -> int:
 
 
 async def offer(backend: str, device_memory_limit: int | None, dask_worker: Any = None) -> dict[str, Any]:
-    """Return the code, device and memory of a worker, which leaves the search that it may still belong to.
-
-    Returns:
-        ``code``, ``machine``, and either ``unavailable`` (the reason) or ``device``, ``gpu`` (None on CPU cores), and
-        ``memory`` (the free bytes of the machine; None on a GPU, which has memory of its own).
-    """
+    """Return the code, device and memory of a worker, which leaves the search that it may still belong to: ``code``,
+    ``machine``, and either ``unavailable`` (the reason) or ``device``, ``gpu`` (None on CPU cores), and ``memory`` (the
+    free bytes of the machine; None on a GPU, which has memory of its own)."""
     await leave(dask_worker=dask_worker)
     kind = backend_class(backend)
     offered: dict[str, Any] = {"code": code_digest(), "machine": socket.gethostname()}

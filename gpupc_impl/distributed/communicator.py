@@ -21,15 +21,9 @@ MESSAGE_BYTES = 1 << 26  # the bytes of arrays after which a worker sends a mess
 
 
 class Communicator(abc.ABC):
-    """The connection of a worker with the other workers of a search; only one thread at a time uses it.
-
-    Every worker makes the same calls in the same order, and each call but `check` and `abort` waits for all workers. A
-    call raises BrokenBarrierError if another worker has failed.
-
-    Attributes:
-        backend: the worker's device.
-        number, size: the number of the worker, from 0 on, and the number of workers.
-    """
+    """The connection of the worker with a `number`, from 0 on, with the other workers of a search, `size` in all; only
+    one thread at a time uses it. Every worker makes the same calls in the same order, and each call but `check` and
+    `abort` waits for all workers. A call raises BrokenBarrierError if another worker has failed."""
 
     backend: Backend
     number: int
@@ -112,12 +106,9 @@ class Communicator(abc.ABC):
 
 
 class ThreadCommunicator(Communicator):
-    """The connection of a worker that is a thread of this process, whose device reads the arrays of other devices.
-
-    Args:
-        values: two lists with an entry for each worker, which all communicators share. Calls use them alternately, so
-            that no worker overwrites a value that another worker has not read yet.
-    """
+    """The connection of a worker that is a thread of this process, whose device reads the arrays of other devices. All
+    communicators share two lists (`values`) with an entry for each worker. Calls use them alternately, so that no
+    worker overwrites a value that another worker has not read yet."""
 
     def __init__(self, backend: Backend, number: int, barrier: threading.Barrier, values: list[list[Any]]):
         self.backend, self.number, self.size = backend, number, barrier.parties

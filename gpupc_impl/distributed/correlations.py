@@ -17,9 +17,8 @@ COLUMNS_AT_ONCE = 512  # upper bound on the variables that are standardised at a
 
 
 def standardised(backend: Backend, samples: np.ndarray) -> np.ndarray:
-    """Return (m, p) columns with mean 0 and Euclidean length 1, with the same bits on any backend; a constant column is
-    zero.
-    """
+    """Return (m, p) columns with mean 0 and Euclidean length 1, or zeros if constant, with the same bits on any
+    backend."""
     out = np.empty(samples.shape)
     for columns in mapped_arrays.pieces(samples.shape[1], COLUMNS_AT_ONCE):
         out[:, columns] = backend.download(standardised_on_device(backend, np.ascontiguousarray(samples[:, columns])))
@@ -27,11 +26,8 @@ def standardised(backend: Backend, samples: np.ndarray) -> np.ndarray:
 
 
 def fixed_order_correlation(samples: np.ndarray, backend: Backend | None = None) -> np.ndarray:
-    """Return (p, p) correlations of (m, p) samples, with the same bits as in method `distributed`.
-
-    Args:
-        backend: where correlations are computed; by default a GPU if one is visible, else this machine's cores.
-    """
+    """Return (p, p) correlations of (m, p) samples, with the same bits as in method `distributed`, computed on the
+    backend, by default on a GPU if one is visible, else on this machine's cores."""
     backend = backend or open_backend()
     device = backend.upload(standardised(backend, samples))
     p = samples.shape[1]
@@ -44,19 +40,10 @@ def fixed_order_correlation(samples: np.ndarray, backend: Backend | None = None)
 def fixed_order_problem(
     data: Any, *, names: Sequence[str] | None = None, backend: Backend | None = None, **search: Any
 ) -> GaussianProblem:
-    """Return the problem of `GaussianProblem.from_data`, but with the correlations that method `distributed` computes.
-
-    The correlations agree to the bit, so every method gives the answer to this problem that `distributed` gives to the
-    data. The matrix takes 8 p^2 bytes of memory.
-
-    Args:
-        data: (m, p) samples by variables.
-        backend: see `fixed_order_correlation`.
-        search: alpha, max_level and the parameters of the test, as `from_data` takes them.
-
-    Raises:
-        InvalidProblem: the data or a parameter cannot be used.
-    """
+    """Return the problem of `GaussianProblem.from_data`, with its parameters, but with the correlations that method
+    `distributed` computes, on a backend as for `fixed_order_correlation`. They agree to the bit, so every method gives
+    the answer to this problem that `distributed` gives to the (m, p) samples. The matrix takes 8 p^2 bytes of memory.
+    InvalidProblem is raised if the data or a parameter cannot be used."""
     problem = GaussianProblem.from_data(data, names=names, correlations="device", **search)
     assert problem.samples is not None
     matrix = fixed_order_correlation(problem.samples, backend)

@@ -52,10 +52,8 @@ class Shard:
     Attributes:
         starts: (rows + 1,) int64: the first edge of each row.
         partners: (edges,) uint32, or uint16 for at most `SHORT` variables: i of each edge.
-        members: (edges,) of the same type: the variable that separates the edge at level 1, or 0 for an edge that is
-            left.
-        left: (k,) int64: the indexes of the edges that are left.
-        pairs: (k, 2) int32: the edges that are left.
+        members: (edges,) of the same type: the variable that separates the edge at level 1, or 0 for one that is left.
+        left, pairs: (k,) int64 and (k, 2) int32: the indexes of the edges that are left, and these edges.
     """
 
     rows: slice
@@ -184,10 +182,8 @@ class EdgeShards:
 
 
 class ShardedSets(SeparatingSets):
-    """Separating sets, of which those of level 1, which are by far the most, stay in shards.
-
-    An operation on all sets (`pairs`, `members`, a comparison, a file) converts them once, to up to 20 bytes a pair.
-    """
+    """Separating sets, of which those of level 1, which are by far the most, stay in shards. An operation on all sets
+    (`pairs`, `members`, a comparison, a file) converts them once, to up to 20 bytes a pair."""
 
     def __init__(
         self, adjacency: np.ndarray, edges: np.ndarray, shards: EdgeShards, later: list[tuple[np.ndarray, np.ndarray]]

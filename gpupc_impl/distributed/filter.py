@@ -96,11 +96,9 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 
 
 class FilteredLevels:
-    """Levels 0 and 1 of a problem with samples on a worker, alone or together with others.
-
-    Every worker holds all samples and all edges of a group of rows. The workers share the rows of level 0, the blocks
-    of candidates of level 1, and the rows whose results are read.
-    """
+    """Levels 0 and 1 of a problem with samples on a worker, alone or together with others. Every worker holds all
+    samples and all edges of a group of rows. The workers share the rows of level 0, the blocks of candidates of level
+    1, and the rows whose results are read."""
 
     def __init__(
         self,
@@ -171,12 +169,9 @@ class FilteredLevels:
         )
 
     def group(self, first: int) -> tuple[Share, Any, Any]:
-        """Run levels 0 and 1 for as many rows as fit on the device.
-
-        Returns:
-            this worker's share, and the partners and values of its edges on the device (kernels/filter.cu, `EdgeRows`),
-            which are to be read before the next group.
-        """
+        """Run levels 0 and 1 for as many rows as fit on the device. Returns this worker's share, and the partners and
+        values of its edges on the device (kernels/filter.cu, `EdgeRows`), which are to be read before the next
+        group."""
         backend, workers = self.backend, self._workers
         with backend.array_library() as library:
             backend.fill(self._degrees, 0)

@@ -18,14 +18,9 @@ LOOPBACK = "127.0.0.1"
 
 @contextlib.contextmanager
 def local_cluster(workers: int, backend: str = "auto") -> Iterator[Any]:
-    """Yield the client of a new cluster: a process for each of some GPUs, or processes that share the cores.
-
-    Anybody who can connect to a scheduler or a worker of Dask can run code in it. The processes of this cluster
-    communicate by TLS on the loopback interface, with a key that no other process has.
-
-    Args:
-        workers: the number of processes.
-        backend: where they run kernels: ``"cuda"``, ``"host"`` or ``"auto"``.
+    """Yield the client of a new cluster: `workers` processes, one for each of some GPUs, or sharing the cores. Anybody
+    who can connect to a scheduler or a worker of Dask can run code in it. The processes of this cluster communicate by
+    TLS on the loopback interface, with a key that no other process has.
 
     Raises:
         InvalidParameter: there are fewer GPUs than workers.

@@ -23,22 +23,15 @@ SPLIT = KernelSource("distributed/kernels/parts.cu", "split_samples", (), {"SCAL
 
 
 class Products(abc.ABC):
-    """Products of the (p, m) standardised samples on a device.
-
-    Attributes:
-        error: upper bound on the difference of a product and the canonical correlation.
-    """
+    """Products of the (p, m) standardised samples on a device, which differ from the canonical correlation by `error`
+    at most."""
 
     error: float
 
     @abc.abstractmethod
     def multiply(self, library: Any, rows: slice, columns: slice, out: Any) -> None:
-        """Queue the products of some variables with others.
-
-        Args:
-            library: that of `Backend.array_library`.
-            out: (rows, columns) float32, consecutive in each row.
-        """
+        """Queue the products of some variables with others by the library of `Backend.array_library` into `out`, (rows,
+        columns) float32, consecutive in each row."""
 
 
 class DoubleProducts(Products):
@@ -65,11 +58,9 @@ class DoubleProducts(Products):
 
 
 class PartProducts(Products):
-    """Products of samples in two parts by tensor cores, from FP16 with sums in single precision.
-
-    The parts are integers. No sum of products of first parts exceeds 2^24, so that single precision has it exactly, and
-    products with second parts are small (`filter_bounds.part_bound`).
-    """
+    """Products of samples in two parts by tensor cores, from FP16 with sums in single precision. The parts are
+    integers. No sum of products of first parts exceeds 2^24, so that single precision has it exactly, and products with
+    second parts are small (`filter_bounds.part_bound`)."""
 
     def __init__(self, backend: Backend, samples: Any):
         (p, m), kind = samples.shape, part_type(backend)

@@ -25,13 +25,8 @@ MOST_DELTA = 1 << 12  # upper bound on the thread blocks that divide the sets of
 
 @dataclasses.dataclass(frozen=True)
 class RowGroup:
-    """Rows of the graph that are tested in one launch, if the device's memory allows it.
-
-    Attributes:
-        rows: (rows,) int64 variables.
-        degrees: (rows,) int64 numbers of neighbours.
-        neighbours: (slots,) int32: the neighbours, row after row, ascending in each.
-    """
+    """Rows of the graph that are tested in one launch, if the device's memory allows it: (rows,) int64 variables, their
+    (rows,) int64 degrees, and their neighbours, (slots,) int32, row after row, ascending in each."""
 
     rows: np.ndarray
     degrees: np.ndarray
@@ -78,10 +73,7 @@ def search_rows(
     backend: Backend, samples: Any, laps: Laps, problem: GaussianProblem, level: int, group: RowGroup
 ) -> tuple[Counter[str], np.ndarray]:
     """Test all sets of some rows, given (m, p) standardised samples, as many rows at a time as fit on the device.
-
-    Returns:
-        the counts ``tests``, ``undefined`` and ``pseudo_inverses``, and (slots,) uint64 best keys.
-    """
+    Returns the counts ``tests``, ``undefined`` and ``pseudo_inverses``, and (slots,) uint64 best keys."""
     widest, totals, keys = int(group.degrees.max()), Counter[str](), []
     limit = bytes_for_rows(len(samples), problem.n_variables, level, widest, backend.memory_limit)
     for rows in row_groups(np.concatenate(([0], np.cumsum(bytes_of_rows(group.degrees)))), max(1, limit)):

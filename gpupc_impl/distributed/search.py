@@ -43,12 +43,10 @@ ROW_COUNTS = ("tests", "undefined", "pseudo_inverses")
 
 
 class DistributedSearch(LevelSearch):
-    """One search, which is used as a context manager.
-
-    It has no p x p matrix but that of the result, of which only memory pages with edges are allocated. Levels 0 and 1
-    are run together, for one group of rows after another. Each of these groups, and each later level, is made again by
-    the workers that are left if one is lost meanwhile. What a named folder has is not made at all.
-    """
+    """One search, which is used as a context manager. It has no p x p matrix but that of the result, of which only
+    memory pages with edges are allocated. Levels 0 and 1 are run together, for one group of rows after another. Each of
+    these groups, and each later level, is made again by the workers that are left if one is lost meanwhile. What a
+    named folder has is not made at all."""
 
     def __init__(self, problem: GaussianProblem, run: Run, open_team: Callable[[], Team]):
         if run.pmax:

@@ -53,10 +53,8 @@ class Team(abc.ABC):
         """Free the memory of the workers."""
 
     def on_all(self, work: Callable[[int, Call], Result]) -> list[Result]:
-        """Call a function with the number and the `Call` of each worker in a thread; returns the results.
-
-        If it fails for a worker, the calls of the others fail as well, and the original error is raised.
-        """
+        """Call a function with the number and the `Call` of each worker in a thread; returns the results. If it fails
+        for a worker, the calls of the others fail as well, and the original error is raised."""
         errors: list[BaseException] = []  # in the order in which workers fail
 
         def guarded(number: int) -> Result:
@@ -136,10 +134,8 @@ def open_threads(problem: GaussianProblem, run: Run, workers: int) -> ThreadTeam
 
 
 def further_backends(backend: Backend, workers: int) -> Iterator[Backend]:
-    """Yield new backends for the other GPUs of this process, or on CPU cores one for each further worker.
-
-    Searches in several threads cannot share backends. All backends of a GPU share the kernels that are loaded on it.
-    """
+    """Yield new backends for the other GPUs of this process, or on CPU cores one for each further worker. Searches in
+    several threads cannot share backends. All backends of a GPU share the kernels that are loaded on it."""
     if backend.name == "host":
         limit = backend.device_memory_limit or backend.memory_limit // max(1, workers)
         yield from (type(backend)(limit) for _ in range(workers - 1))

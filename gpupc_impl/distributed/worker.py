@@ -1,9 +1,7 @@
-"""A worker of a search: what it holds, and the steps that the client calls (`search`).
-
-Every worker holds all samples and the edges of a group of rows. Its share of the work are some of these rows at level
-0, every k-th block of candidates at level 1, and every k-th row at later levels. Workers are threads of one process or
-processes of a Dask cluster; they differ in their communicator alone.
-"""
+"""A worker of a search: what it holds, and the steps that the client calls (`search`). Every worker holds all samples
+and the edges of a group of rows. Its share of the work are some of these rows at level 0, every k-th block of
+candidates at level 1, and every k-th row at later levels. Workers are threads of one process or processes of a Dask
+cluster; they differ in their communicator alone."""
 
 from __future__ import annotations
 
@@ -46,12 +44,9 @@ class Worker:
     # --- before level 0 ----------------------------------------------------------------------------------------------
 
     def prepare(self) -> dict[str, Any]:
-        """Plan the search, and let threads compile kernels.
-
-        Returns:
-            ``at_once``, the number of variables whose samples are sent at a time, ``plan``, a record's facts about the
-            plan, and ``memory``, the bytes that rows may take from level 2 on.
-        """
+        """Plan the search, and let threads compile kernels. Returns ``at_once``, the number of variables whose samples
+        are sent at a time, ``plan``, a record's facts about the plan, and ``memory``, the bytes that rows may take from
+        level 2 on."""
         problem, backend = self._problem, self._backend
         m, p = problem.n_samples, problem.n_variables
         if problem.max_level != 0 and backend.warp_threads > 1:
@@ -133,11 +128,8 @@ class Worker:
     def search_rows(
         self, level: int, groups: Sequence[RowGroup]
     ) -> tuple[Counter[str], list[np.ndarray], dict[str, Any]]:
-        """Test all sets of some rows at a level that is run row by row, one group of rows after the other.
-
-        Returns:
-            the counts of tests; for each group, (slots,) uint64 best keys; ``seconds`` and ``peak`` as above.
-        """
+        """Test all sets of some rows at a level that is run row by row, one group of rows after the other. Returns the
+        counts of tests; for each group, (slots,) uint64 best keys; ``seconds`` and ``peak`` as above."""
         if self._samples is None:
             rows, self._rows = self._rows, None
             self._samples = self._backend.empty(rows.shape[::-1], np.float64)

@@ -36,7 +36,6 @@ CONSTANTS = {
     **{name.upper(): number for number, name in enumerate(COUNTERS[:-1])},
     "COUNTERS": len(COUNTERS),
 }
-"""The constants that kernels/bit_graph.cuh must agree with."""
 
 GRAPHS = Struct(
     "BitGraphs",
@@ -75,14 +74,12 @@ def row_words(p: int) -> int:
 
 
 class BitGraphs:
-    """Several numbered graphs over p variables, and the launches of kernels that process them row by row.
+    """Several numbered graphs over p variables, and the launches of kernels that process them row by row. The arrays of
+    `memory`, with the shapes of `arrays`, hold the graphs; new ones are allocated if it is None.
 
     Attributes:
         struct: the `GRAPHS` that kernels take.
         edges, most_degree: the number of edges and the largest degree after the last level that was read.
-
-    Args:
-        memory: the arrays that hold the graphs, with the shapes of `arrays`; None: new arrays are allocated.
     """
 
     def __init__(self, backend: Backend, p: int, graphs: int, memory: Mapping[str, Any] | None = None):

@@ -49,10 +49,8 @@ def free_bytes(backend: Backend) -> int:
 
 
 def largest_fitting(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number in [low, high] that fits, found by bisection; low - 1 if none fits.
-
-    All numbers below one that fits must fit as well.
-    """
+    """Return the largest number in [low, high] that fits, found by bisection; low - 1 if none fits. All numbers below
+    one that fits must fit as well."""
     low -= 1
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,8 +1,6 @@
 """The graph of a search on a device from level to level: compaction, removal of edges, lists of separating sets.
-
-Methods of every family share this module if their kernels store the best key of each separated edge (cuPC, Algorithm 2
-and section 3.3).
-"""
+Methods of every family share it if their kernels store the best key of each separated edge (cuPC, Algorithm 2 and
+section 3.3)."""
 
 import dataclasses
 import functools
@@ -81,19 +79,16 @@ class Rows:
 
 
 class DeviceGraph:
-    """The edges of a graph of p variables, and the best key found for each edge (keys.cuh).
+    """The edges of a graph of p variables, and the best key found for each edge (keys.cuh). A table of binomials is
+    made for `levels_ahead` later levels; with 0, it takes the least device memory.
 
     Attributes:
         edges: (p, p) uint8 on the device; undefined until level 0 has run.
         best: (p, p) uint64 on the device; both triangles hold the same keys.
-        degrees: (p,) int32 on the device, as of the last count; 0 for a variable whose edges are all required, since
-            it has no test.
+        degrees: (p,) int32 on the device, as of the last count; 0 for a variable whose edges are all required, since it
+            has no test.
         edges_left: the number of edges, as of the last count.
         begun: whether level 0 has run.
-
-    Args:
-        levels_ahead: the number of later levels for which a table of binomials is made; with 0, it takes the least
-            device memory.
     """
 
     def __init__(self, backend: Backend, p: int, fixed: FixedPairs | None = None, levels_ahead: int = LEVELS_AHEAD):
@@ -159,9 +154,8 @@ class DeviceGraph:
         self, rows: Rows, counters: Any, ranks_whole_row: bool
     ) -> tuple[LevelOutcome, LevelSets | None]:
         """Remove the edges that have a key; return the outcome of the level, without pairs and sets, and the removed
-        pairs with their separating sets on the device, if there are any.
-
-        Only the counters are waited for: the removed edges are as many as the graph has lost.
+        pairs with their separating sets on the device, if there are any. Only the counters are waited for: the removed
+        edges are as many as the graph has lost.
 
         Args:
             rows: the graph at the level's start.

@@ -92,9 +92,7 @@ class RowGraph:
 
     def separated(self, keys: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the separated pairs i < j, (k, 2) int32, ascending, and the (k, level) int32 members of their sets.
-
-        For each slot `keys`, (slots,) uint64, has the best key that the search of its row found, or `NO_KEY`.
-        """
+        For each slot `keys`, (slots,) uint64, has the best key that the search of its row found, or `NO_KEY`."""
         i = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), self.degrees)
         keys = np.minimum(keys, keys[self.reverse])
         slots = np.flatnonzero((i < self.neighbours) & (keys != NO_KEY))

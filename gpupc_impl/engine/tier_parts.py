@@ -1,11 +1,8 @@
-"""Levels of problems whose tiers limit separating sets (`Problem.tiers`), without kernels of their own.
-
-A level from 1 on is run in parts, one for each last tier of its pairs (`core.tiers.last_tiers`). The part of a tier
-tests the edges with that last tier, in the graph of the variables that may be in their sets. The other edges of that
-graph are required in this part, so that they are not tested. The rows of this graph have no other variables, so the
-sets of a row, their order and their ranks are those that the tiers allow. All parts use the graph as it is when the
-level starts.
-"""
+"""Levels of problems whose tiers limit separating sets (`Problem.tiers`), without kernels of their own. A level from 1
+on is run in parts, one for each last tier of its pairs (`core.tiers.last_tiers`). The part of a tier tests the edges
+with that last tier, in the graph of the variables that may be in their sets. The other edges of that graph are required
+in this part, so that they are not tested. The rows of this graph have no other variables, so the sets of a row, their
+order and their ranks are those that the tiers allow. All parts use the graph as it is when the level starts."""
 
 import functools
 from collections.abc import Callable, Iterator

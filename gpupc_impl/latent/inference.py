@@ -27,13 +27,9 @@ ALGORITHMS = ("rfci", "fci")
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """The limits of a search for a PAG; None sets no limit.
-
-    Attributes:
-        max_possible_d_sep: FCI's largest set of members of Possible-D-SEP.
-        max_path_length: the most edges of a discriminating path, and of a path by which a variable is in
-            Possible-D-SEP.
-    """
+    """The limits of a search for a PAG; None sets no limit. `max_possible_d_sep` is FCI's largest set of members of
+    Possible-D-SEP, `max_path_length` the most edges of a discriminating path, and of a path by which a variable is in
+    Possible-D-SEP."""
 
     max_possible_d_sep: int | None = None
     max_path_length: int | None = None
@@ -64,13 +60,8 @@ def find_pag(
     backend: str = "auto",
     tests: IndependenceTests | None = None,
 ) -> PAG:
-    """Find the PAG of a problem whose skeleton is known.
-
-    Args:
-        skeleton: the skeleton that PC-stable found for the problem.
-        knowledge: the background knowledge with which it was found, if any.
-        backend: where further tests are made.
-        tests: the tests of the problem; None: those of its family.
+    """Find the PAG of a problem whose skeleton PC-stable found, with the background knowledge, if any, that is passed
+    again. Further tests are those of the problem's family on the backend unless `tests` are passed.
 
     Raises:
         InvalidParameter: the algorithm is unknown, or does not use a limit that is given.
@@ -154,16 +145,9 @@ def orient(
     edge_tests: EdgeTests | None,
     longest: int | None,
 ) -> np.ndarray:
-    """Orient a graph without marks.
-
-    Args:
-        edge_tests: RFCI's tests of the edges of discriminating paths; None for FCI, which makes none.
-        longest: the most edges of a discriminating path.
-
-    Returns:
-        The (k, 2) edges of discriminating paths that were found independent; if there are any, the orientation is to
-        begin again without them.
-    """
+    """Orient a graph without marks, with RFCI's tests of the edges of discriminating paths (None for FCI, which makes
+    none), which have `longest` edges at most. Returns the (k, 2) edges of these paths that were found independent; if
+    there are any, the orientation is to begin again without them."""
     none = np.empty((0, 2), np.int64)
     known.mark(graph)
     rules.colliders(graph, separations.contain)

@@ -1,8 +1,6 @@
-"""The graph that is being oriented: edges with a mark at each end, as arrays of arcs.
-
-An edge i - j is two arcs, i -> j and j -> i, whatever its marks are; the mark of an arc is the mark at its target. The
-rules (rules.py) look at all pairs of arcs x -> y, y -> z at once.
-"""
+"""The graph that is being oriented: edges with a mark at each end, as arrays of arcs. An edge i - j is two arcs, i -> j
+and j -> i, whatever its marks are; the mark of an arc is the mark at its target. The rules (rules.py) look at all pairs
+of arcs x -> y, y -> z at once."""
 
 import functools
 from typing import NamedTuple
@@ -18,12 +16,8 @@ edge, so that nothing is known about their independence and no rule infers anyth
 
 
 class Triples(NamedTuple):
-    """All triples x, y, z of distinct variables with edges x - y and y - z, in both directions.
-
-    Attributes:
-        into, out: (t,) arcs x -> y and y -> z.
-        closing: (t,) the arc x -> z; `APART` or `UNTESTED` for an unshielded triple.
-    """
+    """All triples x, y, z of distinct variables with edges x - y and y - z, in both directions: (t,) arcs x -> y
+    (`into`), y -> z (`out`) and x -> z (`closing`), which is `APART` or `UNTESTED` for an unshielded triple."""
 
     into: np.ndarray
     out: np.ndarray
@@ -34,11 +28,8 @@ class Triples(NamedTuple):
 
 
 class MixedGraph:
-    """Edges of p variables with their marks.
-
-    Args:
-        edges: (e, 2) pairs i < j.
-        untested: (g, 2) pairs i < j that background knowledge forbids.
+    """Edges of p variables with their marks, made from (e, 2) pairs i < j, and (g, 2) pairs i < j that background
+    knowledge forbids (`untested`).
 
     Attributes:
         source, target: (2 e,) the ends of each arc; arcs ascend by source, then by target.

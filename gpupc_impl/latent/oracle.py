@@ -1,7 +1,5 @@
-"""An oracle of independence: d-separation in a known graph of which some variables are hidden, in place of data.
-
-With it a search finds the true PAG, which tests of algorithms need, and authors of methods.
-"""
+"""An oracle of independence: d-separation in a known graph of which some variables are hidden, in place of data. With
+it a search finds the true PAG, which tests of algorithms need, and authors of methods."""
 
 from __future__ import annotations
 
@@ -20,12 +18,9 @@ from gpupc_impl.core.result import Skeleton
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class IndependenceOracle(Problem):
-    """The independences of the observed variables of a directed acyclic graph; `gpupc_impl.fci` takes it as data.
-
-    Attributes:
-        graph: (q, q) bool, ``[i, j]`` is True for i -> j, over observed and hidden variables.
-        observed: (p,) int64: the variables of the problem, as indexes of the graph.
-    """
+    """The independences of the observed variables of a directed acyclic graph; `gpupc_impl.fci` takes it as data. The
+    `graph`, (q, q) bool with True at ``[i, j]`` for i -> j, is over observed and hidden variables; `observed`, (p,)
+    int64, has the variables of the problem as its indexes."""
 
     family: ClassVar[str] = "oracle"
     PARAMETERS: ClassVar[Mapping[str, Any]] = {}
@@ -37,13 +32,8 @@ class IndependenceOracle(Problem):
     def from_graph(
         cls, graph: Any, *, hidden: Sequence[int] = (), names: Sequence[str] | None = None, max_level: int | None = None
     ) -> IndependenceOracle:
-        """Make the oracle of a graph.
-
-        Args:
-            graph: (q, q), ``[i, j]`` is not 0 for i -> j.
-            hidden: the indexes of the variables that are not observed.
-            names: the names of the observed variables.
-            max_level: size of the largest conditioning sets.
+        """Make the oracle of a (q, q) graph, in which ``[i, j]`` is not 0 for i -> j, given the indexes of the
+        variables that are not observed, the names of the others, and the size of the largest conditioning sets.
 
         Raises:
             InvalidProblem: the graph is no square matrix or has a cycle, a hidden variable is no index of it, or
@@ -82,11 +72,9 @@ class IndependenceOracle(Problem):
         return separated, 1 - separated
 
     def separated(self, pairs: np.ndarray, sets: np.ndarray) -> np.ndarray:
-        """Return which of the (k, l) sets d-separate the (k, 2) pairs, (k,) bool, by the ball of Shachter (1998).
-
-        The ball travels from the first variable of each pair. Between non-members it goes up from a child to all
-        parents and children, and down to all children; at a member's ancestors it turns up from a parent to parents.
-        """
+        """Return which of the (k, l) sets d-separate the (k, 2) pairs, (k,) bool, by the ball of Shachter (1998). The
+        ball travels from the first variable of each pair. Between non-members it goes up from a child to all parents
+        and children, and down to all children; at a member's ancestors it turns up from a parent to parents."""
         k, q = len(pairs), len(self.graph)
         rows = np.arange(k)
         given = np.zeros((k, q), bool)

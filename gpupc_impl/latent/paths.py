@@ -1,9 +1,7 @@
-"""Searches for the paths that rules R4, R5, R9 and R10 of Zhang (2008) name.
-
-An uncovered path is one whose vertices two steps apart are not adjacent. It is searched from arc to arc: x -> y can be
-followed by y -> z if x and z are not adjacent. A walk of arcs that is found first by breadth nearly always visits no
-variable twice, and then is a path; otherwise all paths are searched in depth.
-"""
+"""Searches for the paths that rules R4, R5, R9 and R10 of Zhang (2008) name. An uncovered path is one whose vertices
+two steps apart are not adjacent. It is searched from arc to arc: x -> y can be followed by y -> z if x and z are not
+adjacent. A walk of arcs that is found first by breadth nearly always visits no variable twice, and then is a path;
+otherwise all paths are searched in depth."""
 
 from __future__ import annotations
 
@@ -17,15 +15,8 @@ from gpupc_impl.latent.mixed_graph import APART, MixedGraph
 
 
 class UncoveredPaths:
-    """The uncovered paths along some arcs.
-
-    Args:
-        usable: (2 e,) bool: the arcs that a path may follow.
-
-    Attributes:
-        usable: these arcs.
-        steps: (s, 2) arcs, of which the second can follow the first, ascending by the first.
-    """
+    """The uncovered paths along arcs that are `usable`, (2 e,) bool. `steps` are (s, 2) arcs, of which the second can
+    follow the first, ascending by the first."""
 
     def __init__(self, graph: MixedGraph, usable: np.ndarray):
         into, out, closing = graph.triples
@@ -60,12 +51,8 @@ class UncoveredPaths:
     def reached(
         self, starts: Iterable[int], goals: Collection[int], excluded: Collection[int] = (), one: bool = False
     ) -> set[int]:
-        """Return which of the goal arcs end a path that begins with one of the start arcs, all from one variable.
-
-        Args:
-            excluded: variables that the path does not visit.
-            one: whether one of these arcs suffices.
-        """
+        """Return which of the goal arcs end a path that begins with one of the start arcs, all from one variable, and
+        visits none of the excluded variables; with `one`, one of these arcs suffices."""
         target, wanted, found = self._graph.target, set(goals), set[int]()
         first, before = list(starts), dict[int, int]()
         avoided = {int(self._graph.source[first[0]]), *excluded} if first else set()
@@ -112,14 +99,9 @@ class UncoveredPaths:
 
 @dataclasses.dataclass(frozen=True)
 class DiscriminatingPaths:
-    """All shortest discriminating paths for b between t and c (Zhang 2008, section 2.2).
-
-    Attributes:
-        b, c: the variable whose mark the path decides on the edge b - c, and the path's end.
-        t: the path's other end, which is not adjacent to c.
-        colliders: the variables next to b on these paths.
-        edges: the edges of these paths, i < j, ascending.
-    """
+    """All shortest discriminating paths for b between t and c (Zhang 2008, section 2.2), which decide the mark at b of
+    the edge b - c; t, the other end, is not adjacent to c. `colliders` are the variables next to b on these paths,
+    `edges` the paths' edges, i < j, ascending."""
 
     b: int
     c: int
@@ -129,12 +111,8 @@ class DiscriminatingPaths:
 
 
 def discriminating_paths(graph: MixedGraph, longest: int | None) -> Iterator[DiscriminatingPaths]:
-    """Yield the shortest discriminating paths for every edge b - c with an open circle at b, for every end t at which a
-    shortest one ends.
-
-    Args:
-        longest: the upper bound on the edges of a path; None sets none.
-    """
+    """Yield the shortest discriminating paths of at most `longest` edges (None: any number) for every edge b - c with
+    an open circle at b, for every end t at which a shortest one ends."""
     triples = graph.triples.where(graph.triples.closing >= 0)
     b_to_a, a_to_c, b_to_c = triples
     parents = graph.has(a_to_c, ARROW) & graph.has(graph.reverse[a_to_c], TAIL)

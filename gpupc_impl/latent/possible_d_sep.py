@@ -15,14 +15,9 @@ CELLS_AT_ONCE = 2**27  # the upper bound on the cells of the table of visited ar
 
 def possible_d_sep(graph: MixedGraph, pairs: np.ndarray, longest: int | None) -> Questions:
     """Return Possible-D-SEP of (k, 2) adjacent pairs i, j without i and j: the variables, ascending, that D-SEP(i, j)
-    may contain in a maximal ancestral graph with these marks.
-
-    To each of them a walk leads from i whose variables may all be causes of i or j, and whose every three consecutive
-    variables a, b, c are a triangle without a tail at b, or a collider a *-> b <-* c.
-
-    Args:
-        longest: the upper bound on the edges of a walk; None sets none.
-    """
+    may contain in a maximal ancestral graph with these marks. To each of them a walk of at most `longest` edges (None:
+    any number) leads from i whose variables may all be causes of i or j, and whose every three consecutive variables a,
+    b, c are a triangle without a tail at b, or a collider a *-> b <-* c."""
     into, out, closing = graph.triples
     collider = graph.has(into, ARROW) & graph.has(graph.reverse[out], ARROW)
     may_collide = ~graph.has(into, TAIL) & ~graph.has(graph.reverse[out], TAIL)
@@ -85,17 +80,11 @@ def scan(
     longest: int | None,
 ) -> np.ndarray:
     """Test every edge given the subsets of Possible-D-SEP of either end that lie on a path between both (Colombo et al.
-    2012, Definition 3.4); returns the (k, 2) edges that were found independent, whose sets are recorded.
+    2012, Definition 3.4); returns the (k, 2) edges that were found independent, whose sets are recorded. Subsets of the
+    neighbours of an end were tested by the search, so lists that hold nothing else are left out.
 
-    Subsets of the neighbours of an end were tested by the search, so lists that hold nothing else are left out.
-
-    Args:
-        graph: a graph all of whose marks hold, as RFCI finds it.
-        largest: the upper bound on the sizes of sets; None sets none.
-        longest: the upper bound on the edges of walks; None sets none.
-
-    Raises:
-        InvalidProblem: there are too many sets.
+    All marks of the graph must hold, as of one that RFCI finds. Sets have at most `largest` members and walks at most
+    `longest` edges, if these are not None. InvalidProblem is raised if there are too many sets.
     """
     edges = graph.edges
     if problem.fixed is not None:

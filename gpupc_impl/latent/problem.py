@@ -22,11 +22,7 @@ def _limit(name: str, value: Any) -> int | None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LatentProblem(GaussianProblem):
-    """Fisher's z test on a correlation matrix, and what `fci` is asked.
-
-    Attributes:
-        algorithm, max_possible_d_sep: as for `fci`.
-    """
+    """Fisher's z test on a correlation matrix, and what `fci` is asked."""
 
     family: ClassVar[str] = "latent"
 

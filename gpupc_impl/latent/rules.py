@@ -1,8 +1,6 @@
 """The orientation rules R1 to R10 of Zhang (2008, On the completeness of orientation rules for causal discovery in the
-presence of latent confounders and selection bias, section 3), each applied to all its matches at once.
-
-R1 to R4 are repeated until none changes a mark; then R5 is, then R6 and R7, then R8 to R10.
-"""
+presence of latent confounders and selection bias, section 3), each applied to all its matches at once. R1 to R4 are
+repeated until none changes a mark; then R5 is, then R6 and R7, then R8 to R10."""
 
 from collections.abc import Callable, Iterable
 
@@ -32,10 +30,8 @@ def apply_together(graph: MixedGraph, *rules: Rule) -> bool:
 
 
 def colliders(graph: MixedGraph, member: Membership) -> None:
-    """Orient x *-> y <-* z for unshielded triples whose y is not in the separating set of x and z (R0).
-
-    A triple with a tail at y on one of its edges, which background knowledge states, is left as it is.
-    """
+    """Orient x *-> y <-* z for unshielded triples whose y is not in the separating set of x and z (R0). A triple with a
+    tail at y on one of its edges, which background knowledge states, is left as it is."""
     x, y, z = graph.unshielded.T
     left, right = graph.arcs(x, y), graph.arcs(z, y)
     found = ~member(graph.unshielded[:, [0, 2]], y) & ~graph.has(left, TAIL) & ~graph.has(right, TAIL)

@@ -26,12 +26,8 @@ BATCH = 1 << 22  # the upper bound on the tests whose results are in memory at o
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Questions:
-    """Lists of candidates for the separating sets of pairs; several lists may be of one pair.
-
-    Attributes:
-        pairs: (m, 2) the pairs; a test that is not symmetric draws the set from the neighbours of the first variable.
-        starts: (m + 1,) and candidates: the lists, as in `Subsets`.
-    """
+    """Lists of candidates for the separating sets of (m, 2) pairs, as `starts` and `candidates` in `Subsets`; several
+    may be of one pair. A test that is not symmetric draws the set from the neighbours of a pair's first variable."""
 
     pairs: np.ndarray
     starts: np.ndarray
@@ -64,13 +60,8 @@ class Questions:
 
 
 class Found(NamedTuple):
-    """The separating sets of one size of k pairs.
-
-    Attributes:
-        pairs: (k, 2) pairs i < j, ascending.
-        sets: (k, size): of each pair the set with the largest p-value.
-        union: (u, 2) rows of the number of a pair, among the k, and a variable in any of the pair's sets of this size.
-    """
+    """The separating sets of one size of k pairs i < j, ascending: (k, size) of each pair the set with the largest
+    p-value, and as `union` (u, 2) rows of the number of a pair and a variable in any of its sets of this size."""
 
     pairs: np.ndarray
     sets: np.ndarray
@@ -80,11 +71,8 @@ class Found(NamedTuple):
 def best_sets(
     tests: IndependenceTests, problem: Problem, questions: Questions, most: int | None = None
 ) -> Iterator[Found]:
-    """Yield for each size of sets, from 0 up, the sets of the pairs that a set of this size and none smaller separates.
-
-    Args:
-        most: the upper bound on the sizes; None sets none.
-    """
+    """Yield for each size of sets, from 0 up to `most` (None: any), the sets of the pairs that a set of this size and
+    none smaller separates."""
     longest = int(np.diff(questions.starts).max(initial=0))
     for size in range(min(longest, longest if most is None else most) + 1):
         if problem.obstacle(size) is not None or not len(questions.pairs):
@@ -125,16 +113,10 @@ def best_of_size(tests: IndependenceTests, questions: Questions, size: int) -> F
 
 
 class Separations:
-    """The separating sets of pairs that are not adjacent, found when they are first asked for.
-
-    For a pair that the search removed at a level, they are sought among the neighbours of both ends at that level. For
-    pairs that were removed later, `record` states them.
-
-    Args:
-        skeleton: the search's result.
-        as_found: whether to keep the sets that the search found, for tests whose answers depend on the order of the
-            variables anyway, or take too long.
-    """
+    """The separating sets of pairs that are not adjacent, found when they are first asked for. For a pair that the
+    search removed at a level, they are sought among the neighbours of both ends at that level. For pairs that were
+    removed later, `record` states them. `as_found` keeps the sets that the search found, for tests whose answers depend
+    on the order of the variables anyway, or take too long."""
 
     def __init__(self, skeleton: Skeleton, tests: IndependenceTests, problem: Problem, as_found: bool):
         self._skeleton, self._tests, self._problem, self._as_found = skeleton, tests, problem, as_found

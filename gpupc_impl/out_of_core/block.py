@@ -78,12 +78,8 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 
 
 class BlockSearch(LevelSearch):
-    """One search beyond core, with a budget in bytes and the plans of levels 0 and 1.
-
-    Attributes:
-        adjacency_left: (p, p) bool: the graph, on the host.
-        largest_p: (p, p) float64 largest p-values so far, or None.
-    """
+    """One search beyond core, with a budget in bytes and the plans of levels 0 and 1. On the host it has the graph, (p,
+    p) bool (`adjacency_left`), and the (p, p) float64 largest p-values so far, or None (`largest_p`)."""
 
     def __init__(self, problem: GaussianProblem, run: Run, budget: int, zero: Plan | None, one: Plan | None):
         self.problem, self.run, self.budget, self._zero, self._one = problem, run, budget, zero, one

@@ -70,14 +70,9 @@ def gathered_launch(
 
 
 class Gathered(Level):
-    """A level on gathered sub-matrices.
-
-    Attributes:
-        graph: the graph at the level's start.
-        keys: (slots,) uint64 on the host: the best key of every slot so far.
-        smallest: (slots,) uint64 on the host: the bits of the smallest r^2 of every slot; None without p-values.
-        binomials: uint64 on the device: the table of binomials.
-    """
+    """A level on gathered sub-matrices of the graph at its start. On the host it has the best key of every slot so far,
+    (slots,) uint64 (`keys`), and in `smallest` the bits of the smallest r^2 of every slot, (slots,) uint64, None
+    without p-values."""
 
     graph: RowGraph
     keys: np.ndarray

@@ -24,7 +24,6 @@ class Level(abc.ABC):
     Attributes:
         adjacency: (p, p) bool on the host: the graph, which the level updates.
         largest_p: (p, p) float64 largest p-values so far, which the level updates, or None.
-        plan: the blocks of the level, and its device memory.
         counters: uint64 on the device: the tests of the level (see engine/kernels/tally.cuh).
         separations: the separated pairs of the blocks that have been merged.
         tested: the number of tested pairs of the blocks that have been merged.

@@ -134,11 +134,9 @@ class Panels(Level):
         results.fetch()
 
     def _in_tiles(self, results: PairResults) -> bool:
-        """Whether testing whole tiles is expected to be faster than scanning pair by pair.
-
-        The scan of a pair reads all neighbours unless a set separates the pair. The share of pairs that no set
-        separates is estimated from the blocks that have been merged.
-        """
+        """Whether testing whole tiles is expected to be faster than scanning pair by pair. The scan of a pair reads all
+        neighbours unless a set separates the pair. The share of pairs that no set separates is estimated from the
+        blocks that have been merged."""
         if self.backend.name not in pair_block.TILED or not self.tested or self.run.pmax:
             return False
         separated = sum(len(block.others) for block in self.separations)

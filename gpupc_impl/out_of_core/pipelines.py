@@ -1,9 +1,6 @@
-"""Two pipelines that alternate between blocks, so that one block is transferred while another is computed.
-
-A pipeline has a stream. For each block the pipeline extracts the block from the host's data, transfers it, computes,
-transfers the result back, and merges the result into the host's data (Out-of-Core, section 4.2 and Fig. 1). Every step
-is timed.
-"""
+"""Two pipelines that alternate between blocks, so that one block is transferred while another is computed. A pipeline
+has a stream. For each block it extracts the block from the host's data, transfers it, computes, transfers the result
+back, and merges the result into the host's data (Out-of-Core, section 4.2 and Fig. 1). Every step is timed."""
 
 import contextlib
 import math
@@ -73,10 +70,8 @@ class Pipeline:
         self._merge: Callable[[], None] | None = None
 
     def allocate(self, arrays: Arrays) -> None:
-        """Replace the areas by those with room for these arrays; no block may be in progress.
-
-        Since pinning is slow, staging memory is kept from level to level, and replaced only if the areas need more.
-        """
+        """Replace the areas by those with room for these arrays; no block may be in progress. Since pinning is slow,
+        staging memory is kept from level to level, and replaced only if the areas need more."""
         needed = device_bytes(arrays)
         self._areas = {}
         if len(self._staging) < needed:

@@ -21,14 +21,9 @@ def words(bits: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How a level is cut.
-
-    Attributes:
-        layout: ``blocks`` (Out-of-Core, Algorithm 2), ``panels`` of whole rows, or ``gathered`` sub-matrices.
-        device_bytes: upper bound on the device memory.
-        rows: variables of a block or of a panel.
-        columns: variables whose rows or separation-set blocks pass by at a time.
-    """
+    """How a level is cut: into ``blocks`` (Out-of-Core, Algorithm 2), ``panels`` of whole rows, or ``gathered``
+    sub-matrices. A block or a panel has `rows` variables, and the rows or separation-set blocks of `columns` variables
+    pass by at a time; `device_bytes` is an upper bound on the device memory."""
 
     layout: str
     device_bytes: int
@@ -108,9 +103,7 @@ def _panels(p: int, budget: int, block_size: int, pmax: bool) -> Plan | None:
 
 def level_one(p: int, budget: int, block_size: int, layout: str, pmax: bool) -> Plan | None:
     """Level 1 in the paper's blocks if they are requested, or if panels would have so few rows that they move more.
-
-    Panels of B rows move about 4 p^3 / B bytes, and blocks of S variables about 8 p^3 / S.
-    """
+    Panels of B rows move about 4 p^3 / B bytes, and blocks of S variables about 8 p^3 / S."""
     squares = _largest_squares(p, budget, block_size, lambda side: _square_bytes(side, pmax))
     whole_rows = _panels(p, budget, block_size, pmax)
     if layout == "blocks" or whole_rows is None:
@@ -154,10 +147,8 @@ def largest_degree(p: int, level: int) -> int:
 
 def managed_bytes(p: int, max_level: int | None, pmax: bool) -> int:
     """Managed memory of cuPC-S: an upper bound over all levels up to `max_level`, as if no edge were removed before.
-
     The arrays are the correlation matrix, the graph and the best keys, and from level 1 on the compacted rows, the
-    binomials, and the list of removed edges with their sets, which grows as long as keys can number the sets.
-    """
+    binomials, and the list of removed edges with their sets, which grows as long as keys can number the sets."""
     level_bytes, level = 0, 1
     while level <= p - 2 and (max_level is None or level <= max_level):
         degree = largest_degree(p, level)

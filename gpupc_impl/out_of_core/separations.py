@@ -1,9 +1,6 @@
-"""The separated pairs of a level on blocks of pairs, up to billions, which threads of the host merge.
-
-One core would sort the list of pairs more slowly than a GPU makes it, so nothing is sorted. Within a block the pairs
-are in order, and their places in the list follow from the number of separated pairs that each row has in the blocks
-before.
-"""
+"""The separated pairs of a level on blocks of pairs, up to billions, which threads of the host merge. One core would
+sort the list of pairs more slowly than a GPU makes it, so nothing is sorted. Within a block the pairs are in order, and
+their places in the list follow from the number of separated pairs that each row has in the blocks before."""
 
 import dataclasses
 
@@ -20,14 +17,9 @@ SPARSE_FACTOR = 64  # cells for each pair, above which a graph is updated pair b
 
 @dataclasses.dataclass(frozen=True)
 class BlockSeparations:
-    """The separated pairs between consecutive rows and a range of columns, row by row in ascending order.
-
-    Attributes:
-        first: the variable of the first row.
-        counts: (rows,) int64: the number of separated pairs of each row.
-        others: (k,) int32: the second variable of each pair.
-        members: (k,) int32: the variable that separates each pair.
-    """
+    """The separated pairs between consecutive rows from variable `first` on and a range of columns, row by row in
+    ascending order: the number of those of each row, (rows,) int64, and the second variable of each pair (`others`) and
+    the variable that separates it (`members`), (k,) int32 each."""
 
     first: int
     counts: np.ndarray
@@ -51,11 +43,9 @@ def find(members: np.ndarray, rows: slice, columns: slice) -> list[BlockSeparati
 
 
 def in_order(blocks: list[BlockSeparations], p: int) -> tuple[np.ndarray, np.ndarray]:
-    """The (k, 2) int32 pairs in ascending order, and the (k, 1) int32 members of their sets.
-
-    Of two blocks with a common row, the one with larger second variables comes later. The function empties the list, to
-    free each block after its copy.
-    """
+    """The (k, 2) int32 pairs in ascending order, and the (k, 1) int32 members of their sets. Of two blocks with a
+    common row, the one with larger second variables comes later. The list is emptied, to free each block after its
+    copy."""
     starts = np.zeros(p + 1, np.int64)
     for block in blocks:
         starts[block.first + 1 : block.first + 1 + len(block.counts)] += block.counts

@@ -27,11 +27,9 @@ EDGE_THREADS = {"cuda": (32, 8), "host": (1, 32)}  # threads per edge, edges: on
 
 
 def level_zero_launch(c: Any, i0: int, j0: int, critical_r_squared: float, edges: Any) -> tuple[Any, ...]:
-    """The launch that decides the pairs of a block: kernel, grid, thread block, arguments.
-
-    The (n_i, n_j) float64 correlations `c` are those of the variables from `i0` and from `j0` on; `edges`, (n_i, words)
-    uint32, receives a bit for each pair.
-    """
+    """The launch that decides the pairs of a block: kernel, grid, thread block, arguments. The (n_i, n_j) float64
+    correlations `c` are those of the variables from `i0` and from `j0` on; `edges`, (n_i, words) uint32, receives a bit
+    for each pair."""
     numbers = map(np.int32, (*c.shape, i0, j0))
     arguments = [c, *numbers, np.float64(critical_r_squared), edges, np.int32(edges.shape[1])]
     return ZERO, (ceil_div(edges.size, ZERO_THREADS),), (ZERO_THREADS,), arguments
@@ -48,8 +46,7 @@ class PairResults:
     """The results of a block of pairs in a pipeline, which are merged into the level after `fetch`.
 
     Attributes:
-        pairs: the number of edges i < j in the block.
-        share: `pairs` divided by the number of cells i < j.
+        pairs, share: the number of edges i < j in the block, and this divided by the number of cells i < j.
         members: (rows, columns) uint32 on the device: the member of each pair's set, or `NO_MEMBER`. The bits in
             `MEMBER` are the member's number; kernels may use the other bits.
         smallest: (rows, columns) uint64 on the device: bits of the smallest r^2 of each pair, or None.
