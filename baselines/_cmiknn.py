@@ -3,10 +3,9 @@
 This is Algorithm 1 of GPU-CMIknn, the test of Runge (2018), with the fixed rules of docs/cmiknn.md: random numbers come
 from Philox, sums are whole multiples of 2^-40, and the smaller index wins a tie. The code shares nothing with the
 kernels, and draws permutations by the sequential scheme of the paper, one sample after the other in the order of their
-priorities. Sets, their order and every random number are those of the GPU methods, and so are all p-values.
-
-Each variable is a row of an array: x (n,) is the permuted variable, ys (w, n) are the variables tested against x, and s
-(l, n) is the conditioning set; all have one float dtype.
+priorities. Sets, their order and every random number are those of the GPU methods, and so are all p-values. Each
+variable is a row of an array: x (n,) is the permuted variable, ys (w, n) are the variables tested against x, and s (l,
+n) is the conditioning set; all have one float dtype.
 """
 
 import concurrent.futures
@@ -147,12 +146,10 @@ def priority_bucket(priority, n):
 
 @compiled
 def permute(x, neighbours, key, permutations, columns):
-    """Write the permutations with these numbers into (n, width) columns; a negative number means x itself.
-
-    Algorithm 1, lines 5 to 20: in a random order of the samples, each sample takes the first of its shuffled neighbours
-    that no other sample has taken, or the last neighbour if all are taken. The shuffle (Fisher-Yates from the front)
-    stops at the neighbour taken. Without neighbours (k = 0, level 0) the permutation is unrestricted.
-    """
+    """Write the permutations with these numbers into (n, width) columns; a negative number means x itself. Algorithm 1,
+    lines 5 to 20: in a random order of the samples, each sample takes the first of its shuffled neighbours that no
+    other sample has taken, or the last neighbour if all are taken. The shuffle (Fisher-Yates from the front) stops at
+    the neighbour taken. Without neighbours (k = 0, level 0) the permutation is unrestricted."""
     n, k = neighbours.shape
     scratch = (np.empty(n, np.uint64), np.empty(n, np.int32))
     used = np.full(n, -1, np.int64)
@@ -192,13 +189,11 @@ def permute(x, neighbours, key, permutations, columns):
 
 @compiled
 def partial_sums(columns, ys, s, k, psi, first, last):
-    """Return the (w, width) int64 sums of psi(n_xz) + psi(n_yz) - psi(n_z) over samples [first, last).
-
-    Loops over all (n, width) columns of permutations are innermost, so that they vectorize. The radius of a sample is
-    the distance to its k-th nearest other sample in the joint space, which bisection finds among the samples that are
-    near in (Y, S) only: as near as the radius of the previous sample, or farther if that is too small. ``psi`` are (n +
-    1,) int64 digammas in units of 2^-40.
-    """
+    """Return the (w, width) int64 sums of psi(n_xz) + psi(n_yz) - psi(n_z) over samples [first, last). Loops over all
+    (n, width) columns of permutations are innermost, so that they vectorize. The radius of a sample is the distance to
+    its k-th nearest other sample in the joint space, which bisection finds among the samples that are near in (Y, S)
+    only: as near as the radius of the previous sample, or farther if that is too small. ``psi`` are (n + 1,) int64
+    digammas in units of 2^-40."""
     n, width = columns.shape
     dtype = columns.dtype.type
     sums = np.zeros((len(ys), width), np.int64)
@@ -240,11 +235,8 @@ def partial_sums(columns, ys, s, k, psi, first, last):
 
 @compiled
 def k_th_distances(columns, a, row, k, reach, near, joint, radius):
-    """Write, for each column, the distance from sample a to its k-th nearest other sample in the joint space.
-
-    ``row`` holds the distances in (Y, S); ``reach`` is a guess of the largest result; ``near`` and ``joint`` are
-    scratch.
-    """
+    """Write, for each column, the distance from sample a to its k-th nearest other sample in the joint space. ``row``
+    holds the distances in (Y, S); ``reach`` is a guess of the largest result; ``near`` and ``joint`` are scratch."""
     n, width = columns.shape
     dtype = columns.dtype.type
     zero, one, none, half = dtype(0), dtype(1), dtype(-1), dtype(0.5)
@@ -338,10 +330,8 @@ def count_near(columns, centre, row_s, row, radius, widest, n_x, n_y, n_z):
 
 @compiled
 def count_within(ascending, centre, radius):
-    """Return the number of ascending values within a radius of one of them.
-
-    Differences are compared, as for all other distances; adding the radius to the centre would round differently.
-    """
+    """Return the number of ascending values within a radius of one of them. Differences are compared, as for all other
+    distances; adding the radius to the centre would round differently."""
     n = len(ascending)
     low, high = 0, n  # This bisection finds the first value that is not too far below.
     while low < high:
@@ -365,11 +355,9 @@ def count_within(ascending, centre, radius):
 
 
 class CmiknnTest:
-    """The test of Algorithm 1 for one permuted variable and set, and any number of other variables at once.
-
-    Threads, to which `map_tasks` gives tasks, share the samples; sums are of integers and every random number has its
-    own counter, so the result does not depend on them.
-    """
+    """The test of Algorithm 1 for one permuted variable and set, and any number of other variables at once. Threads, to
+    which `map_tasks` gives tasks, share the samples; sums are of integers and every random number has its own counter,
+    so the result does not depend on them."""
 
     COLUMN_MULTIPLE = 16  # the width of blocks, so that vectorized loops over columns have no scalar remainder
 
@@ -451,11 +439,9 @@ def cmiknn_skeleton(problem: NonlinearProblem, run: Run, threads: int, test_clas
 
 
 class _CmiknnSearch(GraphSearch):
-    """PC-stable on one problem, variable by variable, with sets in lexicographic order.
-
-    The permutations of a variable given a set serve all its neighbours that are not separated yet. A pair is visited
-    first from its smaller end, so the tests are those of a serial PC-stable that visits edge after edge.
-    """
+    """PC-stable on one problem, variable by variable, with sets in lexicographic order. The permutations of a variable
+    given a set serve all its neighbours that are not separated yet. A pair is visited first from its smaller end, so
+    the tests are those of a serial PC-stable that visits edge after edge."""
 
     def __init__(self, problem: NonlinearProblem, pmax: bool, test: CmiknnTest):
         super().__init__(problem, pmax)

@@ -4,10 +4,8 @@ This is Algorithm 1 of gpuPC. The level loop is that of all references (`_levels
 level, with chi-square or G-square (gpuPC, section 2.3). It shares no code with the GPU methods but gives the same
 answers: it tests the same sets in the same order, adds the terms of each statistic in the same order, and compares with
 the same critical values. Edges and separating sets are therefore equal, and so are the numbers of tests of a fixed
-workload.
-
-A small table is counted by bitmaps; a table that is not much larger than the data by a histogram. For larger tables the
-samples are sorted by stratum, so that only strata that occur take memory and time.
+workload. A small table is counted by bitmaps; a table that is not much larger than the data by a histogram. For larger
+tables the samples are sorted by stratum, so that only strata that occur take memory and time.
 """
 
 import collections
@@ -97,11 +95,9 @@ def test_pairs(data, space, first, last, statistics, degrees):
 
 @compiled
 def decide(statistic, df, criticals):
-    """Return 1 if a set separates, 0 if it does not, and -1 if the exact critical value is needed.
-
-    Beyond the tabulated values, bounds decide nearly all tests: the quantile lies between df - 2 sqrt(df below) and
-    df + 2 sqrt(df above) + 2 above (Laurent and Massart 2000, lemma 1).
-    """
+    """Return 1 if a set separates, 0 if it does not, and -1 if the exact critical value is needed. Beyond the tabulated
+    values, bounds decide nearly all tests: the quantile lies between df - 2 sqrt(df below) and df + 2 sqrt(df above) +
+    2 above (Laurent and Massart 2000, lemma 1)."""
     if df == 0:
         return 1
     if df < len(criticals.small):
@@ -118,10 +114,9 @@ def decide(statistic, df, criticals):
 
 @compiled
 def separate_edges(data, space, starts, neighbours, edges, tiers, level, criticals, tests_per_edge, record):
-    """Test edges one after the other given sets of ``level`` variables, each until a set separates it.
-
-    The order is that of a serial PC-stable: sets from the neighbours of i, then from those of j, in lexicographic
-    order. If ``tests_per_edge`` is not 0, each edge has that many tests, and no edge is removed.
+    """Test edges one after the other given sets of ``level`` variables, each until a set separates it. The order is
+    that of a serial PC-stable: sets from the neighbours of i, then from those of j, in lexicographic order. If
+    ``tests_per_edge`` is not 0, each edge has that many tests, and no edge is removed.
 
     Returns:
         indices of the removed edges and their sets; the number of tests; with ``record``, the edges, statistics and
@@ -187,11 +182,9 @@ def longer(array):
 
 @compiled
 def add_to_front(edge_of, statistics, degrees, front, recorded, edge, statistic, df):
-    """Add a test to the Pareto front of an edge's tests, which begins at position ``front``; return the front's end.
-
-    A p-value decreases with the statistic and increases with the degrees of freedom, so the largest belongs to a test
-    of the front: no other test has both a statistic at most as large and degrees of freedom at least as large.
-    """
+    """Add a test to the Pareto front of an edge's tests, which begins at position ``front``; return the front's end. A
+    p-value decreases with the statistic and increases with the degrees of freedom, so the largest belongs to a test of
+    the front: no other test has both a statistic at most as large and degrees of freedom at least as large."""
     for at in range(front, recorded):
         if statistics[at] <= statistic and degrees[at] >= df:
             return recorded
@@ -355,10 +348,8 @@ def sort(values):
 
 @compiled
 def statistic_of_cells(cells, r_j, cols, used, logs):
-    """Return the terms and degrees of freedom of one stratum, from the ascending cells of its samples.
-
-    ``cols`` contains only zeros before and after the call.
-    """
+    """Return the terms and degrees of freedom of one stratum, from the ascending cells of its samples. ``cols``
+    contains only zeros before and after the call."""
     n, n_rows, n_cols, part = len(cells), 0, 0, 0.0
     for cell in cells:
         cols[cell % r_j] += 1

@@ -1,10 +1,8 @@
-"""Counts contingency tables of coded data by bitmaps and by histograms, compiled with numba.
-
-A bitmap is a bit vector of the samples that have a category. The count of a cell is the number of bits that are set in
-the bitmaps of all its categories; bitmaps that the sets of an edge share are combined only once. A histogram takes one
-pass over the samples, which reads only the last member of the set. Bitmaps and histograms number the cells as the
-kernels of the GPU methods do.
-"""
+"""Counts contingency tables of coded data by bitmaps and by histograms, compiled with numba. A bitmap is a bit vector
+of the samples that have a category. The count of a cell is the number of bits that are set in the bitmaps of all its
+categories; bitmaps that the sets of an edge share are combined only once. A histogram takes one pass over the samples,
+which reads only the last member of the set. Bitmaps and histograms number the cells as the kernels of the GPU methods
+do."""
 
 import collections
 

@@ -3,7 +3,6 @@
 The test is the canonical evaluation of docs/ci-tests.md. This code performs the operations of the kernels in the same
 order and gives the same bits, but shares no code with the kernels. The members of S are eliminated one at a time in
 ascending order, so that sets which follow each other lexicographically share the work for their common prefix.
-
 ``limits`` is (critical_r_squared, residual_tolerance, pivot_tolerance, PSEUDO_INVERSE_TOLERANCE). The first three come
 from the problem. The last one is an argument because numba's cache would not notice if a constant of another module
 changed.
@@ -113,12 +112,10 @@ def separate_edges_level_one(correlation, starts, neighbours, edges, tiers, limi
 
 @compiled
 def separate_edges(correlation, starts, neighbours, edges, tiers, level, limits, smallest):
-    """Test edges one after the other given sets of ``level`` >= 2 variables, each until a set separates it.
-
-    The order is that of a serial PC-stable: sets from the neighbours of i, then from those of j, in lexicographic
-    order. ``smallest``, unless it is empty, receives the smallest r^2 of each edge. Returns indexes of the removed
-    edges, their sets, and the numbers of tests, of undefined tests, and of near-singular conditioning matrices.
-    """
+    """Test edges one after the other given sets of ``level`` >= 2 variables, each until a set separates it. The order
+    is that of a serial PC-stable: sets from the neighbours of i, then from those of j, in lexicographic order.
+    ``smallest``, unless it is empty, receives the smallest r^2 of each edge. Returns indexes of the removed edges,
+    their sets, and the numbers of tests, of undefined tests, and of near-singular conditioning matrices."""
     removed = np.empty(len(edges), np.int64)
     sets = np.empty((len(edges), level), np.int32)
     n_removed = tests = undefined = singular = 0
@@ -149,11 +146,9 @@ def separate_edges(correlation, starts, neighbours, edges, tiers, level, limits,
 
 @compiled
 def first_separating_set(correlation, i, j, candidates, members, limits, record):
-    """Test i and j given the sets of candidates, in lexicographic order, up to the first that separates them.
-
-    Returns whether there is one, which is then in ``members``; the smallest r^2 (``record``); and the numbers of tests,
-    of undefined tests and of near-singular conditioning matrices.
-    """
+    """Test i and j given the sets of candidates, in lexicographic order, up to the first that separates them. Returns
+    whether there is one, which is then in ``members``; the smallest r^2 (``record``); and the numbers of tests, of
+    undefined tests and of near-singular conditioning matrices."""
     critical, no_variance, near_pivot, no_pivot = limits
     level = len(members)
     factor = new_factor(level)
@@ -232,11 +227,9 @@ def add_member(correlation, i, j, members, t, factor, near_pivot):
 
 @compiled
 def residuals_by_pseudo_inverse(correlation, i, j, members, no_pivot):
-    """Compute H11, H12, H22 with the Moore-Penrose inverse of M2 by cuPC's Algorithm 7 (Courrieu 2008).
-
-    With M2^T M2 = L L^T of full rank and R = (L^T L)^-1, the inverse is L R R L^T M2^T, and R L^T is the pseudo-inverse
-    of L. So M1 M2^+ M1^T is the product of two least-squares solutions, which lose half as many digits as R would.
-    """
+    """Compute H11, H12, H22 with the Moore-Penrose inverse of M2 by cuPC's Algorithm 7 (Courrieu 2008). With M2^T M2 =
+    L L^T of full rank and R = (L^T L)^-1, the inverse is L R R L^T M2^T, and R L^T is the pseudo-inverse of L. So M1
+    M2^+ M1^T is the product of two least-squares solutions, which lose half as many digits as R would."""
     size = len(members)
     m2, m1 = np.empty((size, size)), np.empty((size, 2))
     for t in range(size):

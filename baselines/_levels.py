@@ -20,11 +20,9 @@ LEAST_TASK, LARGEST_TASK = 16, 4096  # edges: handing over a task takes as long 
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """The graph G' at the start of a level.
-
-    Row i's neighbours, ascending, are ``neighbours[starts[i] : starts[i + 1]]``. The (m, 2) int32 edges i < j to test
-    are ascending, without required edges; tiers are `Problem.tiers`, of length 0 if sets are not limited.
-    """
+    """The graph G' at the start of a level. Row i's neighbours, ascending, are ``neighbours[starts[i] : starts[i +
+    1]]``. The (m, 2) int32 edges i < j to test are ascending, without required edges; tiers are `Problem.tiers`, of
+    length 0 if sets are not limited."""
 
     starts: np.ndarray
     neighbours: np.ndarray
@@ -35,9 +33,7 @@ class Graph:
 @dataclasses.dataclass(frozen=True)
 class Tested:
     """The results of testing some edges at one level: (k,) indexes of the removed ones, and their (k, level) sets.
-
-    Counts are those of `Skeleton`; the largest p-value of each edge is NaN if it has none.
-    """
+    Counts are those of `Skeleton`; the largest p-value of each edge is NaN if it has none."""
 
     removed: np.ndarray
     sets: np.ndarray

@@ -1,11 +1,8 @@
-"""The CMIknn test of mixed data, compiled with numba, which `mixed-serial` and `mixed-parallel` share.
-
-This is the estimator of Mesner and Shalizi (2021) with the local permutations of Runge (2018), by the rules of
-docs/mixed.md. Random numbers, and the permutations drawn from lists of neighbours, are those of `_cmiknn`; the code
-shares nothing with the kernels. Sets, their order and every random number are those of the GPU method, and so are all
-p-values. Each variable is a row of an array of one float dtype; a categorical variable consists of codes, and different
-codes have the distance 1.
-"""
+"""The CMIknn test of mixed data, compiled with numba, which `mixed-serial` and `mixed-parallel` share: the estimator of
+Mesner and Shalizi (2021) with the local permutations of Runge (2018), by the rules of docs/mixed.md. Random numbers,
+and the permutations drawn from lists of neighbours, are those of `_cmiknn`; the code shares nothing with the kernels.
+Sets, their order and every random number are those of the GPU method, and so are all p-values. Each variable is a row
+of an array of one float dtype; a categorical variable consists of codes, and different codes have the distance 1."""
 
 from collections.abc import Callable
 
@@ -35,11 +32,9 @@ def distances_from(s, categorical, a, different, row):
 
 @compiled
 def nearest_neighbours(s, categorical, k, first, last, neighbours):
-    """Fill rows [first, last) of an (n, k) int32 array with the k nearest other samples of the same categories.
-
-    Samples are ordered by distance, and then by index, cyclically from the sample on. If there are fewer than k such
-    samples they are repeated; if there is none, the sample itself is repeated.
-    """
+    """Fill rows [first, last) of an (n, k) int32 array with the k nearest other samples of the same categories. Samples
+    are ordered by distance, and then by index, cyclically from the sample on. If there are fewer than k such samples
+    they are repeated; if there is none, the sample itself is repeated."""
     n = s.shape[1]
     row, distances = np.empty(n, s.dtype), np.empty(k, s.dtype)
     never = s.dtype.type(np.inf)
@@ -59,11 +54,9 @@ def nearest_neighbours(s, categorical, k, first, last, neighbours):
 
 @compiled
 def partial_sums(permuted, x_categorical, ys, y_categorical, s, s_categorical, k, psi, first, last):
-    """Return the (w, width) int64 sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) over samples [first, last).
-
-    Other samples are visited in the order of their distances in (Y, S), up to the distance of the k-th neighbour in the
-    joint space. Arguments: (width, n) permutations of x, (w, n) ys, (l, n) s, (n + 1,) digammas in units of 2^-40.
-    """
+    """Return the (w, width) int64 sums of psi(n_xz) + psi(n_yz) - psi(n_z) - psi(k~) over samples [first, last). Other
+    samples are visited in the order of their distances in (Y, S), up to the distance of the k-th neighbour in the joint
+    space. Arguments: (width, n) permutations of x, (w, n) ys, (l, n) s, (n + 1,) digammas in units of 2^-40."""
     width, n = permuted.shape
     one = permuted.dtype.type(1)
     sums = np.zeros((len(ys), width), np.int64)
@@ -107,11 +100,8 @@ def partial_sums(permuted, x_categorical, ys, y_categorical, s, s_categorical, k
 
 @compiled
 def k_th_distance(x, x_categorical, a, row, order, k, nearest):
-    """Return the distance from sample a to its k-th nearest other sample in the joint space.
-
-    (n,) distances in (Y, S) ascend in the order of `order`; `nearest` is scratch: a heap of the smallest, largest
-    first.
-    """
+    """Return the distance from sample a to its k-th nearest other sample in the joint space. (n,) distances in (Y, S)
+    ascend in the order of `order`; `nearest` is scratch: a heap of the smallest, largest first."""
     one = x.dtype.type(1)
     length = 0
     for b in order:

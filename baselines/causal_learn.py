@@ -1,9 +1,6 @@
 """causal-learn's skeleton search with its own tests: another group's implementation of PC-stable, as an independent
-oracle.
-
-Its RCIT draws new random numbers for each test, so its skeleton may differ from ours if a p-value is near alpha.
-docs/kernel.md lists the other differences of its kernel tests.
-"""
+oracle. Its RCIT draws new random numbers for each test, so its skeleton may differ from ours if a p-value is near
+alpha. docs/kernel.md lists the other differences of its kernel tests."""
 
 import dataclasses
 import time
@@ -72,13 +69,10 @@ def watched(test_class: type) -> type:
 
 
 def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
-    """Run causal-learn's own search with a `watched` test.
-
-    causal-learn does not stop at the first separating set, and stores the union of all separating sets. The set kept
-    here is the first set given which its test found the pair independent. This set is the canonical one unless its test
-    decides differently from ours. ``tests_per_level`` counts the tests that causal-learn computed, without those that
-    it found in its cache.
-    """
+    """Run causal-learn's own search with a `watched` test. causal-learn does not stop at the first separating set, and
+    stores the union of all separating sets. The set kept here is the first set given which its test found the pair
+    independent. This set is the canonical one unless its test decides differently from ours. ``tests_per_level`` counts
+    the tests that causal-learn computed, without those that it found in its cache."""
     from causallearn.utils.PCUtils.SkeletonDiscovery import skeleton_discovery
 
     p = problem.n_variables
@@ -119,11 +113,9 @@ def watched_search(problem: Problem, run: Run, test, facts: dict) -> Skeleton:
 
 
 def _arrows(graph) -> list[list[int]]:
-    """Return the arrows of causal-learn's graph, by the default rules of its ``pc``.
-
-    ``uc_rule=0`` and ``uc_priority=2`` orient v-structures by the union of separating sets, and of contradicting
-    v-structures the first one; Meek's rules follow. Edges with two arrowheads count as undirected.
-    """
+    """Return the arrows of causal-learn's graph, by the default rules of its ``pc``. ``uc_rule=0`` and
+    ``uc_priority=2`` orient v-structures by the union of separating sets, and of contradicting v-structures the first
+    one; Meek's rules follow. Edges with two arrowheads count as undirected."""
     from causallearn.utils.PCUtils import Meek, UCSepset
 
     marks = Meek.meek(UCSepset.uc_sepset(graph, priority=2)).G.graph  # Entries [j, i] = 1 and [i, j] = -1 mean i -> j.
@@ -169,11 +161,8 @@ DISCRETE_TESTS = {"chi-square": "chisq", "g-square": "gsq"}
     **WATCHED,
 )
 def causal_learn_discrete(problem: Any, run: Run) -> Skeleton:
-    """Run causal-learn's own search and test (see `watched_search`).
-
-    causal-learn implements the adjusted rule for degrees of freedom. For a problem with the full rule, causal-learn
-    still applies the adjusted rule, and the result's facts state this.
-    """
+    """Run causal-learn's own search and test (see `watched_search`), which has the adjusted rule for degrees of
+    freedom, also for a problem with the full rule, as the result's facts then state."""
     from causallearn.utils.cit import Chisq_or_Gsq
 
     refuse_workload(problem, run)

@@ -1,7 +1,5 @@
-"""The reference for PAGs: RFCI and FCI as docs/design/latent.md defines them, one test and one path at a time.
-
-It shares no code with `gpupc_impl.latent`, and is slow: paths are searched one by one, in depth.
-"""
+"""The reference for PAGs: RFCI and FCI as docs/design/latent.md defines them, one test and one path at a time. It
+shares no code with `gpupc_impl.latent`, and is slow: paths are searched one by one, in depth."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """tigramite's CMIknn and CMIknnMixed inside PC-stable: the CPU version with which the GPU-CMIknn paper compares, and
-independent oracles.
-
-tigramite draws its own random numbers, so its skeleton may differ from ours if a p-value is near alpha. docs/cmiknn.md
-and docs/mixed.md list the other differences of its tests.
-"""
+independent oracles. tigramite draws its own random numbers, so its skeleton may differ from ours if a p-value is near
+alpha. docs/cmiknn.md and docs/mixed.md list the other differences of its tests."""
 
 import concurrent.futures
 import contextlib
@@ -96,11 +93,9 @@ class TigramiteTest:
         return self._test.get_dependence_measure(array, roles, **options)
 
     def count(self, permuted: int, other: int, members: tuple[int, ...]) -> int:
-        """Return the number of permutations whose CMI is at least that of the data.
-
-        tigramite's p-value is (count + 1) / (permutations + 1), and the paper's is count / permutations. A constant
-        variable is independent of all others; tigramite would rank its values by the order of the samples.
-        """
+        """Return the number of permutations whose CMI is at least that of the data. tigramite's p-value is (count + 1)
+        / (permutations + 1), and the paper's is count / permutations. A constant variable is independent of all others;
+        tigramite would rank its values by the order of the samples."""
         permutations = self._problem.permutations
         if self._constant & {permuted, other}:
             return permutations
@@ -113,9 +108,7 @@ class TigramiteTest:
 
     def first_separating_set(self, edge) -> tuple[int, int, tuple[int, ...] | None]:
         """Test an edge until a set separates it; returns the number of tests, the largest count, and the set or None.
-
-        ``edge`` is (level, sides); a side is (permuted variable, other variable, candidates for the set).
-        """
+        ``edge`` is (level, sides); a side is (permuted variable, other variable, candidates for the set)."""
         level, sides = edge
         tests, largest = 0, -1
         for permuted, other, candidates in sides:

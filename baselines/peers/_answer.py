@@ -97,12 +97,8 @@ class Found(NamedTuple):
 
 
 def call_program(problem: Any, run: Run, most: int, search: Callable[[int], Found]) -> Skeleton:
-    """Call a program for the search up to a level, and return its answer as a `Skeleton`.
-
-    Args:
-        problem: the problem that the program solves.
-        most: the deepest level that the program can run.
-        search: calls the program, given the largest level at which it may make tests.
+    """Call a program for the search up to a level, at most its deepest one (`most`), and return its answer as a
+    `Skeleton`. `search` calls it, given the largest level at which it may make tests.
 
     Raises:
         InvalidParameter: largest p-values are requested.
@@ -123,13 +119,8 @@ def call_program(problem: Any, run: Run, most: int, search: Callable[[int], Foun
 
 def to_skeleton(problem: Problem, run: Run, found: Found, deepest: int) -> Skeleton:
     """Return a program's answer as a `Skeleton`; ``facts["translation_s"]`` is the time of the conversion, to be
-    subtracted.
-
-    The programs do not count tests, so ``tests_per_level`` is 0 from level 1 on.
-
-    Args:
-        deepest: the largest level that the program was allowed; -1 if the program was not started.
-    """
+    subtracted. The programs do not count tests, so ``tests_per_level`` is 0 from level 1 on. `deepest` is the largest
+    level that the program was allowed; -1 if it was not started."""
     start = time.perf_counter()
     p = problem.n_variables
     adjacency = np.asarray(found.edges) != 0

