@@ -22,7 +22,7 @@ from gpupc_impl.backends.sources import PACKAGE_ROOT as PACKAGE_ROOT
 from gpupc_impl.backends.sources import KernelSource as KernelSource
 from gpupc_impl.integers import round_up
 
-Empty = Callable[[tuple[int, ...], DTypeLike], np.ndarray]  # makes a C-contiguous host array
+Empty = Callable[[tuple[int, ...], DTypeLike], np.ndarray]  # makes an uninitialised C-contiguous host array
 
 _prefetched: dict[tuple[int, Hashable], Any] = {}
 """Sequences of kernels that were passed to `prefetch`, by identity and target. Keeping the objects here prevents Python

@@ -29,7 +29,7 @@ from gpupc_impl.nonlinear.cmi_estimator import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 DISTRIBUTIONS = ("t", "fisher-z")
-TRANSFORMS = {"ranks": "ranks", "standardize": "standardize", False: "none"}  # tigramite's, ours
+TRANSFORMS = {"ranks": "ranks", "standardize": "standardize", False: "none"}  # our names of tigramite's transforms
 
 # The module has the cache, and not each test, because tigramite copies tests.
 _open_backend = functools.cache(open_backend)

@@ -160,9 +160,9 @@ class BlockTables:
         return self._tests("SHARED", plan, grid, blocks, [np.uint32(product_cells)], splits=1, above=0)
 
     def level(self, level: Level, pair_tables: Filled, batches: Filled, above: int) -> LevelTests:
-        """Return the tests of a level from 1 on that these kernels make: those with tables of more than `above` cells,
-        beside the tables of all pairs if level 0 kept them (`PAIR_TABLES`), and the tests that are made in batches
-        (`BATCHES`)."""
+        """Return the tests of a level from 1 on with tables of more than `above` cells, which these kernels make. They
+        read the tables of all pairs if level 0 kept them (`PAIR_TABLES`), and leave out the tests that are made in
+        batches (`BATCHES`)."""
         backend, n = self._backend, self._problem.n_samples
         gamma, beta = self.shape["gamma"], self.shape["beta"]
         tables = gamma * beta

@@ -46,9 +46,9 @@ class DiscreteProblem(Problem):
         declared: (p,) bool: whether the source declared the categories; else the categories are the values that occur.
         labels: for each variable, its categories as text, in the order of their codes.
         test: ``"chi-square"`` or ``"g-square"``.
-        df_rule: ``"full"``: (|Vi| - 1)(|Vj| - 1)|S| degrees of freedom, as in the paper; ``"adjusted"``: the sum of (r
-            - 1)(c - 1) over the strata that occur, r and c counting the rows and columns that occur in them, as
-            causal-learn does.
+        df_rule: ``"full"``: (|Vi| - 1)(|Vj| - 1)|S| degrees of freedom, as in the paper, if S has |S| strata;
+            ``"adjusted"``: the sum of (r - 1)(c - 1) over the strata that occur, r and c counting the rows and columns
+            that occur in them, as causal-learn does.
         tests_per_edge, decay: the workload of the paper's section 4.1 instead of a search, or None. From level 1 on
             every remaining edge has its first `tests_per_edge` tests, whatever their outcome, and after each level
             `decayed` decides which edges are left.

@@ -17,7 +17,7 @@ from gpupc_impl.out_of_core.host_blocks import in_threads
 
 SMALL_PRODUCT = 1e7  # upper bound on the multiply-adds of a product that is computed on a single core
 PITCH = 8  # the samples of a variable in parts are followed by zeros up to a multiple of this number, as libraries like
-SHARE = 100  # parts are used if the bound on their error is 1 / SHARE of the critical |r|: else much is tested again
+SHARE = 100  # parts are used if their error is at most 1 / SHARE of the critical |r|, as else much is tested again
 
 SPLIT = KernelSource("distributed/kernels/parts.cu", "split_samples", (), {"SCALE": SCALE, "DIGITS": DIGITS})
 

@@ -129,7 +129,7 @@ class Worker:
         self, level: int, groups: Sequence[RowGroup]
     ) -> tuple[Counter[str], list[np.ndarray], dict[str, Any]]:
         """Test all sets of some rows at a level that is run row by row, one group of rows after the other. Returns the
-        counts of tests; for each group, (slots,) uint64 best keys; ``seconds`` and ``peak`` as above."""
+        counts of tests, (slots,) uint64 best keys for each group, and facts as `finish_first_levels` does."""
         if self._samples is None:
             rows, self._rows = self._rows, None
             self._samples = self._backend.empty(rows.shape[::-1], np.float64)

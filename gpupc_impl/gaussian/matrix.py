@@ -141,7 +141,7 @@ def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
 
 def _fault(matrix: np.ndarray, transposed: np.ndarray, diagonal: bool, tolerance: float) -> str | None:
     """Return the reason why a matrix, or a tile of one, does not hold correlations; None if it does. `transposed` is
-    the transpose of its mirror image, and `diagonal` says whether its diagonal is part of the matrix's."""
+    the transposed matrix, or that of a tile's mirror image; `diagonal` says whether the diagonal is the matrix's."""
     if not (np.isfinite(matrix).all() and np.isfinite(transposed).all()):
         return "it has entries that are not finite; give constant variables zeros instead"
     if (worst := float(np.abs(matrix - transposed).max(initial=0.0))) > tolerance:

@@ -56,7 +56,7 @@ class PairwiseProblem(ArrayProblem):
         """Make a problem from samples in rows and variables in columns, an array, a DataFrame or a `RowStream`, with
         NaN for a missing value. If a variable is constant over the samples of a pair, the correlation of the pair is
         zero. The parameters are those of `GaussianProblem.from_data`, and `sample_size`. Correlations are computed on
-        the backend, on whose kind their last bits depend, or by NumPy without one.
+        the backend, or by NumPy if it is None; their last bits depend on it.
 
         Raises:
             InvalidProblem: the shape is wrong, a value is infinite, two variables have fewer than `LEAST_SAMPLES`

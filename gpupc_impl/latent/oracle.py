@@ -20,7 +20,7 @@ from gpupc_impl.core.result import Skeleton
 class IndependenceOracle(Problem):
     """The independences of the observed variables of a directed acyclic graph; `gpupc_impl.fci` takes it as data. The
     `graph`, (q, q) bool with True at ``[i, j]`` for i -> j, is over observed and hidden variables; `observed`, (p,)
-    int64, has the variables of the problem as its indexes."""
+    int64, has the index in the graph of each of the problem's variables."""
 
     family: ClassVar[str] = "oracle"
     PARAMETERS: ClassVar[Mapping[str, Any]] = {}
