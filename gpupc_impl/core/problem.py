@@ -52,7 +52,7 @@ class Problem:
 
     family: ClassVar[str]
     PARAMETERS: ClassVar[Mapping[str, Any]] = {}
-    NOT_IN_FINGERPRINT: ClassVar[tuple[str, ...]] = ("names", "constant", "labels")  # names and what follows
+    NOT_IN_FINGERPRINT: ClassVar[tuple[str, ...]] = ("names", "constant", "labels")  # names, or derived from others
     _CHECKS: ClassVar[Mapping[str, Check]] = {}
     DATA_PARAMETERS: ClassVar[tuple[str, ...]] = ()
     from_data: ClassVar[Callable[..., Problem]]

@@ -13,8 +13,8 @@ from gpupc_impl.discrete.planes import Planes
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.integers import ceil_div
 
-BATCH_CELLS, BATCH_CELLS_IN_COMMON = 512, 256  # of a table at most: at level 1, and later
-BATCH_WORDS, BATCH_PARTS = 3584, 1024  # of a warp in shared memory, so that a multiprocessor holds 12
+BATCH_CELLS, BATCH_CELLS_IN_COMMON = 512, 256  # the most cells of a table: at level 1; if sets have members in common
+BATCH_WORDS, BATCH_PARTS = 3584, 1024  # counts and parts of a warp, so that a multiprocessor holds 12 warps
 
 BATCH_SETS, BATCH_RUN = 32, 4
 """Consecutive sets that a warp tests at once; and the lower bound on those of a row of mean length that share all

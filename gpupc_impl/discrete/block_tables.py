@@ -59,7 +59,7 @@ QUEUED, MAX_BLOCKS = 4, 1 << 15
 """Launched blocks for each resident block where several blocks share an edge, so that queued ones take the places of
 those that end early; and the upper bound on these blocks, since blocks without a test take time as well."""
 
-BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4  # with scratch space: more than the resident ones
+BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4  # blocks with scratch space at most: the resident ones, and successors
 
 
 @dataclasses.dataclass(frozen=True)

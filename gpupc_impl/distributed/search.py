@@ -35,7 +35,7 @@ logger = logging.getLogger("gpupc_impl.distributed")
 Result = TypeVar("Result")
 
 ATTEMPTS = 4  # how often workers may begin the same step, before a search ends because they are lost again and again
-OCTAVES = 3  # rows whose numbers of sets are within 2^OCTAVES share a launch, so that its blocks have similar work
+OCTAVES = 3  # rows whose numbers of sets differ by a factor below 2^OCTAVES share a launch, whose blocks are then alike
 ENTRIES_AT_ONCE = 1 << 16  # the entries of the adjacency matrix that a thread writes at a time
 MAP_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0  # in Python's mmap from 3.13 on
 FORMAT = 5  # of the folder of a search

@@ -24,7 +24,7 @@ from gpupc_impl.core.problem import (
 PRECISIONS = ("float32", "float64")
 
 PSI_BITS = 40  # digamma values are rounded to multiples of 2^-40, because sums of integers do not depend on their order
-MAX_SAMPLES = 2**24  # float32 holds every integer up to it, and a priority 24 bits of a sample (kernels/philox.cuh)
+MAX_SAMPLES = 2**24  # float32 holds every integer up to it; a priority has 24 bits for it (kernels/philox.cuh)
 
 MAX_PERMUTATIONS = 100_000
 

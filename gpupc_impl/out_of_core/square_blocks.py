@@ -23,7 +23,7 @@ RANKS = KernelSource(SOURCE, "rank_members", (ROWS,))
 EDGES = KernelSource(SOURCE, "level_one_edges", (PAIR_BLOCK,))
 
 ZERO_THREADS = 128
-EDGE_THREADS = {"cuda": (32, 8), "host": (1, 32)}  # threads per edge, edges: on a GPU a warp reads a row
+EDGE_THREADS = {"cuda": (32, 8), "host": (1, 32)}  # (threads per edge, edges): on a GPU a warp reads a row
 
 
 def level_zero_launch(c: Any, i0: int, j0: int, critical_r_squared: float, edges: Any) -> tuple[Any, ...]:
