@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ class Parents:
         columns: (parents,) int32, the columns of the parents.
         most_of_target, most_of_source, most_of_lagged_source: how many of the parents of Y, of X at lag 0 and of X at
             other lags are conditions (`max_conds_py`, `max_conds_px`, `max_conds_px_lagged` of tigramite).
+        others: whether the parents of Y are counted without X; then no parents of X and no sets are conditions.
     """
 
     starts: np.ndarray
@@ -31,6 +32,7 @@ class Parents:
     most_of_target: int = NO_LIMIT
     most_of_source: int = NO_LIMIT
     most_of_lagged_source: int = NO_LIMIT
+    others: bool = False
 
     @classmethod
     def from_lists(cls, lists: Sequence[list[int]]) -> Parents:
@@ -40,12 +42,6 @@ class Parents:
 
     def of(self, variable: int) -> list[int]:
         return list(map(int, self.columns[self.starts[variable] : self.starts[variable + 1]]))
-
-    def counts(self, batch: Batch) -> np.ndarray:
-        """Return how many parents of X and Y are conditions of each test, (k,)."""
-        own = np.diff(self.starts)
-        most = np.where(batch.lags > 0, self.most_of_lagged_source, self.most_of_source)
-        return np.minimum(own[batch.targets], self.most_of_target) + np.minimum(own[batch.sources], most)
 
     def nodes(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """Return the parents of each variable as (variable, -lag)."""
@@ -86,14 +82,14 @@ class Batch:
             conditions = dict.fromkeys(given)
             if parents is not None:
                 most = parents.most_of_lagged_source if lag else parents.most_of_source
-                conditions.update(dict.fromkeys(lists[target][: parents.most_of_target]))
+                own = [column for column in lists[target] if not (parents.others and column == source + shift)]
+                conditions.update(dict.fromkeys(own[: parents.most_of_target]))
                 conditions.update(dict.fromkeys(column + shift for column in lists[source][:most]))
             x = source + shift
             yield x, target, [column for column in conditions if column not in (x, target)]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Outcomes:
+class Outcomes(NamedTuple):
     """The values of the statistic and the p-values of a batch, (k,) float64 each."""
 
     values: np.ndarray
@@ -101,22 +97,15 @@ class Outcomes:
 
 
 class LaggedTest(abc.ABC):
-    """A conditional independence test of lagged variables.
+    """A conditional independence test of lagged variables."""
 
-    Attributes:
-        is_speculative: whether tests are so fast that a batch may hold some that turn out not to be needed.
-    """
-
-    is_speculative: ClassVar[bool] = False
+    is_speculative: ClassVar[bool] = False  # whether tests are so fast that a batch may hold some that are not needed
     series: Series
 
     @abc.abstractmethod
     def run(self, batch: Batch, parents: Parents | None = None) -> Outcomes:
-        """Make the tests of a batch, with the conditions of `Batch.tests`.
-
-        Raises:
-            InvalidProblem: a test cannot be made on so few samples.
-        """
+        """Make the tests of a batch, with the conditions of `Batch.tests`; raises InvalidProblem if there are too few
+        samples."""
 
     def facts(self) -> dict[str, object]:
         """Return what a result says about the test."""

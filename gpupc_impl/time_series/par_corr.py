@@ -8,11 +8,14 @@ given the conditions is small, so that the matrix would cost digits, is made fro
 from __future__ import annotations
 
 import functools
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import scipy.special
 
 from gpupc_impl.backends import Backend, KernelSource, Pointer, Struct
+from gpupc_impl.backends.machine import available_cores
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.gaussian.matrix import correlation_matrix
 from gpupc_impl.integers import ceil_div, round_up
@@ -24,57 +27,62 @@ VARIANCE_TOLERANCE = 1e-3
 from the matrix has an error of about the rounding unit divided by this share, and a p-value of T samples one that is
 sqrt(T) times as large, which stays below 1e-10."""
 
+TESTS_A_THREAD = 1 << 15
+"""The p-values that a thread computes at a time."""
+
 DETERMINED = 1e-10
 """The standard deviation given the conditions, as a share of that of the variable, up to which it is rounding error."""
 
-MOST = ("most_of_target", "most_of_source", "most_of_lagged_source")
+LANES, ROWS, PANEL = 32, 4, 8
+"""The threads of a warp of a GPU, the rows that each computes at a time, and the columns."""
 
+POINTERS = {
+    "correlations": np.float64,
+    "constant": np.uint8,
+    **dict.fromkeys(("sources", "lags", "targets", "sets"), np.int32),
+    **dict.fromkeys(("starts", "parent_starts"), np.int64),
+    **dict.fromkeys(("parents", "leading", "leading_sizes"), np.int32),
+    **dict.fromkeys(("factors", "rows", "values"), np.float64),
+    "sizes": np.int32,
+    "scratch": np.float64,
+}
+MOST = ("most_of_target", "most_of_source", "most_of_lagged_source")
 TESTS = Struct(
     "LaggedTests",
-    correlations=Pointer(np.float64),
-    constant=Pointer(np.uint8),
-    **dict.fromkeys(("sources", "lags", "targets", "sets"), Pointer(np.int32)),
-    parent_starts=Pointer(np.int64),
-    parents=Pointer(np.int32),
-    values=Pointer(np.float64),
-    sizes=Pointer(np.int32),
-    scratch=Pointer(np.float64),
+    **{name: Pointer(kind) for name, kind in POINTERS.items()},
     tolerance=np.float64,
-    **dict.fromkeys(("count", "columns", "area"), np.int64),
-    **dict.fromkeys(("variables", "set_size"), np.int32),
-    **dict.fromkeys(MOST, np.int32),
-    capacity=np.int32,
+    **dict.fromkeys(("columns", "area"), np.int64),
+    **dict.fromkeys(("groups", "variables", "set_size", *MOST, "others"), np.int32),
+    **dict.fromkeys(("leading_capacity", "row_capacity", "capacity"), np.int32),
 )
 
-LANES, PANEL = 32, 8
-"""The threads of a warp of a GPU, and the columns that a warp computes at a time."""
-
-KERNEL = KernelSource(
-    "time_series/kernels/partial_correlations.cu", "partial_correlations", (TESTS,), {"LANES": LANES, "PANEL": PANEL}
-)
+KERNELS = [
+    KernelSource("time_series/kernels/partial_correlations.cu", name, (TESTS,), {"LANES": LANES, "PANEL": PANEL})
+    for name in ("leading_factors", "leading_rows", "partial_correlations")
+]
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Return every kernel of this room; none depends on a level."""
-    return [KERNEL]
+    return KERNELS
 
 
-CAPACITY_STEP = 16
-"""Tests whose numbers of rows differ by less are one launch."""
+LEAST_SHARED = 0.25
+"""The tests for each column of a target from which they share its parents."""
 
-WARPS = {1: 1, LANES: 4}
-"""The upper bound on the warps of a block, by the threads of a warp."""
+WARPS = 2
+"""The warps of a block on a GPU, so that all blocks of a launch are resident; on the host a block is one warp."""
 
-HOST_TESTS = 64
-"""The tests for which a further thread of the host is woken."""
+HOST_TASKS = 16
+"""The tasks of warps for which a further thread of the host is woken."""
+
+BYTES_A_BLOCK = 1 << 20
+"""Upper bound on the rows of the factors of all targets in a launch, in bytes for each block that runs at once; so they
+stay in the cache of a core of the host."""
 
 
 class ParCorr(LaggedTest):
-    """The tests of a batch from one matrix; for `Series.is_whole`.
-
-    Attributes:
-        from_samples: the number of tests that were made from their samples.
-    """
+    """The tests of a batch from one matrix, for `Series.is_whole`; `from_samples` counts those made from samples."""
 
     is_speculative = True
 
@@ -102,46 +110,59 @@ class ParCorr(LaggedTest):
 
     def _launch(self, batch: Batch, parents: Parents) -> tuple[np.ndarray, np.ndarray]:
         """Return the partial correlations and the numbers of conditions, as the kernel writes them."""
-        values, sizes = np.empty(len(batch)), np.empty(len(batch), np.int32)
-        # Upper bounds, since a column may be listed twice. A launch reserves memory for the most.
-        capacities = round_up(2 + batch.sets.shape[1] + parents.counts(batch), CAPACITY_STEP)
-        for capacity in np.flatnonzero(np.bincount(capacities)).tolist():
-            chosen = np.flatnonzero(capacities == capacity)
-            part = batch if len(chosen) == len(batch) else batch[chosen]
-            values[chosen], sizes[chosen] = self._launch_alike(part, parents, capacity)
-        return values, sizes
+        is_sorted = bool((np.diff(batch.targets) >= 0).all())
+        order = slice(None) if is_sorted else np.argsort(batch.targets, kind="stable")
+        batch, made = batch[order], (np.empty(len(batch)), np.empty(len(batch), np.int32))
+        starts = np.append(np.flatnonzero(np.diff(batch.targets, prepend=-1)), len(batch))  # of the tests of a target
 
-    def _launch_alike(self, batch: Batch, parents: Parents, capacity: int) -> tuple[np.ndarray, np.ndarray]:
-        """Launch tests with up to so many rows."""
-        backend, threads, tests = self.backend, self.backend.warp_threads, len(batch)
-        area = capacity * (capacity + PANEL) // 2 + capacity + capacity // 2  # doubles
-        fitting = backend.max_shared_bytes // (8 * area)  # the warps whose work areas fit in shared memory
-        warps = min(WARPS[threads], fitting or WARPS[threads])
-        blocks = min(ceil_div(tests, HOST_TESTS if threads == 1 else warps), backend.blocks_at_once)
-        if not fitting:
-            blocks = min(blocks, backend.multiprocessors or blocks)  # so that the work areas stay in a GPU's cache
-        values, sizes = backend.empty(tests, np.float64), backend.empty(tests, np.int32)
-        given = {name: getattr(batch, name) for name in ("sources", "lags", "targets", "sets")}
-        given |= {"parent_starts": parents.starts, "parents": parents.columns}
-        arguments = TESTS(
-            correlations=self._device[0],
-            constant=self._device[1],
-            **{name: backend.upload(array) if array.size else None for name, array in given.items()},
-            values=values,
-            sizes=sizes,
-            scratch=None if fitting else backend.empty(blocks * warps * area, np.float64),
-            tolerance=VARIANCE_TOLERANCE,
-            count=tests,
-            columns=self.series.n_columns,
-            area=area,
-            variables=self.series.n_variables,
-            set_size=batch.sets.shape[1],
-            **{name: getattr(parents, name) for name in MOST},
-            capacity=capacity,
-        )
-        shared = 8 * area * warps if fitting else 0
-        backend.kernel(*KERNEL)((blocks,), (warps * threads,), [arguments], shared_bytes=shared)
-        return backend.download(values), backend.download(sizes)
+        # Upper bounds, since constant columns are no conditions and others may be listed twice.
+        most, set_size = int(np.diff(parents.starts).max()), batch.sets.shape[1]
+        leading = min(most, parents.most_of_target + parents.others)
+        own = 2 + set_size + min(most, max(parents.most_of_source, parents.most_of_lagged_source))
+        rows = 1 + int(np.diff(starts).max()) if parents.others else self.series.n_columns
+        if not parents.others and len(batch) < LEAST_SHARED * rows * (len(starts) - 1):
+            own, leading = own + leading, 0
+        own, leading = round_up(own, PANEL), round_up(leading, PANEL)
+        threads, blocks = self.backend.warp_threads, self.backend.blocks_at_once
+        warps, at_least = (1, HOST_TASKS) if threads == 1 else (WARPS, WARPS)
+        area = max(own // 2 + (leading + own) * own, (1 + leading) * ROWS * LANES)  # doubles
+        fixed = {"parent_starts": parents.starts, "parents": parents.columns}
+        fixed = {name: self.backend.upload(array) if array.size else None for name, array in fixed.items()}
+        fixed |= {name: getattr(parents, name) for name in MOST}
+        fixed |= {"others": int(parents.others), "set_size": set_size, "variables": self.series.n_variables}
+        fixed |= {"leading_capacity": leading, "row_capacity": rows, "capacity": own, "area": area}
+
+        at_once = max(1, BYTES_A_BLOCK * blocks // (8 * rows * max(leading, 1)))
+        for group in range(0, len(starts) - 1, at_once):
+            bounds = starts[group : group + at_once + 1]
+            groups, part = len(bounds) - 1, slice(bounds[0], bounds[-1])
+            tests = batch[part]
+            given = {"sources": tests.sources, "lags": tests.lags, "sets": tests.sets, "starts": bounds - bounds[0]}
+            given["targets"] = batch.targets[bounds[:-1]]
+            lengths = {"values": len(tests), "sizes": len(tests), "scratch": blocks * warps * area}
+            if leading:
+                lengths |= {"leading": groups * leading, "leading_sizes": 2 * groups}
+                lengths |= {"factors": groups * leading**2, "rows": groups * rows * leading}
+            memory = self.backend.empty_all(**{name: (length, POINTERS[name]) for name, length in lengths.items()})
+            arguments = TESTS(
+                correlations=self._device[0],
+                constant=self._device[1],
+                tolerance=VARIANCE_TOLERANCE,
+                columns=self.series.n_columns,
+                groups=groups,
+                **{name: self.backend.upload(array) if array.size else None for name, array in given.items()},
+                **fixed,
+                **{**dict.fromkeys(("leading", "leading_sizes", "factors", "rows")), **memory},
+            )
+            tasks = leading and groups, leading and groups * ceil_div(rows, ROWS * LANES), len(tests)
+            for kernel, number in zip(KERNELS, tasks, strict=True):
+                grid = min(ceil_div(number, at_least), blocks)
+                self.backend.kernel(*kernel)((grid,), (warps * threads,), [arguments])
+            for array, name in zip(made, ("values", "sizes"), strict=True):
+                array[part] = self.backend.download(memory[name])
+        for array in made:
+            array[order] = array.copy()
+        return made
 
 
 class ParCorrOfSamples(SingleTests):
@@ -194,6 +215,15 @@ def akaike(series: Series, j: int, parents: list[int]) -> float:
 def student_p_values(values: np.ndarray, freedom: np.ndarray) -> np.ndarray:
     """Return two-sided p-values of (k,) partial correlations with (k,) degrees of freedom, by Student's t; NaN for
     NaN."""
-    with np.errstate(divide="ignore"):
-        statistic = np.abs(values) * np.sqrt(freedom / (1.0 - values * values))
-    return np.asarray(2.0 * scipy.special.stdtr(freedom, -statistic))
+
+    def of_some(part: slice) -> np.ndarray:
+        r, nu = values[part], freedom[part]
+        with np.errstate(divide="ignore"):
+            statistic = np.abs(r) * np.sqrt(nu / (1.0 - r * r))
+        return np.asarray(2.0 * scipy.special.stdtr(nu, -statistic))
+
+    parts = list(mapped_arrays.pieces(len(values), TESTS_A_THREAD))
+    if len(parts) < 2:
+        return of_some(slice(None))
+    with ThreadPoolExecutor(min(available_cores(), len(parts))) as pool:
+        return np.concatenate(list(pool.map(of_some, parts)))

@@ -20,7 +20,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,15 +40,9 @@ MOST_NEIGHBOURS = 24
 """Upper bound on the contemporaneous neighbours of a variable whose subsets are all tested for colliders."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class LaggedPhase:
-    """What PC1 found.
-
-    Attributes:
-        parents: the remaining candidates.
-        p_values, strengths: (N, N, tau_max + 1): of the test that removed a link; 1 and 0 where none did.
-        tests: the number of tests.
-    """
+class LaggedPhase(NamedTuple):
+    """What PC1 found: the remaining candidates, the p-value and the statistic of the test that removed each link,
+    (N, N, tau_max + 1), which are 1 and 0 where none did, and the number of tests."""
 
     parents: Parents
     p_values: np.ndarray
@@ -69,50 +63,56 @@ def lagged_phase(
     n, tau_max = test.series.n_variables, test.series.tau_max
     shape = (n, n, tau_max + 1)
     p_values, strengths, tests = np.ones(shape), np.zeros(shape), 0
-    # A row for each variable: its candidates as columns, by variable and lag, which is their order if equally strong.
-    lags = np.arange(tau_min, tau_max + 1)
-    columns = np.tile((lags * n + np.arange(n)[:, None]).astype(np.int32).ravel(), (n, 1))
-    least, remain = np.full(columns.shape, np.inf), np.ones(columns.shape, bool)
+    # The candidates of each target as columns, by variable and lag, which is their order if equally strong.
+    own = (np.arange(tau_min, tau_max + 1) * n + np.arange(n)[:, None]).astype(np.int32).ravel()
+    target, column = np.repeat(np.arange(n, dtype=np.int32), len(own)), np.tile(own, n)
+    least = np.full(len(column), np.inf)
     for size in itertools.count():
-        order = np.argsort(np.where(remain, -least, np.inf), axis=1, kind="stable")
-        candidates, counts = np.take_along_axis(columns, order, axis=1), remain.sum(axis=1)
+        counts = np.bincount(target, minlength=n)
+        starts = np.append(0, np.cumsum(counts))
+        within = np.arange(len(target)) - starts[target]
+        strengths_of = np.full((n, counts.max()), -1.0)
+        strengths_of[target, within] = least
+        order = np.argsort(-strengths_of, axis=1, kind="stable")
+        order = (order + starts[:-1, None])[np.arange(counts.max()) < counts[:, None]]
+        by_strength = column[order]
         if size > max_conds_dim or counts.max() <= size:
-            break
-        place_of = np.argsort(order, axis=1)
+            return LaggedPhase(Parents(starts, by_strength), p_values, strengths, tests)
         sets = {count: itertools.combinations(range(count - 1), size) for count in np.unique(counts[counts > size])}
-        for _ in range(max_combinations):
+        remain = np.ones(len(target), bool)
+        for combination in range(max_combinations):
             places, exists = np.zeros((n, size), np.int64), np.zeros(n, bool)
             for count, of_count in sets.items():
                 if (places_of_count := next(of_count, None)) is not None:
                     places[counts == count] = places_of_count
                     exists |= counts == count
-            at = np.nonzero(remain & exists[:, None])
-            target = at[0]
-            if not len(target):
+            at = np.flatnonzero(remain & exists[target])
+            if not len(at):
                 break
-            lag, source = np.divmod(columns[at], np.int32(n))
-            after = places[target] >= place_of[at][:, None]  # A candidate is not among its own conditions.
-            given = candidates[target[:, None], places[target] + after]
-            outcomes = test.run(Batch(source, lag, target.astype(np.int32), given))
-            tests += len(target)
+            of = target[at]
+            lag, source = np.divmod(column[at], np.int32(n))
+            if combination == 0:
+                given, parents = np.empty((len(at), 0), np.int32), Parents(starts, by_strength, size, 0, 0, True)
+            else:
+                place = np.empty(len(order), np.int64)
+                place[order] = within
+                after = places[of] >= place[at][:, None]  # A candidate is not among its own conditions.
+                given, parents = by_strength[starts[of][:, None] + places[of] + after], None
+            outcomes = test.run(Batch(source, lag, of, given), parents)
+            tests += len(at)
             least[at] = np.minimum(least[at], np.abs(outcomes.values))
             gone = ~(outcomes.p_values <= alpha)
-            remain[at[0][gone], at[1][gone]] = False
-            link = source[gone], target[gone], lag[gone]
+            remain[at[gone]] = False
+            link = source[gone], of[gone], lag[gone]
             p_values[link], strengths[link] = outcomes.p_values[gone], outcomes.values[gone]
-        kept = np.argsort(~remain, axis=1, kind="stable")[:, : int(remain.sum(axis=1).max())]
-        columns, least, remain = (np.take_along_axis(each, kept, axis=1) for each in (columns, least, remain))
-    is_parent = np.arange(candidates.shape[1]) < counts[:, None]
-    starts = np.concatenate(([0], np.cumsum(counts)))
-    return LaggedPhase(Parents(starts, candidates[is_parent]), p_values, strengths, tests)
+        target, column, least = target[remain], column[remain], least[remain]
+    raise AssertionError("a phase without candidates ends")
 
 
 def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Test every link given the parents of both ends, with those of the source moved by its lag.
 
-    Returns:
-        (N, N, tau_max + 1) p-values, 1 where there is no test, and statistics, 0 where there is none; and the number of
-        tests.
+    Returns (N, N, tau_max + 1) p-values and statistics, 1 and 0 where there is no test, and the number of tests.
     """
     n, tau_max = test.series.n_variables, test.series.tau_max
     wanted = np.zeros((n, n, tau_max + 1), bool)
@@ -122,8 +122,7 @@ def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, n
     is_symmetric = parents.most_of_target == parents.most_of_source and test.series.treats_ends_alike
     if is_symmetric:
         wanted[:, :, 0] = np.tril(wanted[:, :, 0])
-    # Tests of a source and a lag follow each other, since they read the same correlations of its parents.
-    source, lag, target = (each.astype(np.int32) for each in np.nonzero(wanted.transpose(0, 2, 1)))
+    target, lag, source = (each.astype(np.int32) for each in np.nonzero(wanted.transpose(1, 2, 0)))
     at = source, target, lag
     outcomes = test.run(Batch(source, lag, target, np.empty((len(source), 0), np.int32)), parents)
     p_values, strengths = np.ones(wanted.shape), np.zeros(wanted.shape)
@@ -137,14 +136,8 @@ def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, n
 
 @dataclasses.dataclass(eq=False)
 class Skeleton:
-    """What the phase found.
-
-    Attributes:
-        linked: (N, N, tau_max + 1) bool: the links that remain.
-        p_values, strengths: (N, N, tau_max + 1): the largest p-value of each link, and the statistic of its test.
-        separations: the sets that removed links.
-        tests: the number of tests.
-    """
+    """What the skeleton phase found: the links that remain, the largest p-value of each link and the statistic of its
+    test, (N, N, tau_max + 1) each, the sets that removed links, and the number of tests."""
 
     linked: np.ndarray
     p_values: np.ndarray
@@ -154,11 +147,7 @@ class Skeleton:
 
 
 def skeleton(test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, max_conds_dim: int) -> Skeleton:
-    """Test links with sets of up to so many contemporaneous conditions.
-
-    Args:
-        linked: (N, N, tau_max + 1) bool: the links at first.
-    """
+    """Test links, (N, N, tau_max + 1) bool, with sets of up to so many contemporaneous conditions."""
     found = Skeleton(linked.copy(), np.where(linked, 0.0, 1.0), np.zeros(linked.shape), Separations(), 0)
     phase = _Phase(test, parents, alpha, found)
     for size in range(max_conds_dim + 1):
@@ -191,8 +180,7 @@ class _Phase:
 
     def others(self, links: np.ndarray) -> np.ndarray:
         """Return the numbers of neighbours of the targets, without the sources."""
-        others: np.ndarray = self._counts[links[:, 1]] - (links[:, 2] == 0)
-        return others
+        return np.asarray(self._counts[links[:, 1]] - (links[:, 2] == 0))
 
     def test_links(self, links: np.ndarray, size: int) -> None:
         """Test each link given sets of one size, until one separates or all are tested."""
@@ -208,13 +196,9 @@ class _Phase:
             links = links[~separated & has_more]
             chunk = 2 * chunk if self._test.is_speculative else 1
 
-    def _sets(self, links: np.ndarray, size: int, first: int, chunk: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the tests of links given their sets of neighbours of one size, from set `first` on.
-
-        Returns:
-            (tests,) the link of each test, (tests,) the place of its set among those of the link, and the (tests, size)
-            sets.
-        """
+    def _sets(self, links: np.ndarray, size: int, first: int, chunk: int) -> tuple[np.ndarray, ...]:
+        """Return the tests of links given their sets of neighbours of one size, from set `first` on: the link of each
+        test, the place of its set among those of the link, and the (tests, size) sets."""
         others, parts = self.others(links), []
         source, target, lag = links.T
         own = np.where(lag == 0, self._place_of[target, source], len(self._neighbours))
@@ -225,8 +209,7 @@ class _Phase:
             chosen = places + (places >= own[these, None, None])  # A source is not among its own conditions.
             sets = self._neighbours[target[these, None, None], chosen].reshape(len(these) * len(places), size)
             parts.append((np.repeat(these, len(places)), np.tile(np.arange(len(places)), len(these)), sets))
-        of, position, sets = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return of, position, sets
+        return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
 
     def _record(
         self, links: np.ndarray, of: np.ndarray, position: np.ndarray, sets: np.ndarray, outcomes: Outcomes
@@ -284,9 +267,7 @@ class Votes:
             tests = (
                 (pair, given)
                 for pair, of_pair in ends.items()
-                for given in dict.fromkeys(
-                    given for v in of_pair for given in itertools.combinations(neighbours[v], size)
-                )
+                for given in {given: 0 for v in of_pair for given in itertools.combinations(neighbours[v], size)}
             )
             while chunk := list(itertools.islice(tests, TESTS_A_CHUNK)):
                 source, lag, target = np.array([pair for pair, _ in chunk], np.int32).T

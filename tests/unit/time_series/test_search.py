@@ -1,5 +1,6 @@
 """The call `pcmci`: forms that give one answer, orders of columns, input and its errors, results and files."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -14,7 +15,8 @@ from gpupc_impl.cli import main
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import InvalidSkeleton
 from gpupc_impl.tables import DataError
-from gpupc_impl.time_series.batches import Batch
+from gpupc_impl.time_series import par_corr
+from gpupc_impl.time_series.batches import Batch, Parents
 from gpupc_impl.time_series.par_corr import ParCorr, ParCorrOfSamples, akaike
 from gpupc_impl.time_series.series import read_series
 from tests.time_series_systems import random_series
@@ -114,12 +116,33 @@ def test_the_matrix_gives_the_partial_correlations_of_the_samples():
     assert test.from_samples == 0
 
 
-def test_scratch_memory_gives_the_same_bits(monkeypatch):
+def test_shared_factors_give_the_partial_correlations_of_the_samples():
+    """X may be one of the parents of Y, and a parent of X one of Y."""
+    series, rng = read_series(random_series(3, 4, 2, 200), 2), np.random.default_rng(0)
+    test, from_samples = ParCorr(series, open_backend("host")), ParCorrOfSamples(series)
+    parents = Parents.from_lists([rng.permutation(np.arange(4, 12))[:size].tolist() for size in (0, 3, 5, 8)])
+    target, lag, source = (each.ravel().astype(np.int32) for each in np.mgrid[:4, 1:3, :4])
+    for of_tests, set_size in (
+        (parents, 0),
+        (parents, 1),
+        (dataclasses.replace(parents, most_of_target=2, most_of_source=0, most_of_lagged_source=1), 1),
+        (dataclasses.replace(parents, most_of_target=3, most_of_lagged_source=0, most_of_source=0, others=True), 0),
+    ):
+        order = rng.permutation(len(target))
+        sets = rng.integers(0, 4, (len(target), set_size)).astype(np.int32)
+        batch = Batch(source, lag, target, sets)[order]
+        ours, theirs = test.run(batch, of_tests), from_samples.run(batch, of_tests)
+        np.testing.assert_allclose(ours.values, theirs.values, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(ours.p_values, theirs.p_values, rtol=0, atol=1e-11)
+    assert test.from_samples == 0
+
+
+def test_one_target_a_launch_gives_the_same_bits(monkeypatch):
     values = random_series(4, 8, 3, 120)
     options = {"tau_max": 3, "pc_alpha": 0.9, "backend": "host"}
     whole = pcmci(values, **options)
-    assert max(map(len, whole.parents)) > 15  # a panel of rows has no room for the conditions and ends
-    monkeypatch.setattr(type(open_backend("host")), "max_shared_bytes", 64, raising=False)
+    assert max(map(len, whole.parents)) > 15  # more than a panel of columns
+    monkeypatch.setattr(par_corr, "BYTES_A_BLOCK", 1)
     assert_same(pcmci(values, **options), whole, atol=0)
 
 
