@@ -12,23 +12,11 @@ from gpupc_impl.core.whole_graphs import whole_graph
 from gpupc_impl.time_series.problem import TimeSeriesProblem
 from gpupc_impl.time_series.search import pcmci as call
 
-SOURCE = "PCMCI (Runge et al. 2019) and PCMCI+ (Runge 2020)"
+ABOUT = {"family": "time_series", "source": "PCMCI (Runge et al. 2019) and PCMCI+ (Runge 2020)"}
 
 
-@method(
-    "pcmci",
-    family="time_series",
-    source=SOURCE,
-    summary="PCMCI and PCMCI+ with batches of tests on a device",
-)
-@method(
-    "pcmci-serial",
-    family="time_series",
-    backends=("cpu",),
-    reference=True,
-    source=SOURCE,
-    summary="PCMCI and PCMCI+, written plainly, test by test in NumPy",
-)
+@method("pcmci", **ABOUT, summary="PCMCI and PCMCI+ with batches of tests on a device")
+@method("pcmci-serial", **ABOUT, backends=("cpu",), reference=True, summary="PCMCI and PCMCI+, test by test in NumPy")
 def pcmci(problem: TimeSeriesProblem, run: Run) -> Skeleton:
     """Find the graph of a series, from host memory to host memory."""
     found = call(

@@ -32,11 +32,7 @@ CMIKNN_OPTIONS: Mapping[str, Any] = {
 
 
 def cmiknn_problem(samples: np.ndarray, options: Mapping[str, Any]) -> NonlinearProblem:
-    """Return the problem of (n, columns) samples.
-
-    Raises:
-        InvalidProblem: an option has no valid value, or there are too few samples for it.
-    """
+    """Return the problem of (n, columns) samples; raises InvalidProblem for an option that cannot be used with them."""
     return NonlinearProblem.from_data(samples, **{**CMIKNN_OPTIONS, **options})
 
 

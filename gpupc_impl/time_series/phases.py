@@ -67,13 +67,14 @@ def lagged_phase(
     own = (np.arange(tau_min, tau_max + 1) * n + np.arange(n)[:, None]).astype(np.int32).ravel()
     target, column = np.repeat(np.arange(n, dtype=np.int32), len(own)), np.tile(own, n)
     least = np.full(len(column), np.inf)
-    for size in itertools.count():
+    size = 0
+    while True:
         counts = np.bincount(target, minlength=n)
         starts = np.append(0, np.cumsum(counts))
         within = np.arange(len(target)) - starts[target]
-        strengths_of = np.full((n, counts.max()), -1.0)
-        strengths_of[target, within] = least
-        order = np.argsort(-strengths_of, axis=1, kind="stable")
+        by_target = np.full((n, counts.max()), -1.0)  # padded by less than any strength
+        by_target[target, within] = least
+        order = np.argsort(-by_target, axis=1, kind="stable")
         order = (order + starts[:-1, None])[np.arange(counts.max()) < counts[:, None]]
         by_strength = column[order]
         if size > max_conds_dim or counts.max() <= size:
@@ -91,7 +92,7 @@ def lagged_phase(
                 break
             of = target[at]
             lag, source = np.divmod(column[at], np.int32(n))
-            if combination == 0:
+            if combination == 0:  # The strongest others are the parents of a target that its tests share.
                 given, parents = np.empty((len(at), 0), np.int32), Parents(starts, by_strength, size, 0, 0, True)
             else:
                 place = np.empty(len(order), np.int64)
@@ -106,7 +107,7 @@ def lagged_phase(
             link = source[gone], of[gone], lag[gone]
             p_values[link], strengths[link] = outcomes.p_values[gone], outcomes.values[gone]
         target, column, least = target[remain], column[remain], least[remain]
-    raise AssertionError("a phase without candidates ends")
+        size += 1
 
 
 def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, np.ndarray, int]:

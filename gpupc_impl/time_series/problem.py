@@ -15,14 +15,8 @@ from gpupc_impl.time_series.series import read_series
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TimeSeriesProblem(Problem):
-    """One series without missing values, and what `pcmci` is asked about it.
-
-    Attributes:
-        series: (T, N) float64.
-        algorithm: ``"pcmci"`` or ``"pcmciplus"``.
-        tau_max, test: as for `pcmci`.
-        permutations: those of the test cmiknn.
-    """
+    """One (T, N) float64 series without missing values, and what `pcmci` is asked about it; `permutations` are those of
+    the test cmiknn."""
 
     family: ClassVar[str] = "time_series"
 

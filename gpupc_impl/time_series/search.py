@@ -146,7 +146,7 @@ def pcmci(
 
 
 def make_test(name: str, series: Series, backend: Backend, options: Mapping[str, Any], reference: bool) -> LaggedTest:
-    """Return a test by name; the reference computes each partial correlation from the samples."""
+    """Return a test by name. The reference makes each from the samples."""
     if name == "discrete":
         return GSquare(series)
     if name == "cmiknn":
@@ -155,11 +155,7 @@ def make_test(name: str, series: Series, backend: Backend, options: Mapping[str,
 
 
 def search(test: LaggedTest, parameters: Parameters, method: ModuleType) -> TimeSeriesGraph:
-    """Run PCMCI or PCMCI+ with a test; with PCMCI+, at the level with the least mean criterion.
-
-    Args:
-        method: one of `METHODS`.
-    """
+    """Run PCMCI or PCMCI+ with a test by one of `METHODS`; PCMCI+ at the level with the least mean criterion."""
     tau_min, levels = max(1, parameters.tau_min), parameters.levels
     limits = parameters.max_conds_dim, parameters.max_combinations
     first = [method.lagged_phase(test, level, tau_min, *limits) for level in levels]

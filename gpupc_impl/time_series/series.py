@@ -134,8 +134,7 @@ def _lagged(arrays: Sequence[np.ndarray], tau_max: int) -> np.ndarray:
 def _check_steps(index: pandas.Index) -> None:
     """Check that an index of dates, periods or numbers has equal steps, forward in time.
 
-    Raises:
-        InvalidProblem: it has not.
+    Raises InvalidProblem if it has not.
     """
     if index.inferred_type in ("string", "date", "datetime"):
         index = _dates(index)
@@ -256,11 +255,7 @@ def _is_file(data: Any) -> bool:
 
 
 def _file(path: Path, labels: bool) -> pandas.DataFrame:
-    """Return the table in a file.
-
-    Raises:
-        gpupc_impl.tables.DataError, OSError: it cannot be read.
-    """
+    """Return the table in a file; raises DataError or OSError if it cannot be read."""
     import pandas
 
     def read(row_names: bool) -> pandas.DataFrame:
@@ -299,11 +294,8 @@ def _first_column(path: Path, rows: int) -> pandas.Index | None:
 
 
 def _coded(tables: list[Any]) -> list[Any]:
-    """Return arrays with a number for each category, the same in all series; missing values are NaN.
-
-    Raises:
-        InvalidProblem: the tables have different numbers of columns.
-    """
+    """Return arrays with a number for each category, the same in all series; missing values are NaN. Raises
+    InvalidProblem if the tables have different numbers of columns."""
     import pandas
 
     frames = [pandas.DataFrame(each if hasattr(each, "columns") else np.asanyarray(each)) for each in tables]

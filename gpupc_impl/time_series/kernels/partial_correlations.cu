@@ -5,8 +5,8 @@
 // A test of X and Y factors the correlations of (parents of Y, other conditions, X, Y) by Cholesky's algorithm. Tests
 // of one target share its parents, so that `leading_factors` factors these once for each target, and `leading_rows`
 // computes once for each target, for every column that a test may need, its row of the factor in the columns of the
-// parents. `partial_correlations` takes those rows and continues with the other conditions. Where a target has few tests,
-// it factors all conditions of each.
+// parents. `partial_correlations` takes those rows and continues with the other conditions. Where a target has few
+// tests, it factors all conditions of each.
 //
 // A parent of Y may be X itself. Its row is then that of the unit vector with 1 in its place. Such a row z is the
 // column of X in the inverse of the factor L of the parents, the other conditions and Y (forward substitution, L z =
