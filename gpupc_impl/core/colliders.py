@@ -63,7 +63,8 @@ def _unshielded(adjacency: np.ndarray) -> Iterator[np.ndarray]:
     ends = np.searchsorted(k, k, side="right")
     later = ends - np.arange(len(k)) - 1  # the number of neighbours j of k that follow i
     batches = np.cumsum(later) // MAX_TRIPLES
-    for part in np.split(np.arange(len(k)), np.flatnonzero(np.diff(batches)) + 1):
+    every = np.arange(len(k))
+    for part in np.split(every, np.flatnonzero(np.diff(batches)) + 1) if batches[-1:].any() else [every]:
         first = np.repeat(part, later[part])
         second = first + 1 + np.arange(len(first)) - np.searchsorted(first, first)
         i, j = neighbours[first], neighbours[second]
@@ -113,12 +114,11 @@ def _votes(triples: np.ndarray, adjacency: np.ndarray, problem: Problem) -> tupl
     of_owner, candidates = of_owner[allowed], candidates[allowed]
     starts = np.searchsorted(of_owner, np.arange(len(owners) + 1))
     separating, containing = open_tests(problem).count_separating(owners, starts, candidates, most)
-    containing = np.append(containing, 0)  # for a middle that may be in no set
-    with_middle = np.zeros(len(triples), np.int64)
-    for of_end in (of_pair, of_pair + len(pairs)):
-        at, found = find(of_owner * p + candidates, of_end * p + triples[:, 1])
-        with_middle += containing[np.where(found, at, -1)]
-    return with_middle, separating[of_pair] + separating[of_pair + len(pairs)]
+    of_ends = np.stack([of_pair, of_pair + len(pairs)])
+    at, found = find(of_owner * p + candidates, (of_ends * p + triples[:, 1]).ravel())
+    with_middle = np.zeros(of_ends.shape, np.int64)  # A middle may be in no set.
+    with_middle.flat[found] = containing[at[found]]
+    return with_middle.sum(axis=0), separating[of_ends].sum(axis=0)
 
 
 def _largest_set(owners: np.ndarray, degrees: np.ndarray, problem: Problem) -> int:
@@ -129,8 +129,8 @@ def _largest_set(owners: np.ndarray, degrees: np.ndarray, problem: Problem) -> i
         if problem.obstacle(level) is not None or (problem.max_level is not None and level > problem.max_level):
             break
         sizes.append(level)
-    counts = tuple(array.tolist() for array in np.unique(degrees, return_counts=True))
-    tests = [sum(math.comb(n, size) * count for n, count in zip(*counts, strict=True)) for size in sizes]
+    counts = np.bincount(degrees).tolist()
+    tests = [sum(math.comb(n, size) * count for n, count in enumerate(counts) if count) for size in sizes]
     affordable = len(sizes)
     while affordable > 2 and sum(tests[:affordable]) > MAX_TESTS:
         affordable -= 1

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from causallearn.graph.GeneralGraph import GeneralGraph
 
 CONFLICTS = ("relaxed", "priority", "bidirected")
-NO_TRIPLES = np.empty((0, 3), np.int64)
+NO_ARROWS, NO_TRIPLES = np.empty((0, 2), np.int64), np.empty((0, 3), np.int64)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -218,7 +218,7 @@ def check_choices(conflicts: str, v_structures: str, rules: Sequence[str] = V_ST
 def _known_arrows(skeleton: Skeleton, knowledge: Any) -> np.ndarray:
     """The (k, 2) arrows along the skeleton's edges that follow from background knowledge."""
     if knowledge is None:
-        return np.empty((0, 2), np.int64)
+        return NO_ARROWS
     names, stated = skeleton.names, constraints(knowledge, skeleton.names)
     for i, j in stated.fixed.broken_by(skeleton.adjacency)[:1]:
         what = "a forbidden" if skeleton.adjacency[i, j] else "no required"
@@ -287,6 +287,8 @@ class PartlyDirected:
         """Orient undirected edges along (k, 2) distinct ascending arrows, and return the arrows that the graph then
         has. An edge for which both arrows are passed becomes a conflict, or is oriented along the first
         (`first_wins`)."""
+        if not len(arrows):
+            return arrows
         tails, heads = arrows.T
         self.directed[tails, heads] = True
         both = self.directed[heads, tails]
@@ -307,6 +309,8 @@ class PartlyDirected:
     def is_clear(self, i: np.ndarray | int, k: np.ndarray | int, j: np.ndarray | int) -> np.ndarray:
         """Return which triples i - k - j, whose arrays are broadcast against each other, are not ambiguous."""
         numbers = self._numbers(np.minimum(i, j), k, np.maximum(i, j))
+        if not len(self._ambiguous):
+            return np.ones(np.shape(numbers), bool)
         _, ambiguous = find(self._ambiguous, np.ravel(numbers))
         clear: np.ndarray = ~ambiguous.reshape(np.shape(numbers))
         return clear
@@ -322,13 +326,14 @@ def complete(graph: PartlyDirected, with_rule_4: bool = False) -> None:
     pending = [np.argwhere(graph.directed)] * len(rules)
     # The undirected edges among a rule's premises only become fewer, so a new consequence needs an arrow that was added
     # since the rule was last applied.
-    while any(len(new) for new in pending):
+    while graph.undirected.any() and any(len(new) for new in pending):
         for number, rule in enumerate(rules):
             if not len(pending[number]):
                 continue
-            new, pending[number] = pending[number], np.empty((0, 2), np.int64)
+            new, pending[number] = pending[number], NO_ARROWS
             arrows = graph.orient(_consequences(rule, graph, new))
-            pending = [np.concatenate((earlier, arrows)) for earlier in pending]
+            if len(arrows):
+                pending = [np.concatenate((earlier, arrows)) for earlier in pending]
 
 
 CELLS_AT_ONCE = 1 << 22
@@ -340,10 +345,10 @@ def _consequences(
 ) -> np.ndarray:
     """Return the distinct arrows, (k, 2), that follow from new arrows by a rule."""
     p = len(graph.adjacency)
-    keys = [np.empty(0, np.int64)]
+    keys: list[np.ndarray] = []
     for part in pieces(len(new), max(1, CELLS_AT_ONCE // p)):
-        keys.extend(tails * p + heads for tails, heads in rule(graph, *new[part].T))
-    return np.stack(np.divmod(np.unique(np.concatenate(keys)), p), axis=1)
+        keys.extend(tails * p + heads for tails, heads in rule(graph, *new[part].T) if len(tails))
+    return np.stack(np.divmod(np.unique(np.concatenate(keys)), p), axis=1) if keys else NO_ARROWS
 
 
 def _rule_1(graph: PartlyDirected, a: np.ndarray, b: np.ndarray) -> list[_Arrows]:

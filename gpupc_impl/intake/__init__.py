@@ -252,10 +252,10 @@ def _warn_of_codes(values: np.ndarray, names: Sequence[Any], place: Place) -> No
     """Warn of repeated extreme values far from others, such as -999, and of dates written as whole numbers."""
     if len(values) < 2 * REPEATS:
         return
+    if max(values.max(), -values.min()) < LEAST_CODE:  # False if a value is missing
+        return
     found, firsts = [], 0
     lowest, highest = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
-    if not max(np.fmax.reduce(highest), -np.fmin.reduce(lowest)) >= LEAST_CODE:
-        return
     for k in np.flatnonzero((lowest >= DATES[0]) & (highest <= DATES[1])):
         if _are_dates(values[:, k]):
             warn(f"column {str(names[int(k)])!r} holds dates such as {lowest[k]:.0f}; make numbers of days of them")
@@ -293,9 +293,9 @@ def _warn_of_copies(values: np.ndarray, names: Sequence[Any]) -> None:
     for start in range(0, len(names) * (len(values) >= FEWEST_SAMPLES), FIRST_ROWS):
         first = values[:64, start : start + FIRST_ROWS]
         with np.errstate(all="ignore"):
-            scaled = (first - first.mean(axis=0)) / first.std(axis=0)
-            scaled = np.ascontiguousarray((scaled * np.where(scaled[0] < 0, -1, 1)).round(9).T) + 0.0
-        for k in np.flatnonzero(np.isfinite(scaled).all(axis=1)).tolist():
+            centred = first - first.mean(axis=0)
+            scaled = (centred / np.copysign(np.linalg.norm(centred, axis=0), centred[0])).round(9).T + 0.0
+        for k in np.flatnonzero(np.isfinite(scaled[:, 0])).tolist():  # One value that is not finite makes all NaN.
             original = seen.setdefault(hash(scaled[k].tobytes()), start + k)
             if original != start + k:
                 pair = values[:, [original, start + k]]
