@@ -13,7 +13,7 @@ import numpy as np
 
 from gpupc_impl.backends import Backend
 from gpupc_impl.core import progress_watcher
-from gpupc_impl.core.independence import IndependenceTests
+from gpupc_impl.core.independence import TESTS_AT_ONCE, IndependenceTests
 from gpupc_impl.core.pc_stable import GraphSearch, LevelOutcome, pc_stable
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Run
@@ -152,11 +152,24 @@ class PValueTests(IndependenceTests):
     def strengths(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         different, numbers = np.unique(np.sort(sets, axis=1), axis=0, return_inverse=True)
         rows = np.column_stack([numbers.reshape(-1), np.sort(pairs, axis=1)])
-        order = np.argsort(rows[:, 0], kind="stable")
-        p_values, statistics = np.empty(len(pairs)), np.empty(len(pairs))
-        if len(pairs):
-            p_values[order], statistics[order] = self._tests.p_values(different, rows[order])
-        return p_values, statistics
+        tests, of_row = np.unique(rows, axis=0, return_inverse=True)  # either end of a pair may ask for the same test
+        p_values, statistics = self._tests.p_values(different, tests) if len(pairs) else np.empty((2, 0))
+        return p_values[of_row.reshape(-1)], statistics[of_row.reshape(-1)]
+
+    def count_separating(
+        self, pairs: np.ndarray, starts: np.ndarray, candidates: np.ndarray, most: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """See `IndependenceTests.count_separating`; here all pairs with sets of one size share batches."""
+        separating, containing = np.zeros(len(pairs), np.int64), np.zeros(len(candidates), np.int64)
+        spans = [range(*span) for span in itertools.pairwise(starts.tolist())]
+        for size in range(min(most, max(map(len, spans), default=-1)) + 1):
+            subsets = ((q, *chosen) for q, span in enumerate(spans) for chosen in itertools.combinations(span, size))
+            while some := list(itertools.islice(subsets, TESTS_AT_ONCE)):
+                of_pair, places = np.split(np.array(some, np.int64), [1], axis=1)
+                separates = self.separates(pairs[of_pair[:, 0]], candidates[places])
+                np.add.at(separating, of_pair[separates, 0], 1)
+                np.add.at(containing, places[separates], 1)
+        return separating, containing
 
 
 class PValueRetest:

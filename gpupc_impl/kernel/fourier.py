@@ -55,7 +55,7 @@ class FourierTest:
             self._values, self._row_of = xp.asarray(problem.values), xp.asarray(row_of)
             first, second = problem.width_pairs.T
             self._squares = xp.asarray((problem.values[:, first] - problem.values[:, second]) ** 2)
-            counts = {OWN: f, IN_SET: d, SECOND: f, BESIDE_SECOND: f}
+            counts = {OWN: f, IN_SET: d} | ({SECOND: f, BESIDE_SECOND: f} if problem.test == "rcit" else {})
             self._frequencies = {
                 role: tuple(map(xp.asarray, problem.frequencies(role, count))) for role, count in counts.items()
             }

@@ -20,7 +20,12 @@ import scipy
 from gpupc_impl.core.mapped_arrays import pieces
 
 COMPONENTS = 4  # Gamma distributions in the mixture of Lindsay, Pilla and Basak, which matches twice as many moments
-HALVINGS, SECANTS = 10, 8  # bisections, then secant steps, of the search for the shape of the mixture
+STEPS, STEP = (
+    24,
+    1e-10,
+)  # of the search for the mixture: how many at most, and the relative size of the last
+MULTIPLES = np.array([[0.0], *([float(k)] for k in range(2 * COMPONENTS))])  # k of the factors 1 + k s, from d_0 on
+USUAL = (0.755, 0.866, 0.91)  # shares of the upper bounds near which the roots of most tests lie
 AT_ONCE = 1 << 11  # Tests that are computed at a time, so that their moments stay in a core's cache
 
 
@@ -62,8 +67,8 @@ def _lindsay_pilla_basak(statistics: np.ndarray, sums: np.ndarray) -> np.ndarray
     with np.errstate(all="ignore"):
         moments = _moments(sums)
         spread = moments[2] - 1  # s of one gamma distribution with the same mean and variance
-        for size in range(2, COMPONENTS + 1):
-            spread = _root(moments, spread, size + 1)
+        for size, usual in enumerate(USUAL, 3):
+            spread = _root(moments, spread, size, usual)
         means, weights = _quadrature(_divided(moments, spread))
         scaled = statistics / (means * spread)
         mixture = (weights * scipy.special.gammaincc(1 / spread, np.maximum(scaled, 0))).sum(axis=0)
@@ -91,57 +96,58 @@ def _moments(sums: np.ndarray) -> np.ndarray:
 
 def _divided(moments: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """(9, t) the d_r of (t,) values of s."""
-    factors = 1 + np.maximum(np.arange(-1, len(moments) - 1), 0)[:, None] * spread
-    return moments / np.cumprod(factors, axis=0)
+    return moments / np.cumprod(1 + MULTIPLES[: len(moments)] * spread, axis=0)
 
 
-def _factor(divided: np.ndarray, size: int) -> np.ndarray:
-    """(size, size, t) upper triangular U = D L^T of the Hankel matrices H = L D L^T of the d_r."""
-    rows = np.stack([divided[k : k + size] for k in range(size)])
-    for k in range(size - 1):
-        inverse = 1 / rows[k, k]
-        for j in range(k + 1, size):
-            rows[j, j:] -= (rows[k, j] * inverse) * rows[k, j:]
+def _factor(divided: np.ndarray, size: int, columns: int) -> np.ndarray:
+    """(size, size, t) Hankel matrices H = L D L^T of the d_r, with the first columns eliminated; all but one column
+    leave the upper triangular U = D L^T."""
+    rows: np.ndarray = divided[np.add.outer(range(size), range(size))]
+    for k in range(columns):
+        rows[k + 1 :, k + 1 :] -= (rows[k, k + 1 :] * (1 / rows[k, k]))[:, None] * rows[k, k + 1 :]
     return rows
 
 
-def _root(moments: np.ndarray, high: np.ndarray, size: int) -> np.ndarray:
+def _root(moments: np.ndarray, high: np.ndarray, size: int, usual: float) -> np.ndarray:
     """(t,) the s in (0, high) for which the Hankel matrix of that size is singular.
 
     The determinant is positive at 0 and negative at `high`, which is the s of a mixture with one component less;
-    between them all pivots but the last are positive. Secant steps are those of the Illinois method, which halves the
-    function's value at an end of the interval that is kept.
+    between them all pivots but the last are positive. Its sign is that of the Schur complement of all columns but two,
+    whose determinant over its diagonal changes far less with s. Secant steps are those of Anderson and Bjoerck (1973),
+    which scale the function's value at an end of the interval that is kept. A root is left as it is once its step is
+    small, so that it does not depend on the other tests.
     """
 
-    def determinant(spread: np.ndarray) -> np.ndarray:
-        return np.prod(_factor(_divided(moments, spread), size)[range(size), range(size)], axis=0)
+    def complement(spread: np.ndarray) -> np.ndarray:
+        divided = _divided(moments[: 2 * size - 1], spread)
+        rows = _factor(divided, size, size - 2)
+        return (rows[-2, -2] * rows[-1, -1] - rows[-2, -1] ** 2) / (divided[-1] * divided[-3])
 
-    low = np.zeros_like(high)
-    at_end = _divided(moments, high)  # elimination needs pivoting here, since the last pivot but one is zero
-    hankel = np.stack([at_end[k : k + size] for k in range(size)])
-    at_low, at_high = determinant(low), np.linalg.det(np.moveaxis(hankel, 2, 0))
-    kept = np.zeros(high.shape, np.int8)
-    best, at_best = low, at_low
-    for step in range(HALVINGS + SECANTS):
-        root = (low * at_high - high * at_low) / (at_high - at_low)
-        root = np.where((root > low) & (root < high) & (step >= HALVINGS), root, (low + high) / 2)
-        at_root = determinant(root)
-        better = np.abs(at_root) < np.abs(at_best)
-        best, at_best = np.where(better, root, best), np.where(better, at_root, at_best)
+    low, kept = np.zeros_like(high), np.zeros(high.shape, np.int8)
+    at_low, at_high = complement(low), complement(high)
+    moves = at_high < 0  # Otherwise fewer components suffice, up to rounding errors.
+    root = np.where(moves, usual * high, high)
+    for _ in range(STEPS):
+        at_root = complement(root)
         above = at_root > 0
-        if step > HALVINGS:
-            at_high = np.where(above & (kept == 1), at_high / 2, at_high)
-            at_low = np.where(~above & (kept == -1), at_low / 2, at_low)
-        low, at_low = np.where(above, root, low), np.where(above, at_root, at_low)
-        high, at_high = np.where(above, high, root), np.where(above, at_high, at_root)
-        kept = np.where(above, 1, -1)
-    return best
+        share = 1 - at_root / np.where(above, at_low, at_high)
+        share = np.where(share > 0, share, 0.5)
+        at_high = np.where(above, np.where(kept == 1, at_high * share, at_high), at_root)
+        at_low = np.where(above, at_root, np.where(kept == -1, at_low * share, at_low))
+        low, high, kept = np.where(above, root, low), np.where(above, high, root), np.where(above, 1, -1)
+        following = (low * at_high - high * at_low) / (at_high - at_low)
+        following = np.where(moves, np.clip(following, low, high), root)
+        moves &= np.abs(following - root) > STEP * root
+        root = following
+        if not moves.any():
+            break
+    return root
 
 
 def _quadrature(divided: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(4, t) points and weights of the distribution with these moments, by the eigenvalues of its Jacobi matrix."""
     places = range(COMPONENTS)
-    factor = _factor(divided, COMPONENTS + 1)
+    factor = _factor(divided, COMPONENTS + 1, COMPONENTS)
     pivots, slopes = factor[places, places], factor[places, range(1, COMPONENTS + 1)] / factor[places, places]
     jacobi = np.zeros((divided.shape[1], COMPONENTS, COMPONENTS))
     jacobi[:, places, places] = np.diff(slopes, axis=0, prepend=0).T

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from gpupc_impl.kernel.null import upper_tail
 from gpupc_impl.kernel.plain import tail
@@ -50,3 +51,19 @@ def test_one_weight_is_a_chi_square_variable():
     """A mixture of four does not exist, and the approximation of three moments is exact."""
     p_values = upper_tail("lindsay-pilla-basak", np.array([3.841458820694124]), np.ones((1, 8)))
     np.testing.assert_allclose(p_values, [0.05], rtol=1e-7)
+
+
+def test_one_weight_beside_tiny_ones_and_equal_weights():
+    """Where fewer than four components suffice, up to rounding errors, tails are those of the exact distribution."""
+    sums = power_sums([[1.0, 2e-9, 1e-9], [1.0], [0.5, 0.5], [0.25] * 4])
+    p_values = upper_tail("lindsay-pilla-basak", np.array([0.02, 0.02, 0.3, 2.0]), sums)
+    exact = [stats.chi2.sf(0.02, 1), stats.chi2.sf(0.02, 1), stats.chi2.sf(0.6, 2), stats.chi2.sf(8, 4)]
+    np.testing.assert_allclose(p_values, exact, atol=1e-7)
+
+
+def test_p_values_do_not_depend_on_the_batch():
+    rng = np.random.default_rng(1)
+    weights = [rng.exponential(1, rng.integers(1, 26)) ** 3 for _ in range(40)]
+    statistics, sums = rng.exponential(2, 40), power_sums(weights)
+    single = [upper_tail("lindsay-pilla-basak", q[None], row[None])[0] for q, row in zip(statistics, sums, strict=True)]
+    assert upper_tail("lindsay-pilla-basak", statistics, sums).tolist() == single

@@ -6,7 +6,10 @@ from scipy import stats
 
 from gpupc_impl import KernelProblem
 from gpupc_impl.backends import open_backend
+from gpupc_impl.core.family import open_tests
+from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.kernel.kernel_batched import ci_test
+from gpupc_impl.kernel.plain import PlainTest
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +77,25 @@ def test_dependence_is_found(data):
     backend = open_backend("host")
     for test in ("rcit", "rcot", "kci"):
         assert ci_test(KernelProblem.from_data(data, test=test), 0, 2, (3,), backend)[0] < 1e-4
+
+
+def test_votes_are_those_of_sets_tested_pair_by_pair(data):
+    """Pairs with sets of one size share batches, and a test that both ends ask for is made once."""
+    problem = KernelProblem.from_data(data, test="rcot")
+    tests = open_tests(problem, "host")
+    pairs = np.array([[0, 1], [1, 0], [2, 3], [0, 4]])
+    starts, candidates = np.array([0, 2, 5, 5, 6]), np.array([2, 3, 2, 3, 4, 2], np.int32)
+    found = tests.count_separating(pairs, starts, candidates, 2)
+    np.testing.assert_equal(found, IndependenceTests.count_separating(tests, pairs, starts, candidates, 2))
+    assert found[0].sum() > 0
+
+
+def test_kci_of_ties_and_far_values():
+    """On cores kernel matrices of one variable are thin factors; the reference makes whole matrices of them."""
+    rng = np.random.default_rng(2)
+    data = np.column_stack([np.round(rng.standard_normal((90, 2))), rng.standard_normal((90, 2)) ** 5])
+    problem = KernelProblem.from_data(data, test="kci")
+    plain = PlainTest(problem)
+    for i, j, members in ((0, 1, (2,)), (2, 3, (0,)), (0, 2, (1, 3)), (1, 3, ())):
+        found = ci_test(problem, i, j, members, open_backend("host"))
+        np.testing.assert_allclose(found, plain(i, j, members), rtol=1e-9, atol=1e-12)
