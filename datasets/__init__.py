@@ -27,16 +27,7 @@ from gpupc_impl import tables
 from gpupc_impl.core.family import get_family
 from gpupc_impl.tables.binary import finite
 
-__all__ = [
-    "DataError",
-    "Dataset",
-    "DatasetUnavailable",
-    "RegistryError",
-    "available",
-    "entry",
-    "load",
-    "names",
-]
+__all__ = ["DataError", "Dataset", "DatasetUnavailable", "RegistryError", "entry", "load", "names"]
 
 
 def entry(name: str) -> dict[str, Any]:
@@ -81,32 +72,6 @@ def load(
         raise RegistryError(f"data set {name!r}, key 'family': {entry['family']!r}, but the data are {data.family!r}")
     stated = {key: entry.get(key) for key in ("kind", "licence", "citation", "note")}
     return dataclasses.replace(data, name=name, facts={**data.facts, **stated})
-
-
-def available(
-    name: str,
-    *,
-    cache_dir: str | Path | None = None,
-    mirrors: Sequence[str | Path] = (),
-    spec: Mapping[str, Any] | None = None,
-) -> str | None:
-    """Return None if the data set can be loaded here without a download, else the reason as a sentence.
-
-    The call is fast, since it only checks whether files and packages exist.
-
-    Raises:
-        RegistryError: the registry has no entry of this name, or the entry is invalid.
-    """
-    entry = registry.resolve(name, spec)
-    reasons = (fetch.lacking(name, file, cache_dir, mirrors) for file in registry.files(entry))
-    if reason := next(filter(None, reasons), None):
-        return reason
-    if entry["kind"] == "network":
-        try:
-            networks.network_path(entry["family"], entry["network"])
-        except DatasetUnavailable as error:
-            return f"data set {name!r} is not available: {error}"
-    return None
 
 
 Network = tuple[np.ndarray, tuple[str, ...]]

@@ -8,8 +8,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
-import shutil
-import sys
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -40,8 +38,7 @@ def fetch(
     """Return the path of a verified file: CACHE_DIR/NAME/FILE, or the mirrored file if users build it.
 
     The file is looked for in the cache, then by its name in the mirror folders, then at its address. A file with a
-    wrong checksum is never kept. An interrupted download is resumed, immediately or by a later call. If several
-    processes need the same file, one downloads it and the others wait.
+    wrong checksum is never kept. If several processes need the same file, one downloads it and the others wait.
 
     Args:
         name: a registered name, or the name of `spec`.
@@ -69,9 +66,11 @@ def fetch_file(
 ) -> Path:
     """Return the path of one file of a data set, one of `registry.files` of its entry, as `fetch` does."""
     mirrored = mirrored_paths(entry, mirrors)
+    if "path" in entry and not mirrored:
+        raise DatasetUnavailable(f"data set {name!r} is not available: there is no file {entry['path']}")
+    if "how" in entry and not mirrored:
+        raise DatasetUnavailable(_sentence(name, entry, mirrors, [f"it has to be built: {entry['how']}"]))
     if "how" in entry or "path" in entry:
-        if not mirrored:
-            raise DatasetUnavailable(_absent(name, entry, mirrors))
         return mirrored[0]
     target = cached_path(name, entry, cache_dir)
     if target.is_file() and _mismatch(target, entry) is None:
@@ -100,31 +99,6 @@ def fetch_file(
         else:
             faults.append(f"{entry['url']} failed ({fault})")
     raise DatasetUnavailable(_sentence(name, entry, mirrors, faults))
-
-
-def lacking(
-    name: str, entry: Mapping[str, Any], cache_dir: str | Path | None, mirrors: Sequence[str | Path]
-) -> str | None:
-    """Return why a file would have to be downloaded or built, as a sentence; None if it is cached or mirrored."""
-    if mirrored_paths(entry, mirrors):
-        return None
-    if "how" not in entry and "path" not in entry:
-        try:
-            if cached_path(name, entry, cache_dir).is_file():
-                return None
-        except DatasetUnavailable as unavailable:
-            return str(unavailable)
-    return _absent(name, entry, mirrors)
-
-
-def _absent(name: str, entry: Mapping[str, Any], mirrors: Sequence[str | Path]) -> str:
-    """Return a sentence about a file that is neither cached nor mirrored."""
-    if "path" in entry:
-        return f"data set {name!r} is not available: there is no file {entry['path']}"
-    if "how" in entry:
-        return _sentence(name, entry, mirrors, [f"it has to be built: {entry['how']}"])
-    url = entry.get("url")
-    return _sentence(name, entry, mirrors, [f"it would need a download from {url}" if url else "it has no address"])
 
 
 def cached_path(name: str, entry: Mapping[str, Any], cache_dir: str | Path | None) -> Path:
@@ -185,80 +159,50 @@ def _difference(file: IO[bytes], entry: Mapping[str, Any]) -> str | None:
     return None if actual == entry[kind] else f"expected {kind} {entry[kind]}, found {actual}"
 
 
+class _Refused(Exception):
+    """The content is not that of the registered file, so a retry would not help."""
+
+
+def _keep(source: IO[bytes], target: Path, entry: Mapping[str, Any]) -> None:
+    """Copy a file into the cache; raises `_Refused` if it is too long or has another checksum."""
+    size = 0
+    with write_whole(target) as copy:
+        while chunk := source.read(CHUNK):
+            size += len(chunk)
+            if size > MAX_BYTES:
+                raise _Refused(f"it has more than {MAX_BYTES:,} bytes, the limit")
+            copy.write(chunk)
+        if getattr(source, "length", None):  # of an HTTP response: the bytes that did not arrive
+            raise ConnectionError(f"the connection ended after {size} bytes")
+        if fault := _difference(copy, entry):
+            raise _Refused(fault)
+
+
 def _copy(source: Path, target: Path, entry: Mapping[str, Any]) -> str | None:
     """Copy a mirrored file into the cache; returns the reason if that fails."""
     try:
-        with write_whole(target) as copy, open_regular(source) as file:
-            shutil.copyfileobj(file, copy)
-            if fault := _difference(copy, entry):
-                raise _Refused(fault)
+        with open_regular(source) as file:
+            _keep(file, target, entry)
         return None
     except (OSError, _Refused) as error:
         return str(error)
 
 
 def _download(entry: Mapping[str, Any], target: Path) -> str | None:
-    """Download into the cache, with resumption and retries; returns the reason if that fails."""
-    part = target.with_name(f".{target.name}.part")
+    """Download into the cache, with retries; returns the reason if that fails."""
     for attempt in range(1 + RETRIES):
-        if attempt:
-            time.sleep(BACKOFF_S * 2 ** (attempt - 1))
+        time.sleep(BACKOFF_S * attempt)
         try:
-            resuming = part.exists()
-            _receive(entry["url"], part, target.name)
+            with urllib.request.urlopen(entry["url"], timeout=TIMEOUT_S) as response:  # The schema admits only http(s).
+                _keep(response, target, entry)
+            return None
         except _Refused as refusal:
-            part.unlink(missing_ok=True)
             return str(refusal)
         # ValueError means that the address is invalid.
         except (OSError, http.client.HTTPException, ValueError) as error:
             status = getattr(error, "code", None)  # HTTPError has a reason as well.
             reason = error if status else getattr(error, "reason", error)  # URLError wraps the underlying error.
             fault = str(reason) or type(error).__name__
-            # The server has no more bytes, but the part differs from the file, so the download starts again.
-            if status == 416:
-                part.unlink(missing_ok=True)
-            elif status is not None and 400 <= status < 500 and status not in (408, 429):
+            if status is not None and 400 <= status < 500 and status not in (408, 429):
                 return fault  # A retry would fail likewise.
-            continue
-        fault = _mismatch(part, entry)
-        if fault is None:
-            os.replace(part, target)
-            return None
-        part.unlink()
-        if not resuming:
-            return fault
     return f"{fault}, {1 + RETRIES} attempts"
-
-
-class _Refused(Exception):
-    """The downloaded file is unacceptable, and a retry would not help."""
-
-
-def _receive(url: str, part: Path, label: str) -> None:
-    """Try once to download: append the rest to `part`, or replace `part` if the server sends the whole file.
-
-    Raises:
-        OSError, http.client.HTTPException: the download was interrupted; `part` holds the received bytes.
-        _Refused: the file is too long.
-    """
-    held, show = part.stat().st_size if part.exists() else 0, sys.stderr.isatty()
-    request = urllib.request.Request(url, headers={"Range": f"bytes={held}-"} if held else {})
-    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # The schema admits only http(s).
-        resumed = response.status == 206
-        size = held if resumed else 0
-        total = None if response.length is None else size + response.length
-        if total is not None and total > MAX_BYTES:
-            raise _Refused(f"it is said to be of {total:,} bytes, over the limit of {MAX_BYTES:,}")
-        with part.open("ab" if resumed else "wb") as file:
-            while chunk := response.read(CHUNK):
-                size += len(chunk)
-                if size > MAX_BYTES:
-                    raise _Refused(f"it has more than {MAX_BYTES:,} bytes, the limit")
-                file.write(chunk)
-                if show:
-                    of = "" if total is None else f" of {total / 1e6:.1f}"
-                    print(f"\r{label}: {size / 1e6:.1f}{of} MB", end="", file=sys.stderr, flush=True)
-    if show:
-        print(file=sys.stderr)
-    if total is not None and size < total:
-        raise ConnectionError(f"the connection ended after {size} of {total} bytes")

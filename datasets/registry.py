@@ -67,10 +67,7 @@ def validate(entries: Any, source: str) -> dict[str, Entry]:
     Raises:
         RegistryError: a line for each fault names the entry and the key.
     """
-    try:
-        faults = sorted(_validator().iter_errors(entries), key=lambda fault: [str(key) for key in fault.absolute_path])
-    except RecursionError as error:
-        raise RegistryError(f"{source} is nested too deeply, or holds itself") from error
+    faults = sorted(_validator().iter_errors(entries), key=lambda fault: [str(key) for key in fault.absolute_path])
     if faults:
         raise RegistryError(
             "\n".join(f"{source}{_where(fault.absolute_path)}: {shortened(fault.message)}" for fault in faults)
@@ -97,18 +94,8 @@ def _registry() -> dict[str, Entry]:
 
 
 def parse(text: str) -> Any:
-    """Parse YAML in which a repeated key is an error.
-
-    Raises:
-        RegistryError: a key is repeated, or the text is no YAML.
-    """
-    try:
-        return parse_yaml(text, _Loader)
-    except RegistryError:
-        raise
-    # These are YAML's errors, and those of values such as a number of 5000 digits or a 13th month.
-    except Exception as error:
-        raise RegistryError(f"not readable as YAML: {type(error).__name__}: {error}") from error
+    """Parse YAML in which a repeated key is an error."""
+    return parse_yaml(text, _Loader)
 
 
 class _Loader(yaml.SafeLoader):

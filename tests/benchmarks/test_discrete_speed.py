@@ -9,10 +9,10 @@ import warnings
 
 import pytest
 
-import datasets
 from gpupc_impl import methods
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 from gpupc_impl.discrete.problem import DiscreteProblem
+from tests.loaded import load
 
 SETS = [
     "asia-5000",
@@ -28,9 +28,7 @@ ONCE = {("causal-learn-discrete", "alarm-200000"), ("causal-learn-discrete", "li
 @pytest.fixture(scope="module", params=SETS)
 def problem(request):
     """By the rule for degrees of freedom that causal-learn knows, so that all make the same search."""
-    if reason := datasets.available(request.param):
-        pytest.skip(reason)
-    data = datasets.load(request.param)
+    data = load(request.param)
     categories = dict(zip(data.names, data.labels, strict=True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # constant variables

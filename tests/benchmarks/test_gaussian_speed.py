@@ -11,10 +11,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-import datasets
 from datasets.generate import random_dag_gaussian
 from gpupc_impl import GaussianProblem, methods
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
+from tests.loaded import load
 
 OTHERS = ("stable-serial", "stable-parallel", "cupc-e", "cupc-s")
 ROUNDS, LONG_SECONDS = 7, 20.0
@@ -22,12 +22,7 @@ ROUNDS, LONG_SECONDS = 7, 20.0
 
 
 def of_data_set(name: str) -> Callable[[], tuple[np.ndarray, float]]:
-    def load() -> tuple[np.ndarray, float]:
-        if reason := datasets.available(name):
-            pytest.skip(reason)
-        return datasets.load(name).values, 0.05
-
-    return load
+    return lambda: (load(name).values, 0.05)
 
 
 def generated(p: int, m: int, alpha: float) -> Callable[[], tuple[np.ndarray, float]]:

@@ -15,10 +15,10 @@ import time
 import numpy as np
 import pytest
 
-from datasets import available, load
 from gpupc_impl import fci
 from gpupc_impl.backends.cuda import CudaBackend
 from tests.golden.test_latent_pags import linear_gaussian
+from tests.loaded import load
 from workflow.pages.million import CASES, samples
 
 pytestmark = pytest.mark.slow
@@ -115,8 +115,6 @@ def test_generated_samples(tmp_path):
 
 @pytest.mark.parametrize("name", ["nci-60", "mcc", "br-51", "s-aureus"])
 def test_gene_expressions(name, tmp_path):
-    if reason := available(name):
-        pytest.skip(reason)
     values = load(name).values
     print(f"{name}, {values.shape}")
     ours = medians(values, rfci=lambda values: fci(values, transpose=False))

@@ -14,8 +14,8 @@ import sys
 import numpy as np
 import pytest
 
-import datasets
 from datasets.generate import random_dag_gaussian
+from tests.loaded import load
 
 ROUNDS, SEARCHES, MOST_SECONDS = 3, 5, 100.0
 """Rounds, searches of a process, and the seconds after which it is ended."""
@@ -77,10 +77,8 @@ def test_pc_beside_other_packages(benchmark, tmp_path, name):
     if name.startswith("p"):
         p = int(name[1:])
         values = random_dag_gaussian(p, 1000, density=min(1, 3 / p), seed=0).values
-    elif reason := datasets.available(name):
-        pytest.skip(reason)
     else:
-        values = datasets.load(name).values.astype(np.int64)
+        values = load(name).values.astype(np.int64)
     np.save(tmp_path / "x.npy", values)
     figures = {package: [] for package in PROGRAMS}
 

@@ -7,12 +7,12 @@ import warnings
 import numpy as np
 import pytest
 
-import datasets
 from gpupc_impl import methods, skeleton
 from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve, unavailable
 from gpupc_impl.discrete.problem import DiscreteProblem
+from tests.loaded import load
 
 pytestmark = pytest.mark.xdist_group("discrete")  # so that only one process compiles the references
 
@@ -23,9 +23,7 @@ QUICK = ("asia-5000", "sachs-5000", "alarm-5000")
 @functools.cache
 def problem(name: str, test: str, df_rule: str) -> DiscreteProblem:
     """The samples with the states that the network declares; skips what is not there."""
-    if reason := datasets.available(name):
-        pytest.skip(reason)
-    data = datasets.load(name)
+    data = load(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # constant variables
         return DiscreteProblem.from_data(

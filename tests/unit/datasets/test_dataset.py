@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from datasets import DataError, Dataset, DatasetUnavailable, available, load, registry
+from datasets import DataError, Dataset, DatasetUnavailable, load, registry
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,6 @@ def test_a_users_own_table(tmp_path):
     data = load("mine", spec=entry)
     assert (data.family, data.names, data.values[0].tolist()) == ("gaussian", ("a", "b"), [1.5, 2.5])
     assert data.facts["source"] == "my.csv"  # records are published, and tell no folder
-    assert available("mine", spec=entry) is None
     labels = load("mine", spec=registry.declared("mine", {"path": str(path), "family": "discrete"}))
     assert labels.values.tolist() == [[0, 0], [1, 1], [2, 2]]
     path.write_text("a;b\n1,5;2,5\n2,5;\n3,5;8,5\n")
@@ -59,7 +58,6 @@ def test_a_users_own_table(tmp_path):
         with pytest.raises(DataError, match="missing"):
             load("mine", spec=registry.declared("mine", {"path": str(path), "family": family}))
     path.unlink()
-    assert available("mine", spec=entry) == f"data set 'mine' is not available: there is no file {path}"
-    with pytest.raises(DatasetUnavailable, match="there is no file"):
+    with pytest.raises(DatasetUnavailable, match=f"data set 'mine' is not available: there is no file {path}"):
         load("mine", spec=entry)
     assert registry.declared("nci-60", {"alpha": 0.1}) == registry.resolve("nci-60")
