@@ -47,7 +47,7 @@ from gpupc_impl.core.result import InvalidSkeleton, Skeleton
 from gpupc_impl.core.result_folder import ResultFolder
 from gpupc_impl.intake import read_input
 from gpupc_impl.kernel.problem import KernelProblem
-from gpupc_impl.measurement.publish import InvalidFolder, check, merge
+from gpupc_impl.measurement.publish import InvalidFolder, check, publish
 from gpupc_impl.measurement.published import open_published
 from gpupc_impl.measurement.record import InvalidRecord, Record, load_tests
 from gpupc_impl.mixed.problem import MixedProblem
@@ -288,7 +288,6 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 @functools.cache
 def _published() -> dict[str, bytes]:
-    from gpupc_impl.measurement.publish import publish
     from tests.unit.measurement import test_publish
 
     with tempfile.TemporaryDirectory() as folder:
@@ -300,7 +299,7 @@ def _published() -> dict[str, bytes]:
 def _read_published(folder: Path) -> None:
     check(folder)
     shutil.rmtree(folder.parent / "into", ignore_errors=True)
-    merge([folder], folder.parent / "into")
+    publish(folder, folder.parent / "into")
 
 
 def _read_genotypes(folder: Path) -> None:

@@ -65,7 +65,7 @@ def parser() -> Parser:
         ("alpha-path", commands.search_alphas, _add_alpha_path, "find the skeletons at several significance levels"),
         ("try", commands.try_methods, _add_try, "verify and time the methods of a Python file beside a reference"),
         ("pcmci", commands.time_series, _add_pcmci, "find the causal graph of time series by PCMCI or PCMCI+"),
-        ("records", commands.keep_records, _add_records, "publish, merge and check the records of measurements"),
+        ("records", commands.keep_records, _add_records, "publish and check the records of measurements"),
         ("compile", commands.fill_cache, _add_compile, "compile kernels into the cache ahead of the first search"),
     ):
         command = parsers.add_parser(name, help=summary, description=summary)
@@ -194,20 +194,13 @@ def _add_records(command: Parser) -> None:
         help="bring the results of a workflow into a folder",
         description="Bring the results of a workflow into a folder of published runs, whose tables and figures show "
         "them beside others. A run replaces the published one of the same setting on the same data set; others stay. A "
-        "workflow that was cut off can be published too. Names of a cluster's nodes are left out.",
+        "workflow that was cut off can be published too, and a folder of published runs into another one. Names of a "
+        "cluster's nodes are left out.",
     )
-    publish.add_argument("results", metavar="RESULTS", type=Path, help="the folder results of a workflow")
+    results = "the folder results of a workflow, or a folder of published runs"
+    publish.add_argument("results", metavar="RESULTS", type=Path, help=results)
     into = "the folder of published runs (default: RESULTS/recorded/DEVICE, with the device's own name)"
     publish.add_argument("into", metavar="INTO", type=Path, nargs="?", help=into)
-    merge = actions.add_parser(
-        "merge",
-        help="unite the runs of several machines in one folder",
-        description="Unite results of workflows and folders of published runs in one new folder of published runs. "
-        "What two of them hold differently under one name is named, and nothing is written.",
-    )
-    folders = "results of a workflow, or a folder of published runs"
-    merge.add_argument("folders", metavar="FOLDER", type=Path, nargs="+", help=folders)
-    merge.add_argument("into", metavar="INTO", type=Path, help="a new folder, or an empty one")
     check = actions.add_parser(
         "check",
         help="check folders of published runs",

@@ -245,17 +245,14 @@ def _compile_for(kernels: list[KernelSource], architecture: str) -> None:
 
 
 def keep_records(args: argparse.Namespace) -> Outcome:
-    """Run the command ``records``: publish the runs of a workflow, merge those of several machines, or check them."""
+    """Run the command ``records``: publish the runs of a workflow, or check published ones."""
     from gpupc_impl.measurement import publish
 
     if args.action == "check":
         return _check_records(args.folders or sorted(path.parent for path in RECORDED.glob("*/machines.json")), args)
     try:
-        if args.action == "merge":
-            written = publish.merge(args.folders, args.into)
-        else:
-            args.into = args.into or publish.own_folder(args.results)
-            written = publish.publish(args.results, args.into)
+        args.into = args.into or publish.own_folder(args.results)
+        written = publish.publish(args.results, args.into)
     except publish.InvalidFolder as error:
         raise UsageError(str(error)) from error
     lines = [f"not taken over: {sentence}" for sentence in written.left_out]

@@ -1,4 +1,4 @@
-"""Writes folders of published runs (`published`) from the results of workflows, merges folders, and checks them.
+"""Writes folders of published runs (`published`) from the results of workflows, and checks them.
 
 The results of a workflow are config.yaml, experiments.json (the runs for which each part of the config asks),
 records/DATASET/SETTING.json with the skeletons (.npz) beside them, problems/DATASET.json, verification/NAME.csv, and
@@ -19,7 +19,7 @@ import re
 import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ NAMED_AT_MOST = 3  # the upper bound on the runs that a fault of several runs na
 
 
 class InvalidFolder(ValueError):
-    """Folders cannot be read, merged or published, and nothing was written; the message has one line per reason."""
+    """Folders cannot be read or published, and nothing was written; the message has one line per reason."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,11 +86,8 @@ class Contents:
     left_out: list[str] = dataclasses.field(default_factory=list)
 
 
-KINDS = ("runs", "datasets", "sharing", "files")  # the fields of `Contents` that folders unite key by key
-
-
 def publish(results: Path, into: Path) -> Contents:
-    """Add the results of a workflow to a published folder; either all of them are written or none.
+    """Add the results of a workflow, or a published folder, to a published folder; either all is written or nothing.
 
     A run, a data set or a file of the results replaces the one of the same name, unless the run was skipped; all else
     stays. The names of a cluster's nodes are left out.
@@ -104,34 +101,13 @@ def publish(results: Path, into: Path) -> Contents:
     new, united = read(results), read(into) if update else Contents()
     runs = {key: run for key, run in new.runs.items() if run.record.status != "skipped" or key not in united.runs}
     new.runs = {key: dataclasses.replace(run, record=_without_node(run.record)) for key, run in runs.items()}
-    for kind in KINDS:
-        getattr(united, kind).update(getattr(new, kind))
-    united.left_out = new.left_out
-    _write(united, into)
-    return united
-
-
-def merge(folders: Sequence[Path], into: Path) -> Contents:
-    """Unite folders with different runs, published or of workflows, in a new one; either all is written or nothing.
-
-    Raises:
-        InvalidFolder: a file cannot be read, the target is not empty, or two folders differ in the content of a run, of
-            a data set or of a file.
-    """
-    if into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise InvalidFolder(f"{into} is there and not empty; name a new folder")
-    united, homes, conflicts = Contents(), dict[Any, Path](), []
-    for folder in folders:
-        contents = read(folder)
-        united.left_out += contents.left_out
-        for kind in KINDS:
-            for key, value in getattr(contents, kind).items():
-                home = homes.setdefault((kind, key), folder)
-                if getattr(united, kind).setdefault(key, value) != value:
-                    what = f"the run of {key[1]} on {key[0]}" if kind == "runs" else f"{kind}: {key}"
-                    conflicts.append(f"{what} is not the same in {home} and {folder}; leave one of them out")
-    if conflicts:
-        raise InvalidFolder("\n".join(conflicts))
+    united = Contents(
+        united.runs | new.runs,
+        united.datasets | new.datasets,
+        united.sharing | new.sharing,
+        united.files | new.files,
+        new.left_out,
+    )
     _write(united, into)
     return united
 

@@ -1,4 +1,4 @@
-"""Runs published, merged and checked: what differs is refused, and nothing is written by halves."""
+"""Runs published and checked: what is damaged is refused, and nothing is written by halves."""
 
 import csv
 import dataclasses
@@ -22,7 +22,6 @@ from gpupc_impl.measurement.publish import (
     InvalidFolder,
     check,
     differing_answers,
-    merge,
     own_folder,
     publish,
     unknown_origins,
@@ -115,27 +114,27 @@ def rows(path):
 
 @pytest.fixture
 def refused(tmp_path):
-    """``refused(trees, message)``: merging them fails with that in the message, and leaves nothing behind."""
+    """``refused(tree, message)``: publishing it fails with that in the message, and leaves nothing behind."""
 
-    def expect(trees, *messages):
+    def expect(tree, message):
         before = sorted(tmp_path.rglob("*"))
         with pytest.raises(InvalidFolder) as error:
-            merge(trees, tmp_path / "into")
-        for message in messages:
-            assert re.search(message, str(error.value)), error.value
+            publish(tree, tmp_path / "into")
+        assert re.search(message, str(error.value)), error.value
         assert sorted(tmp_path.rglob("*")) == before
 
     return expect
 
 
-# --- merging ---------------------------------------------------------------------------------------------------------
+# --- several folders -------------------------------------------------------------------------------------------------
 
 
 def test_folders_are_united_and_any_order_gives_the_same_bytes(tmp_path):
     one, two = tmp_path / "a", tmp_path / "b"
     put(put(one, on(1), skeleton=True), on(2, setting="only-a"))
     put(put(two, on(3, dataset="e"), experiment="fig"), on(1), skeleton=True)
-    found = merge([one, published(two, tmp_path / "c")], tmp_path / "into")
+    publish(one, tmp_path / "into")
+    found = publish(published(two, tmp_path / "c"), tmp_path / "into")
     assert (len(found.runs), found.left_out) == (3, [])
     runs = PublishedRuns(tmp_path / "into")
     assert runs.experiments == {("d", "only-a"): "gaussian", ("d", "s"): "gaussian", ("e", "s"): "fig"}
@@ -145,23 +144,9 @@ def test_folders_are_united_and_any_order_gives_the_same_bytes(tmp_path):
     assert runs.verification("d", "s") == {"status": "equal", "detail": "0.3"}
     assert (tmp_path / "into/config.yaml").read_text() == "alpha: 0.05\n"
     assert check(tmp_path / "into") == []
-    merge([two, one], tmp_path / "reversed")
+    for tree in (two, one):
+        publish(tree, tmp_path / "reversed")
     assert contents(tmp_path / "reversed") == contents(tmp_path / "into")
-
-
-def test_what_two_folders_hold_differently_is_refused(tmp_path, refused):
-    one, two = put(tmp_path / "a", on(1, 0.25)), put(tmp_path / "b", on(2, 0.5))
-    other = GaussianProblem.from_data(DATA, alpha=0.2).facts()
-    put(put(two, on(2, setting="t", dataset="e", problem=other)), on(2, dataset="e"))
-    put(one, on(2, setting="u", dataset="e"))
-    save_json({"name": "e", **other, "problem": other}, two / "problems/e.json")
-    (two / "config.yaml").write_text("alpha: 0.01\n")
-    refused(
-        [one, two],
-        rf"the run of s on d is not the same in {one} and {two}; leave one of them out",
-        r"datasets: e is not the same in",
-        r"files: config\.yaml is not the same in",
-    )
 
 
 BOMB = "\n".join(["a0: &a0 [lol]", *(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 10))])
@@ -190,20 +175,20 @@ BOMB = "\n".join(["a0: &a0 [lol]", *(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 
     ],
 )
 def test_what_is_damaged_is_named_and_refused(tmp_path, refused, name, damage, message):
-    one, two = put(tmp_path / "a"), put(tmp_path / "b")
-    (two / name).parent.mkdir(exist_ok=True)
-    (two / name).write_text(damage)
-    refused([one, two], message)
+    tree = put(tmp_path / "a")
+    (tree / name).parent.mkdir(exist_ok=True)
+    (tree / name).write_text(damage)
+    refused(tree, message)
 
 
 def test_files_of_other_runs_are_refused(tmp_path, refused):
     one, two = put(tmp_path / "a"), put(put(tmp_path / "b"), on(1, setting="t"))
     (two / "records/d/t.json").write_text((two / "records/d/s.json").read_text())
-    refused([two], r"t\.json is damaged: it is the record of s on d")
+    refused(two, r"t\.json is damaged: it is the record of s on d")
     skeleton(DATA, 0.9, method="stable-serial").save(one / "records/d/s.npz")
-    refused([one], r"its skeleton s\.npz is another's")
+    refused(one, r"its skeleton s\.npz is another's")
     (one / "experiments.json").unlink()
-    refused([one], r"experiments\.json is damaged: it is missing; run the workflow again")
+    refused(one, r"experiments\.json is damaged: it is missing; run the workflow again")
 
 
 # --- publishing ------------------------------------------------------------------------------------------------------
@@ -268,9 +253,11 @@ def test_skeletons_are_kept_where_the_truth_is_known_and_they_are_small(tmp_path
 def test_names_of_nodes_are_not_published(tmp_path):
     record = on(1)
     told = dataclasses.replace(record, environment=record.environment | {"node": "gpu07"})
-    assert PublishedRuns(published(put(tmp_path / "a", told), tmp_path / "into")).records() == [record]
-    merge([tmp_path / "a"], tmp_path / "merged")
-    assert check(tmp_path / "merged") == ["machines.json names the host 'gpu07', which publishing leaves out"]
+    into = published(put(tmp_path / "a", told), tmp_path / "into")
+    assert PublishedRuns(into).records() == [record]
+    machines = json.loads((into / "machines.json").read_text())
+    save_json({name: {**facts, "node": "gpu07"} for name, facts in machines.items()}, into / "machines.json")
+    assert "machines.json names the host 'gpu07', which publishing leaves out" in check(into)
 
 
 def test_another_folder_is_not_published_into(tmp_path):
@@ -376,7 +363,7 @@ def test_an_archive_of_other_skeletons_or_of_gigabytes_is_found(tmp_path, refuse
         kind = zipfile.ZIP_DEFLATED if damage == "compressed" else zipfile.ZIP_STORED
         archive.writestr("d/s.npz", content, compress_type=kind)
     message = {"another": "another's: the digests differ", "no skeleton": "cannot be read", "compressed": "compressed"}
-    refused([folder], message[damage])
+    refused(folder, message[damage])
     assert any(message[damage] in fault for fault in check(folder))
 
 
@@ -391,7 +378,7 @@ def test_no_name_of_a_run_leads_out_of_a_folder(tmp_path, refused, name, key):
     (folder / "records/gaussian.jsonl").write_text(line_of(folder, **{key: name}))
     facts = json.loads((folder / "datasets.json").read_text())
     (folder / "datasets.json").write_text(json.dumps({str(name): facts["d"]} if key == "dataset" else facts))
-    refused([folder], "is no name of a data set or setting")
+    refused(folder, "is no name of a data set or setting")
     with pytest.raises(InvalidRecord, match="is no name of a data set or setting"):
         devices.rows([folder])
 
@@ -414,7 +401,7 @@ def test_no_link_brings_files_of_the_reader_into_a_published_folder(tmp_path, re
     if not of_workflow:
         assert any("is a link" in fault for fault in check(folder))
     if not of_workflow or name in ("config.yaml", "timelines"):
-        refused([folder], "link")
+        refused(folder, "link")
     else:  # it is no part of what is published
         publish(folder, tmp_path / "into")
         assert b"secret" not in b"".join(contents(tmp_path / "into").values())
@@ -504,13 +491,9 @@ def test_a_folder_is_named_after_the_device(tmp_path):
 def test_the_commands(tmp_path, capsys, monkeypatch):
     first, second = made_by(on(1), "1" * 40), made_by(on(2, setting="t"), "2" * 40)
     one, two, into = put(tmp_path / "a", first), put(tmp_path / "b", second), tmp_path / "into"
-    command = ["records", "merge", str(one), str(two), str(into)]
-    assert cli.main(command) == 0
-    assert capsys.readouterr().out == f"written: {into}: 2 runs\n"
-    assert cli.main(command) == 2
-    assert "is there and not empty; name a new folder" in capsys.readouterr().err
-    assert cli.main(["records", "publish", str(one), str(into)]) == 0
-    assert capsys.readouterr().out == f"written: {into}: 2 runs\n"
+    for tree, runs in ((one, 1), (two, 2), (one, 2)):
+        assert cli.main(["records", "publish", str(tree), str(into)]) == 0
+        assert capsys.readouterr().out == f"written: {into}: {runs} runs\n"
     assert cli.main(["records", "check", str(into)]) == 0
     assert capsys.readouterr().out == f"{into} is complete and valid: runs: 2 closed\n"
     assert cli.main(["records", "check", "--current", str(into)]) == 2
