@@ -33,8 +33,8 @@ from typing import Any
 import numpy as np
 import pandas
 
-from datasets import bif, registry
-from datasets.dataset import Dataset, DatasetUnavailable, RegistryError
+from datasets import bif
+from datasets.dataset import Dataset, DatasetUnavailable
 from datasets.readers import read_npz, read_rdata
 from gpupc_impl import DiscreteProblem, GaussianProblem, pc
 from gpupc_impl.core.checkpoint import Checkpoint, SearchState
@@ -182,13 +182,6 @@ probability ( b | a ) {
   (no) 0.1, 0.9;
 }
 """
-REGISTRY = """drawn: {kind: network, family: gaussian, network: ecoli70, samples: 100}
-made: {kind: generated, family: nonlinear, generator: nonlinear.pairs, parameters: {p: 3, m: 2.5, kind: "a"}}
-kept: &kept {kind: file, family: gaussian, file: t.csv, url: "https://example.org/t.csv", sha256: HASH,
-  reader: {format: csv, header: true}, samples: 10, variables: 3, licence: CC0-1.0, citation: nobody}
-again: {<<: *kept, samples: 20}
-""".replace("HASH", "a" * 64)
-# The example of PLINK's description of the format.
 GENOTYPES = {
     "cohort.bed": bytes.fromhex("6c1b01 dc0f e70f 6b01"),
     "cohort.bim": b"1\tsnp1\t0\t1\tG\tA\n1\tsnp2\t0\t2\t1\t2\n1\tsnp3\t0\t3\tA\tC\n",
@@ -373,12 +366,6 @@ TARGETS: Mapping[str, Target] = {
     "rdata": Target(read_rdata, (DataError,), (".rda", ".rda.gz", ".rda.bz2", ".rda.xz"), _workspaces),
     "bif": Target(
         lambda path: bif.read_bif(path.read_bytes(), "small"), (DataError,), (".bif", ".bif.gz"), _encoded(BIF)
-    ),
-    "registry": Target(
-        lambda path: registry.validate(registry.parse(path.read_bytes().decode(errors="replace")), "given"),
-        (RegistryError,),
-        (".yaml",),
-        _encoded(REGISTRY),
     ),
     "config": Target(
         lambda path: check_config(read_config(path)),
