@@ -182,6 +182,7 @@ probability ( b | a ) {
   (no) 0.1, 0.9;
 }
 """
+# The example of PLINK's description of the format.
 GENOTYPES = {
     "cohort.bed": bytes.fromhex("6c1b01 dc0f e70f 6b01"),
     "cohort.bim": b"1\tsnp1\t0\t1\tG\tA\n1\tsnp2\t0\t2\t1\t2\n1\tsnp3\t0\t3\tA\tC\n",

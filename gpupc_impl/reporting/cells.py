@@ -14,34 +14,10 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from gpupc_impl.reporting.runs import STALE, Runs, VerifiedRecord, grouped, kernels_of
+from gpupc_impl.reporting.style import LABELS
 from gpupc_impl.reporting.tables import Table
 
 INFINITY = "∞"
-
-METHOD_LABELS = {
-    "cupc-e": "cuPC-E",
-    "cupc-s": "cuPC-S",
-    "baseline-1": "Baseline 1",
-    "baseline-2": "Baseline 2",
-    "out-of-core-um": "UM",
-    "out-of-core-block": "block-based",
-    "gpupc": "gpuPC",
-    "disc-cupc": "disc-cuPC",
-    "gpucmiknn-single": "GPU-CMIknn-Single",
-    "gpucmiknn-single-racing": "GPU-CMIknn-Single, racing",
-    "gpucmiknn-parallel": "GPU-CMIknn-Parallel",
-    "cupc-authors": "cuPC-S, authors' program",
-    "gpucmiknn-authors": "GPU-CMIknn, authors' program",
-    "gpucsl": "GPUCSL",
-    "gpucsl-discrete": "GPUCSL",
-    "fastpgm": "FastPGM",
-    "andrey": "andrey-core",
-    "tetrad": "Tetrad",
-    "gcastle": "gCastle",
-    "paper-blocks": "block-based, as published",
-}
-"""The names, in tables and figures, of methods that have another name in a paper, and of a setting whose name does not
-begin with that of a method."""
 
 QUALIFIERS = {
     "paper": "counting samples",
@@ -76,12 +52,12 @@ def label(method: str, backend: str = "cpu") -> str:
     ``cupc-e-2-32`` is "cuPC-E-2-32", as in the paper. Other names stay as they are.
     """
     where = f" ({backend})" if backend != "cpu" else ""
-    known = max((name for name in METHOD_LABELS if f"{method}-".startswith(f"{name}-")), key=len, default=None)
+    known = max((name for name in LABELS if f"{method}-".startswith(f"{name}-")), key=len, default=None)
     if known is None or method == known:
-        return METHOD_LABELS.get(method, method) + where
+        return LABELS.get(method, method) + where
     added = method.removeprefix(f"{known}-")
     numbers = added.replace("-", "").isdigit()
-    return METHOD_LABELS[known] + (f"-{added}" if numbers else f", {QUALIFIERS.get(added, added)}") + where
+    return LABELS[known] + (f"-{added}" if numbers else f", {QUALIFIERS.get(added, added)}") + where
 
 
 def number(value: float, digits: int = 3) -> str:

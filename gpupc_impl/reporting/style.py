@@ -1,10 +1,13 @@
-"""The appearance of all figures: one style sheet, one colour for each method, two widths."""
+"""The appearance of all outputs: one style sheet, one name and one colour for each method (methods.csv), two widths."""
 
 from __future__ import annotations
 
 import io
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from gpupc_impl.core.files import read_csv
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -13,26 +16,15 @@ if TYPE_CHECKING:
 COLUMN_WIDTH, PAGE_WIDTH = 3.3, 7.0
 """The widths in inches of a figure that is as wide as a column or a page of a paper."""
 
-_COLOURS = {
-    "#0072B2": "cupc-s gpupc gpucmiknn-parallel gpucmiknn-mixed kernel-batched fci pcmci",
-    "#56B4E9": "cupc-e gpucmiknn-single",
-    "#E69F00": "baseline-1 disc-cupc gpucmiknn-single-racing",
-    "#D55E00": "baseline-2",
-    "#000000": "stable-serial discrete-serial cmiknn-serial mixed-serial kernel-serial fci-serial pcmci-serial",
-    "#009E73": "stable-parallel discrete-parallel cmiknn-parallel mixed-parallel",
-    "#CC79A7": "causal-learn causal-learn-discrete causal-learn-kernel causal-learn-fci"
-    " tigramite tigramite-mixed tigramite-pcmci tigramite-pcmci-cmiknn",
-    "#CC6677": "gpucsl gpucsl-discrete",
-    "#44AA99": "andrey andrey-discrete andrey-fci andrey-pcmci",
-    "#AA4499": "tetrad tetrad-discrete tetrad-fci",
-    **{"#332288": "pc pc-discrete", "#88CCEE": "pgmpy pgmpy-discrete", "#999933": "gcastle gcastle-discrete"},
-    **{"#117733": "out-of-core-um", "#C9A400": "out-of-core-block", "#882255": "pair-scan"},
-}
-METHOD_COLOURS = {method: colour for colour, methods in _COLOURS.items() for method in methods.split()}
-"""The colour of each method in all figures, from Okabe and Ito's palette, which colour-blind readers can distinguish.
+_METHODS = {row["method"]: row for row in read_csv(Path(__file__).with_name("methods.csv"))}
 
-Methods of different families, which share no figure, share colours by their kind: black is a serial reference.
-"""
+LABELS = {method: row["label"] for method, row in _METHODS.items() if row["label"]}
+"""The names, in tables and figures, of methods that have another name in a paper, and of a setting whose name does not
+begin with that of a method."""
+
+COLOURS = {method: row["colour"] for method, row in _METHODS.items() if row["colour"]}
+"""The colour of each method in all figures, from Okabe and Ito's palette, which colour-blind readers can distinguish.
+Methods of different families, which share no figure, share colours by their kind: black is a serial reference."""
 
 OTHER_COLOUR, GREY = "#7F7F7F", "#666666"
 
@@ -41,7 +33,7 @@ MARKERS = {"cuda": "s", "host": "o", "cpu": "D"}
 
 
 def colour(method: str) -> str:
-    return METHOD_COLOURS.get(method, OTHER_COLOUR)
+    return COLOURS.get(method, OTHER_COLOUR)
 
 
 def use() -> None:

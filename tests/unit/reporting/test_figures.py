@@ -79,6 +79,6 @@ def test_a_figure_for_papers_has_neither_heading_nor_small_print(tmp_path):
 
 def test_every_method_has_a_colour_of_its_own():
     for family in families():
-        colours = [style.METHOD_COLOURS[name] for name in methods(family) if name in style.METHOD_COLOURS]
+        colours = [style.COLOURS[name] for name in methods(family) if name in style.COLOURS]
         assert len(set(colours)) == len(colours)
     assert style.colour("a-plug-in") == style.OTHER_COLOUR
