@@ -53,11 +53,8 @@ class Network(NamedTuple):
 
 
 def read_bif(content: bytes, label: str) -> Network:
-    """Return the network of a BIF file's content, which may be gzipped.
-
-    Raises:
-        DataError: the content violates the format, or the graph has a cycle; the message names the fault.
-    """
+    """Return the network of a BIF file's content, which may be gzipped. DataError names a fault of the format, or a
+    cycle."""
     where = f"network {label!r}"
     try:
         text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8")
@@ -99,14 +96,12 @@ def read_bif(content: bytes, label: str) -> Network:
 
 
 def sample(network: Network, samples: int, seed: int) -> np.ndarray:
-    """Return independent samples by forward sampling: (samples, variables) uint8 codes (uint16 beyond 256 categories).
+    """Return independent samples by forward sampling: (samples, variables) uint8 codes (uint16 beyond 256 categories),
+    in Fortran order, in which those of a variable are contiguous.
 
     Each variable has a PCG64 stream of its own, seeded by (seed, position). The codes therefore do not depend on the
     topological order, and a smaller sample is the beginning of a larger one. A category of probability zero is never
     drawn.
-
-    Returns:
-        the codes in Fortran order, in which those of a variable are contiguous.
     """
     widest = max(map(len, network.labels))
     codes = np.empty((len(network.names), samples), dtype=np.uint8 if widest <= 256 else np.uint16)

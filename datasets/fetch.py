@@ -102,13 +102,8 @@ def fetch_file(
 
 
 def cached_path(name: str, entry: Mapping[str, Any], cache_dir: str | Path | None) -> Path:
-    """Return the path of the entry's file in the cache, in which each data set has a folder.
-
-    Entries for the same file in several families share a folder, which the key `cache` names.
-
-    Raises:
-        DatasetUnavailable: no folder is passed, and the user's cache folder is unknown.
-    """
+    """Return the path of the entry's file in the cache, in which each data set has a folder; entries for the same file
+    in several families share one, which the key `cache` names."""
     if cache_dir is None:
         try:
             cache_dir = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpupc" / "datasets"

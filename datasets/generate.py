@@ -104,13 +104,11 @@ def random_equations(rng: np.random.Generator, p: int, density: float) -> list[E
 
 
 def sample(rng: np.random.Generator, equations: list[Equation], m: int) -> np.ndarray:
-    """Return m samples of equations in topological order: (m, len(equations)) float64, a variable per column.
+    """Return m samples of equations in topological order: (m, len(equations)) float64, a variable per column. DataError
+    names a variable that exceeds 1e150.
 
     The noise is drawn variable by variable in the order of columns, and terms are added in the order of `parents`, so
     that the values do not depend on the topological order.
-
-    Raises:
-        DataError: a value exceeds 1e150; the message names the variable.
     """
     rows = rng.standard_normal((len(equations), m))  # Each variable is a row here, so that every pass is contiguous.
     term = np.empty(m)

@@ -18,23 +18,15 @@ ENDINGS = {"gaussian": ".json", "discrete": ".bif.gz"}
 
 
 def network_dataset(family: str, network: str, samples: int, seed: int, sha256: str | None = None) -> Dataset:
-    """Return `samples` independent samples of a network.
+    """Return `samples` independent samples of a Gaussian or discrete network, called like its file without the ending,
+    with its true_dag and columns in the file's order.
 
-    Args:
-        family: ``"gaussian"`` for the linear Gaussian networks, ``"discrete"`` for those in BIF files.
-        network: the file's name without its ending, for example ``"ecoli70"`` or ``"alarm"``.
-        samples: number of samples, at least 1.
-        seed: seed of the PCG64 stream (Gaussian) or streams (discrete: see `bif.sample`).
-        sha256: expected checksum of the network's file; None accepts any.
-
-    Returns:
-        values (samples, p) with columns in the file's order, and the network's true_dag. The labels of a discrete
-        network are the states that its file declares, and the fact ``constant_variables`` counts the variables of which
-        only one state occurs.
+    The labels of a discrete network are the states that its file declares, and the fact ``constant_variables`` counts
+    the variables of which only one state occurs. `seed` is that of a PCG64 stream (discrete: see `bif.sample`).
 
     Raises:
         DatasetUnavailable: pgmpy is not installed, or does not contain the network.
-        DataError: the file differs from the expected one.
+        DataError: the file has another checksum than the expected one, if one is passed.
     """
     path = network_path(family, network)
     content = path.read_bytes()
@@ -57,10 +49,7 @@ def network_dataset(family: str, network: str, samples: int, seed: int, sha256: 
 
 def network_path(family: str, network: str) -> Path:
     """Return the path of the network's file in the installed pgmpy, which is not imported, since that takes seconds.
-
-    Raises:
-        DatasetUnavailable: pgmpy is not installed, or does not contain the network.
-    """
+    DatasetUnavailable is raised without it."""
     path = Path(_pgmpy().locate_file(f"pgmpy/utils/example_models/{network}{ENDINGS[family]}"))
     if not path.is_file():
         raise DatasetUnavailable(f"pgmpy {_pgmpy().version} does not hold the {family} network {network!r}")
@@ -68,11 +57,8 @@ def network_path(family: str, network: str) -> Path:
 
 
 def read_network(model: dict, label: str) -> tuple[tuple[str, ...], list[Equation]]:
-    """Return names in the file's order, and equations in topological order, from a network's JSON.
-
-    Raises:
-        DataError: arcs and coefficients disagree, or the graph has a cycle.
-    """
+    """Return names in the file's order, and equations in topological order, from a network's JSON. DataError is raised
+    if arcs and coefficients disagree, or the graph has a cycle."""
     names = tuple(model["nodes"])
     position = {name: i for i, name in enumerate(names)}
     parents: dict[str, list[str]] = {name: [] for name in names}

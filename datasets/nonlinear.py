@@ -98,11 +98,8 @@ def dag(nodes: list[Node]) -> np.ndarray:
 
 
 def sample(rng: np.random.Generator, nodes: list[Node], n: int, standardize: bool) -> np.ndarray:
-    """Return n samples of nodes in topological order: (n, len(nodes)) float64.
-
-    Raises:
-        DataError: a value exceeds 1e150; the message names the variable.
-    """
+    """Return n samples of nodes in topological order: (n, len(nodes)) float64. DataError names a variable that exceeds
+    1e150."""
     rows = rng.standard_normal((len(nodes), n))  # Each variable is a row here, so that every pass is contiguous.
     for variable, node in enumerate(nodes):
         row = rows[variable]

@@ -26,11 +26,8 @@ Header = bool | Literal["auto"]
 
 
 def read_csv(path: str | Path, header: Header = "auto", delimiter: str = ",") -> Matrix:
-    """Read a UTF-8 text table, perhaps compressed, with samples in rows; see `gpupc_impl.tables.read_numbers`.
-
-    Args:
-        header: whether the first row holds the names; "auto": it does if it holds text and no number.
-    """
+    """Read a UTF-8 text table, perhaps compressed, with samples in rows; see `gpupc_impl.tables.read_numbers`. With the
+    header "auto" the first row holds the names if it holds text and no number."""
     return _named(*tables.read_numbers(Path(path), None if header == "auto" else header, delimiter))
 
 
@@ -40,13 +37,8 @@ def read_npz(path: str | Path, array: str | None = None) -> Matrix:
 
 
 def read_rdata(path: str | Path, table: str | None = None, transpose: bool = False) -> Matrix:
-    """Read an R workspace (.RData, .rda).
-
-    Args:
-        path: the path of the file.
-        table: the matrix or data frame to read; ``list$member`` names a member of a list; by default the only table.
-        transpose: whether the file has variables in rows.
-    """
+    """Read a matrix or data frame of an R workspace (.RData, .rda), by default the only one; ``list$member`` names a
+    member of a list. If `transpose`, the file has variables in rows."""
     path = Path(path)
     workspace = _r_workspace(path)
     try:

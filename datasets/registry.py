@@ -27,11 +27,8 @@ def names(family: str | None = None) -> tuple[str, ...]:
 
 
 def resolve(name: str, spec: Mapping[str, Any] | None = None) -> Entry:
-    """Return the registry entry `name`, or `spec`, an entry of that name declared elsewhere, which is checked.
-
-    Raises:
-        RegistryError: there is no such entry, or the spec is invalid or has the name of a registered data set.
-    """
+    """Return the registry entry `name`, or `spec`, an entry of that name declared elsewhere, which is checked, or raise
+    RegistryError."""
     registry = _registry()
     if spec is not None:
         if name in registry:
@@ -45,11 +42,8 @@ def resolve(name: str, spec: Mapping[str, Any] | None = None) -> Entry:
 
 
 def declared(name: str, choice: Mapping[str, Any]) -> Entry:
-    """Return the entry of a data set of a workflow config: its ``spec``, the table at its ``path``, or the registry's.
-
-    Raises:
-        RegistryError: as `resolve`.
-    """
+    """Return the entry of a data set of a workflow config: its ``spec``, the table at its ``path``, or the
+    registry's."""
     if "path" not in choice:
         return resolve(name, choice.get("spec"))
     return resolve(name, {"kind": "table", "path": choice["path"], "family": choice.get("family", "gaussian")})
@@ -62,11 +56,8 @@ def files(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def validate(entries: Any, source: str) -> dict[str, Entry]:
-    """Check a mapping of names to entries against the schema, and return it.
-
-    Raises:
-        RegistryError: a line for each fault names the entry and the key.
-    """
+    """Check a mapping of names to entries against the schema, and return it; RegistryError has a line for each
+    fault."""
     faults = sorted(_validator().iter_errors(entries), key=lambda fault: [str(key) for key in fault.absolute_path])
     if faults:
         raise RegistryError(

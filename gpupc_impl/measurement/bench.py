@@ -159,12 +159,10 @@ class Bench:
 
     def places(self, settings: Iterable[Setting], refused: Mapping[str, str] | None = None) -> dict[str, Place]:
         """Determine in worker processes, which do so concurrently, what can be measured; returns places by setting.
+        `refused` has the reason for each method that is not to be measured.
 
         The shared process is asked, and the process of the first reference. Other authors' programs are probed in a
         process that is used for nothing else, because the probe opens the backend.
-
-        Args:
-            refused: for each method that is not to be measured, the reason.
         """
         refused = refused or {}
         groups: dict[tuple[bool, bool], list[Setting]] = {}

@@ -68,12 +68,8 @@ def is_stale(method: str, backend: str, code: str) -> bool | None:
 
 
 def sources(*roots: str, without: Iterable[str] = (), named: bool = True) -> list[Path]:
-    """Return the files to which modules, and scripts as paths below the project, lead.
-
-    Args:
-        without: patterns of files to leave out, with all to which only they lead.
-        named: whether modules count that strings name.
-    """
+    """Return the files to which modules, and scripts as paths below the project, lead: without those that fit the
+    patterns `without` and all to which only they lead, and without modules that strings name unless `named`."""
     patterns, found = [str(ROOT / pattern) for pattern in without], set()
     pending = [path for root in roots for path in _files_of(root)]
     while pending:

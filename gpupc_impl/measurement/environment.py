@@ -35,14 +35,9 @@ RUN = "GPUPC_RUN"  # the environment variable that a workflow sets to a name of 
 def environment(
     cores: int, threads: int, backend: Backend | None = None, gpu_processes: str | None = None
 ) -> dict[str, Any]:
-    """Return the ``environment`` of a record.
-
-    Args:
-        cores, threads: the numbers of cores of the process that measures, and of CPU threads of a worker.
-        backend: the open backend; None for CPU references.
-        gpu_processes: the result of `gpu_process_list` before the backend was opened, because this process is on the
-            list afterwards.
-    """
+    """Return the ``environment`` of a record: of a process with `cores` whose workers have `threads`, and of the open
+    backend, None for CPU references. `gpu_processes` is the `gpu_process_list` from before the backend was opened,
+    because this process is on the list afterwards."""
     warnings = []
     commit, dirty = git_state()
     if commit is None:

@@ -73,13 +73,11 @@ class Worker:
 
     Args:
         argv: the command, to which the numbers of the worker's two pipes are appended.
-        env: the worker's environment; None for this process's environment.
-        memory_limit_bytes: the limit on the resident memory of the worker and its descendants; None for no limit.
         log: the file for the worker's output, line by line, up to `LOG_BYTES`; None for stderr.
-        prefix: the beginning of each of these lines.
 
     Attributes:
-        memory_limit_bytes, prefix: as above; they may be set between two requests.
+        memory_limit_bytes: the limit on the resident memory of the worker and its descendants; None for no limit.
+        prefix: the beginning of each line of the log. Both may be set between two requests.
         memory_peak: the largest resident memory of the worker and its descendants so far, in bytes. Pages that
             processes share count for each of them.
         busy: whether a message was sent whose outcome nobody has waited for yet.
@@ -141,14 +139,11 @@ class Worker:
             os.write(self._requests, json.dumps(message).encode() + b"\n")
 
     def wait(self, time_limit_s: float | None = None) -> Outcome:
-        """Return the outcome of the message that was sent.
+        """Return the outcome of the message that was sent; the time limit is in seconds from now, without those of
+        compilation.
 
         The worker has ended after the outcomes ``timeout`` and ``killed``, after ``oom`` by our limit, and after output
         that is no valid answer.
-
-        Args:
-            time_limit_s: the upper bound on the seconds from now until the answer, without those of compilation; None
-                for no limit.
         """
         self.busy = False
         began = polled = time.monotonic()

@@ -66,11 +66,7 @@ class _TimedBackend:
 
 def search_time(problem: Problem, setting: Setting, backend: str = "auto", repeats: int = 5) -> SearchTime:
     """Time the kernels of a search, in the run of median time among `repeats` runs after one run for warming up.
-
-    Raises:
-        ValueError: the method has no kernels, `repeats` is below 1, or `solve` raises it.
-        DeviceMemoryError: the problem does not fit in device memory.
-    """
+    ValueError is raised if the method has no kernels, or `repeats` is below 1."""
     method = get_method(setting.method)
     opened = open_method_backend(method, backend, setting.limits.device_memory_bytes)
     if opened is None:

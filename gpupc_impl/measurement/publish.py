@@ -88,12 +88,10 @@ class Contents:
 
 def publish(results: Path, into: Path) -> Contents:
     """Add the results of a workflow, or a published folder, to a published folder; either all is written or nothing.
+    `InvalidFolder` is raised if files cannot be read, or if ``into`` holds other content than published runs.
 
     A run, a data set or a file of the results replaces the one of the same name, unless the run was skipped; all else
     stays. The names of a cluster's nodes are left out.
-
-    Raises:
-        InvalidFolder: files cannot be read, or ``into`` holds other content than published runs.
     """
     update = into.is_dir() and any(into.iterdir())
     if update and not (into / MACHINES).is_file():
@@ -114,11 +112,8 @@ def publish(results: Path, into: Path) -> Contents:
 
 def own_folder(results: Path) -> Path:
     """Return the folder into which the results of a workflow are published if none is named: ``recorded/DEVICE`` in the
-    results, where DEVICE is the GPU, or the processor with its threads, on which most kernels ran.
-
-    Raises:
-        InvalidFolder: files cannot be read, or the folder has runs, but none of these results.
-    """
+    results, where DEVICE is the GPU, or the processor with its threads, on which most kernels ran. `InvalidFolder` is
+    raised if the folder has runs, but none of these results."""
     ran = {key: run.record for key, run in read(results).runs.items() if run.record.status != "skipped"}
     if not ran:
         raise InvalidFolder(f"{results} has no run: all were skipped, or nothing was measured")

@@ -53,12 +53,7 @@ def sample_origin(setting: Setting, place: Place, fingerprint: str) -> dict[str,
 
 
 class Samples:
-    """The samples of one setting on one problem, in a folder whose name is the digest of their origin.
-
-    Args:
-        store: the folder of all samples.
-        origin: what these samples belong to, as JSON can represent it.
-        attempt: see `Bench`; the first attempt deletes the notes about runs in which earlier jobs ended.
+    """The samples of one setting on one problem, in a folder of the store whose name is the digest of their origin.
 
     Attributes:
         taken: the samples of the cold run and of the repeats, in the order in which they were taken.

@@ -66,7 +66,8 @@ def measure_tests(
     store: Path,
     progress: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
 ) -> dict[str, Any]:
-    """Time every implementation on every case.
+    """Time every implementation on every case; returns the content for `record.save_tests` without the ``source`` of
+    the data. ValueError is raised if an implementation is invalid, or its method has no `open_test`.
 
     Args:
         groups: the cases in groups whose cells take turns.
@@ -74,12 +75,6 @@ def measure_tests(
             included.
         store: the folder of samples, from which a measurement that was killed resumes.
         progress: called with a line for each finished cell.
-
-    Returns:
-        the content for `record.save_tests` without the ``source`` of the data.
-
-    Raises:
-        ValueError: an implementation is invalid, or its method has no `open_test`.
     """
     check_settings(implementations)
     for each in implementations:

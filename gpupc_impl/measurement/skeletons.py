@@ -26,7 +26,8 @@ from gpupc_impl.measurement.samples import Job, Samples, sample_origin, take_tur
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MeasurementRequest:
-    """The settings to measure on one problem, which take turns in their order.
+    """The settings to measure on one problem, which take turns in their order. ValueError is raised if a number is out
+    of range or a setting is invalid.
 
     Attributes:
         problem_path: an ``.npz`` written by a problem's ``save``; None if there is no problem.
@@ -39,9 +40,6 @@ class MeasurementRequest:
         side_by_side: the largest number of settings that take turns with each other, each of which has a copy of the
             problem in its process; None for no limit.
         store: a folder that keeps samples for later measurements; None keeps none.
-
-    Raises:
-        ValueError: a number is out of range, or a setting is invalid (see `check_settings`).
     """
 
     problem_path: Path | None
@@ -92,9 +90,6 @@ def measure_side_by_side(
 
     Each leaves a record and, if the status is ok, its skeleton. A method that fails leaves a record that says why, and
     the others are measured all the same.
-
-    Raises:
-        InvalidProblem: the file holds no problem of a known family.
     """
     if request.problem_path is None:
         return {setting.name: _skip(request, setting, None, bench) for setting in request.settings}

@@ -165,12 +165,8 @@ def digests_of(answer: Any) -> tuple[str, str]:
 
 
 def check_answer(answer: Any, problem: Problem, whole: bool = True) -> Skeleton:
-    """Return the answer after checks that it is a skeleton of this problem, or raise InvalidAnswer. Verification checks
-    whether it is the right one.
-
-    Args:
-        whole: whether the skeleton itself is checked, and not only whether it belongs to the problem.
-    """
+    """Return the answer after checks that it is a skeleton of this problem and, if `whole`, that the skeleton itself is
+    valid, or raise InvalidAnswer. Verification checks whether it is the right one."""
     if not isinstance(answer, Skeleton):
         raise InvalidAnswer(f"it returned a {type(answer).__name__}, not a Skeleton")
     if answer.names != problem.names:

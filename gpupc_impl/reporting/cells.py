@@ -89,11 +89,8 @@ def status_word(status: str) -> str:
 
 
 def time_cell(run: VerifiedRecord | None, **words: str) -> str:
-    """Format the median with its band, or the reason why there is none.
-
-    Args:
-        words: the text for a status, such as ``oom="∞"``.
-    """
+    """Format the median with its band, or the reason why there is none; `words` has texts for statuses, such as
+    ``oom="∞"``."""
     if run is None:
         return "–"
     if (status := "oom" if run.out_of_memory else run.status) in words:
@@ -328,11 +325,7 @@ RATIOS = "The paper's hardware is not ours: compare ratios, not times."
 
 
 def whole_calls(data: str) -> str:
-    """Return the note on what is timed.
-
-    Args:
-        data: what a call begins with.
-    """
+    """Return the note on what is timed, given the `data` with which a call begins."""
     return (
         "Ours: median of the warm runs, with their 20–80 % band where there are several; from "
         f"{data} in host memory to the skeleton and its separating sets in host memory."

@@ -170,11 +170,8 @@ VERDICT = HEADER.index("verdict")
 
 def headlines(claims: Mapping[str, Iterable[Claim]], reported: Sequence[Mapping[str, str]]) -> Table:
     """Return the table of headlines (rows of results/reported/headlines.csv), each from the first GPU on which its
-    claim was judged. `claims` has the rows of each paper's claim table.
-
-    Raises:
-        ValueError: a headline names a claim that its paper's table does not have.
-    """
+    claim was judged. `claims` has the rows of each paper's claim table; ValueError is raised if one lacks a headline's
+    claim."""
     chosen: dict[tuple[str, str], Claim] = {}
     for paper, rows_of_paper in claims.items():
         for row in (row for row in rows_of_paper if row["backend"] == "cuda"):

@@ -44,11 +44,8 @@ def count_sharing(
     record_paths: Sequence[str | Path], verification: Sequence[Mapping[str, str]], kind: str
 ) -> list[dict[str, Any]]:
     """Return the histogram of a data set of a kind in the registry, from the first of its records with a verified
-    skeleton, which lies beside it (``.npz``); every setting gives the same graph.
-
-    Returns:
-        rows with `COLUMNS`, one for each number of rows that share a set, from one upward; none if no setting finished.
-    """
+    skeleton, which lies beside it (``.npz``); every setting gives the same graph. Its rows with `COLUMNS` are one for
+    each number of rows that share a set, from one upward; there are none if no setting finished."""
     verified = {row["setting"] for row in verification if row["status"] in ("equal", "alone")}
     for path in map(Path, record_paths):
         record = read_json(path)

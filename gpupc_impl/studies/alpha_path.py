@@ -91,12 +91,7 @@ class AlphaPath(Mapping[float, Skeleton]):
 
     @classmethod
     def load(cls, path: str | Path) -> AlphaPath:
-        """Read the ``.npz`` that `save` wrote.
-
-        Raises:
-            gpupc_impl.core.result.InvalidSkeleton: the file has other content, or is damaged.
-            OSError: the file cannot be opened.
-        """
+        """Read the ``.npz`` that `save` wrote. `InvalidSkeleton` is raised if it has other content, or is damaged."""
         with open_regular(path) as file, read_whole(path, "holds no skeletons by alpha"), open_arrays(file) as stored:
             arrays = {name: stored[name] for name in stored}
             skeletons = {}
@@ -106,11 +101,7 @@ class AlphaPath(Mapping[float, Skeleton]):
             return cls(skeletons)
 
     def plot(self, ax: Axes | None = None, *, title: str | None = None) -> Axes:
-        """Draw the number of edges against alpha.
-
-        Raises:
-            ImportError: matplotlib is not installed (extra ``plots``).
-        """
+        """Draw the number of edges against alpha; this needs matplotlib (extra ``plots``)."""
         from gpupc_impl.views.plots.charts import edges_against_alpha
 
         skeletons = list(self.values())

@@ -158,12 +158,8 @@ class Bootstrap:
 
     @classmethod
     def load(cls, path: str | Path) -> Bootstrap:
-        """Read the ``.npz`` that `save` wrote, which `CPDAG.load` reads, too.
-
-        Raises:
-            gpupc_impl.core.result.InvalidSkeleton: the file has other content, or is damaged.
-            OSError: the file cannot be opened.
-        """
+        """Read the ``.npz`` that `save` wrote, which `CPDAG.load` reads, too. `InvalidSkeleton` is raised if it has
+        other content, or is damaged."""
         graph = CPDAG.load(path)
         with read_whole(path, "holds no resamples"), open_arrays(path) as stored:
             arrays = {name: stored[f"resamples_{name}"] for name in _STORED}

@@ -49,11 +49,8 @@ class Trial:
 
 
 def methods_of(path: Path) -> list[str]:
-    """Import a Python file, unless it is a module that was imported, and return the methods that it registers.
-
-    Raises:
-        UnknownMethod: it registers none; and whatever the file raises.
-    """
+    """Import a Python file, unless it is a module that was imported, and return the methods that it registers;
+    UnknownMethod is raised if there are none."""
     found = _registered(path)
     if not found:
         spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -74,11 +71,7 @@ def _registered(path: Path) -> list[str]:
 
 
 def trials(name: str, backend: str = "auto") -> Iterator[Trial]:
-    """Yield the trials of a method against `reference_of` it.
-
-    Raises:
-        BackendUnavailable, InvalidParameter: the method cannot run here, or not on this backend.
-    """
+    """Yield the trials of a method against `reference_of` it."""
     method = get_method(name)
     family, reference = get_family(method.family), reference_of(method)
     slowest = 0.0

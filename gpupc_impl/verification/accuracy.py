@@ -69,11 +69,7 @@ def _shares(found: np.ndarray, true: np.ndarray) -> tuple[float | None, float | 
 
 def with_arrows(skeleton: Skeleton, arrows: Iterable[Sequence[int]]) -> CPDAG:
     """Return a CPDAG whose directions another program determined, as pairs [i, j] for i -> j; the other edges are
-    undirected.
-
-    Raises:
-        ValueError: an arrow is on a pair that has no edge in the skeleton.
-    """
+    undirected. ValueError is raised for an arrow on a pair that has no edge in the skeleton."""
     directed = dag_of_edges(arrows, len(skeleton.names))
     if (directed & ~skeleton.adjacency).any():
         i, j = np.argwhere(directed & ~skeleton.adjacency)[0]

@@ -31,19 +31,9 @@ def verify(
     outcomes: Iterable[tuple[Record, Skeleton | None]],
     samples: np.ndarray | None = None,
 ) -> list[dict[str, Any]]:
-    """Compare and certify the outcomes of one problem's settings.
-
-    Args:
-        problem: the problem that all settings solved.
-        outcomes: the record of each setting in the config's order, with its skeleton if it finished.
-        samples: see `yardstick`.
-
-    Returns:
-        a row for each setting, see `row_of`.
-
-    Raises:
-        ValueError: a record was made from another problem.
-    """
+    """Compare and certify the outcomes of one problem's settings, which are the record of each in the config's order,
+    with its skeleton if it finished; returns a row for each (see `row_of`). ValueError is raised if a record was made
+    from another problem. For `samples` see `yardstick`."""
     outcomes = list(outcomes)
     answers = [None if skeleton is None else Answer(problem, record, skeleton) for record, skeleton in outcomes]
     finished = [answer for answer in answers if answer is not None]
@@ -63,12 +53,8 @@ def row_of(
     certified: dict[tuple[str, ...], tuple[int, list[str]]],
     samples: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """Return what was verified of one setting, as one row of verification.csv.
-
-    Args:
-        reference: the answer to compare with; None if no other setting finished.
-        certified: the certificates of earlier rows, which equal answers share.
-    """
+    """Return what was verified of one setting, as one row of verification.csv: compared with `reference`, None if no
+    other setting finished. `certified` has the certificates of earlier rows, which equal answers share."""
     measured = ("compared_with", "status", "edges", "differing_edges", "differing_sets")
     row = {name: getattr(record, name) for name in ("dataset", "setting", "method", "backend")}
     row |= dict.fromkeys((*measured, "certificates_checked", "certificates_failed"), "")
@@ -135,12 +121,7 @@ def verify_files(
     samples: np.ndarray | None = None,
 ) -> list[dict[str, Any]]:
     """Run `verify` on files: the problem, and the records with the skeletons (``.npz``) that lie beside those with
-    status ``ok``.
-
-    Raises:
-        ValueError: a skeleton is missing, or is not the one that its record describes; a record is not valid
-            (`InvalidRecord`).
-    """
+    status ``ok``. ValueError is raised if a skeleton is missing or is not the one that its record describes."""
     paths = list(map(Path, record_paths))
     outcomes = [(record, _skeleton_of(record, path)) for record, path in zip(load_records(paths), paths, strict=True)]
     if all(skeleton is None for _, skeleton in outcomes):  # There is no problem if the data set is not available.

@@ -35,11 +35,8 @@ Test = tuple[int, int, tuple[int, ...]]
 
 def yardstick(problem: Problem, skeleton: Skeleton, samples: np.ndarray | None = None) -> tuple[int, list[str]]:
     """Test a sample of an answer; returns the number of tests, and a sentence for each with which it disagrees.
-
-    Args:
-        samples: (n, p) the samples of Gaussian data, in the order of the problem's variables. Without them the
-            problem's correlations are tested, as those of made-up samples that have them.
-    """
+    `samples` are (n, p) those of Gaussian data, in the order of the problem's variables. Without them the problem's
+    correlations are tested, as those of made-up samples that have them."""
     kinds = {"GaussianProblem": _Gaussian, "DiscreteProblem": _Discrete, "RegressionProblem": _Regression}
     kind = kinds.get(type(problem).__name__)
     if kind is None or not problem.decided_by_tests or problem.n_variables < 2:

@@ -9,15 +9,8 @@ class MissingPackage(ImportError):
 
 
 def require(module: str, what: str, extra: str) -> Any:
-    """Import a module of an optional package.
-
-    Args:
-        what: the plural subject of the message, such as the views that need the module.
-        extra: the extra of this project that installs the package.
-
-    Raises:
-        MissingPackage: the package is not installed.
-    """
+    """Import a module of an optional package, or raise `MissingPackage`: `what` needs it, which is the plural subject
+    of the message, and an `extra` of this project installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -35,11 +35,7 @@ def write(result: Result, path: Path) -> None:
 
 
 def write_study(study: Any, frame: pandas.DataFrame, path: Path) -> None:
-    """Write a study: its arrays, its table `frame` as CSV, or its picture, as the suffix says.
-
-    Raises:
-        CannotWrite: the suffix is none of `STUDY_SUFFIXES`.
-    """
+    """Write a study: its arrays, its table `frame` as CSV, or its picture, as the suffix says, or raise CannotWrite."""
     if path.suffix not in STUDY_SUFFIXES:
         raise CannotWrite(f"cannot write {path.name!r}: the suffix must be one of {', '.join(STUDY_SUFFIXES)}")
     if path.suffix == ".npz":

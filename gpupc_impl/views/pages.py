@@ -36,11 +36,7 @@ def facts_table(rows: Sequence[tuple[str, str]]) -> str:
 
 
 def table(rows: Sequence[Sequence[Cell]], kind: str = "") -> str:
-    """A table whose first row is the header.
-
-    Args:
-        kind: the class of the table in the page.
-    """
+    """A table, of this class in the page, whose first row is the header."""
 
     is_number = [isinstance(cell, tuple) for cell in rows[min(1, len(rows) - 1)]]
 
@@ -97,11 +93,7 @@ def html(result: Result) -> str:
 
 
 def study(title: str, frame: pandas.DataFrame, draw: Callable[[], Axes], hint: str) -> str:
-    """The picture and the first rows of a study.
-
-    Args:
-        hint: markup that says where the other rows are.
-    """
+    """The picture and the first rows of a study; `hint` is markup that says where the other rows are."""
     cells = [tuple(map(_cell, row)) for row in frame.head(ROWS_SHOWN).itertuples(index=False, name=None)]
     rows = table([tuple(map(str, frame.columns)), *cells])
     return _shown(title, [_picture(draw), rows if cells else "<p>There is no edge.</p>", _more(len(frame), hint)])

@@ -28,11 +28,8 @@ def is_interactive() -> bool:
 
 
 class LevelDisplay:
-    """Shows the progress of each level that takes longer than a second, once a second; a separate thread calls `show`.
-
-    Args:
-        show: takes the text to show; the empty text removes it.
-    """
+    """Shows the progress of each level that takes longer than a second, once a second; a separate thread calls `show`
+    with a text, or with the empty text to remove it."""
 
     def __init__(self, show: Callable[[str], None]):
         self._show = show
@@ -88,16 +85,9 @@ def _print_line(text: str) -> None:
 
 @contextlib.contextmanager
 def bar(show: bool | None, total: int | None, title: str, unit: str, done: int = 0) -> Iterator[Any]:
-    """Return a progress bar with ``update(n)`` and ``set_description(text)``, as tqdm's.
-
-    Args:
-        show: whether to show the bar; None shows it if a person would see it and tqdm is installed.
-        total: the number of units in all; None if it is unknown.
-        done: the number of units that were complete before.
-
-    Raises:
-        MissingPackage: `show` is True and tqdm is not installed.
-    """
+    """Return a progress bar with ``update(n)`` and ``set_description(text)``, as tqdm's, for `total` units (None if
+    unknown) of which `done` were complete before. With `show` None there is a bar if a person would see it and tqdm is
+    installed; with True its absence raises MissingPackage."""
     if show is None:
         show = is_interactive() and importlib.util.find_spec("tqdm") is not None
     if not show:

@@ -52,12 +52,8 @@ def summary(result: Result) -> Text:
 
 
 def summary_lines(result: Result, names: str = "", seconds: float | None = None) -> list[str]:
-    """Return the lines of `summary`.
-
-    Args:
-        names: a remark about the variables' names.
-        seconds: the duration of the whole call; None if it was not measured.
-    """
+    """Return the lines of `summary`, with a remark about the variables' names, and the seconds of the whole call if
+    they were measured."""
     skeleton = skeleton_of(result)
     lines = [f"{name}: {value}" for name, value in facts(result)]
     lines[0] += names
@@ -122,11 +118,8 @@ def text_table(rows: Sequence[Sequence[str]], justify: Callable[[str, int], str]
 
 
 def edge_rows(result: Result, most: int, tests: pandas.DataFrame | None = None) -> list[tuple[Cell, ...]]:
-    """The rows of a table of the first edges, at most `most`, the header first.
-
-    Args:
-        tests: the strengths of all edges, as `repeated` returns them.
-    """
+    """The rows of a table of the first edges, at most `most`, the header first; `tests` are the strengths of all edges,
+    as `repeated` returns them."""
     edges = edges_with_kind(result).head(most)
     largest = skeleton_of(result).pmax
     columns: dict[str, Sequence[Cell]] = {

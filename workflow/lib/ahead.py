@@ -32,13 +32,11 @@ SAMPLES, VARIABLES = 60, 6
 def compile_ahead(
     searches: Sequence[Search], backend: str, limit_s: float, give_up: Callable[[str], object] = print
 ) -> None:
-    """Compile what searches run, and print how long that took.
+    """Compile what searches run, and print how long that took. A method that cannot run here, is not ours, or fails is
+    left to its measurement, whose record says why.
 
-    A method that cannot run here, is not ours, or fails is left to its measurement, whose record says why.
-
-    Args:
-        limit_s: the seconds after which this process ends with its children, whatever hangs in it.
-        give_up: is called before that with a sentence that names the method that is being compiled.
+    After `limit_s` seconds this process ends with its children, whatever hangs in it; `give_up` is called before that
+    with a sentence that names the method that is being compiled.
     """
     started = time.perf_counter()
     current = ["nothing"]

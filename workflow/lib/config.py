@@ -26,12 +26,8 @@ class InvalidConfig(ValueError):
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Return the unchecked content of a YAML file: a config, or the schema of configs.
-
-    Raises:
-        InvalidConfig: the file is not YAML, or does not hold a mapping.
-        OSError: the file cannot be opened.
-    """
+    """Return the unchecked content of a YAML file: a config, or the schema of configs. InvalidConfig is raised if it is
+    not YAML, or does not hold a mapping."""
     try:
         config = parse_yaml(read_text(path))
     except OSError:
@@ -46,10 +42,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def complete(config: dict[str, Any]) -> None:
     """Check a config against the schema, the registries and the catalogue of outputs, and fill in the defaults.
-
-    Raises:
-        InvalidConfig: the config has faults.
-    """
+    InvalidConfig has a line for each fault."""
     check_config(config)
     schema = read_config(SCHEMA)
     for _ in _Completing(schema).iter_errors(config):

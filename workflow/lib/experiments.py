@@ -39,11 +39,7 @@ class Experiment(NamedTuple):
 
 
 def expand(config: Mapping[str, Any]) -> dict[str, Experiment]:
-    """Return the experiments of a config that fits the schema, by name.
-
-    Raises:
-        ValueError: an experiment has a fault; the message is a sentence.
-    """
+    """Return the experiments of a config that fits the schema, by name. ValueError has a sentence about a fault."""
     experiments: dict[str, Experiment] = {}
     for name, choice in config.get("experiments", {}).items():
         try:

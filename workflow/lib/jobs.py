@@ -40,11 +40,8 @@ def end_with_parent() -> None:
 
 
 def leave_cores_to_measurements(cores: int, gpus: int) -> None:
-    """Move this process, which is Snakemake's main process, and its future jobs to the part of the cores that is left.
-
-    Args:
-        gpus: the number of GPUs on which jobs measure at a time.
-    """
+    """Move this process, which is Snakemake's main process, and its future jobs to the part of the cores that is left
+    by jobs that measure on `gpus` at a time."""
     usable = sorted(os.sched_getaffinity(0))[:cores]
     os.environ[CORES] = json.dumps(usable)
     os.sched_setaffinity(0, parts_of(usable, gpus)[-1])
@@ -61,14 +58,10 @@ def parts_of(cores: list[int], gpus: int) -> list[list[int]]:
 
 @contextlib.contextmanager
 def own_cores(gpus: int, references: bool = False, folder: Path = Path("results")) -> Iterator[None]:
-    """Wait for a GPU, and give it and its part of the cores to this process and to the processes that it starts.
+    """Wait for a GPU, and give it and its part of the cores to this process and to the processes that it starts. A
+    process that measures `references` needs no GPU, and with 0 GPUs nothing is changed.
 
-    Snakemake counts how many GPUs are in use but does not say which one is free, so each has a lock.
-
-    Args:
-        gpus: the number of GPUs on which jobs measure at a time; if it is 0, nothing is changed.
-        references: whether this process measures references, which need no GPU.
-        folder: the folder of the locks.
+    Snakemake counts how many GPUs are in use but does not say which one is free, so each has a lock in the folder.
     """
     if not gpus:
         yield

@@ -110,12 +110,8 @@ class Plan:
         return batches
 
     def jobs(self, apart: bool) -> dict[str, dict[str, Batch]]:
-        """Return what each job measures, by its name, for each batch.
-
-        Args:
-            apart: whether settings without kernels, which need no GPU, and the data sets of a family have jobs of their
-                own, so that several jobs can measure at a time.
-        """
+        """Return what each job measures, by its name, for each batch. If `apart`, settings without kernels, which need
+        no GPU, and the data sets of a family have jobs of their own, so that several jobs can measure at a time."""
         if not apart:
             return {name: {name: batch} for name, batch in self.batches.items()}
         jobs: dict[str, dict[str, Batch]] = {}
@@ -185,11 +181,8 @@ class Plan:
         return [str(path) for file in files for path in mirrored_paths(file, self.config["mirrors"])]
 
     def problem_parameters(self, family: str, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters of a family's problems (arguments of `from_data` of its problem class).
-
-        Args:
-            own: parameters that override those of the config and of the family.
-        """
+        """Return the parameters of a family's problems (arguments of `from_data` of its problem class), of which `own`
+        ones override those of the config and of the family."""
         everywhere = {key: self.config[key] for key in ("alpha", "max_level")}
         return everywhere | self.config["problems"].get(family, {}) | own
 
@@ -359,10 +352,7 @@ class Plan:
 
 def recorded_plans(config: Mapping[str, Any]) -> list[Plan]:
     """Return the plans of the published runs that a config shows, each made from the config of its measurement.
-
-    Raises:
-        ValueError: a folder cannot be shown; the message gives the reason.
-    """
+    ValueError has the reason why a folder cannot be shown."""
     return [_recorded_plan(folder) for folder in recorded_folders(config)]
 
 

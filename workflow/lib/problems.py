@@ -20,12 +20,8 @@ TRUE_EDGES = 5000
 
 
 def get(name: str, entry: Mapping[str, Any], **where: Any) -> Dataset | DatasetUnavailable:
-    """Download or generate a data set.
-
-    Args:
-        entry: the data set's entry in the registry, or one declared in the config.
-        where: see `datasets.load`.
-    """
+    """Download or generate the data set of an entry of the registry or of the config; for `where` see
+    `datasets.load`."""
     try:
         return datasets.load(name, spec=None if name in datasets.names() else entry, **where)
     except (DatasetUnavailable, datasets.DataError) as error:
@@ -51,10 +47,6 @@ def write_problem(
     """Write the problem that all methods receive, and its facts; the problem's file is empty if there is no problem.
 
     The facts contain up to `TRUE_EDGES` known ``true_edges``, pairs [i, j] for i -> j.
-
-    Args:
-        data: the data set, or the reason why it is not available.
-        parameters: the parameters of the problem.
     """
     problem, facts = None, {**parameters, "name": name, **data.facts}
     if isinstance(data, DatasetUnavailable):

@@ -30,11 +30,8 @@ class Search(NamedTuple):
 
 
 def setting_of(name: str, choice: Mapping[str, Any], timing: Mapping[str, Any], limits: Mapping[str, Any]) -> Setting:
-    """Return a setting as the config defines it.
-
-    Args:
-        timing, limits: these parts of the config, whose values hold unless the setting has its own.
-    """
+    """Return a setting as the config defines it; these parts of the config hold unless the setting has its own
+    values."""
     return Setting(
         name,
         choice.get("method", name),
@@ -74,17 +71,8 @@ def measure_dataset(
     store: Path,
     progress: Callable[[Progress], None],
 ) -> dict[str, Record]:
-    """Measure settings on one data set; the record of a setting that is not measured contains the reason.
-
-    Args:
-        facts: the problem's facts, as `workflow.lib.problems.write_problem` writes them.
-        settings, timing, limits: these parts of the config.
-        out_dir: the folder of records and skeletons.
-        store: the folder that keeps samples.
-
-    Returns:
-        the records by setting.
-    """
+    """Measure settings on one data set, given its problem's facts (`workflow.lib.problems.write_problem`) and these
+    parts of the config; returns the records by setting, of which those not measured contain the reason."""
     dataset = facts["name"]
     skipped = {
         name: f"the config measures {name} on {', '.join(choice['only']) or 'no data set'} only"
@@ -116,12 +104,10 @@ def resources_of_searches(
     cluster: Mapping[str, Any],
 ) -> dict[str, int]:
     """Return the minutes and megabytes that a job probably needs to measure settings on data sets, one data set after
-    another. A job that its scheduler ended is tried again, and continues with the samples that it has taken.
+    another, under these parts of the config. A job that its scheduler ended is tried again, and continues with the
+    samples that it has taken.
 
     A setting whose cold run exceeds ``timing.long_run_s`` has one repeat, any other ``repeats``.
-
-    Args:
-        timing, limits, cluster: these parts of the config.
     """
     seconds = 0.0
     for choice in settings.values():

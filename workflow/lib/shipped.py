@@ -45,12 +45,7 @@ def all_kernels(level: int) -> list[KernelSource]:
 
 
 def build_archive(target: str, kernels: Sequence[KernelSource], into: Path, jobs: int) -> Path:
-    """Compile kernels for a target, and write its archive; a line every `TELL_SECONDS` says how far it is.
-
-    Raises:
-        BackendUnavailable: there is no compiler for this target.
-        KernelCompilationError: a kernel does not compile.
-    """
+    """Compile kernels for a target, and write its archive; a line every `TELL_SECONDS` says how far it is."""
     make = CudaCompiler(target) if target.startswith("sm_") else HostCompiler(target)
     path = into / f"{target}.zip"
     try:

@@ -33,19 +33,8 @@ def time_table(
     store: Path,
     progress: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Time implementations on all cases of a table.
-
-    Args:
-        table: the table's part of the config.
-        tests: ``ci_tests`` in the config: the source of the data, the implementations, the tests of a case and their
-            time limit.
-        parameters: the parameters of the problem other than the dimensions of the table.
-        limits: this part of the config.
-        store: the folder that keeps samples.
-
-    Returns:
-        the content of a file that `gpupc_impl.measurement.record.save_tests` writes.
-    """
+    """Time implementations on all cases of a table, given the table's part of the config, ``ci_tests``, the parameters
+    of the problem other than the dimensions of the table, and the limits; returns what `save_tests` writes."""
     implementations = tests["implementations"]
     settings = [
         Setting(
@@ -79,16 +68,8 @@ def table_cases(
     folder: Path,
     implementations: Mapping[str, Mapping[str, Any]],
 ) -> tuple[list[list[Case]], dict[str, str]]:
-    """Return groups of cases with equal values of the varied dimension, and the data's source by samples.
-
-    Args:
-        table: the table's part of the config, with the varied dimension and the values of each dimension.
-        spec: the generator of the data; the table sets the number of samples.
-        tests: the number of tests in a case.
-        parameters: the parameters of the problem other than the dimensions of the table.
-        folder: the folder in which problems are saved.
-        implementations: the implementations that are timed, some on chosen cases only.
-    """
+    """Return groups of cases with equal values of the varied dimension, and the data's source by samples; problems are
+    saved in the folder."""
     values = {name: table[name] for name in DIMENSIONS}
     varied = table["varies"]
     listed = values["samples"] if isinstance(values["samples"], list) else [values["samples"]]

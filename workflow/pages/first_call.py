@@ -60,11 +60,8 @@ COLUMNS = ("compiled", "from archives", "second call", "importing CuPy")
 
 
 def seconds(backend: str, call: str, shipped: Path | None) -> list[float]:
-    """Return the seconds of CuPy's import and of the first and the second call, in a fresh process with an empty cache.
-
-    Args:
-        shipped: the folder of archives; None to compile all kernels.
-    """
+    """Return the seconds of CuPy's import and of the first and the second call, in a fresh process with an empty cache,
+    with a folder of archives or compiling all kernels."""
     with tempfile.TemporaryDirectory() as folder:
         archives = str(shipped.resolve()) if shipped else folder  # without archives, the folder is empty
         places = {

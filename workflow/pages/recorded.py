@@ -20,12 +20,8 @@ HEADLINES = "headlines: `make images`"
 
 
 def replace(page: Path, parts: Mapping[str, str]) -> None:
-    """Replace parts of a page, each between ``<!-- NAME -->`` and ``<!-- end -->``, by their names.
-
-    Raises:
-        OSError: the page cannot be read or written.
-        ValueError: the page lacks the comments of a part; it stays as it is.
-    """
+    """Replace parts of a page, each between ``<!-- NAME -->`` and ``<!-- end -->``, by their names. ValueError is
+    raised if the page lacks the comments of a part, and it stays as it is."""
     text = page.read_text(encoding="utf-8")
     for name, part in parts.items():
         begin, end = f"<!-- {name} -->\n", "<!-- end -->"

@@ -39,11 +39,8 @@ STYLE = {
 
 
 def page(script: Path, pictures: Path) -> str:
-    """Run a script, draw its pictures into a folder, and return its page.
-
-    Raises:
-        DatasetUnavailable: the script's data are not available; the message gives the reason.
-    """
+    """Run a script, draw its pictures into a folder, and return its page; DatasetUnavailable is raised without its
+    data."""
     space: dict[str, Any] = {"__name__": script.stem}
     parts, drawn = [f"<!-- Made from {script.name} by `make tutorials`: edit that file. -->"], 0
     others = set(plt.get_fignums())
@@ -114,11 +111,8 @@ def _run(source: str, line: int, script: Path, space: dict[str, Any]) -> str:
 
 
 def _picture(figure: Figure, path: Path) -> str:
-    """Save a figure, and return the Markdown that shows it.
-
-    Raises:
-        ValueError: the figure has no label, so there is no description for readers who cannot see it.
-    """
+    """Save a figure, and return the Markdown that shows it. ValueError is raised if it has no label, which describes it
+    to readers who cannot see it."""
     label = str(figure.get_label())
     if not label:
         raise ValueError(f"{path.stem}: the figure has no label; say what it shows with fig.set_label(...)")

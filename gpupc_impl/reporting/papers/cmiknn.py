@@ -237,13 +237,8 @@ for _number, _varied in enumerate(DIMENSIONS, 1):
 
 
 def single_tests(title: str, timed: Mapping[str, Any], varies: str, reported: CsvRows) -> Table:
-    """Return the seconds of single CI tests: a column for each varied value, a row for each implementation and k.
-
-    Args:
-        timed: the result of `measure_tests`.
-        varies: the dimension (of `DIMENSIONS`) of the columns.
-        reported: rows of results/reported/cmiknn_table<n>.csv.
-    """
+    """Return the seconds of single CI tests (a result of `measure_tests`): a column for each value of the dimension
+    that varies, a row for each implementation and k."""
     cells: Sequence[Timed] = timed["cells"]
     has_k = varies != "k_cmi"
     reported = [{**row, "set_size": row["separation_set"]} for row in reported]

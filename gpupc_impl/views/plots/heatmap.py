@@ -63,13 +63,8 @@ def draw_cells(
     title: str,
     legend: Sequence[tuple[str, str]] = (),
 ) -> Axes:
-    """Draw coloured cells of a matrix whose variables are ordered by the communities of a graph.
-
-    Args:
-        graph: the graph of the variables that are shown.
-        cells: row, column and colour of each cell.
-        legend: text and colour of each entry.
-    """
+    """Draw coloured cells (row, column and colour of each) of a matrix whose variables are ordered by the communities
+    of the graph of those that are shown; `legend` has text and colour of each entry."""
     groups = communities(graph)
     order = [node for group in groups for node in group]
     place = {node: k for k, node in enumerate(order)}

@@ -37,14 +37,12 @@ def communities(graph: networkx.Graph) -> list[list[int]]:
 def places(
     graph: networkx.Graph, arrows: Sequence[tuple[int, int]], boxes: np.ndarray, extra: float = 0.0
 ) -> tuple[np.ndarray, dict[tuple[int, int], np.ndarray]]:
-    """Return the centres, (k, 2), of the nodes 0 to k - 1, whose boxes have (k, 2) widths and heights, and the
-    points that an edge i < j between layers passes from i to j; y points upwards.
+    """Return the centres, (k, 2), of the nodes 0 to k - 1, whose boxes have (k, 2) widths and heights, and the points
+    that an edge i < j between layers passes from i to j; y points upwards. Edges are longer by `extra` inches, as room
+    for labels.
 
     Each connected component is laid out on its own, by the springs of Kamada and Kawai or, if it is small and has
     arrows, in layers, so that they point down. Then the components are packed.
-
-    Args:
-        extra: the additional length of edges in inches, as room for labels.
     """
     gap = np.array([GAP[0] + extra, GAP[1] + 0.6 * extra])
     layer, routes, whole = _layers(graph, arrows), {}, networkx.Graph()
