@@ -9,8 +9,7 @@ import numpy as np
 from datasets.dataset import Dataset
 from datasets.generate import check_number, check_whole, generated
 
-WARM_UP = 200
-"""The steps before the first that is kept."""
+WARM_UP = 200  # the steps before the first that is kept
 
 
 def linear_series(p: int, n: int, tau_max: int, links: float, seed: int) -> Dataset:

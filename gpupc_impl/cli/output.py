@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 OUTPUT_SUFFIXES = (".npz", *WRITERS)
 EXAMPLE = "example:"  # before the name of example data, in place of a path
 
-ROWS_SHOWN = 20
-"""Upper bound on the edges that a command prints."""
+ROWS_SHOWN = 20  # upper bound on the edges that a command prints
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,8 +25,7 @@ from gpupc_impl.reporting.figures import Drawing, write_drawings
 from gpupc_impl.reporting.runs import Heading, Source, absent_note, heading, load, load_facts, load_single_tests
 from gpupc_impl.reporting.tables import Table, write_tables
 
-EVERY = "every"
-"""The value of an entry's ``family`` that stands for all families."""
+EVERY = "every"  # the value of an entry's ``family`` that stands for all families
 
 CsvRows = Sequence[Mapping[str, str]]
 Facts = Sequence[Mapping[str, Any]]

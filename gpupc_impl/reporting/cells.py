@@ -135,8 +135,7 @@ class Speedup:
         return {"speedup": "inf" if self.why == INFINITY else self.value, "bound": self.bound}
 
 
-Pair = tuple[VerifiedRecord | None, VerifiedRecord | None]
-"""A slow and a fast run, either of which may be missing."""
+Pair = tuple[VerifiedRecord | None, VerifiedRecord | None]  # a slow and a fast run, either of which may be missing
 
 
 def speedup(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup:

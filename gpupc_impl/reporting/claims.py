@@ -28,8 +28,7 @@ from gpupc_impl.reporting.tables import Table, markdown
 
 Claim = Mapping[str, str]
 
-ABOUT = 0.25
-"""The tolerance for a number that the paper states as a single value, relative to that value."""
+ABOUT = 0.25  # the tolerance for a number that the paper states as a single value, relative to that value
 
 NAMED = 3
 """The upper bound on the data sets that a cell names for one reason of missing numbers; the CSV has all of them."""
@@ -161,8 +160,7 @@ def _listed(missing: Mapping[str, str], most: int | None = None) -> str:
 CLAIMS = ("cupc", "ooc", "gpupc", "cmiknn")
 """The papers whose claims are judged, as results/reported/PAPER_claims.csv names them."""
 
-MARKS = dict(zip(VERDICTS, "🟢🔵🟠🔴⚪", strict=True))
-"""The coloured marks of verdicts on pages without a style sheet."""
+MARKS = dict(zip(VERDICTS, "🟢🔵🟠🔴⚪", strict=True))  # the coloured marks of verdicts on pages without a style sheet
 
 HEADER = ("paper", "headline", "reported", "measured", "on", "verdict", "why it differs")
 VERDICT = HEADER.index("verdict")

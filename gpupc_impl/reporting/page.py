@@ -15,8 +15,7 @@ from gpupc_impl.reporting.tables import Table, html_body, html_page, resource
 ORDER = ("cuPC", "Out-of-Core", "gpuPC", "GPU-CMIknn", "Authors' programs", "Runtimes")
 """The order of the sections; further sections follow."""
 
-FIRST = "overview"
-"""The figure that stands at the top of the report."""
+FIRST = "overview"  # the figure that stands at the top of the report
 
 KNOWN = ("alone", "random", "near-threshold", "convention", "explained")
 """The statuses of the verification of answers that differ for a known reason, or that no other answer is there for."""

@@ -95,8 +95,7 @@ class Numbers(NamedTuple):
 Quantity = Callable[[Any, Sequence[str]], Numbers]
 """A function from a paper's evidence and the data sets of a claim to our numbers."""
 
-Measure = Callable[[Any, str], float]
-"""A function from a paper's evidence and a data set to a number; raises `Missing`."""
+Measure = Callable[[Any, str], float]  # a function from a paper's evidence and a data set to a number; raises `Missing`
 
 Reduce = Callable[[Sequence[float]], float]
 
@@ -234,8 +233,7 @@ def chained(direct: Quantity, peer: str, slow: str, fast: str, reduce: Reduce | 
 
 # --- generated data, described by few numbers ------------------------------------------------------------------------
 
-Size = Mapping[str, float]
-"""Numbers that describe generated data, by symbol."""
+Size = Mapping[str, float]  # numbers that describe generated data, by symbol
 
 Describe = Callable[[Any], Size | None]
 """A function that returns the size of a run's data; None for data of another kind."""

@@ -21,11 +21,8 @@ from gpupc_impl.measurement.record import Record, band, commit_name, day, load_t
 from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES, status_with_known
 
 HERE = "this machine"
-STALE = "‡"
-"""The mark of a number that was recorded with code that has changed since."""
-
-MAX_NAMED_COMMITS = 3
-"""The upper bound on the commits that a heading names; the table of provenance has all of them."""
+STALE = "‡"  # the mark of a number that was recorded with code that has changed since
+MAX_NAMED_COMMITS = 3  # the upper bound on the commits that a heading names; the table of provenance has all of them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,8 +142,7 @@ def grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, list[str]]:
 
 # --- runs ------------------------------------------------------------------------------------------------------------
 
-NOT_VERIFIED = {"status": "not-verified"}
-"""The verification of a published run for which none is recorded."""
+NOT_VERIFIED = {"status": "not-verified"}  # the verification of a published run for which none is recorded
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,7 @@ from gpupc_impl.core.files import read_json
 from gpupc_impl.core.result import Skeleton
 
 LEVEL = 2
-BLOCK = 1024
-"""The number of variables whose pairs are counted at once."""
+BLOCK = 1024  # the number of variables whose pairs are counted at once
 
 COLUMNS = ("dataset", "kind", "setting", "rows", "sets")
 

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.transforms import Bbox
 
-COLUMN_WIDTH, PAGE_WIDTH = 3.3, 7.0
-"""The widths in inches of a figure that is as wide as a column or a page of a paper."""
+COLUMN_WIDTH, PAGE_WIDTH = 3.3, 7.0  # the widths in inches of a figure that is as wide as a column or a page of a paper
 
 _METHODS = {row["method"]: row for row in read_csv(Path(__file__).with_name("methods.csv"))}
 
@@ -28,8 +27,7 @@ Methods of different families, which share no figure, share colours by their kin
 
 OTHER_COLOUR, GREY = "#7F7F7F", "#666666"
 
-MARKERS = {"cuda": "s", "host": "o", "cpu": "D"}
-"""The marker of each backend."""
+MARKERS = {"cuda": "s", "host": "o", "cpu": "D"}  # the marker of each backend
 
 
 def colour(method: str) -> str:

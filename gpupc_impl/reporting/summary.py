@@ -172,8 +172,7 @@ LIKE: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 """For each authors' program, our method that implements the same algorithm, with its parameters."""
 
-SINGLE = "gpucmiknn-single"
-"""Our method that corresponds to GPU-CMIknn's program when that runs the paper's Single."""
+SINGLE = "gpucmiknn-single"  # our method that corresponds to GPU-CMIknn's program when that runs the paper's Single
 
 CONVENTIONS = {
     "gaussian": ("df_convention",),

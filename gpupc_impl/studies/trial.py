@@ -19,8 +19,7 @@ from gpupc_impl.core.registry import Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 
-SHAPES = ((4, 80), (6, 150), (40, 1000))
-"""Variables and samples of the problems."""
+SHAPES = ((4, 80), (6, 150), (40, 1000))  # variables and samples of the problems
 
 QUICK = 0.02
 """A problem follows if both methods took less than this many seconds for the one before, which slow tests do not."""

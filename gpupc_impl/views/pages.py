@@ -65,8 +65,7 @@ def picture(draw: Callable[[], Axes], alt: str = "") -> str:
 
 # --- what a notebook shows ---
 
-ROWS_SHOWN = 10
-"""Upper bound on the edges in a table."""
+ROWS_SHOWN = 10  # upper bound on the edges in a table
 
 STYLE = """<style>
 .gpupc table { border-collapse: collapse; margin: .4em 0; font-variant-numeric: tabular-nums; }
@@ -129,8 +128,7 @@ def _overview(result: Result) -> Axes:
 
 # --- the page of a run ---
 
-EDGES_LISTED = 5000
-"""Upper bound on the edges that the page lists."""
+EDGES_LISTED = 5000  # upper bound on the edges that the page lists
 
 HUBS_LISTED, COMPONENTS_LISTED, MEMBERS_SHOWN = 15, 10, 8
 """Upper bounds on the hubs and components that the page of a large graph lists, and on the names of a component."""

@@ -13,11 +13,8 @@ from gpupc_impl.core import progress_watcher
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.views import require
 
-LINE_WIDTH = 70
-"""Width in characters of the line about compilations or about a level, which is blanked at the end."""
-
-SECONDS = 1.0
-"""Seconds between two lines about a level, and before the first line."""
+LINE_WIDTH = 70  # width in characters of the line about compilations or about a level, which is blanked at the end
+SECONDS = 1.0  # seconds between two lines about a level, and before the first line
 
 
 def is_interactive() -> bool:

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 PAIRS = ("edges", "removed", "all")
 
-TESTS_AT_ONCE = 1 << 15
-"""The approximate number of tests that are passed to the family's test in one call."""
+TESTS_AT_ONCE = 1 << 15  # the approximate number of tests that are passed to the family's test in one call
 
 
 def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -> pandas.DataFrame:

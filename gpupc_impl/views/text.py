@@ -16,8 +16,7 @@ from gpupc_impl.views.strengths import count_edge_tests, strengths
 if TYPE_CHECKING:
     import pandas
 
-Cell = str | tuple[str, float]
-"""The text of a cell, perhaps with the number by which a reader can sort it."""
+Cell = str | tuple[str, float]  # the text of a cell, perhaps with the number by which a reader can sort it
 
 SIGNS = {
     "directed": "→",
@@ -34,8 +33,7 @@ TESTS_REPEATED, SECONDS_REPEATED = 200_000, 10.0
 """Upper bounds on the tests that are repeated for a table, and on the seconds that the search took for so many
 tests."""
 
-GIVEN_SHOWN = 6
-"""Upper bound on the names of a conditioning set in a cell."""
+GIVEN_SHOWN = 6  # upper bound on the names of a conditioning set in a cell
 
 
 class Text(str):

@@ -25,8 +25,7 @@ from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 from gpupc_impl.measurement.single_tests import has_single_test
 from workflow.lib.searches import Search
 
-SAMPLES, VARIABLES = 60, 6
-"""The numbers of samples and of variables of the tiny problems."""
+SAMPLES, VARIABLES = 60, 6  # the numbers of samples and of variables of the tiny problems
 
 
 def compile_ahead(

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from datasets import registry
 from gpupc_impl.core.registry import get_method
 
-MOST_SETTINGS = 10_000
-"""The upper bound on the settings of a grid and on the graphs of an experiment."""
+MOST_SETTINGS = 10_000  # the upper bound on the settings of a grid and on the graphs of an experiment
 
 
 class Experiment(NamedTuple):

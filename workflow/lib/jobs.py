@@ -21,8 +21,7 @@ from pathlib import Path
 CORES = "GPUPC_WORKFLOW_CORES"
 """The environment variable with all cores of a workflow in which several jobs measure at a time."""
 
-LOOK_S = 0.2
-"""The interval in seconds at which a job looks for a free GPU, and whether Snakemake still runs."""
+LOOK_S = 0.2  # the interval in seconds at which a job looks for a free GPU, and whether Snakemake still runs
 
 
 def end_with_parent() -> None:

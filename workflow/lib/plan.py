@@ -36,8 +36,7 @@ MAIN_FILES = ("records", "tests", "timeline", "sharing", "problems")
 RECORDED, CONFIG = "results/recorded", "config.yaml"
 """The project's folder of recorded runs, and the file in each recorded folder that holds the config of its runs."""
 
-Key = tuple[str, str]
-"""A run: the names of its data set and of its setting."""
+Key = tuple[str, str]  # a run: the names of its data set and of its setting
 
 
 class Batch(NamedTuple):

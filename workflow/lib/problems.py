@@ -15,8 +15,7 @@ from gpupc_impl.core.family import get_family
 from gpupc_impl.core.files import save_json
 from gpupc_impl.core.problem import InvalidProblem
 
-TRUE_EDGES = 5000
-"""The upper bound on the edges of a true graph that facts list."""
+TRUE_EDGES = 5000  # the upper bound on the edges of a true graph that facts list
 
 
 def get(name: str, entry: Mapping[str, Any], **where: Any) -> Dataset | DatasetUnavailable:

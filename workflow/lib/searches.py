@@ -16,8 +16,7 @@ FAILED = ("error", "killed")
 setting that is skipped was not to run here."""
 
 
-OVERHEAD_MB = 2000
-"""The memory of a job beside its runs: that of two Snakemake processes and of the one that measures."""
+OVERHEAD_MB = 2000  # the memory of a job beside its runs: that of two Snakemake processes and of the one that measures
 
 
 class Search(NamedTuple):

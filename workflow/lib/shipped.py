@@ -32,11 +32,8 @@ from gpupc_impl.core.registry import listed_kernels, method_packages
 FOLDER = Path(__file__).parents[2] / "build" / "shipped"
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 TELL_SECONDS = 10
-LEVEL = 10
-"""The level up to which kernels of single levels are compiled ahead."""
-
-Binary = tuple[str, bytes, dict[str, Any]]
-"""A binary as `write_archive` takes it."""
+LEVEL = 10  # the level up to which kernels of single levels are compiled ahead
+Binary = tuple[str, bytes, dict[str, Any]]  # a binary as `write_archive` takes it
 
 
 def all_kernels(level: int) -> list[KernelSource]:

@@ -19,8 +19,7 @@ from workflow.lib.searches import in_bytes
 
 DIMENSIONS = ("samples", "permutations", "set_size", "k_cmi")
 
-SEED = 0
-"""The seed with which the tests are drawn."""
+SEED = 0  # the seed with which the tests are drawn
 
 
 def time_table(

@@ -21,15 +21,13 @@ from gpupc_impl.reporting.figures import canvas, key
 from gpupc_impl.reporting.runs import STALE, Source, VerifiedRecord, in_grid, load
 from gpupc_impl.verification.accuracy import accuracy, dag_of_edges, with_arrows
 
-PLACE = "<!-- the table of all devices -->"
-"""The comment in docs/devices.md that the table and the plots replace."""
+PLACE = "<!-- the table of all devices -->"  # the comment in docs/devices.md that the table and the plots replace
 
 WHERE = {"cuda": "GPU", "host": "kernels on cores", "cpu": "reference on cores"}
 FILTERED = ("data set", "method", "device", "ran on", "division")
 """The columns that have a list of values above the table, by which rows are chosen."""
 
-MARKERS = "osD^vP*X"
-"""The markers of devices in the plots, in the order of their names."""
+MARKERS = "osD^vP*X"  # the markers of devices in the plots, in the order of their names
 
 
 @dataclasses.dataclass(frozen=True)

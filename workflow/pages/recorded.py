@@ -15,8 +15,7 @@ from gpupc_impl.reporting.claims import CLAIMS, headlines, in_markdown
 from gpupc_impl.reporting.tables import plain
 from workflow.lib.plan import ROOT, Plan, recorded_plans
 
-HEADLINES = "headlines: `make images`"
-"""The comment before the headlines."""
+HEADLINES = "headlines: `make images`"  # the comment before the headlines
 
 
 def replace(page: Path, parts: Mapping[str, str]) -> None:

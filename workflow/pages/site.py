@@ -30,8 +30,7 @@ OUTSIDE = {
 
 MORE = "More"
 
-HEADLINES = "<!-- the headlines of README.md -->"
-"""The comment in docs/index.md that the headlines replace."""
+HEADLINES = "<!-- the headlines of README.md -->"  # the comment in docs/index.md that the headlines replace
 
 WIDE = ("devices.md", "recorded.md")
 """The pages whose tables take the width of the site, without a list of pages beside them."""

@@ -144,8 +144,7 @@ def time_or_dnf(run: VerifiedRecord) -> str:
     return f"DNF (> {number(run.limits.time_s)})" if run.status == "timeout" else time_cell(run)
 
 
-BASE = 7
-"""The k_CMI with which the others are compared."""
+BASE = 7  # the k_CMI with which the others are compared
 
 
 @figure("cmiknn_fig1", "Fig. 1: change of SHD with k_CMI", paper=PAPER, experiments=("cmiknn_fig1",))
@@ -342,8 +341,7 @@ def _places(timed: Mapping[str, Any]) -> list[str]:
 # --- claims ----------------------------------------------------------------------------------------------------------
 
 SINGLE, PARALLEL = "gpucmiknn-single", "gpucmiknn-parallel"
-INSERTION = {"selection": "insertion"}
-"""The parameter that selects the paper's way to find the k-th nearest neighbour."""
+INSERTION = {"selection": "insertion"}  # the parameter that selects the paper's way to find the k-th nearest neighbour
 
 Chosen = Callable[[q.Size], bool]
 

@@ -38,14 +38,12 @@ PAPER = "cuPC"
 CUPC = ("cupc-e", "cupc-s")
 BASELINES = ("baseline-1", "baseline-2")
 SERIAL, PARALLEL = "stable-serial", "stable-parallel"
-AUTHORS = "cupc-authors"
-"""The authors' own program of cuPC-S (docs/peers.md)."""
+AUTHORS = "cupc-authors"  # the authors' own program of cuPC-S (docs/peers.md)
 
 SELECTED = {"cupc-e": {"beta": 2, "gamma": 32}, "cupc-s": {"theta": 64, "delta": 2}}
 """The configurations with which the paper's results were measured (section 5.4)."""
 
-RULES = ("first-come", "canonical")
-"""The rules for separating sets in order of preference: the paper's rule, then ours."""
+RULES = ("first-come", "canonical")  # the rules for separating sets in order of preference: the paper's rule, then ours
 
 
 def runs_of(runs: Runs, method: str, rules: Sequence[str] = RULES) -> list[VerifiedRecord]:
@@ -171,8 +169,7 @@ def _paper(symbol: str, rows: CsvRows) -> Line:
 
 GENERATED = re.compile(r"generated: cuPC section 5\.6, p=(\d+), m=(\d+), density=([\d.e+-]+), seed=\d+")
 
-PAPER_SIZE = {"n": 1000, "m": 10000, "d": 0.1}
-"""The size of the graphs for which section 5.6 states numbers."""
+PAPER_SIZE = {"n": 1000, "m": 10000, "d": 0.1}  # the size of the graphs for which section 5.6 states numbers
 
 
 def size_of(run: VerifiedRecord) -> Mapping[str, float] | None:

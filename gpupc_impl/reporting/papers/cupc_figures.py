@@ -104,8 +104,7 @@ def _bar(axes: Axes, x: float, slow: VerifiedRecord | None, fast: VerifiedRecord
     axes.annotate(text, (x, end), (0, shift), va=va, **around)
 
 
-LEVELS_SHOWN = 5
-"""The number of levels with a colour of their own; all higher levels share one colour."""
+LEVELS_SHOWN = 5  # the number of levels with a colour of their own; all higher levels share one colour
 
 
 @figure("cupc_fig6", "Fig. 6: share of each level", paper=PAPER, family="gaussian", methods=CUPC)
@@ -209,8 +208,7 @@ def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
 
 
 GREEK = {"beta": "β", "gamma": "γ", "theta": "θ", "delta": "δ"}
-ACROSS = {1: 1, 2: 2, 4: 2}
-"""The panels in a row for a number of panels; three for other numbers."""
+ACROSS = {1: 1, 2: 2, 4: 2}  # the panels in a row for a number of panels; three for other numbers
 
 
 @figure("cupc_fig7", "Fig. 7: configurations of cuPC-E", paper=PAPER, experiments=("cupc_fig7",))

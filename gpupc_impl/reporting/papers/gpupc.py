@@ -276,8 +276,7 @@ def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows) -> Table:
     return of_lines("Execution times (gpuPC, Table 3)", ["data set", "seconds"], columns, lines, notes, runs)
 
 
-Distance = tuple[int, int]
-"""The numbers of missing and of additional edges."""
+Distance = tuple[int, int]  # the numbers of missing and of additional edges
 
 
 def _distance(run: VerifiedRecord, true_edges: Any) -> Distance | None:

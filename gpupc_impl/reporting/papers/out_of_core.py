@@ -114,8 +114,7 @@ def _cells(
 TIMELINE = {"level": int, "block": int, "step": str, "stream": int, "start_s": float, "end_s": float}
 STEPS = {"extract": "extraction (CPU)", "transfer": "transfer", "kernel": "kernel", "merge": "merging (CPU)"}
 STREAM_COLOURS = ("#0072B2", "#E69F00", "#009E73")
-SHOWN = 12
-"""The upper bound on the blocks of a level that the figure shows; the CSV has all of them."""
+SHOWN = 12  # the upper bound on the blocks of a level that the figure shows; the CSV has all of them
 
 
 @figure("ooc_fig1", "Fig. 1: overlap of transfers and kernels", paper=PAPER, experiments=("ooc_table1",))
@@ -281,8 +280,7 @@ def _row(run: VerifiedRecord, level: int, variables: int) -> dict[str, Any]:
     return {"level": level, "variables": variables, **csv_row(run), **times, **counts}
 
 
-Ratios = Mapping[int, float]
-"""How many times faster a method is in a level, by number of variables."""
+Ratios = Mapping[int, float]  # how many times faster a method is in a level, by number of variables
 
 
 def _ratios(runs: Runs, level: int, sizes: Mapping[str, int], main: Mapping[str, str], fast: str) -> dict[str, Ratios]:

@@ -35,16 +35,12 @@ STYLE = {
     "svg.hashsalt": "gpupc",
 }
 
-PIXELS = 150
-"""The pixels of an inch in a PNG file."""
-
-MISSING = "\N{REPLACEMENT CHARACTER}"
-"""The mark that replaces a character which no font in use has."""
+PIXELS = 150  # the pixels of an inch in a PNG file
+MISSING = "\N{REPLACEMENT CHARACTER}"  # the mark that replaces a character which no font in use has
 
 Axes = require_module("matplotlib.axes", "pictures", "plots").Axes
 
-require = functools.partial(require_module, "matplotlib", "pictures", "plots")
-"""Imports matplotlib."""
+require = functools.partial(require_module, "matplotlib", "pictures", "plots")  # imports matplotlib
 
 
 @contextlib.contextmanager

@@ -16,20 +16,14 @@ from gpupc_impl.views.plots.heatmap import heatmap
 from gpupc_impl.views.plots.layout import places
 from gpupc_impl.views.result import Result, adjacency_of, numbered_edges, skeleton_of
 
-MAX_NODES = 100
-"""The upper bound on the variables with an edge that are drawn as boxes."""
+MAX_NODES = 100  # the upper bound on the variables with an edge that are drawn as boxes
 
 ROW, LETTER, MARGIN = 0.24, 0.072, 0.16
 """The height of a box, the width of a letter in it, and the width of a box beyond that of its letters, in inches."""
 
-LABEL = 0.4
-"""The additional length in inches of edges that have labels."""
-
-WIDEST = 15.0
-"""The upper bound on the sides of a figure, in inches; a larger graph is scaled down."""
-
-MAX_ISOLATED = 30
-"""The upper bound on the variables without an edge that are listed below a graph."""
+LABEL = 0.4  # the additional length in inches of edges that have labels
+WIDEST = 15.0  # the upper bound on the sides of a figure, in inches; a larger graph is scaled down
+MAX_ISOLATED = 30  # the upper bound on the variables without an edge that are listed below a graph
 
 ARROW_STYLES = {
     "undirected": "-",
@@ -45,11 +39,8 @@ CIRCLES = {"circle-arrow": (0,), "circle-circle": (0, -1), "circle-tail": (0,), 
 """The ends of an edge, 0 for its source and -1 for its target, that have circles."""
 
 
-WIDTHS = 0.6, 3.0
-"""The line widths in points for the frequencies 0 and 1."""
-
-EXCERPT_NODES = 50
-"""The upper bound on the variables that are drawn around a hub."""
+WIDTHS = 0.6, 3.0  # the line widths in points for the frequencies 0 and 1
+EXCERPT_NODES = 50  # the upper bound on the variables that are drawn around a hub
 
 
 class DrawnEdge(NamedTuple):
@@ -210,8 +201,7 @@ def _draw_edge(axes: Axes, edge: DrawnEdge, route: np.ndarray | None, centres: n
         axes.text(*points[len(points) // 2], edge.label, ha="center", va="center", parse_math=False, **style)
 
 
-GAP = 0.06
-"""The room for a circle between a box and the end of an edge, in inches."""
+GAP = 0.06  # the room for a circle between a box and the end of an edge, in inches
 
 CURVE_POINTS = 257  # of an edge
 

@@ -16,12 +16,10 @@ from gpupc_impl.views.plots import COLOURS, LINE, Axes, drawing, shown_names
 from gpupc_impl.views.plots.layout import communities
 from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
 
-MAX_NAMED = 60
-"""The upper bound on the rows of a matrix whose rows and columns have names."""
+MAX_NAMED = 60  # the upper bound on the rows of a matrix whose rows and columns have names
 
 
-SHADES = "Blues"
-"""The colour map of matplotlib for frequencies."""
+SHADES = "Blues"  # the colour map of matplotlib for frequencies
 
 
 def heatmap(result: Result, ax: Axes | None = None, *, title: str | None = None) -> Axes:

@@ -5,20 +5,14 @@ from collections.abc import Sequence
 import networkx
 import numpy as np
 
-GAP = 0.3, 0.26
-"""The horizontal and vertical distances between boxes, in inches."""
+GAP = 0.3, 0.26  # the horizontal and vertical distances between boxes, in inches
 
 MOST_IN_LAYERS = 30
 """The upper bound on the nodes of a component that is laid out in layers, since those of a larger one are too wide."""
 
-LAYER = 0.35
-"""The additional distance between layers, in inches."""
-
-SWEEPS = 24
-"""The number of passes through the layers that move each box to the middle of its neighbours."""
-
-ROUNDS = 300
-"""The upper bound on the rounds in which overlapping boxes are pushed apart."""
+LAYER = 0.35  # the additional distance between layers, in inches
+SWEEPS = 24  # the number of passes through the layers that move each box to the middle of its neighbours
+ROUNDS = 300  # the upper bound on the rounds in which overlapping boxes are pushed apart
 
 
 def communities(graph: networkx.Graph) -> list[list[int]]:
@@ -151,8 +145,7 @@ def _apart(centres: np.ndarray, boxes: np.ndarray, gap: np.ndarray) -> np.ndarra
     return centres
 
 
-CELL = 0.2
-"""The width in inches of a cell of the grid on which components are packed."""
+CELL = 0.2  # the width in inches of a cell of the grid on which components are packed
 
 
 def _pack(

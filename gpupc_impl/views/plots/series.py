@@ -8,8 +8,7 @@ import numpy as np
 
 from gpupc_impl.views.plots import BOX, LINE, Axes, drawing, shown_name
 
-MOST_LAGS = 4
-"""Upper bound on the lags that the label of an arrow lists."""
+MOST_LAGS = 4  # upper bound on the lags that the label of an arrow lists
 
 
 def draw(graph: Any, ax: Axes | None, title: str | None) -> Axes:
