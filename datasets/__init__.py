@@ -8,8 +8,6 @@
 passed as `spec`. `datasets.fetch.fetch` returns the path of a file without reading it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import importlib.util

@@ -3,8 +3,6 @@
 The parser is part of this module because importing pgmpy takes seconds.
 """
 
-from __future__ import annotations
-
 import gzip
 import math
 import re

@@ -1,7 +1,5 @@
 """Generates discrete data: the synthetic settings of gpuPC, section 4.2 and Table 2."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from datasets.dataset import Dataset

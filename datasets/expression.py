@@ -1,7 +1,5 @@
 """Simulates gene expressions on a known network of regulators and their targets."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

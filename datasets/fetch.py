@@ -3,8 +3,6 @@
 A file that users build themselves (key `how`) has no checksum, and is read from a mirror folder without verification.
 """
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import os

@@ -1,7 +1,5 @@
 """Generates the random linear Gaussian DAGs of cuPC, section 5.6."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

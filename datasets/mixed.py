@@ -1,7 +1,5 @@
 """Generates mixed data: additive noise models whose variables are numbers or categories."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

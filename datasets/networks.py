@@ -1,7 +1,5 @@
 """Samples the Gaussian and discrete Bayesian networks that the pgmpy wheel contains, without a download."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import json

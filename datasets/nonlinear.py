@@ -5,8 +5,6 @@ reproduced, and because it draws one number at a time. This module draws from th
 from one seeded stream.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

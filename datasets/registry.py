@@ -1,7 +1,5 @@
 """Reads the registry of data sets, registry.yaml, and checks it against registry.schema.json."""
 
-from __future__ import annotations
-
 import copy
 import difflib
 import functools

@@ -1,7 +1,5 @@
 """Generates time series with lagged and contemporaneous linear links."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

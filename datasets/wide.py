@@ -1,7 +1,5 @@
 """Generates gene expressions: very many variables that share regulators, generated block by block."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The command line ``gpupc``; `arguments` defines its commands, and `commands` has the functions that they run."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Defines the arguments of the command line."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import difflib

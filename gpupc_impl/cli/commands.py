@@ -1,7 +1,5 @@
 """The commands: each takes parsed arguments, writes the files that they name, and returns what is to be printed."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

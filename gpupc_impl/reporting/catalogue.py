@@ -8,8 +8,6 @@ The names of the function's parameters select what the function reads (`READERS`
 which runs, and the docstring is the caption in the report. Each entry is a target of the workflow.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib

@@ -4,8 +4,6 @@ A cell has a text, and the row of the CSV with the same number. Notes below a ta
 marks, and say why numbers are missing.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import statistics

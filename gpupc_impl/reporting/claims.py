@@ -14,8 +14,6 @@ because seconds of other hardware cannot be compared; it is a cell of the paper'
 sentences of each paper, which results/reported/headlines.csv names; their verdicts are those of their claims.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

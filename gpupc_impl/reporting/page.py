@@ -1,7 +1,5 @@
 """Writes the report, one self-contained page with the headlines and every table and figure, by paper."""
 
-from __future__ import annotations
-
 import base64
 import html
 import re

@@ -1,7 +1,5 @@
 """The runs of a source (this machine, or a device with published runs) with their verification, and selections."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re

@@ -1,7 +1,5 @@
 """Counts how many rows of A'_G share a conditioning set in level 2 (cuPC, section 5.5 and Fig. 9)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Each machine has a block of rows of its own.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import html
 import re

@@ -1,7 +1,5 @@
 """Trials of a method: up to three small problems, on which its answer and its time are compared with a reference's."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import statistics

@@ -5,8 +5,6 @@ Every method solves a tiny problem, which fills the caches on disk. A measuremen
 own data, such as the kernels of deep levels.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

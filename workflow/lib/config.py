@@ -1,7 +1,5 @@
 """Reads configs, fills in their defaults and, before anything runs, reports every fault in a sentence."""
 
-from __future__ import annotations
-
 import copy
 import difflib
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Expands the `experiments` of a config: grids of parameters, and series of generated graphs."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import string

@@ -6,8 +6,6 @@ references', a quarter is shared by the GPUs, and the last quarter is left to Sn
 nothing else runs on the cores of a measurement.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import itertools

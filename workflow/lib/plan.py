@@ -6,8 +6,6 @@ large graphs has a batch for each graph instead, with the graph's name. Where se
 a batch (`Plan.jobs`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Gets data sets, and writes their problems. If a data set cannot be had, the reason takes its place, which tables and
 figures show, and everything else is measured all the same."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The searches that a config requests, measured side by side; every setting leaves a record."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path

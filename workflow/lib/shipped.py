@@ -8,8 +8,6 @@ A C++ compiler is needed for the targets of the host backend, and NVRTC but no G
 kernel that an archive already has is not compiled again, and binaries of sources that have changed are left out.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import platform

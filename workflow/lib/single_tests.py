@@ -1,7 +1,5 @@
 """Times a table of single CI tests, whose cases are all combinations of the values that the config lists."""
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from collections.abc import Callable, Mapping

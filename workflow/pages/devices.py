@@ -1,8 +1,6 @@
 """Makes the page of the site that compares published runs of all devices (docs/devices.md), for `workflow.pages.site`:
 a table, two plots, and a file for each record."""
 
-from __future__ import annotations
-
 import dataclasses
 import html
 import json

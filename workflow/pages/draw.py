@@ -1,8 +1,6 @@
 """Makes one table or figure of published runs without a workflow:
 ``python -m workflow.pages.draw cupc_table2 table2.md results/recorded/nvidia-h200``."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

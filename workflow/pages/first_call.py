@@ -6,8 +6,6 @@ so that kernels are compiled, and then with the kernels of archives (``--shipped
 The table shows medians. Imports are not part of a call; a column shows the time of CuPy's import.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

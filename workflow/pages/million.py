@@ -10,8 +10,6 @@ is measured. If the script is called again with the same JSON, it measures the c
 `100k-first` is the first search in its process, and compiles its kernels if ``GPUPC_CACHE_DIR`` is an empty folder.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

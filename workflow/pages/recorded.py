@@ -4,8 +4,6 @@ The headlines go into README.md, from which the site has them, and the verdicts 
 docs/verdicts, as CSV and HTML.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -7,8 +7,6 @@ code, ``# %% [markdown]`` begins a cell of text in comments. A page has the text
 picture of each figure that a cell leaves open. The figure's label (``fig.set_label``) describes the picture.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io
