@@ -13,27 +13,9 @@ import numpy as np
 from gpupc_impl.core.pag import MARKS
 from gpupc_impl.latent.inference import find_pag
 from gpupc_impl.latent.oracle import IndependenceOracle
+from gpupc_impl.reporting import cells as c
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import EVERY, Facts, Sweeps, figure, table
-from gpupc_impl.reporting.cells import (
-    Line,
-    Speedup,
-    count,
-    csv_row,
-    geometric_mean,
-    label,
-    levels_speedup,
-    mark,
-    number,
-    of_lines,
-    places,
-    remarks,
-    rows_of_sweeps,
-    speedup,
-    status_word,
-    time_cell,
-    times,
-)
 from gpupc_impl.reporting.figures import Drawing, canvas, draw_times, footer, key, log_axis, tick_number
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, by_key, datasets_of
 from gpupc_impl.reporting.tables import Table
@@ -69,16 +51,16 @@ def overview(runs: Runs) -> Drawing:
             others = [run for run in slower if run.dataset == fast.dataset]
             for method in dict.fromkeys(run.method for run in others):
                 slow = min((run for run in others if run.method == method), key=_rank)
-                ratio, known = speedup(slow, fast), {"-serial": "CPU, one core", "-parallel": "CPU, all cores"}
+                ratio, known = c.speedup(slow, fast), {"-serial": "CPU, one core", "-parallel": "CPU, all cores"}
                 look = {"marker": style.MARKERS[slow.backend], "color": style.colour(method)}
                 if ratio.value is None:
                     continue
                 face = look["color"] if slow.counts else "white"
                 marker = {"marker": ">"} if ratio.bound else {}
                 axes.plot(ratio.value, y, **look | marker, markerfacecolor=face)
-                name = next((text for end, text in known.items() if method.endswith(end)), label(method))
+                name = next((text for end, text in known.items() if method.endswith(end)), c.label(method))
                 handles.setdefault(name, key(name, **look))
-            text = f"{label(fast.setting)}, {number(1000 * fast.median)} ms"
+            text = f"{c.label(fast.setting)}, {c.number(1000 * fast.median)} ms"
             axes.annotate(text, (1.01, y), xycoords=axes.get_yaxis_transform(), va="center", fontsize=6)
         axes.axvline(1, color="black", linewidth=0.6)
         axes.set_xscale("log")
@@ -110,18 +92,18 @@ def methods_by_dataset(runs: Runs) -> Table:
     for run in runs:
         rate = run.tests / run.median if run.median and run.tests is not None else None
         facts = {name: getattr(run, name) for name in also}
-        plain.append(csv_row(run) | facts | {"cold_s": run.time_s.cold, "tests_per_s": rate})
-        cold = "–" if run.time_s.cold is None else number(run.time_s.cold)
-        speed = "–" if rate is None else f"{number(rate / 1e6)} M" if rate >= 1e5 else number(rate)
-        counts = map(count, (run.edges, run.levels, run.tests))
-        times = (time_cell(run), cold, str(run.repeats or "–"))
-        rows.append([run.dataset, label(run.setting), run.backend, *times, *counts, speed, run.verification])
+        plain.append(c.csv_row(run) | facts | {"cold_s": run.time_s.cold, "tests_per_s": rate})
+        cold = "–" if run.time_s.cold is None else c.number(run.time_s.cold)
+        speed = "–" if rate is None else f"{c.number(rate / 1e6)} M" if rate >= 1e5 else c.number(rate)
+        counts = map(c.count, (run.edges, run.levels, run.tests))
+        times = (c.time_cell(run), cold, str(run.repeats or "–"))
+        rows.append([run.dataset, c.label(run.setting), run.backend, *times, *counts, speed, run.verification])
     header = ["data set", "setting", "backend", "seconds (20–80 %)", "cold s", "runs", "edges", "levels"]
     header += ["tests", "tests/s", "verification"]
     notes = [
         "Seconds: median of the warm runs. Cold: the first run of a fresh process, compilation included.",
-        *places(runs),
-        *remarks(runs),
+        *c.places(runs),
+        *c.remarks(runs),
     ]
     return Table("Every setting on every data set", header, rows, notes, plain, left=(0, 1, 2, 10))
 
@@ -183,7 +165,7 @@ CONVENTIONS = {
 
 MISSING = "None of the authors' programs was measured; docs/peers.md explains how to build them."
 
-CLOCKS: Mapping[str, Callable[..., Speedup]] = {"whole": speedup, "levels": levels_speedup}
+CLOCKS: Mapping[str, Callable[..., c.Speedup]] = {"whole": c.speedup, "levels": c.levels_speedup}
 
 
 class Comparison(NamedTuple):
@@ -230,23 +212,23 @@ def peers(runs: Runs) -> Table:
         verified: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
         for theirs, _, ours in its:
             ratios = {clock: of(theirs, ours) for clock, of in CLOCKS.items()}
-            row = {"program": setting, "kind": kind, **csv_row(theirs), "differing_edges": theirs.differing_edges}
+            row = {"program": setting, "kind": kind, **c.csv_row(theirs), "differing_edges": theirs.differing_edges}
             row |= {f"{clock}_speedup": ratio.value for clock, ratio in ratios.items()}
             row |= {"bound": ratios["whole"].bound, "test": conventions_of(theirs, ours), "why": theirs.why}
-            plain.append(row | {f"our_{name}": value for name, value in (csv_row(ours) if ours else {}).items()})
+            plain.append(row | {f"our_{name}": value for name, value in (c.csv_row(ours) if ours else {}).items()})
             if theirs.status != "skipped":
-                beside = [kind, label(ours.setting) if ours else "–"]
+                beside = [kind, c.label(ours.setting) if ours else "–"]
                 cells = [theirs.dataset, *_ms_of(theirs), *beside, *_ms_of(ours)]
-                cells += [str(ratios["whole"]) + mark(theirs, ours), str(ratios["levels"])]
-                cells += [f"{count(theirs.edges)} / {count(ours.edges if ours else None)}", _differing(theirs)]
-                rows.append([label(setting), *cells, conventions_of(theirs, ours)])
+                cells += [str(ratios["whole"]) + c.mark(theirs, ours), str(ratios["levels"])]
+                cells += [f"{c.count(theirs.edges)} / {c.count(ours.edges if ours else None)}", _differing(theirs)]
+                rows.append([c.label(setting), *cells, conventions_of(theirs, ours)])
             if ours and theirs.counts and ours.counts:
                 for clock, ratio in ratios.items():
                     verified[clock] += [ratio.value] * (ratio.value is not None)
         if any(verified.values()):
-            means, used = {c: geometric_mean(values) for c, values in verified.items()}, len(verified["whole"])
-            shown = [f"{number(mean)}×" if mean else "–" for mean in means.values()]
-            rows.append([label(setting), f"geometric mean of {used}", "", "", kind, "", "", "", *shown, "", "", ""])
+            means, used = {clock: c.geometric_mean(its) for clock, its in verified.items()}, len(verified["whole"])
+            shown = [f"{c.number(mean)}×" if mean else "–" for mean in means.values()]
+            rows.append([c.label(setting), f"geometric mean of {used}", "", "", kind, "", "", "", *shown, "", "", ""])
             row = {"program": setting, "dataset": "geometric mean", "kind": kind, "datasets": used}
             plain.append(row | {f"{clock}_speedup": mean for clock, mean in means.items()})
     header = ["program", "data set", "its ms", "its levels, ms", "beside", "ours", "our ms", "our levels, ms"]
@@ -258,9 +240,9 @@ def peers(runs: Runs) -> Table:
         "answer. Levels: the search loop alone; a program that does not time it has a dash.",
         "Like for like: our method of the same algorithm, with the papers' rule for separating sets (first-come) if "
         "that was measured, since the programs use it. Fastest: the fastest of our methods with a verified skeleton.",
-        *places(runs),
+        *c.places(runs),
     ]
-    notes = [*(explained if rows else [MISSING]), *remarks(theirs)]
+    notes = [*(explained if rows else [MISSING]), *c.remarks(theirs)]
     plain = plain or [{"program": ""}]
     return Table("Ours over the authors' programs", header, rows, notes, plain, left=(0, 1, 4, 5, 11, 12))
 
@@ -270,8 +252,8 @@ def _ms_of(run: VerifiedRecord | None) -> list[str]:
     if run is None:
         return ["–", "–"]
     levels = run.levels_median
-    whole = f"{number(1000 * run.median)}{mark(run)}" if run.median is not None else status_word(run.status)
-    return [whole, "–" if levels is None else number(1000 * levels)]
+    whole = f"{c.number(1000 * run.median)}{c.mark(run)}" if run.median is not None else c.status_word(run.status)
+    return [whole, "–" if levels is None else c.number(1000 * levels)]
 
 
 def _differing(run: VerifiedRecord) -> str:
@@ -315,7 +297,7 @@ def _drawing(runs: Runs, sweeps: Sweeps, titles: Mapping[str, str]) -> Drawing:
                 if run.setting == setting and run.dataset in graphs and (run.counts or run.status == "timeout")
             ]
             look = {"marker": style.MARKERS[first.backend], "markersize": 3, "color": style.colour(first.method)}
-            look["label"] = label(setting, first.backend)
+            look["label"] = c.label(setting, first.backend)
             draw_times(axes, its, lambda run, graphs=graphs: graphs[run.dataset], None, **look)
         axes.set(xscale="log", xlabel="variables")
         axes.set_title(titles.get(name, name), loc="left")
@@ -326,24 +308,24 @@ def _drawing(runs: Runs, sweeps: Sweeps, titles: Mapping[str, str]) -> Drawing:
     handles = {line.get_label(): line for axes in grid[0] for line in axes.get_legend_handles_labels()[0]}
     drawn.legend(handles=list(handles.values()), loc="outside upper left", ncols=len(sweeps) + 1)
     footer(drawn, runs)
-    return Drawing(drawn, rows_of_sweeps(runs, sweeps, "variables"))
+    return Drawing(drawn, c.rows_of_sweeps(runs, sweeps, "variables"))
 
 
 def _times(title: str, runs: Runs, sweeps: Sweeps, titles: Mapping[str, str]) -> Table:
     """Return the time of every setting, with a row for each data set."""
     panel = {dataset: titles.get(name, name) for name, graphs in sweeps.items() for dataset in graphs}
     lines = [
-        Line([panel.get(dataset, ""), dataset], times(its, at=lambda run: run.setting))
+        c.Line([panel.get(dataset, ""), dataset], c.times(its, at=lambda run: run.setting))
         for dataset, its in by_key(runs, lambda run: run.dataset).items()
     ]
-    columns = {run.setting: label(run.setting) for run in runs}
-    return of_lines(title, ["call", "data set"], columns, lines, _notes(runs))
+    columns = {run.setting: c.label(run.setting) for run in runs}
+    return c.of_lines(title, ["call", "data set"], columns, lines, _notes(runs))
 
 
 def _notes(runs: Runs) -> list[str]:
     """Return notes on the clock, the machines and the marks, and one for each package that is not installed."""
     absent = dict.fromkeys(run.why for run in runs if run.status == "skipped" and "not installed" in (run.why or ""))
-    return [CLOCK, *places(runs), *remarks(run for run in runs if run.status != "skipped"), *map(str, absent)]
+    return [CLOCK, *c.places(runs), *c.remarks(run for run in runs if run.status != "skipped"), *map(str, absent)]
 
 
 SERIES = {"pcmci": "PCMCI", "pcmciplus": "PCMCI+", "cmiknn": "PCMCI, CMIknn"}
@@ -391,9 +373,9 @@ def latent_distance(runs: Runs, problems: Facts, sweeps: Sweeps) -> Table:
     for name, graphs in sweeps.items():
         for run in (run for run in runs if run.dataset in graphs and run.status != "skipped"):
             found = _pag_distance(run, truths.get(run.dataset))
-            head = [PAGS.get(name, name), run.dataset, label(run.setting, run.backend)]
-            rows.append([*head, time_cell(run), *map(count, found.values())])
-            plain.append({"call": name, "variables": graphs[run.dataset], **csv_row(run), **found})
+            head = [PAGS.get(name, name), run.dataset, c.label(run.setting, run.backend)]
+            rows.append([*head, c.time_cell(run), *map(c.count, found.values())])
+            plain.append({"call": name, "variables": graphs[run.dataset], **c.csv_row(run), **found})
     notes = ["Packages whose graphs depend on the order of the variables are marked ≈ where theirs differ."]
     header = ["call", "data set", "method", "seconds", *DISTANCES]
     return Table(

@@ -14,28 +14,10 @@ import numpy as np
 
 from gpupc_impl.core.orientation import orient
 from gpupc_impl.measurement.record import commit_name, machine_name
+from gpupc_impl.reporting import cells as c
 from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import CsvRows, Facts, figure, table
-from gpupc_impl.reporting.cells import (
-    RATIOS,
-    STALE_NOTE,
-    Cell,
-    Line,
-    Speedup,
-    csv_row,
-    hardware,
-    label,
-    mark,
-    number,
-    of_lines,
-    printed,
-    speedup,
-    stated,
-    status_word,
-    time_cell,
-    times,
-)
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.figures import HEADING, Drawing, canvas, swatch, tick_number
 from gpupc_impl.reporting.runs import STALE, Runs, VerifiedRecord, by_key, datasets_of, grouped, of_method
@@ -61,59 +43,59 @@ def cmiknn_table5(runs: Runs, reported: CsvRows) -> Table:
     reference = next((run.setting for run in slows.values()), None)
     ours = by_key((run for run in runs if run.problem), lambda run: (run.setting, run.backend, run.problem["k_cmi"]))
     order = list(dict.fromkeys(run.setting for run in runs))
-    lines: list[Line] = []
+    lines: list[c.Line] = []
     alone, graphs = False, set()
     for setting, backend, k in sorted(ours, key=lambda line: (order.index(line[0]), *line[1:])):
         by_size = by_key(ours[setting, backend, k], lambda run: run.problem["n_variables"])
         cells = {p: _table5_cell(here, slows, setting == reference) for p, here in by_size.items()}
         alone |= setting != reference and any(cell.text.endswith(" s") for cell in cells.values())
         graphs |= set(map(len, by_size.values()))
-        who = f"ours: {label(setting, backend)}" + (", seconds" if setting == reference else "")
-        lines.append(Line([who, str(k)], cells))
+        who = f"ours: {c.label(setting, backend)}" + (", seconds" if setting == reference else "")
+        lines.append(c.Line([who, str(k)], cells))
     for (name, k), rows in by_key(reported, lambda row: (row["method"], row["k_cmi"])).items():
-        cells = printed(rows, lambda row: int(row["variables"]), lambda row: f"{row['value']}×")
-        lines.append(Line([f"paper: {name}", k], cells))
+        cells = c.printed(rows, lambda row: int(row["variables"]), lambda row: f"{row['value']}×")
+        lines.append(c.Line([f"paper: {name}", k], cells))
     notes = [
         f"How many times faster than {REFERENCE} with one worker, the paper's single-threaded CPU version; medians "
         f"over graphs, ours {' or '.join(map(str, sorted(graphs))) or 'none'} of each kind, the paper's 10. "
         f"Ours: {_search(runs)}. Paper: n = 1,000, perm = 100.",
         *(["Cells in seconds are medians over the graphs that finished, on which that version was not run."] * alone),
-        *(f"{CITED}, Table 5, {line}." for line in hardware(reported)),
+        *(f"{CITED}, Table 5, {line}." for line in c.hardware(reported)),
     ]
     sizes = sorted({p for line in lines for p in line.cells})
     head = ["speedup over the single-threaded CPU version", "k_CMI"]
     title, columns = "Speedups of the search (GPU-CMIknn, Table 5)", {p: f"N = {p}" for p in sizes}
-    return of_lines(title, head, columns, lines, notes, runs, left=(0,))
+    return c.of_lines(title, head, columns, lines, notes, runs, left=(0,))
 
 
-def _table5_cell(here: Runs, slows: Mapping[str, VerifiedRecord], is_reference: bool) -> Cell:
+def _table5_cell(here: Runs, slows: Mapping[str, VerifiedRecord], is_reference: bool) -> c.Cell:
     """Return the median speedup over the graphs of a size; the median time where the reference was not run on any."""
-    ratio = median_speedup([speedup(slows.get(run.dataset), run) for run in here])
+    ratio = median_speedup([c.speedup(slows.get(run.dataset), run) for run in here])
     seconds = [run.median for run in here if run.median is not None]
     median = float(np.median(seconds)) if seconds else None
     own = {"source": "ours", "setting": here[0].setting, "backend": here[0].backend, "machine": here[0].machine}
     own |= {"k_cmi": here[0].problem["k_cmi"], "variables": here[0].problem["n_variables"]}
     own |= {"graphs": len(here), "finished": len(seconds), "median_s": median, **ratio.facts}
     in_seconds = is_reference or not any(run.dataset in slows for run in here)
-    text = ("–" if median is None else f"{number(median)} s") if in_seconds else str(ratio)
-    return Cell(text + mark(*(run for run in here if not run.reference)) * (text != "–"), own)
+    text = ("–" if median is None else f"{c.number(median)} s") if in_seconds else str(ratio)
+    return c.Cell(text + c.mark(*(run for run in here if not run.reference)) * (text != "–"), own)
 
 
-def median_speedup(ratios: Sequence[Speedup]) -> Speedup:
+def median_speedup(ratios: Sequence[c.Speedup]) -> c.Speedup:
     """Return the median of ratios. The result is a bound if some ratios are bounds of the same kind, and missing if
     ratios are missing or are bounds of both kinds."""
     known = [ratio for ratio in ratios if ratio.value is not None]
     bounds = {ratio.bound for ratio in known} - {""}
     if not known or len(known) < len(ratios) or len(bounds) > 1:
-        return Speedup(None, why="–")
-    return Speedup(float(np.median([ratio.value for ratio in known])), "".join(bounds))
+        return c.Speedup(None, why="–")
+    return c.Speedup(float(np.median([ratio.value for ratio in known])), "".join(bounds))
 
 
 def _search(runs: Iterable[VerifiedRecord]) -> str:
     """Return the parameters of the searches as a text."""
     problems = [run.problem for run in runs if run.problem]
     names = {"n_samples": "n", "permutations": "perm", "k_perm": "k_perm", "alpha": "alpha"}
-    return stated((symbol, sorted({problem[name] for problem in problems})) for name, symbol in names.items())
+    return c.stated((symbol, sorted({problem[name] for problem in problems})) for name, symbol in names.items())
 
 
 @table("cmiknn_table10", "Table 10: sparse graphs and gene expressions", paper=PAPER, experiments=("cmiknn_table10",))
@@ -122,26 +104,26 @@ def cmiknn_table10(runs: Runs, reported: CsvRows) -> Table:
     paper's."""
     lines = []
     for (setting, backend), here in by_key(runs, lambda run: (run.setting, run.backend)).items():
-        lines.append(Line([f"ours: {label(setting, backend)}"], times(here, time_or_dnf)))
+        lines.append(c.Line([f"ours: {c.label(setting, backend)}"], c.times(here, time_or_dnf)))
     for name, rows in by_key(reported, lambda row: row["method"]).items():
-        text = printed(rows, text=lambda row: f"{float(row['value']):,g}" if row["status"] == "ok" else "DNF")
-        lines.append(Line([f"paper: {name}"], text))
+        text = c.printed(rows, text=lambda row: f"{float(row['value']):,g}" if row["status"] == "ok" else "DNF")
+        lines.append(c.Line([f"paper: {name}"], text))
     limits = sorted({run.limits.time_s for run in runs if run.limits.time_s})
     notes = [
         f"Ours: {_search(runs)}; median of the warm runs. Paper: n = 1,000 for the generated graphs, perm = 100, "
         "k_perm = 15, k_CMI = 7, alpha = 0.01.",
         "DNF: did not finish within the time limit, "
-        f"ours {' or '.join(f'{number(limit)} s' for limit in limits) or 'none'}, the paper's 24 hours.",
-        *(f"{CITED}, Table 10, {line}." for line in hardware(reported)),
+        f"ours {' or '.join(f'{c.number(limit)} s' for limit in limits) or 'none'}, the paper's 24 hours.",
+        *(f"{CITED}, Table 10, {line}." for line in c.hardware(reported)),
     ]
     columns = {name: name for name in [*datasets_of(runs), *(row["dataset"] for row in reported)]}
     finished = [run for run in runs if run.status != "timeout"]
     title = "Sparse graphs and gene expressions (GPU-CMIknn, Table 10)"
-    return of_lines(title, ["seconds"], columns, lines, notes, finished, left=(0,))
+    return c.of_lines(title, ["seconds"], columns, lines, notes, finished, left=(0,))
 
 
 def time_or_dnf(run: VerifiedRecord) -> str:
-    return f"DNF (> {number(run.limits.time_s)})" if run.status == "timeout" else time_cell(run)
+    return f"DNF (> {c.number(run.limits.time_s)})" if run.status == "timeout" else c.time_cell(run)
 
 
 BASE = 7  # the k_CMI with which the others are compared
@@ -161,7 +143,7 @@ def cmiknn_fig1(runs: Runs, problems: Facts, reported: CsvRows) -> Drawing:
         if run.counts and (found := run.skeleton) is not None:
             distance = structural_hamming_distance(orient(found), dag_of_edges(truths[run.dataset], len(found.names)))
         true_edges = len(truths.get(run.dataset, ()))
-        rows.append({"source": source, "k_cmi": k, "shd": distance, "true_edges": true_edges, **csv_row(run)})
+        rows.append({"source": source, "k_cmi": k, "shd": distance, "true_edges": true_edges, **c.csv_row(run)})
     bases = {row["source"]: row["shd"] for row in rows if row["k_cmi"] == BASE}
     for row in rows:
         both = row["shd"], bases.get(row["source"])
@@ -253,16 +235,18 @@ def single_tests(title: str, timed: Mapping[str, Any], varies: str, reported: Cs
     }
     reference = next((cell["implementation"] for cell in cells if _is_reference(cell)), None)
     lines = [
-        Line([f"ours: {label(name, backend)}", *[k] * has_k], {value: _cell(cell) for value, cell in by_value.items()})
+        c.Line(
+            [f"ours: {c.label(name, backend)}", *[k] * has_k], {value: _cell(cell) for value, cell in by_value.items()}
+        )
         for (name, backend, k), by_value in ours.items()
     ]
     for (name, backend, k), by_value in ours.items():
         if (slow := ours.get((reference, "cpu", k))) and name != reference:
             ratios = {value: _ratio(slow.get(value), cell) for value, cell in by_value.items()}
-            lines.append(Line([f"{label(name, backend)} over {reference}", *[k] * has_k], ratios))
+            lines.append(c.Line([f"{c.label(name, backend)} over {reference}", *[k] * has_k], ratios))
     for (name, k), rows in by_key(reported, lambda row: (row["method"], k_of(row))).items():
-        values = printed(rows, lambda row: _value(row, varies), lambda row: "{value} ({low}–{high})".format(**row))
-        lines.append(Line([f"paper: {name}", *[k] * has_k], values))
+        values = c.printed(rows, lambda row: _value(row, varies), lambda row: "{value} ({low}–{high})".format(**row))
+        lines.append(c.Line([f"paper: {name}", *[k] * has_k], values))
     columns = sorted({_value(cell, varies) for cell in [*cells, *reported]}, key=_size)
     counts = sorted({len(cell["seconds"]) for cell in cells if cell["status"] == "ok"})
     notes = [
@@ -272,11 +256,11 @@ def single_tests(title: str, timed: Mapping[str, Any], varies: str, reported: Cs
         "A time is that from the samples in host memory to the p-value in host memory.",
         *(["adaptive: k_CMI = 0.2 n."] if any(cell["k_rule"] == "adaptive" for cell in cells) else []),
         *_places(timed),
-        *(f"{CITED}, {line}." for line in hardware(reported)),
-        RATIOS,
+        *(f"{CITED}, {line}." for line in c.hardware(reported)),
+        c.RATIOS,
     ]
     named = {value: f"{DIMENSIONS[varies]} = {value}" for value in columns}
-    return of_lines(title, ["seconds", *["k_CMI"] * has_k], named, lines, notes, left=(0,))
+    return c.of_lines(title, ["seconds", *["k_CMI"] * has_k], named, lines, notes, left=(0,))
 
 
 def _is_reference(cell: Timed) -> bool:
@@ -295,32 +279,32 @@ def _size(value: str) -> float:
     return math.inf if value == "adaptive" else float(value or 0)
 
 
-def _cell(cell: Timed) -> Cell:
+def _cell(cell: Timed) -> c.Cell:
     """Return the median of a cell's seconds with its percentiles, or the cell's status."""
     names = ("implementation", "method", "backend", "k_rule", *DIMENSIONS)
     row = {"source": "ours", **{name: cell[name] for name in names}}
     if cell["status"] == "ok":
         low, middle, high = map(float, np.quantile(cell["seconds"], (LOW, 0.5, HIGH)))
         row |= {"seconds": middle, "low_s": low, "high_s": high}
-        text = f"{number(middle)} ({number(low)}–{number(high)})" + (f" {STALE}" if cell.get("stale") else "")
+        text = f"{c.number(middle)} ({c.number(low)}–{c.number(high)})" + (f" {STALE}" if cell.get("stale") else "")
     else:
         late = cell["status"] == "timeout"
-        text = f"DNF (> {number(cell['limit_s'])})" if late else status_word(cell["status"])
+        text = f"DNF (> {c.number(cell['limit_s'])})" if late else c.status_word(cell["status"])
     rest = {name: cell[name] for name in ("cold_s", "limit_s", "status")}
-    return Cell(text, {**row, **rest, "tests": len(cell["seconds"])})
+    return c.Cell(text, {**row, **rest, "tests": len(cell["seconds"])})
 
 
-def _ratio(slow: Timed | None, fast: Timed) -> Cell:
+def _ratio(slow: Timed | None, fast: Timed) -> c.Cell:
     """Return the speedup over the reference; a limit is no bound, since it holds for all tests together."""
     if slow is None or slow["status"] != "ok" or fast["status"] != "ok":
-        return Cell("–")
-    return Cell(str(Speedup(float(np.median(slow["seconds"]) / np.median(fast["seconds"])))))
+        return c.Cell("–")
+    return c.Cell(str(c.Speedup(float(np.median(slow["seconds"]) / np.median(fast["seconds"])))))
 
 
 def _fixed(cells: Sequence[Mapping[str, Any]], varies: str) -> str:
     """Return the values of the dimensions that do not vary, except k."""
     names = [name for name in DIMENSIONS if name not in (varies, "k_cmi")]
-    return stated((DIMENSIONS[name], sorted({int(cell[name]) for cell in cells})) for name in names)
+    return c.stated((DIMENSIONS[name], sorted({int(cell[name]) for cell in cells})) for name in names)
 
 
 def _places(timed: Mapping[str, Any]) -> list[str]:
@@ -328,12 +312,12 @@ def _places(timed: Mapping[str, Any]) -> list[str]:
     notes, cells = [], timed["cells"]
     done = [cell for cell in cells if cell["status"] == "ok"]
     for backend, facts in timed["environments"].items():
-        names = dict.fromkeys(label(cell["implementation"]) for cell in done if cell["backend"] == backend)
+        names = dict.fromkeys(c.label(cell["implementation"]) for cell in done if cell["backend"] == backend)
         where = machine_name(facts, backend, 1 if backend == "cpu" else facts["threads"])
         notes.append(f"{' / '.join(names) or 'nothing'}: {where}, commit {commit_name(facts) or 'unknown'}.")
-    notes += [STALE_NOTE] * any(cell.get("stale") for cell in done)
+    notes += [c.STALE_NOTE] * any(cell.get("stale") for cell in done)
     reasons = grouped(
-        (cell["why"], label(cell["implementation"])) for cell in cells if cell["why"] and cell not in done
+        (cell["why"], c.label(cell["implementation"])) for cell in cells if cell["why"] and cell not in done
     )
     return notes + [f"{' / '.join(names)}: {why}" for why, names in reasons.items()]
 

@@ -8,28 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from gpupc_impl.reporting import cells as c
 from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting import sharing as shared_sets
 from gpupc_impl.reporting.catalogue import CsvRows, Facts, table
-from gpupc_impl.reporting.cells import (
-    RATIOS,
-    Cell,
-    Line,
-    Pair,
-    datasets_table,
-    geometric_mean,
-    label,
-    levels_speedup,
-    mark,
-    number,
-    of_lines,
-    printed,
-    ratios,
-    speedup,
-    time_cell,
-    times,
-    whole_calls,
-)
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of, in_grid, of_method, of_settings
 from gpupc_impl.reporting.tables import Table
@@ -65,7 +47,7 @@ def cupc_table1(problems: Facts, reported: CsvRows) -> Table:
         "licence": lambda facts: facts.get("licence") or "–",
         "source": lambda facts: facts.get("source") or facts.get("url") or "–",
     }
-    return datasets_table("Data sets (cuPC, Table 1)", problems, reported, shape, own, notes)
+    return c.datasets_table("Data sets (cuPC, Table 1)", problems, reported, shape, own, notes)
 
 
 RUNTIMES = (("T1", None), ("T2", PARALLEL), ("T3", SERIAL), ("T4", "cupc-e"), ("T5", "cupc-s"))
@@ -95,74 +77,74 @@ def cupc_table2(runs: Runs, reported: CsvRows) -> Table:
             settings[method].append(canonical)
     authors = [run for run in runs if run.method == AUTHORS]
     settings["cupc-s"].append(authors)
-    lines: list[Line] = []
+    lines: list[c.Line] = []
     for symbol, method in RUNTIMES:
         its = settings.get(method, [])
-        lines += _runtimes(symbol, its, "whole call", time_cell)
+        lines += _runtimes(symbol, its, "whole call", c.time_cell)
         lines.append(_paper(f"{symbol}, s", [row for row in reported if row["symbol"] == symbol]))
         lines += _runtimes(symbol, its, "levels", _levels_cell) if method in CUPC else []
     for paper_symbol, symbol, slow, fast in SPEEDUPS:
-        lines += _speedups(symbol, chosen, slow, fast, "whole call", speedup)
+        lines += _speedups(symbol, chosen, slow, fast, "whole call", c.speedup)
         lines.append(_paper(paper_symbol, [row for row in reported if row["symbol"] == paper_symbol]))
-        lines += _speedups(symbol, chosen, slow, fast, "levels", levels_speedup) if fast in CUPC else []
+        lines += _speedups(symbol, chosen, slow, fast, "levels", c.levels_speedup) if fast in CUPC else []
     notes = [
-        whole_calls("the correlation matrix") + " The paper counts transfers as well (section 5.3). Rows with levels "
+        c.whole_calls("the correlation matrix") + " The paper counts transfers as well (section 5.3). Rows with levels "
         "leave out what belongs to no level: transfers, and the collection of sets.",
         *(["The authors' program does not time its levels."] * any(run.median for run in authors)),
         "Geometric means of cuPC-E and cuPC-S are over the data sets on which both and the serial reference finished "
         "with a verified skeleton; parentheses contain the number of these data sets. The mean of T3/T2 is ours and "
         "that of T1/T2 the paper's, since its Stable (T1, in R) is not among our references.",
-        RATIOS,
+        c.RATIOS,
         "Paper: cuPC (doi:10.1109/TPDS.2019.2939126), Table 2.",
     ]
     shown = of_settings(runs, [some for both in settings.values() for some in both])
     columns = {name: name for name in datasets_of(runs)} | {MEAN: f"{MEAN} (data sets)"}
-    return of_lines("Runtimes and speedups (cuPC, Table 2)", ["", "runtime, speedup"], columns, lines, notes, shown)
+    return c.of_lines("Runtimes and speedups (cuPC, Table 2)", ["", "runtime, speedup"], columns, lines, notes, shown)
 
 
-def _runtimes(symbol: str, settings: Sequence[Runs], clock: str, text: Callable[[VerifiedRecord], str]) -> list[Line]:
+def _runtimes(symbol: str, settings: Sequence[Runs], clock: str, text: Callable[[VerifiedRecord], str]) -> list[c.Line]:
     """Return the lines with our times of some settings."""
     lines = []
     for its in filter(None, settings):
         first = its[0]
-        who = f"{'authors' if first.method == AUTHORS else 'ours'}: {label(first.setting, first.backend)}"
+        who = f"{'authors' if first.method == AUTHORS else 'ours'}: {c.label(first.setting, first.backend)}"
         what = f"{symbol}{' levels' * (clock == 'levels')}, s"
-        lines.append(Line([what, who], times(its, text, symbol=symbol, clock=clock)))
+        lines.append(c.Line([what, who], c.times(its, text, symbol=symbol, clock=clock)))
     return lines
 
 
 def _levels_cell(run: VerifiedRecord) -> str:
-    return "–" if run.levels_median is None else number(run.levels_median) + mark(run)
+    return "–" if run.levels_median is None else c.number(run.levels_median) + c.mark(run)
 
 
 def _speedups(
     symbol: str, chosen: Mapping[str, Runs], slow: str, fast: str, clock: str, of: Callable[..., object]
-) -> list[Line]:
+) -> list[c.Line]:
     """Return the line with our speedups of one method over another, if the faster one was run."""
     if not chosen[fast]:
         return []
     slows, first, facts = by_dataset(chosen[slow]), chosen[fast][0], {"symbol": symbol, "clock": clock}
-    pairs: dict[str, Pair] = {run.dataset: (slows.get(run.dataset), run) for run in chosen[fast]}
+    pairs: dict[str, c.Pair] = {run.dataset: (slows.get(run.dataset), run) for run in chosen[fast]}
     # The mean is over the data sets that all compared methods finished.
     compared = [chosen[slow], chosen[fast], *([] if first.backend == "cpu" else [chosen[method] for method in CUPC])]
     finished = set.intersection(*({run.dataset for run in its if run.counts} for its in compared))
     values = [
         ratio.value for name, pair in pairs.items() if name in finished and (ratio := of(*pair)).value is not None
     ]
-    cells = ratios(pairs, of, **facts)
+    cells = c.ratios(pairs, of, **facts)
     if values:
-        mean = geometric_mean(values)
+        mean = c.geometric_mean(values)
         row = {"source": "ours", **facts, "dataset": MEAN, "method": fast, "backend": first.backend, "speedup": mean}
-        cells[MEAN] = Cell(f"{number(mean)}× ({len(values)})", row | {"datasets_in_mean": len(values)})
-    who = f"{label(first.setting, first.backend)} over {label(slow)}"
-    return [Line([symbol + " levels" * (clock == "levels"), f"ours: {who}"], cells)]
+        cells[MEAN] = c.Cell(f"{c.number(mean)}× ({len(values)})", row | {"datasets_in_mean": len(values)})
+    who = f"{c.label(first.setting, first.backend)} over {c.label(slow)}"
+    return [c.Line([symbol + " levels" * (clock == "levels"), f"ours: {who}"], cells)]
 
 
-def _paper(symbol: str, rows: CsvRows) -> Line:
-    cells = printed(rows)
+def _paper(symbol: str, rows: CsvRows) -> c.Line:
+    cells = c.printed(rows)
     if MEAN in cells:
         cells[MEAN] = cells[MEAN]._replace(text=f"{cells[MEAN].text} (6)")
-    return Line([symbol, f"paper: {rows[0]['method']}, {rows[0]['hardware']}"], cells)
+    return c.Line([symbol, f"paper: {rows[0]['method']}, {rows[0]['hardware']}"], cells)
 
 
 # --- claims ----------------------------------------------------------------------------------------------------------
@@ -234,10 +216,10 @@ def configurations(evidence: q.Evidence, dataset: str, method: str) -> list[floa
     """
     grid = [run for run in evidence.runs if (run.dataset, run.method) == (dataset, method) and in_grid(run)]
     if not grid:
-        raise evidence.lacking(f"no grid of {label(method)} measured", dataset)
+        raise evidence.lacking(f"no grid of {c.label(method)} measured", dataset)
     selected = next((run for run in grid if SELECTED[method].items() <= run.params.items()), None)
     if selected is None:
-        raise q.Missing(f"{'-'.join([label(method), *map(str, SELECTED[method].values())])} not measured in the grid")
+        raise q.Missing(f"{'-'.join([c.label(method), *map(str, SELECTED[method].values())])} not measured in the grid")
     return [q.seconds_of(selected) / run.median for run in grid if run.counts]
 
 
@@ -271,13 +253,13 @@ def shared_by(rows: int) -> q.Quantity:
 
 def along(axis: str, compute: q.Compute) -> q.Quantity:
     """Return a quantity of the runtimes of cuPC-E and cuPC-S along an axis."""
-    return q.along(axis, {label(method): (size_of, q.seconds(method)) for method in CUPC}, compute)
+    return q.along(axis, {c.label(method): (size_of, q.seconds(method)) for method in CUPC}, compute)
 
 
 QUANTITIES: dict[str, q.Quantity] = {
     "same-skeleton": q.over_datasets(differing_edges),
     "parallel-pc-dream5": q.over_datasets(q.over(PARALLEL, SERIAL)),
-    "parallel-pc-mean": q.over_datasets(q.over(PARALLEL, SERIAL), geometric_mean),
+    "parallel-pc-mean": q.over_datasets(q.over(PARALLEL, SERIAL), c.geometric_mean),
     "cupc-e-mean": over_stable_fast("cupc-e"),
     "cupc-s-mean": over_stable_fast("cupc-s"),
     "cupc-s-dream5": over_stable_fast("cupc-s"),

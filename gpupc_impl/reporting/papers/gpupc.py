@@ -8,29 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from gpupc_impl.reporting import cells as c
 from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting.catalogue import CsvRows, Facts, Sweeps, table
-from gpupc_impl.reporting.cells import (
-    INFINITY,
-    RATIOS,
-    Cell,
-    Line,
-    Speedup,
-    count,
-    datasets_table,
-    hardware,
-    label,
-    number,
-    of_lines,
-    printed,
-    ratios,
-    speedup,
-    stated,
-    time_cell,
-    times,
-    whole_calls,
-    without_rows,
-)
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.runs import (
     Runs,
@@ -78,7 +58,7 @@ def chosen_runs(runs: Iterable[VerifiedRecord]) -> dict[str, dict[str, list[Veri
 
 def named(method: str, choice: str) -> str:
     words = {"paper": "{}", "once": "{}, tables allocated once", "best": "best {}"}
-    return words[choice].format(label(method))
+    return words[choice].format(c.label(method))
 
 
 @table("gpupc_table1", "Table 1: data sets", paper=PAPER, family="discrete")
@@ -90,8 +70,8 @@ def gpupc_table1(problems: Facts, reported: CsvRows) -> Table:
     shape["max_categories"] = ("max |V|", "max_categories")
     own = {
         "categories": _categories,
-        "constant variables": lambda facts: count(facts.get("constant_variables")),
-        "true edges": lambda facts: count(None if facts.get("true_edges") is None else len(facts["true_edges"])),
+        "constant variables": lambda facts: c.count(facts.get("constant_variables")),
+        "true edges": lambda facts: c.count(None if facts.get("true_edges") is None else len(facts["true_edges"])),
         "source": lambda facts: facts.get("source") or facts.get("url") or "–",
     }
     notes = [
@@ -100,7 +80,7 @@ def gpupc_table1(problems: Facts, reported: CsvRows) -> Table:
         "True edges are those of the network from which the samples were drawn.",
         f"{CITED}, Table 1. The paper does not state seeds, so its samples differ from ours.",
     ]
-    return datasets_table("Data sets (gpuPC, Table 1)", problems, reported, shape, own, notes)
+    return c.datasets_table("Data sets (gpuPC, Table 1)", problems, reported, shape, own, notes)
 
 
 def _categories(facts: Mapping[str, Any]) -> str:
@@ -120,11 +100,11 @@ DIMENSIONS = {
 """The parameters that sweeps vary, each with the paper's symbol and its meaning."""
 
 
-def speedup_or_infinity(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup:
+def speedup_or_infinity(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> c.Speedup:
     """Return the speedup, or infinity if only the slow run exhausted memory, as in the paper."""
     if slow is not None and fast is not None and slow.out_of_memory and fast.median is not None:
-        return Speedup(None, why=INFINITY)
-    return speedup(slow, fast)
+        return c.Speedup(None, why=c.INFINITY)
+    return c.speedup(slow, fast)
 
 
 @table("gpupc_table2", "Table 2: gpuPC over disc-cuPC", paper=PAPER, experiments=("gpupc_table2",))
@@ -135,12 +115,14 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
     chosen = chosen_runs(runs)
     printed_rows = by_key(reported, lambda row: row["parameter"])
     width = max(len(its) for its in [*(set(graphs.values()) for graphs in sweeps.values()), *printed_rows.values()])
-    lines: list[Line] = []
+    lines: list[c.Line] = []
     for parameter, graphs in sweeps.items():
         symbol, _ = DIMENSIONS[parameter]
         ordered = sorted(graphs.items(), key=lambda item: item[1], reverse=parameter == "decay")
         place = {graph: position for position, (graph, _) in enumerate(ordered)}
-        lines.append(Line([symbol, f"ours: {symbol}"], {place[graph]: Cell(f"{value:,}") for graph, value in ordered}))
+        lines.append(
+            c.Line([symbol, f"ours: {symbol}"], {place[graph]: c.Cell(f"{value:,}") for graph, value in ordered})
+        )
         for choice, found in chosen.items():
             facts = {"parameter": parameter, "value": lambda run, graphs=graphs: graphs[run.dataset], "choice": choice}
             here = {
@@ -150,31 +132,31 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
             pairs = {place[graph]: (here[BASELINE].get(graph), here[GPUPC].get(graph)) for graph in place}
             at = {"at": lambda run, place=place: place[run.dataset], **facts}
             for method in found:
-                cells = times(map(here[method].get, place), **at)
-                cells = cells if method == BASELINE else without_rows(cells)
-                lines.append(Line(["", f"{named(method, choice)}, s"], cells))
-            lines.append(Line(["", "speedup"], ratios(pairs, speedup_or_infinity, **facts)))
+                cells = c.times(map(here[method].get, place), **at)
+                cells = cells if method == BASELINE else c.without_rows(cells)
+                lines.append(c.Line(["", f"{named(method, choice)}, s"], cells))
+            lines.append(c.Line(["", "speedup"], c.ratios(pairs, speedup_or_infinity, **facts)))
         if theirs := [{**row, "place": column} for column, row in enumerate(printed_rows.get(parameter, []))]:
-            settings = {row["place"]: Cell(f"{Decimal(row['setting']):,}") for row in theirs}
-            lines.append(Line(["", f"paper: {symbol}"], settings))
-            lines.append(Line(["", "speedup"], printed(theirs, lambda row: row["place"], _times_or_infinity)))
+            settings = {row["place"]: c.Cell(f"{Decimal(row['setting']):,}") for row in theirs}
+            lines.append(c.Line(["", f"paper: {symbol}"], settings))
+            lines.append(c.Line(["", "speedup"], c.printed(theirs, lambda row: row["place"], _times_or_infinity)))
     notes = [
         "; ".join(f"{symbol}: {meaning}" for symbol, meaning in DIMENSIONS.values()) + ". "
         f"{_fixed(runs, sweeps)} Paper: N = 1,000, max |V| = 4, n = 10,000, T = 32, d = 0.9.",
         "A workload replaces the search, as in the paper's section 4.1: every remaining edge has T tests per level, "
         "whatever their results, and each level removes the share d of the edges, evenly distributed.",
-        f"{INFINITY}: {label(BASELINE)} ran out of device memory where {label(GPUPC)} finished.",
+        f"{c.INFINITY}: {c.label(BASELINE)} ran out of device memory where {c.label(GPUPC)} finished.",
         *_choice_notes(chosen),
         *_memory_notes(runs),
         f"{CITED}, Table 2: {reported[0]['hardware']}, medians of 10 runs.",
     ]
     within = [run for run in runs if not run.out_of_memory]
     title, columns = "Speedup of gpuPC over disc-cuPC (gpuPC, Table 2)", {k: f"value {k + 1}" for k in range(width)}
-    return of_lines(title, ["parameter", "value, time or speedup"], columns, lines, notes, within, missing="")
+    return c.of_lines(title, ["parameter", "value, time or speedup"], columns, lines, notes, within, missing="")
 
 
 def _times_or_infinity(row: Mapping[str, str]) -> str:
-    return INFINITY if row["value"] == "inf" else f"{row['value']}×"
+    return c.INFINITY if row["value"] == "inf" else f"{row['value']}×"
 
 
 def _fixed(runs: Runs, sweeps: Sweeps) -> str:
@@ -186,14 +168,14 @@ def _fixed(runs: Runs, sweeps: Sweeps) -> str:
         others = [graph for varied, graphs in sweeps.items() if varied != parameter for graph in graphs]
         name = names.get(parameter, parameter)
         found[symbol] = {problems[graph][name]: None for graph in others if graph in problems}
-    return f"Ours, where not varied: {stated(found.items())}." if any(found.values()) else ""
+    return f"Ours, where not varied: {c.stated(found.items())}." if any(found.values()) else ""
 
 
 def _choice_notes(choices: Iterable[str]) -> list[str]:
     words = {
-        "paper": f"{label(BASELINE)} and {label(GPUPC)} count as in the paper, sample by sample into tables in device "
-        f"memory ({label(GPUPC)}'s level 0: in shared memory).",
-        "once": f"{label(BASELINE)} allocates a table in each thread of the kernel, as in the paper's section 4.1; "
+        "paper": f"{c.label(BASELINE)} and {c.label(GPUPC)} count as in the paper, sample by sample into tables in device "
+        f"memory ({c.label(GPUPC)}'s level 0: in shared memory).",
+        "once": f"{c.label(BASELINE)} allocates a table in each thread of the kernel, as in the paper's section 4.1; "
         '"tables allocated once": before the first level.',
         "best": "Best: both count by bit planes, into tables in shared memory if these fit.",
     }
@@ -207,9 +189,9 @@ def _memory_notes(runs: Iterable[VerifiedRecord]) -> list[str]:
         limit, device = run.limits.device_memory_bytes, (run.environment["device"] or {}).get("memory_bytes")
         if limit is None and device is None:
             return "no limit of its own"
-        return f"{number((limit or device) / 1e6)} MB" + (" (all of the device)" if limit is None else "")
+        return f"{c.number((limit or device) / 1e6)} MB" + (" (all of the device)" if limit is None else "")
 
-    words = grouped((f"{allowed(run)}, backend {run.backend}", label(run.method)) for run in runs)
+    words = grouped((f"{allowed(run)}, backend {run.backend}", c.label(run.method)) for run in runs)
     return [f"Device memory of {' and '.join(names)}: {limit}." for limit, names in words.items()]
 
 
@@ -234,11 +216,11 @@ def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows) -> Table:
     }
     others = [run.setting for run in runs if run.setting not in column]
     best = [name for name in column.values() if name.startswith("best ")]
-    columns = {name: label(name) for name in ("parallelPC", "bnlearn", *others, BASELINE, GPUPC)}
+    columns = {name: c.label(name) for name in ("parallelPC", "bnlearn", *others, BASELINE, GPUPC)}
     columns |= {name: named(name.removeprefix("best "), "best") for name in best}
-    columns[OVER_BASELINE] = f"{label(GPUPC)} over {label(BASELINE)}"
+    columns[OVER_BASELINE] = f"{c.label(GPUPC)} over {c.label(BASELINE)}"
     columns |= {BEST: BEST} if best else {}
-    columns[OVER_PARALLEL] = f"{label(GPUPC)} over the parallel CPU version"
+    columns[OVER_PARALLEL] = f"{c.label(GPUPC)} over the parallel CPU version"
     columns[SHD] = "SHD of the skeleton"
     parallel = by_dataset(of_method(runs, PARALLEL))
     truths = {facts["name"]: facts.get("true_edges") for facts in problems}
@@ -253,27 +235,27 @@ def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows) -> Table:
             slow, fast = group.get(BASELINE), group.get(GPUPC)
             pairs = {OVER_BASELINE: (slow, fast), OVER_PARALLEL: (parallel.get(dataset), fast)}
             pairs[BEST] = group.get(f"best {BASELINE}", slow), group.get(f"best {GPUPC}", fast)
-            cells |= without_rows(ratios(pairs, speedup_or_infinity))
+            cells |= c.without_rows(c.ratios(pairs, speedup_or_infinity))
             if distance := distances.get(GPUPC) or next(filter(None, distances.values()), None):
-                cells[SHD] = Cell(f"{sum(distance)} (−{distance[0]} +{distance[1]})")
-            lines.append(Line([dataset, f"ours: {kernels_of(here)}"], cells))
+                cells[SHD] = c.Cell(f"{sum(distance)} (−{distance[0]} +{distance[1]})")
+            lines.append(c.Line([dataset, f"ours: {kernels_of(here)}"], cells))
         if theirs := printed_rows.get(dataset):
-            cells = printed(theirs, lambda row: REPORTED_COLUMNS[row["method"]])
+            cells = c.printed(theirs, lambda row: REPORTED_COLUMNS[row["method"]])
             seconds = {row["method"]: float(row["value"]) for row in theirs}
             for name, slow in ((OVER_BASELINE, "disc-cupc"), (OVER_PARALLEL, "bnlearn")):
-                cells[name] = Cell(f"{number(seconds[slow] / seconds['gpuPC'])}×")
-            lines.append(Line(["" if here else dataset, "paper"], cells))
+                cells[name] = c.Cell(f"{c.number(seconds[slow] / seconds['gpuPC'])}×")
+            lines.append(c.Line(["" if here else dataset, "paper"], cells))
     notes = [
-        whole_calls("the coded data"),
-        f"The parallel CPU version is ours ({PARALLEL}), in the paper bnlearn's. {RATIOS}",
+        c.whole_calls("the coded data"),
+        f"The parallel CPU version is ours ({PARALLEL}), in the paper bnlearn's. {c.RATIOS}",
         "SHD of the skeleton: the edges of the true network's skeleton that are missing (−) and the additional edges "
-        f"(+) in {label(GPUPC)}'s. The CSV has the other settings.",
-        f"{INFINITY}: device memory exhausted.",
+        f"(+) in {c.label(GPUPC)}'s. The CSV has the other settings.",
+        f"{c.INFINITY}: device memory exhausted.",
         *_choice_notes(chosen),
         *_memory_notes(run for run in runs if run.backend != "cpu"),
-        *(f"{CITED}, Table 3, {line}." for line in hardware(reported)),
+        *(f"{CITED}, Table 3, {line}." for line in c.hardware(reported)),
     ]
-    return of_lines("Execution times (gpuPC, Table 3)", ["data set", "seconds"], columns, lines, notes, runs)
+    return c.of_lines("Execution times (gpuPC, Table 3)", ["data set", "seconds"], columns, lines, notes, runs)
 
 
 Distance = tuple[int, int]  # the numbers of missing and of additional edges
@@ -286,9 +268,11 @@ def _distance(run: VerifiedRecord, true_edges: Any) -> Distance | None:
     return skeleton_differences(answer, dag_of_edges(true_edges, len(answer.names)))
 
 
-def _table3_cell(run: VerifiedRecord, distance: Distance | None) -> Cell:
+def _table3_cell(run: VerifiedRecord, distance: Distance | None) -> c.Cell:
     missing, extra = distance or (None, None)
-    (cell,) = times([run], lambda run: time_cell(run, oom=INFINITY), missing_edges=missing, extra_edges=extra).values()
+    (cell,) = c.times(
+        [run], lambda run: c.time_cell(run, oom=c.INFINITY), missing_edges=missing, extra_edges=extra
+    ).values()
     return cell
 
 
@@ -310,11 +294,11 @@ def workload(run: VerifiedRecord) -> q.Size | None:
 
 def speedup_over(axis: str, compute: q.Compute) -> q.Quantity:
     """Return a quantity of the speedup of gpuPC over disc-cuPC along one dimension."""
-    return q.along(axis, {f"{label(GPUPC)} over {label(BASELINE)}": (workload, GAIN)}, compute)
+    return q.along(axis, {f"{c.label(GPUPC)} over {c.label(BASELINE)}": (workload, GAIN)}, compute)
 
 
 def runtime_over(axis: str, compute: q.Compute) -> q.Quantity:
-    return q.along(axis, {label(GPUPC): (workload, q.seconds(GPUPC))}, compute)
+    return q.along(axis, {c.label(GPUPC): (workload, q.seconds(GPUPC))}, compute)
 
 
 def steps_over_steps(last: float) -> q.Compute:

@@ -9,22 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpupc_impl.reporting import cells as c
 from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, figure, table
-from gpupc_impl.reporting.cells import (
-    RATIOS,
-    Cell,
-    Line,
-    csv_row,
-    label,
-    number,
-    of_lines,
-    printed,
-    ratios,
-    times,
-    without_rows,
-)
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.figures import HEADING, Drawing, canvas, draw_times, key, log_axis, swatch
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, kernels_of, of_method
@@ -67,47 +55,47 @@ def ooc_table1(runs: Runs, reported: CsvRows) -> Table:
         blocks = [run for run in here if run.method == BLOCK]
         blocks.sort(key=lambda run: run.params.get("layout") != "blocks")
         for block in blocks or [None] * (um is not None):
-            who = f"ours: {kernels_of(here)}" + (f", {label(block.setting)}" if len(blocks) > 1 else "")
-            lines.append(Line([dataset, who], _cells(reference, um, block, first=block in (None, blocks[0]))))
+            who = f"ours: {kernels_of(here)}" + (f", {c.label(block.setting)}" if len(blocks) > 1 else "")
+            lines.append(c.Line([dataset, who], _cells(reference, um, block, first=block in (None, blocks[0]))))
     about, hours = reported[0], {PAPER_NAMES.get(row["method"], "cpu"): float(row["value"]) for row in reported}
-    cells = printed(
+    cells = c.printed(
         reported,
         lambda row: PAPER_NAMES.get(row["method"], "cpu"),
-        lambda row: f"{number(3600 * float(row['value']))} ({float(row['value']):g} h)",
+        lambda row: f"{c.number(3600 * float(row['value']))} ({float(row['value']):g} h)",
     )
-    cells |= {name: Cell(f"{int(about[name]):,}") for name in ("variables", "samples")} | {"left": Cell("67 %")}
-    cells |= {f"over {slow}": Cell(f"{hours[key] / hours[BLOCK]:.0f}×") for slow, key in (("um", UM), ("cpu", "cpu"))}
-    lines.append(Line([about["dataset"], "paper"], cells))
-    references = dict.fromkeys(label(run.method) for run in runs if run.reference)
+    cells |= {name: c.Cell(f"{int(about[name]):,}") for name in ("variables", "samples")} | {"left": c.Cell("67 %")}
+    cells |= {f"over {slow}": c.Cell(f"{hours[key] / hours[BLOCK]:.0f}×") for slow, key in (("um", UM), ("cpu", "cpu"))}
+    lines.append(c.Line([about["dataset"], "paper"], cells))
+    references = dict.fromkeys(c.label(run.method) for run in runs if run.reference)
     notes = [
         "Levels 0 and 1. Ours: median of the warm runs; CPU is our "
         f"{' or '.join(references) or 'reference'}, the paper's is pcalg's stable.fast.",
-        RATIOS,
+        c.RATIOS,
         *(f"Paper, {row['method']}: {row['hardware']}." for row in reported),
         "The paper's ratios are those of the hours in its table; its text states 95 and 236, with 27.35 minutes for "
         "block-based.",
         f"Paper: {about['citation']}.",
     ]
     title = "Levels 0 and 1 on wide data (Out-of-Core, Table 1)"
-    return of_lines(title, ["data set", ""], COLUMNS, lines, notes, runs)
+    return c.of_lines(title, ["data set", ""], COLUMNS, lines, notes, runs)
 
 
 def _cells(
     reference: VerifiedRecord | None, um: VerifiedRecord | None, block: VerifiedRecord | None, first: bool
-) -> dict[str, Cell]:
+) -> dict[str, c.Cell]:
     """Return the cells of a layout of blocks; of the lines of a data set only the first has the others' CSV rows."""
     facts = next((run.problem or {} for run in (block, um) if run), {})
     shape = {"variables": facts.get("n_variables"), "samples": facts.get("n_samples")}
     own = {"cpu": reference, UM: um, BLOCK: block}
-    cells = {name: cell for name, run in own.items() for cell in times([run], **shape).values()}
-    cells |= without_rows({name: cells[name] for name in ("cpu", UM) if name in cells and not first})
-    cells |= {name: Cell(f"{value:,}") for name, value in shape.items() if value is not None}
-    cells |= without_rows(ratios({"over um": (um, block), "over cpu": (reference, block)}))
+    cells = {name: cell for name, run in own.items() for cell in c.times([run], **shape).values()}
+    cells |= c.without_rows({name: cells[name] for name in ("cpu", UM) if name in cells and not first})
+    cells |= {name: c.Cell(f"{value:,}") for name, value in shape.items() if value is not None}
+    cells |= c.without_rows(c.ratios({"over um": (um, block), "over cpu": (reference, block)}))
     left = (block or um).left_by_level_0 if block or um else None
-    cells["left"] = Cell("–" if left is None else f"{left:.3g} %")
+    cells["left"] = c.Cell("–" if left is None else f"{left:.3g} %")
     if block is not None and block.peak_bytes.device is not None:
-        used, limit = f"{number(block.peak_bytes.device / 1e6)} MB", block.limits.device_memory_bytes
-        cells["memory"] = Cell(used if limit is None else f"{used} of {number(limit / 1e6)} MB")
+        used, limit = f"{c.number(block.peak_bytes.device / 1e6)} MB", block.limits.device_memory_bytes
+        cells["memory"] = c.Cell(used if limit is None else f"{used} of {c.number(limit / 1e6)} MB")
     return cells
 
 
@@ -240,7 +228,7 @@ def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Drawing:
     if removed := {r["dataset"] for r in rows if r["edges_left"] not in (None, math.comb(r["variables"], 2))}:
         figure.suptitle(f"Not fully connected, edges were removed: {', '.join(sorted(removed))}", **HEADING)
     failed = {row["status"] == "timeout" for row in rows if row["median_s"] is None}
-    handles = [key(label(setting), **look) for setting, look in looks.items()]
+    handles = [key(c.label(setting), **look) for setting, look in looks.items()]
     handles += [key("device memory limit", "", linestyle="-", **LIMIT)] * (limit is not None)
     handles += [key("over the time limit", "^", color="black", markerfacecolor="none")] * (True in failed)
     handles += [key("not run, or failed", "x", color="black")] * (False in failed)
@@ -277,7 +265,7 @@ def _row(run: VerifiedRecord, level: int, variables: int) -> dict[str, Any]:
     tests, edges = (run.result.tests_per_level, run.result.edges_per_level) if run.result else ((), ())
     times = dict(zip(("low_s", "median_s", "high_s"), run.level_band(level), strict=True))
     counts = {"tests": dict(enumerate(tests)).get(level), "edges_left": dict(enumerate(edges)).get(level)}
-    return {"level": level, "variables": variables, **csv_row(run), **times, **counts}
+    return {"level": level, "variables": variables, **c.csv_row(run), **times, **counts}
 
 
 Ratios = Mapping[int, float]  # how many times faster a method is in a level, by number of variables
@@ -305,7 +293,7 @@ def _ratio_panel(
     """Draw our ratios in a level, a line for each setting of blocks, and the paper's as diamonds."""
     axes.axhline(1, color="black", linewidth=0.6)
     for setting, found in ours.items():
-        pair = (label(setting), label(UM)) if fast == BLOCK else (label(fast), label(setting))
+        pair = (c.label(setting), c.label(UM)) if fast == BLOCK else (c.label(fast), c.label(setting))
         look = {**looks[setting], "color": style.colour(fast), "label": " over ".join(pair)}
         axes.plot(list(found), list(found.values()), **look)
     for row in theirs:
@@ -316,7 +304,7 @@ def _ratio_panel(
         text = "–".join(dict.fromkeys([row["low"], row["high"]])) if row["low"] else f"up to {row['high']}"
         axes.annotate(text, place, spot, textcoords="offset points", ha=ha, va=va, fontsize=6)
     axes.legend(loc="best", fontsize=6, frameon=True, framealpha=1, edgecolor="white")
-    axes.set_ylabel(f"{label(fast)},\ntimes faster", fontsize=7)
+    axes.set_ylabel(f"{c.label(fast)},\ntimes faster", fontsize=7)
 
 
 # --- claims ----------------------------------------------------------------------------------------------------------
