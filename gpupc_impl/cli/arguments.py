@@ -72,14 +72,20 @@ def parser() -> Parser:
     return parser
 
 
+def _option(group: Any, flag: str, text: str, **more: Any) -> None:
+    """Add an option such as ``--max-level L``; a second word stands for the value in help texts."""
+    name, _, metavar = flag.partition(" ")
+    group.add_argument(name, help=text, **more, **({"metavar": metavar} if metavar else {}))
+
+
 def _add_choice(group: Any, name: str, choices: Sequence[str], text: str) -> None:
     """Add an option whose default is the first choice."""
-    group.add_argument(name, choices=choices, default=choices[0], help=f"{text} (default: %(default)s)")
+    _option(group, name, f"{text} (default: %(default)s)", choices=choices, default=choices[0])
 
 
 def _add_methods(command: Parser) -> None:
     command.add_argument("method", metavar="METHOD", nargs="?", help="describe this method and its parameters")
-    command.add_argument("--family", help="only methods of this family, such as gaussian")
+    _option(command, "--family", "only methods of this family, such as gaussian")
 
 
 def _add_search(command: Parser, alpha: float = 0.05) -> None:
@@ -96,39 +102,26 @@ def _add_pc(command: Parser) -> None:
 def _add_fci(command: Parser) -> None:
     _add_search(command, alpha=0.01)
     group = command.add_argument_group("common causes")
-    _add_choice(
-        group, "--algorithm", ALGORITHMS, "rfci, or fci, which makes further tests and may remove further edges"
-    )
-    group.add_argument(
-        "--max-possible-d-sep",
-        metavar="SIZE",
-        type=int,
-        help="size of the largest sets of members of Possible-D-SEP that fci tests (default: no limit)",
-    )
-    group.add_argument(
-        "--max-path-length",
-        metavar="EDGES",
-        type=int,
-        help="the most edges of a discriminating path, and of a walk to a member of Possible-D-SEP (default: no limit)",
-    )
+    text = "rfci, or fci, which makes further tests and may remove further edges"
+    _add_choice(group, "--algorithm", ALGORITHMS, text)
+    text = "size of the largest sets of members of Possible-D-SEP that fci tests (default: no limit)"
+    _option(group, "--max-possible-d-sep SIZE", text, type=int)
+    text = "the most edges of a discriminating path, and of a walk to a member of Possible-D-SEP (default: no limit)"
+    _option(group, "--max-path-length EDGES", text, type=int)
 
 
 def _add_bootstrap(command: Parser) -> None:
     _add_data_arguments(command.add_argument_group("data"))
     group = command.add_argument_group("resamples")
-    group.add_argument("--resamples", metavar="N", type=int, default=100, help="how many (default: %(default)s)")
-    group.add_argument("--seed", type=int, default=0, help="seed of the resamples (default: %(default)s)")
-    halves = "draw half of the samples without replacement, as stability selection does"
-    group.add_argument("--subsamples", action="store_true", help=halves)
-    group.add_argument("--at-least", metavar="SHARE", type=float, default=0.5, help="show edges at least this frequent")
-    group.add_argument(
-        "--errors",
-        metavar="E",
-        type=float,
-        help="show the edges of stability selection instead: at most E false ones are expected; implies --subsamples",
-    )
-    group.add_argument("--folder", type=Path, help="keep each resample's graph here, so that a run can go on")
-    group.add_argument("--processes", metavar="N", type=int, help="processes that share the cores (default: one)")
+    _option(group, "--resamples N", "how many (default: %(default)s)", type=int, default=100)
+    _option(group, "--seed", "seed of the resamples (default: %(default)s)", type=int, default=0)
+    text = "draw half of the samples without replacement, as stability selection does"
+    _option(group, "--subsamples", text, action="store_true")
+    _option(group, "--at-least SHARE", "show edges at least this frequent", type=float, default=0.5)
+    text = "show the edges of stability selection instead: at most E false ones are expected; implies --subsamples"
+    _option(group, "--errors E", text, type=float)
+    _option(group, "--folder", "keep each resample's graph here, so that a run can go on", type=Path)
+    _option(group, "--processes N", "processes that share the cores (default: one)", type=int)
     _add_search_arguments(command.add_argument_group("search"))
     _add_orientation_arguments(command.add_argument_group("orientation"))
     _add_output_arguments(command.add_argument_group("output"), STUDY_SUFFIXES)
@@ -138,7 +131,7 @@ def _add_alpha_path(command: Parser) -> None:
     _add_data_arguments(command.add_argument_group("data"))
     group = command.add_argument_group("search")
     levels = f"significance levels (default: {' '.join(f'{alpha:g}' for alpha in ALPHAS)})"
-    group.add_argument("--alphas", metavar="ALPHA", type=float, nargs="+", default=ALPHAS, help=levels)
+    _option(group, "--alphas ALPHA", levels, type=float, nargs="+", default=ALPHAS)
     _add_search_arguments(group, alpha=None)
     _add_output_arguments(command.add_argument_group("output"), STUDY_SUFFIXES)
 
@@ -149,40 +142,24 @@ def _add_try(command: Parser) -> None:
 
 
 def _add_pcmci(command: Parser) -> None:
-    command.add_argument(
-        "data",
-        metavar="DATA",
-        type=Path,
-        nargs="+",
-        help="time steps in rows, variables in columns; a first column of dates is the index; several tables are "
-        "several series of the same variables",
+    text = (
+        "time steps in rows, variables in columns; a first column of dates is the index; several tables are "
+        "several series of the same variables"
     )
-    command.add_argument("--tau-max", metavar="LAG", type=int, required=True, help="the largest lag, in time steps")
-    command.add_argument("--tau-min", metavar="LAG", type=int, default=0, help="the smallest lag (default: 0)")
-    command.add_argument("--alpha", type=float, default=0.01, help="significance level (default: %(default)s)")
-    command.add_argument(
-        "--contemporaneous", action="store_true", help="PCMCI+, which directs contemporaneous links as well"
-    )
+    command.add_argument("data", metavar="DATA", type=Path, nargs="+", help=text)
+    _option(command, "--tau-max LAG", "the largest lag, in time steps", type=int, required=True)
+    _option(command, "--tau-min LAG", "the smallest lag (default: 0)", type=int, default=0)
+    _option(command, "--alpha", "significance level (default: %(default)s)", type=float, default=0.01)
+    _option(command, "--contemporaneous", "PCMCI+, which directs contemporaneous links as well", action="store_true")
     _add_choice(command, "--test", SERIES_TESTS, "the test")
-    command.add_argument(
-        "--pc-alpha",
-        metavar="ALPHA",
-        type=float,
-        nargs="+",
-        help="level of the first phase of PCMCI (default: 0.2), or several, from which Akaike's criterion chooses",
-    )
+    text = "level of the first phase of PCMCI (default: 0.2), or several, from which Akaike's criterion chooses"
+    _option(command, "--pc-alpha ALPHA", text, type=float, nargs="+")
     _add_choice(command, "--collider-rule", COLLIDER_RULES, "of PCMCI+")
-    _add_choice(
-        command,
-        "--correction",
-        CORRECTIONS,
-        "fdr_bh corrects the p-values of lagged links by Benjamini and Hochberg's method",
-    )
+    text = "fdr_bh corrects the p-values of lagged links by Benjamini and Hochberg's method"
+    _add_choice(command, "--correction", CORRECTIONS, text)
     _add_choice(command, "--backend", ("auto", *BACKENDS), "where kernels run")
-    command.add_argument(
-        "--output", metavar="OUT", type=Path, help=f"write the graph to this file: {listed(SERIES_SUFFIXES)}"
-    )
-    command.add_argument("--quiet", action="store_true", help="print errors and warnings only")
+    _option(command, "--output OUT", f"write the graph to this file: {listed(SERIES_SUFFIXES)}", type=Path)
+    _option(command, "--quiet", "print errors and warnings only", action="store_true")
 
 
 def _add_records(command: Parser) -> None:
@@ -214,153 +191,104 @@ def _add_records(command: Parser) -> None:
 
 
 def _add_compile(command: Parser) -> None:
-    command.add_argument("--family", help="only kernels of this family, such as gaussian")
+    _option(command, "--family", "only kernels of this family, such as gaussian")
     target = command.add_mutually_exclusive_group()
     _add_choice(target, "--backend", ("auto", *BACKENDS), "where the kernels are to run")
-    target.add_argument("--arch", metavar="sm_90", help="an architecture of GPUs, of which none needs to be here")
+    _option(target, "--arch sm_90", "an architecture of GPUs, of which none needs to be here")
     levels = "up to which level kernels that depend on it are compiled (default: %(default)s)"
-    command.add_argument("--max-level", metavar="LEVEL", type=int, default=8, help=levels)
+    _option(command, "--max-level LEVEL", levels, type=int, default=8)
 
 
 def _add_data_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "data",
-        metavar="DATA",
-        type=Path,
-        nargs="+",
-        help="samples in rows, variables in columns: a text table (.csv, .tsv, ..., also .gz), .npy, .npz, .parquet, "
+    text = (
+        "samples in rows, variables in columns: a text table (.csv, .tsv, ..., also .gz), .npy, .npz, .parquet, "
         ".xlsx, .h5ad or PLINK's .bed; several tables with --missing imputed; or data to try commands on: "
-        f"{listed([EXAMPLE + name for name in examples.__all__])}",
+        f"{listed([EXAMPLE + name for name in examples.__all__])}"
     )
-    group.add_argument(
-        "--header",
-        action=argparse.BooleanOptionalAction,
-        help="the table's first line names the variables (default: yes if it holds no number)",
+    group.add_argument("data", metavar="DATA", type=Path, nargs="+", help=text)
+    text = "the table's first line names the variables (default: yes if it holds no number)"
+    _option(group, "--header", text, action=argparse.BooleanOptionalAction)
+    _option(group, "--row-names", "the table's first column names the rows and is left out", action="store_true")
+    text = (
+        "variables are in rows and samples in columns, as is usual for genes (default: no, with a warning if the "
+        "shape suggests it)"
     )
-    group.add_argument(
-        "--row-names", action="store_true", help="the table's first column names the rows and is left out"
-    )
-    group.add_argument(
-        "--transpose",
-        action=argparse.BooleanOptionalAction,
-        help="variables are in rows and samples in columns, as is usual for genes (default: no, with a warning if the "
-        "shape suggests it)",
-    )
-    _add_choice(
-        group,
-        "--missing",
-        MISSING,
+    _option(group, "--transpose", text, action=argparse.BooleanOptionalAction)
+    text = (
         "what to do about missing values: refuse them, drop each sample that has any, compute each correlation "
         "from the samples that hold both variables, or pool the tests of several completed DATA by Rubin's rules (the "
-        "last two for the Gaussian test only)",
+        "last two for the Gaussian test only)"
     )
-    group.add_argument("--decimal", choices=(".", ","), help="decimal mark (default: inferred from the whole table)")
-    group.add_argument("--delimiter", metavar="CHAR", help="character between cells (default: inferred)")
-    group.add_argument(
-        "--encoding", help="encoding of a text table, such as latin-1 (default: UTF-8, or UTF-16 with its mark)"
+    _add_choice(group, "--missing", MISSING, text)
+    _option(group, "--decimal", "decimal mark (default: inferred from the whole table)", choices=(".", ","))
+    _option(group, "--delimiter CHAR", "character between cells (default: inferred)")
+    _option(group, "--encoding", "encoding of a text table, such as latin-1 (default: UTF-8, or UTF-16 with its mark)")
+    text = (
+        "a cell that stands for a missing value, as empty cells do, such as '*'; may be repeated, and '' "
+        "alone takes no other (default: NA, NaN, null, ?, ... as for pandas.read_csv)"
     )
-    group.add_argument(
-        "--missing-values",
-        metavar="CELL",
-        action="append",
-        help="a cell that stands for a missing value, as empty cells do, such as '*'; may be repeated, and '' "
-        "alone takes no other (default: NA, NaN, null, ?, ... as for pandas.read_csv)",
-    )
-    group.add_argument("--sheet", metavar="NAME", help="the sheet of an Excel file (default: the first)")
-    group.add_argument("--correlation", action="store_true", help="DATA is a correlation matrix; needs --n-samples")
-    group.add_argument("--n-samples", metavar="M", type=int, help="number of samples behind the correlation matrix")
+    _option(group, "--missing-values CELL", text, action="append")
+    _option(group, "--sheet NAME", "the sheet of an Excel file (default: the first)")
+    _option(group, "--correlation", "DATA is a correlation matrix; needs --n-samples", action="store_true")
+    _option(group, "--n-samples M", "number of samples behind the correlation matrix", type=int)
 
 
 def _add_search_arguments(group: argparse._ArgumentGroup, alpha: float | None = 0.05) -> None:
-    _add_choice(
-        group,
-        "--family",
-        ("auto", *families()),
+    text = (
         "kind of data and test: Fisher's z for numbers (gaussian), chi-square for categories (discrete), CMIknn "
         "or kernel tests for numbers (nonlinear, kernel), CMIknn or regressions for both (mixed, regression); auto "
-        "takes the family of --method if one is named, else discrete for a table of text and gaussian for numbers",
+        "takes the family of --method if one is named, else discrete for a table of text and gaussian for numbers"
     )
-    group.add_argument(
-        "--method", default="auto", help="a name that `methods` lists, or auto for the fastest (default)"
-    )
+    _add_choice(group, "--family", ("auto", *families()), text)
+    _option(group, "--method", "a name that `methods` lists, or auto for the fastest (default)", default="auto")
     if alpha is not None:
-        group.add_argument(
-            "--alpha", type=float, default=alpha, help="significance level of each test (default: %(default)s)"
-        )
-    group.add_argument(
-        "--max-level", metavar="L", type=int, help="size of the largest conditioning sets (default: no limit)"
-    )
-    group.add_argument(
-        "--knowledge",
-        metavar="FILE",
-        type=Path,
-        help="background knowledge: a YAML file with required_edges, forbidden_edges, required_directions, "
+        _option(group, "--alpha", "significance level of each test (default: %(default)s)", type=float, default=alpha)
+    _option(group, "--max-level L", "size of the largest conditioning sets (default: no limit)", type=int)
+    text = (
+        "background knowledge: a YAML file with required_edges, forbidden_edges, required_directions, "
         "forbidden_directions and tiers, each a list of lists of variables; tiers_in_search: true keeps variables that "
-        "are later than both ends of a pair out of its separating sets",
+        "are later than both ends of a pair out of its separating sets"
     )
-    _add_choice(
-        group,
-        "--separating-sets",
-        SEPARATING_SETS,
-        "canonical: the same sets on every run; first-come: the papers' rule, with fewer tests and sets that vary",
+    _option(group, "--knowledge FILE", text, type=Path)
+    text = "canonical: the same sets on every run; first-come: the papers' rule, with fewer tests and sets that vary"
+    _add_choice(group, "--separating-sets", SEPARATING_SETS, text)
+    _option(group, "--pmax", "record the largest p-value of every pair (in .npz only)", action="store_true")
+    text = (
+        "set a parameter of the method (theta=64) or of the test (df_convention=cupc, df_rule=adjusted, "
+        "k_cmi=20); may be repeated"
     )
-    group.add_argument("--pmax", action="store_true", help="record the largest p-value of every pair (in .npz only)")
-    group.add_argument(
-        "--param",
-        metavar="KEY=VALUE",
-        type=_key_value,
-        action="append",
-        default=[],
-        help="set a parameter of the method (theta=64) or of the test (df_convention=cupc, df_rule=adjusted, "
-        "k_cmi=20); may be repeated",
-    )
-    _add_choice(
-        group,
-        "--backend",
-        ("auto", *BACKENDS),
+    _option(group, "--param KEY=VALUE", text, type=_key_value, action="append", default=[])
+    text = (
         "where kernels run: cuda (a GPU), host (this machine's cores), or auto (a GPU if one is visible, else the "
-        "cores)",
+        "cores)"
     )
-    group.add_argument(
-        "--device-memory-limit", metavar="SIZE", type=_size, help="upper bound on device memory, such as 2GiB"
-    )
+    _add_choice(group, "--backend", ("auto", *BACKENDS), text)
+    _option(group, "--device-memory-limit SIZE", "upper bound on device memory, such as 2GiB", type=_size)
 
 
 def _add_orientation_arguments(group: argparse._ArgumentGroup) -> None:
-    _add_choice(
-        group,
-        "--conflicts",
-        CONFLICTS,
+    text = (
         "what becomes of an edge that is oriented both ways: relaxed leaves it undirected, priority keeps the "
-        "first orientation, bidirected gives it two heads",
+        "first orientation, bidirected gives it two heads"
     )
-    _add_choice(
-        group,
-        "--v-structures",
-        (AUTO, *V_STRUCTURES),
+    _add_choice(group, "--conflicts", CONFLICTS, text)
+    text = (
         "how v-structures are found: by the separating sets (standard), or by tests given all subsets of "
         "neighbours, all (conservative) or most (majority) of which must agree; auto is majority, or standard for the "
-        "nonlinear and the mixed test",
+        "nonlinear and the mixed test"
     )
+    _add_choice(group, "--v-structures", (AUTO, *V_STRUCTURES), text)
 
 
 def _add_output_arguments(group: argparse._ArgumentGroup, suffixes: Sequence[str]) -> None:
-    group.add_argument(
-        "--output",
-        metavar="OUT",
-        type=Path,
-        help=f"write the result to this file, whose name ends in {listed(suffixes)}",
-    )
-    group.add_argument(
-        "--plot", metavar="PICTURE", type=Path, help=f"draw it in this file, {listed(PICTURES)} (needs matplotlib)"
-    )
+    _option(group, "--output OUT", f"write the result to this file, whose name ends in {listed(suffixes)}", type=Path)
+    _option(group, "--plot PICTURE", f"draw it in this file, {listed(PICTURES)} (needs matplotlib)", type=Path)
     if suffixes == OUTPUT_SUFFIXES:
-        group.add_argument(
-            "--report", metavar="PAGE", type=Path, help="write an HTML page of the run to this file (needs matplotlib)"
-        )
+        text = "write an HTML page of the run to this file (needs matplotlib)"
+        _option(group, "--report PAGE", text, type=Path)
     amount = group.add_mutually_exclusive_group()
-    amount.add_argument("--quiet", action="store_true", help="print errors and warnings only")
-    amount.add_argument("--verbose", action="store_true", help="also print the methods' plans, such as their memory")
+    _option(amount, "--quiet", "print errors and warnings only", action="store_true")
+    _option(amount, "--verbose", "also print the methods' plans, such as their memory", action="store_true")
 
 
 def _key_value(text: str) -> tuple[str, int | float | str]:

@@ -226,7 +226,7 @@ def peers(runs: Runs) -> Table:
                 for clock, ratio in ratios.items():
                     verified[clock] += [ratio.value] * (ratio.value is not None)
         if any(verified.values()):
-            means, used = {clock: c.geometric_mean(its) for clock, its in verified.items()}, len(verified["whole"])
+            means, used = {clock: c.geometric_mean(them) for clock, them in verified.items()}, len(verified["whole"])
             shown = [f"{c.number(mean)}×" if mean else "–" for mean in means.values()]
             rows.append([c.label(setting), f"geometric mean of {used}", "", "", kind, "", "", "", *shown, "", "", ""])
             row = {"program": setting, "dataset": "geometric mean", "kind": kind, "datasets": used}
