@@ -151,8 +151,8 @@ def _html_list(notes: Sequence[str]) -> str:
 
 def html_page(title: str, body: str) -> str:
     """Return a self-contained page of tables, which are sorted by a click on a column's head."""
-    style, script = (resource(name) for name in ("page.css", "page.js"))
-    return _HTML.format(title=html.escape(title), style=style, body=body, script=script)
+    frame, style, script = (resource(f"page.{kind}") for kind in ("html", "css", "js"))
+    return frame.format(title=html.escape(title), style=style, body=body, script=script)
 
 
 def resource(name: str) -> str:
@@ -162,12 +162,3 @@ def resource(name: str) -> str:
 def html_body(page: str) -> str:
     """Return the tables of a page that `html_page` made, without its title."""
     return page.partition("</h1>\n")[2].partition("\n<script>")[0]
-
-
-_HTML = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title><style>{style}</style></head><body><h1>{title}</h1>
-{body}
-<script>{script}</script>
-</body></html>
-"""

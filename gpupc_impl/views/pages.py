@@ -67,15 +67,6 @@ def picture(draw: Callable[[], Axes], alt: str = "") -> str:
 
 ROWS_SHOWN = 10  # upper bound on the edges in a table
 
-STYLE = """<style>
-.gpupc table { border-collapse: collapse; margin: .4em 0; font-variant-numeric: tabular-nums; }
-.gpupc th, .gpupc td { padding: .1em .7em; text-align: left !important; vertical-align: top; }
-.gpupc .number, .gpupc .levels td, .gpupc .levels th { text-align: right !important; }
-.gpupc thead th { border-bottom: 1px solid currentColor; }
-.gpupc .facts th { font-weight: normal; opacity: .7; }
-.gpupc .scroll { overflow-x: auto; } .gpupc img { max-width: 100%; height: auto; background: #fff; }
-</style>"""
-
 
 def html(result: Result) -> str:
     """The graph, the facts, the first edges and the levels of a result."""
@@ -99,7 +90,8 @@ def study(title: str, frame: pandas.DataFrame, draw: Callable[[], Axes], hint: s
 
 
 def _shown(title: str, parts: list[str]) -> str:
-    return f'<div class="gpupc">{STYLE}<b>{markup.escape(title)}</b>{"".join(parts)}</div>'
+    style = f"<style>\n{_resource('notebook.css')}</style>"
+    return f'<div class="gpupc">{style}<b>{markup.escape(title)}</b>{"".join(parts)}</div>'
 
 
 def _more(rows: int, hint: str) -> str:
@@ -160,14 +152,17 @@ def page(result: Result) -> str:
         _folded("How it was searched", _how(result)),
         _folded("By community", picture(lambda: heatmap(result), "the adjacency matrix")) if n_edges(result) else "",
     ]
-    files = importlib.resources.files("gpupc_impl.views")
-    return _PAGE.format(
+    return _resource("report.html").format(
         title=title,
-        style=files.joinpath("report.css").read_text(encoding="utf-8"),
+        style=_resource("report.css"),
         body="\n".join(filter(None, parts)),
         version=importlib.import_module("gpupc_impl").__version__,
-        script=files.joinpath("report.js").read_text(encoding="utf-8"),
+        script=_resource("report.js"),
     )
+
+
+def _resource(name: str) -> str:
+    return (importlib.resources.files("gpupc_impl.views") / name).read_text(encoding="utf-8")
 
 
 def _columns(*sections: tuple[str, str] | None) -> str:
@@ -238,15 +233,3 @@ def _run(result: Result) -> list[tuple[str, str]]:
     rows += [*run.items(), *((f"parameter {name}", value) for name, value in params.items())]
     rows += [("undefined tests", skeleton.undefined_tests), ("pseudo-inverses", skeleton.pseudo_inverses)]
     return [(name.replace("_", " "), str(value)) for name, value in rows]
-
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>
-<style>
-{style}</style></head><body><h1>{title}</h1>
-{body}
-<p>Made by gpupc {version}.</p>
-<script>
-{script}</script></body></html>
-"""
