@@ -44,9 +44,8 @@ def load(
     """Return the data set, which is downloaded, sampled or generated as its entry declares.
 
     Args:
-        name: a registered name, or the name of `spec`.
+        name: a registered name, or the name of `spec`, an entry declared outside the registry, with the same keys.
         cache_dir, mirrors, offline: see `datasets.fetch.fetch`.
-        spec: an entry declared outside the registry, with the same keys.
 
     Raises:
         RegistryError: the registry has no entry of this name, or the entry is invalid.

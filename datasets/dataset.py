@@ -91,13 +91,8 @@ class Dataset:
 
     @classmethod
     def load(cls, path: str | Path) -> Dataset:
-        """Read a data set that `save` wrote.
-
-        Raises:
-            DatasetUnavailable: the file states why the data are not available.
-            DataError: the file has other content, or is damaged.
-            OSError: the file cannot be opened.
-        """
+        """Read a data set that `save` wrote. DatasetUnavailable is raised if the file states why the data are not
+        available, and DataError if it has other content, or is damaged."""
         with open_regular(path) as file:
             try:
                 return cls._read(file)

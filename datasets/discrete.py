@@ -7,21 +7,14 @@ from datasets.generate import check_whole, generated
 
 
 def uniform_categories(p: int, n: int, categories: int, seed: int) -> Dataset:
-    """Generate independent variables, each uniform over the same number of categories.
+    """Generate p independent variables (the paper's N) with n samples, each uniform over the same 2 to 65536
+    categories, from one PCG64 stream, one variable after the other. The true_dag would be empty, so there is none.
 
     The paper varies the number of variables N, the largest number of categories and the number of samples n, but does
     not say how the data are drawn. The paper fixes the number of tests for each edge, and the fraction of edges that
     each level removes whatever the results of the tests (the problem's ``tests_per_edge`` and ``decay``). Dependences
     therefore do not matter; with independent variables the table of every test is as large and as evenly filled as the
     setting allows.
-
-    Args:
-        p, n: the numbers of variables (the paper's N) and samples, at least 1.
-        categories: the number of categories of every variable, 2 to 65536.
-        seed: that of a PCG64 stream from which the variables are drawn one after the other.
-
-    Returns:
-        values (n, p); names V0, V1, ...; labels "0", "1", .... There is no true_dag, which would be empty.
     """
     check_whole(1, p=p, n=n)
     check_whole(2, categories=categories)

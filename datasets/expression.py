@@ -14,8 +14,8 @@ def saturating_genes(
     """Simulate genes that respond to the sum of their regulators with saturation.
 
     These data replace DREAM5-Insilico of cuPC's Table 1, which GeneNetWeaver simulated on the network of E. coli. The
-    file of that network names every pair of genes in both directions, so the gene with more neighbours is the
-    regulator here, and of two with equally many the earlier one; the graph is therefore acyclic.
+    file of that network names every pair of genes in both directions, so the gene with more neighbours is the regulator
+    here, and of two with equally many the earlier one; the graph is therefore acyclic.
 
     A gene without regulators is standard normal. Any other gene is V_j = u / (1 + |u|) + noise N_j with N_j standard
     normal and u = sum over its regulators k of w_kj V_k. The magnitude of w_kj is uniform in [weakest, strongest],
@@ -23,19 +23,13 @@ def saturating_genes(
     little. With equal effects everywhere, the row of such a regulator would keep hundreds of edges, and from level 3 on
     it would have too many conditioning sets for any machine.
 
-    Only sums, products and quotients are computed, term by term, so the values have the same bits on every machine.
+    Only sums, products and quotients are computed, term by term, so the values have the same bits on every machine. One
+    PCG64 stream gives the effects and another one the noise, so data sets that differ only in m share graph and
+    effects.
 
     Args:
         network: (p, p), not zero at [i, j] or [j, i] if one of genes i and j regulates the other; the diagonal is
             ignored.
-        names: the p names of the genes.
-        m: number of samples, at least 1; data sets that differ only in m share graph and effects.
-        seed: that of one PCG64 stream for the effects and another one for the noise.
-        weakest, strongest: bounds of the magnitude of a regulator's summed effects, in [0, 1e6].
-        noise: standard deviation of the noise of a gene that has regulators, in [0, 1e6].
-
-    Returns:
-        values (m, p) and the true_dag.
     """
     check_whole(1, m=m)
     check_whole(0, seed=seed)

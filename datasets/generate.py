@@ -21,32 +21,22 @@ class Equation(NamedTuple):
 
 
 def random_dag_gaussian(p: int, m: int, density: float, seed: int) -> Dataset:
-    """Generate data by the generator of cuPC, section 5.6.
+    """Generate data by the generator of cuPC, section 5.6, with p variables (the paper's n), m samples and a density d.
 
     Every pair i > j has an edge j -> i with probability `density`, and a weight A[i, j] uniform in [0.1, 1]. In
-    topological order, V_i = N_i + sum over j < i of A[i, j] V_j, with independent standard normal N_i.
+    topological order, V_i = N_i + sum over j < i of A[i, j] V_j, with independent standard normal N_i. The paper's A is
+    the weighted transpose of true_dag.
 
     Values grow exponentially with p and density: to 1e24 at p = 1000 and density 0.1, and to 1e103 at density 0.5 (seed
     0). Correlations do not depend on scale and stay finite, but the noise of later variables falls below the rounding
     of float64: 40 % and 86 % of the pairs of these two data sets have a correlation of 1 to within 1e-12. The paper
     accepts this, and so does this function, because rescaling each variable would change the model, and rescaling with
-    compensated weights would not change the correlations. An error is raised only if variances would overflow, that is,
-    for values above 1e150, which no setting of the paper reaches.
+    compensated weights would not change the correlations. DataError is raised only if variances would overflow, that
+    is, for values above 1e150, which no setting of the paper reaches.
 
     One PCG64 stream gives first the graph and then the noise, variable by variable, so data sets that differ only in m
     share their graph. Sums are accumulated parent by parent, without BLAS, so that their bits do not depend on the
     number of threads.
-
-    Args:
-        p, m: the numbers of variables (the paper's n) and samples, at least 1.
-        density: edge probability, in [0, 1] (the paper's d).
-
-    Returns:
-        values (m, p); names V0, V1, ... in the paper's order, which is topological; true_dag, strictly upper
-        triangular, with true_dag[j, i] for j -> i (the paper's A is its weighted transpose).
-
-    Raises:
-        DataError: a value exceeds 1e150.
     """
     check_whole(1, p=p, m=m)
     check_whole(0, seed=seed)
@@ -59,20 +49,13 @@ def random_dag_gaussian(p: int, m: int, density: float, seed: int) -> Dataset:
 
 
 def random_dag_of_degree(p: int, n: int, degree: float, seed: int, hidden: int = 0) -> Dataset:
-    """Generate data of a random linear Gaussian DAG whose density does not depend on its size.
+    """Generate data of a random linear Gaussian DAG of p observed variables whose density does not depend on its size.
 
-    The graph has p + hidden variables of a mean degree, with weights as in `random_dag_gaussian`; the hidden ones are
-    drawn among those with at least two children (or, if there are fewer, among all).
+    The graph has p + hidden variables of a mean degree, with weights as in `random_dag_gaussian`, in a random order;
+    the hidden ones are drawn among those with at least two children (or, if there are fewer, among all).
 
-    Args:
-        p, n: the numbers of observed variables and samples, at least 1.
-        degree: mean number of neighbours of a variable.
-        hidden: number of variables that are not observed, at least 0.
-
-    Returns:
-        values (n, p); names V0, V1, ... in a random order; true_dag. With hidden variables the data are of family
-        latent, and in place of true_dag ``facts["edges_with_hidden"]`` has the pairs [i, j], i -> j, of the whole
-        graph, in which the hidden variables have the numbers from p on.
+    With hidden variables the data are of family latent, and in place of true_dag ``facts["edges_with_hidden"]`` has the
+    pairs [i, j], i -> j, of the whole graph, in which the hidden variables have the numbers from p on.
     """
     check_whole(1, p=p, n=n)
     check_whole(0, hidden=hidden, seed=seed)

@@ -12,20 +12,12 @@ CATEGORIES = (2, 3, 4)  # the numbers of categories, which are equally likely
 
 
 def categorized_noise(p: int, n: int, seed: int, degree: float = 2.0, share: float = 0.5) -> Dataset:
-    """Generate data of a random graph of numeric and categorical variables.
+    """Generate data of a random graph of numeric and categorical variables, n samples of p in topological order.
 
-    Graph, functions, weights and numeric variables, which are standardised, are those of `nonlinear.additive_noise`. A
-    categorical variable is a numeric one cut into intervals with equally many samples. Each category has a standard
-    normal number on which the variable's children depend; these numbers need not have the order of the intervals.
-
-    Args:
-        p, n: the numbers of variables, at least 1, and samples, at least 4.
-        degree: average number of neighbours, in [0, p - 1].
-        share: probability that a variable is categorical.
-
-    Returns:
-        values (n, p), with codes for categories; names V0, V1, ... in topological order; labels, of which numeric
-        variables have none; true_dag, strictly upper triangular.
+    Graph, functions, weights and numeric variables, which are standardised, are those of `nonlinear.additive_noise`,
+    with an average number of neighbours. A categorical variable, of which there is a share, is a numeric one cut into
+    intervals with equally many samples. Each category has a standard normal number on which the variable's children
+    depend; these numbers need not have the order of the intervals. Numeric variables have no labels.
     """
     check_whole(1, p=p)
     check_whole(max(CATEGORIES), n=n)

@@ -35,30 +35,24 @@ def additive_noise(
     degree: float | None = None,
     standardize: bool = True,
 ) -> Dataset:
-    """Generate data of a random graph of continuous variables with linear, quadratic and tanh dependences.
+    """Generate data of a random graph of continuous variables with linear, quadratic and tanh dependences, n samples of
+    p (the paper's N) in topological order.
 
     This is GPU-CMIknn, section 5.1, with the defaults of MANM-CS: every pair i < j has an edge i -> j with probability
     `density`; each edge has one of the three functions with equal probability, and a weight uniform in [-1, -0.5] or
     [0.5, 1]; a variable is the sum over its parents of weight times function, plus standard normal noise.
 
     Repeated squares overflow: 18 of 20 graphs of 50 variables exceed 1e150. Each variable is therefore standardised
-    before its children are drawn. MANM-CS standardises not at all (`standardize=False`) or all variables at the end.
+    before its children are drawn. MANM-CS standardises not at all (`standardize=False`, where DataError names the first
+    variable to exceed 1e150) or all variables at the end.
 
     One PCG64 stream gives first the density, then the graph, then the noise variable by variable, so data sets that
     differ only in n or `standardize` share their graph. Sums are correctly rounded or accumulated parent by parent, and
     tanh is made of basic operations, so that all machines have the same bits.
 
     Args:
-        p, n: the numbers of variables (the paper's N), at least 1, and samples, at least 2.
         density: edge probability, in [0, 1]; by default one of 0.1, 0.2, ..., 0.5 with equal probability.
         degree: the average number of neighbours, instead of a density; the sparse graphs of Table 10 have 1.5.
-        standardize: give every variable mean 0 and standard deviation 1.
-
-    Returns:
-        values (n, p); names V0, V1, ... in topological order; true_dag, strictly upper triangular.
-
-    Raises:
-        DataError: without `standardize`, a value exceeds 1e150; the message names the variable.
     """
     check_whole(1, p=p)
     check_whole(2, n=n)

@@ -13,13 +13,8 @@ WARM_UP = 200  # the steps before the first that is kept
 def linear_series(p: int, n: int, tau_max: int, links: float, seed: int) -> Dataset:
     """Generate a stationary series: V_j(t) = a_j V_j(t - 1) + sum of c V_i(t - lag) + N, with N standard normal.
 
-    Links between variables follow a random order of these, so that the system is stable. a_j is uniform in [0.2, 0.6],
-    the magnitude of c in [0.2, 0.4] with either sign, and the lag in 0, ..., `tau_max`.
-
-    Args:
-        p, n: the numbers of variables and time steps, at least 1.
-        tau_max: the largest lag of a link, at least 1.
-        links: the mean number of a variable's links from others, at least 0.
+    Links between variables, on average `links` to each, follow a random order of these, so that the system is stable.
+    a_j is uniform in [0.2, 0.6], the magnitude of c in [0.2, 0.4] with either sign, and the lag in 0, ..., `tau_max`.
     """
     check_whole(1, p=p, n=n, tau_max=tau_max)
     check_whole(0, seed=seed)

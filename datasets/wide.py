@@ -9,7 +9,7 @@ from datasets.generate import check_number, check_whole, generated
 
 
 def regulated_genes(p: int, n: int, seed: int, regulators: int, coupling: float, weakest: float = 0.0) -> Dataset:
-    """Generate genes that depend on one of a few observed regulators, which depend on a hidden factor.
+    """Generate genes that depend on one of a few observed regulators, which depend on a hidden factor: n samples of p.
 
     These data replace the TCGA data of Out-of-Core, section 5.2. Regulator k, at position floor(k p / regulators), is
     R_k = sqrt(coupling) Z + sqrt(1 - coupling) E_k. Every other variable is V = L R + sqrt(1 - L^2) E with a random
@@ -24,16 +24,8 @@ def regulated_genes(p: int, n: int, seed: int, regulators: int, coupling: float,
     coupling, those among regulators. Genes with weak loadings also keep edges by chance, since no common neighbour
     separates them; `weakest` = 0.7 without coupling suits searches of all levels.
 
-    Args:
-        p, n: the numbers of variables, at least 1, and samples, at least 2.
-        seed: that of one PCG64 stream for the structure and another for the samples, row by row. Data sets
-            that differ only in n therefore have the same first samples.
-        regulators: number of regulators, 1 to p.
-        coupling: correlation of any two regulators, in [0, 1].
-        weakest: lower bound on the magnitude of a loading, in [0, 1].
-
-    Returns:
-        values (n, p); names V0, V1, .... There is no true_dag, since p x p would be larger than the values.
+    One PCG64 stream gives the structure and another one the samples, row by row, so that data sets that differ only in
+    n have the same first samples. There is no true_dag, since p x p would be larger than the values.
     """
     values = np.empty((n, p))
     start = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,20 +24,8 @@ if TYPE_CHECKING:
 ALPHAS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 
 
-@dataclasses.dataclass(frozen=True)
-class AlphaPath(Mapping[float, Skeleton]):
+class AlphaPath(dict[float, Skeleton]):
     """The skeletons of the same data by ascending alpha: ``path[0.01]`` equals ``skeleton(data, 0.01)``."""
-
-    skeletons: Mapping[float, Skeleton]
-
-    def __getitem__(self, alpha: float) -> Skeleton:
-        return self.skeletons[alpha]
-
-    def __iter__(self) -> Iterator[float]:
-        return iter(self.skeletons)
-
-    def __len__(self) -> int:
-        return len(self.skeletons)
 
     def __repr__(self) -> str:
         edges = ", ".join(f"{alpha:g}: {skeleton.n_edges:,} edges" for alpha, skeleton in self.items())

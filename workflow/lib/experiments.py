@@ -40,7 +40,7 @@ def expand(config: Mapping[str, Any]) -> dict[str, Experiment]:
     experiments: dict[str, Experiment] = {}
     for name, choice in config.get("experiments", {}).items():
         try:
-            experiment = _experiment(choice, config)
+            experiment = (_grid if "grid" in choice else _sweeps)(choice, config)
             for other, own in experiments.items():
                 if both := own.graphs.keys() & experiment.graphs.keys():
                     raise ValueError(f"{min(both)!r} stands in experiments.{other} as well; give it another name")
@@ -50,10 +50,6 @@ def expand(config: Mapping[str, Any]) -> dict[str, Experiment]:
         except ValueError as error:
             raise ValueError(f"experiments.{name}: {error}") from None
     return experiments
-
-
-def _experiment(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
-    return _grid(choice, config) if "grid" in choice else _sweeps(choice, config)
 
 
 def _grid(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:

@@ -327,7 +327,10 @@ class Plan:
         main = next(kind for kind in MAIN_FILES if kind in inputs)
         if not {"records": runs, "problems": datasets, **files}[main]:
             return None
-        if entry.methods and not {setting for _, setting in runs} & self._settings_of(entry.methods):
+        groups = [*self.config["settings"].values(), *(each.settings for each in self.experiments.values())]
+        methods = {(name, choice.get("method", name)) for group in groups for name, choice in group.items()}
+        compared = {name for name, method in methods if method in entry.methods}
+        if entry.methods and not any(setting in compared for _, setting in runs):
             return None
         files["published"] = published.files_of(runs)
         absent = [key for key in keys if key not in published and self._requests(*key)] if "records" in inputs else []
@@ -340,11 +343,6 @@ class Plan:
             for batch in self.batches.values()
             if setting in batch.settings
         )
-
-    def _settings_of(self, methods: Iterable[str]) -> set[str]:
-        """Return the names of all settings of some methods."""
-        groups = [*self.config["settings"].values(), *(each.settings for each in self.experiments.values())]
-        return {name for group in groups for name, choice in group.items() if choice.get("method", name) in methods}
 
 
 def recorded_plans(config: Mapping[str, Any]) -> list[Plan]:
