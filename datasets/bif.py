@@ -51,8 +51,7 @@ class Network(NamedTuple):
 
 
 def read_bif(content: bytes, label: str) -> Network:
-    """Return the network of a BIF file's content, which may be gzipped. DataError names a fault of the format, or a
-    cycle."""
+    """Return the network of a BIF file's content, perhaps gzipped. DataError names a fault or a cycle."""
     where = f"network {label!r}"
     try:
         text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8")

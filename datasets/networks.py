@@ -46,8 +46,7 @@ def network_dataset(family: str, network: str, samples: int, seed: int, sha256: 
 
 
 def network_path(family: str, network: str) -> Path:
-    """Return the path of the network's file in the installed pgmpy, which is not imported, since that takes seconds.
-    DatasetUnavailable is raised without it."""
+    """Return the path of the network's file in the installed pgmpy, whose import would take seconds."""
     path = Path(_pgmpy().locate_file(f"pgmpy/utils/example_models/{network}{ENDINGS[family]}"))
     if not path.is_file():
         raise DatasetUnavailable(f"pgmpy {_pgmpy().version} does not hold the {family} network {network!r}")
@@ -55,8 +54,7 @@ def network_path(family: str, network: str) -> Path:
 
 
 def read_network(model: dict, label: str) -> tuple[tuple[str, ...], list[Equation]]:
-    """Return names in the file's order, and equations in topological order, from a network's JSON. DataError is raised
-    if arcs and coefficients disagree, or the graph has a cycle."""
+    """Return names in the file's order, and equations in topological order; DataError names a fault or a cycle."""
     names = tuple(model["nodes"])
     position = {name: i for i, name in enumerate(names)}
     parents: dict[str, list[str]] = {name: [] for name in names}

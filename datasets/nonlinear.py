@@ -90,8 +90,7 @@ def dag(nodes: list[Node]) -> np.ndarray:
 
 
 def sample(rng: np.random.Generator, nodes: list[Node], n: int, standardize: bool) -> np.ndarray:
-    """Return n samples of nodes in topological order: (n, len(nodes)) float64. DataError names a variable that exceeds
-    1e150."""
+    """Return (n, len(nodes)) float64 samples; DataError names a variable that exceeds 1e150."""
     rows = rng.standard_normal((len(nodes), n))  # Each variable is a row here, so that every pass is contiguous.
     for variable, node in enumerate(nodes):
         row = rows[variable]

@@ -25,8 +25,7 @@ def names(family: str | None = None) -> tuple[str, ...]:
 
 
 def resolve(name: str, spec: Mapping[str, Any] | None = None) -> Entry:
-    """Return the registry entry `name`, or `spec`, an entry of that name declared elsewhere, which is checked, or raise
-    RegistryError."""
+    """Return the registry's entry, or `spec`, an entry of that name declared elsewhere, or raise RegistryError."""
     registry = _registry()
     if spec is not None:
         if name in registry:
@@ -40,8 +39,7 @@ def resolve(name: str, spec: Mapping[str, Any] | None = None) -> Entry:
 
 
 def declared(name: str, choice: Mapping[str, Any]) -> Entry:
-    """Return the entry of a data set of a workflow config: its ``spec``, the table at its ``path``, or the
-    registry's."""
+    """Return the entry of a config's data set: its ``spec``, the table at its ``path``, or the registry's."""
     if "path" not in choice:
         return resolve(name, choice.get("spec"))
     return resolve(name, {"kind": "table", "path": choice["path"], "family": choice.get("family", "gaussian")})
@@ -54,8 +52,7 @@ def files(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def validate(entries: Any, source: str) -> dict[str, Entry]:
-    """Check a mapping of names to entries against the schema, and return it; RegistryError has a line for each
-    fault."""
+    """Check a mapping of names to entries, and return it; RegistryError has a line for each fault."""
     faults = sorted(_validator().iter_errors(entries), key=lambda fault: [str(key) for key in fault.absolute_path])
     if faults:
         raise RegistryError(

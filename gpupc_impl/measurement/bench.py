@@ -44,8 +44,7 @@ class Setting:
     limits: Limits = dataclasses.field(default_factory=Limits)
 
     def check(self) -> None:
-        """Raise ValueError if the name, the separating sets, the method (`UnknownMethod`) or a parameter
-        (`InvalidParameter`) is invalid."""
+        """Raise ValueError if the name, the separating sets, the method or a parameter is invalid."""
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=+-]*", self.name):
             raise ValueError(f"setting {self.name!r} cannot name a file: use letters, digits and ._=+-")
         if self.separating_sets not in SEPARATING_SETS:
@@ -286,8 +285,8 @@ class Runner:
         worker.send(message)
 
     def _wait(self, time_limit_s: float | None) -> Outcome:
-        """Return the outcome of a message. After a fault nothing else runs in the process, which is intact if memory
-        was refused."""
+        """Return the outcome of a message; after a fault nothing else runs in the process, unless memory was
+        refused."""
         assert self._worker is not None
         outcome = self._worker.wait(time_limit_s)
         self.memory_peak = max(self._worker.memory_peak, self.memory_peak or 0)

@@ -94,8 +94,7 @@ def _timed_run(problem: Problem, method: Method, backend: Backend, setting: Sett
 
 
 def table(search: SearchTime) -> str:
-    """Return a table with each kernel's launches, their milliseconds, the microseconds per launch, and the share of all
-    kernels' time."""
+    """Return a table with each kernel's launches, milliseconds, microseconds a launch, and share of all time."""
     total = sum(kernel.seconds for kernel in search.kernels)
     rows: list[Sequence[str]] = [("kernel", "launches", "ms", "us each", "share")]
     for name, launches, seconds in search.kernels:

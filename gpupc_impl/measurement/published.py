@@ -170,6 +170,5 @@ def _opened(folder: str, absolute: str, state: Sequence[tuple[str, int]]) -> Pub
 
 
 def defaults_of(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a line does not repeat: the facts of its data set, and the problem's facts that the data set's file
-    has."""
+    """Return what a line does not repeat: the facts of its data set and of its data set's problem."""
     return {"dataset": {key: facts[key] for key in DATASET_FACTS if key in facts}, "problem": facts.get("problem")}

@@ -101,8 +101,7 @@ class Samples:
         self.taken.append(sample)
 
     def keep_failure(self, outcome: Outcome) -> None:
-        """Store a failure that would happen again, namely an exceeded limit. After other failures the run is tried
-        again."""
+        """Store a failure that would happen again: an exceeded limit. Others are tried again."""
         if outcome.status in ("timeout", "oom", "refused"):
             failure = {"status": outcome.status, "why": outcome.why, "limits": self.limits, "sample": len(self.taken)}
             self._store(failure, "failure.json")

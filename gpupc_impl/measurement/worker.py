@@ -70,8 +70,7 @@ class Session:
         return requests[message.pop("do")](**message)
 
     def open(self, setting: str, problem: str, fingerprint: str, single_test: bool, **given: Any) -> None:
-        """Open a setting (see `OpenSetting.open`), unless one of this name is open, and load a problem with this
-        fingerprint."""
+        """Open a setting of a new name, and load a problem with this fingerprint."""
         if problem not in self.problems:
             loaded = load_problem(problem)
             if loaded.fingerprint != fingerprint:
@@ -183,8 +182,7 @@ def check_answer(answer: Any, problem: Problem, whole: bool = True) -> Skeleton:
 
 
 def _check_facts(facts: Any, problem: Problem) -> None:
-    """Check the facts about the problem. A reference that supports only one of the problem's conventions may state
-    another one."""
+    """Check the facts about the problem, of which a reference may state another convention that it supports."""
     if not is_time(facts.get("translation_s", 0.0)):
         raise InvalidAnswer(f"facts['translation_s'] is {excerpt(facts['translation_s'])}; it must be seconds")
     ours, given = problem.facts(), facts.get("problem") or {}

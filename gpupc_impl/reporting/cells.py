@@ -87,8 +87,7 @@ def status_word(status: str) -> str:
 
 
 def time_cell(run: VerifiedRecord | None, **words: str) -> str:
-    """Format the median with its band, or the reason why there is none; `words` has texts for statuses, such as
-    ``oom="∞"``."""
+    """Format the median with its band, or why there is none; `words` are texts for statuses (``oom="∞"``)."""
     if run is None:
         return "–"
     if (status := "oom" if run.out_of_memory else run.status) in words:

@@ -104,8 +104,7 @@ def sheet(panels: Sequence[tuple[Heading, str]]) -> str:
 
 
 def _strip(heading: Heading, width: float) -> tuple[str, float]:
-    """Return the SVG of a strip with the machine's name, as wide as its panel, and its height; colours distinguish GPUs
-    from CPU cores."""
+    """Return the SVG of a strip with the machine's name in the colours of its kind, and its height."""
     word_colour, ground = STRIPS[heading.gpu]
     lines = textwrap.wrap(heading.text, max(8, int((width - WORD - 8) / (0.55 * FONT)))) or [""]
     height = LINE * len(lines) + 4
@@ -184,8 +183,7 @@ def swatch(text: str, **look: Any) -> Patch:
 
 
 def footer(figure: Figure, runs: Runs) -> None:
-    """Name the machines of the runs in small print, for a figure of kernels beside programs on CPU cores; the heading
-    above a figure speaks of kernels alone."""
+    """Name the machines of the runs in small print, since the heading of a figure speaks of kernels alone."""
     places = sorted({f"{run.backend}: {run.machine}" for run in runs if run.median is not None})
     letters = int(figure.get_figwidth() * 72 / (0.52 * SMALL_PRINT["fontsize"]))
     figure.supxlabel(textwrap.fill("; ".join(places), letters), **SMALL_PRINT, parse_math=False)

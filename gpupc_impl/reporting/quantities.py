@@ -62,8 +62,7 @@ class Evidence:
         return dataset if dataset in finished or stand_in not in finished else stand_in
 
     def run(self, dataset: str, method: str, **params: Any) -> VerifiedRecord:
-        """Return the first run of a method with these parameters, or with the selected ones if none are passed; raises
-        `Missing`."""
+        """Return the first run of a method with these parameters, or the selected ones; raises `Missing`."""
         choices = [params] if params else self.selected.get(method, [{}])
         for choice in choices:
             for run in self.runs:
@@ -140,8 +139,7 @@ def ratio(slow: Measure, fast: Measure) -> Measure:
 
 
 def over(fast: str, slow: str, clock: Callable[[str], Measure] = seconds) -> Measure:
-    """Return the measure of how many times faster one method is than another, by whole calls (`seconds`) or by the
-    levels alone (`level_seconds`)."""
+    """Return the measure of how many times faster a method is, by whole calls or by the levels (`level_seconds`)."""
     return ratio(clock(slow), clock(fast))
 
 
@@ -196,8 +194,7 @@ class Factor(NamedTuple):
 
 
 def factors_of(rows: Iterable[Mapping[str, str]]) -> dict[tuple[str, str], Factor]:
-    """Return the factors by program and data set, from the lines of results/recorded/cpu_factors.csv whose skeletons
-    are the same."""
+    """Return the factors by program and data set, from lines of cpu_factors.csv whose skeletons are the same."""
     factors = {}
     for row in rows:
         if row["differing_edges"] == "0":

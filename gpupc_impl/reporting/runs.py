@@ -164,8 +164,7 @@ class VerifiedRecord(Record):
 
     @property
     def levels_median(self) -> float | None:
-        """The median time of all levels together, in seconds; None without a time, or if the program does not time its
-        levels."""
+        """The median time of all levels together, in seconds; None if the program does not time its levels."""
         if self.median is None or not self.time_s.levels:
             return None
         return float(np.median([sum(levels) for levels in self.time_s.levels])) or None

@@ -97,8 +97,7 @@ def csv_rows(blocks: Sequence[tuple[Heading, Sequence[Mapping[str, Any]]]]) -> l
 
 
 def plain(text: str) -> str:
-    """Return a text as Markdown shows it: what would be HTML, a link or a new line in it stays text of the same
-    line."""
+    """Return a text as Markdown shows it, on one line, with nothing that would be HTML or a link."""
     return _MARKUP.sub(lambda markup: html.escape(markup.group()).replace("(", "\\("), " ".join(text.splitlines()))
 
 
@@ -106,8 +105,7 @@ _MARKUP = re.compile(r"<(?=[a-z/!?])|&(?=#?\w+;)|(?<=\])[(]", re.IGNORECASE)
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Collection[int] = ()) -> str:
-    """Return a table in Markdown, without a line break at its end; cells are `plain` texts, `numeric` columns aligned
-    to the right."""
+    """Return a table of `plain` texts in Markdown, with `numeric` columns aligned to the right."""
     rule = ["---:" if column in numeric else "---" for column in range(len(header))]
     lines = (header, rule, *rows)
     return "\n".join("| " + " | ".join(plain(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -46,8 +46,7 @@ class Trial:
 
 
 def methods_of(path: Path) -> list[str]:
-    """Import a Python file, unless it is a module that was imported, and return the methods that it registers;
-    UnknownMethod is raised if there are none."""
+    """Import a Python file, unless that was done, and return the methods that it registers, or raise UnknownMethod."""
     found = _registered(path)
     if not found:
         spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -84,8 +83,7 @@ def trials(name: str, backend: str = "auto") -> Iterator[Trial]:
 
 
 def reference_of(method: Method) -> Method:
-    """Return the method that a trial compares with: the family's fastest reference, else another one, else its
-    kernels on cores."""
+    """Return what a trial compares with: the family's fastest reference, another one, or its kernels on cores."""
     known, auto = methods(method.family), get_family(method.family).auto
     references = [name for name, other in known.items() if other.reference and other.canonical]
     for name in (auto.get("cpu"), *references, auto.get("host")):

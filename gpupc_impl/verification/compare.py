@@ -26,8 +26,7 @@ P_VALUES_AGREE = 1e-10
 
 
 def _differing_marks(one: Answer, other: Answer) -> np.ndarray:
-    """Return the (k, 2) pairs i <= j, ascending, of which two graphs say different things, or give different p-values;
-    none unless both have marks."""
+    """Return the (k, 2) pairs i <= j, ascending, of which two graphs with marks say different things."""
     ours, theirs = one.marks or {}, other.marks or {}
     if not (ours and theirs):
         return np.empty((0, 2), np.int64)

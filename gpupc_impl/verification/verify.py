@@ -197,8 +197,7 @@ def _removed(answer: Answer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _removed_at_level_zero(answer: Answer) -> Iterator[np.ndarray]:
-    """Yield the pairs with the empty set, a few rows at a time; these are most of the pairs, and no list of them
-    exists."""
+    """Yield the pairs with the empty set, most of all pairs and in no list, a few rows at a time."""
     p, listed = answer.problem.n_variables, answer.skeleton.sepsets.pairs
     rows = max(_PAIRS_AT_ONCE // p, 1)
     for first in range(0, p, rows):

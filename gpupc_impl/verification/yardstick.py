@@ -159,8 +159,7 @@ class _Regression:
         self._problem = problem
 
     def ratio(self, i: int, j: int, members: tuple[int, ...]) -> float | None:
-        """Return the statistic over its critical value; None for two categorical or constant variables, or if rounding
-        errors may decide."""
+        """Return the statistic over its critical value; None without a number, or if rounding may decide."""
         problem, n = self._problem, self._problem.n_samples
         response, other = sorted((i, j), key=lambda k: problem.categories[k])
         if problem.categories[response] or np.ptp(problem.values[[i, j]], axis=1).min() == 0:

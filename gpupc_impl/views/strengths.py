@@ -142,8 +142,7 @@ def _removed_strengths(skeleton: Skeleton, pairs: np.ndarray, test: Independence
 
 
 def _owner_first(skeleton: Skeleton, pairs: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
-    """Order each pair so that the variable whose neighbours the set was drawn from is first; adj(i) comes before
-    adj(j)."""
+    """Order each pair so that the variable from whose neighbours the set was drawn is first, i before j."""
     ordered = pairs.copy()
     graphs: dict[int, np.ndarray] = {}
     for k, members in enumerate(sets):

@@ -50,8 +50,7 @@ def summary(result: Result) -> Text:
 
 
 def summary_lines(result: Result, names: str = "", seconds: float | None = None) -> list[str]:
-    """Return the lines of `summary`, with a remark about the variables' names, and the seconds of the whole call if
-    they were measured."""
+    """Return the lines of `summary`, with a remark about names, and the seconds of the whole call if known."""
     skeleton = skeleton_of(result)
     lines = [f"{name}: {value}" for name, value in facts(result)]
     lines[0] += names

@@ -39,8 +39,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def complete(config: dict[str, Any]) -> None:
-    """Check a config against the schema, the registries and the catalogue of outputs, and fill in the defaults.
-    InvalidConfig has a line for each fault."""
+    """Check a config against schema, registries and catalogue, and fill in defaults; InvalidConfig has all faults."""
     check_config(config)
     schema = read_config(SCHEMA)
     for _ in _Completing(schema).iter_errors(config):

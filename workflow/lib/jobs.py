@@ -60,7 +60,7 @@ def parts_of(cores: list[int], gpus: int) -> list[list[int]]:
 
 @contextlib.contextmanager
 def measuring(job: Any) -> Iterator[tuple[Bench, Callable[[object], None]]]:
-    """Give a measuring job of Snakemake its cores, a bench, and a function that shows a line, which the log has, too."""
+    """Give a measuring job of Snakemake its cores, a bench, and a function that shows a line, also in the log."""
     end_with_parent()
     resources = job.resources
     with (

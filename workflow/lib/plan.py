@@ -136,8 +136,7 @@ class Plan:
         return [name for part in parts for name, batch in self.batches.items() if batch.part == part]
 
     def priority(self, part: str) -> int:
-        """Return a number from 1 on, which is larger for what comes earlier in the config: families, tables of single
-        tests, experiments."""
+        """Return a number from 1 on, larger for what comes earlier: families, single tests, experiments."""
         order = [*self.families, *self.config["ci_tests"]["tables"], *self.experiments]
         return len(order) - order.index(part)
 
@@ -288,8 +287,7 @@ class Plan:
         return {kind: paths for name in entry.reads for kind, paths in files.get(name, {}).items()}
 
     def config_arguments(self, entry: Entry) -> dict[str, Any]:
-        """Return the arguments of a table or figure that come from the config
-        (`gpupc_impl.reporting.catalogue.GIVEN`)."""
+        """Return the arguments of a table or figure that come from the config (`catalogue.GIVEN`)."""
         arguments: dict[str, Any] = {}
         if "sweeps" in entry.reads:
             arguments["sweeps"] = self.experiments[entry.experiments[0]].sweeps

@@ -17,8 +17,7 @@ TRUE_EDGES = 5000  # the upper bound on the edges of a true graph that facts lis
 
 
 def get(name: str, entry: Mapping[str, Any], **where: Any) -> Dataset | DatasetUnavailable:
-    """Download or generate the data set of an entry of the registry or of the config; for `where` see
-    `datasets.load`."""
+    """Download or generate the data set of an entry; for `where` see `datasets.load`."""
     try:
         return datasets.load(name, spec=None if name in datasets.names() else entry, **where)
     except (DatasetUnavailable, datasets.DataError) as error:

@@ -27,8 +27,7 @@ class Search(NamedTuple):
 
 
 def setting_of(name: str, choice: Mapping[str, Any], timing: Mapping[str, Any], limits: Mapping[str, Any]) -> Setting:
-    """Return a setting as the config defines it; these parts of the config hold unless the setting has its own
-    values."""
+    """Return a setting as the config defines it, whose parts hold unless the setting has its own values."""
     return Setting(
         name,
         choice.get("method", name),

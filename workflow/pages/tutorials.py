@@ -37,8 +37,7 @@ STYLE = {
 
 
 def page(script: Path, pictures: Path) -> str:
-    """Run a script, draw its pictures into a folder, and return its page; DatasetUnavailable is raised without its
-    data."""
+    """Run a script, draw its pictures into a folder, and return its page, or raise DatasetUnavailable."""
     space: dict[str, Any] = {"__name__": script.stem}
     parts, drawn = [f"<!-- Made from {script.name} by `make tutorials`: edit that file. -->"], 0
     others = set(plt.get_fignums())

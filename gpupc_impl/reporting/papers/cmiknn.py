@@ -82,8 +82,7 @@ def _table5_cell(here: Runs, slows: Mapping[str, VerifiedRecord], is_reference: 
 
 
 def median_speedup(ratios: Sequence[c.Speedup]) -> c.Speedup:
-    """Return the median of ratios. The result is a bound if some ratios are bounds of the same kind, and missing if
-    ratios are missing or are bounds of both kinds."""
+    """Return the median of ratios: a bound if some are bounds of one kind, none if any is missing or kinds differ."""
     known = [ratio for ratio in ratios if ratio.value is not None]
     bounds = {ratio.bound for ratio in known} - {""}
     if not known or len(known) < len(ratios) or len(bounds) > 1:

@@ -81,8 +81,7 @@ def image(draw: Callable[[], Axes], form: str = "svg") -> bytes:
 
 
 def shown_name(name: str, most: int = 20) -> str:
-    """Return a name as it can be drawn: on one line, with at most `most` characters, and a mark for each character that
-    no font has."""
+    """Return a name as it can be drawn: on one line, cut, and with a mark for characters that no font has."""
     name = " ".join(name.split())
     name = name if len(name) <= most else f"{name[: most - 1].rstrip()}…"
     drawable = _drawable(tuple(require().rcParams["font.family"]))

@@ -89,8 +89,7 @@ def frequencies(names: Sequence[str], edges: pandas.DataFrame, ax: Axes | None, 
 
 
 def overview(result: Result) -> Axes:
-    """Draw the graph or, if it has too many variables for that, the variables that are nearest to the one with the most
-    neighbours."""
+    """Draw the graph or, if it is too large, the variables nearest to the one with the most neighbours."""
     if not has_many_variables(result):
         return plot(result)
     adjacency, names = adjacency_of(result), skeleton_of(result).names
@@ -233,8 +232,7 @@ def _points_inside(curve: np.ndarray, centre: np.ndarray, box: np.ndarray) -> in
 
 
 def _free_bend(source: int, target: int, centres: np.ndarray, boxes: np.ndarray) -> float:
-    """Return the first bend for which the edge crosses no box of another variable, or else the bend that crosses the
-    fewest boxes."""
+    """Return the first bend for which the edge crosses no other box, or else the one that crosses the fewest."""
     others = np.delete(np.arange(len(boxes)), [source, target])
     crossed = []
     for bend in BENDS:

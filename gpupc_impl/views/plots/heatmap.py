@@ -23,8 +23,7 @@ SHADES = "Blues"  # the colour map of matplotlib for frequencies
 
 
 def heatmap(result: Result, ax: Axes | None = None, *, title: str | None = None) -> Axes:
-    """See `core.result_views.ResultViews.heatmap`; an arrow has one cell, in the row of its tail, and any other edge
-    has two."""
+    """See `ResultViews.heatmap`; an arrow has one cell, in the row of its tail, and any other edge has two."""
     names = skeleton_of(result).names
     edges = numbered_edges(result)
     cells = [(i, j, COLOURS[kind]) for i, j, kind in edges]
