@@ -128,14 +128,13 @@ def _leads_to(path: Path, named: bool, modified: int, size: int) -> list[Path]:
 
 @functools.cache
 def _tree(path: Path, modified: int, size: int) -> ast.Module:
-    """Return the syntax tree of a file without docstrings, which a report shows as captions, and imports for types."""
+    """Return the syntax tree of a file without docstrings and imports for types."""
     tree = ast.parse(path.read_bytes())
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):
             types = [part for part in body if isinstance(part, ast.If) and "TYPE_CHECKING" in ast.dump(part.test)]
             words = [part for part in body if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)]
-            unread = types if "reporting" in path.parts else [*types, *words]
-            node.body = [part for part in body if part not in unread]  # type: ignore[attr-defined]
+            node.body = [part for part in body if part not in types + words]  # type: ignore[attr-defined]
     return tree
 
 

@@ -1,11 +1,14 @@
-"""The catalogue of outputs. Every table and figure is one function with a decorator, and no other list of them exists.
+"""The catalogue of outputs. Every table and figure is an entry of a YAML file, and a function in the module beside it.
 
-    @table("cupc_table2", "Table 2: runtimes and speedups", paper="cuPC", family="gaussian")
-    def cupc_table2(runs, reported):
-        '''Runtimes and speedups as in cuPC's Table 2 ...'''
+    tables:
+      cupc_table2:
+        title: "Table 2: runtimes and speedups"
+        paper: cuPC
+        family: gaussian
+        caption: The table shows runtimes and speedups as cuPC's Table 2 ...
 
-The names of the function's parameters select what the function reads (`READERS`), the decorator's arguments select of
-which runs, and the docstring is the caption in the report. Each entry is a target of the workflow.
+The names of the function's parameters select what the function reads (`READERS`), and the entry's keys of which runs.
+Each entry is a target of the workflow.
 """
 
 import dataclasses
@@ -14,10 +17,12 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from gpupc_impl.core.family import plugins
-from gpupc_impl.core.files import read_csv
+from gpupc_impl.core.files import parse_yaml, read_csv, read_text
 from gpupc_impl.reporting import papers
 from gpupc_impl.reporting.figures import Drawing, write_drawings
 from gpupc_impl.reporting.runs import Heading, Source, absent_note, heading, load, load_facts, load_single_tests
@@ -63,9 +68,11 @@ class Entry:
         name: the name of its target and files, and in docs/experiments.md.
         title: its title in the report.
         paper: the heading of its section in the report: the paper's name, or another word.
-        make: the function that returns it.
+        caption: its caption in the report: a Jinja template of reStructuredText, whose variable ``config`` is the
+            workflow's config.
+        make: the function that returns it, by default that of its name.
         figure: whether it is a figure.
-        reported: the CSV of the paper's numbers, in results/reported unless the path is absolute; by default NAME.csv.
+        reported: the CSV of the paper's numbers, in results/reported or beside the YAML file; by default NAME.csv.
         numbers: for a figure, whether it has a CSV of its numbers.
         family: the family whose data sets it shows with all their settings, or `EVERY`.
         experiments: the experiments that it shows; without a family, the config must have the first of them.
@@ -76,6 +83,7 @@ class Entry:
     name: str
     title: str
     paper: str
+    caption: str
     make: Callable[..., Table | Drawing]
     figure: bool
     reported: str
@@ -88,11 +96,6 @@ class Entry:
     @property
     def reads(self) -> tuple[str, ...]:
         return tuple(inspect.signature(self.make).parameters)
-
-    @property
-    def caption(self) -> str:
-        """The caption as a Jinja template of reStructuredText, whose variable ``config`` is the workflow's config."""
-        return inspect.getdoc(self.make) or ""
 
     def outputs(self) -> dict[str, str]:
         """Return the files to which the table or figure is written, by kind; the first of them is part of the report.
@@ -117,39 +120,35 @@ class Entry:
         return heading(source, read), made
 
 
-_ENTRIES: dict[str, Entry] = {}
-
-Make = Callable[..., Table | Drawing]
-
-
-def _register(name: str, title: str, *, paper: str, figure: bool, **given: Any) -> Callable[[Make], Make]:
-    def register(make: Make) -> Make:
-        known = _ENTRIES.get(name)
-        if known is not None and known.make.__module__ != make.__module__:
-            raise ValueError(f"{name!r} is made twice: in {known.make.__module__} and in {make.__module__}")
-        entry = Entry(name, title, paper, make, figure, **{"reported": f"{name}.csv", **given})
-        for parameter in entry.reads:
-            if parameter not in READERS and parameter not in GIVEN:
-                raise ValueError(f"{name!r} has the parameter {parameter!r}; known: {', '.join([*READERS, *GIVEN])}")
-        _ENTRIES[name] = entry
-        return make
-
-    return register
-
-
-table = functools.partial(_register, figure=False)
-"""Register a function that returns a `Table`; see `Entry` for the arguments."""
-
-figure = functools.partial(_register, figure=True)
-"""Register a function that returns a `Drawing`; see `Entry` for the arguments."""
-
-
 @functools.cache
 def entries() -> Mapping[str, Entry]:
     """Return all entries by name: those that belong to no paper, those of `papers`, and those of plug-ins."""
-    importlib.import_module("gpupc_impl.reporting.summary")
-    for found in pkgutil.iter_modules(papers.__path__):
-        importlib.import_module(f"{papers.__name__}.{found.name}")
-    for plugin in plugins():
-        importlib.import_module(plugin)
-    return _ENTRIES
+    of_papers = [f"{papers.__name__}.{found.name}" for found in pkgutil.iter_modules(papers.__path__)]
+    found: dict[str, Entry] = {}
+    for module in map(importlib.import_module, ["gpupc_impl.reporting.summary", *of_papers, *plugins()]):
+        for entry in entries_of(module):
+            if entry.name in found:
+                raise ValueError(
+                    f"{entry.name!r} is made twice: in {found[entry.name].make.__module__} and {module.__name__}"
+                )
+            found[entry.name] = entry
+    return found
+
+
+def entries_of(module: ModuleType) -> list[Entry]:
+    """Return the entries of the YAML file beside a module; none without such a file."""
+    path, found = Path(str(module.__file__)).with_suffix(".yaml"), []
+    content = parse_yaml(read_text(path)) if path.is_file() else {}
+    for kind, its in content.items():
+        for name, given in its.items():
+            make, reported = getattr(module, given.pop("function", name)), given.pop("reported", f"{name}.csv")
+            own = path.with_name(reported)
+            facts = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+            facts |= {"make": make, "figure": kind == "figures", "reported": str(own) if own.is_file() else reported}
+            entry = Entry(name, **facts)
+            for parameter in entry.reads:
+                if parameter not in READERS and parameter not in GIVEN:
+                    known = ", ".join([*READERS, *GIVEN])
+                    raise ValueError(f"{name!r} has the parameter {parameter!r}; known: {known}")
+            found.append(entry)
+    return found

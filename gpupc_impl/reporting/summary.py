@@ -15,21 +15,14 @@ from gpupc_impl.latent.inference import find_pag
 from gpupc_impl.latent.oracle import IndependenceOracle
 from gpupc_impl.reporting import cells as c
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.catalogue import EVERY, Facts, Sweeps, figure, table
+from gpupc_impl.reporting.catalogue import Facts, Sweeps
 from gpupc_impl.reporting.figures import Drawing, canvas, draw_times, footer, key, log_axis, tick_number
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, by_key, datasets_of
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges
 
 
-@figure("overview", "Times faster", paper="Runtimes", family=EVERY, experiments=("ooc_table1",), numbers=False)
 def overview(runs: Runs) -> Drawing:
-    """The figure shows how many times faster our fastest method is than CPU references (diamonds) and than other
-    programs, the authors' own among them (squares: on the same GPU), on every data set, by family of tests: ratios of
-    the medians of whole calls, on a logarithmic axis. On the right are our fastest method and its time. An arrow marks
-    a bound, since the other one reached its time limit, and another hollow marker a result that is not verified. The
-    table "Every setting on every data set" has all times, and the reason for each one that is missing.
-    """
     from matplotlib.ticker import NullFormatter
 
     ours = [run for run in runs if run.counts and run.backend != "cpu" and run.method not in LIKE]
@@ -82,11 +75,7 @@ def _rank(run: VerifiedRecord) -> tuple[bool, float, bool]:
     return not run.counts, run.median or math.inf, run.status != "timeout"
 
 
-@table("methods_by_dataset", "Every setting on every data set", paper="Runtimes", family=EVERY)
 def methods_by_dataset(runs: Runs) -> Table:
-    """The table shows runtime, edges, levels, tests, tests per second and the verification of every setting on every
-    data set. Notes below the table give the reason for each setting without a time.
-    """
     also = ("family", "reference", "why", "repeats", "levels", "tests", "known_difference", "commit")
     rows, plain = [], []
     for run in runs:
@@ -108,10 +97,7 @@ def methods_by_dataset(runs: Runs) -> Table:
     return Table("Every setting on every data set", header, rows, notes, plain, left=(0, 1, 2, 10))
 
 
-@table("provenance", "Machine, software and code", paper="Provenance", family=EVERY)
 def provenance(runs: Runs) -> Table:
-    """The table shows the machine, software and code of the records behind every table and figure, with a column for
-    each distinct environment, and the days of measurement if they were recorded."""
     environments: dict[str, dict[str, str]] = {}
     days: dict[str, set[str]] = {}
     for run in (run for run in runs if run.status != "skipped"):
@@ -199,14 +185,7 @@ def compare(runs: Runs) -> list[Comparison]:
     return sorted(found, key=lambda each: (each.theirs.family, each.theirs.setting, each.kind == "fastest"))
 
 
-@table("peers", "Ours over the authors' programs", paper="Authors' programs", family=EVERY)
 def peers(runs: Runs) -> Table:
-    """The table shows how many times faster our methods are than the programs that the papers' authors published,
-    measured in the same run. It compares each program with our method of the same algorithm and with our fastest
-    method, by the time of the whole call from host memory to host memory, and by the time of the levels if the program
-    reports it. Means are geometric, over the data sets on which both results are verified. A program that was not run
-    on a data set has no row for it; the notes give the reason.
-    """
     rows, plain = [], []
     for (setting, kind), its in itertools.groupby(compare(runs), lambda each: (each.theirs.setting, each.kind)):
         verified: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
@@ -272,8 +251,6 @@ def conventions_of(theirs: VerifiedRecord, ours: VerifiedRecord | None) -> str:
 
 # --- other packages --------------------------------------------------------------------------------------------------
 
-PACKAGES = "Other packages"
-
 TRUTH_AT_MOST = 100  # the upper bound on the observed variables of a graph whose true PAG is computed in seconds
 
 CLOCK = (
@@ -331,43 +308,22 @@ def _notes(runs: Runs) -> list[str]:
 SERIES = {"pcmci": "PCMCI", "pcmciplus": "PCMCI+", "cmiknn": "PCMCI, CMIknn"}
 
 
-@figure("time_series", "PCMCI and PCMCI+ over the number of series", paper=PACKAGES, experiments=("time_series",))
 def time_series(runs: Runs, sweeps: Sweeps) -> Drawing:
-    """The figure shows the seconds of PCMCI and PCMCI+ on generated linear series over the number of variables, ours
-    beside tigramite's and andrey-core's if they are installed. Both axes are logarithmic, and triangles mark a time
-    limit that was exceeded. All graphs are compared link by link, and their p-values to 1e-10; tigramite's CMIknn draws
-    its own random numbers.
-    ``results/tables/time_series.csv`` has the numbers.
-    """
     return _drawing(runs, sweeps, SERIES)
 
 
-@table("time_series_times", "PCMCI and PCMCI+: times", paper=PACKAGES, experiments=("time_series",))
 def time_series_times(runs: Runs, sweeps: Sweeps) -> Table:
-    """The table shows the seconds of PCMCI and PCMCI+, ours beside other packages'. The marks of cells say whether
-    graphs differ.
-    """
     return _times("PCMCI and PCMCI+: seconds", runs, sweeps, SERIES)
 
 
 PAGS = {"rfci": "RFCI", "fci": "FCI"}
 
 
-@figure("latent", "RFCI and FCI over the number of variables", paper=PACKAGES, experiments=("latent",))
 def latent(runs: Runs, sweeps: Sweeps) -> Drawing:
-    """The figure shows the seconds of RFCI and FCI on data of random graphs with hidden variables over the number of
-    observed variables, ours beside other packages' if they are installed. Both axes are logarithmic, and triangles mark
-    an exceeded time limit. Our PAGs are the reference's, mark for mark. ``results/tables/latent.csv`` has the numbers.
-    """
     return _drawing(runs, sweeps, PAGS)
 
 
-@table("latent_distance", "RFCI and FCI: distance from the true PAG", paper=PACKAGES, experiments=("latent",))
 def latent_distance(runs: Runs, problems: Facts, sweeps: Sweeps) -> Table:
-    """The table compares the PAGs of RFCI and FCI with the true one, which an oracle of d-separation gives for up to
-    100 observed variables: the edges of the true PAG that a graph lacks, the edges that it has beside those, and the
-    marks that differ at the edges that both have.
-    """
     truths = {facts["name"]: _true_marks(facts) for facts in problems}
     rows, plain = [], []
     for name, graphs in sweeps.items():
@@ -406,19 +362,9 @@ def _pag_distance(run: VerifiedRecord, truth: Mapping[tuple[int, int], str] | No
     return dict(zip(DISTANCES, (missing, extra, marks), strict=True))
 
 
-@figure("packages", "PC over the number of variables", paper=PACKAGES, experiments=("packages",))
 def packages(runs: Runs, sweeps: Sweeps) -> Drawing:
-    """The figure shows the seconds of whole calls of PC on sparse Gaussian data over the number of variables: our call
-    ``pc`` with its default votes, two of our methods, which find the skeleton alone, and other packages if they are
-    installed, which are listed in ``docs/peers.md``. Both axes are logarithmic, and triangles mark an exceeded time
-    limit. All skeletons are compared. ``results/tables/packages.csv`` has the numbers.
-    """
     return _drawing(runs, sweeps, {"p": "PC, Fisher's z"})
 
 
-@table("packages_times", "PC of other packages: times", paper=PACKAGES, experiments=("packages", "packages_discrete"))
 def packages_times(runs: Runs, sweeps: Sweeps) -> Table:
-    """The table shows the seconds of whole calls of PC, ours beside other packages', on Gaussian data and on samples of
-    the network ALARM. The marks of cells say whether skeletons differ.
-    """
     return _times("PC: seconds", runs, sweeps, {"p": "Fisher's z"})

@@ -17,7 +17,7 @@ from gpupc_impl.measurement.record import commit_name, machine_name
 from gpupc_impl.reporting import cells as c
 from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.catalogue import CsvRows, Facts, figure, table
+from gpupc_impl.reporting.catalogue import CsvRows, Facts
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.figures import HEADING, Drawing, canvas, swatch, tick_number
 from gpupc_impl.reporting.runs import STALE, Runs, VerifiedRecord, by_key, datasets_of, grouped, of_method
@@ -27,18 +27,12 @@ from gpupc_impl.verification.accuracy import dag_of_edges, structural_hamming_di
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PAPER = "GPU-CMIknn"
 CITED = "Paper: GPU-CMIknn (PMLR 185:30-60, 2022)"
 REFERENCE, SINGLE_THREADED = "tigramite", {"workers": 1}
 """The method and parameters that stand for the paper's CPU version of CMIknn."""
 
 
-@table("cmiknn_table5", "Table 5: speedups of the search", paper=PAPER, experiments=("cmiknn_table5",))
 def cmiknn_table5(runs: Runs, reported: CsvRows) -> Table:
-    """The table shows how many times faster PC-stable is with each method than with single-threaded tigramite, the CPU
-    version of GPU-CMIknn's Table 5. Cells are medians over generated graphs; the paper's follow below ours.
-    ``cmiknn-serial`` and ``cmiknn-parallel`` perform the same tests with the same random numbers as the GPU methods.
-    """
     slows = {run.dataset: run for run in of_method(runs, REFERENCE, **SINGLE_THREADED)}
     reference = next((run.setting for run in slows.values()), None)
     ours = by_key((run for run in runs if run.problem), lambda run: (run.setting, run.backend, run.problem["k_cmi"]))
@@ -97,10 +91,7 @@ def _search(runs: Iterable[VerifiedRecord]) -> str:
     return c.stated((symbol, sorted({problem[name] for problem in problems})) for name, symbol in names.items())
 
 
-@table("cmiknn_table10", "Table 10: sparse graphs and gene expressions", paper=PAPER, experiments=("cmiknn_table10",))
 def cmiknn_table10(runs: Runs, reported: CsvRows) -> Table:
-    """The table shows seconds on sparse generated graphs and gene expressions, as GPU-CMIknn's Table 10: ours above the
-    paper's."""
     lines = []
     for (setting, backend), here in by_key(runs, lambda run: (run.setting, run.backend)).items():
         lines.append(c.Line([f"ours: {c.label(setting, backend)}"], c.times(here, time_or_dnf)))
@@ -128,13 +119,7 @@ def time_or_dnf(run: VerifiedRecord) -> str:
 BASE = 7  # the k_CMI with which the others are compared
 
 
-@figure("cmiknn_fig1", "Fig. 1: change of SHD with k_CMI", paper=PAPER, experiments=("cmiknn_fig1",))
 def cmiknn_fig1(runs: Runs, problems: Facts, reported: CsvRows) -> Drawing:
-    """The figure shows how the structural Hamming distance between the estimated and the true CPDAG changes with k_CMI,
-    relative to k_CMI = 7, as GPU-CMIknn's Fig. 1: minimum, median and maximum over generated graphs. The distance
-    counts the pairs of variables on which the two CPDAGs differ: additional or missing edges, and directions to add,
-    remove or reverse. ``results/tables/cmiknn_fig1.csv`` has the numbers.
-    """
     truths = {facts["name"]: facts.get("true_edges", []) for facts in problems}
     rows = []
     for run in runs:
@@ -193,33 +178,11 @@ DIMENSIONS = {"k_cmi": "k_CMI", "permutations": "perm", "set_size": "|S|", "samp
 LOW, HIGH = 0.05, 0.95
 """The quantiles beside a median, which Tables 6 to 9 of the paper have for the tests of Tables 1 to 4."""
 
-CAPTION = """The table shows the seconds of single CI tests with local permutations over {symbol}, as Tables {number}
-and {percentiles} of GPU-CMIknn: medians with the 5th and 95th percentiles, ours above the paper's (Nvidia A40; one core
-of an AMD EPYC 7343). The implementations ``buckets``, ``counting`` and ``insertion`` find the k-th nearest neighbour in
-different ways with the same result; the paper uses insertion. DNF means that the tests of a cell did not finish within
-the time limit for all of them."""
 
-
-def _enter(number: int, varied: str) -> None:
-    """Add Table `number` and that of its percentiles to the catalogue."""
-
-    def make(tests: Mapping[str, Any], varies: str, reported: CsvRows) -> Table:
-        title = f"Single tests over {DIMENSIONS[varies]} (GPU-CMIknn, Tables {number} and {number + 5})"
-        return single_tests(title, tests, varies, reported)
-
-    make.__doc__ = CAPTION.format(symbol=DIMENSIONS[varied], number=number, percentiles=number + 5)
-    name, title = f"cmiknn_table{number}", f"Tables {number} and {number + 5}: single tests over {DIMENSIONS[varied]}"
-    table(name, title, paper=PAPER, tests=name)(make)
-
-
-for _number, _varied in enumerate(DIMENSIONS, 1):
-    _enter(_number, _varied)
-
-
-def single_tests(title: str, timed: Mapping[str, Any], varies: str, reported: CsvRows) -> Table:
+def single_tests(tests: Mapping[str, Any], varies: str, reported: CsvRows) -> Table:
     """Return the seconds of single CI tests (a result of `measure_tests`): a column for each value of the dimension
     that varies, a row for each implementation and k."""
-    cells: Sequence[Timed] = timed["cells"]
+    cells: Sequence[Timed] = tests["cells"]
     has_k = varies != "k_cmi"
     reported = [{**row, "set_size": row["separation_set"]} for row in reported]
 
@@ -254,11 +217,13 @@ def single_tests(title: str, timed: Mapping[str, Any], varies: str, reported: Cs
         f"Paper: {_fixed(reported, varies)}; 20 tests.",
         "A time is that from the samples in host memory to the p-value in host memory.",
         *(["adaptive: k_CMI = 0.2 n."] if any(cell["k_rule"] == "adaptive" for cell in cells) else []),
-        *_places(timed),
+        *_places(tests),
         *(f"{CITED}, {line}." for line in c.hardware(reported)),
         c.RATIOS,
     ]
     named = {value: f"{DIMENSIONS[varies]} = {value}" for value in columns}
+    number = 1 + list(DIMENSIONS).index(varies)
+    title = f"Single tests over {DIMENSIONS[varies]} (GPU-CMIknn, Tables {number} and {number + 5})"
     return c.of_lines(title, ["seconds", *["k_CMI"] * has_k], named, lines, notes, left=(0,))
 
 
@@ -487,8 +452,5 @@ NOTES = (
 )
 
 
-@table("cmiknn_claims", "Section 5: claims", paper=PAPER, experiments=("cmiknn_table5",))
 def cmiknn_claims(runs: Runs, every_test: Sequence[Mapping[str, Any]], reported: CsvRows) -> Table:
-    """The table compares what the abstract and section 5 of the GPU-CMIknn paper state in numbers with the same
-    quantities from our records, on the tests and graphs named in the last column."""
     return table_of("GPU-CMIknn", reported, QUANTITIES, evidence_of(runs, every_test), NOTES)

@@ -11,12 +11,11 @@ import numpy as np
 from gpupc_impl.reporting import cells as c
 from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting import sharing as shared_sets
-from gpupc_impl.reporting.catalogue import CsvRows, Facts, table
+from gpupc_impl.reporting.catalogue import CsvRows, Facts
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of, in_grid, of_method, of_settings
 from gpupc_impl.reporting.tables import Table
 
-PAPER = "cuPC"
 CUPC = ("cupc-e", "cupc-s")
 BASELINES = ("baseline-1", "baseline-2")
 SERIAL, PARALLEL = "stable-serial", "stable-parallel"
@@ -34,11 +33,7 @@ def runs_of(runs: Runs, method: str, rules: Sequence[str] = RULES) -> list[Verif
     return of_method(same_test, method, rules, **SELECTED.get(method, {}))
 
 
-@table("cupc_table1", "Table 1: data sets", paper=PAPER, family="gaussian")
 def cupc_table1(problems: Facts, reported: CsvRows) -> Table:
-    """The table compares the shapes of the data sets with those in cuPC's Table 1. For a data set that is not available
-    it gives the reason; the other tables have no times on that data set.
-    """
     shape = {"n_variables": ("n", "variables"), "n_samples": ("m", "samples")}
     notes = ["n: variables; m: samples. Paper: cuPC (doi:10.1109/TPDS.2019.2939126), Table 1."]
     if any(facts["why"] for facts in problems):
@@ -63,12 +58,7 @@ SPEEDUPS = (
 MEAN = "geometric mean"
 
 
-@table("cupc_table2", "Table 2: runtimes and speedups", paper=PAPER, family="gaussian", methods=CUPC)
 def cupc_table2(runs: Runs, reported: CsvRows) -> Table:
-    """The table shows runtimes and speedups as cuPC's Table 2, at alpha = {{ config["alpha"] }}: ours (median of the
-    warm runs, 20–80 % band) above the paper's (Nvidia GTX 1080; Intel Xeon at 2.5 GHz, 8 cores). cuPC is measured with
-    the paper's rule for separating sets, from which speedups are computed, and with canonical sets.
-    """
     chosen = {method: runs_of(runs, method) for method in (SERIAL, PARALLEL, *CUPC)}
     settings = {method: [some] for method, some in chosen.items()}
     for method in CUPC:
@@ -300,16 +290,7 @@ NOTES = (
 )
 
 
-@table(
-    "cupc_claims",
-    "Section 5: claims",
-    paper=PAPER,
-    family="gaussian",
-    experiments=("cupc_fig7", "cupc_fig8", "cupc_fig10"),
-)
 def cupc_claims(runs: Runs, sharing: CsvRows, factors: CsvRows, reported: CsvRows) -> Table:
-    """The table compares what the abstract and section 5 of the cuPC paper state in numbers with the same quantities
-    from our records at alpha = {{ config["alpha"] }}, on the data sets named in the last column."""
     selected = {method: [params] for method, params in SELECTED.items()}
     histograms = {found.dataset: found for found in shared_sets.load(sharing)}
     factor = q.factors_of(factors)

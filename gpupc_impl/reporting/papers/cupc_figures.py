@@ -11,7 +11,7 @@ import numpy as np
 
 from gpupc_impl.reporting import sharing as shared_sets
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, figure
+from gpupc_impl.reporting.catalogue import CsvRows, Sweeps
 from gpupc_impl.reporting.cells import csv_row, label, levels_speedup, number, rows_of_sweeps, speedup, status_word
 from gpupc_impl.reporting.figures import (
     HEADING,
@@ -24,7 +24,7 @@ from gpupc_impl.reporting.figures import (
     swatch,
     tick_number,
 )
-from gpupc_impl.reporting.papers.cupc import BASELINES, CUPC, PAPER, runs_of, size_of
+from gpupc_impl.reporting.papers.cupc import BASELINES, CUPC, runs_of, size_of
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of, kernels_of, of_settings
 
 if TYPE_CHECKING:
@@ -37,17 +37,7 @@ SIDES = dict(zip(CUPC, (-0.2, 0.2), strict=True))
 """The distance of what belongs to a method from the middle of its place on the X axis."""
 
 
-@figure(
-    "cupc_fig5", "Fig. 5: cuPC over the baselines", paper=PAPER, family="gaussian", methods=BASELINES, numbers=False
-)
 def cupc_fig5(runs: Runs, reported: CsvRows) -> Drawing:
-    """The figure shows the speedup of cuPC-E and cuPC-S over the two baseline GPU algorithms, as cuPC's Fig. 5: ratios
-    of median runtimes on one machine and backend. Bars are the ratios of the levels alone, in which the methods differ
-    and which make up the paper's runtimes (its Fig. 6); diamonds are those of whole calls. Hollow bars show what the
-    paper's text states for a GTX 1080 (for cuPC-E the range over its six data sets, for cuPC-S the value for
-    DREAM5-Insilico). With < or > a bar is a bound on the ratio of whole calls, since one of the two runs reached its
-    time limit. Data sets on which no baseline was run are left out.
-    """
     from matplotlib.ticker import LogLocator
 
     by_method = {method: by_dataset(runs_of(runs, method)) for method in CUPC + BASELINES}
@@ -107,16 +97,7 @@ def _bar(axes: Axes, x: float, slow: VerifiedRecord | None, fast: VerifiedRecord
 LEVELS_SHOWN = 5  # the number of levels with a colour of their own; all higher levels share one colour
 
 
-@figure("cupc_fig6", "Fig. 6: share of each level", paper=PAPER, family="gaussian", methods=CUPC)
 def cupc_fig6(runs: Runs) -> Drawing:
-    """The figure shows the share that each level takes of the time of all levels in cuPC-E and cuPC-S, as cuPC's
-    Fig. 6: medians over the warm runs. Since medians need not add up to 100 %, each stack is scaled to 100 %;
-    ``results/tables/cupc_fig6.csv`` has the medians themselves. A level includes the compaction of the graph before it.
-    A number above a bar is the percentage that the levels take of the whole call; the rest are transfers and the
-    collection of sets. The paper (GTX 1080) states that level 1 takes 49 to 83 % on its first five data sets and less
-    than 10 % on DREAM5-Insilico, on which levels 2 to 5 take 90 % (cuPC-E) and 70 % (cuPC-S); the table of claims
-    compares that with our numbers.
-    """
     from matplotlib import colormaps
 
     chosen = {method: by_dataset(runs_of(runs, method)) for method in CUPC}
@@ -168,15 +149,7 @@ WIDTHS = (1, 2, 4, 5, 8, 10, 20, 40)
 MOST_BINS = 24
 
 
-@figure("cupc_fig9", "Fig. 9: shared conditioning sets", paper=PAPER, family="gaussian", numbers=False)
 def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
-    """The figure shows how many rows of A'_G (one for the neighbours of each variable) share a conditioning set in
-    level 2, as cuPC's Fig. 9, in percent of the redundant sets, which are those that appear in more than one row. It
-    shows the real data set with the most sets, or the generated one with the most if no real data set has a redundant
-    set; the panel's title names the data set. The rows are counted exactly in the graph at the start of level 2 at
-    alpha = {{ config["alpha"] }}. The dashed line marks the paper's "about 95 % [...] in at most 40 rows", which refers
-    to DREAM5-Insilico. ``results/sharing.csv`` has all data sets.
-    """
     figure, [[axes]] = canvas(1, 1, (style.COLUMN_WIDTH, 2.4))
     shown = shared_sets.largest(shared_sets.load(sharing))
     if shown is None:
@@ -211,27 +184,11 @@ GREEK = {"beta": "β", "gamma": "γ", "theta": "θ", "delta": "δ"}
 ACROSS = {1: 1, 2: 2, 4: 2}  # the panels in a row for a number of panels; three for other numbers
 
 
-@figure("cupc_fig7", "Fig. 7: configurations of cuPC-E", paper=PAPER, experiments=("cupc_fig7",))
 def cupc_fig7(runs: Runs, reported: CsvRows) -> Drawing:
-    """The figure shows how many times faster configurations of cuPC-E are than the selected configuration (framed:
-    beta = 2, gamma = 32), as cuPC's Fig. 7 does for 30 configurations: ratios of median runtimes on one machine and
-    backend. The Y axis is beta, the edges of a block; the X axis is gamma, the threads of an edge. A word stands where
-    a configuration has no time. The heading has our range and that of the paper (GTX 1080), which states that larger
-    gamma is faster on dense graphs, and smaller gamma on sparse ones. {% if config["backend"] == "host" %}On the host
-    backend every thread of a block costs time, whether it has work or not, so small gamma is fastest.{% endif %}
-    ``results/tables/cupc_fig7.csv`` has the numbers.
-    """
     return heatmaps(runs, reported[0], panel=(2.35, 2.3))
 
 
-@figure("cupc_fig8", "Fig. 8: configurations of cuPC-S", paper=PAPER, experiments=("cupc_fig8",))
 def cupc_fig8(runs: Runs, reported: CsvRows) -> Drawing:
-    """The figure shows how many times faster configurations of cuPC-S are than the selected configuration (framed:
-    theta = 64, delta = 2), as cuPC's Fig. 8 does for 16 configurations: ratios of median runtimes on one machine and
-    backend. The Y axis is theta, the threads of a block; the X axis is delta, the blocks of a row. A word stands where
-    a configuration has no time. The heading has our range and that of the paper (GTX 1080).
-    ``results/tables/cupc_fig8.csv`` has the numbers.
-    """
     return heatmaps(runs, reported[0], panel=(1.75, 1.75))
 
 
@@ -304,15 +261,7 @@ NAMES = {"n": "number of variables n", "m": "number of samples m", "d": "density
 """What cuPC's Fig. 10 varies."""
 
 
-@figure("cupc_fig10", "Fig. 10: scalability", paper=PAPER, experiments=("cupc_fig10",))
 def cupc_fig10(runs: Runs, sweeps: Sweeps, reported: CsvRows) -> Drawing:
-    """The figure shows the runtime of cuPC-E and cuPC-S on random graphs with different (a) numbers of variables, (b)
-    numbers of samples and (c) densities, as cuPC's Fig. 10: a dot for each graph, and quartiles with whiskers within
-    1.5 IQR over the graphs of one kind; triangles mark an exceeded time limit. The diamond is the only runtime that the
-    paper's text states. The paper (GTX 1080, ten graphs of each size) states that cuPC-S is always faster, and that the
-    runtime grows with n, linearly with m, and almost linearly with d from 0.2 to 0.5. The data are nearly degenerate
-    (``docs/errata.md``). ``results/tables/cupc_fig10.csv`` has the numbers.
-    """
     figure, [line] = canvas(1, len(sweeps), (style.PAGE_WIDTH, 2.7), sharey="row")
     shows_printed = False
     for axes, letter, (name, graphs) in zip(line, "abcdefgh", sweeps.items(), strict=False):

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpupc_impl.reporting import cells as c
 from gpupc_impl.reporting import quantities as q
-from gpupc_impl.reporting.catalogue import CsvRows, Facts, Sweeps, table
+from gpupc_impl.reporting.catalogue import CsvRows, Facts, Sweeps
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.runs import (
     Runs,
@@ -25,7 +25,6 @@ from gpupc_impl.reporting.runs import (
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges, skeleton_differences
 
-PAPER = "gpuPC"
 CITED = "Paper: gpuPC (doi:10.1137/1.9781611976700.5)"
 GPUPC, BASELINE, PARALLEL = "gpupc", "disc-cupc", "discrete-parallel"
 
@@ -61,11 +60,7 @@ def named(method: str, choice: str) -> str:
     return words[choice].format(c.label(method))
 
 
-@table("gpupc_table1", "Table 1: data sets", paper=PAPER, family="discrete")
 def gpupc_table1(problems: Facts, reported: CsvRows) -> Table:
-    """The table compares the shapes of the discrete data sets with those in gpuPC's Table 1. The data are drawn with
-    seeds from benchmark Bayesian networks, whose true edges are known.
-    """
     shape = {"n_variables": ("N", "variables"), "n_samples": ("n", "samples")}
     shape["max_categories"] = ("max |V|", "max_categories")
     own = {
@@ -107,11 +102,7 @@ def speedup_or_infinity(slow: VerifiedRecord | None, fast: VerifiedRecord | None
     return c.speedup(slow, fast)
 
 
-@table("gpupc_table2", "Table 2: gpuPC over disc-cuPC", paper=PAPER, experiments=("gpupc_table2",))
 def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
-    """The table shows the speedup of gpuPC over disc-cuPC on a workload of fixed size, in five dimensions, as gpuPC's
-    Table 2: ours above the paper's. disc-cuPC gives every thread its own contingency table, and does not manage memory.
-    """
     chosen = chosen_runs(runs)
     printed_rows = by_key(reported, lambda row: row["parameter"])
     width = max(len(its) for its in [*(set(graphs.values()) for graphs in sweeps.values()), *printed_rows.values()])
@@ -202,11 +193,7 @@ OVER_BASELINE, BEST, OVER_PARALLEL, SHD = "over baseline", "best over best", "ov
 """The columns of Table 3 after the times."""
 
 
-@table("gpupc_table3", "Table 3: execution times", paper=PAPER, family="discrete")
 def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows) -> Table:
-    """The table shows execution times on discrete data, as gpuPC's Table 3: ours (median of the warm runs, 20–80 %
-    band) above the paper's, and the structural Hamming distance of the skeleton from that of the true network.
-    """
     chosen = chosen_runs(runs)
     column = {
         run.setting: method if choice == "paper" else f"best {method}"
@@ -368,10 +355,7 @@ NOTES = (
 )
 
 
-@table("gpupc_claims", "Section 4: claims", paper=PAPER, family="discrete", experiments=("gpupc_table2",))
 def gpupc_claims(runs: Runs, factors: CsvRows, reported: CsvRows) -> Table:
-    """The table compares what the gpuPC paper states in numbers with the same quantities from our records, on the data
-    named in the last column."""
     selected = {method: [CHOICES["paper"][method], CHOICES["once"].get(method, {})] for method in (BASELINE, GPUPC)}
     evidence = q.Evidence(runs, selected, q.factors_of(factors))
     return table_of("gpuPC", reported, QUANTITIES, evidence, NOTES)

@@ -12,7 +12,7 @@ import numpy as np
 from gpupc_impl.reporting import cells as c
 from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting import style
-from gpupc_impl.reporting.catalogue import CsvRows, Sweeps, figure, table
+from gpupc_impl.reporting.catalogue import CsvRows, Sweeps
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.figures import HEADING, Drawing, canvas, draw_times, key, log_axis, swatch
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, kernels_of, of_method
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-PAPER = "Out-of-Core"
 UM, BLOCK = "out-of-core-um", "out-of-core-block"
 AS_PUBLISHED = {UM: {"level_one": "pairs"}, BLOCK: {"layout": "blocks"}}
 PAPER_NAMES = {"GPU UM": UM, "GPU Block-Based": BLOCK}
@@ -40,12 +39,7 @@ COLUMNS = {
 }
 
 
-@table("ooc_table1", "Table 1: wide data", paper=PAPER, experiments=("ooc_table1",))
 def ooc_table1(runs: Runs, reported: CsvRows) -> Table:
-    """The table shows levels 0 and 1 at alpha = 0.01 on wide data, as the Out-of-Core paper's Table 1: a CPU reference,
-    unified memory and block-based, with the paper's numbers for TCGA (55,572 genes, 3,189 samples) below ours. The TCGA
-    matrix is not public in one file; generated data replace it, see ``docs/experiments.md``.
-    """
     lines = []
     for dataset in datasets_of(runs):
         here = [run for run in runs if run.dataset == dataset]
@@ -105,16 +99,7 @@ STREAM_COLOURS = ("#0072B2", "#E69F00", "#009E73")
 SHOWN = 12  # the upper bound on the blocks of a level that the figure shows; the CSV has all of them
 
 
-@figure("ooc_fig1", "Fig. 1: overlap of transfers and kernels", paper=PAPER, experiments=("ooc_table1",))
 def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
-    """The figure shows when each block of a real run went through extraction and merging on the CPU, transfers, and
-    kernels, as the Out-of-Core paper's Fig. 1 sketches it; the numbers in the bars identify the blocks. Of a level with
-    many blocks, a few from the middle of its time are shown; the shares in the heading are those of all its blocks. On
-    the right one of them is enlarged from its first transfer to its last, since a kernel may take microseconds. If
-    whole rows stay on the device in level 1, its first blocks only load them, and blocks in the middle need no
-    extraction. {% if config["backend"] == "host" %}On the host backend streams run in order, so nothing overlaps.
-    {% endif %} ``results/tables/ooc_fig1.csv`` has the numbers.
-    """
     import pandas
 
     steps = pandas.DataFrame(timeline, columns=list(TIMELINE)).astype(TIMELINE)
@@ -187,17 +172,7 @@ LIMIT = {"color": "#0072B2", "linewidth": 1}
 PAPER_LOOK = {"color": "black", "markersize": 3.5, "markerfacecolor": "none", "linestyle": "none"}
 
 
-@figure("ooc_fig2", "Fig. 2: unified memory and blocks", paper=PAPER, experiments=("ooc_fig2",))
 def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Drawing:
-    """The figure shows the runtime of level 0 (left) and level 1 (right) over the number of variables, as the
-    Out-of-Core paper's Fig. 2: medians with the 20–80 % band, and below the ratios of the two methods; diamonds are
-    those that the paper (V100, 32 GB) states. All possible CI tests are made, because alpha is so close to one that no
-    edge is removed. The vertical line marks the number of variables at which the in-core data structures fill the
-    device memory or the config's budget. Beyond it unified memory is not run, because it can hang the machine; a cross
-    marks a size without a time. {% if config["backend"] == "host" %}On the host backend managed memory is plain memory,
-    so the runtime does not jump at the limit.{% endif %} Solid lines compare the paper's square blocks with unified
-    memory and the same kernels; dashed lines are other settings. ``results/tables/ooc_fig2.csv`` has the numbers.
-    """
     sizes = {graph: int(value) for sweep in sweeps.values() for graph, value in sweep.items()}
     runs = [run for run in runs if run.dataset in sizes and run.method in (UM, BLOCK)]
     runs.sort(key=lambda run: sizes[run.dataset])
@@ -400,10 +375,6 @@ NOTES = (
 )
 
 
-@table("ooc_claims", "Section 5: claims", paper=PAPER, experiments=("ooc_fig2", "ooc_table1"))
 def ooc_claims(runs: Runs, reported: CsvRows) -> Table:
-    """The table compares what the Out-of-Core paper states in numbers with the same quantities from our records, on the
-    data named in the last column. On the backend ``host`` managed memory is plain memory, and nothing is migrated.
-    """
     evidence = q.Evidence(runs, {method: [params, {}] for method, params in AS_PUBLISHED.items()})
     return table_of("Out-of-Core", reported, QUANTITIES, evidence, NOTES)

@@ -1,14 +1,15 @@
 """The catalogue of outputs: every entry is whole and documented, and another one takes one place."""
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from jinja2 import Environment, StrictUndefined
 
 from gpupc_impl.core.files import read_csv
 from gpupc_impl.reporting import catalogue
-from gpupc_impl.reporting.figures import Drawing
 from gpupc_impl.reporting.runs import Source
 from gpupc_impl.reporting.tables import Table
 
@@ -48,22 +49,24 @@ def test_the_documentation_lists_the_papers_outputs():
         assert {name: number.lower() for name, number in listed.items()} == {k: v.lower() for k, v in entries.items()}
 
 
-@pytest.fixture
-def toys():
-    yield
-    for name in [name for name in catalogue._ENTRIES if name.startswith("toy")]:
-        del catalogue._ENTRIES[name]
+def module(tmp_path, name, yaml, **functions):
+    """A module with an entry of the catalogue beside it."""
+    (tmp_path / f"{name}.yaml").write_text(yaml)
+    made = ModuleType(name)
+    made.__file__ = str(tmp_path / f"{name}.py")
+    vars(made).update(functions)
+    return made
 
 
-@pytest.mark.usefixtures("toys")
-def test_another_table_is_one_function(tmp_path):
-    @catalogue.table("toy_table", "Table 1: toys", paper="Toys", family="gaussian", reported=str(tmp_path / "toys.csv"))
+TOY = "tables: {toy_table: {title: 'Table 1: toys', paper: Toys, family: gaussian, caption: What there is.}}"
+
+
+def test_another_table_is_a_function_and_an_entry(tmp_path):
     def toy_table(problems, reported) -> Table:
-        """What there is."""
         return Table("Toys", ["toy"], [[row["toy"]] for row in reported], [], reported, left=(0,))
 
-    (tmp_path / "toys.csv").write_text("toy\nball\n")
-    entry = catalogue.entries()["toy_table"]
+    (tmp_path / "toy_table.csv").write_text("toy\nball\n")
+    (entry,) = catalogue.entries_of(module(tmp_path, "toys", TOY, toy_table=toy_table))
     assert (entry.reads, entry.caption) == (("problems", "reported"), "What there is.")
     outputs = {kind: tmp_path / Path(path).name for kind, path in entry.outputs().items()}
     entry.write([Source(None, "host", {"problems": [], "reported": [entry.reported]})], outputs)
@@ -71,12 +74,11 @@ def test_another_table_is_one_function(tmp_path):
     assert outputs["csv"].read_text() == "device,toy\nthis machine,ball\n"
 
 
-@pytest.mark.usefixtures("toys")
-def test_mistakes_are_named():
-    with pytest.raises(ValueError, match="'toy' has the parameter 'record'; known: runs, problems"):
-
-        @catalogue.figure("toy", "A toy", paper="Toys", family="gaussian")
-        def toy(record) -> Drawing: ...
-
+def test_mistakes_are_named(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="'toy_table' has the parameter 'record'; known: runs, problems"):
+        catalogue.entries_of(module(tmp_path, "toys", TOY, toy_table=lambda record: None))
+    twice = module(tmp_path, "twice", TOY.replace("toy_table", "cupc_table2"), cupc_table2=lambda runs: None)
+    monkeypatch.setitem(sys.modules, "twice", twice)
+    monkeypatch.setattr(catalogue, "plugins", lambda: ["twice"])
     with pytest.raises(ValueError, match="'cupc_table2' is made twice"):
-        catalogue.table("cupc_table2", "A toy", paper="Toys", family="gaussian")(lambda runs: None)
+        catalogue.entries.__wrapped__()
