@@ -10,7 +10,6 @@ passed as `spec`. `datasets.fetch.fetch` returns the path of a file without read
 
 import dataclasses
 import importlib
-import importlib.util
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -129,11 +128,10 @@ def _codes(values: np.ndarray, variables: tuple[str, ...], path: Path) -> np.nda
 def _generate(name: str, entry: dict[str, Any], network: Network | None) -> Dataset:
     where = f"data set {name!r}, key 'generator'"
     module_name, function_name = entry["generator"].split(".")
-    if importlib.util.find_spec(f"datasets.{module_name}") is None:
-        raise RegistryError(f"{where}: the package datasets has no module {module_name!r}")
-    generator = getattr(importlib.import_module(f"datasets.{module_name}"), function_name, None)
-    if not inspect.isfunction(generator):
-        raise RegistryError(f"{where}: datasets.{module_name} has no function {function_name!r}")
+    try:
+        generator = getattr(importlib.import_module(f"datasets.{module_name}"), function_name)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise RegistryError(f"{where}: {error}") from error
     signature = inspect.signature(generator)
     arguments = entry["parameters"] | ({} if network is None else {"network": network[0], "names": network[1]})
     try:

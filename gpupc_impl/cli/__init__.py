@@ -46,14 +46,10 @@ def run() -> NoReturn:
 
 
 def _open_closed_streams() -> None:
-    """Discard what is printed to a stream that the caller closed (``>&-``), and occupy its descriptor."""
-    for name, number in (("stdout", 1), ("stderr", 2)):
+    """Discard what is printed to a stream that the caller closed (``>&-``), whose descriptor is the first free one."""
+    for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            null = os.open(os.devnull, os.O_WRONLY)
-            if null != number:
-                os.dup2(null, number)
-                os.close(null)
-            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8"))
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 @contextlib.contextmanager

@@ -29,20 +29,6 @@ REPORTED = "levels_run", "stopped_because", "edges_per_level", "tests_per_level"
 """Attributes of a skeleton that are reported as they are."""
 
 
-def probe(backend: str | None, cores: int, threads: int, methods: list[str]) -> dict[str, Any]:
-    """Return what can run here: the backend's name, the environment, and for each method why it cannot run (None if it
-    can). Without a backend only CPU references are probed."""
-    gpu_processes = gpu_process_list()
-    name = None if backend is None else resolve_backend(backend)
-    reasons = {method: unavailable(get_method(method), name or "auto") for method in methods}
-    opened = open_backend(name) if name is not None and None in reasons.values() else None
-    return {
-        "backend": name,
-        "environment": environment(cores, threads, opened, gpu_processes),
-        "unavailable": reasons,
-    }
-
-
 class Session:
     """The open settings, and the open problems, which all settings of a process share."""
 
@@ -59,15 +45,21 @@ class Session:
     def answer(self, message: dict[str, Any]) -> Any:
         """Call the method of this class that a request names under ``do``, with the rest of the request as
         arguments."""
-        requests: dict[str, Callable[..., Any]] = {
-            "probe": probe,
-            "open": self.open,
-            "run": self.run,
-            "run_test": self.run_test,
-            "save": self.save,
-            "forget": self.forget,
+        return getattr(self, message.pop("do"))(**message)
+
+    @staticmethod
+    def probe(backend: str | None, cores: int, threads: int, methods: list[str]) -> dict[str, Any]:
+        """Return what can run here: the backend's name, the environment, and for each method why it cannot run, None if
+        it can. Without a backend only CPU references are probed."""
+        gpu_processes = gpu_process_list()
+        name = None if backend is None else resolve_backend(backend)
+        reasons = {method: unavailable(get_method(method), name or "auto") for method in methods}
+        opened = open_backend(name) if name is not None and None in reasons.values() else None
+        return {
+            "backend": name,
+            "environment": environment(cores, threads, opened, gpu_processes),
+            "unavailable": reasons,
         }
-        return requests[message.pop("do")](**message)
 
     def open(self, setting: str, problem: str, fingerprint: str, single_test: bool, **given: Any) -> None:
         """Open a setting of a new name, and load a problem with this fingerprint."""

@@ -100,8 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
         case = CASES[name]
         # The peak of the memory is that of a process, and a new process has compiled nothing.
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-            how = options.backend, options.workers, options.processes, options.seed, options.folder
-            result = process.submit(measure_alone, case, *how).result()
+            result = process.submit(measure_alone, case, options).result()
         results["device"] = result.pop("device")
         results["cases"][name] = {"problem": dataclasses.asdict(case), **result}
         save_json(results, options.out)
@@ -110,34 +109,26 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def measure_alone(
-    case: Case, backend: str, workers: int, processes: bool, seed: int, folder: Path | None
-) -> dict[str, Any]:
+def measure_alone(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     """Measure a case in this process, or on processes of a cluster of this machine."""
-    with local_cluster(workers, backend) if processes else contextlib.nullcontext() as client:
-        return _measure_on(case, backend, {"client": client} if processes else {"workers": workers}, seed, folder)
-
-
-def _measure_on(case: Case, backend: str, workers: dict[str, Any], seed: int, folder: Path | None) -> dict[str, Any]:
     logging.basicConfig(format="%(asctime)s %(message)s", force=True)
     logging.getLogger("gpupc_impl").setLevel(logging.INFO)
-    backend = resolve_backend(backend)
-    started = time.perf_counter()
-    if not case.first:
-        small = WARM_UP if case.p > WARM_UP.p else CASES["small"]
-        measure(small, samples(small, seed), backend, workers, folder)
-    warm_up_s = time.perf_counter() - started
-    values = samples(case, seed)
-    generate_s = time.perf_counter() - started - warm_up_s
-    logging.getLogger("gpupc_impl").info("warmed up in %.1f s, generated in %.1f s", warm_up_s, generate_s)
-    facts = {"warm_up_s": warm_up_s, "generate_s": generate_s}
-    if case.again:
-        facts["first_total_s"] = measure(case, values, backend, workers, folder)["total_s"]
-    return {
-        "device": open_backend(backend).describe(),
-        **facts,
-        **measure(case, values, backend, workers, folder, True),
-    }
+    backend = resolve_backend(options.backend)
+    cluster = local_cluster(options.workers, backend) if options.processes else contextlib.nullcontext()
+    with cluster as client:
+        workers = {"client": client} if options.processes else {"workers": options.workers}
+        how = backend, workers, options.folder
+        started = time.perf_counter()
+        if not case.first:
+            small = WARM_UP if case.p > WARM_UP.p else CASES["small"]
+            measure(small, samples(small, options.seed), *how)
+        warm_up_s = time.perf_counter() - started
+        values = samples(case, options.seed)
+        facts = {"warm_up_s": warm_up_s, "generate_s": time.perf_counter() - started - warm_up_s}
+        logging.getLogger("gpupc_impl").info("warmed up and generated: %s", facts)
+        if case.again:
+            facts["first_total_s"] = measure(case, values, *how)["total_s"]
+        return {"device": open_backend(backend).describe(), **facts, **measure(case, values, *how, with_digests=True)}
 
 
 def samples(case: Case, seed: int) -> np.ndarray:
