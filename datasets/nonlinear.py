@@ -28,12 +28,7 @@ class Node(NamedTuple):
 
 
 def additive_noise(
-    p: int,
-    n: int,
-    seed: int,
-    density: float | None = None,
-    degree: float | None = None,
-    standardize: bool = True,
+    p: int, n: int, seed: int, density: float | None = None, degree: float | None = None, standardize: bool = True
 ) -> Dataset:
     """Generate data of a random graph of continuous variables with linear, quadratic and tanh dependences, n samples of
     p (the paper's N) in topological order.

@@ -27,16 +27,7 @@ from gpupc_impl.core.files import no_formula, parse_yaml, read_bytes, shortened,
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.measurement.digest import is_stale
 from gpupc_impl.measurement.environment import git
-from gpupc_impl.measurement.published import (
-    ALONE,
-    CLOSED,
-    DATASETS,
-    MACHINES,
-    NAME,
-    PublishedRuns,
-    RunKey,
-    defaults_of,
-)
+from gpupc_impl.measurement.published import ALONE, CLOSED, DATASETS, MACHINES, NAME, PublishedRuns, RunKey, defaults_of
 from gpupc_impl.measurement.record import (
     InvalidRecord,
     Record,

@@ -269,15 +269,7 @@ def of_lines(
 
 # --- tables of data sets ----------------------------------------------------------------------------------------------
 
-ABOUT = (
-    "licence",
-    "citation",
-    "note",
-    "sha256",
-    "categories_declared",
-    "categories_observed",
-    "constant_variables",
-)
+ABOUT = ("licence", "citation", "note", "sha256", "categories_declared", "categories_observed", "constant_variables")
 """Facts of a data set that only the CSV has."""
 
 

@@ -80,11 +80,7 @@ def _span(ends: Sequence[str]) -> str:
 
 
 def table_of(
-    paper: str,
-    reported: Sequence[Claim],
-    quantities: Mapping[str, Quantity],
-    evidence: Evidence,
-    notes: Sequence[str],
+    paper: str, reported: Sequence[Claim], quantities: Mapping[str, Quantity], evidence: Evidence, notes: Sequence[str]
 ) -> Table:
     """Return the table of a paper's claims (rows of results/reported/PAPER_claims.csv) in order, with notes about the
     paper's hardware and the methods that stand for its programs. A claim without a quantity has its reason in the row's

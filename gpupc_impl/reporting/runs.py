@@ -221,11 +221,7 @@ def load(source: Source) -> list[VerifiedRecord]:
 
 
 def _verified(
-    record: Record,
-    row: Mapping[str, str],
-    skeleton_file: Path | zipfile.Path,
-    stale: bool = False,
-    alone: bool = False,
+    record: Record, row: Mapping[str, str], skeleton_file: Path | zipfile.Path, stale: bool = False, alone: bool = False
 ) -> VerifiedRecord:
     status = "alone" if alone else status_with_known(row["status"], record.method, record.dataset, record.edges)
     return VerifiedRecord(

@@ -98,11 +98,7 @@ class AlphaPath(dict[float, Skeleton]):
 
 
 def alpha_path(
-    data: Any,
-    alphas: Iterable[float] = ALPHAS,
-    *,
-    progress: bool | None = None,
-    **options: Any,
+    data: Any, alphas: Iterable[float] = ALPHAS, *, progress: bool | None = None, **options: Any
 ) -> AlphaPath:
     """Find the skeleton at each of several alphas.
 

@@ -26,9 +26,7 @@ NAMED_AT_MOST = 20  # the upper bound on the edges that a row names; further edg
 
 
 def verify(
-    problem: Problem,
-    outcomes: Iterable[tuple[Record, Skeleton | None]],
-    samples: np.ndarray | None = None,
+    problem: Problem, outcomes: Iterable[tuple[Record, Skeleton | None]], samples: np.ndarray | None = None
 ) -> list[dict[str, Any]]:
     """Compare and certify the outcomes of one problem's settings, which are the record of each in the config's order,
     with its skeleton if it finished; returns a row for each (see `row_of`). ValueError is raised if a record was made
@@ -115,9 +113,7 @@ def complaints(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def verify_files(
-    problem_path: str | Path,
-    record_paths: Iterable[str | Path],
-    samples: np.ndarray | None = None,
+    problem_path: str | Path, record_paths: Iterable[str | Path], samples: np.ndarray | None = None
 ) -> list[dict[str, Any]]:
     """Run `verify` on files: the problem, and the records with the skeletons (``.npz``) that lie beside those with
     status ``ok``. ValueError is raised if a skeleton is missing or is not the one that its record describes."""

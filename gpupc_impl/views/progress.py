@@ -114,9 +114,7 @@ def compile_report(show: bool) -> Callable[[int, int], None] | None:
 
 
 @contextlib.contextmanager
-def level_progress(
-    progress: Callable[[Progress], None] | bool | None,
-) -> Iterator[Callable[[Progress], None] | None]:
+def level_progress(progress: Callable[[Progress], None] | bool | None) -> Iterator[Callable[[Progress], None] | None]:
     """The function that a search calls after each level: the one that is passed, the update of a bar for True, or None.
 
     The progress within a long level is shown as well: at the bar, or in a line if a person would see the line. False

@@ -165,11 +165,7 @@ class Plan:
 
     def where(self) -> dict[str, Any]:
         """Return where data sets are searched, as arguments of `datasets.load`."""
-        return {
-            "cache_dir": "resources/datasets",
-            "mirrors": self.config["mirrors"],
-            "offline": self.config["offline"],
-        }
+        return {"cache_dir": "resources/datasets", "mirrors": self.config["mirrors"], "offline": self.config["offline"]}
 
     def mirrored(self, dataset: str) -> list[str]:
         """Return the copies of a data set in mirror folders; a new copy lets a missing data set be made again."""

@@ -34,11 +34,7 @@ def read(path: str | Path) -> Dataset | DatasetUnavailable:
 
 
 def write_problem(
-    name: str,
-    data: Dataset | DatasetUnavailable,
-    parameters: Mapping[str, Any],
-    problem_path: str,
-    facts_path: str,
+    name: str, data: Dataset | DatasetUnavailable, parameters: Mapping[str, Any], problem_path: str, facts_path: str
 ) -> None:
     """Write the problem that all methods receive, and its facts; the problem's file is empty if there is no problem.
 
