@@ -55,9 +55,9 @@ READERS: Mapping[str, Callable[[Source], Any]] = {
 - reported: the paper's own numbers.
 """
 
-GIVEN = ("sweeps", "varies", "ran")
+GIVEN = ("sweeps", "varies", "ran", "notes")
 """The parameters that come from the config: the value in every graph for each varied parameter of the experiment; the
-varied dimension of a table of single tests; the data set and backend of a timeline."""
+varied dimension of a table of single tests; the data set and backend of a timeline; and the notes of the entry."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +77,7 @@ class Entry:
         family: the family whose data sets it shows with all their settings, or `EVERY`.
         experiments: the experiments that it shows; without a family, the config must have the first of them.
         tests: the table of single tests that it shows.
+        notes: sentences below it.
         methods: the methods that it compares; a recorded device without a run of any of them is left out.
     """
 
@@ -91,6 +92,7 @@ class Entry:
     family: str | None = None
     experiments: Sequence[str] = ()
     tests: str | None = None
+    notes: Sequence[str] = ()
     methods: Sequence[str] = ()
 
     @property

@@ -287,6 +287,8 @@ class Plan:
         arguments: dict[str, Any] = {}
         if "sweeps" in entry.reads:
             arguments["sweeps"] = self.experiments[entry.experiments[0]].sweeps
+        if "notes" in entry.reads:
+            arguments["notes"] = entry.notes
         if "varies" in entry.reads:
             arguments["varies"] = self.config["ci_tests"]["tables"][entry.tests]["varies"]
         if "ran" in entry.reads:

@@ -277,23 +277,11 @@ QUANTITIES: dict[str, q.Quantity] = {
     "fast-at-d-0.1": along("d", lambda places, times: times[0] / times[1]),
 }
 
-NOTES = (
-    "Paper: Nvidia GTX 1080, Intel Xeon at 2.5 GHz. Table 1 gives the reason for a missing data set, the "
-    "table of every setting the reason for a missing time.",
-    "Our references stand for the paper's programs: stable-serial for Stable and Stable.fast, stable-parallel for "
-    "Parallel-PC. Our references are much faster, so speedups over them are smaller; where pcalg's Stable.fast was "
-    "measured beside stable-serial on one core, the two are chained.",
-    "Clocks: the paper's runtimes count transfers (section 5.3 on Table 2), and in its Fig. 6 the levels, each with "
-    "the forming of A'G, make up the whole runtime. So shares of levels, and the ratios of Fig. 5 (cuPC to the "
-    "baselines, cuPC-S to cuPC-E), are those of our levels alone: outside of them our methods do the same, which takes "
-    "much of a call on a fast GPU. All other times and speedups are those of whole calls.",
-)
 
-
-def cupc_claims(runs: Runs, sharing: CsvRows, factors: CsvRows, reported: CsvRows) -> Table:
+def cupc_claims(runs: Runs, sharing: CsvRows, factors: CsvRows, reported: CsvRows, notes: Sequence[str]) -> Table:
     selected = {method: [params] for method, params in SELECTED.items()}
     histograms = {found.dataset: found for found in shared_sets.load(sharing)}
     factor = q.factors_of(factors)
     tests = {by_7: [run for run in runs if (run.params.get("inverse") == "pseudo") == by_7] for by_7 in (False, True)}
     evidence = q.Evidence(tests[False], selected, factor, histograms, algorithm_7=q.Evidence(tests[True], selected))
-    return table_of("cuPC, section 5,", reported, QUANTITIES, evidence, NOTES)
+    return table_of("cuPC, section 5,", reported, QUANTITIES, evidence, notes)

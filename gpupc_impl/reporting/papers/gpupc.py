@@ -347,15 +347,9 @@ QUANTITIES: dict[str, q.Quantity] = {
     "up-to-6.5": q.over_datasets(GAIN, max),
 }
 
-NOTES = (
-    "Paper: Nvidia V100 (32 GB); two Intel Xeon Gold 6148 with 40 cores. Table 2 states how much device memory "
-    "each method was allowed here, and the values that do not vary in a series.",
-    f"Our {PARALLEL} stands for bnlearn's parallel program. It is much faster than bnlearn, so speedups over it "
-    "are smaller; where bnlearn was measured beside discrete-serial on one core, the two are chained.",
-)
 
 
-def gpupc_claims(runs: Runs, factors: CsvRows, reported: CsvRows) -> Table:
+def gpupc_claims(runs: Runs, factors: CsvRows, reported: CsvRows, notes: Sequence[str]) -> Table:
     selected = {method: [CHOICES["paper"][method], CHOICES["once"].get(method, {})] for method in (BASELINE, GPUPC)}
     evidence = q.Evidence(runs, selected, q.factors_of(factors))
-    return table_of("gpuPC", reported, QUANTITIES, evidence, NOTES)
+    return table_of("gpuPC", reported, QUANTITIES, evidence, notes)

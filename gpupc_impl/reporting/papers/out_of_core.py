@@ -364,17 +364,7 @@ QUANTITIES: dict[str, q.Quantity] = {
     "third-removed": q.over_datasets(REMOVED),
 }
 
-NOTES = (
-    "Paper: Nvidia V100, whose 32 GB its data exceed from 40,000 variables on; Intel Xeon E7-4850 v4 with 32 cores. "
-    "Fig. 2 shows the limit of device memory here. Block-based is the setting with the paper's square blocks if that "
-    "was measured, and unified memory the setting with the same kernels. Unified memory beyond the card's free memory "
-    "cannot be tested here: it is not run, since it can hang the machine.",
-    f"Our {PARALLEL} stands for pcalg's stable.fast on 32 cores; tcga-like for the TCGA matrix, which is not "
-    "public in one file.",
-    "Tests are counted by the methods; if both sides of a pair are tested, each test counts.",
-)
 
-
-def ooc_claims(runs: Runs, reported: CsvRows) -> Table:
+def ooc_claims(runs: Runs, reported: CsvRows, notes: Sequence[str]) -> Table:
     evidence = q.Evidence(runs, {method: [params, {}] for method, params in AS_PUBLISHED.items()})
-    return table_of("Out-of-Core", reported, QUANTITIES, evidence, NOTES)
+    return table_of("Out-of-Core", reported, QUANTITIES, evidence, notes)
