@@ -13,11 +13,9 @@ A cluster's scheduler may end a whole job, which is then started again as the ne
 """
 
 import abc
-import contextlib
 import dataclasses
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -70,25 +68,20 @@ class Samples:
         save_json(origin, self.folder / "origin.json")
         # The next attempt may run on another node, whose samples have another origin.
         machine = {name: fact for name, fact in origin.get("environment", {}).items() if name != "node"}
-        self._attempt, self._runs = attempt, store / f"runs-{_digest({**origin, 'environment': machine})[:32]}"
+        self._lost = store / f"lost-{_digest({**origin, 'environment': machine})[:32]}.txt"
         if attempt == 1:
-            shutil.rmtree(self._runs, ignore_errors=True)
+            self._lost.unlink(missing_ok=True)
 
     def begin(self) -> None:
-        """Write a note that a run has begun. If the job ends in this run, the note remains for later attempts."""
-        self._runs.mkdir(exist_ok=True)
-        self._note(self._attempt).write_text(scheduler_job() or "a job", encoding="utf-8")
+        """Note the job in which a run has begun. If the job ends in this run, the note remains for later attempts."""
+        with self._lost.open("a", encoding="utf-8") as file:
+            file.write(f"{scheduler_job() or 'a job'}\n")
 
     def ended(self, outcome: Outcome) -> None:
-        """Delete the note, unless a signal ended the run. Then the whole job may end as well, since Slurm ends a job
+        """Delete the notes, unless a signal ended the run. Then the whole job may end as well, since Slurm ends a job
         one of whose processes exhausted the job's memory."""
         if outcome.status != "killed":
-            self._note(self._attempt).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # The folder contains notes of other attempts.
-                self._runs.rmdir()
-
-    def _note(self, attempt: int) -> Path:
-        return self._runs / str(attempt)
+            self._lost.unlink(missing_ok=True)
 
     def take_over(self, accept: Callable[[Mapping[str, Any]], bool]) -> None:
         """Reuse the stored samples in order, up to the first one that is missing, damaged or not accepted."""
@@ -109,10 +102,9 @@ class Samples:
     def failure_before(self) -> Outcome | None:
         """Return the failure of this run in an earlier measurement under the same limits: a timeout, exhausted memory,
         or the lost jobs of earlier attempts."""
-        notes = [note for note in map(self._note, range(1, self._attempt)) if note.is_file()]
-        if len(notes) >= LOST_ATTEMPTS:
-            last = notes[-1].read_text(encoding="utf-8")
-            why = f"the job that measured it was ended in {len(notes)} attempts while it ran, the last time {last}"
+        lost = self._lost.read_text(encoding="utf-8").splitlines() if self._lost.is_file() else []
+        if len(lost) >= LOST_ATTEMPTS:
+            why = f"the job that measured it was ended in {len(lost)} attempts while it ran, the last time {lost[-1]}"
             return Outcome("killed", f"{why}; the scheduler's records say why")
         failure = self._stored("failure.json")
         if failure is None or (failure.get("limits"), failure.get("sample")) != (self.limits, len(self.taken)):

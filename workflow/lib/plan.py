@@ -284,16 +284,14 @@ class Plan:
 
     def config_arguments(self, entry: Entry) -> dict[str, Any]:
         """Return the arguments of a table or figure that come from the config (`catalogue.GIVEN`)."""
-        arguments: dict[str, Any] = {}
-        if "sweeps" in entry.reads:
-            arguments["sweeps"] = self.experiments[entry.experiments[0]].sweeps
-        if "notes" in entry.reads:
-            arguments["notes"] = entry.notes
-        if "varies" in entry.reads:
+        experiment = self.experiments.get(next(iter(entry.experiments), ""))
+        arguments: dict[str, Any] = {"notes": entry.notes}
+        if experiment:
+            ran = f"{next(iter(experiment.datasets), '')}, backend {self.config['backend']}"
+            arguments |= {"sweeps": experiment.sweeps, "ran": ran}
+        if entry.tests:
             arguments["varies"] = self.config["ci_tests"]["tables"][entry.tests]["varies"]
-        if "ran" in entry.reads:
-            arguments["ran"] = f"{self.experiments[entry.experiments[0]].datasets[0]}, backend {self.config['backend']}"
-        return arguments
+        return {name: arguments[name] for name in entry.reads if name in arguments}
 
     # --- sources -----------------------------------------------------------------------------------------------------
 
