@@ -2,101 +2,88 @@
 numba.
 
 Every method solves a tiny problem, which fills the caches on disk. A measurement then compiles only what depends on its
-own data, such as the kernels of deep levels.
+own data, such as the kernels of deep levels. ``python -m workflow.lib.ahead`` is the worker in which that happens.
 """
 
-import os
-import signal
-import threading
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TextIO
 
 import numpy as np
-import psutil
 
-from gpupc_impl.backends import Backend
+from gpupc_impl.backends import Backend, compilations
 from gpupc_impl.core.family import get_family, plugins
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Method, get_method
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
+from gpupc_impl.measurement.isolate import Worker, serve
 from gpupc_impl.measurement.single_tests import has_single_test
 from workflow.lib.searches import Search
 
 SAMPLES, VARIABLES = 60, 6  # the numbers of samples and of variables of the tiny problems
 
 
-def compile_ahead(
-    searches: Sequence[Search], backend: str, limit_s: float, give_up: Callable[[str], object] = print
-) -> None:
-    """Compile what searches run, and print how long that took. A method that cannot run here, is not ours, or fails is
-    left to its measurement, whose record says why.
+def compile_ahead(searches: Sequence[Search], backend: str, limit_s: float, log: TextIO) -> Iterator[str]:
+    """Compile what searches run; yield sentences on how long that took, and on what was not compiled within the limit.
 
-    After `limit_s` seconds this process ends with its children, whatever hangs in it; `give_up` is called before that
-    with a sentence that names the method that is being compiled.
+    A method that cannot run here, is not ours, or fails is left to its measurement, whose record says why.
     """
-    started = time.perf_counter()
-    current = ["nothing"]
-
-    def end() -> None:
-        give_up(f"compiling {current[0]} ahead took longer than {limit_s:g} s, so it is left to the measurements")
-        _end_with_children(0)
-
-    timer = threading.Timer(limit_s, end)
-    timer.daemon = True
-    timer.start()
-    signal.signal(signal.SIGINT, lambda number, frame: _end_with_children(1))
-    _compile([search for search in searches if _is_compiled(get_method(search.method), backend)], backend, current)
-    timer.cancel()
-    print(f"{time.perf_counter() - started:.1f} s", flush=True)
-
-
-def _compile(searches: Sequence[Search], backend: str, current: list[str]) -> None:
-    """Perform searches; `current` holds the method of the one that is performed."""
-    opened = [_open(search, backend) for search in searches]
-    for search, (method, own) in zip(searches, opened, strict=True):
-        if own is not None:
-            own.prefetch(method.kernels(own, method.parse_params(search.params), False, search.problem["max_level"]))
-    for search, (method, own) in zip(searches, opened, strict=True):
-        current[0] = search.method
-        try:
-            if own is not None:
-                own.finish_prefetched()  # Otherwise the end of the search would drop kernels that are not compiled yet.
-            _run(search, method, own)
-        except Exception as error:  # The record of the method's measurement will state why it failed.
-            print(f"{search.method}: {type(error).__name__}: {error}", flush=True)
-
-
-def _end_with_children(status: int) -> NoReturn:
-    """End this process at once, without waiting for threads in which a compiler may hang."""
-    for child in psutil.Process().children(recursive=True):
-        child.kill()
-    os._exit(status)
+    started = time.monotonic()
+    ours = [search for search in searches if _is_compiled(get_method(search.method), backend)]
+    messages = [{"do": "prefetch", "searches": ours, "backend": backend}]
+    messages += [{"do": "run", "number": number} for number in range(len(ours))]
+    with Worker([sys.executable, "-m", "workflow.lib.ahead"], log=log) as worker:
+        for name, message in zip(["the kernels", *(search.method for search in ours)], messages, strict=True):
+            outcome = worker.request(message, max(0.0, started + limit_s - time.monotonic()))
+            if not worker.alive:
+                why = f"took longer than {limit_s:g} s" if outcome.status == "timeout" else f"ended: {outcome.why}"
+                yield f"compiling {name} ahead {why}, so it is left to the measurements"
+                return
+            if not outcome.ok:
+                yield f"{name}: {outcome.why}"
+    yield f"{time.monotonic() - started:.1f} s"
 
 
 def _is_compiled(method: Method, backend: str) -> bool:
-    """Return whether a method can run here and is part of this project. Programs of other authors and the methods of
-    plug-ins may do anything, so they only run in a worker with limits."""
+    """Return whether a method can run here and is part of this project, and not of other authors or a plug-in."""
     foreign = any(method.module == name or method.module.startswith(f"{name}.") for name in plugins())
     return method.canonical and not foreign and unavailable(method, backend) is None
 
 
-def _open(search: Search, backend: str) -> tuple[Method, Backend | None]:
-    method = get_method(search.method)
-    own = open_method_backend(method, backend if len(method.backends) > 1 else "cpu")
-    if own is not None:
-        own.waits_for_best = True
-    return method, own
+class Compiler:
+    """Answers the requests of `compile_ahead`."""
 
+    def __init__(self) -> None:
+        self.searches: list[tuple[Search, Method, Backend | None]] = []
 
-def _run(search: Search, method: Method, backend: Backend | None) -> None:
-    """Perform a search and, if the method has one, a single test."""
-    problem = tiny_problem(search.family, search.problem)
-    solve(problem, method, backend, search.params)
-    if has_single_test(method):
-        method.open_test(problem, backend, method.parse_params(search.params))(0, 1, (2,))
-    if backend is not None:
-        backend.finish_prefetched()
+    def answer(self, message: dict[str, Any]) -> None:
+        getattr(self, message.pop("do"))(**message)
+
+    def prefetch(self, searches: Sequence[Sequence[Any]], backend: str) -> None:
+        """Open the searches' backends, and begin to compile their kernels."""
+        compilations.observers.clear()  # The time limit is here for compiling.
+        for search in (Search(*each) for each in searches):
+            method = get_method(search.method)
+            own = open_method_backend(method, backend if len(method.backends) > 1 else "cpu")
+            if own is not None:
+                own.waits_for_best = True
+                own.prefetch(
+                    method.kernels(own, method.parse_params(search.params), False, search.problem["max_level"])
+                )
+            self.searches.append((search, method, own))
+
+    def run(self, number: int) -> None:
+        """Perform a search and, if the method has one, a single test."""
+        search, method, own = self.searches[number]
+        if own is not None:
+            own.finish_prefetched()  # Otherwise the end of the search would drop kernels that are not compiled yet.
+        problem = tiny_problem(search.family, search.problem)
+        solve(problem, method, own, search.params)
+        if has_single_test(method):
+            method.open_test(problem, own, method.parse_params(search.params))(0, 1, (2,))
+        if own is not None:
+            own.finish_prefetched()
 
 
 def tiny_problem(family: str, parameters: Mapping[str, Any]) -> Problem:
@@ -107,3 +94,7 @@ def tiny_problem(family: str, parameters: Mapping[str, Any]) -> Problem:
         values = np.digitize(values, (-1.0, 1.0))
     problem: Problem = get_family(family).problem.from_data(values, **parameters)
     return problem
+
+
+if __name__ == "__main__":
+    serve(Compiler().answer)
