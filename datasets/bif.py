@@ -14,9 +14,7 @@ import numpy as np
 
 from datasets.dataset import DataError, graph_of
 
-SUM_TOLERANCE = 1e-5
-"""The tolerance for the sum of a row's probabilities, which files round (those of the repository by up to 1e-6). Each
-row is divided by its sum."""
+SUM_TOLERANCE = 1e-5  # of the sum of a row's probabilities, which files round; each row is divided by its sum
 
 LARGEST_TABLE = 1 << 27  # the upper bound on the number of probabilities in a table (1 GiB)
 

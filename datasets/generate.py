@@ -6,8 +6,7 @@ import numpy as np
 
 from datasets.dataset import DataError, Dataset, graph_of
 
-LARGEST_VALUE = 1e150
-"""The upper bound on values; larger values would overflow float64 when they are squared for a variance."""
+LARGEST_VALUE = 1e150  # above it float64 would overflow when values are squared for a variance
 
 
 class Equation(NamedTuple):

@@ -24,8 +24,7 @@ from gpupc_impl.measurement.record import Limits
 
 START_LIMIT_S = 600  # the upper bound in seconds on starting a worker, loading a problem or saving a skeleton
 
-SHARED = "our kernels"
-"""The name of the process that settings with kernels of ours share; no setting has a name with a space."""
+SHARED = "our kernels"  # the process that settings with kernels of ours share; no setting has a name with a space
 
 THREAD_VARIABLES = [f"{library}_NUM_THREADS" for library in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMBA")]
 THREAD_VARIABLES += ["VECLIB_MAXIMUM_THREADS", "GPUPC_HOST_THREADS"]

@@ -41,8 +41,7 @@ from gpupc_impl.backends import compilations
 
 POLL_SECONDS = 0.1  # the interval in seconds at which the memory of a busy worker is polled
 
-COMPILE_LIMIT_S = 120.0
-"""The upper bound on the seconds of compilation that do not count against a time limit, since compilers may hang."""
+COMPILE_LIMIT_S = 120.0  # the most seconds of compilation that do not count against a time limit
 
 LINE_BYTES = 1 << 14  # the length at which lines of a worker's output are cut
 LOG_BYTES = 1 << 24  # the upper bound on the logged output of a worker, in bytes

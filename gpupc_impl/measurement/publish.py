@@ -45,8 +45,7 @@ SHARING = "sharing.csv"
 COPIED = ("config.yaml", "tests/*.json", "timelines/*.csv", "verification/ci_tests.csv")
 """The files that are copied whole."""
 
-KEPT_SKELETON_BYTES = 1 << 18
-"""The upper bound on the size of published skeletons of graphs whose truth is known; tables count their errors."""
+KEPT_SKELETON_BYTES = 1 << 18  # the largest published skeleton of a graph whose truth is known
 
 NAMED_AT_MOST = 3  # the upper bound on the runs that a fault of several runs names
 

@@ -27,8 +27,7 @@ from gpupc_impl.measurement.environment import scheduler_job
 from gpupc_impl.measurement.isolate import Outcome, Worker
 from gpupc_impl.measurement.record import Limits
 
-LOST_ATTEMPTS = 2
-"""The upper bound on the attempts that a setting may cost; one may have been lost because of a failing node."""
+LOST_ATTEMPTS = 2  # the attempts that a setting may cost; one may have been lost because of a failing node
 
 MACHINE_FACTS = ("node", "platform", "cpu", "cores", "threads", "python", "packages", "blas", "device")
 """The facts of the environment on which samples depend, as far as they are known."""

@@ -27,8 +27,7 @@ from gpupc_impl.measurement.isolate import Outcome
 from gpupc_impl.measurement.record import SCHEMA_VERSION
 from gpupc_impl.measurement.samples import Job, Samples, sample_origin, take_turns
 
-Test = tuple[int, int, tuple[int, ...]]
-"""A test: the permuted or first variable, the other one, and the conditioning set, ascending."""
+Test = tuple[int, int, tuple[int, ...]]  # the first (or permuted) variable, the other one, and the set, ascending
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,8 +28,7 @@ Claim = Mapping[str, str]
 
 ABOUT = 0.25  # the tolerance for a number that the paper states as a single value, relative to that value
 
-NAMED = 3
-"""The upper bound on the data sets that a cell names for one reason of missing numbers; the CSV has all of them."""
+NAMED = 3  # the most data sets that a cell names for one reason of missing numbers; the CSV has all
 
 HOLDS, MORE, LESS = "holds", "holds more strongly", "holds less strongly"
 CONTRADICTED, NOT_JUDGED = "contradicted", "cannot be judged"
@@ -151,8 +150,7 @@ def _listed(missing: Mapping[str, str], most: int | None = None) -> str:
     return "; ".join(texts)
 
 
-CLAIMS = ("cupc", "ooc", "gpupc", "cmiknn")
-"""The papers whose claims are judged, as results/reported/PAPER_claims.csv names them."""
+CLAIMS = ("cupc", "ooc", "gpupc", "cmiknn")  # the papers that results/reported/PAPER_claims.csv names
 
 MARKS = dict(zip(VERDICTS, "🟢🔵🟠🔴⚪", strict=True))  # the coloured marks of verdicts on pages without a style sheet
 

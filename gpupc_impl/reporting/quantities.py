@@ -232,8 +232,7 @@ def chained(direct: Quantity, peer: str, slow: str, fast: str, reduce: Reduce | 
 
 Size = Mapping[str, float]  # numbers that describe generated data, by symbol
 
-Describe = Callable[[Any], Size | None]
-"""A function that returns the size of a run's data; None for data of another kind."""
+Describe = Callable[[Any], Size | None]  # returns the size of a run's data; None for data of another kind
 
 Compute = Callable[[list[float], list[float]], Sequence[float] | float]
 """A function from ascending values and our numbers at these to what a claim states; raises `Missing`."""

@@ -20,8 +20,7 @@ VERDICT_COLOURS = {
 }
 """The background of a verdict in HTML."""
 
-FOLDED_BELOW = 0.5
-"""The table of verdicts of a machine after the first is folded away if a smaller share of its rows has one."""
+FOLDED_BELOW = 0.5  # a machine's table of verdicts is folded away if a smaller share of its rows has one
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,12 +19,10 @@ from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 
 SHAPES = ((4, 80), (6, 150), (40, 1000))  # variables and samples of the problems
 
-QUICK = 0.02
-"""A problem follows if both methods took less than this many seconds for the one before, which slow tests do not."""
+QUICK = 0.02  # another problem follows if both methods took fewer seconds than this for the one before
 
 ALPHA = 0.01
-ROUNDS, LONG = 3, 2.0
-"""ROUNDS timed searches of a method follow one that compiles; none follows a search that took LONG seconds."""
+ROUNDS, LONG = 3, 2.0  # timed searches of a method after one that compiles, none after one of so many seconds
 
 
 @dataclasses.dataclass(frozen=True)

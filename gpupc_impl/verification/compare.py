@@ -26,13 +26,10 @@ KNOWN_DIFFERENCES = {
 """The reasons of differences of other authors' programs, by method, data set and number of edges. Tests of our problem
 cannot explain them, because the program decides by another rule or loses digits; the documentation does."""
 
-EXPLAINED_AT_MOST = 1000
-"""The upper bound on the differences that are examined; further differences count as unexplained, and the row of the
-table states this."""
+EXPLAINED_AT_MOST = 1000  # the most differences that are examined; further ones count as unexplained
 
 
-P_VALUES_AGREE = 1e-10
-"""The upper bound on the difference between two p-values of the same test, whose operations have different orders."""
+P_VALUES_AGREE = 1e-10  # the largest difference of two p-values of one test, whose operations have different orders
 
 
 def status_with_known(status: str, method: str, dataset: str, edges: int | None) -> str:

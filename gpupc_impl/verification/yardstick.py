@@ -23,9 +23,7 @@ from gpupc_impl.core.result import Skeleton
 
 TESTS_AT_MOST = 200  # the upper bound on the removed edges and on the kept edges that are tested
 
-NEAR = 1e-6
-"""The relative difference between a statistic and its threshold, and the share of residual variance, below which a test
-is left out."""
+NEAR = 1e-6  # the distance from a threshold, and the share of residual variance, below which no test is made
 
 MAX_CELLS = 1 << 22  # the upper bound on the cells of a table that is counted
 MAX_BYTES = 1 << 28  # the upper bound on the size of a data set that is read again

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-SMALLEST_SCALE = 0.75
-"""Lower bound on the scale of a picture; on a narrower page the picture scrolls sideways, so its text stays
-readable."""
+SMALLEST_SCALE = 0.75  # of a picture, which scrolls sideways on a narrower page, so that its text stays readable
 
 
 def facts_table(rows: Sequence[tuple[str, str]]) -> str:
@@ -122,8 +120,7 @@ def _overview(result: Result) -> Axes:
 
 EDGES_LISTED = 5000  # upper bound on the edges that the page lists
 
-HUBS_LISTED, COMPONENTS_LISTED, MEMBERS_SHOWN = 15, 10, 8
-"""Upper bounds on the hubs and components that the page of a large graph lists, and on the names of a component."""
+HUBS_LISTED, COMPONENTS_LISTED, MEMBERS_SHOWN = 15, 10, 8  # the most on a page, and of names of a component
 
 
 def write(result: Result, path: str | Path) -> None:

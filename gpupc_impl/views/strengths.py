@@ -103,8 +103,7 @@ def _open(skeleton: Skeleton, backend: str) -> IndependenceTests:
     return open_tests(problem, backend)
 
 
-Strengths = tuple[np.ndarray, list[tuple[int, ...]], np.ndarray]
-"""Return p-values, conditioning sets and effects of some pairs."""
+Strengths = tuple[np.ndarray, list[tuple[int, ...]], np.ndarray]  # p-values, sets and effects of pairs
 
 
 def _among(pairs: np.ndarray, others: Sequence[Sequence[int]] | np.ndarray) -> np.ndarray:

@@ -29,9 +29,7 @@ SIGNS = {
     "tail-circle": "—o",
 }
 
-TESTS_REPEATED, SECONDS_REPEATED = 200_000, 10.0
-"""Upper bounds on the tests that are repeated for a table, and on the seconds that the search took for so many
-tests."""
+TESTS_REPEATED, SECONDS_REPEATED = 200_000, 10.0  # the most tests, and seconds of search, that are repeated for a table
 
 GIVEN_SHOWN = 6  # upper bound on the names of a conditioning set in a cell
 

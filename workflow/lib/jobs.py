@@ -21,8 +21,7 @@ from typing import Any
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.measurement.bench import Bench
 
-CORES = "GPUPC_WORKFLOW_CORES"
-"""The environment variable with all cores of a workflow in which several jobs measure at a time."""
+CORES = "GPUPC_WORKFLOW_CORES"  # the environment variable with all cores, where several jobs measure at a time
 
 LOOK_S = 0.2  # the interval in seconds at which a job looks for a free GPU, and whether Snakemake still runs
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CITED = "Paper: GPU-CMIknn (PMLR 185:30-60, 2022)"
-REFERENCE, SINGLE_THREADED = "tigramite", {"workers": 1}
-"""The method and parameters that stand for the paper's CPU version of CMIknn."""
+REFERENCE, SINGLE_THREADED = "tigramite", {"workers": 1}  # they stand for the paper's CPU version of CMIknn
 
 
 def cmiknn_table5(runs: Runs, reported: CsvRows) -> Table:
@@ -169,14 +168,12 @@ def _printed_trends(axes: Axes, reported: CsvRows) -> None:
 
 # --- single tests: Tables 1 to 4, with the percentiles of Tables 6 to 9 -----------------------------------------------
 
-Timed = Mapping[str, Any]
-"""The repeated tests of one implementation in one case: a cell of a file of timed tests (`measure_tests`)."""
+Timed = Mapping[str, Any]  # the repeated tests of one implementation in one case (`measure_tests`)
 
 DIMENSIONS = {"k_cmi": "k_CMI", "permutations": "perm", "set_size": "|S|", "samples": "n"}
 """The keys of a `Timed`, with the paper's symbols. Each of Tables 1 to 4 varies one."""
 
-LOW, HIGH = 0.05, 0.95
-"""The quantiles beside a median, which Tables 6 to 9 of the paper have for the tests of Tables 1 to 4."""
+LOW, HIGH = 0.05, 0.95  # the quantiles beside a median, of Tables 6 to 9 for the tests of Tables 1 to 4
 
 
 def single_tests(tests: Mapping[str, Any], varies: str, reported: CsvRows) -> Table:

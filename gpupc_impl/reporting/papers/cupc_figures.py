@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 WHOLE_CALL: dict[str, Any] = {"markersize": 3, "color": "black", "markerfacecolor": "white", "markeredgewidth": 0.6}
 """The look of the diamonds of whole calls, beside bars of the levels alone."""
 
-SIDES = dict(zip(CUPC, (-0.2, 0.2), strict=True))
-"""The distance of what belongs to a method from the middle of its place on the X axis."""
+SIDES = dict(zip(CUPC, (-0.2, 0.2), strict=True))  # the distance of a method from the middle of its place on the X axis
 
 
 def cupc_fig5(runs: Runs, reported: CsvRows) -> Drawing:
@@ -143,8 +142,7 @@ def level_shares(run: VerifiedRecord) -> list[float] | None:
     return list(np.median([[100 * level / sum(levels) for level in levels] for levels in run.time_s.levels], axis=0))
 
 
-WIDTHS = (1, 2, 4, 5, 8, 10, 20, 40)
-"""The possible widths of a bin. They divide 40, so that the paper's 40 rows are a whole number of bins."""
+WIDTHS = (1, 2, 4, 5, 8, 10, 20, 40)  # of bins; they divide 40, so that the paper's 40 rows are a whole number of bins
 
 MOST_BINS = 24
 

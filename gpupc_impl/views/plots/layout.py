@@ -7,8 +7,7 @@ import numpy as np
 
 GAP = 0.3, 0.26  # the horizontal and vertical distances between boxes, in inches
 
-MOST_IN_LAYERS = 30
-"""The upper bound on the nodes of a component that is laid out in layers, since those of a larger one are too wide."""
+MOST_IN_LAYERS = 30  # the most nodes of a component in layers, since a larger one would be too wide
 
 LAYER = 0.35  # the additional distance between layers, in inches
 SWEEPS = 24  # the number of passes through the layers that move each box to the middle of its neighbours
