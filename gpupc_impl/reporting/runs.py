@@ -16,7 +16,7 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.measurement.digest import is_stale
 from gpupc_impl.measurement.published import ALONE, open_published
 from gpupc_impl.measurement.record import Record, band, commit_name, day, load_tests, machine_name
-from gpupc_impl.verification.compare import KNOWN_DIFFERENCES, status_with_known
+from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES, status_with_known
 
 HERE = "this machine"
 STALE = "‡"  # the mark of a number that was recorded with code that has changed since

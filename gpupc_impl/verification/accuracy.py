@@ -1,6 +1,5 @@
 """Measures how far a result is from the true graph, if that is known."""
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -25,46 +24,11 @@ def skeleton_differences(skeleton: Skeleton, dag: np.ndarray) -> tuple[int, int]
     return int(np.count_nonzero(missing)) // 2, int(np.count_nonzero(extra)) // 2
 
 
-@dataclasses.dataclass(frozen=True)
-class Accuracy:
-    """The accuracy of a result, compared with the CPDAG of the true DAG.
-
-    Attributes:
-        shd: `structural_hamming_distance`; of a true network with cycles, which has no CPDAG, that of the skeletons.
-        edge_precision, edge_recall: the share of the result's edges that the true skeleton has, and of the true ones
-            that the result has; None without any of these.
-        arrow_precision, arrow_recall: the same of arrows in the same direction; None also if the true network has
-            cycles. An arrow on an edge that the true CPDAG leaves undirected is wrong.
-    """
-
-    shd: int
-    edge_precision: float | None
-    edge_recall: float | None
-    arrow_precision: float | None
-    arrow_recall: float | None
-
-
-def accuracy(cpdag: CPDAG, network: np.ndarray) -> Accuracy:
-    """Compare a CPDAG with that of the true network, (p, p) bool. Conflicts count as undirected edges."""
-    found, true = cpdag.directed | cpdag.directed.T | cpdag.undirected, network | network.T
-    edges = _shares(found, true)
-    if has_cycle(network):
-        return Accuracy(int(np.count_nonzero(found ^ true)) // 2, *edges, None, None)
-    true_arrows, _ = equivalence_class(network)
-    return Accuracy(structural_hamming_distance(cpdag, network), *edges, *_shares(cpdag.directed, true_arrows))
-
-
 def has_cycle(network: np.ndarray) -> bool:
     """Return whether a (p, p) bool matrix of arcs, without loops, is cyclic; some networks of genes are."""
     from scipy.sparse.csgraph import connected_components
 
     return connected_components(network, connection="strong")[0] < len(network)
-
-
-def _shares(found: np.ndarray, true: np.ndarray) -> tuple[float | None, float | None]:
-    """Return the precision and recall of a matrix's entries."""
-    right = int(np.count_nonzero(found & true))
-    return (*(right / count if (count := int(np.count_nonzero(of))) else None for of in (found, true)),)
 
 
 def with_arrows(skeleton: Skeleton, arrows: Iterable[Sequence[int]]) -> CPDAG:
@@ -78,12 +42,15 @@ def with_arrows(skeleton: Skeleton, arrows: Iterable[Sequence[int]]) -> CPDAG:
     return CPDAG(directed, undirected, np.empty((0, 2), np.int64), skeleton)
 
 
-def structural_hamming_distance(cpdag: CPDAG, dag: np.ndarray) -> int:
-    """Count the pairs of variables on which a CPDAG and the true one disagree, in an edge or its direction.
+def structural_hamming_distance(cpdag: CPDAG, network: np.ndarray) -> int:
+    """Count the pairs of variables on which a CPDAG and that of the true network disagree, in an edge or its direction.
 
     This is the structural Hamming distance of Tsamardinos et al. (2006), which counts edges to add or remove and
-    directions to add, remove or reverse, each once. Conflicts count as undirected edges.
+    directions to add, remove or reverse, each once. Conflicts count as undirected edges. A network with cycles has no
+    CPDAG, so that only edges are compared.
     """
-    directed, undirected = equivalence_class(dag)
+    if has_cycle(network):
+        return sum(skeleton_differences(cpdag.skeleton, network))
+    directed, undirected = equivalence_class(network)
     differs = (cpdag.directed != directed) | (cpdag.undirected != undirected)
     return int(np.count_nonzero(np.triu(differs | differs.T)))

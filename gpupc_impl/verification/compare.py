@@ -5,37 +5,21 @@ explained by making the test that decided it again from scratch. A difference is
 draws its own random numbers.
 """
 
-from pathlib import Path
-
 import numpy as np
 
 from gpupc_impl.core import mapped_arrays
-from gpupc_impl.core.files import read_csv
 from gpupc_impl.verification.answer import Answer
 
 STATUSES = ("equal", "alone", "near-threshold", "convention", "random", "explained", "unexplained", "not-run")
 """The statuses from best to worst, except for `not-run`. Only `unexplained` makes a workflow fail.
 
-An answer is `alone` if no other setting finished. A difference is `explained` if `KNOWN_DIFFERENCES` lists it.
+An answer is `alone` if no other setting finished. A difference is `explained` if `known_differences` lists it.
 """
-
-KNOWN_DIFFERENCES = {
-    (row["method"], row["dataset"], int(row["edges"])): row["reason"]
-    for row in read_csv(Path(__file__).with_name("known_differences.csv"))
-}
-"""The reasons of differences of other authors' programs, by method, data set and number of edges. Tests of our problem
-cannot explain them, because the program decides by another rule or loses digits; the documentation does."""
 
 EXPLAINED_AT_MOST = 1000  # the most differences that are examined; further ones count as unexplained
 
 
 P_VALUES_AGREE = 1e-10  # the largest difference of two p-values of one test, whose operations have different orders
-
-
-def status_with_known(status: str, method: str, dataset: str, edges: int | None) -> str:
-    """Return ``explained`` instead of ``unexplained`` for a known difference, and any other status unchanged."""
-    known = status == "unexplained" and (method, dataset, edges) in KNOWN_DIFFERENCES
-    return "explained" if known else status
 
 
 def _differing_marks(one: Answer, other: Answer) -> np.ndarray:

@@ -19,7 +19,8 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.measurement.record import Record, load_records
 from gpupc_impl.verification.answer import Answer
-from gpupc_impl.verification.compare import KNOWN_DIFFERENCES, STATUSES, Comparison, status_with_known
+from gpupc_impl.verification.compare import STATUSES, Comparison
+from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES, status_with_known
 from gpupc_impl.verification.yardstick import yardstick
 
 NAMED_AT_MOST = 20  # the upper bound on the edges that a row names; further edges are only counted

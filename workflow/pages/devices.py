@@ -17,7 +17,7 @@ from gpupc_impl.reporting import style
 from gpupc_impl.reporting.cells import count, label, number, status_word
 from gpupc_impl.reporting.figures import canvas, key
 from gpupc_impl.reporting.runs import STALE, Source, VerifiedRecord, in_grid, load
-from gpupc_impl.verification.accuracy import accuracy, dag_of_edges, with_arrows
+from gpupc_impl.verification.accuracy import dag_of_edges, structural_hamming_distance, with_arrows
 
 PLACE = "<!-- the table of all devices -->"  # the comment in docs/devices.md that the table and the plots replace
 
@@ -75,7 +75,7 @@ def _distance(run: VerifiedRecord, true_edges: Sequence[Sequence[int]] | None) -
         return None
     arrows = skeleton.facts.get("arrows")
     cpdag = orient(skeleton) if arrows is None else with_arrows(skeleton, arrows)
-    return accuracy(cpdag, dag_of_edges(true_edges, len(skeleton.names))).shd
+    return structural_hamming_distance(cpdag, dag_of_edges(true_edges, len(skeleton.names)))
 
 
 def records(shown: Sequence[Row]) -> Iterator[tuple[str, str]]:

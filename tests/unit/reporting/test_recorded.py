@@ -7,7 +7,7 @@ import pytest
 from gpupc_impl import cli
 from gpupc_impl.measurement.publish import check, differing_answers, unknown_origins
 from gpupc_impl.measurement.published import open_published
-from gpupc_impl.verification.compare import KNOWN_DIFFERENCES
+from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES
 
 ROOT = Path(__file__).parents[3]
 DEVICES = sorted(path.parent for path in (ROOT / "results/recorded").glob("*/machines.json"))

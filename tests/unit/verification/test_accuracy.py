@@ -1,14 +1,11 @@
 """Distances to a true graph, against causal-learn's own CPDAGs and structural Hamming distances."""
 
-import contextlib
-
 import numpy as np
 import pytest
 
 from gpupc_impl.core.orientation import CPDAG, equivalence_class
 from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.verification.accuracy import (
-    accuracy,
     dag_of_edges,
     has_cycle,
     skeleton_differences,
@@ -18,8 +15,6 @@ from gpupc_impl.verification.accuracy import (
 
 causal_learn = pytest.importorskip("causallearn")
 
-from causallearn.graph.AdjacencyConfusion import AdjacencyConfusion  # noqa: E402
-from causallearn.graph.ArrowConfusion import ArrowConfusion  # noqa: E402
 from causallearn.graph.Dag import Dag  # noqa: E402
 from causallearn.graph.GraphNode import GraphNode  # noqa: E402
 from causallearn.graph.SHD import SHD  # noqa: E402
@@ -69,33 +64,9 @@ def test_the_distance_of_cpdags_is_causal_learns(seed):
     assert structural_hamming_distance(cpdag(*equivalence_class(found)), truth) == theirs
 
 
-@pytest.mark.filterwarnings("ignore:invalid value encountered")  # theirs divide by zero
-@pytest.mark.parametrize("seed", range(40))
-def test_precision_and_recall_are_causal_learns(seed):
-    rng = np.random.default_rng(seed)
-    p = int(rng.integers(2, 10))
-    truth, found = random_dag(rng, p, rng.uniform(0, 0.8)), random_dag(rng, p, rng.uniform(0, 0.8))
-    ours = accuracy(cpdag(*equivalence_class(found)), truth)
-    arrows = ArrowConfusion(their_cpdag(truth), their_cpdag(found))
-    edges = AdjacencyConfusion(their_cpdag(truth), their_cpdag(found))
-    for share, theirs in (
-        (ours.edge_precision, edges.get_adj_precision),
-        (ours.edge_recall, edges.get_adj_recall),
-        (ours.arrow_precision, arrows.get_arrows_precision),
-        (ours.arrow_recall, arrows.get_arrows_recall),
-    ):
-        expected = np.nan
-        with contextlib.suppress(ZeroDivisionError):  # which some of theirs raise where others give NaN
-            expected = theirs()
-        assert (np.nan if share is None else share) == pytest.approx(expected, nan_ok=True)
-
-
 def test_the_truth_is_found_wholly():
     dag = dag_of_edges([(0, 2), (1, 2), (2, 3)], 4)
-    assert accuracy(cpdag(*equivalence_class(dag)), dag) == accuracy(cpdag(dag, np.zeros_like(dag)), dag)
-    assert vars(accuracy(cpdag(*equivalence_class(dag)), dag)) == {
-        **{"shd": 0, "edge_precision": 1, "edge_recall": 1, "arrow_precision": 1, "arrow_recall": 1}
-    }
+    assert structural_hamming_distance(cpdag(*equivalence_class(dag)), dag) == 0
 
 
 def test_arrows_of_another_program():
@@ -123,7 +94,4 @@ def test_a_network_with_a_cycle_is_compared_by_its_edges():
     assert has_cycle(dag_of_edges([(0, 1), (1, 0)], 3))
     assert not has_cycle(dag_of_edges([(0, 1), (1, 2), (0, 2)], 4))
     found = dag_of_edges([(0, 1), (1, 3)], 4)  # one edge is right, three are missing and one is extra
-    ours = accuracy(cpdag(found, np.zeros_like(found)), cyclic)
-    assert vars(ours) == {
-        **{"shd": 4, "edge_precision": 0.5, "edge_recall": 0.25, "arrow_precision": None, "arrow_recall": None}
-    }
+    assert structural_hamming_distance(cpdag(found, np.zeros_like(found)), cyclic) == 4

@@ -16,7 +16,7 @@ from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.record import Limits, Record, Result, Times
 from gpupc_impl.verification import compare, verify
 from gpupc_impl.verification.answer import Answer
-from gpupc_impl.verification.compare import KNOWN_DIFFERENCES
+from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES
 from gpupc_impl.verification.verify import certificates
 
 

@@ -1,0 +1,15 @@
+"""Known differences of other authors' programs. Tests of our problem cannot explain them, because the program decides by
+another rule or loses digits. Any other unexplained difference still makes a workflow fail."""
+
+from pathlib import Path
+
+from gpupc_impl.core.files import read_csv
+
+ROWS = read_csv(Path(__file__).with_name("known_differences.csv"))
+KNOWN_DIFFERENCES = {(row["method"], row["dataset"], int(row["edges"])): row["reason"] for row in ROWS}
+
+
+def status_with_known(status: str, method: str, dataset: str, edges: int | None) -> str:
+    """Return ``explained`` instead of ``unexplained`` for a known difference, and any other status unchanged."""
+    known = status == "unexplained" and (method, dataset, edges) in KNOWN_DIFFERENCES
+    return "explained" if known else status
