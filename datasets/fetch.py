@@ -35,15 +35,10 @@ def fetch(
 ) -> Path:
     """Return the path of a verified file: CACHE_DIR/NAME/FILE, or the mirrored file if users build it.
 
-    The file is looked for in the cache, then by its name in the mirror folders, then at its address. A file with a
-    wrong checksum is never kept. If several processes need the same file, one downloads it and the others wait.
-
-    Args:
-        name: a registered name, or the name of `spec`.
-        cache_dir: created when missing; default ``gpupc/datasets`` in the user's cache folder.
-        mirrors: folders that are searched before those of GPUPC_MIRRORS (separated as in PATH).
-        offline: whether the network must not be used.
-        spec: an entry declared outside the registry.
+    The file is looked for in the cache (by default ``gpupc/datasets`` in the user's cache folder), then by its name in
+    the mirror folders, those of GPUPC_MIRRORS last, then at its address unless `offline`. A file with a wrong checksum
+    is never kept. If several processes need the same file, one downloads it and the others wait. `spec` is an entry
+    declared outside the registry.
 
     Raises:
         DatasetUnavailable: the file cannot be obtained; the message explains why and how to provide it.

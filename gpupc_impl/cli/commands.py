@@ -19,17 +19,7 @@ from gpupc_impl.api import oriented
 from gpupc_impl.backends import BackendUnavailable, KernelSource, compilations, nvrtc, open_backend
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.backends.simt.build import cache_folder
-from gpupc_impl.cli.output import (
-    EXAMPLE,
-    OUTPUT_SUFFIXES,
-    ROWS_SHOWN,
-    Outcome,
-    UsageError,
-    first_rows,
-    frame_rows,
-    listed,
-    show_progress,
-)
+from gpupc_impl.cli import output
 from gpupc_impl.core.family import families, get_family
 from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.core.registry import Method, get_method, listed_kernels, methods
@@ -43,14 +33,14 @@ from gpupc_impl.views.result import n_edges, skeleton_of
 from gpupc_impl.views.text import edge_rows, summary_lines, text_table
 
 
-def list_methods(args: argparse.Namespace) -> Outcome:
+def list_methods(args: argparse.Namespace) -> output.Outcome:
     """Run the command ``methods``: a table, or the description of one method."""
     if args.method is not None:
         return _described(get_method(args.method))
     listed_methods = methods(args.family)
     if not listed_methods:
         known = sorted({method.family for method in methods().values()})
-        raise UsageError(f"no method is of family {args.family!r}; families: {', '.join(known)}")
+        raise output.UsageError(f"no method is of family {args.family!r}; families: {', '.join(known)}")
     found: list[dict[str, Any]] = []
     reasons: dict[str, list[str]] = {}
     rows = [("method", "family", "backends")]
@@ -73,7 +63,7 @@ def list_methods(args: argparse.Namespace) -> Outcome:
         why = (f"{reason} ({', '.join(names)})" for reason, names in reasons.items())
         indents = {"initial_indent": "  ", "subsequent_indent": "    ", "break_on_hyphens": False}
         said += ["", "Not available here:", *(textwrap.fill(line, WIDTH, **indents) for line in why)]
-    return Outcome("\n".join(said), {"methods": found, "not_available_here": reasons})
+    return output.Outcome("\n".join(said), {"methods": found, "not_available_here": reasons})
 
 
 def _facts(method: Method) -> dict[str, Any]:
@@ -82,23 +72,23 @@ def _facts(method: Method) -> dict[str, Any]:
     return {**facts, "reference": method.reference, "parameters": parameters}
 
 
-def _described(method: Method) -> Outcome:
+def _described(method: Method) -> output.Outcome:
     rows = [(f"  {name}={each.default}", each.description) for name, each in method.params.items()]
     said = [
         f"{method.name}: {method.summary}",
         f"family: {method.family}; backends: {', '.join(method.backends)}; source: {method.source}",
         *(["parameters (--param NAME=VALUE), with their defaults:", text_table(rows)] if rows else ["no parameters"]),
     ]
-    return Outcome("\n".join(said), {"method": method.name, "family": method.family, **_facts(method)})
+    return output.Outcome("\n".join(said), {"method": method.name, "family": method.family, **_facts(method)})
 
 
-def search(args: argparse.Namespace) -> Outcome:
+def search(args: argparse.Namespace) -> output.Outcome:
     """Run the command ``skeleton``, ``pc`` or ``fci``."""
     request = SearchRequest.of(**_keywords(args))
     if args.command == "fci":
         limits = Limits(args.max_possible_d_sep, args.max_path_length)
         check_algorithm(args.algorithm, limits)
-    _check_outputs(args, OUTPUT_SUFFIXES)
+    _check_outputs(args, output.OUTPUT_SUFFIXES)
     with _readable(args.data[0]):
         ready = request.open(_data(args))
     start = time.perf_counter()
@@ -118,7 +108,7 @@ def search(args: argparse.Namespace) -> Outcome:
         said.append(f"compiling kernels, once: {ready.compile_seconds:.2f} s, beside the time below")
     said += summary_lines(result, unnamed, seconds)
     if n_edges(result):
-        said += ["", first_rows(edge_rows(result, ROWS_SHOWN), n_edges(result))]
+        said += ["", output.first_rows(edge_rows(result, output.ROWS_SHOWN), n_edges(result))]
     levels = ("edges_per_level", "tests_per_level", "seconds_per_level", "stopped_because")
     data = {
         "read": ready.reading,
@@ -128,10 +118,10 @@ def search(args: argparse.Namespace) -> Outcome:
         "seconds": seconds,
         "facts": skeleton.facts,
     }
-    return Outcome("\n".join(said), data, written)
+    return output.Outcome("\n".join(said), data, written)
 
 
-def resample(args: argparse.Namespace) -> Outcome:
+def resample(args: argparse.Namespace) -> output.Outcome:
     """Run the command ``bootstrap``."""
     from gpupc_impl.studies.bootstrap import bootstrap
 
@@ -147,11 +137,11 @@ def resample(args: argparse.Namespace) -> Outcome:
     chosen = f"edges in at least {at_least:.1%} of the resamples: {len(frame):,}"
     if args.errors is not None:
         chosen += f", of which at most {args.errors:g} false ones are expected"
-    lines = [repr(found), chosen, *([frame_rows(frame)] if len(frame) else [])]
-    return Outcome("\n".join(lines), {"resamples": found.n, "at_least": at_least, "edges": frame}, written)
+    lines = [repr(found), chosen, *([output.frame_rows(frame)] if len(frame) else [])]
+    return output.Outcome("\n".join(lines), {"resamples": found.n, "at_least": at_least, "edges": frame}, written)
 
 
-def search_alphas(args: argparse.Namespace) -> Outcome:
+def search_alphas(args: argparse.Namespace) -> output.Outcome:
     """Run the command ``alpha-path``."""
     from gpupc_impl.studies.alpha_path import alpha_path
 
@@ -159,10 +149,10 @@ def search_alphas(args: argparse.Namespace) -> Outcome:
     with _readable(args.data[0]):
         path = alpha_path(_data(args), args.alphas, **_keywords(args))
     frame = path.to_frame()
-    return Outcome(frame_rows(frame), {"alphas": frame, "edges": path.edges()}, _write(path, args))
+    return output.Outcome(output.frame_rows(frame), {"alphas": frame, "edges": path.edges()}, _write(path, args))
 
 
-def try_methods(args: argparse.Namespace) -> Outcome:
+def try_methods(args: argparse.Namespace) -> output.Outcome:
     """Run the command ``try``."""
     from gpupc_impl.studies.trial import methods_of, trials
 
@@ -179,10 +169,10 @@ def try_methods(args: argparse.Namespace) -> Outcome:
         rows.append((each.method, str(each.variables), str(each.samples), answer, *times))
     differences = [f"{each.method}, {each.variables} variables: {each.difference}" for each in found if each.difference]
     data = {"trials": list(map(dataclasses.asdict, found))}
-    return Outcome("\n".join([text_table(rows), *differences]), data, status=2 if differences else 0)
+    return output.Outcome("\n".join([text_table(rows), *differences]), data, status=2 if differences else 0)
 
 
-def time_series(args: argparse.Namespace) -> Outcome:
+def time_series(args: argparse.Namespace) -> output.Outcome:
     """Run the command ``pcmci``."""
     from gpupc_impl.time_series.search import pcmci  # imported here, since other commands do not need it
 
@@ -200,10 +190,10 @@ def time_series(args: argparse.Namespace) -> Outcome:
         f"{facts['seconds']:.2f} s on backend {facts['backend']}"
     )
     data = {"variables": graph.names, "links": frame, "facts": facts}
-    return Outcome(f"{said}\n{frame_rows(frame)}", data, _write(graph, args))
+    return output.Outcome(f"{said}\n{output.frame_rows(frame)}", data, _write(graph, args))
 
 
-def fill_cache(args: argparse.Namespace) -> Outcome:
+def fill_cache(args: argparse.Namespace) -> output.Outcome:
     """Run the command ``compile``: the kernels of one family or of all, for this machine or for a GPU architecture."""
     chosen = families(None).values() if args.family is None else [get_family(args.family)]
     packages = dict.fromkeys(package for each in chosen for package in each.packages)
@@ -219,7 +209,7 @@ def fill_cache(args: argparse.Namespace) -> Outcome:
             for kernel in kernels:
                 backend.kernel(*kernel)
     text = f"{len(kernels)} kernels for {target} are in {cache_folder()}"
-    return Outcome(text, {"kernels": len(kernels), "target": target, "folder": cache_folder()})
+    return output.Outcome(text, {"kernels": len(kernels), "target": target, "folder": cache_folder()})
 
 
 def _compile_for(kernels: list[KernelSource], architecture: str) -> None:
@@ -242,7 +232,7 @@ def _compile_for(kernels: list[KernelSource], architecture: str) -> None:
         list(threads.map(compile_one, kernels))
 
 
-def keep_records(args: argparse.Namespace) -> Outcome:
+def keep_records(args: argparse.Namespace) -> output.Outcome:
     """Run the command ``records``: publish the runs of a workflow, or check published ones."""
     from gpupc_impl.measurement import publish
 
@@ -252,20 +242,20 @@ def keep_records(args: argparse.Namespace) -> Outcome:
         args.into = args.into or publish.own_folder(args.results)
         written = publish.publish(args.results, args.into)
     except publish.InvalidFolder as error:
-        raise UsageError(str(error)) from error
+        raise output.UsageError(str(error)) from error
     lines = [f"not taken over: {sentence}" for sentence in written.left_out]
     lines.append(f"written: {args.into}: {len(written.runs):,} runs")
     data = {"folder": args.into, "runs": len(written.runs), "not_taken_over": list(written.left_out)}
-    return Outcome("\n".join(lines), data)
+    return output.Outcome("\n".join(lines), data)
 
 
-def _check_records(folders: Sequence[Path], args: argparse.Namespace) -> Outcome:
+def _check_records(folders: Sequence[Path], args: argparse.Namespace) -> output.Outcome:
     """Check folders, each alone and then against the others, and return a line about each."""
     from gpupc_impl.measurement.publish import check, differing_answers, stale_runs, unknown_origins
     from gpupc_impl.measurement.published import PublishedRuns
 
     if not folders:
-        raise UsageError(f"{RECORDED} has no folder of published runs; name one")
+        raise output.UsageError(f"{RECORDED} has no folder of published runs; name one")
     faults = [f"{folder}: {fault}" for folder in folders for fault in check(folder) or unknown_origins(folder)]
     faults = faults or differing_answers(folders)
     lines, found = [], {}
@@ -274,27 +264,29 @@ def _check_records(folders: Sequence[Path], args: argparse.Namespace) -> Outcome
         faults += [f"{folder}: {fault}" for fault in changed]
         lines += [f"{folder}: {sentence}" for sentence in unknown]
     if faults:
-        raise UsageError("\n".join(faults))
+        raise output.UsageError("\n".join(faults))
     for published in map(PublishedRuns, folders):
         counts = Counter(published.division(*key) or "without an answer" for key in published)
         divisions = ", ".join(f"{count:,} {division}" for division, count in counts.items())
         lines.append(f"{published.folder} is complete and valid: runs: {divisions}")
         found[str(published.folder)] = dict(counts)
-    return Outcome("\n".join(lines), {"valid": found})
+    return output.Outcome("\n".join(lines), {"valid": found})
 
 
 def _keywords(args: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments of `skeleton` that the command line's arguments describe, except for the data; arguments
     and fields of the same name correspond."""
     if args.correlation != (args.n_samples is not None):
-        raise UsageError("--correlation and --n-samples go together: a correlation matrix, and its number of samples")
+        raise output.UsageError(
+            "--correlation and --n-samples go together: a correlation matrix, and its number of samples"
+        )
     if len(args.data) > 1 and args.missing != "imputed":
-        raise UsageError(f"{len(args.data)} tables are given; several are for --missing imputed alone")
+        raise output.UsageError(f"{len(args.data)} tables are given; several are for --missing imputed alone")
     options = dict(args.param)
     if len(options) != len(args.param):
-        raise UsageError("a --param is given twice")
+        raise output.UsageError("a --param is given twice")
     for name in options.keys() & vars(args).keys():
-        raise UsageError(f"{name} is not a parameter of a method; say --{name.replace('_', '-')}")
+        raise output.UsageError(f"{name} is not a parameter of a method; say --{name.replace('_', '-')}")
     given = {name: value for name, value in vars(args).items() if name in ARGUMENTS}
     if args.knowledge is not None:
         with _readable(args.knowledge):
@@ -302,16 +294,18 @@ def _keywords(args: argparse.Namespace) -> dict[str, Any]:
     if args.command in ("bootstrap", "alpha-path"):
         return {**given, **options, "progress": False if args.quiet else None}
     is_told = sys.stderr.isatty() and not args.quiet
-    return {**given, **options, "progress": show_progress if is_told else False}
+    return {**given, **options, "progress": output.show_progress if is_told else False}
 
 
 def _data(args: argparse.Namespace) -> Any:
     """Return the paths of the data, or the example data that are named instead."""
     tables: list[Any] = list(args.data)
     for k, path in enumerate(map(str, args.data)):
-        if path.startswith(EXAMPLE):
-            if (name := path.removeprefix(EXAMPLE)) not in examples.__all__:
-                raise UsageError(f"there are no example data {name!r}; choose one of: {', '.join(examples.__all__)}")
+        if path.startswith(output.EXAMPLE):
+            if (name := path.removeprefix(output.EXAMPLE)) not in examples.__all__:
+                raise output.UsageError(
+                    f"there are no example data {name!r}; choose one of: {', '.join(examples.__all__)}"
+                )
             tables[k] = getattr(examples, name)()
     return tables if args.missing == "imputed" else tables[0]
 
@@ -322,7 +316,7 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(f"{error.filename or path} cannot be read: {error.strerror or error}") from error
+        raise output.UsageError(f"{error.filename or path} cannot be read: {error.strerror or error}") from error
 
 
 PCMCI_ARGUMENTS = ("tau_max", "tau_min", "alpha", "contemporaneous", "test", "collider_rule", "correction", "backend")
@@ -343,7 +337,7 @@ def _check_outputs(args: argparse.Namespace, suffixes: Sequence[str]) -> None:
 
             plots.require()
         if path.suffix not in endings:
-            fault = f"its name must end in {listed(endings)}"
+            fault = f"its name must end in {output.listed(endings)}"
         elif not path.parent.is_dir():
             fault = f"there is no folder {path.parent}"
         elif path.is_dir():
@@ -354,7 +348,7 @@ def _check_outputs(args: argparse.Namespace, suffixes: Sequence[str]) -> None:
             fault = "it is the data"
         else:
             continue
-        raise UsageError(f"cannot write {path}: {fault}")
+        raise output.UsageError(f"cannot write {path}: {fault}")
 
 
 def _write(result: Any, args: argparse.Namespace) -> list[Path]:

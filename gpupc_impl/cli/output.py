@@ -29,15 +29,9 @@ ROWS_SHOWN = 20  # upper bound on the edges that a command prints
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a command found or did.
-
-    Attributes:
-        text: what a person reads.
-        data: what ``--json`` prints, with the command's name and the files; numbers of NumPy, DataFrames (as a list of
-            rows) and paths are converted.
-        written: the files.
-        status: the exit code: 0, or 2 if what was tried has failed.
-    """
+    """What a command found or did: a text for people, the data that ``--json`` prints with the command's name and the
+    files (numbers of NumPy, DataFrames and paths are converted), the files, and the exit code: 0, or 2 if what was
+    tried has failed."""
 
     text: str
     data: Mapping[str, Any]

@@ -55,8 +55,8 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Heading:
-    """The line above one machine's part of a table or figure, whose text has the machine, the days, the commits, and
-    the number of stale runs."""
+    """The line above one machine's part of a table or figure, with the days, the commits, and the number of stale
+    runs."""
 
     name: str
     gpu: bool

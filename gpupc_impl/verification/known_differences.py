@@ -1,5 +1,5 @@
-"""Known differences of other authors' programs. Tests of our problem cannot explain them, because the program decides by
-another rule or loses digits. Any other unexplained difference still makes a workflow fail."""
+"""Known differences of other authors' programs, which decide by another rule or lose digits, so that tests of our
+problem cannot explain them. Any other unexplained difference still makes a workflow fail."""
 
 from pathlib import Path
 

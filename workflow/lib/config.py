@@ -69,7 +69,9 @@ def check_config(config: Mapping[str, Any]) -> None:
     if not faults:
         faults = [*_family_faults(config)]
     if not faults:
-        faults = [*_problem_faults(config), *_dataset_faults(config), *_setting_faults(config)]
+        for family, parameters in config.get("problems", {}).items():
+            faults += _parameter_faults(family, parameters, f"in problems.{family}")
+        faults += [*_dataset_faults(config), *_setting_faults(config)]
     if not faults:
         faults = [*_experiment_faults(config), *_test_faults(config.get("ci_tests", {}))]
     if faults:
@@ -120,11 +122,6 @@ def _family_faults(config: Mapping[str, Any]) -> Iterator[str]:
         for family in config.get(key, {}):
             if family not in families(None):
                 yield _unknown(family, families(None), "family", f"at {key}")
-
-
-def _problem_faults(config: Mapping[str, Any]) -> Iterator[str]:
-    for family, parameters in config.get("problems", {}).items():
-        yield from _parameter_faults(family, parameters, f"in problems.{family}")
 
 
 def _parameter_faults(family: str, parameters: Iterable[str], where: str) -> Iterator[str]:

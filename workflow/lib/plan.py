@@ -67,16 +67,12 @@ class Batch(NamedTuple):
 
 
 class Plan:
-    """A complete config with the measurements and outputs that it requests.
-
-    Args:
-        folder: the folder of its results; any folder but results/ is a folder of published runs.
+    """A complete config with the measurements and outputs that it requests, and the folder of its results; any folder
+    but results/ is a folder of published runs.
 
     Attributes:
         entries: the registry entries of all data sets, those of experiments included, by name.
         families: the data sets of each family that has settings.
-        experiments: the expanded experiments by name.
-        batches: the batches by name.
     """
 
     def __init__(self, config: Mapping[str, Any], folder: str = "results"):

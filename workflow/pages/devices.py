@@ -30,12 +30,8 @@ MARKERS = "osD^vP*X"  # the markers of devices in the plots, in the order of the
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A run of a device: a row of the table, and a point of each plot.
-
-    Attributes:
-        distance: the structural Hamming distance of its CPDAG from that of the true graph; None if that is unknown.
-        true_edges: the number of edges of the true graph; None if that is unknown.
-    """
+    """A run of a device: a row of the table, and a point of each plot. The structural Hamming `distance` is that of its
+    CPDAG from the true graph's; it and the number of true edges are None if they are unknown."""
 
     device: str
     run: VerifiedRecord

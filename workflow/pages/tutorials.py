@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from email.message import Message
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -59,33 +60,21 @@ def page(script: Path, pictures: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-class _Registered(urllib.request.BaseHandler):
-    """Answers a request for the address of a registered data set with the file that was fetched and verified."""
-
-    handler_order = 100  # before the handler of the network
-
-    def https_open(self, request: urllib.request.Request) -> Any:
-        for name in datasets.names():
-            if datasets.entry(name).get("url") == request.full_url:
-                urllib.request.install_opener(None)  # `fetch` asks the network, and not this handler again.
-                try:
-                    path = fetch(name)
-                finally:
-                    urllib.request.install_opener(self.parent)
-                response = urllib.response.addinfourl(path.open("rb"), Message(), request.full_url, 200)
-                response.msg = "OK"  # urllib asks for it
-                return response
-        return None
-
-
 @contextlib.contextmanager
 def _registered_addresses() -> Iterator[None]:
     """Inside this context, addresses of registered data sets are read from the cache or from a mirror folder."""
-    urllib.request.install_opener(urllib.request.build_opener(_Registered))
-    try:
+    network = urllib.request.urlopen
+
+    def opened(request: Any, *rest: Any, **more: Any) -> Any:
+        url = getattr(request, "full_url", request)
+        name = next((name for name in datasets.names() if datasets.entry(name).get("url") == url), None)
+        if name is None:
+            return network(request, *rest, **more)
+        with mock.patch("urllib.request.urlopen", network):  # `fetch` asks the network.
+            return urllib.response.addinfourl(fetch(name).open("rb"), Message(), url, 200)
+
+    with mock.patch("urllib.request.urlopen", opened):
         yield
-    finally:
-        urllib.request.install_opener(None)
 
 
 def _cells(text: str) -> Iterator[tuple[bool, str, int]]:

@@ -44,14 +44,7 @@ EXCERPT_NODES = 50  # the upper bound on the variables that are drawn around a h
 
 
 class DrawnEdge(NamedTuple):
-    """An edge of a picture.
-
-    Attributes:
-        source, target: the indexes of the variables.
-        kind: a key of `COLOURS`.
-        width: the width of the line in points.
-        label: the text beside the line.
-    """
+    """An edge of a picture between two variables, of a kind in `COLOURS`, with the width of its line in points."""
 
     source: int
     target: int

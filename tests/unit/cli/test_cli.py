@@ -19,7 +19,7 @@ import gpupc_impl
 from gpupc_impl import CPDAG, Skeleton, cli
 from gpupc_impl.backends import KernelSource, nvrtc
 from gpupc_impl.backends.host import HostBackend
-from gpupc_impl.cli import arguments, commands
+from gpupc_impl.cli import arguments, output
 from gpupc_impl.core import registry
 from gpupc_impl.search import SearchRequest
 
@@ -454,7 +454,7 @@ def test_a_fault_of_ours_is_told_from_a_users(run, data, monkeypatch):
         run("skeleton", data, *METHOD)
     monkeypatch.undo()
     monkeypatch.setenv("GPUPC_DEBUG", "1")
-    with pytest.raises(commands.UsageError, match="No such file"):
+    with pytest.raises(output.UsageError, match="No such file"):
         run("skeleton", "none.csv", *METHOD)
 
 
