@@ -116,8 +116,7 @@ def sample(network: Network, samples: int, seed: int) -> np.ndarray:
 
 
 def _table(rows: str, own: tuple[str, ...], parents: list[tuple[str, ...]], where: str) -> np.ndarray:
-    """Return the (configurations, categories) probabilities of the lines of a table, each row divided by its sum, given
-    the states of the variable and of each parent."""
+    """Return a variable's (configurations, categories) probabilities, each row divided by its sum."""
     configurations = math.prod(map(len, parents))
     if configurations * len(own) > LARGEST_TABLE:
         raise DataError(f"{where}: {configurations * len(own)} probabilities are more than {LARGEST_TABLE}")

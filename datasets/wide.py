@@ -38,8 +38,7 @@ def regulated_genes(p: int, n: int, seed: int, regulators: int, coupling: float,
 
 
 def rows(p: int, n: int, seed: int, regulators: int, coupling: float, weakest: float = 0.0) -> Iterator[np.ndarray]:
-    """Yield the samples of `regulated_genes` in blocks of up to 64 MiB, each (samples, p) float64, on whose size the
-    values do not depend. ValueError is raised with the first block if an argument is out of range."""
+    """Yield the samples of `regulated_genes` in blocks of up to 64 MiB, on whose size the values do not depend."""
     check_whole(1, p=p, regulators=regulators)
     check_whole(2, n=n)
     check_whole(0, seed=seed)

@@ -274,8 +274,7 @@ def _check_records(folders: Sequence[Path], args: argparse.Namespace) -> output.
 
 
 def _keywords(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of `skeleton` that the command line's arguments describe, except for the data; arguments
-    and fields of the same name correspond."""
+    """Return the arguments of `skeleton` that the command line has under the same names, except for the data."""
     if args.correlation != (args.n_samples is not None):
         raise output.UsageError(
             "--correlation and --n-samples go together: a correlation matrix, and its number of samples"

@@ -73,8 +73,7 @@ class Setting:
 
     @property
     def shares_worker(self) -> bool:
-        """Whether the setting runs in a process with others. References do not, whose memory is that of their process,
-        nor do other authors' programs."""
+        """Whether others run in its process; not beside a reference, whose memory is measured, or a program."""
         return len(self.registered.backends) > 1
 
 

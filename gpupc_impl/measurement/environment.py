@@ -90,8 +90,7 @@ def pin_cores(count: int) -> None:
 
 
 def git_state() -> tuple[str | None, bool | None]:
-    """Return the commit of this package's repository, and whether files other than results, which are no code, differ
-    from that commit; None for what is unknown."""
+    """Return the commit of this package's repository, and whether files beside results differ; None if unknown."""
     # Without git or a repository, or in a repository that only contains the environment with this package.
     if git("ls-files", "--error-unmatch", "gpupc_impl/__init__.py") is None:
         return None, None
@@ -101,8 +100,7 @@ def git_state() -> tuple[str | None, bool | None]:
 
 
 def _are_on(device_key: str | None, gpu_processes: str) -> bool:
-    """Return whether other processes use a GPU, given its key; also True if a process is on a GPU whose uuid cannot be
-    compared with the key."""
+    """Return whether other processes use a GPU, or may, since their uuids cannot be compared with its key."""
     uuid = (device_key or "").split(" ")[0]
     used = [line.split(",")[0].removeprefix("GPU-").replace("-", "") for line in gpu_processes.splitlines()]
     return any(other == uuid or len(other) != len(uuid) for other in used)

@@ -66,8 +66,7 @@ class Run:
 
 @dataclasses.dataclass
 class Contents:
-    """What a folder holds: runs, facts of data sets, rows of sharing.csv by data set, and copied files; and sentences
-    about what is not copied."""
+    """What a folder holds, with rows of sharing.csv by data set, and sentences about what is not copied."""
 
     runs: dict[RunKey, Run] = dataclasses.field(default_factory=dict)
     datasets: dict[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
@@ -412,8 +411,7 @@ def _fault_of(commit: str, folder: Path) -> str:
 
 
 def stale_runs(folder: Path) -> tuple[list[str], list[str]]:
-    """Return sentences about runs and single tests of a valid published folder whose code has changed since, and about
-    those whose code includes a library that this machine lacks."""
+    """Return sentences about runs and single tests whose code has changed, and about those that cannot be compared."""
     runs = [(r.method, r.backend, r.code, f"{r.setting} on {r.dataset}") for r in PublishedRuns(folder).records()]
     for path in sorted(folder.glob("tests/*.json")):
         cells = [cell for cell in load_tests(path)["cells"] if "code" in cell]

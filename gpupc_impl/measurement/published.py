@@ -127,8 +127,7 @@ class PublishedRuns:
         return Counter(dataset for dataset, setting in self if self._lines[dataset, setting][1].get("status") == "ok")
 
     def skeleton_file(self, dataset: str, setting: str) -> zipfile.Path | Path:
-        """Return the path of a run's skeleton, which does not exist if none is kept; raises InvalidRecord if the
-        archive is damaged."""
+        """Return the path of a run's skeleton, which need not exist; raises InvalidRecord if damaged."""
         experiment = self.experiments[dataset, setting]
         archive = self.folder / "skeletons" / f"{experiment}.zip"
         if experiment not in self._archives and archive.is_file():

@@ -256,8 +256,8 @@ def band(samples: Sequence[float]) -> tuple[float | None, float | None, float | 
 
 
 def save_tests(content: Mapping[str, Any], path: str | Path) -> None:
-    """Write a table's single tests: the result of `measurement.single_tests`, and ``source``, which describes where the
-    data come from; raises InvalidRecord if they do not fit the schema."""
+    """Write a table's single tests with the ``source`` of their data; raises InvalidRecord unless they fit the
+    schema."""
     _save(content, path, schema_of_tests())
 
 

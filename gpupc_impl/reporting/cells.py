@@ -205,8 +205,8 @@ def times(
     at: Callable[[VerifiedRecord], Any] = lambda run: run.dataset,
     **facts: Any,
 ) -> dict[Any, Cell]:
-    """Return the cells of some runs' times, by data set or by what `at` says; `facts` are more columns of the CSV:
-    values, or functions of a run."""
+    """Return the cells of runs' times, by data set or `at`; `facts` are more columns of the CSV, or functions of a
+    run."""
     return {at(run): Cell(text(run), {"source": "ours", **_of(run, facts), **csv_row(run)}) for run in runs if run}
 
 
@@ -321,8 +321,7 @@ def whole_calls(data: str) -> str:
 
 
 def places(runs: Runs) -> list[str]:
-    """Return a note on the machine and the settings that ran on it, one for kernels and one for CPU references. Names
-    may contain commas, so slashes separate them."""
+    """Return a note on the machines of kernels and one on those of references, with the settings that ran there."""
     notes = []
     for backend in dict.fromkeys([kernels_of(runs), "cpu"]):
         settings = grouped(

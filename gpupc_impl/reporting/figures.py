@@ -44,8 +44,7 @@ Panel = tuple[Heading, Drawing]
 def write_drawings(
     panels: Sequence[Panel], svg_path: str | Path, pdf_path: str | Path, csv_path: str | Path | None = None
 ) -> None:
-    """Write the figures of several machines, each under its heading, one CSV of all their numbers, and a PDF for papers
-    with a page for each machine."""
+    """Write the figures of several machines under their headings, a CSV of their numbers, and a PDF for papers."""
     save_plain([drawing.figure for _, drawing in panels], pdf_path)
     write_text(svg_path, sheet([(heading, style.svg(drawing.figure)) for heading, drawing in panels]))
     if csv_path is not None:
@@ -152,8 +151,7 @@ def log_axis(axes: Axes) -> None:
 def draw_times(
     axes: Axes, runs: Iterable[VerifiedRecord], place: Callable[[VerifiedRecord], float], level: int | None, **look: Any
 ) -> None:
-    """Draw the medians of some runs, or of one of their levels, over their places, with the 20–80 % band; triangles at
-    an exceeded time limit, and crosses for other failures."""
+    """Draw medians of runs or of a level with the 20–80 % band; triangles at a time limit, crosses for failures."""
     done = []
     for run in runs:
         low, median, high = (run.low, run.median, run.high) if level is None else run.level_band(level)

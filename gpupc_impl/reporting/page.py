@@ -22,8 +22,7 @@ LIMITS = ("timeout", "oom", "refused")
 
 
 def outcome(records: Iterable[Mapping[str, str]], verification: Iterable[Mapping[str, str]]) -> tuple[bool, str]:
-    """Return whether every answer of this machine is right as far as is known and none failed, and a sentence that
-    counts them, from the rows of results/records.csv and results/verification.csv."""
+    """Return whether every answer of this machine is right as far as is known, and a sentence that counts them."""
     status = {(row["dataset"], row["setting"]): row["status"] for row in verification}
     ended: dict[str, list[str]] = {}
     absent: Counter[str] = Counter()

@@ -110,8 +110,8 @@ def seconds_of(run: VerifiedRecord) -> float:
 
 
 def of_run(method: str, get: Callable[[VerifiedRecord], float | None], lacking: str = "", **params: Any) -> Measure:
-    """Return the measure of a number of a method's run, if that counts; `lacking` completes "SETTING ..." to the reason
-    why `get` returns None."""
+    """Return the measure of a number of a run that counts; `lacking` says why `get` returns None after "SETTING
+    ..."."""
 
     def measure(evidence: Evidence, dataset: str) -> float:
         run = evidence.run(dataset, method, **params)
@@ -288,8 +288,7 @@ def by_size(
     reduce: Reduce | None = None,
     each: str = "",
 ) -> Quantity:
-    """Return the medians over the generated data of each chosen size; with `reduce`, one number made from them; with a
-    name for `each` data set, all their numbers."""
+    """Return the medians over data of each chosen size, one number `reduce` made of them, or `each` data set's own."""
 
     def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
         sizes = {dataset: size for dataset, size in described(evidence, describe).items() if chosen(size)}

@@ -55,8 +55,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Heading:
-    """The line above one machine's part of a table or figure, with the days, the commits, and the number of stale
-    runs."""
+    """The line above one machine's part of an output, with the days, the commits, and the number of stale runs."""
 
     name: str
     gpu: bool

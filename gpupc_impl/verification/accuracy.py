@@ -32,8 +32,7 @@ def has_cycle(network: np.ndarray) -> bool:
 
 
 def with_arrows(skeleton: Skeleton, arrows: Iterable[Sequence[int]]) -> CPDAG:
-    """Return a CPDAG whose directions another program determined, as pairs [i, j] for i -> j; the other edges are
-    undirected. ValueError is raised for an arrow on a pair that has no edge in the skeleton."""
+    """Return a CPDAG with another program's arrows [i, j]; ValueError is raised where the skeleton has no edge."""
     directed = dag_of_edges(arrows, len(skeleton.names))
     if (directed & ~skeleton.adjacency).any():
         i, j = np.argwhere(directed & ~skeleton.adjacency)[0]

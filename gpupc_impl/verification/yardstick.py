@@ -57,8 +57,7 @@ def yardstick(problem: Problem, skeleton: Skeleton, samples: np.ndarray | None =
 
 
 def read_samples(path: Path) -> np.ndarray | None:
-    """Return the values of a data set's file; None if it does not exist, as that of an experiment's own graphs, or is
-    larger than `MAX_BYTES`."""
+    """Return a data set's values; None without a file, as for an experiment's graphs, or if it is large."""
     if not path.is_file() or path.stat().st_size > MAX_BYTES:
         return None
     with open_arrays(path) as stored:

@@ -9,8 +9,7 @@ class MissingPackage(ImportError):
 
 
 def require(module: str, what: str, extra: str) -> Any:
-    """Import a module of an optional package, or raise `MissingPackage`: `what` needs it, which is the plural subject
-    of the message, and an `extra` of this project installs it."""
+    """Import a module that `what` (a plural) need and an `extra` installs, or raise `MissingPackage`."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -92,8 +92,7 @@ def _json(result: Result, path: Path) -> None:
 
 
 def dot(result: Result) -> str:
-    """Return the graph in Graphviz's language, with each edge once. Nodes are numbers, since Graphviz's identifiers
-    cannot represent every name."""
+    """Return the graph in Graphviz's language; nodes are numbers, since identifiers cannot represent every name."""
     directed = isinstance(result, (CPDAG, PAG))
     keyword, arrow, styles = ("digraph", "->", _DOT_STYLES) if directed else ("graph", "--", {})
     lines = [f"{keyword} {{", "  node [shape=box];"]

@@ -25,8 +25,7 @@ def is_interactive() -> bool:
 
 
 class LevelDisplay:
-    """Shows the progress of each level that takes longer than a second, once a second; a separate thread calls `show`
-    with a text, or with the empty text to remove it."""
+    """Shows levels that take over a second, once a second, by `show` on another thread; the empty text removes one."""
 
     def __init__(self, show: Callable[[str], None]):
         self._show = show

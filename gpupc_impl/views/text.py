@@ -113,8 +113,7 @@ def text_table(rows: Sequence[Sequence[str]], justify: Callable[[str, int], str]
 
 
 def edge_rows(result: Result, most: int, tests: pandas.DataFrame | None = None) -> list[tuple[Cell, ...]]:
-    """The rows of a table of the first edges, at most `most`, the header first; `tests` are the strengths of all edges,
-    as `repeated` returns them."""
+    """The rows of a table of at most `most` edges, the header first; `tests` are strengths as of `repeated`."""
     edges = edges_with_kind(result).head(most)
     largest = skeleton_of(result).pmax
     columns: dict[str, Sequence[Cell]] = {

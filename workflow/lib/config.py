@@ -24,8 +24,7 @@ class InvalidConfig(ValueError):
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Return the unchecked content of a YAML file: a config, or the schema of configs. InvalidConfig is raised if it is
-    not YAML, or does not hold a mapping."""
+    """Return the unchecked mapping of a YAML file, a config or its schema; raises InvalidConfig."""
     try:
         config = parse_yaml(read_text(path))
     except OSError:

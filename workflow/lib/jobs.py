@@ -49,8 +49,7 @@ def leave_cores_to_measurements(cores: int, gpus: int) -> None:
 
 
 def parts_of(cores: list[int], gpus: int) -> list[list[int]]:
-    """Return the cores of the measurements on each GPU, those of references, and those of everything else. Parts share
-    cores only where there are fewer cores than parts."""
+    """Return the cores of each GPU's measurements, of references, and of all else, shared only if there are too few."""
     sizes = [max(1, len(cores) // 4 // gpus)] * gpus + [max(1, len(cores) // 2)]
     ends = list(itertools.accumulate(sizes, initial=0))
     parts = [cores[start:end] for start, end in itertools.pairwise([*ends, len(cores)])]

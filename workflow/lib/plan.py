@@ -336,8 +336,7 @@ class Plan:
 
 
 def recorded_plans(config: Mapping[str, Any]) -> list[Plan]:
-    """Return the plans of the published runs that a config shows, each made from the config of its measurement.
-    ValueError has the reason why a folder cannot be shown."""
+    """Return the plans of the published runs that a config shows; ValueError says why a folder cannot be shown."""
     return [_recorded_plan(folder) for folder in recorded_folders(config)]
 
 
@@ -352,8 +351,7 @@ def _recorded_plan(folder: str) -> Plan:
 
 
 def recorded_folders(config: Mapping[str, Any]) -> list[str]:
-    """Return the folders of published runs that a config names or, if it names none, all folders of the project, those
-    of GPUs first."""
+    """Return the folders that a config names or, if it names none, all of the project, those of GPUs first."""
     if config["recorded"] is not None:
         return list(config["recorded"])
     of_gpu = re.compile(rb"^backend: cuda$", re.MULTILINE)

@@ -65,8 +65,7 @@ def table_cases(
     folder: Path,
     implementations: Mapping[str, Mapping[str, Any]],
 ) -> tuple[list[list[Case]], dict[str, str]]:
-    """Return groups of cases with equal values of the varied dimension, and the data's source by samples; problems are
-    saved in the folder."""
+    """Return groups of cases with equal varied values, whose problems the folder keeps, and the source by samples."""
     values = {name: table[name] for name in DIMENSIONS}
     varied = table["varies"]
     listed = values["samples"] if isinstance(values["samples"], list) else [values["samples"]]

@@ -50,8 +50,7 @@ class Row:
 
 
 def rows(folders: Sequence[Path]) -> list[Row]:
-    """Return the runs of published folders by size, data set and time, without the skipped ones and without the many
-    launch parameters of a grid."""
+    """Return the runs of published folders by size, data set and time, without skipped ones and those of grids."""
     found = []
     for folder in folders:
         published = open_published(folder)
@@ -101,8 +100,7 @@ def content(shown: Sequence[Row]) -> str:
 
 
 class Cell(NamedTuple):
-    """A cell of the table: its text, the number by which it is sorted (a missing number is sorted last), and the file
-    to which it leads."""
+    """A cell of the table: its text, the number by which it is sorted, last without one, and the file it leads to."""
 
     text: str
     value: float | None = None

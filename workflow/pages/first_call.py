@@ -58,8 +58,7 @@ COLUMNS = ("compiled", "from archives", "second call", "importing CuPy")
 
 
 def seconds(backend: str, call: str, shipped: Path | None) -> list[float]:
-    """Return the seconds of CuPy's import and of the first and the second call, in a fresh process with an empty cache,
-    with a folder of archives or compiling all kernels."""
+    """Return the seconds of CuPy's import and of two calls, in a process with an empty cache or archives."""
     with tempfile.TemporaryDirectory() as folder:
         archives = str(shipped.resolve()) if shipped else folder  # without archives, the folder is empty
         places = {

@@ -97,8 +97,7 @@ def _run(source: str, line: int, script: Path, space: dict[str, Any]) -> str:
 
 
 def _picture(figure: Figure, path: Path) -> str:
-    """Save a figure, and return the Markdown that shows it. ValueError is raised if it has no label, which describes it
-    to readers who cannot see it."""
+    """Save a figure, and return the Markdown that shows it; ValueError is raised if no label describes it."""
     label = str(figure.get_label())
     if not label:
         raise ValueError(f"{path.stem}: the figure has no label; say what it shows with fig.set_label(...)")

@@ -177,8 +177,7 @@ LOW, HIGH = 0.05, 0.95  # the quantiles beside a median, of Tables 6 to 9 for th
 
 
 def single_tests(tests: Mapping[str, Any], varies: str, reported: CsvRows) -> Table:
-    """Return the seconds of single CI tests (a result of `measure_tests`): a column for each value of the dimension
-    that varies, a row for each implementation and k."""
+    """Return the seconds of single CI tests: a column for each varied value, a row for each implementation and k."""
     cells: Sequence[Timed] = tests["cells"]
     has_k = varies != "k_cmi"
     reported = [{**row, "set_size": row["separation_set"]} for row in reported]

@@ -289,8 +289,7 @@ def runtime_over(axis: str, compute: q.Compute) -> q.Quantity:
 
 
 def steps_over_steps(last: float) -> q.Compute:
-    """Return, for each step of the varied dimension up to the value `last`, the ratio of two successive numbers divided
-    by the ratio of the dimension's two values."""
+    """Return the ratios of successive numbers up to the value `last`, divided by those of the values."""
 
     def compute(places: list[float], found: list[float]) -> list[float]:
         pairs = itertools.pairwise(zip(places, found, strict=True))

@@ -140,8 +140,7 @@ def _middle_blocks(steps: pandas.DataFrame) -> list[int]:
 
 
 def _bars(axes: Axes, steps: pandas.DataFrame, unit: float = 1.0, letter: float = 0.012) -> None:
-    """Draw a bar for each step of a block, with the block's number if there is room; a `unit` of the axis is in
-    seconds, and a `letter` takes this part of the axis."""
+    """Draw a bar for each step of a block; a `unit` of the axis is in seconds, and a `letter` is a part of the axis."""
     lefts = (steps["start_s"] - steps["start_s"].min()) / unit
     widths = (steps["end_s"] - steps["start_s"]) / unit
     colours = [STREAM_COLOURS[stream] for stream in steps["stream"]]

@@ -60,8 +60,7 @@ def draw_cells(
     title: str,
     legend: Sequence[tuple[str, str]] = (),
 ) -> Axes:
-    """Draw coloured cells (row, column and colour of each) of a matrix whose variables are ordered by the communities
-    of the graph of those that are shown; `legend` has text and colour of each entry."""
+    """Draw cells (row, column, colour), variables ordered by communities; `legend` has text and colour of entries."""
     groups = communities(graph)
     order = [node for group in groups for node in group]
     place = {node: k for k, node in enumerate(order)}

@@ -89,8 +89,7 @@ def _layers(graph: networkx.Graph, arrows: Sequence[tuple[int, int]]) -> list[in
 def _move_to_layers(
     graph: networkx.Graph, layer: Sequence[int], centres: np.ndarray, boxes: np.ndarray, gap: np.ndarray
 ) -> None:
-    """Move the boxes of a component to its layers, each near the middle of its neighbours (the barycentre method of
-    Sugiyama, Tagawa and Toda 1981)."""
+    """Move boxes to layers, near their neighbours' middle (barycentre method; Sugiyama, Tagawa and Toda 1981)."""
     layers: dict[int, list[int]] = {}
     for node in graph:
         layers.setdefault(layer[node], []).append(node)
