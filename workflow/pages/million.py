@@ -34,7 +34,7 @@ import numpy as np
 from datasets.wide import regulated_genes
 from gpupc_impl.api import skeleton
 from gpupc_impl.backends import open_backend, resolve_backend
-from gpupc_impl.core.files import read_json, save_json
+from gpupc_impl.core.files import parse_yaml, read_json, read_text, save_json
 from gpupc_impl.distributed.local_cluster import local_cluster
 from gpupc_impl.reporting.tables import markdown
 from workflow.pages.recorded import replace
@@ -67,21 +67,7 @@ class Case:
 
 
 WARM_UP = Case(8_000)
-CASES = {
-    "100k-again": Case(100_000, again=True),
-    "100k-first": Case(100_000, first=True),
-    "300k": Case(300_000, max_level=1, threaded=True),
-    "tcga": Case(55_572, 3_189, max_level=1, regulators=555, coupling=0.41, weakest=0.0, again=True),
-    "million-1e-6": Case(1_000_000, alpha=1e-6, threaded=True),
-    "million": Case(1_000_000, threaded=True),
-    "300k-all": Case(300_000, threaded=True),
-    "300k-again": Case(300_000, max_level=1, threaded=True, again=True),
-    "20k": Case(20_000),
-    "small": Case(3_000, 200),
-    "small-threaded": Case(3_000, 200, alpha=1e-6, threaded=True, again=True),
-}
-"""The cases in the order in which they are measured."""
-
+CASES = {name: Case(**its) for name, its in parse_yaml(read_text(Path(__file__).with_suffix(".yaml"))).items()}
 DEFAULT_CASES = ("100k-again", "300k", "tcga", "million-1e-6", "million", "300k-all")
 
 

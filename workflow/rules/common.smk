@@ -224,17 +224,8 @@ def caption_of(name):
 def introduction(wildcards):
     """Return the paragraphs that introduce the report of this run."""
     devices = ", ".join(Path(folder).name for folder in config["recorded"])
-    kernels = "The kernels ran on a GPU here."
-    if BACKEND != "cuda":
-        kernels = (
-            "Here the kernels ran on CPU cores. Their sources are the same, but their times say nothing about a GPU."
-        )
-    first = f"The runs recorded on {devices} come first, under headings that are green for GPUs, and those of this machine follow. "
-    return [
-        "The report reproduces four papers on GPU versions of the PC algorithm. Every method ran on the same prepared "
-        "data, and every skeleton was compared edge by edge with another setting's, unless no other finished (°).",
-        f"{first if devices else ''}{kernels} A number marked ‡ was recorded with code that has changed since.",
-    ]
+    template = (ROOT / "workflow/report/introduction.txt").read_text(encoding="utf-8")
+    return Environment().from_string(template).render(devices=devices, backend=BACKEND).splitlines()
 
 
 def print_summary(failed):
