@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpupc_impl.core.files import read_csv
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.pag import KINDS, PAG
 from gpupc_impl.core.result import Skeleton
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
     import pandas
 
 Result = Skeleton | CPDAG | PAG
+
+LOOKS = {row["kind"]: row for row in read_csv(Path(__file__).with_name("edge_kinds.csv"))}
+"""How each kind of edge looks: as text, its colour (from Okabe and Ito's palette, which colour-blind readers can
+distinguish), matplotlib's style of its arrow, and the ends (0 its source, -1 its target) that have circles."""
 
 
 def skeleton_of(result: Result) -> Skeleton:

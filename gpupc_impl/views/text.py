@@ -10,24 +10,13 @@ import numpy as np
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.pag import ARROW, CIRCLE, PAG, TAIL
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.views.result import Result, adjacency_of, edges_with_kind, n_edges, numbered_edges, skeleton_of
+from gpupc_impl.views.result import LOOKS, Result, adjacency_of, edges_with_kind, n_edges, numbered_edges, skeleton_of
 from gpupc_impl.views.strengths import count_edge_tests, strengths
 
 if TYPE_CHECKING:
     import pandas
 
 Cell = str | tuple[str, float]  # the text of a cell, perhaps with the number by which a reader can sort it
-
-SIGNS = {
-    "directed": "→",
-    "undirected": "—",
-    "conflict": "⤫",
-    "bidirected": "↔",
-    "circle-arrow": "o→",
-    "circle-circle": "o—o",
-    "circle-tail": "o—",
-    "tail-circle": "—o",
-}
 
 TESTS_REPEATED, SECONDS_REPEATED = 200_000, 10.0  # the most tests, and seconds of search, that are repeated for a table
 
@@ -118,7 +107,7 @@ def edge_rows(result: Result, most: int, tests: pandas.DataFrame | None = None) 
     largest = skeleton_of(result).pmax
     columns: dict[str, Sequence[Cell]] = {
         "source": edges["source"].tolist(),
-        "": [SIGNS[kind] for kind in edges["kind"]],
+        "": [LOOKS[kind]["sign"] for kind in edges["kind"]],
         "target": edges["target"].tolist(),
     }
     if tests is not None:

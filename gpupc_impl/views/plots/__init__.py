@@ -7,19 +7,9 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 
 from gpupc_impl.views import require as require_module
+from gpupc_impl.views.result import LOOKS
 
-COLOURS = {
-    "directed": "#0072B2",
-    "undirected": "#555555",
-    "conflict": "#D55E00",
-    "bidirected": "#CC79A7",
-    "circle-arrow": "#56B4E9",
-    "circle-circle": "#555555",
-    "circle-tail": "#009E73",
-    "tail-circle": "#009E73",
-}
-"""Colours of edges from Okabe and Ito's palette, which colour-blind readers can distinguish."""
-
+COLOURS = {kind: look["colour"] for kind, look in LOOKS.items()}
 BOX, LINE = "#EAF1F7", "#7A8CA0"
 """The colours of a variable's box and of its border."""
 

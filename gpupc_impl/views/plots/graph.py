@@ -14,7 +14,7 @@ from matplotlib.path import Path
 from gpupc_impl.views.plots import BOX, COLOURS, LINE, Axes, drawing, shown_name, shown_names
 from gpupc_impl.views.plots.heatmap import heatmap
 from gpupc_impl.views.plots.layout import places
-from gpupc_impl.views.result import Result, adjacency_of, numbered_edges, skeleton_of
+from gpupc_impl.views.result import LOOKS, Result, adjacency_of, numbered_edges, skeleton_of
 
 MAX_NODES = 100  # the upper bound on the variables with an edge that are drawn as boxes
 
@@ -25,20 +25,7 @@ LABEL = 0.4  # the additional length in inches of edges that have labels
 WIDEST = 15.0  # the upper bound on the sides of a figure, in inches; a larger graph is scaled down
 MAX_ISOLATED = 30  # the upper bound on the variables without an edge that are listed below a graph
 
-ARROW_STYLES = {
-    "undirected": "-",
-    "directed": "-|>",
-    "conflict": "-",
-    "bidirected": "<|-|>",
-    "circle-arrow": "-|>",
-    "circle-circle": "-",
-    "circle-tail": "-",
-    "tail-circle": "-",
-}
-CIRCLES = {"circle-arrow": (0,), "circle-circle": (0, -1), "circle-tail": (0,), "tail-circle": (-1,)}
-"""The ends of an edge, 0 for its source and -1 for its target, that have circles."""
-
-
+CIRCLES = {kind: tuple(map(int, look["circles"].split())) for kind, look in LOOKS.items()}
 WIDTHS = 0.6, 3.0  # the line widths in points for the frequencies 0 and 1
 EXCERPT_NODES = 50  # the upper bound on the variables that are drawn around a hub
 
@@ -169,14 +156,14 @@ def _draw_edge(axes: Axes, edge: DrawnEdge, route: np.ndarray | None, centres: n
         curve = _through(route if source < target else route[::-1])
     else:
         curve = _curve(centres[source], centres[target], _free_bend(source, target, centres, boxes))
-    gaps = [GAP if end in CIRCLES.get(edge.kind, ()) else 0.0 for end in (0, -1)]
+    gaps = [GAP if end in CIRCLES[edge.kind] else 0.0 for end in (0, -1)]
     start = _points_inside(curve, centres[source], boxes[source] + gaps[0])
     stop = _points_inside(curve[::-1], centres[target], boxes[target] + gaps[1])
     points = curve[start : len(curve) - stop] if start + stop < len(curve) - 1 else curve
     axes.add_patch(
         FancyArrowPatch(
             path=Path(points),
-            arrowstyle=ARROW_STYLES[edge.kind],
+            arrowstyle=LOOKS[edge.kind]["arrow"],
             mutation_scale=8 + edge.width,
             lw=edge.width,
             ls=(0, (4, 2.5)) if edge.kind == "conflict" else "-",
@@ -185,7 +172,7 @@ def _draw_edge(axes: Axes, edge: DrawnEdge, route: np.ndarray | None, centres: n
             zorder=2,
         )
     )
-    for end in CIRCLES.get(edge.kind, ()):
+    for end in CIRCLES[edge.kind]:
         axes.plot(*points[end], marker="o", ms=4.5, mfc="white", mec=COLOURS[edge.kind], mew=edge.width, zorder=2.6)
     if edge.label:
         background = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
