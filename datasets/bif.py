@@ -24,14 +24,12 @@ ROW = re.compile(r"(?:table|\((.*)\)) ([^();]+);")
 
 
 class Network(NamedTuple):
-    """A discrete Bayesian network of p variables.
+    """A discrete Bayesian network, whose variables, labels of categories and positions of parents are in the file's
+    order.
 
     Attributes:
-        names: the variables in the file's order.
-        labels: for each variable the labels of its categories, in the file's order.
-        parents: for each variable the positions of its parents, in the file's order.
-        tables: for each variable, (configurations of its parents, categories) float64, whose rows sum to 1.
-            The first parent varies slowest, as in an array that is indexed by the parents in their order.
+        tables: for each variable, (configurations of its parents, categories) float64, whose rows sum to 1. The first
+            parent varies slowest, as in an array that is indexed by the parents in their order.
     """
 
     names: tuple[str, ...]

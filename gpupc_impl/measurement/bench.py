@@ -97,15 +97,12 @@ class Place:
 
 
 class Bench:
-    """The backend for kernels, the CPU threads of a worker, and the log of its output.
-
-    What can run here is determined once for all measurements on a bench.
+    """The backend for kernels, the CPU threads of a worker, and the log of its output (None for stderr). What can run
+    here is determined once for all measurements on a bench.
 
     Args:
-        backend: ``"auto"``, ``"cuda"`` or ``"host"``, for methods with kernels.
         threads: the CPU threads of a worker (OpenMP, BLAS, numba, host backend), which is pinned to as many cores; None
             for all available cores. ValueError is raised if this process may not use as many.
-        log: the file for the workers' output, each line of which gets a prefix; None for stderr.
         attempt: the number of this attempt at the same measurement, from 1 upward; see `samples`.
     """
 

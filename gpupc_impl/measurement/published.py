@@ -38,13 +38,11 @@ finished with which it could be compared."""
 
 class PublishedRuns:
     """The runs, machines and data sets of a published folder, which are not compared with their schemas (see `check`).
+    InvalidRecord is raised if a file is damaged, or two lines describe the same run.
 
     Attributes:
         experiments: the experiment of each run, sorted by data set and setting.
         datasets: the facts of each data set's problem, by name.
-
-    Raises:
-        InvalidRecord: a file is damaged, or two lines describe the same run.
     """
 
     def __init__(self, folder: str | Path):

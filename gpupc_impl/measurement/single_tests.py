@@ -70,8 +70,7 @@ def measure_tests(
 
     Args:
         groups: the cases in groups whose cells take turns.
-        implementations: the settings; ``limits.time_s`` of each bounds all runs of a cell together, the cold one
-            included.
+        implementations: the settings; ``limits.time_s`` of each bounds all runs of a cell together, with the cold one.
         store: the folder of samples, from which a measurement that was killed resumes.
         progress: called with a line for each finished cell.
     """

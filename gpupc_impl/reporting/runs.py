@@ -74,13 +74,13 @@ def heading(source: Source, contents: Mapping[str, Any]) -> Heading:
     """Return the heading of a table or figure, given what was read from the source, by kind."""
     environments = _environments(source, contents)
     kernels = [place for place in environments if place[0] != "cpu"] or environments
-    machines = _distinct(machine_name(facts, backend, facts["threads"]) for backend, facts in kernels)
+    machines = list(dict.fromkeys(machine_name(facts, backend, facts["threads"]) for backend, facts in kernels))
     gpu = any(backend == "cuda" for backend, _ in kernels) if kernels else source.backend == "cuda"
     if not machines and not source.recorded and not gpu:
         machines = [cpu_name()]
     days = sorted({date for _, facts in kernels if (date := day(facts))})
     when = f" {' to '.join(dict.fromkeys([days[0], days[-1]]))}" if days else ""
-    commits = _distinct(commit_name(facts) or "unknown" for _, facts in kernels)
+    commits = list(dict.fromkeys(commit_name(facts) or "unknown" for _, facts in kernels))
     names = ", ".join(commits[:MAX_NAMED_COMMITS])
     if len(commits) > MAX_NAMED_COMMITS:
         names += f" and {len(commits) - MAX_NAMED_COMMITS} more"
@@ -117,10 +117,6 @@ def _stale(contents: Mapping[str, Any]) -> str:
     timed = [run.stale for run in contents.get("runs", ()) if run.median is not None]
     timed += [cell.get("stale", False) for cell in contents.get("tests", {}).get("cells", ()) if cell["status"] == "ok"]
     return f"stale {STALE}: {sum(timed)} of {len(timed)} runs" if any(timed) else ""
-
-
-def _distinct(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))
 
 
 def by_key(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:

@@ -100,13 +100,12 @@ class AlphaPath(dict[float, Skeleton]):
 def alpha_path(
     data: Any, alphas: Iterable[float] = ALPHAS, *, progress: bool | None = None, **options: Any
 ) -> AlphaPath:
-    """Find the skeleton at each of several alphas.
+    """Find the skeleton at each of several alphas, which are significance levels in any order.
 
     The data are checked and prepared once (correlations, codes, ranks), and all searches share an open backend with its
     compiled kernels.
 
     Args:
-        alphas: significance levels, in any order.
         progress: whether to show a progress bar; None shows it on a terminal or in a notebook if tqdm is installed.
         data, options: everything else that `skeleton` takes.
 

@@ -171,26 +171,17 @@ class Bootstrap:
             return found
 
     def plot(self, at_least: float = 0.5, ax: Axes | None = None, *, title: str | None = None) -> Axes:
-        """Draw the edges with a width that grows with their frequency, which is written beside those below 100 %.
-
-        An edge has a direction if most of the resamples that have the edge agree on it.
-
-        Args:
-            at_least: lower bound on the frequency of the edges that are drawn.
-            ax, title: as of `CPDAG.plot`, which says what is raised.
-        """
+        """Draw the edges that are at least this frequent, with a width that grows with their frequency, which is
+        written beside those below 100 %. An edge has a direction if most of the resamples that have it agree on it.
+        `ax` and `title` are as of `CPDAG.plot`, which says what is raised."""
         from gpupc_impl.views.plots.graph import frequencies
 
         title = f"{self.n:,} resamples, edges in at least {at_least:.0%} of them" if title is None else title
         return frequencies(self.names, self.to_frame(at_least), ax, title)
 
     def heatmap(self, ax: Axes | None = None, *, at_least: float = 0.05, title: str | None = None) -> Axes:
-        """Draw the frequencies of the edges as a matrix, variables ordered by community.
-
-        Args:
-            at_least: lower bound on the frequency of the pairs that are drawn; others are left white.
-            ax, title: as of `CPDAG.heatmap`.
-        """
+        """Draw the frequencies of the edges that are at least this frequent as a matrix, variables ordered by
+        community; `ax` and `title` are as of `CPDAG.heatmap`."""
         from gpupc_impl.views.plots.heatmap import frequencies
 
         title = f"{self.n:,} resamples" if title is None else title

@@ -13,12 +13,10 @@ MOST_SETTINGS = 10_000  # the upper bound on the settings of a grid and on the g
 
 
 class Experiment(NamedTuple):
-    """The measurements for one figure.
+    """The measurements for one figure: on data sets of the config, or on graphs, of problems of a family, with settings
+    as in the config's `settings`.
 
     Attributes:
-        family: the family of the problems.
-        datasets: the names of data sets of the config, or of graphs.
-        settings: settings by name, as in the config's `settings`.
         graphs: registry entries, by name, of generated graphs and of data sets that belong to the experiment; empty if
             the config's data sets are measured.
         problems: for each graph, the parameters of its test that differ from the family's.
