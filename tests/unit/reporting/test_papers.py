@@ -22,7 +22,7 @@ def claims(load):
     """``claims(records, statuses, ...)``: the CSV rows of cuPC's claims, by id."""
 
     def rows(records, statuses=None, shared=(), factors=()):
-        table = cupc.cupc_claims(load(records, statuses), shared, factors, read_csv(REPORTED / "cupc_claims.csv"))
+        table = cupc.cupc_claims(load(records, statuses), shared, factors, read_csv(REPORTED / "cupc_claims.csv"), [])
         return {row["id"]: row for row in table.plain}
 
     return rows
