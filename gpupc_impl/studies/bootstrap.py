@@ -109,12 +109,9 @@ class Bootstrap:
 
     def threshold(self, errors: float = 1.0) -> float:
         """Return the least frequency at which an edge is stable: ``to_frame(stable.threshold())`` has the stable edges,
-        of which at most `errors` are expected to be false (see `expected_errors`, which this inverts).
-
-        Raises:
-            InvalidProblem: the resamples are not halves, or so many edges are found that no threshold keeps this bound;
-                a lower alpha finds fewer.
-        """
+        of which at most `errors` are expected to be false (see `expected_errors`, which this inverts). InvalidProblem
+        is raised if the resamples are not halves, or if so many edges are found that no threshold keeps this bound; a
+        lower alpha finds fewer."""
         if not as_number(errors) > 0:
             raise InvalidProblem(f"errors is {errors!r}; it must be a number above 0")
         threshold = (1 + self._squared_edges_per_pair() / errors) / 2
@@ -130,10 +127,8 @@ class Bootstrap:
         this frequent, with q edges in a resample on average and m pairs (Meinshausen and Bühlmann 2010, Theorem 1).
 
         The theorem assumes that false edges are exchangeable, and that the search is no worse than guessing. The bound
-        is for resamples of half of the samples without replacement.
-
-        Raises:
-            InvalidProblem: the resamples are not such halves, or the threshold is not above 1/2 and at most 1.
+        is for resamples of half of the samples without replacement; for others, and for a threshold that is not above
+        1/2 and at most 1, InvalidProblem is raised.
         """
         if not 0.5 < as_number(threshold) <= 1:
             raise InvalidProblem(f"threshold is {threshold!r}; it must be above 0.5 and at most 1")

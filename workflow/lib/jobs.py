@@ -11,15 +11,10 @@ import fcntl
 import itertools
 import json
 import os
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-from gpupc_impl.backends.machine import available_cores
-from gpupc_impl.measurement.bench import Bench
 
 CORES = "GPUPC_WORKFLOW_CORES"  # the environment variable with all cores, where several jobs measure at a time
 
@@ -54,25 +49,6 @@ def parts_of(cores: list[int], gpus: int) -> list[list[int]]:
     ends = list(itertools.accumulate(sizes, initial=0))
     parts = [cores[start:end] for start, end in itertools.pairwise([*ends, len(cores)])]
     return [part or cores[-1:] for part in parts]
-
-
-@contextlib.contextmanager
-def measuring(job: Any) -> Iterator[tuple[Bench, Callable[[object], None]]]:
-    """Give a measuring job of Snakemake its cores, a bench, and a function that shows a line, also in the log."""
-    end_with_parent()
-    resources = job.resources
-    with (
-        open(job.log[0], "w", buffering=1, encoding="utf-8") as log,
-        own_cores(resources.slots, bool(resources.get("references"))),
-    ):
-        bench = Bench(job.params.backend, min(job.threads, available_cores()), log, resources.attempt)
-
-        def show(line: object) -> None:
-            for stream in (sys.stderr, log):
-                print(line, file=stream, flush=True)
-
-        with bench.open():
-            yield bench, show
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from gpupc_impl.core.files import read_json, save_json
-from workflow.lib.jobs import measuring
+from workflow.lib.measuring import measuring
 from workflow.lib.searches import measure_dataset, outcome_of
 
 params, outcomes = snakemake.params, {}

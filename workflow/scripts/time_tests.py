@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from gpupc_impl.measurement.record import save_tests
-from workflow.lib.jobs import measuring
+from workflow.lib.measuring import measuring
 from workflow.lib.single_tests import time_table
 
 params, store = snakemake.params, Path(snakemake.params.store)
