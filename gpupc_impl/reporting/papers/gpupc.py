@@ -163,10 +163,11 @@ def _fixed(runs: Runs, sweeps: Sweeps) -> str:
 
 
 def _choice_notes(choices: Iterable[str]) -> list[str]:
+    slow, fast = c.label(BASELINE), c.label(GPUPC)
     words = {
-        "paper": f"{c.label(BASELINE)} and {c.label(GPUPC)} count as in the paper, sample by sample into tables in device "
-        f"memory ({c.label(GPUPC)}'s level 0: in shared memory).",
-        "once": f"{c.label(BASELINE)} allocates a table in each thread of the kernel, as in the paper's section 4.1; "
+        "paper": f"{slow} and {fast} count as in the paper, sample by sample into tables in device memory ({fast}'s "
+        "level 0: in shared memory).",
+        "once": f"{slow} allocates a table in each thread of the kernel, as in the paper's section 4.1; "
         '"tables allocated once": before the first level.',
         "best": "Best: both count by bit planes, into tables in shared memory if these fit.",
     }
@@ -345,7 +346,6 @@ QUANTITIES: dict[str, q.Quantity] = {
     "gpupc-over-cpu": over_bnlearn(GPUPC),
     "up-to-6.5": q.over_datasets(GAIN, max),
 }
-
 
 
 def gpupc_claims(runs: Runs, factors: CsvRows, reported: CsvRows, notes: Sequence[str]) -> Table:
