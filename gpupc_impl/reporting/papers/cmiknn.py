@@ -371,7 +371,7 @@ def over_k(size: q.Size) -> bool:
     return size["k_CMI"] != ADAPTIVE and size["|S|"] == 1
 
 
-def evidence_of(runs: Runs, every_test: Iterable[Mapping[str, Any]]) -> q.Evidence:
+def evidence_of(runs: Runs, every_test: Iterable[Mapping[str, Any]], factors: CsvRows) -> q.Evidence:
     """Return the searches of section 5.3 and the single tests of section 5.2.
 
     If Parallel was measured with insertion, the paper's selection, on at least one data set, insertion stands for the
@@ -381,7 +381,7 @@ def evidence_of(runs: Runs, every_test: Iterable[Mapping[str, Any]]) -> q.Eviden
     selection = INSERTION if published else {"selection": "auto"}
     tests = q.Evidence(timed_tests(every_test), {SINGLE: [INSERTION], REFERENCE: [SINGLE_THREADED]})
     selected = {SINGLE: [selection], PARALLEL: [selection], REFERENCE: [SINGLE_THREADED]}
-    return q.Evidence(runs, selected, tests=tests)
+    return q.Evidence(runs, selected, q.factors_of(factors), tests=tests)
 
 
 def graph(run: VerifiedRecord) -> q.Size | None:
@@ -431,7 +431,9 @@ QUANTITIES: dict[str, q.Quantity] = {
     ),
     "cpu-8": q.by_size(graph, CPU_8_OVER_1, with_k(7, 20)),
     "cpu-8-at-200": mean_at_200_over_7,
-    "parallel-up-to-1000": q.by_size(graph, q.reaching(1000, PARALLEL, REFERENCE), reduce=max),
+    "parallel-up-to-1000": q.chained(
+        q.by_size(graph, q.reaching(1000, PARALLEL, REFERENCE), reduce=max), REFERENCE, "cmiknn-serial", PARALLEL, max
+    ),
     "parallel-up-to-240": q.by_size(graph, q.reaching(240, PARALLEL, REFERENCE, workers=8), reduce=max),
     "parallel-up-to-3": q.by_size(graph, PARALLEL_OVER_SINGLE, reduce=max),
     "parallel-over-single": q.by_size(graph, PARALLEL_OVER_SINGLE, with_k(7, 20)),
@@ -442,6 +444,6 @@ QUANTITIES: dict[str, q.Quantity] = {
 
 
 def cmiknn_claims(
-    runs: Runs, every_test: Sequence[Mapping[str, Any]], reported: CsvRows, notes: Sequence[str]
+    runs: Runs, every_test: Sequence[Mapping[str, Any]], factors: CsvRows, reported: CsvRows, notes: Sequence[str]
 ) -> Table:
-    return table_of("GPU-CMIknn", reported, QUANTITIES, evidence_of(runs, every_test), notes)
+    return table_of("GPU-CMIknn", reported, QUANTITIES, evidence_of(runs, every_test, factors), notes)
