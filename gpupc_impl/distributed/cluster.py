@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Backend, BackendUnavailable, backend_class, open_backend
+from gpupc_impl.backends import BackendUnavailable, backend_class, open_backend
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.core import mapped_arrays
@@ -47,42 +47,29 @@ TAKEN = "another search has taken the workers of the cluster"
 # --- on a worker -----------------------------------------------------------------------------------------------------
 
 
-class Mailbox:
-    """What other workers have sent to a worker of a search."""
+class ClusterCommunicator(Communicator):
+    """The connection of a worker of a Dask cluster, which sends values to the others by Dask's own connections. It has
+    no backend until the worker is open, since the others may send values or fail before."""
 
-    def __init__(self, key: str):
-        self.key, self.is_broken = key, False
-        self.sending: Future[None] | None = None
+    def __init__(self, key: str, number: int, addresses: Sequence[str], dask_worker: Any):
+        self.key, self.number, self.size = key, number, len(addresses)
+        self._addresses, self._dask_worker, self._turn = addresses, dask_worker, 0
+        self._is_broken = False
+        self._sending: Future[None] | None = None
         self._changed = threading.Condition()
         self._values: dict[tuple[int, int], Any] = {}
 
     def put(self, turn: int, sender: int, value: Any) -> None:
+        """Take what another worker has sent."""
         with self._changed:
             self._values[turn, sender] = value
             self._changed.notify_all()
 
-    def take(self, turn: int, sender: int) -> Any:
-        """Wait for a value, and return it; raises BrokenBarrierError if another worker has failed."""
+    def _take(self, sender: int) -> Any:
         with self._changed:
-            self._changed.wait_for(lambda: self.is_broken or (turn, sender) in self._values)
-            if self.is_broken:
-                raise threading.BrokenBarrierError
-            return self._values.pop((turn, sender))
-
-    def abort(self) -> None:
-        with self._changed:
-            self.is_broken = True
-            self._changed.notify_all()
-            if self.sending is not None:
-                self.sending.cancel()
-
-
-class ClusterCommunicator(Communicator):
-    """The connection of a worker of a Dask cluster, which sends values to the others by Dask's own connections."""
-
-    def __init__(self, backend: Backend, number: int, dask_worker: Any, addresses: Sequence[str], mailbox: Mailbox):
-        self.backend, self.number, self.size = backend, number, len(addresses)
-        self._dask_worker, self._addresses, self._mailbox, self._turn = dask_worker, addresses, mailbox, 0
+            self._changed.wait_for(lambda: self._is_broken or (self._turn, sender) in self._values)
+            self.check()
+            return self._values.pop((self._turn, sender))
 
     def exchange(self, values: Sequence[Any]) -> list[Any]:
         from distributed.protocol import to_serialize
@@ -91,7 +78,7 @@ class ClusterCommunicator(Communicator):
         others = [number for number in range(self.size) if number != self.number]
 
         async def send() -> None:
-            facts = {"key": self._mailbox.key, "turn": self._turn, "sender": self.number}
+            facts = {"key": self.key, "turn": self._turn, "sender": self.number}
             calls = [
                 self._dask_worker.rpc(self._addresses[number]).gpupc_put(**facts, value=to_serialize(values[number]))
                 for number in others
@@ -100,15 +87,14 @@ class ClusterCommunicator(Communicator):
 
         if others:
             try:
-                self._mailbox.sending = asyncio.run_coroutine_threadsafe(send(), self._dask_worker.loop.asyncio_loop)
+                self._sending = asyncio.run_coroutine_threadsafe(send(), self._dask_worker.loop.asyncio_loop)
                 self.check()
-                self._mailbox.sending.result()
-                self._mailbox.sending = None
+                self._sending.result()
+                self._sending = None
             except (OSError, CancelledError) as error:  # The client finds out who is gone.
                 self.abort()
                 raise threading.BrokenBarrierError from error
-        received = {number: self._mailbox.take(self._turn, number) for number in others}
-        return [received.get(number, values[number]) for number in range(self.size)]
+        return [self._take(number) if number in others else values[number] for number in range(self.size)]
 
     def _sent(self, array: Any) -> np.ndarray:
         # On CPU cores a part would be a view of an array that changes while the message is on its way.
@@ -122,43 +108,48 @@ class ClusterCommunicator(Communicator):
             to[piece] = self.backend.upload(sent[piece])
 
     def abort(self) -> None:
-        self._mailbox.abort()
+        with self._changed:
+            self._is_broken = True
+            self._changed.notify_all()
+            if self._sending is not None:
+                self._sending.cancel()
 
     def check(self) -> None:
-        if self._mailbox.is_broken:
+        if self._is_broken:
             raise threading.BrokenBarrierError
 
 
 class Membership:
     """A Dask worker's part in a search. One thread opens the worker and makes the client's calls, one after another."""
 
-    def __init__(self, key: str, open_worker: Callable[[Mailbox], Worker]):
-        self.mailbox, self.is_taken = Mailbox(key), False
+    def __init__(self, communicator: ClusterCommunicator, problem: GaussianProblem, *device: Any):
+        self.communicator, self.is_taken = communicator, False
+        self._problem, self._device = problem, device
         self._thread = ThreadPoolExecutor(1, "gpupc-worker")
         self._worker: Worker | None = None
-        self._open_worker = open_worker
 
     async def run(self, method: str, arguments: Sequence[Any]) -> tuple[bool, Any]:
-        """Call a method of the worker; returns whether it succeeded, and its result or its error."""
         return await asyncio.wrap_future(self._thread.submit(self._run, method, arguments))
 
     def _run(self, method: str, arguments: Sequence[Any]) -> tuple[bool, Any]:
         try:
             if self._worker is None:
-                self._worker = self._open_worker(self.mailbox)
+                self.communicator.backend = open_backend(*self._device)
+                self._worker = Worker(self._problem, self.communicator)
             return True, getattr(self._worker, method)(*arguments)
         except BaseException as error:
-            self.mailbox.abort()
+            self.communicator.abort()
             return False, ClusterFailure(TAKEN) if self.is_taken else error.with_traceback(None)
 
     async def end(self) -> None:
         """Free the memory of the worker, as soon as its present call has ended."""
-        self.mailbox.abort()
+        self.communicator.abort()
         await asyncio.wrap_future(self._thread.submit(self._drop))
         self._thread.shutdown(wait=False)
 
     def _drop(self) -> None:
         self._worker = None
+        vars(self.communicator).pop("backend", None)
         # A backend and its kernels form a reference cycle, which keeps the memory pool alive until garbage collection.
         with _collecting:
             gc.collect()
@@ -210,59 +201,46 @@ async def offer(backend: str, device_memory_limit: int | None, dask_worker: Any 
 
 
 async def join(
-    key: str,
-    number: int,
-    addresses: Sequence[str],
-    problem: GaussianProblem,
-    backend: str,
-    device_memory_limit: int | None,
-    dask_worker: Any = None,
+    key: str, number: int, addresses: Sequence[str], *problem_and_device: Any, dask_worker: Any = None
 ) -> None:
-    """Become a worker of a search."""
+    """Become a worker of a search, given the arguments of `Membership` after the first."""
     await leave(dask_worker=dask_worker)
-
-    def open_worker(mailbox: Mailbox) -> Worker:
-        device = open_backend(backend, device_memory_limit)
-        return Worker(problem, ClusterCommunicator(device, number, dask_worker, addresses, mailbox))
-
-    membership = Membership(key, open_worker)
+    communicator = ClusterCommunicator(key, number, addresses, dask_worker)
 
     async def gpupc_put(key: str, turn: int, sender: int, value: Any) -> str:
-        if key == membership.mailbox.key:
-            membership.mailbox.put(turn, sender, value)
+        if key == communicator.key:
+            communicator.put(turn, sender, value)
         return "OK"
 
     dask_worker.handlers["gpupc_put"] = gpupc_put
-    dask_worker.gpupc_membership = membership
+    dask_worker.gpupc_membership = Membership(communicator, *problem_and_device)
 
 
 async def call(key: str, method: str, arguments: Sequence[Any], dask_worker: Any = None) -> tuple[bool, Any]:
     """Call a method of the worker; returns whether it succeeded, and its result or its error."""
-    membership = _membership(dask_worker)
-    if membership is None or membership.mailbox.key != key:
-        return False, ClusterFailure(TAKEN)
-    return await membership.run(method, arguments)
+    membership = _membership(key, dask_worker)
+    return await membership.run(method, arguments) if membership else (False, ClusterFailure(TAKEN))
 
 
 async def stop(key: str, dask_worker: Any = None) -> None:
     """Make the worker's present call fail, if it waits for other workers."""
-    membership = _membership(dask_worker)
-    if membership is not None and membership.mailbox.key == key:
-        membership.mailbox.abort()
+    if membership := _membership(key, dask_worker):
+        membership.communicator.abort()
 
 
 async def leave(key: str | None = None, dask_worker: Any = None) -> None:
     """Free the memory of the search with this key; None stands for any search, whose workers are taken thereby."""
-    membership = _membership(dask_worker)
-    if membership is not None and key in (None, membership.mailbox.key):
+    if membership := _membership(key, dask_worker):
         membership.is_taken = key is None
         del dask_worker.gpupc_membership
         dask_worker.handlers.pop("gpupc_put", None)
         await membership.end()
 
 
-def _membership(dask_worker: Any) -> Membership | None:
-    return getattr(dask_worker, "gpupc_membership", None)
+def _membership(key: str | None, dask_worker: Any) -> Membership | None:
+    """Return the worker's part in the search with a key, or in any search; None if it has none."""
+    membership: Membership | None = getattr(dask_worker, "gpupc_membership", None)
+    return membership if membership and key in (None, membership.communicator.key) else None
 
 
 # --- on the client ---------------------------------------------------------------------------------------------------
@@ -323,7 +301,10 @@ def _offers(client: Any, backend: str, device_memory_limit: int | None) -> dict[
             if offers:
                 break
         except Exception as error:
-            _check_scheduler(client, error)
+            try:
+                client.run_on_scheduler(lambda: None)
+            except Exception:
+                raise ClusterFailure(f"the cluster failed ({error})") from error
             if not isinstance(error, OSError):  # a worker was not lost meanwhile, but failed
                 raise
         now = time.monotonic()
@@ -347,14 +328,6 @@ def _offers(client: Any, backend: str, device_memory_limit: int | None) -> dict[
             )
         gpu_users[offered["gpu"]] = address
     return offers
-
-
-def _check_scheduler(client: Any, error: Exception) -> None:
-    """Raise ClusterFailure if the scheduler does not answer."""
-    try:
-        client.run_on_scheduler(lambda: None)
-    except Exception:
-        raise ClusterFailure(f"the cluster failed ({error})") from error
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,15 @@ from gpupc_impl.backends import Backend, DeviceMemoryError
 from gpupc_impl.core.pairs import row_groups
 from gpupc_impl.distributed.communicator import Laps
 from gpupc_impl.engine.budget import COUNTER_BYTES, allocated_bytes
-from gpupc_impl.engine.graph import BINOMIALS, COUNTER_SHAPE, NO_KEY, binomial_table
+from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY, binomial_table
 from gpupc_impl.gaussian import cupc_s
 from gpupc_impl.gaussian.fixed_order import correlate_squares
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div
-from gpupc_impl.out_of_core.gathered import BATCH, ROW_SEARCH, gathered_launch
+from gpupc_impl.out_of_core.gathered import gathered_launch
 
 THETA = cupc_s.PARAMETERS["theta"].default
+ROW_COUNTS = ("tests", "undefined", "pseudo_inverses")
 MOST_DELTA = 1 << 12  # upper bound on the thread blocks that divide the sets of a row among themselves
 
 
@@ -70,22 +71,25 @@ def check_fit(problem: GaussianProblem, degrees: np.ndarray, active: np.ndarray,
 
 
 def search_rows(
-    backend: Backend, samples: Any, laps: Laps, problem: GaussianProblem, level: int, group: RowGroup
-) -> tuple[Counter[str], np.ndarray]:
-    """Test all sets of some rows, given (m, p) standardised samples, as many rows at a time as fit on the device.
-    Returns the counts ``tests``, ``undefined`` and ``pseudo_inverses``, and (slots,) uint64 best keys."""
-    widest, totals, keys = int(group.degrees.max()), Counter[str](), []
-    limit = bytes_for_rows(len(samples), problem.n_variables, level, widest, backend.memory_limit)
-    for rows in row_groups(np.concatenate(([0], np.cumsum(bytes_of_rows(group.degrees)))), max(1, limit)):
-        counts, part_keys = _search_part(backend, samples, laps, problem, level, group.part(rows))
-        totals.update(counts)
-        keys.append(part_keys)
-    return totals, np.concatenate(keys)
+    backend: Backend, samples: Any, laps: Laps, problem: GaussianProblem, level: int, groups: Sequence[RowGroup]
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Test all sets of groups of rows, one group after the other, given (m, p) standardised samples, as many rows at a
+    time as fit on the device. Returns the counts `ROW_COUNTS`, and (slots,) uint64 best keys for each group."""
+    counts, keys = np.zeros(len(ROW_COUNTS), np.int64), []
+    for group in groups:
+        widest, of_group = int(group.degrees.max()), []
+        limit = bytes_for_rows(len(samples), problem.n_variables, level, widest, backend.memory_limit)
+        for rows in row_groups(np.concatenate(([0], np.cumsum(bytes_of_rows(group.degrees)))), max(1, limit)):
+            made, best = _search_part(backend, samples, laps, problem, level, group.part(rows))
+            counts += made
+            of_group.append(best)
+        keys.append(np.concatenate(of_group))
+    return counts, keys
 
 
 def _search_part(
     backend: Backend, samples: Any, laps: Laps, problem: GaussianProblem, level: int, group: RowGroup
-) -> tuple[dict[str, int], np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     rows, degrees, near = group.rows, group.degrees, group.neighbours
     first_slot = np.concatenate(([0], np.cumsum(degrees)))
     owners = np.repeat(rows, degrees)
@@ -102,34 +106,23 @@ def _search_part(
     keys, counters = backend.full(len(near), NO_KEY, np.uint64), backend.full(COUNTER_SHAPE, 0, np.uint64)
     longest = int(degrees.max())
     binomials = binomial_table(longest, level)
-    batch = BATCH(
-        matrices=matrices,
-        matrix_at=backend.upload(np.cumsum(np.square(sizes)) - np.square(sizes)),
-        first_slot=backend.upload(first_slot),
-        sizes=backend.upload(sizes.astype(np.int32)),
-        own=backend.upload(own),
-        neighbours=backend.upload(local),
-        mirrors=backend.upload(mirror_slots(rows, degrees, near, problem.n_variables)),
-    )
-    search = ROW_SEARCH(
-        keys=keys,
-        min_r_squared=None,
-        counters=counters,
-        binomial=BINOMIALS(table=backend.upload(binomials), max_n=longest),
-        critical_r_squared=problem.critical_r_squared(level),
-        residual_tolerance=problem.residual_tolerance,
-        pivot_tolerance=problem.pivot_tolerance,
-        level=level,
-        first_come=False,
-    )
+    arrays = {
+        "matrix_at": np.cumsum(np.square(sizes)) - np.square(sizes),
+        "first_slot": first_slot,
+        "sizes": sizes.astype(np.int32),
+        "own": own,
+        "neighbours": local,
+        "mirrors": mirror_slots(rows, degrees, near, problem.n_variables),
+    }
+    batch = {"matrices": matrices, **{name: backend.upload(array) for name, array in arrays.items()}}
     most_sets = int(binomials[level, longest])
     delta = max(1, min(ceil_div(most_sets, THETA), ceil_div(4 * backend.blocks_at_once, len(rows)), MOST_DELTA))
-    kernel, *launch = gathered_launch(backend, level, batch, search, len(rows), longest, THETA, delta)
+    table, results = backend.upload(binomials), {"keys": keys, "min_r_squared": None, "counters": counters}
+    kernel, *launch = gathered_launch(backend, problem, level, batch, table, longest, (THETA, delta), **results)
     backend.kernel(*kernel)(*launch)
-    best = backend.download(keys)
-    tests, undefined, pseudo_inverses = map(int, backend.download(counters).sum(axis=0)[:3])
+    best, counts = backend.download(keys), backend.download(counters).sum(axis=0)[: len(ROW_COUNTS)]
     laps.lap("tests")
-    return {"tests": tests, "undefined": undefined, "pseudo_inverses": pseudo_inverses}, best
+    return counts.astype(np.int64), best
 
 
 def mirror_slots(rows: np.ndarray, degrees: np.ndarray, near: np.ndarray, p: int) -> np.ndarray:

@@ -8,8 +8,7 @@ import mmap
 import platform
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,10 +18,10 @@ from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, stop_reason
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, Run
-from gpupc_impl.core.result import SeparatingSets, complete_graph
+from gpupc_impl.core.result import NO_PAIRS, SeparatingSets, complete_graph
 from gpupc_impl.core.result_folder import ResultFolder
 from gpupc_impl.distributed.edge_shards import EdgeShards, Shard, ShardedSets, Share, keep
-from gpupc_impl.distributed.row_search import RowGroup, check_fit
+from gpupc_impl.distributed.row_search import ROW_COUNTS, RowGroup, check_fit
 from gpupc_impl.distributed.team import Call, ClusterFailure, Team, WorkersLost
 from gpupc_impl.distributed.worker import Worker
 from gpupc_impl.engine.graph import NO_KEY, binomial_table
@@ -39,7 +38,6 @@ OCTAVES = 3  # rows whose numbers of sets differ by a factor below 2^OCTAVES sha
 ENTRIES_AT_ONCE = 1 << 16  # the entries of the adjacency matrix that a thread writes at a time
 MAP_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0  # in Python's mmap from 3.13 on
 FORMAT = 5  # of the folder of a search
-ROW_COUNTS = ("tests", "undefined", "pseudo_inverses")
 
 
 class DistributedSearch(LevelSearch):
@@ -66,14 +64,15 @@ class DistributedSearch(LevelSearch):
         self._open_team = open_team
         self._team: Team | None = None
         self._memory = 0  # bytes of device memory of the worker with the least
-        self._edges: np.ndarray | None = None  # (k, 2) int32 edges i < j, ascending, that may have tests
+        self._to_number = np.array([self.p, 1])  # the numbers ``pairs @ _to_number`` have the order of the pairs
+        self._edges = NO_PAIRS  # (k, 2) int32 edges i < j, ascending, that may have tests, from level 0 on
         self._settled: list[np.ndarray] = []  # edges that have no more tests
         self._adjacency: np.ndarray | None = None
         self._folder: ResultFolder | None = None
         if named := run.params["folder"]:
             settings = {"format": FORMAT, "data": problem.fingerprint}
             self._folder = ResultFolder(Path(named).absolute(), "search", settings)
-        self._shards: EdgeShards | None = None
+        self._shards = EdgeShards(self.p)
         self._later_sets: list[tuple[np.ndarray, np.ndarray]] = []
         self._first_outcomes: list[LevelOutcome] = []
 
@@ -107,7 +106,7 @@ class DistributedSearch(LevelSearch):
     def _begin(self, team: Team) -> Team:
         """Bring the samples to new workers; returns them."""
         self._team = team  # to be closed if this fails
-        problem, with_first = self.problem, self._edges is None
+        problem, with_first = self.problem, not self._first_outcomes
         prepared = team.on_all(lambda number, call: call(Worker.prepare))
         at_once, self._memory = prepared[0]["at_once"], min(each["memory"] for each in prepared)
         parts = list(mapped_arrays.pieces(self.p, at_once))
@@ -137,17 +136,18 @@ class DistributedSearch(LevelSearch):
     def _first_levels(self) -> list[LevelOutcome]:
         started, problem = time.perf_counter(), self.problem
         self._adjacency = empty_graph(self.p)  # allocated before any work, so that a failure costs nothing
-        shards, steps = EdgeShards(self.p), dict[str, float]()
-        self._shards = shards
+        shards, steps = self._shards, dict[str, float]()
         if self._folder is None or not shards.load(self._folder):
             while shards.first < self.p:
                 self._on_workers(f"levels 0 and 1 from row {shards.first} on", self._run_group)
-            facts = self._on_workers("the end of level 1", self._finish_first_levels)
+            facts = self._on_workers(
+                "the end of level 1", lambda team: team.on_all(lambda number, call: call(Worker.finish_first_levels))
+            )
             steps = facts[0]["seconds"]
             self._note_peak(facts)
             if self._folder is not None:
                 shards.save(self._folder)
-        to_number, degrees = np.array([self.p, 1]), shards.degrees
+        to_number, degrees = self._to_number, shards.degrees
         numbers = np.sort(shards.left() @ to_number)  # much faster than sorting rows
         if (fixed := problem.fixed) is not None:
             numbers = np.union1d(np.setdiff1d(numbers, fixed.forbidden @ to_number), fixed.required @ to_number)
@@ -168,7 +168,6 @@ class DistributedSearch(LevelSearch):
     def _run_group(self, team: Team) -> None:
         """Run levels 0 and 1 for the next group of rows, and keep the results."""
         shards = self._shards
-        assert shards is not None
 
         def run(number: int, call: Call) -> tuple[Share, list[Shard]]:
             share: Share = call(Worker.run_group, shards.first)
@@ -176,15 +175,11 @@ class DistributedSearch(LevelSearch):
 
         shards.add(*zip(*team.on_all(run), strict=True))
 
-    def _finish_first_levels(self, team: Team) -> list[dict[str, Any]]:
-        return team.on_all(lambda number, call: call(Worker.finish_first_levels))
-
     # --- later levels ------------------------------------------------------------------------------------------------
 
     def _later_level(self, level: int) -> LevelOutcome:
         """Run a level row by row, unless the folder has its result."""
         started = time.perf_counter()
-        assert self._edges is not None
         active = np.bincount(self._edges.reshape(-1), minlength=self.p) > level
         # A row without tests has none at later levels either, and matters only as the other end of an edge.
         is_tested = active[self._edges[:, 0]] | active[self._edges[:, 1]]
@@ -217,9 +212,9 @@ class DistributedSearch(LevelSearch):
         check_fit(self.problem, degrees, active, level, self._memory)
         sets = binomial_table(int(degrees.max()), level)[level, degrees[rows]].astype(np.float64)
         launch = np.log2(sets * degrees[rows]).astype(int) // OCTAVES
-        keys, totals = np.full(len(graph.neighbours), NO_KEY, np.uint64), Counter[str]()
+        keys = np.full(len(graph.neighbours), NO_KEY, np.uint64)
 
-        def search_share(number: int, call: Call) -> tuple[Counter[str], dict[str, Any]]:
+        def search_share(number: int, call: Call) -> tuple[np.ndarray, dict[str, Any]]:
             parts = [rows[launch == each][number :: team.size] for each in np.unique(launch)[::-1]]
             parts = [own for own in parts if len(own)]
             slots = [graph.row_slots(own) for own in parts]
@@ -229,28 +224,18 @@ class DistributedSearch(LevelSearch):
                 keys[of] = best
             return counts, facts
 
-        done = team.on_all(search_share)
-        for counts, _ in done:
-            totals.update(counts)
+        counts, facts = zip(*team.on_all(search_share), strict=True)
+        totals = dict(zip(ROW_COUNTS, np.sum(counts, axis=0).tolist(), strict=True))
         if fixed is not None:  # required edges are tested like others, and the results are dropped
-            keys[graph.edge_slots(self._required(fixed.required))] = NO_KEY
-        facts = [each for _, each in done]
+            in_graph = np.isin(fixed.required @ self._to_number, self._edges @ self._to_number)
+            keys[graph.edge_slots(fixed.required[in_graph])] = NO_KEY
         self._note_peak(facts)
-        step = {"rows": len(rows), "device_seconds": facts[0]["seconds"]}
-        return *graph.separated(keys, level), {name: totals[name] for name in ROW_COUNTS}, step
-
-    def _required(self, required: np.ndarray) -> np.ndarray:
-        """Return those of the (k, 2) required edges that may be tested."""
-        assert self._edges is not None
-        to_number = np.array([self.p, 1])
-        return required[np.isin(required @ to_number, self._edges @ to_number)]
+        return *graph.separated(keys, level), totals, {"rows": len(rows), "device_seconds": facts[0]["seconds"]}
 
     def _remove(self, pairs: np.ndarray, sets: np.ndarray, totals: Mapping[str, int]) -> LevelOutcome:
         """Remove the ascending pairs that a level run row by row has separated."""
-        assert self._edges is not None
         self._later_sets.append((pairs, sets))
-        to_number = np.array([self.p, 1])
-        numbers, removed = self._edges @ to_number, pairs @ to_number  # both ascending
+        numbers, removed = self._edges @ self._to_number, pairs @ self._to_number  # both ascending
         left = np.ones(len(numbers), bool)
         left[np.searchsorted(numbers, removed)] = False
         self._edges = self._edges[left]
@@ -259,19 +244,18 @@ class DistributedSearch(LevelSearch):
 
     def _count(self) -> tuple[int, int]:
         """Return the number of edges left, and the largest degree of a variable with an edge that may be tested."""
-        assert self._edges is not None
         degrees = np.bincount(self._edges.reshape(-1), minlength=self.p)
         return sum(map(len, (self._edges, *self._settled))), self.problem.most_tested_degree(degrees)
 
-    def _note_peak(self, facts: list[dict[str, Any]]) -> None:
+    def _note_peak(self, facts: Sequence[dict[str, Any]]) -> None:
         self.report["peak_device_bytes"] = max(self.report["peak_device_bytes"], *(each["peak"] for each in facts))
 
     # --- result ------------------------------------------------------------------------------------------------------
 
     def adjacency(self) -> np.ndarray:
-        if self._edges is None or self._adjacency is None:  # no level was run
-            return complete_graph(self.p)
         adjacency = self._adjacency
+        if adjacency is None:  # no level was run
+            return complete_graph(self.p)
         # Nearly every entry is the first in its memory page, so threads share the allocation of pages.
         edges = np.concatenate([self._edges, *self._settled])
         ends = np.concatenate([edges, edges[:, ::-1]])
@@ -283,9 +267,9 @@ class DistributedSearch(LevelSearch):
         return adjacency
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
-        if self._shards is None or self._edges is None:
+        if self._adjacency is None:
             return SeparatingSets.from_levels(adjacency, [])
-        numbers = np.concatenate([self._edges, *self._settled]).astype(np.int64) @ [self.p, 1]
+        numbers = np.concatenate([self._edges, *self._settled]) @ self._to_number
         edges = np.stack(np.divmod(np.sort(numbers), self.p), axis=1)
         return ShardedSets(adjacency, edges, self._shards, self._later_sets)
 

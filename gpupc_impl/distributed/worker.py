@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -127,21 +126,17 @@ class Worker:
 
     def search_rows(
         self, level: int, groups: Sequence[RowGroup]
-    ) -> tuple[Counter[str], list[np.ndarray], dict[str, Any]]:
-        """Test all sets of some rows at a level that is run row by row, one group of rows after the other. Returns the
-        counts of tests, (slots,) uint64 best keys for each group, and facts as `finish_first_levels` does."""
+    ) -> tuple[np.ndarray, list[np.ndarray], dict[str, Any]]:
+        """Test all sets of some rows at a level that is run row by row. Returns what `row_search.search_rows` does, and
+        facts as `finish_first_levels` does."""
         if self._samples is None:
             rows, self._rows = self._rows, None
             self._samples = self._backend.empty(rows.shape[::-1], np.float64)
             with self._backend.array_library():
                 self._samples[...] = rows.T
             del rows
-        counts, keys = Counter[str](), []
         self._laps.start()
-        for group in groups:
-            made, best = search_rows(self._backend, self._samples, self._laps, self._problem, level, group)
-            counts.update(made)
-            keys.append(best)
+        counts, keys = search_rows(self._backend, self._samples, self._laps, self._problem, level, groups)
         return counts, keys, {"seconds": dict(self._laps.seconds), "peak": self._backend.memory_peak}
 
 

@@ -78,8 +78,8 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 
 
 class BlockSearch(LevelSearch):
-    """One search beyond core, with a budget in bytes and the plans of levels 0 and 1. On the host it has the graph, (p,
-    p) bool (`adjacency_left`), and the (p, p) float64 largest p-values so far, or None (`largest_p`)."""
+    """One search beyond core, with a budget in bytes and the plans of levels 0 and 1. The graph and the p-values of its
+    `state` lie on the host."""
 
     def __init__(self, problem: GaussianProblem, run: Run, budget: int, zero: Plan | None, one: Plan | None):
         self.problem, self.run, self.budget, self._zero, self._one = problem, run, budget, zero, one
@@ -87,24 +87,20 @@ class BlockSearch(LevelSearch):
         timeline, checkpoint = run.params["timeline"], run.params["checkpoint"]
         if timeline:
             make_folder("timeline", timeline)
-        self.outcomes: list[LevelOutcome] = []
         self.checkpoint = Checkpoint(checkpoint, problem, run.separating_sets, run.pmax) if checkpoint else None
-        state = self.checkpoint.load() if self.checkpoint else None
-        if state is None:
-            self.adjacency_left = problem.start_graph()
-            self.largest_p = np.full((p, p), np.nan) if run.pmax else None
-        else:
-            self.adjacency_left, self.outcomes, self.largest_p = state.adjacency, state.outcomes, state.pmax
-            logger.info("resuming at level %d from %s", len(self.outcomes), checkpoint)
-        self._replayed = len(self.outcomes)
-        self.timeline = Timeline(run.backend, keep=bool(timeline))
+        saved = self.checkpoint.load() if self.checkpoint else None
+        self.state = saved or SearchState(problem.start_graph(), [], np.full((p, p), np.nan) if run.pmax else None)
+        self._replayed = len(self.state.outcomes)
+        if saved:
+            logger.info("resuming at level %d from %s", self._replayed, checkpoint)
+        self.timeline = Timeline(run.backend)
         self.pipelines = Pipelines(run.backend, self.timeline)
         self.report = run.facts["out_of_core"]
         self.report["resumed_at_level"] = self._replayed or None
 
     def run_level(self, level: int) -> LevelOutcome:
         if level < self._replayed:
-            return self.outcomes[level]
+            return self.state.outcomes[level]
         pipelines = self.pipelines
         pipelines.begin_level(level)
         try:
@@ -114,15 +110,15 @@ class BlockSearch(LevelSearch):
             self.report["levels"].append({"level": level, **dataclasses.asdict(plan), **counts})
         finally:
             pipelines.abandon()
-        self.outcomes.append(outcome)
+        self.state.outcomes.append(outcome)
         if self.checkpoint is not None:
-            self.checkpoint.save(SearchState(self.adjacency_left, self.outcomes, self.largest_p))
+            self.checkpoint.save(self.state)
         return outcome
 
     def _run(self, level: int) -> tuple[LevelOutcome, Plan]:
         """Run a level, in parts if tiers limit separating sets."""
         if level == 0 or self.problem.tiers is None:
-            layout = self._layout(level, self.problem, self.adjacency_left)
+            layout = self._layout(level, self.problem, self.state.adjacency)
             return layout.search(), layout.plan
         used: list[Plan] = []
 
@@ -131,12 +127,12 @@ class BlockSearch(LevelSearch):
             used.append(layout.plan)
             return layout.search()
 
-        outcome = run_in_parts(level, self.problem, self.adjacency_left, run_part)
+        outcome = run_in_parts(level, self.problem, self.state.adjacency, run_part)
         return outcome, max(used, default=Plan("gathered", 0), key=lambda plan: plan.device_bytes)
 
     def _layout(self, level: int, problem: GaussianProblem, adjacency: np.ndarray) -> Level:
         """The layout of a level, given the graph at its start."""
-        state = level, problem, self.run, self.pipelines, adjacency, self.largest_p
+        state = level, problem, self.run, self.pipelines, adjacency, self.state.pmax
         if level == 0:
             return LevelZero(*state, self._zero)
         if level == 1 and self._one.layout == "blocks":
@@ -146,14 +142,14 @@ class BlockSearch(LevelSearch):
         return Gathered.within(self.budget, *state)
 
     def adjacency(self) -> np.ndarray:
-        return self.adjacency_left
+        return self.state.adjacency
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
-        removed = [(outcome.pairs, outcome.sets) for outcome in self.outcomes if outcome.pairs is not None]
+        removed = [(outcome.pairs, outcome.sets) for outcome in self.state.outcomes if outcome.pairs is not None]
         return SeparatingSets.from_levels(adjacency, removed)
 
     def pmax(self) -> np.ndarray | None:
-        return self.largest_p
+        return self.state.pmax
 
     def close(self) -> None:
         """Write the timeline, and remove the checkpoint of the complete search."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
 
-from gpupc_impl.backends import Backend, DeviceMemoryError, Filled, KernelSource, Pointer, Struct
+from gpupc_impl.backends import Backend, DeviceMemoryError, KernelSource, Pointer, Struct
 from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.engine.budget import allocated_bytes
 from gpupc_impl.engine.graph import BINOMIALS, NO_KEY, REQUIRED_KEY, binomial_table
@@ -60,13 +60,32 @@ def _batch_bytes(degrees: np.ndarray, pmax: bool) -> np.ndarray:
 
 
 def gathered_launch(
-    backend: Backend, level: int, batch: Filled, search: Filled, rows: int, longest: int, theta: int, delta: int
+    backend: Backend,
+    problem: GaussianProblem,
+    level: int,
+    batch: Mapping[str, Any],
+    binomials: Any,
+    longest: int,
+    shape: tuple[int, int],
+    *,
+    first_come: bool = False,
+    **results: Any,
 ) -> tuple[Any, ...]:
-    """The launch that tests all sets of some rows, of at most `longest` neighbours: kernel, grid, thread block,
-    arguments, bytes of shared memory."""
-    use_shared = 4 * longest <= backend.max_shared_bytes
-    arguments = [batch, search, np.bool_(use_shared)]
-    return GATHERED.choose(backend, level), (rows, delta), (theta,), arguments, 4 * longest if use_shared else 0
+    """The launch that tests all sets of the rows of a batch, of at most `longest` neighbours, by blocks of a shape
+    (theta, delta): kernel, grid, thread block, arguments, bytes of shared memory. `batch` has the fields of `BATCH`,
+    and `results` those of `ROW_SEARCH` that the kernel writes."""
+    search = ROW_SEARCH(
+        **results,
+        binomial=BINOMIALS(table=binomials, max_n=binomials.shape[1] - 1),
+        critical_r_squared=problem.critical_r_squared(level),
+        residual_tolerance=problem.residual_tolerance,
+        pivot_tolerance=problem.pivot_tolerance,
+        level=level,
+        first_come=first_come,
+    )
+    (theta, delta), shared = shape, 4 * longest if 4 * longest <= backend.max_shared_bytes else 0
+    arguments = [BATCH(**batch), search, np.bool_(shared > 0)]
+    return GATHERED.choose(backend, level), (len(batch["sizes"]), delta), (theta,), arguments, shared
 
 
 class Gathered(Level):
@@ -163,20 +182,20 @@ class Gathered(Level):
             host["first_slot"][:] = first_slot
             self._gather_groups(batch, near, host)
         pipeline.upload(pipeline.area("batch", (offset,), np.uint8)[::-1])
-        search = ROW_SEARCH(
+        launch = gathered_launch(
+            self.backend,
+            self.problem,
+            self.level,
+            {name: device[name] for name in BATCH.fields},
+            self.binomials,
+            int(degrees.max()),
+            (self.run.params["theta"], self.run.params["delta"]),
             keys=device["keys"],
             min_r_squared=None if smallest is None else device["smallest"],
             counters=self.counters,
-            binomial=BINOMIALS(table=self.binomials, max_n=self.binomials.shape[1] - 1),
-            critical_r_squared=self.critical_r_squared,
-            residual_tolerance=self.problem.residual_tolerance,
-            pivot_tolerance=self.problem.pivot_tolerance,
-            level=self.level,
             first_come=self.first_come,
         )
-        batch_argument = BATCH(**{name: device[name] for name in BATCH.fields})
-        shape = n_rows, int(degrees.max()), self.run.params["theta"], self.run.params["delta"]
-        pipeline.launch(*gathered_launch(self.backend, self.level, batch_argument, search, *shape))
+        pipeline.launch(*launch)
         results = ("keys",) if smallest is None else ("keys", "smallest")
         copies = ((host[name], device[name]) for name in results)
         pipeline.download(functools.partial(self._merge, slots, host), *copies)

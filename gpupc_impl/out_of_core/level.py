@@ -12,7 +12,9 @@ from gpupc_impl.core.registry import Run
 from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY
 from gpupc_impl.gaussian.partial_correlation import removed_p_values
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.out_of_core.pipelines import Pipelines
+from gpupc_impl.out_of_core import host_blocks
+from gpupc_impl.out_of_core.host_blocks import length
+from gpupc_impl.out_of_core.pipelines import Pipeline, Pipelines
 from gpupc_impl.out_of_core.plans import Plan
 from gpupc_impl.out_of_core.separations import BlockSeparations, take_out
 
@@ -56,6 +58,17 @@ class Level(abc.ABC):
     def first_come(self) -> bool:
         """Whether any separating set, not only the canonical one, ends the tests of an edge."""
         return self.run.separating_sets == "first-come"
+
+    def extract(
+        self, pipeline: Pipeline, rows: slice, columns: slice, areas: tuple[str, str], n_words: int
+    ) -> list[tuple[Any, np.ndarray]]:
+        """Copy a block of the matrix and the bits of the graph, `n_words` a row, into two areas of a pipeline. Returns
+        both as ``(device, host)``, for `Pipeline.upload`."""
+        c, device_c = pipeline.area(areas[0], (length(rows), length(columns)), np.float64)
+        bits, device_bits = pipeline.area(areas[1], (length(rows), n_words), np.uint32)
+        host_blocks.read(self.problem.correlation, rows, columns, c)
+        host_blocks.read_bits(self.adjacency, rows, columns, bits)
+        return [(device_c, c), (device_bits, bits)]
 
     def record_p_values(self, i: np.ndarray, j: np.ndarray, smallest: np.ndarray) -> None:
         """Update the largest p-values of pairs from the bits of each pair's smallest r^2; `NO_KEY` means no test."""

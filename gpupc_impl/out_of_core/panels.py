@@ -15,7 +15,7 @@ from gpupc_impl.core.pc_stable import LevelOutcome
 from gpupc_impl.engine.bit_graph import row_words
 from gpupc_impl.gaussian import pair_block
 from gpupc_impl.integers import ceil_div
-from gpupc_impl.out_of_core import host_blocks, separations
+from gpupc_impl.out_of_core import separations
 from gpupc_impl.out_of_core.host_blocks import length, pieces
 from gpupc_impl.out_of_core.level import Level
 from gpupc_impl.out_of_core.pipelines import Pipeline
@@ -94,13 +94,11 @@ class Panels(Level):
 
     def _upload(self, pipeline: Pipeline, rows: slice, target: DeviceRows | None = None) -> DeviceRows:
         """Upload whole rows of the matrix and of the graph, by default to the pipeline's own device memory."""
-        p, count, everything = self.p, length(rows), slice(0, self.p)
-        c, device_c = pipeline.area("c", (count, p), np.float64)
-        near, device_near = pipeline.area("near", (count, row_words(p)), np.uint32)
-        _, device_twins = pipeline.area("has_twin", (count,), np.uint8)
+        p, count = self.p, length(rows)
         with pipeline.on_host("extract"):
-            host_blocks.read(self.problem.correlation, rows, everything, c)
-            host_blocks.read_bits(self.adjacency, rows, everything, near)
+            areas = self.extract(pipeline, rows, slice(0, p), ("c", "near"), row_words(p))
+        (device_c, c), (device_near, near) = areas
+        _, device_twins = pipeline.area("has_twin", (count,), np.uint8)
         target = target or DeviceRows(rows.start, device_c, device_near, device_twins)
         pipeline.upload((target.c, c), (target.near, near))
         tolerance = np.float64(self.problem.residual_tolerance)

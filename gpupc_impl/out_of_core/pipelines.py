@@ -5,7 +5,6 @@ back, and merges the result into the host's data (Out-of-Core, section 4.2 and F
 import contextlib
 import math
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,35 +21,35 @@ COLUMNS = ("level", "block", "step", "stream", "start_s", "end_s")
 
 
 class Timeline:
-    """The start and the end of each step of each block, in seconds since this object was created; unless `keep`, only
-    the sums of the steps are kept."""
+    """The start and the end of each step of each block, in seconds since this object was created."""
 
-    def __init__(self, backend: Backend, keep: bool):
-        self._rows: list[tuple] | None = [] if keep else None
+    def __init__(self, backend: Backend):
+        self._steps: list[tuple] = []
+        self._taken = 0  # the steps that `take_busy` has summed
         self.origin = backend.stream().record()
         self.origin.synchronize()
         self._clock = time.perf_counter()
-        self._busy: dict[str, float] = defaultdict(float)  # seconds by step since the last `take_busy`
 
     def now(self) -> float:
         return time.perf_counter() - self._clock
 
     def add(self, labels: tuple[int, int, str, int], start: float, end: float) -> None:
         """Add a step; `labels` are its level, block, step and stream."""
-        self._busy[labels[2]] += end - start
-        if self._rows is not None:
-            self._rows.append((*labels, start, end))
+        self._steps.append((*labels, start, end))
 
     def take_busy(self) -> dict[str, float]:
         """The seconds of each step since the last call; since steps overlap, their sum may exceed the elapsed time."""
-        busy, self._busy = self._busy, defaultdict(float)
-        return {step: busy[step] for step in STEPS}
+        busy = dict.fromkeys(STEPS, 0.0)
+        for _, _, step, _, start, end in self._steps[self._taken :]:
+            busy[step] += end - start
+        self._taken = len(self._steps)
+        return busy
 
     def save(self, path: str | Path) -> None:
         """Write the steps as CSV, ordered by their start."""
         rows = [
             dict(zip(COLUMNS, (*labels, f"{start:.6f}", f"{end:.6f}"), strict=True))
-            for *labels, start, end in sorted(self._rows or (), key=lambda row: row[-2])
+            for *labels, start, end in sorted(self._steps, key=lambda step: step[-2])
         ]
         write_csv(path, rows, COLUMNS)
 
@@ -155,11 +154,11 @@ class Pipeline:
 
 
 class Pipelines:
-    """The two pipelines, which alternate."""
+    """The two pipelines, which alternate, and a third one (`pairs`) for blocks of pairs that stay on the device."""
 
     def __init__(self, backend: Backend, timeline: Timeline):
-        self.timeline = timeline
-        self.both = tuple(Pipeline(backend, number, timeline) for number in range(2))
+        self._all = tuple(Pipeline(backend, number, timeline) for number in range(3))
+        self.both, self.pairs = self._all[:2], self._all[2]
         self._turn = self._level = 0
         self.blocks = 0
 
@@ -169,20 +168,20 @@ class Pipelines:
     @property
     def moved(self) -> dict[str, int]:
         """The bytes that the level has moved so far."""
-        return {name: sum(getattr(pipeline, name) for pipeline in self.both) for name in ("bytes_up", "bytes_down")}
+        return {name: sum(getattr(pipeline, name) for pipeline in self._all) for name in ("bytes_up", "bytes_down")}
 
     def next(self) -> Pipeline:
-        """The pipeline for the next block; its block in progress is finished first."""
+        """The one of the two pipelines that takes the next block."""
         pipeline = self.both[self._turn]
         self._turn = 1 - self._turn
-        pipeline.begin(self._level, self.take_number())
-        return pipeline
+        return self.begin(pipeline)
 
-    def take_number(self) -> int:
-        """The number of the next block, for a block in one of the two pipelines or in a third pipeline."""
+    def begin(self, pipeline: Pipeline) -> Pipeline:
+        """Begin the next block in a pipeline; its block in progress is finished first."""
         self.blocks += 1
         progress_watcher.advance(self.blocks, unit="blocks")
-        return self.blocks - 1
+        pipeline.begin(self._level, self.blocks - 1)
+        return pipeline
 
     def allocate(self, arrays: Arrays) -> None:
         for pipeline in self.both:
@@ -194,5 +193,5 @@ class Pipelines:
             pipeline.finish()
 
     def abandon(self) -> None:
-        for pipeline in self.both:
+        for pipeline in self._all:
             pipeline.abandon()

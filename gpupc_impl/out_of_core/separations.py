@@ -3,12 +3,13 @@ sort the list of pairs more slowly than a GPU makes it, so nothing is sorted. Wi
 their places in the list follow from the number of separated pairs that each row has in the blocks before."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.gaussian.pair_block import MEMBER, NO_MEMBER
-from gpupc_impl.out_of_core.host_blocks import in_threads
+from gpupc_impl.out_of_core.host_blocks import in_threads, pieces
 
 PAIRS_AT_ONCE = 1 << 22  # number of pairs that a thread processes at a time
 TILE = 512  # rows and columns of a mirrored tile: the tile and its mirror image fit into a core's cache
@@ -103,9 +104,5 @@ def mirror(graph: np.ndarray, rows: slice, columns: slice) -> None:
         else:
             graph[j, i] = graph[i, j].T
 
-    tiles = [
-        (slice(rows.start + i.start, rows.start + i.stop), slice(columns.start + j.start, columns.start + j.stop))
-        for i in mapped_arrays.pieces(rows.stop - rows.start, TILE)
-        for j in mapped_arrays.pieces(columns.stop - columns.start, TILE)
-    ]
+    tiles = itertools.product(pieces(rows, TILE), pieces(columns, TILE))
     in_threads(copy, [(i, j) for i, j in tiles if rows != columns or i.start <= j.start])

@@ -1,6 +1,7 @@
 """Levels 0 and 1 in the paper's square blocks (Out-of-Core, section 4.2, Algorithm 2; kernels/pair_blocks.cu)."""
 
 import functools
+import itertools
 from typing import Any
 
 import numpy as np
@@ -153,57 +154,43 @@ class LevelZero(Level):
 
 
 class SquareBlocks(Level):
-    """Level 1, in which a block of pairs stays on the device, in a third pipeline, and separation-set blocks are
-    uploaded in turn."""
+    """Level 1, in which a block of pairs stays on the device, and separation-set blocks are uploaded in turn."""
 
     def search(self) -> LevelOutcome:
-        side, pipelines = self.plan.rows, self.pipelines
-        pair_pipeline = Pipeline(self.backend, 2, pipelines.timeline)
-        pair_pipeline.allocate({**block_arrays(side), **result_arrays(side, side, self.run.pmax)})
-        pipelines.allocate(set_block_arrays(side))
-        try:
-            for rows, columns in upper_blocks(self.p, side):
-                if self.adjacency[rows, columns].any():
-                    self._test_block(pair_pipeline, rows, columns)
-        finally:
-            pair_pipeline.stream.synchronize()
-        pipelines.both[0].bytes_up += pair_pipeline.bytes_up
-        pipelines.both[0].bytes_down += pair_pipeline.bytes_down
+        side = self.plan.rows
+        self.pipelines.pairs.allocate({**block_arrays(side), **result_arrays(side, side, self.run.pmax)})
+        self.pipelines.allocate(set_block_arrays(side))
+        for rows, columns in upper_blocks(self.p, side):
+            if self.adjacency[rows, columns].any():
+                self._test_block(rows, columns)
         return self.remove_separated(*separations.in_order(self.separations, self.p))
 
-    def _test_block(self, pair_pipeline: Pipeline, rows: slice, columns: slice) -> None:
+    def _test_block(self, rows: slice, columns: slice) -> None:
         """Test one block of pairs (Algorithm 2, lines 9 to 19)."""
-        matrix, graph, pipelines = self.problem.correlation, self.adjacency, self.pipelines
-        n_i, n_j, edge_words = length(rows), length(columns), words(length(columns))
-        pair_pipeline.begin(1, pipelines.take_number())
-        c, device_c = pair_pipeline.area("c", (n_i, n_j), np.float64)
-        edge_bits, device_edges = pair_pipeline.area("edges", (n_i, edge_words), np.uint32)
+        graph, pipelines, edge_words = self.adjacency, self.pipelines, words(length(columns))
+        pair_pipeline = pipelines.begin(pipelines.pairs)
         with pair_pipeline.on_host("extract"):
-            host_blocks.read(matrix, rows, columns, c)
-            host_blocks.read_bits(graph, rows, columns, edge_bits)
-        pair_pipeline.upload((device_c, c), (device_edges, edge_bits))
+            areas = self.extract(pair_pipeline, rows, columns, ("c", "edges"), edge_words)
+        pair_pipeline.upload(*areas)
         results = PairResults(self, pair_pipeline, rows, columns)
-        pairs = {"c": device_c, "c_pitch": n_j, "edges": device_edges, "edge_words": edge_words, "edges_first": 0}
+        pairs = {"c_pitch": length(columns), "edge_words": edge_words, "edges_first": 0}
+        pairs |= zip(("c", "edges"), (device for device, _ in areas), strict=True)
         ready = pair_pipeline.stream.record()
         sides = [rows] if rows == columns else [rows, columns]
         for members in mapped_arrays.pieces(self.p, self.plan.columns):
             if not any(graph[part, members].any() for part in sides):
                 continue  # the paper's SepSetCombination: these pairs have no set with a member in this block
             pipeline = pipelines.next()
-            width, n_words = length(members), words(length(members))
-            copies, arrays = [], []
+            near = {"pitch": length(members), "words": words(length(members))}
             with pipeline.on_host("extract"):
-                for name, part in zip("ij", sides, strict=False):
-                    set_block, device_block = pipeline.area(f"c_{name}", (length(part), width), np.float64)
-                    bits, device_bits = pipeline.area(f"bits_{name}", (length(part), n_words), np.uint32)
-                    host_blocks.read(matrix, part, members, set_block)
-                    host_blocks.read_bits(graph, part, members, bits)
-                    copies += [(device_block, set_block), (device_bits, bits)]
-                    arrays.append((device_block, device_bits))
-            pipeline.upload(*copies)
+                areas = [
+                    self.extract(pipeline, part, members, (f"c_{name}", f"bits_{name}"), near["words"])
+                    for name, part in zip("ij", sides, strict=False)
+                ]
+            pipeline.upload(*itertools.chain(*areas))
             pipeline.stream.wait(ready)  # for the keys that the previous separation-set block has written
-            near = {"pitch": width, "words": n_words}
-            near |= zip(("rows_i", "bits_i", "rows_j", "bits_j"), (*arrays[0], *arrays[-1]), strict=True)
+            devices = [device for device, _ in (*areas[0], *areas[-1])]
+            near |= zip(("rows_i", "bits_i", "rows_j", "bits_j"), devices, strict=True)
             results.test(pipeline, members, in_tiles=results.dense, **near, **pairs)
             ready = pipeline.stream.record()
         pair_pipeline.stream.wait(ready)

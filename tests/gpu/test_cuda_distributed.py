@@ -7,10 +7,10 @@ from gpupc_impl import methods, skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.distributed import team
-from gpupc_impl.distributed.correlations import fixed_order_correlation, standardised
+from gpupc_impl.distributed.correlations import fixed_order_correlation
 from gpupc_impl.distributed.local_cluster import local_cluster
 from gpupc_impl.distributed.products import PartProducts
-from gpupc_impl.gaussian.fixed_order import correlate_squares
+from gpupc_impl.gaussian.fixed_order import correlate_squares, standardised_on_device
 
 pytestmark = [
     pytest.mark.gpu,
@@ -31,7 +31,7 @@ def test_correlations_have_the_bits_of_the_hosts(p, m):
     assert np.array_equal(on_gpu, on_host)
     backend, sizes = open_backend("cuda"), np.array([1, 5, p // 2])
     variables = np.random.default_rng(0).integers(p, size=sizes.sum()).astype(np.int32)
-    found = backend.download(correlate_squares(backend, backend.upload(standardised(backend, x)), variables, sizes))
+    found = backend.download(correlate_squares(backend, standardised_on_device(backend, x), variables, sizes))
     parts = np.split(variables, np.cumsum(sizes)[:-1])
     assert np.array_equal(found, np.concatenate([on_host[np.ix_(part, part)].reshape(-1) for part in parts]))
 

@@ -20,13 +20,6 @@ struct RowSearch {
     int level;  // the members of a set
     bool first_come;
 
-    __device__ __forceinline__ unsigned long long best_key(long long slot) const { return load_relaxed(&keys[slot]); }
-
-    // Returns whether a test with this key can no longer change the answer, given the best key so far.
-    __device__ __forceinline__ bool settled(unsigned long long best, unsigned long long key) const {
-        return ::settled(first_come, best, key);
-    }
-
     // Decides the test with residuals h and the given key for the edge at `slot`, and counts it. `mirror` is the slot
     // of the same edge in the other end's row, or `slot` if there is none.
     __device__ __forceinline__ void test(Tally& tally, const Residuals& h, long long slot, long long mirror,
@@ -85,16 +78,16 @@ __global__ void __launch_bounds__(512)
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[positions[a]];
         S.factorise(C, p, i, search.pivot_tolerance);
         tally.pseudo_inverses += S.singular;
-        unsigned long long next = search.best_key(slots);  // This is loaded one neighbour ahead, to hide latency.
+        unsigned long long next = load_relaxed(&search.keys[slots]);  // This is loaded one neighbour ahead, to hide latency.
         for (int position = 0; position < n; ++position) {
             const int j = row.neighbours[position];
             const long long slot = slots + position;
             const unsigned long long best = next, key = set_key(i, j, t);
-            if (position + 1 < n) next = search.best_key(slot + 1);
+            if (position + 1 < n) next = load_relaxed(&search.keys[slot + 1]);
             bool member = false;
 #pragma unroll
             for (int a = 0; a < L; ++a) member |= position == positions[a];
-            if (member || search.settled(best, key)) continue;
+            if (member || settled(search.first_come, best, key)) continue;
             search.test(tally, S.residuals(C, p, i, j, c_i[j]), slot, batch.mirrors[slot], key);
         }
     }

@@ -13,7 +13,7 @@ from gpupc_impl import GaussianProblem, skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.host import HostBackend
-from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem, standardised
+from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
 from gpupc_impl.gaussian.canonical import fma
 from gpupc_impl.gaussian.fixed_order import (
     CORRELATE,
@@ -22,6 +22,7 @@ from gpupc_impl.gaussian.fixed_order import (
     TILES,
     correlate,
     correlate_squares,
+    standardised_on_device,
     tiles_of,
 )
 from gpupc_impl.integers import ceil_div
@@ -47,7 +48,8 @@ def test_same_bits_whatever_is_made_with_an_entry(backend, data):
     """Any sub-matrix has the entries of the whole matrix, which is symmetric and agrees with the oracle."""
     m, p = data.draw(st.integers(2, 70)), data.draw(st.integers(1, 150))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
-    samples = standardised(backend, rng.standard_normal((m, p)) * rng.uniform(0.1, 9, p) + rng.uniform(-5, 5, p))
+    x = rng.standard_normal((m, p)) * rng.uniform(0.1, 9, p) + rng.uniform(-5, 5, p)
+    samples = backend.download(standardised_on_device(backend, x))
     whole = sub_matrix(backend, samples, np.arange(p), np.arange(p))
     assert np.array_equal(whole, whole.T)
     assert (whole.diagonal() == 1).all()
@@ -70,7 +72,7 @@ def test_the_tiles_of_a_gpu_have_the_same_bits(backend, tmp_path):
     source.write_text(text.replace("#ifdef GPUPC_HOST", "#if 0"))
     rng = np.random.default_rng(2)
     m, p, (height, width) = 37, 150, TILES["cuda"]
-    samples = standardised(backend, rng.standard_normal((m, p)))
+    samples = backend.download(standardised_on_device(backend, rng.standard_normal((m, p))))
     rows, columns = np.arange(p, dtype=np.int32), rng.permutation(p).astype(np.int32)[:70]
     out = backend.empty((p, 70), np.float64)
     on_device = [backend.upload(array) for array in (samples, rows, columns)]
