@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.time_series.parameters import NO_LIMIT
 from gpupc_impl.time_series.series import Series
 
@@ -128,8 +128,12 @@ class SingleTests(LaggedTest):
         array = self.series.sample(x, y, conditions)
         if (array[:2].min(axis=1) == array[:2].max(axis=1)).any():
             return 0.0, 1.0
-        return self.of_samples(array, functools.partial(self.series.described, x, y, conditions))
+        try:
+            return self.of_samples(array)
+        except InvalidProblem as error:
+            raise InvalidProblem(f"{self.series.described(x, y, conditions)}: {error}") from error
 
     @abc.abstractmethod
-    def of_samples(self, array: np.ndarray, described: functools.partial[str]) -> tuple[float, float]:
-        """Return the value and the p-value of the rows X, Y, conditions, all of which vary."""
+    def of_samples(self, array: np.ndarray) -> tuple[float, float]:
+        """Return the value and the p-value of the rows X, Y, conditions, all of which vary; InvalidProblem says why the
+        test cannot be made of them."""

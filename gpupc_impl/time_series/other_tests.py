@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 import scipy.special
 
 from gpupc_impl.backends import Backend
-from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.statistic import statistic
 from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator, ci_test, counts_of
@@ -73,11 +71,8 @@ class CMIknnOfSamples(SingleTests):
         super().__init__(series)
         self._backend, self._options = backend, options
 
-    def of_samples(self, array: np.ndarray, described: functools.partial[str]) -> tuple[float, float]:
-        try:
-            problem = cmiknn_problem(array.T, self._options)
-        except InvalidProblem as error:
-            raise InvalidProblem(f"{described()}: {error}") from error
+    def of_samples(self, array: np.ndarray) -> tuple[float, float]:
+        problem = cmiknn_problem(array.T, self._options)
         count, value, _ = ci_test(problem, 0, 1, range(2, len(array)), self._backend)
         return value, (count + 1) / (problem.permutations + 1)
 
@@ -97,7 +92,7 @@ class GSquare(SingleTests):
             return 0.0, 1.0
         return _g_square(self._all, x, y, conditions)
 
-    def of_samples(self, array: np.ndarray, described: functools.partial[str]) -> tuple[float, float]:
+    def of_samples(self, array: np.ndarray) -> tuple[float, float]:
         return _g_square(_discrete_problem(array.T), 0, 1, range(2, len(array)))
 
 

@@ -7,7 +7,6 @@ given the conditions is small, so that the matrix would cost digits, is made fro
 
 from __future__ import annotations
 
-import functools
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -168,20 +167,19 @@ class ParCorr(LaggedTest):
 class ParCorrOfSamples(SingleTests):
     """The test from the samples of each test, by least squares, as tigramite makes it."""
 
-    def of_samples(self, array: np.ndarray, described: functools.partial[str]) -> tuple[float, float]:
+    def of_samples(self, array: np.ndarray) -> tuple[float, float]:
         dim, samples = array.shape
         if samples - dim < 1:
             raise InvalidProblem(
-                f"{described()} has {samples} samples and needs at least {dim + 1}; limit its conditions by "
-                "max_conds_dim, max_conds_py and max_conds_px, or lower tau_max or the significance level"
+                f"it has {samples} samples and needs at least {dim + 1}; limit its conditions by max_conds_dim, "
+                "max_conds_py and max_conds_px, or lower tau_max or the significance level"
             )
         residuals = residuals_of(array)
         residuals -= residuals.mean(axis=1, keepdims=True)
         lengths = np.sqrt((residuals**2).sum(axis=1))
         if lengths.min() <= DETERMINED * np.sqrt(samples):
             raise InvalidProblem(
-                f"{described()} cannot be made, since the conditions determine one of the two, such as a trend or a "
-                "copy; leave it out, or take differences"
+                "the conditions determine one of the two, such as a trend or a copy; leave it out, or take differences"
             )
         value = float(np.clip(residuals[0] / lengths[0] @ (residuals[1] / lengths[1]), -1.0, 1.0))
         return value, float(student_p_values(np.array([value]), np.array([samples - dim]))[0])

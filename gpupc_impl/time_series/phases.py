@@ -119,8 +119,9 @@ def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, n
     wanted = np.zeros((n, n, tau_max + 1), bool)
     wanted[:, :, tau_min:] = True
     wanted[np.arange(n), np.arange(n), 0] = False
-    # The two tests of a contemporaneous pair are one if both ends contribute all their parents.
-    is_symmetric = parents.most_of_target == parents.most_of_source and test.series.treats_ends_alike
+    # The two tests of a contemporaneous pair are one if both ends contribute all their parents, and masks act alike.
+    masks_both = ("x" in test.series.mask_type) == ("y" in test.series.mask_type)
+    is_symmetric = parents.most_of_target == parents.most_of_source and masks_both
     if is_symmetric:
         wanted[:, :, 0] = np.tril(wanted[:, :, 0])
     target, lag, source = (each.astype(np.int32) for each in np.nonzero(wanted.transpose(1, 2, 0)))

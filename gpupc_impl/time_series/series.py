@@ -61,11 +61,6 @@ class Series:
         """Whether every test uses the same samples, since nothing is masked or missing."""
         return not self.masks and not any(np.isnan(each).any() for each in self.values)
 
-    @property
-    def treats_ends_alike(self) -> bool:
-        """Whether a test of Y and X uses the samples of the test of X and Y."""
-        return ("x" in self.mask_type) == ("y" in self.mask_type)
-
     @functools.cached_property
     def columns(self) -> np.ndarray:
         """(n, columns) float64: the lagged variables."""
