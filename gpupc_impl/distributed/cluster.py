@@ -23,7 +23,6 @@ import numpy as np
 
 from gpupc_impl.backends import BackendUnavailable, backend_class, open_backend
 from gpupc_impl.backends.base import PACKAGE_ROOT
-from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.registry import InvalidParameter
 from gpupc_impl.distributed.communicator import Communicator
@@ -168,10 +167,9 @@ def code_digest() -> str:
 
 def free_memory() -> int:
     """Return the free bytes of this machine's memory, or of this process's control group if the group has fewer."""
-    free = memory_bytes()
-    with contextlib.suppress(OSError):  # on Linux; elsewhere the size of the memory has to do
-        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        free = 1024 * int(lines["MemAvailable"].split()[0])
+    import psutil  # which Dask needs as well
+
+    free: int = psutil.virtual_memory().available
     with contextlib.suppress(OSError, ValueError):
         own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
         for group in (CONTROL_GROUPS / own, *(CONTROL_GROUPS / own).parents):
@@ -330,17 +328,14 @@ def _offers(client: Any, backend: str, device_memory_limit: int | None) -> dict[
     return offers
 
 
-@contextlib.contextmanager
-def connected(address: str) -> Iterator[Any]:
-    """Yield a client of the scheduler at an address."""
+def connected(address: str) -> Any:
+    """Return a client of the scheduler at an address, which is a context manager."""
     from distributed import Client
 
     try:
-        client = Client(address, set_as_default=False)
+        return Client(address, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:  # TypeError: tls:// without keys, or an unfinished scheme
         raise InvalidParameter(
             f"parameter client is {address!r}, where no scheduler answers ({error}): give the address of one that "
             "runs, as tcp://HOST:PORT, or leave it out for workers of this process"
         ) from error
-    with client:
-        yield client

@@ -134,12 +134,6 @@ class ThreadCommunicator(Communicator):
         to[...] = sent  # CuPy copies between devices if both arrays have the same layout
 
 
-def thread_communicators(backends: Sequence[Backend]) -> list[ThreadCommunicator]:
-    """Return a communicator for each device."""
-    barrier, values = threading.Barrier(len(backends)), [[None] * len(backends) for _ in range(2)]
-    return [ThreadCommunicator(backend, number, barrier, values) for number, backend in enumerate(backends)]
-
-
 class Laps:
     """The durations of a worker's steps."""
 

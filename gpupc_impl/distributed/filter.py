@@ -112,6 +112,7 @@ class FilteredLevels:
         self._workers, self.backend, self.plan, self.samples = workers, workers.backend, plan, samples
         self._lap = laps.lap
         backend, self.m, self.p = self.backend, problem.n_samples, problem.n_variables
+        self._warps = WARPS if backend.warp_threads > 1 else 1  # of a thread block
         self._counts = np.zeros(len(COUNTS), np.int64)  # of the tests that this worker makes for a group
         self._products: Products = (
             PartProducts(backend, samples) if plan.parts else DoubleProducts(backend, samples, plan.tile)
@@ -308,14 +309,12 @@ class FilteredLevels:
         if not block.values["count"]:  # Only other workers have a block left.
             return min(self._workers.all_gather(open_edges))
         kernel = SCANS[from_row, tested is self._open and not from_row]
-        warps = WARPS if backend.warp_threads > 1 else 1
-        share = warps if open_edges >= STAGED_EDGES * (last - first) else 1
+        share = self._warps if open_edges >= STAGED_EDGES * (last - first) else 1
         counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
         rows = EDGE_ROWS(**{name: tested[name] for name in EDGES})
         numbers = [np.int32(first), np.int32(last), np.int32(share)]
         arguments = [self._filter, rows, self._open["second_members"], block, *numbers, counters]
-        grid, threads = ceil_div((last - first) * share, warps), warps * backend.warp_threads
-        backend.kernel(*kernel)((grid,), (threads,), arguments)
+        self._launch(kernel, (last - first) * share, arguments)
         counted = backend.download(counters).sum(axis=0).astype(np.int64)
         self._counts += counted[:OPEN]
         return min(self._workers.all_gather(int(counted[OPEN])))
@@ -372,5 +371,5 @@ class FilteredLevels:
 
     def _launch(self, kernel: KernelSource, warps: int, arguments: list[Any]) -> None:
         """Launch a kernel with at least this number of warps."""
-        in_block = WARPS if self.backend.warp_threads > 1 else 1
-        self.backend.kernel(*kernel)((ceil_div(warps, in_block),), (in_block * self.backend.warp_threads,), arguments)
+        grid, threads = ceil_div(warps, self._warps), self._warps * self.backend.warp_threads
+        self.backend.kernel(*kernel)((grid,), (threads,), arguments)

@@ -40,8 +40,8 @@ def local_cluster(workers: int, backend: str = "auto") -> Iterator[Any]:
     # have made.
     with tempfile.TemporaryDirectory(prefix="gpupc-", ignore_cleanup_errors=True) as folder:
         security = Security.temporary()
-        place = {"host": LOOPBACK, "dashboard_address": f"{LOOPBACK}:0", "protocol": "tls://", "security": security}
-        place["local_directory"] = folder
+        place = {"host": LOOPBACK, "dashboard_address": f"{LOOPBACK}:0", "local_directory": folder}
+        place |= {"protocol": "tls://", "security": security}
         # The search counts its memory itself, so Dask must neither spill nor end a worker.
         options = {**place, "nthreads": 1, "memory_limit": 0, "silence_logs": logging.WARNING}
         specs = {

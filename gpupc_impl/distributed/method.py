@@ -90,7 +90,7 @@ def distributed(problem: GaussianProblem, run: Run) -> Skeleton:
                 client = stack.enter_context(cluster.connected(client))
             on, limit = backend.name if workers_on == "auto" else workers_on, backend.device_memory_limit
             open_team = functools.partial(cluster.ClusterTeam, client, problem, on, limit)
-        search = stack.enter_context(DistributedSearch(problem, run, open_team))
+        search = stack.enter_context(contextlib.closing(DistributedSearch(problem, run, open_team)))
         params = {**params, "client": "given" if client else ""}  # an address is not recorded
         facts = {**run.facts, "params": params, "distributed": search.report}
         return pc_stable(problem, search, facts=facts, progress=run.progress)

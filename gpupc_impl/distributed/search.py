@@ -41,7 +41,7 @@ FORMAT = 5  # of the folder of a search
 
 
 class DistributedSearch(LevelSearch):
-    """One search, which is used as a context manager. It has no p x p matrix but that of the result, of which only
+    """One search, which holds its workers until `close`. It has no p x p matrix but that of the result, of which only
     memory pages with edges are allocated. Levels 0 and 1 are run together, for one group of rows after another. Each of
     these groups, and each later level, is made again by the workers that are left if one is lost meanwhile. What a
     named folder has is not made at all."""
@@ -76,12 +76,6 @@ class DistributedSearch(LevelSearch):
         self._later_sets: list[tuple[np.ndarray, np.ndarray]] = []
         self._first_outcomes: list[LevelOutcome] = []
 
-    def __enter__(self) -> DistributedSearch:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._close_team()
-
     # --- workers -----------------------------------------------------------------------------------------------------
 
     def _on_workers(self, step: str, work: Callable[[Team], Result]) -> Result:
@@ -89,13 +83,11 @@ class DistributedSearch(LevelSearch):
         try:
             for _ in range(ATTEMPTS):
                 try:
-                    if self._team is None:
-                        self._team = self._begin(self._open_team())
-                    return work(self._team)
+                    return work(self._team or self._begin(self._open_team()))
                 except WorkersLost as error:
                     self.report["lost"] += 1
                     logger.warning("%s: %s; the workers that are left make it again", step, error)
-                    self._close_team()
+                    self.close()
             raise ClusterFailure(f"workers were lost {ATTEMPTS} times")
         except ClusterFailure as error:
             advice = "search again, with folder=... to keep what is done"
@@ -105,7 +97,7 @@ class DistributedSearch(LevelSearch):
 
     def _begin(self, team: Team) -> Team:
         """Bring the samples to new workers; returns them."""
-        self._team = team  # to be closed if this fails
+        self._team = team
         problem, with_first = self.problem, not self._first_outcomes
         prepared = team.on_all(lambda number, call: call(Worker.prepare))
         at_once, self._memory = prepared[0]["at_once"], min(each["memory"] for each in prepared)
@@ -121,7 +113,8 @@ class DistributedSearch(LevelSearch):
         logger.info("%s variables on %d workers, plan %s", f"{self.p:,}", team.size, prepared[0]["plan"])
         return team
 
-    def _close_team(self) -> None:
+    def close(self) -> None:
+        """Free the memory of the workers."""
         team, self._team = self._team, None
         if team is not None:
             team.close()

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from gpupc_impl.backends import Backend, BackendUnavailable
 from gpupc_impl.core.registry import InvalidParameter, Run
 from gpupc_impl.distributed import filter_plan
-from gpupc_impl.distributed.communicator import thread_communicators
+from gpupc_impl.distributed.communicator import ThreadCommunicator
 from gpupc_impl.distributed.worker import Worker
 from gpupc_impl.gaussian.problem import GaussianProblem
 
@@ -93,7 +93,8 @@ class ThreadTeam(Team):
 
     def __init__(self, problem: GaussianProblem, backends: Sequence[Backend]):
         self.size, self.devices = len(backends), [backend.describe() for backend in backends]
-        self._communicators = thread_communicators(backends)
+        shared = threading.Barrier(self.size), [[None] * self.size for _ in range(2)]
+        self._communicators = [ThreadCommunicator(each, number, *shared) for number, each in enumerate(backends)]
         self._workers = [Worker(problem, communicator) for communicator in self._communicators]
         self._further = list(backends[1:])
 

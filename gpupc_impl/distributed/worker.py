@@ -32,9 +32,8 @@ class Worker:
     def __init__(self, problem: GaussianProblem, workers: Communicator):
         self._problem, self._workers, self._backend = problem, workers, workers.backend
         self._laps = Laps(workers)
-        self._plan: filter_plan.FilterPlan | None = None
-        # The host's memory for samples that arrive is reused, since new pages take longer than copies.
-        self._arriving: np.ndarray | None = None
+        self._plan: filter_plan.FilterPlan  # from `prepare` on
+        self._arriving: np.ndarray  # until `start`; for samples that arrive, since new pages take longer than copies
         self._rows: Any = None  # (p, m) standardised samples on the device, until the canonical kernels need them
         self._samples: Any = None  # (m, p), the same for those kernels
         self._levels: FilteredLevels | None = None
@@ -69,7 +68,6 @@ class Worker:
 
     def add_samples(self, variables: slice, samples: np.ndarray) -> None:
         """Take the (m, width) samples of some variables, which no other worker gets from the client."""
-        assert self._arriving is not None
         part = self._arriving[: samples.size].reshape(samples.shape)
         mapped_arrays.by_pieces(part, lambda rows: np.copyto(part[rows], samples[rows]))
         with self._backend.array_library():
@@ -77,8 +75,7 @@ class Worker:
 
     def start(self, at_once: int, with_first_levels: bool, with_level_one: bool) -> None:
         """Get the samples of all variables from the other workers, and allocate the arrays of levels 0 and 1."""
-        assert self._plan is not None
-        self._arriving = None
+        del self._arriving
         pieces = mapped_arrays.pieces(self._problem.n_variables, at_once)
         self._workers.complete([self._rows], [(k % self._workers.size, part) for k, part in enumerate(pieces)])
         self._laps.lap("samples")

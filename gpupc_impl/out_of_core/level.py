@@ -2,7 +2,6 @@
 
 import abc
 import dataclasses
-import functools
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ class Level(abc.ABC):
         counters: uint64 on the device: the tests of the level (see engine/kernels/tally.cuh).
         separations: the separated pairs of the blocks that have been merged.
         tested: the number of tested pairs of the blocks that have been merged.
+        first_come: whether any separating set, not only the canonical one, ends the tests of an edge.
     """
 
     level: int
@@ -41,6 +41,8 @@ class Level(abc.ABC):
 
     def __post_init__(self) -> None:
         self.p, self.backend = self.problem.n_variables, self.run.backend
+        self.critical_r_squared = self.problem.critical_r_squared(self.level)
+        self.first_come = self.run.separating_sets == "first-come"
         self.counters: Any = self.backend.full(COUNTER_SHAPE, 0, np.uint64)
         self.backend.synchronize()  # the pipelines' streams do not wait for the backend's stream
         self.separations: list[BlockSeparations] = []
@@ -49,15 +51,6 @@ class Level(abc.ABC):
     @abc.abstractmethod
     def search(self) -> LevelOutcome:
         """Run the level's tests, and remove the separated edges from the graph."""
-
-    @functools.cached_property
-    def critical_r_squared(self) -> float:
-        return self.problem.critical_r_squared(self.level)
-
-    @property
-    def first_come(self) -> bool:
-        """Whether any separating set, not only the canonical one, ends the tests of an edge."""
-        return self.run.separating_sets == "first-come"
 
     def extract(
         self, pipeline: Pipeline, rows: slice, columns: slice, areas: tuple[str, str], n_words: int

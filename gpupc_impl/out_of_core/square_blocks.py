@@ -69,11 +69,6 @@ class PairResults:
             cells += length(columns) * (length(columns) - 1) // 2
         self.share = self.pairs / max(cells, 1)
 
-    @property
-    def dense(self) -> bool:
-        """Whether so many cells are edges that testing all cells is faster than testing edge by edge."""
-        return self.smallest is None and self.share >= DENSE
-
     def test(self, pipeline: Pipeline, members: slice, *, in_tiles: bool, **fields: Any) -> None:
         """Queue the tests with the separation-set block of some members; `fields` are those of `PAIR_BLOCK` for the
         correlations and bits of the pairs and of that block."""
@@ -175,6 +170,8 @@ class SquareBlocks(Level):
         results = PairResults(self, pair_pipeline, rows, columns)
         pairs = {"c_pitch": length(columns), "edge_words": edge_words, "edges_first": 0}
         pairs |= zip(("c", "edges"), (device for device, _ in areas), strict=True)
+        # If so many cells are edges, testing all cells is faster than testing edge by edge.
+        in_tiles = results.smallest is None and results.share >= DENSE
         ready = pair_pipeline.stream.record()
         sides = [rows] if rows == columns else [rows, columns]
         for members in mapped_arrays.pieces(self.p, self.plan.columns):
@@ -191,7 +188,7 @@ class SquareBlocks(Level):
             pipeline.stream.wait(ready)  # for the keys that the previous separation-set block has written
             devices = [device for device, _ in (*areas[0], *areas[-1])]
             near |= zip(("rows_i", "bits_i", "rows_j", "bits_j"), devices, strict=True)
-            results.test(pipeline, members, in_tiles=results.dense, **near, **pairs)
+            results.test(pipeline, members, in_tiles=in_tiles, **near, **pairs)
             ready = pipeline.stream.record()
         pair_pipeline.stream.wait(ready)
         results.fetch()

@@ -152,11 +152,6 @@ struct EdgeRows {
     unsigned* values;    // the bits of the product of i and j, or the member of the separating set
 };
 
-__device__ __forceinline__ void separate(const EdgeRows& rows, long long edge, int member) {
-    rows.partners[edge] |= SEPARATED;
-    rows.values[edge] = static_cast<unsigned>(member);
-}
-
 // The warp's row and columns at level 0.
 struct WarpColumns {
     int row, j, first, last, number;
@@ -552,7 +547,9 @@ __global__ void __launch_bounds__(256, 4)
         const unsigned separated = FROM_ROW ? scanner.find(scanner.j, scanner.i, tested, member)
                                             : scanner.find(scanner.i, scanner.j, tested, member);
         each_lane(LANES, [&](int lane) {
-            if (separated >> lane & 1) separate(rows, scanner.edge[lane], candidates.first + member[lane]);
+            if (!(separated >> lane & 1)) return;
+            rows.partners[scanner.edge[lane]] |= SEPARATED;
+            rows.values[scanner.edge[lane]] = static_cast<unsigned>(candidates.first + member[lane]);
         });
         if (SECOND) {
             tested &= ~separated & ballot(LANES, [&](int lane) {
