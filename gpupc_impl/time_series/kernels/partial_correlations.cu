@@ -154,21 +154,27 @@ __device__ __forceinline__ void subtract(PerLane<double> (&entries)[N][PANEL], c
 #endif
 }
 
+// Calls f(r, row, lane) for up to N * 32 rows, of which a lane has N.
+template <int N, class Function>
+__device__ __forceinline__ void each_row(int number, Function f) {
+#pragma unroll
+    for (int r = 0; r < N; ++r) {
+        each_lane(min(LANES, number - r * LANES), [&](int lane) { f(r, r * LANES + lane, lane); });
+    }
+}
+
 // Computes the entries of up to N * 32 rows in a panel. `given(c, row)` are the correlations with its columns. If
 // `pivots`, the first rows are those of the panel itself; returns at the column of a pivot that is too small.
 template <int N, class Given>
 __device__ int solve(const Columns& rows, int first, int end, const Panel& panel, bool pivots, double tolerance,
                      Given given) {
     PerLane<double> entries[N][PANEL];
-    const auto each_row = [&](auto f) {
-#pragma unroll
-        for (int r = 0; r < N; ++r) {
-            each_lane(min(LANES, end - first - r * LANES), [&](int lane) { f(entries[r], r * LANES + lane, lane); });
-        }
-    };
+    const int number = end - first;
 #pragma unroll
     for (int c = 0; c < PANEL; ++c) {
-        if (c < panel.width) each_row([&](auto& own, int row, int lane) { own[c][lane] = given(c, first + row); });
+        if (c < panel.width) {
+            each_row<N>(number, [&](int r, int row, int lane) { entries[r][c][lane] = given(c, first + row); });
+        }
     }
     subtract(entries, rows, first, end, panel);
 #pragma unroll
@@ -179,16 +185,17 @@ __device__ int solve(const Columns& rows, int first, int end, const Panel& panel
             if (pivots && !(pivot > tolerance)) return c;
             const double scale = pivots ? 1.0 / sqrt(pivot) : factors[c];
             double* column = rows.at(panel.before + c) + first;
-            each_row([&](auto& own, int row, int lane) {
-                own[c][lane] *= scale;
-                column[row] = pivots && row == c ? scale : own[c][lane];
+            each_row<N>(number, [&](int r, int row, int lane) {
+                entries[r][c][lane] *= scale;
+                column[row] = pivots && row == c ? scale : entries[r][c][lane];
             });
 #pragma unroll
             for (int d = c + 1; d < PANEL; ++d) {
                 if (d < panel.width) {
                     const double factor = pivots ? of_lane(entries[0][c], d) : factors[d];
-                    each_row(
-                        [&](auto& own, int, int lane) { own[d][lane] = fma(-own[c][lane], factor, own[d][lane]); });
+                    each_row<N>(number, [&](int r, int, int lane) {
+                        entries[r][d][lane] = fma(-entries[r][c][lane], factor, entries[r][d][lane]);
+                    });
                 }
             }
         }
