@@ -9,7 +9,7 @@ from gpupc_impl.core.pag import PAG
 from gpupc_impl.core.pc_stable import Progress
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.search import find_skeleton, warn
+from gpupc_impl.search import SearchRequest, warn
 
 
 def skeleton(
@@ -92,7 +92,9 @@ def skeleton(
         DeviceMemoryError: the problem does not fit in device memory.
     """
     arguments = locals().copy()  # Only the parameters are local variables so far.
-    return find_skeleton(**arguments.pop("options"), **arguments)
+    del arguments["data"]
+    with SearchRequest.of(**arguments.pop("options"), **arguments).open(data) as search:
+        return search.solve(search.problem())
 
 
 def pc(
@@ -161,16 +163,15 @@ def fci(
         InvalidParameter: the algorithm is unknown, or a limit is below 1 or not used by the algorithm.
         InvalidProblem: there are fewer than three variables, or FCI would test too many sets.
     """
-    from gpupc_impl.latent.inference import Limits, check_algorithm, find_pag
+    from gpupc_impl.latent.inference import Inference, find_pag
     from gpupc_impl.latent.oracle import IndependenceOracle
 
-    limits = Limits(max_possible_d_sep, max_path_length)
-    check_algorithm(algorithm, limits)
+    inference = Inference(algorithm, max_possible_d_sep, max_path_length)
     if isinstance(data, IndependenceOracle):
         if knowledge is not None or options:
             named = ", ".join([*options, *(["knowledge"] if knowledge is not None else [])])
             raise InvalidProblem(f"data is an oracle, which is asked instead of tests; leave {named} out")
-        return find_pag(data.skeleton(), data, algorithm, limits=limits, tests=data.tests())
+        return find_pag(data.skeleton(), data, inference, tests=data.tests())
     graph = skeleton(data, alpha, knowledge=knowledge, **options)
     backend = options.get("backend", "auto")
-    return find_pag(graph, graph.problem, algorithm, limits=limits, knowledge=knowledge, backend=backend)
+    return find_pag(graph, graph.problem, inference, knowledge=knowledge, backend=backend)

@@ -7,7 +7,7 @@ import difflib
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ class SearchRequest(TableFormat):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, fits, kind in (
-            ("names", _is_sequence, "a sequence of names"),
+            ("names", lambda value: np.ndim(value) > 0, "a sequence of names"),
             ("transpose", _is_truth, "True or False"),
             ("pmax", _is_truth, "True or False"),
             ("device_memory_limit", lambda value: not math.isnan(as_number(value)), "a number of bytes"),
@@ -95,8 +95,8 @@ class SearchRequest(TableFormat):
         else:
             if self.backend != "auto" and (reason := backend_class(self.backend).unavailable()):
                 raise BackendUnavailable(f"backend {self.backend!r} cannot be used here: {reason}")
-            source = table = self._read(data, None)
-            family = choose_family(table)
+            source = self.read(data, None)
+            family = choose_family(source)
         problem_class, method = self._choose(family)
         test, params = self._split_options(problem_class, method)
         backend = open_method_backend(method, self.backend, self.device_memory_limit)
@@ -104,11 +104,12 @@ class SearchRequest(TableFormat):
             if isinstance(source, Problem):
                 self._refuse_repeated(test)
             elif source is None:
-                source = table = self._read(data, family.data)
-                choose_family(table, family)
+                source = self.read(data, family.data)
+                choose_family(source, family)
         return Search(self, _data_name(data), source, problem_class, method, backend, params, test)
 
-    def _read(self, data: Any, kind: str | None) -> Table:
+    def read(self, data: Any, kind: str | None) -> Table:
+        """Read the data, whose columns are of this kind (see `gpupc_impl.tables.read_table`)."""
         if self.n_samples is not None and as_number(self.n_samples) < FEWEST_SAMPLES:
             warn(f"n_samples is {self.n_samples}, too few to test anything with: the edges are those of no test")
         return read_input(
@@ -187,18 +188,8 @@ class SearchRequest(TableFormat):
 ARGUMENTS = tuple(field.name for field in dataclasses.fields(SearchRequest))
 
 
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str) and np.ndim(value) > 0
-
-
 def _is_truth(value: Any) -> bool:
     return isinstance(value, bool) or as_number(value) in (0, 1)
-
-
-def find_skeleton(data: Any, **arguments: Any) -> Skeleton:
-    """Return the answer of `gpupc_impl.skeleton` to its arguments."""
-    with SearchRequest.of(**arguments).open(data) as search:
-        return search.solve(search.problem())
 
 
 def _data_name(data: Any) -> str:
@@ -286,20 +277,21 @@ class Search:
 
     def problem(self) -> Problem:
         """Return the problem of the source with the background knowledge."""
-        request, source = self.request, self.source
-        problem = source if isinstance(source, Problem) else self._prepare(source)
+        request, problem = self.request, self.source
+        if isinstance(problem, Table):
+            parameters = {"alpha": request.alpha, "max_level": request.max_level, "names": problem.names, **self.test}
+            if request.missing == "pairwise":
+                parameters["backend"] = self.backend
+            if request.n_samples is None:
+                parameters = {**self.method.problem_defaults, **parameters}
+                make = self.problem_class.from_data
+            else:
+                parameters["n_samples"] = request.n_samples
+                make = self.problem_class.from_correlation
+            with allocation.allocated_by(None if self.backend is None else self.backend.host_arrays):
+                problem = make(problem.values, **parameters)
         _warn_of_resolution(problem)
         return problem if request.knowledge is None else with_knowledge(problem, request.knowledge)
-
-    def _prepare(self, table: Table) -> Problem:
-        request = self.request
-        parameters = {"alpha": request.alpha, "max_level": request.max_level, "names": table.names, **self.test}
-        if request.missing == "pairwise":
-            parameters["backend"] = self.backend
-        with allocation.allocated_by(None if self.backend is None else self.backend.host_arrays):
-            if request.n_samples is None:
-                return self.problem_class.from_data(table.values, **{**self.method.problem_defaults, **parameters})
-            return self.problem_class.from_correlation(table.values, n_samples=request.n_samples, **parameters)
 
     def solve(self, problem: Problem) -> Skeleton:
         request = self.request

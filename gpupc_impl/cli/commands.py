@@ -24,7 +24,7 @@ from gpupc_impl.core.family import families, get_family
 from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.core.registry import Method, get_method, listed_kernels, methods
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.latent.inference import Limits, check_algorithm, find_pag
+from gpupc_impl.latent.inference import Inference, find_pag
 from gpupc_impl.search import ARGUMENTS, SearchRequest
 from gpupc_impl.time_series.parameters import SUFFIXES as SERIES_SUFFIXES
 from gpupc_impl.views.exports import PICTURES, STUDY_SUFFIXES
@@ -86,8 +86,7 @@ def search(args: argparse.Namespace) -> output.Outcome:
     """Run the command ``skeleton``, ``pc`` or ``fci``."""
     request = SearchRequest.of(**_keywords(args))
     if args.command == "fci":
-        limits = Limits(args.max_possible_d_sep, args.max_path_length)
-        check_algorithm(args.algorithm, limits)
+        inference = Inference(args.algorithm, args.max_possible_d_sep, args.max_path_length)
     _check_outputs(args, output.OUTPUT_SUFFIXES)
     with _readable(args.data[0]):
         ready = request.open(_data(args))
@@ -97,8 +96,7 @@ def search(args: argparse.Namespace) -> output.Outcome:
     if args.command == "pc":
         result = oriented(result, request.knowledge, args.conflicts, args.v_structures)
     if args.command == "fci":
-        options = {"limits": limits, "knowledge": request.knowledge, "backend": args.backend}
-        result = find_pag(result, result.problem, args.algorithm, **options)
+        result = find_pag(result, result.problem, inference, knowledge=request.knowledge, backend=args.backend)
     seconds = time.perf_counter() - start - ready.compile_seconds
     written = _write(result, args)
     skeleton, names = skeleton_of(result), result.names
@@ -224,12 +222,8 @@ def _compile_for(kernels: list[KernelSource], architecture: str) -> None:
         raise BackendUnavailable(
             f"architecture {architecture!r} is not known to this NVRTC; choose one of: {', '.join(known)}"
         )
-
-    def compile_one(kernel: KernelSource) -> None:
-        nvrtc.compile_image(compiler, kernel, architecture)
-
     with ThreadPoolExecutor(available_cores()) as threads:
-        list(threads.map(compile_one, kernels))
+        list(threads.map(lambda kernel: nvrtc.compile_image(compiler, kernel, architecture), kernels))
 
 
 def keep_records(args: argparse.Namespace) -> output.Outcome:

@@ -5,7 +5,7 @@ from gpupc_impl.core.registry import Run, method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, solve
 from gpupc_impl.gaussian.retest import Retest
-from gpupc_impl.latent.inference import Limits, find_pag
+from gpupc_impl.latent.inference import Inference, find_pag
 from gpupc_impl.latent.problem import LatentProblem, pag_answer
 
 FAMILY = Family(
@@ -30,6 +30,5 @@ def fci(problem: LatentProblem, run: Run) -> Skeleton:
     assert run.backend is not None
     gaussian, backend = problem.gaussian, run.backend.name
     skeleton = solve(gaussian, choose_method("auto", backend, gaussian.family), run.backend)
-    limits = Limits(problem.max_possible_d_sep)
-    pag = find_pag(skeleton, gaussian, problem.algorithm, limits=limits, backend=backend)
+    pag = find_pag(skeleton, gaussian, Inference(problem.algorithm, problem.max_possible_d_sep), backend=backend)
     return pag_answer(problem, run, pag.marks)

@@ -26,11 +26,13 @@ ALGORITHMS = ("rfci", "fci")
 
 
 @dataclasses.dataclass(frozen=True)
-class Limits:
-    """The limits of a search for a PAG; None sets no limit. `max_possible_d_sep` is FCI's largest set of members of
-    Possible-D-SEP, `max_path_length` the most edges of a discriminating path, and of a path by which a variable is in
-    Possible-D-SEP."""
+class Inference:
+    """How a PAG is inferred: the algorithm and its limits, of which None is none. `max_possible_d_sep` is FCI's largest
+    set of members of Possible-D-SEP, `max_path_length` the most edges of a discriminating path, and of a path by which
+    a variable is in Possible-D-SEP. InvalidParameter is raised for an unknown algorithm, and for a limit that is out of
+    range or that the algorithm does not use."""
 
+    algorithm: str = "rfci"
     max_possible_d_sep: int | None = None
     max_path_length: int | None = None
 
@@ -40,22 +42,17 @@ class Limits:
             whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
             if value is not None and not (whole and value >= 1):
                 raise InvalidParameter(f"{name} is {value!r}; it must be a whole number of at least 1, or None")
-
-
-def check_algorithm(algorithm: str, limits: Limits) -> None:
-    """Raise InvalidParameter for an unknown algorithm, or a limit that it does not use."""
-    if algorithm not in ALGORITHMS:
-        raise InvalidParameter(f"algorithm is {algorithm!r}; choose one of: {', '.join(ALGORITHMS)}")
-    if algorithm == "rfci" and limits.max_possible_d_sep is not None:
-        raise InvalidParameter("max_possible_d_sep is for algorithm='fci'; RFCI does not use Possible-D-SEP")
+        if self.algorithm not in ALGORITHMS:
+            raise InvalidParameter(f"algorithm is {self.algorithm!r}; choose one of: {', '.join(ALGORITHMS)}")
+        if self.algorithm == "rfci" and self.max_possible_d_sep is not None:
+            raise InvalidParameter("max_possible_d_sep is for algorithm='fci'; RFCI does not use Possible-D-SEP")
 
 
 def find_pag(
     skeleton: Skeleton,
     problem: Problem,
-    algorithm: str = "rfci",
+    inference: Inference,
     *,
-    limits: Limits | None = None,
     knowledge: Any = None,
     backend: str = "auto",
     tests: IndependenceTests | None = None,
@@ -64,13 +61,10 @@ def find_pag(
     again. Further tests are those of the problem's family on the backend unless `tests` are passed.
 
     Raises:
-        InvalidParameter: the algorithm is unknown, or does not use a limit that is given.
         InvalidProblem: there are fewer than three variables, the skeleton was found with other knowledge, or FCI would
             test too many sets.
         BackendUnavailable: the backend that was named cannot be used.
     """
-    limits = limits or Limits()
-    check_algorithm(algorithm, limits)
     if problem.n_variables < 3:
         raise InvalidProblem(
             f"the data have {problem.n_variables} variable(s); FCI needs at least 3, since no mark follows from fewer: "
@@ -83,13 +77,13 @@ def find_pag(
     known = _Known(skeleton, knowledge)
     edge_tests = EdgeTests(tests, problem, separations)
     graph = edge_tests.prune_triples(graph)
-    while len(removed := orient(graph, separations, known, edge_tests, limits.max_path_length)):
+    while len(removed := orient(graph, separations, known, edge_tests, inference.max_path_length)):
         graph = edge_tests.prune_triples(graph.without(removed))
-    if algorithm == "fci":
-        removed = scan(graph, tests, problem, separations, limits.max_possible_d_sep, limits.max_path_length)
+    if inference.algorithm == "fci":
+        removed = scan(graph, problem, separations, inference.max_possible_d_sep, inference.max_path_length)
         graph = graph.without(removed)
-        orient(graph, separations, known, None, limits.max_path_length)
-    return _pag(graph, skeleton, separations, algorithm)
+        orient(graph, separations, known, None, inference.max_path_length)
+    return _pag(graph, skeleton, separations, inference.algorithm)
 
 
 class _Known:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpupc_impl.core.pag import ARROW, CIRCLE, TAIL
-from gpupc_impl.core.pairs import find
+from gpupc_impl.core.pairs import find, gathered
 
 APART, UNTESTED = -1, -2
 """In place of an arc: the variables are not adjacent, and a set separates them; or background knowledge forbids their
@@ -68,20 +68,16 @@ class MixedGraph:
         return np.where(known, place, np.where(untested, UNTESTED, APART))
 
     def without(self, edges: np.ndarray) -> "MixedGraph":
-        """Return the graph without some edges, (k, 2), whose marks are all circles."""
-        kept = np.ones(len(self.marks), bool)
-        removed = self.arcs(*edges.T)
-        kept[removed] = kept[self.reverse[removed]] = False
-        kept &= self.source < self.target
-        return MixedGraph(self.n_variables, np.stack([self.source[kept], self.target[kept]], axis=1), self.untested)
+        """Return the graph without some edges i < j, (k, 2), whose marks are all circles."""
+        removed = np.isin(self.edges @ [self.n_variables, 1], edges @ [self.n_variables, 1])
+        return MixedGraph(self.n_variables, self.edges[~removed], self.untested)
 
     @functools.cached_property
     def triples(self) -> Triples:
         """All triples, ordered by `into`, then by `out`."""
-        degrees = np.diff(self.starts)[self.target]
-        into = np.repeat(np.arange(len(self.marks)), degrees)
-        within = np.arange(len(into)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
-        out = self.starts[self.target[into]] + within
+        arcs = np.arange(len(self.marks))
+        starts, out = gathered(self.starts, arcs, self.target)
+        into = np.repeat(arcs, np.diff(starts))
         apart = self.source[into] != self.target[out]
         into, out = into[apart], out[apart]
         return Triples(into, out, self.arcs(self.source[into], self.target[out]))

@@ -4,10 +4,12 @@ it a search finds the true PAG, which tests of algorithms need, and authors of m
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csgraph
 
 from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.core.p_value_search import PValueTests, search_by_p_values
@@ -79,7 +81,7 @@ class IndependenceOracle(Problem):
         rows = np.arange(k)
         given = np.zeros((k, q), bool)
         given[rows[:, None], self.observed[sets]] = True
-        opens = _product(given, _closure(self.graph).T)
+        opens = _product(given, self._ancestors.T)
         up, down = np.zeros((k, q), bool), np.zeros((k, q), bool)
         up[rows, self.observed[pairs[:, 0]]] = True
         while True:
@@ -99,19 +101,14 @@ class IndependenceOracle(Problem):
 
     def ancestral(self) -> np.ndarray:
         """Return which observed variables are ancestors of which, (p, p) bool; a variable is its own ancestor."""
-        return _closure(self.graph)[np.ix_(self.observed, self.observed)]
+        return self._ancestors[np.ix_(self.observed, self.observed)]
+
+    @functools.cached_property
+    def _ancestors(self) -> np.ndarray:
+        """Which variables of the graph are ancestors of which, (q, q) bool, themselves included."""
+        return np.isfinite(csgraph.shortest_path(self.graph, unweighted=True))
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return the Boolean product of two matrices."""
     return (left.astype(np.float32) @ right.astype(np.float32)) > 0
-
-
-def _closure(graph: np.ndarray) -> np.ndarray:
-    """Return which variables are ancestors of which, (q, q) bool, themselves included."""
-    closure = graph | np.eye(len(graph), dtype=bool)
-    while True:
-        further = _product(closure, closure)
-        if np.array_equal(further, closure):
-            return closure
-        closure = further

@@ -25,22 +25,9 @@ class UncoveredPaths:
         self._graph, self.usable = graph, usable
         self._starts = np.searchsorted(self.steps[:, 0], np.arange(len(usable) + 1))
 
-    def from_variable(self, x: int, without: int) -> list[int]:
-        """Return the usable arcs from x to variables other than `without`."""
-        graph = self._graph
-        arcs = np.arange(graph.starts[x], graph.starts[x + 1])
-        return arcs[self.usable[arcs] & (graph.target[arcs] != without)].tolist()
-
-    def parts(self) -> np.ndarray:
-        """Return a number for each arc; arcs with different numbers are on no common path."""
-        return self._components("weak")
-
-    def on_cycles(self) -> np.ndarray:
-        """Return which arcs lie on a closed walk of usable arcs, (2 e,) bool."""
-        strong = self._components("strong")
-        return np.bincount(strong)[strong] > 1
-
-    def _components(self, connection: str) -> np.ndarray:
+    def components(self, connection: str) -> np.ndarray:
+        """Return a number for each arc. Arcs with different numbers are on no common path, if the connection is weak,
+        and on no common closed walk, if it is strong."""
         from scipy import sparse
 
         n = len(self.usable)

@@ -3,11 +3,11 @@ al. 2012, Definition 3.3)."""
 
 import numpy as np
 
-from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.core.pag import ARROW, TAIL
+from gpupc_impl.core.pairs import gathered
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.latent.mixed_graph import MixedGraph
-from gpupc_impl.latent.separations import Questions, Separations, best_sets
+from gpupc_impl.latent.separations import Questions, Separations
 
 MOST_SETS = 2**34  # the upper bound on the sets of a scan
 CELLS_AT_ONCE = 2**27  # the upper bound on the cells of the table of visited arcs, which has a row for each variable
@@ -29,7 +29,8 @@ def possible_d_sep(graph: MixedGraph, pairs: np.ndarray, longest: int | None) ->
     for begin in range(0, len(pairs), at_once):
         part = pairs[begin : begin + at_once]
         causes = possible_causes(graph, part[:, 0]) | possible_causes(graph, part[:, 1])
-        arcs, rows = _following(graph.starts, part[:, 0], np.arange(len(part)))
+        starts, arcs = gathered(graph.starts, np.arange(n_arcs), part[:, 0])
+        rows = np.repeat(np.arange(len(part)), np.diff(starts))
         visited, length = np.zeros((len(part), n_arcs), bool), 1
         while len(arcs):
             new = causes[rows, graph.target[arcs]] & (graph.target[arcs] != part[rows, 0]) & ~visited[rows, arcs]
@@ -38,8 +39,8 @@ def possible_d_sep(graph: MixedGraph, pairs: np.ndarray, longest: int | None) ->
             if length == longest:
                 break
             rows, arcs = np.divmod(keys, n_arcs)
-            places, rows = _following(first_step, arcs, rows)
-            arcs, length = step_to[places], length + 1
+            starts, arcs = gathered(first_step, step_to, arcs)
+            rows, length = np.repeat(rows, np.diff(starts)), length + 1
         row, arc = np.nonzero(visited)
         found.append(np.unique((row + begin) * p + graph.target[arc]))
     rows, members = np.divmod(np.concatenate(found), p)
@@ -59,25 +60,13 @@ def possible_causes(graph: MixedGraph, variables: np.ndarray) -> np.ndarray:
         keys = keys[~causes.reshape(-1)[keys]]
         causes.reshape(-1)[keys] = True
         rows, reached = np.divmod(keys, graph.n_variables)
-        places, rows = _following(first, reached, rows)
-        reached = graph.target[usable[places]]
+        starts, reached = gathered(first, graph.target[usable], reached)
+        rows = np.repeat(rows, np.diff(starts))
     return causes[of_end]
 
 
-def _following(starts: np.ndarray, of: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return all places of the lists of (k,) elements, which begin at `starts`, and for each place its row."""
-    counts = starts[of + 1] - starts[of]
-    offsets = np.repeat(starts[of] - (np.cumsum(counts) - counts), counts)
-    return offsets + np.arange(len(offsets)), np.repeat(rows, counts)
-
-
 def scan(
-    graph: MixedGraph,
-    tests: IndependenceTests,
-    problem: Problem,
-    separations: Separations,
-    largest: int | None,
-    longest: int | None,
+    graph: MixedGraph, problem: Problem, separations: Separations, largest: int | None, longest: int | None
 ) -> np.ndarray:
     """Test every edge given the subsets of Possible-D-SEP of either end that lie on a path between both (Colombo et al.
     2012, Definition 3.4); returns the (k, 2) edges that were found independent, whose sets are recorded. Subsets of the
@@ -86,10 +75,7 @@ def scan(
     All marks of the graph must hold, as of one that RFCI finds. Sets have at most `largest` members and walks at most
     `longest` edges, if these are not None. InvalidProblem is raised if there are too many sets.
     """
-    edges = graph.edges
-    if problem.fixed is not None:
-        p = problem.n_variables
-        edges = edges[~np.isin(edges @ [p, 1], problem.fixed.required.astype(np.int64) @ [p, 1])]
+    edges = graph.edges[separations.may_be_removed(graph.edges)]
     owners = np.concatenate([edges, edges[:, ::-1]])
     lists = possible_d_sep(graph, owners, longest).allowed(problem.tiers)
     owner = np.repeat(np.arange(len(owners)), np.diff(lists.starts))
@@ -99,11 +85,7 @@ def scan(
     lists = lists.where(np.bincount(owner[beyond], minlength=len(owners)) > 0)
     limit = min((size for size in (largest, problem.max_level) if size is not None), default=None)
     _check_size(lists, problem, limit)
-    removed = [np.empty((0, 2), np.int64)]
-    for found in best_sets(tests, problem, lists, limit):
-        separations.record(found)
-        removed.append(found.pairs)
-    return np.concatenate(removed)
+    return separations.search(lists, limit)
 
 
 def _between(graph: MixedGraph, pairs: np.ndarray, variables: np.ndarray) -> np.ndarray:

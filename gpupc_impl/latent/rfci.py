@@ -10,7 +10,7 @@ from gpupc_impl.core.pairs import find
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.latent.mixed_graph import MixedGraph
 from gpupc_impl.latent.paths import DiscriminatingPaths
-from gpupc_impl.latent.separations import Questions, Separations, best_sets
+from gpupc_impl.latent.separations import Questions, Separations
 
 
 class EdgeTests:
@@ -64,13 +64,5 @@ class EdgeTests:
 
     def _remove(self, questions: Questions) -> np.ndarray:
         """Find minimal separating sets among the subsets of these lists, and record them; returns the pairs i < j."""
-        pairs = np.sort(questions.pairs, axis=1)
-        if self._problem.fixed is not None and len(pairs):
-            p = self._problem.n_variables
-            required = self._problem.fixed.required.astype(np.int64) @ [p, 1]
-            questions = questions.where(~np.isin(pairs @ [p, 1], required))
-        removed = [np.empty((0, 2), np.int64)]
-        for found in best_sets(self._tests, self._problem, questions.allowed(self._problem.tiers)):
-            self._separations.record(found)
-            removed.append(found.pairs)
-        return np.concatenate(removed)
+        some = self._separations.may_be_removed(np.sort(questions.pairs, axis=1))
+        return self._separations.search(questions.where(some).allowed(self._problem.tiers))

@@ -91,7 +91,9 @@ def rule_5(graph: MixedGraph, claims: Claims) -> None:
     """x o-o y on an uncovered cycle of at least four edges o-o: x - y, and so for each edge of the cycle."""
     usable = graph.open & graph.open[graph.reverse]
     paths = UncoveredPaths(graph, usable)
-    for arc in np.flatnonzero(usable & paths.on_cycles() & (graph.source < graph.target)).tolist():
+    strong = paths.components("strong")
+    on_cycles = np.bincount(strong)[strong] > 1
+    for arc in np.flatnonzero(usable & on_cycles & (graph.source < graph.target)).tolist():
         after = paths.steps[paths.steps[:, 0] == arc, 1].tolist()
         before = paths.steps[paths.steps[:, 1] == arc, 0].tolist()
         if paths.reached(after, before, one=True):
@@ -123,7 +125,8 @@ def rule_8(graph: MixedGraph, claims: Claims) -> None:
 
 def rule_9(graph: MixedGraph, claims: Claims) -> None:
     """x o-> z, and an uncovered potentially directed path x, y, ..., z with y and z not adjacent: x -> z."""
-    paths, parts = _potentially_directed(graph)
+    paths = _potentially_directed(graph)
+    parts = paths.components("weak")
     into, out, closing = graph.triples  # y -> x, x -> z, y -> z
     first = graph.reverse[into]
     some = (closing == APART) & graph.has(out, ARROW) & graph.open[graph.reverse[out]] & paths.usable[first]
@@ -147,7 +150,7 @@ def rule_9(graph: MixedGraph, claims: Claims) -> None:
 def rule_10(graph: MixedGraph, claims: Claims) -> None:
     """x o-> z, y -> z <- w, uncovered potentially directed paths from x to y and from x to w that begin with distinct
     variables, not adjacent: x -> z."""
-    paths, _ = _potentially_directed(graph)
+    paths = _potentially_directed(graph)
     directed = (graph.marks == ARROW) & (graph.marks[graph.reverse] == TAIL)
     n_parents = np.bincount(graph.target[directed], minlength=graph.n_variables)
     n_firsts = np.bincount(graph.source[paths.usable], minlength=graph.n_variables)[graph.source] - paths.usable
@@ -156,7 +159,8 @@ def rule_10(graph: MixedGraph, claims: Claims) -> None:
         x, z = int(graph.source[arc]), int(graph.target[arc])
         from_z = np.arange(graph.starts[z], graph.starts[z + 1])
         parents = graph.target[from_z[directed[graph.reverse[from_z]]]]
-        firsts = paths.from_variable(x, without=z)
+        from_x = np.arange(graph.starts[x], graph.starts[x + 1])
+        firsts = from_x[paths.usable[from_x] & (graph.target[from_x] != z)].tolist()
         goals = [arc_in for y in parents for arc_in in graph.reverse[graph.starts[y] : graph.starts[y + 1]].tolist()]
         reached = []
         for first in firsts:
@@ -171,9 +175,6 @@ def rule_10(graph: MixedGraph, claims: Claims) -> None:
                 break
 
 
-def _potentially_directed(graph: MixedGraph) -> tuple[UncoveredPaths, np.ndarray]:
-    """Return the uncovered paths whose arcs have no arrow at their source and no tail at their target, and the parts
-    that such paths connect."""
-    usable = (graph.marks != TAIL) & (graph.marks[graph.reverse] != ARROW)
-    paths = UncoveredPaths(graph, usable)
-    return paths, paths.parts()
+def _potentially_directed(graph: MixedGraph) -> UncoveredPaths:
+    """Return the uncovered paths whose arcs have no arrow at their source and no tail at their target."""
+    return UncoveredPaths(graph, (graph.marks != TAIL) & (graph.marks[graph.reverse] != ARROW))

@@ -9,7 +9,6 @@ p-values are exactly equal, the first of these sets by the variables' indexes is
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -49,8 +48,7 @@ class Questions:
         kept = (self.candidates[:, None] != self.pairs[owners]).all(axis=1)
         if but is not None:
             kept &= self.candidates != but[owners]
-        if tiers is not None:
-            kept &= may_be_members(tiers, self.pairs[owners], self.candidates[:, None])[:, 0]
+        kept &= may_be_members(tiers, self.pairs[owners], self.candidates[:, None])[:, 0]
         return self.only(kept)
 
     def only(self, kept: np.ndarray) -> Questions:
@@ -66,24 +64,6 @@ class Found(NamedTuple):
     pairs: np.ndarray
     sets: np.ndarray
     union: np.ndarray
-
-
-def best_sets(
-    tests: IndependenceTests, problem: Problem, questions: Questions, most: int | None = None
-) -> Iterator[Found]:
-    """Yield for each size of sets, from 0 up to `most` (None: any), the sets of the pairs that a set of this size and
-    none smaller separates."""
-    longest = int(np.diff(questions.starts).max(initial=0))
-    for size in range(min(longest, longest if most is None else most) + 1):
-        if problem.obstacle(size) is not None or not len(questions.pairs):
-            return
-        questions = questions.where(np.diff(questions.starts) >= size)
-        found = best_of_size(tests, questions, size)
-        if len(found.pairs):
-            yield found
-            p = problem.n_variables
-            keys = np.sort(questions.pairs, axis=1) @ [p, 1]
-            questions = questions.where(~np.isin(keys, found.pairs @ [p, 1]))
 
 
 def best_of_size(tests: IndependenceTests, questions: Questions, size: int) -> Found:
@@ -115,7 +95,7 @@ def best_of_size(tests: IndependenceTests, questions: Questions, size: int) -> F
 class Separations:
     """The separating sets of pairs that are not adjacent, found when they are first asked for. For a pair that the
     search removed at a level, they are sought among the neighbours of both ends at that level. For pairs that were
-    removed later, `record` states them. `as_found` keeps the sets that the search found, for tests whose answers depend
+    removed later, `search` finds them. `as_found` keeps the sets that the search found, for tests whose answers depend
     on the order of the variables anyway, or take too long."""
 
     def __init__(self, skeleton: Skeleton, tests: IndependenceTests, problem: Problem, as_found: bool):
@@ -125,8 +105,29 @@ class Separations:
         self._of_one = np.empty(0, np.int64)  # pairs whose sets of one variable are not listed, since they are many
         self._keys, self._starts, self._members = np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.int64)
 
-    def record(self, found: Found) -> None:
-        """State the sets of pairs."""
+    def may_be_removed(self, pairs: np.ndarray) -> np.ndarray:
+        """Return which of (k, 2) pairs i < j background knowledge does not require to be edges, (k,) bool."""
+        fixed = self._problem.fixed
+        required = np.empty((0, 2), np.int64) if fixed is None else fixed.required.astype(np.int64)
+        return ~np.isin(pairs @ [self._p, 1], required @ [self._p, 1])
+
+    def search(self, questions: Questions, most: int | None = None) -> np.ndarray:
+        """Find the sets of the smallest size, at most `most` (None: any), that separate pairs, and return the (k, 2)
+        pairs i < j that have any."""
+        longest = int(np.diff(questions.starts).max(initial=0))
+        removed = [np.empty((0, 2), np.int64)]
+        for size in range(min(longest, longest if most is None else most) + 1):
+            if self._problem.obstacle(size) is not None or not len(questions.pairs):
+                break
+            questions = questions.where(np.diff(questions.starts) >= size)
+            found = best_of_size(self._tests, questions, size)
+            self._record(found)
+            removed.append(found.pairs)
+            keys = np.sort(questions.pairs, axis=1) @ [self._p, 1]
+            questions = questions.where(~np.isin(keys, found.pairs @ [self._p, 1]))
+        return np.concatenate(removed)
+
+    def _record(self, found: Found) -> None:
         pairs, sets, union = found
         in_any = (pairs.astype(np.int64) @ [self._p, 1])[union[:, 0]] * self._p + union[:, 1]
         self._in_any = distinct(np.concatenate([self._in_any, in_any]))
@@ -172,11 +173,11 @@ class Separations:
             some = np.flatnonzero(sizes == level)
             if level and not self._as_found:
                 found = self._best(level, pairs[some])
-                self.record(found)
+                self._record(found)
                 some = some[~np.isin(keys[some], found.pairs @ [self._p, 1])]
             sets = members[starts[some, None] + np.arange(level)].astype(np.int64)
             rows = np.stack([np.repeat(np.arange(len(sets)), level), sets.reshape(-1)], axis=1)
-            self.record(Found(pairs[some], sets, rows))
+            self._record(Found(pairs[some], sets, rows))
 
     def _best(self, level: int, pairs: np.ndarray) -> Found:
         """Return the best sets of pairs that a level removed."""

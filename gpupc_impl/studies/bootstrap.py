@@ -22,7 +22,8 @@ from gpupc_impl.core.problem import InvalidProblem, Problem, as_number
 from gpupc_impl.core.result import read_whole
 from gpupc_impl.core.result_folder import ResultFolder
 from gpupc_impl.core.rows import RowStream
-from gpupc_impl.intake import TableFormat, read_input
+from gpupc_impl.intake import TableFormat
+from gpupc_impl.search import SearchRequest
 from gpupc_impl.views.exports import write_study
 from gpupc_impl.views.progress import bar
 
@@ -302,19 +303,13 @@ NEUTRAL_OPTIONS = ("names", "backend", "device_memory_limit")  # options that do
 
 def _samples(data: Any, family: str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the samples in rows, without dropped ones, and the options with which `pc` takes resamples of them."""
-    missing = options.get("missing", "error")
+    request = SearchRequest.of(**options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # The search of all data has already issued the warnings.
-        table = read_input(
-            data,
-            names=options.get("names"),
-            kind=get_family(family).data,
-            missing=missing,
-            transpose=options.get("transpose"),
-            form=TableFormat(**{name: value for name, value in options.items() if name in FORMAT_OPTIONS}),
-        )
+        table = request.read(data, get_family(family).data)
     options = {name: value for name, value in options.items() if name not in FORMAT_OPTIONS}
-    changed = {"names": table.names, "transpose": False, "missing": "pairwise" if missing == "pairwise" else "error"}
+    missing = "pairwise" if request.missing == "pairwise" else "error"
+    changed = {"names": table.names, "transpose": False, "missing": missing}
     values = np.asarray(table.values) if isinstance(table.values, RowStream) else table.values
     if get_family(family).data == "labels" and hasattr(values, "select_dtypes"):
         # A resample has the categories of all samples, of which some may not occur in it.

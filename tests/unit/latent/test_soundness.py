@@ -7,7 +7,7 @@ import pytest
 
 from gpupc_impl import BackgroundKnowledge, IndependenceOracle, fci
 from gpupc_impl.core.pag import ARROW, CIRCLE, TAIL
-from gpupc_impl.latent.inference import find_pag
+from gpupc_impl.latent.inference import Inference, find_pag
 from tests.latent_graphs import SelectedOracle, confounded
 
 REMOVED_BY_FCI = 187
@@ -75,7 +75,7 @@ def test_what_is_known_to_be_true_leaves_marks_true(seed, algorithm):
     free, skeleton = fci(oracle, algorithm=algorithm).marks, oracle.skeleton()
     for stated in ({"tiers": [order[: p // 2], order[p // 2 :]]}, {"required_directions": required}):
         knowledge = BackgroundKnowledge(**stated)
-        known = find_pag(skeleton, oracle, algorithm, knowledge=knowledge, tests=oracle.tests()).marks
+        known = find_pag(skeleton, oracle, Inference(algorithm), knowledge=knowledge, tests=oracle.tests()).marks
         assert np.array_equal(known[free > CIRCLE], free[free > CIRCLE])
         i, j = np.nonzero(known == ARROW)
         assert not oracle.ancestral()[j, i].any()
