@@ -50,7 +50,15 @@ def open_regular(path: str | Path, limit: int | None = None) -> io.BufferedReade
     """Open a regular file of at most `limit` bytes for reading; OSError for any other."""
     with _path_errors(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # O_NONBLOCK avoids waiting for a pipe.
-    return os.fdopen(checked_file(descriptor, path, limit), "rb")
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and (limit is None or status.st_size <= limit):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, over the limit of {limit:,}", str(path))
 
 
 def is_regular(path: str | Path) -> bool:
@@ -64,19 +72,6 @@ def _path_errors(path: str | Path) -> Iterator[None]:
         yield
     except ValueError as error:  # The path has a null character or a lone surrogate.
         raise OSError(errno.EINVAL, f"this is no path ({error})", ascii(str(path))) from error
-
-
-def checked_file(descriptor: int, path: str | Path, limit: int | None = None) -> int:
-    """Return the descriptor of a regular file with at most `limit` bytes; otherwise close it and raise OSError."""
-    status = os.fstat(descriptor)
-    if stat.S_ISREG(status.st_mode) and (limit is None or status.st_size <= limit):
-        return descriptor
-    os.close(descriptor)
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, over the limit of {limit:,}", str(path))
 
 
 def _others_write(status: os.stat_result) -> bool:

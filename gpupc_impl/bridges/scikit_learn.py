@@ -1,5 +1,6 @@
 """The PC algorithm as a scikit-learn estimator."""
 
+import dataclasses
 from typing import Any, Self
 
 try:
@@ -13,6 +14,7 @@ except ImportError as error:
 from gpupc_impl.api import pc
 
 
+@dataclasses.dataclass(repr=False, eq=False)  # which are those of scikit-learn
 class PC(BaseEstimator):
     """The PC algorithm of `gpupc_impl.pc` as an estimator.
 
@@ -27,24 +29,14 @@ class PC(BaseEstimator):
         n_features_in_, feature_names_in_: the number and the names of the fitted variables, as usual in scikit-learn.
     """
 
-    def __init__(
-        self,
-        alpha: float = 0.05,
-        *,
-        family: str = "auto",
-        method: str = "auto",
-        backend: str = "auto",
-        max_level: int | None = None,
-        missing: str = "error",
-        options: dict[str, Any] | None = None,
-    ):
-        self.alpha = alpha
-        self.family = family
-        self.method = method
-        self.backend = backend
-        self.max_level = max_level
-        self.missing = missing
-        self.options = options
+    alpha: float = 0.05
+    _: dataclasses.KW_ONLY
+    family: str = "auto"
+    method: str = "auto"
+    backend: str = "auto"
+    max_level: int | None = None
+    missing: str = "error"
+    options: dict[str, Any] | None = None
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Find the graph behind (samples, variables) data: an array, or a DataFrame whose column names are kept.

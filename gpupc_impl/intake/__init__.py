@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.core.family import Family, default_family, families
-from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.problem import InvalidProblem, check_choice
 from gpupc_impl.core.rows import RowStream
-from gpupc_impl.tables import Table, read_table
+from gpupc_impl.tables import Table, is_frame, read_table
 from gpupc_impl.tables import TableFormat as TableFormat
 from gpupc_impl.tables.columns import FEW_VALUES, REPEATS, Place
 
@@ -45,8 +45,7 @@ def read_input(
     """Read the user's data, handle missing values and look for probable mistakes. The arguments are as of
     `gpupc_impl.skeleton`, `kind` and `form` as of `gpupc_impl.tables.read_table`; `correlation` says whether the data
     are a correlation matrix."""
-    if missing not in MISSING:
-        raise InvalidProblem(f"missing is {missing!r}; choose one of: {', '.join(MISSING)}")
+    check_choice("missing", missing, MISSING)
     if correlation and (missing != "error" or transpose):
         raise InvalidProblem("n_samples says that data is a correlation matrix; missing and transpose are for samples")
     if missing == "imputed":
@@ -71,7 +70,7 @@ def read_input(
         _refuse_indefinite(values)
         return dataclasses.replace(table, kind="correlation", summary=f"a correlation matrix of {rows:,} variables")
     label_columns: tuple[str, ...] = ()
-    if _is_frame(values):
+    if is_frame(values):
         label_columns = tuple(str(name) for name, dtype in values.dtypes.items() if dtype.kind not in "iufc")
     inferred = _kind(values, label_columns, kind)
     # Otherwise no family supports the data.
@@ -82,7 +81,7 @@ def read_input(
     _warn_of_unnamed(names)
     labelled = set(label_columns)
     measured = [k for k in range(p) if str(names[k]) not in labelled] if labelled else slice(None)
-    numbers = _as_numbers(head.iloc[:, measured] if _is_frame(head) else head) if kind != "labels" else None
+    numbers = _as_numbers(head.iloc[:, measured] if is_frame(head) else head) if kind != "labels" else None
     if numbers is not None and numbers.size:
         if not label_columns:
             _refuse_matrix(numbers, len(values))
@@ -144,7 +143,7 @@ def choose_family(table: Table, family: Family | None = None) -> Family:
 def _warn_of_sparse(table: Table) -> None:
     """Warn of two variables whose table has fewer samples than cells."""
     first, names = _head(table.values)[:FIRST_STATES], column_names(table.values, table.names)
-    if not _is_frame(first) and first.dtype.kind in "biuf":
+    if not is_frame(first) and first.dtype.kind in "biuf":
         states = 1 + np.count_nonzero(np.diff(np.sort(first, axis=0), axis=0), axis=0)
     else:
         import pandas
@@ -223,7 +222,7 @@ def _refuse_second_header(data: Any, place: Place) -> None:
         return
     for k in range(p):
         for rows in (2 * FEW_VALUES, FIRST_ROWS):  # The first rows of measurements already have too many values.
-            column = np.asarray(data.iloc[:rows, k] if _is_frame(data) else data[:rows, k], object)
+            column = np.asarray(data.iloc[:rows, k] if is_frame(data) else data[:rows, k], object)
             others = set(column[1:])
             if column[0] in others or column[0] != column[0] or len(others) < 2:
                 return
@@ -343,7 +342,7 @@ def _warn_of_identifiers(data: Any, names: Sequence[Any], label_columns: Sequenc
             "of rows do; leave them out (--row-names, row_names=True for a first column), since no test finds "
             "anything in them"
         )
-    first = _as_numbers(data.iloc[:, 0] if _is_frame(data) else data[:, 0])
+    first = _as_numbers(data.iloc[:, 0] if is_frame(data) else data[:, 0])
     if n < 2 * FEW_VALUES or p < 2 or first is None:
         return
     if float(first[0]).is_integer() and (np.diff(first) == 1).all():
@@ -351,10 +350,6 @@ def _warn_of_identifiers(data: Any, names: Sequence[Any], label_columns: Sequenc
             f"the first column ({str(names[0])!r}) counts the rows from {first[0]:g} on and is taken for a variable; "
             "if it names the rows, leave it out (--row-names, row_names=True)"
         )
-
-
-def _is_frame(data: Any) -> bool:
-    return hasattr(data, "iloc")
 
 
 def _kind(data: Any, label_columns: tuple[str, ...], expected: str | None) -> str:
@@ -426,7 +421,7 @@ def _without_missing(data: Any, table: Table, kind: str, missing: str) -> Any:
     if missing == "pairwise":
         if isinstance(data, RowStream):
             return data
-        if _is_frame(data):  # Nullable types have several missing values.
+        if is_frame(data):  # Nullable types have several missing values.
             return data.where(~absent, np.nan).astype(np.float64)
         return np.asarray(data, np.float64)
     if not complete:
@@ -444,13 +439,13 @@ def _without_missing(data: Any, table: Table, kind: str, missing: str) -> Any:
 
 def _categories_hint(data: Any, columns: np.ndarray) -> str:
     """Return a hint if a category may have the name of a missing value, such as "none"; otherwise ""."""
-    if not _is_frame(data) or all(data.dtypes.iloc[k].kind in "iuf" for k in columns):
+    if not is_frame(data) or all(data.dtypes.iloc[k].kind in "iuf" for k in columns):
         return ""
     return "; missing_values=[] (--missing-values '') makes a category of every cell that is not empty"
 
 
 def _absent(data: Any) -> np.ndarray:
-    if _is_frame(data):
+    if is_frame(data):
         return np.asarray(data.isna())
     if data.dtype.kind not in "fc" or not np.isnan(np.min(data)):  # The least of values is NaN if one is.
         return np.zeros((len(data), 1), bool)

@@ -32,7 +32,7 @@ from gpupc_impl.tables.text import TableFormat, read_numbers, read_text
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["FRAMES", "DataError", "Table", "TableFormat", "read_numbers", "read_numpy", "read_table"]
+__all__ = ["FRAMES", "DataError", "Table", "TableFormat", "is_frame", "read_numbers", "read_numpy", "read_table"]
 
 ONE_VALUE = "give each row one number or label for each variable"
 UNREAD = {
@@ -99,7 +99,7 @@ def read_table(
     else:
         values = _from_memory(data, names, transpose, streamed)
         table = Table(values, getattr(values, "columns", None), _place("", getattr(values, "columns", names), 0))
-    if not _is_frame(table.values):
+    if not is_frame(table.values):
         values = table.values
         if isinstance(values, np.ndarray) and (codes := missing_numbers(form.missing_values)):
             values = np.where(np.isin(values, codes), np.nan, values)
@@ -149,7 +149,8 @@ def _place(source: str, names: Sequence[Any] | None, start: int) -> Place:
 # --- tables in memory -------------------------------------------------------------------------------------------------
 
 
-def _is_frame(data: Any) -> bool:
+def is_frame(data: Any) -> bool:
+    """Return whether data is a DataFrame, without importing pandas."""
     return hasattr(data, "columns") and hasattr(data, "iloc")
 
 
@@ -166,7 +167,7 @@ def _turned(frame: pandas.DataFrame) -> pandas.DataFrame:
 def _from_memory(data: Any, names: Sequence[str] | None, transpose: bool, streamed: bool) -> Any:
     """Return an array of numbers, a DataFrame of text or of objects, or a `RowStream` of a large mapped array."""
     data = _native(data)
-    if _is_frame(data):
+    if is_frame(data):
         return _turned(data) if transpose else data
     array = _array(data)
     array = array.T if transpose else array

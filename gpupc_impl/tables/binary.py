@@ -213,10 +213,8 @@ def _parquet(path: Path) -> tuple[RowStream, list[str]] | None:
             # Without prefetching, the pages of a group of rows, which may hold gigabytes, are read as they are needed.
             with parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
                 for batch in file.iter_batches(max(1, mapped_arrays.PIECE_BYTES // (8 * shape[1]))):
-                    part = np.empty((batch.num_rows, shape[1]))
-                    for k, place in enumerate(places):
-                        part[:, k] = batch.column(place).to_numpy(zero_copy_only=False)
-                    yield part
+                    columns = [batch.column(place).to_numpy(zero_copy_only=False) for place in places]
+                    yield np.column_stack(columns).astype(np.float64, copy=False)
         except Exception as error:  # Damaged files raise many types of exceptions.
             raise _unreadable(path, error) from error
 

@@ -27,11 +27,6 @@ def skeleton_of(result: Result) -> Skeleton:
     return result if isinstance(result, Skeleton) else result.skeleton
 
 
-def title_of(result: Result) -> str:
-    """Return what the result is called."""
-    return {CPDAG: "CPDAG", PAG: "PAG"}.get(type(result), "Skeleton")
-
-
 def adjacency_of(result: Result) -> np.ndarray:
     """Return which variables are adjacent in the result, (p, p) bool."""
     return result.skeleton.adjacency if isinstance(result, CPDAG) else result.adjacency

@@ -45,13 +45,13 @@ def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -
         tests = list(_edge_tests(skeleton, edges[tested]))
         total = sum(subsets.total for subsets in tests)
         with bar(progress, total, "tests of the edges", " tests") as progress_bar:
-            strongest = _spread(_edge_strengths(tests, int(tested.sum()), test, progress_bar), tested)
+            strongest = _edge_strengths(tests, tested, test, progress_bar)
         parts.append((edges, edges_with_kind(result)["kind"].tolist(), *strongest))
     if pairs != "edges":
         removed = np.argwhere(np.triu(~skeleton.adjacency, 1))
         tested = ~_among(removed, skeleton.sepsets.gaps)
         with bar(progress, int(tested.sum()), "removed pairs", " pairs") as progress_bar:
-            strongest = _spread(_removed_strengths(skeleton, removed[tested], test, progress_bar), tested)
+            strongest = _removed_strengths(skeleton, removed, tested, test, progress_bar)
         parts.append((removed, np.where(tested, "removed", "forbidden").tolist(), *strongest))
     names = skeleton.names
     rows = [
@@ -103,7 +103,8 @@ def _open(skeleton: Skeleton, backend: str) -> IndependenceTests:
     return open_tests(problem, backend)
 
 
-Strengths = tuple[np.ndarray, list[tuple[int, ...]], np.ndarray]  # p-values, sets and effects of pairs
+# Of pairs the p-values, the sets and the effects: NaN, the empty set and NaN for those that were not tested.
+Strengths = tuple[np.ndarray, list[tuple[int, ...]], np.ndarray]
 
 
 def _among(pairs: np.ndarray, others: Sequence[Sequence[int]] | np.ndarray) -> np.ndarray:
@@ -112,21 +113,15 @@ def _among(pairs: np.ndarray, others: Sequence[Sequence[int]] | np.ndarray) -> n
     return np.array([tuple(pair) in known for pair in pairs.tolist()], bool)
 
 
-def _spread(strengths: Strengths, tested: np.ndarray) -> Strengths:
-    """Place the strengths of the tested pairs among all pairs, with NaN and no set for the others."""
-    p_values, effects = np.full(len(tested), np.nan), np.full(len(tested), np.nan)
-    p_values[tested], effects[tested] = strengths[0], strengths[2]
-    sets = iter(strengths[1])
-    return p_values, [next(sets) if is_tested else () for is_tested in tested], effects
-
-
-def _removed_strengths(skeleton: Skeleton, pairs: np.ndarray, test: IndependenceTests, progress_bar: Any) -> Strengths:
-    sets = [skeleton.sepsets[i, j] for i, j in pairs.tolist()]
+def _removed_strengths(
+    skeleton: Skeleton, pairs: np.ndarray, tested: np.ndarray, test: IndependenceTests, progress_bar: Any
+) -> Strengths:
+    sets = [skeleton.sepsets[i, j] if is_tested else () for (i, j), is_tested in zip(pairs, tested, strict=True)]
     sizes = np.array([len(members) for members in sets], np.int64)
     p_values, effects = np.full(len(pairs), np.nan), np.full(len(pairs), np.nan)
     ordered, alpha = _owner_first(skeleton, pairs, sets), skeleton.problem.alpha
-    for level in np.unique(sizes):
-        numbers = np.flatnonzero(sizes == level)
+    for level in np.unique(sizes[tested]):
+        numbers = np.flatnonzero(tested & (sizes == level))
         for batch in np.array_split(numbers, ceil_div(len(numbers), TESTS_AT_ONCE)):
             members = np.array([sets[k] for k in batch], np.int64).reshape(len(batch), level)
             p_values[batch], effects[batch] = test.strengths(ordered[batch], members)
@@ -169,15 +164,17 @@ def _edge_tests(skeleton: Skeleton, edges: np.ndarray) -> Iterator[Subsets]:
         yield Subsets(pairs, *concatenated(lists), level)
 
 
-def _edge_strengths(tests: Sequence[Subsets], n_edges: int, test: IndependenceTests, progress_bar: Any) -> Strengths:
-    largest = np.full(n_edges, -np.inf)
-    effects = np.full(n_edges, np.nan)
-    best_sets: list[tuple[int, ...]] = [()] * n_edges
+def _edge_strengths(
+    tests: Sequence[Subsets], tested: np.ndarray, test: IndependenceTests, progress_bar: Any
+) -> Strengths:
+    largest, effects = np.full(len(tested), -np.inf), np.full(len(tested), np.nan)
+    best_sets: list[tuple[int, ...]] = [()] * len(tested)
+    edges = np.flatnonzero(tested)
     for subsets in tests:
         for part in mapped_arrays.pieces(subsets.total, TESTS_AT_ONCE):
             of_part = np.arange(part.start, part.stop)
             owners = subsets.owners(of_part)
-            sets, numbers = subsets.members(of_part, owners), owners // 2 if subsets.size else owners
+            sets, numbers = subsets.members(of_part, owners), edges[owners // 2 if subsets.size else owners]
             p_values, part_effects = test.strengths(subsets.pairs[owners], sets.astype(np.int64))
             p_values = np.where(np.isnan(p_values), -np.inf, p_values)
             starts = np.flatnonzero(np.diff(numbers, prepend=-1))
