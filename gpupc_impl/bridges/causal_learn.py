@@ -22,6 +22,7 @@ except ImportError as error:
 from gpupc_impl.core.family import open_tests
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.discrete.problem import DiscreteProblem
+from gpupc_impl.discrete.statistic import of_tables
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.kernel.problem import KernelProblem
 from gpupc_impl.nonlinear.problem import NonlinearProblem
@@ -124,7 +125,7 @@ class ChiSquare(BatchedTest):
         strata = int(np.prod(problem.categories[list(members)], dtype=np.float64))
         widest = int(problem.categories[list(others)].max())
         cells = strata * int(problem.categories[x]) * widest
-        if cells * len(others) > DENSE_CELLS or problem.test != "chi-square" or problem.df_rule != "adjusted":
+        if cells * len(others) > DENSE_CELLS or problem.df_rule != "adjusted":
             return super()._batch(x, members, others)
         row = np.zeros(problem.n_samples, np.int64)
         for v in (*members, x):
@@ -133,14 +134,8 @@ class ChiSquare(BatchedTest):
         cell = row * widest + problem.codes[list(others)]
         cell += cells * np.arange(len(others))[:, None]
         counts = np.bincount(cell.reshape(-1), minlength=cells * len(others))
-        counts = counts.reshape(len(others), strata, int(problem.categories[x]), widest).astype(np.float64)
-        row_sums, column_sums = counts.sum(axis=3), counts.sum(axis=2)
-        totals = row_sums.sum(axis=2)[:, :, None, None]
-        expected = row_sums[..., :, None] * column_sums[..., None, :] / np.maximum(totals, 1)
-        # A cell with an expected count of zero is empty and contributes nothing.
-        statistics = ((counts - expected) ** 2 / np.where(expected > 0, expected, 1.0)).sum(axis=(1, 2, 3))
-        rows, columns = ((sums > 0).sum(axis=2) - 1 for sums in (row_sums, column_sums))
-        return problem.p_value(statistics, np.where(rows >= 0, rows * columns, 0).sum(axis=1))
+        tables = counts.reshape(len(others), strata, int(problem.categories[x]), widest)
+        return problem.p_value(*of_tables(problem, tables))
 
 
 class CMIknn(BatchedTest):

@@ -2,6 +2,8 @@
 al. 2012, Definition 3.3)."""
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
 
 from gpupc_impl.core.pag import ARROW, TAIL
 from gpupc_impl.core.pairs import gathered
@@ -50,18 +52,13 @@ def possible_d_sep(graph: MixedGraph, pairs: np.ndarray, longest: int | None) ->
 def possible_causes(graph: MixedGraph, variables: np.ndarray) -> np.ndarray:
     """Return which variables may be causes of some variables, (k, p) bool: those from which a path leads that has no
     arrow at the source and no tail at the target of any of its arcs."""
-    usable = np.flatnonzero((graph.marks != ARROW) & (graph.marks[graph.reverse] != TAIL))  # against their direction
-    first = np.searchsorted(graph.source[usable], np.arange(graph.n_variables + 1))
+    p, usable = graph.n_variables, (graph.marks != ARROW) & (graph.marks[graph.reverse] != TAIL)
+    arcs = graph.source[usable], graph.target[usable]  # against the direction of the paths
+    backwards = sparse.csr_array((np.ones(len(arcs[0])), arcs), shape=(p, p))
     ends, of_end = np.unique(variables, return_inverse=True)
-    causes = np.zeros((len(ends), graph.n_variables), bool)
-    rows, reached = np.arange(len(ends)), ends
-    while len(reached):
-        keys = np.unique(rows * graph.n_variables + reached)
-        keys = keys[~causes.reshape(-1)[keys]]
-        causes.reshape(-1)[keys] = True
-        rows, reached = np.divmod(keys, graph.n_variables)
-        starts, reached = gathered(first, graph.target[usable], reached)
-        rows = np.repeat(rows, np.diff(starts))
+    causes = np.zeros((len(ends), p), bool)
+    for row, end in enumerate(ends.tolist()):
+        causes[row, csgraph.breadth_first_order(backwards, end, return_predecessors=False)] = True
     return causes[of_end]
 
 

@@ -112,8 +112,8 @@ class Separations:
         return ~np.isin(pairs @ [self._p, 1], required @ [self._p, 1])
 
     def search(self, questions: Questions, most: int | None = None) -> np.ndarray:
-        """Find the sets of the smallest size, at most `most` (None: any), that separate pairs, and return the (k, 2)
-        pairs i < j that have any."""
+        """Find and record the sets of the smallest size, at most `most` (None: any), that separate pairs, and return
+        the (k, 2) pairs i < j that have any."""
         longest = int(np.diff(questions.starts).max(initial=0))
         removed = [np.empty((0, 2), np.int64)]
         for size in range(min(longest, longest if most is None else most) + 1):

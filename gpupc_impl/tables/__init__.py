@@ -101,7 +101,7 @@ def read_table(
         table = Table(values, getattr(values, "columns", None), _place("", getattr(values, "columns", names), 0))
     if not is_frame(table.values):
         values = table.values
-        if isinstance(values, np.ndarray) and (codes := missing_numbers(form.missing_values)):
+        if form.missing_values and isinstance(values, np.ndarray) and (codes := missing_numbers(form.missing_values)):
             values = np.where(np.isin(values, codes), np.nan, values)
         return dataclasses.replace(table, values=values, names=table.names if names is None else names)
     frame, remark = typed(table.values, kind, table.place, form.decimal, form.missing_values)

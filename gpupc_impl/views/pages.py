@@ -125,12 +125,6 @@ HUBS_LISTED, COMPONENTS_LISTED, MEMBERS_SHOWN = 15, 10, 8  # the most on a page,
 
 def write(result: Result, path: str | Path) -> None:
     """See `core.result_views.ResultViews.report`."""
-    with write_whole(path) as file:  # A data file's name need not be UTF-8.
-        file.write(page(result).encode(errors="backslashreplace"))
-
-
-def page(result: Result) -> str:
-    """Return the page as HTML."""
     from gpupc_impl.views.plots.graph import has_many_variables
     from gpupc_impl.views.plots.heatmap import heatmap
 
@@ -149,13 +143,15 @@ def page(result: Result) -> str:
         _folded("How it was searched", _how(result)),
         _folded("By community", picture(lambda: heatmap(result), "the adjacency matrix")) if n_edges(result) else "",
     ]
-    return _resource("report.html").format(
+    page = _resource("report.html").format(
         title=title,
         style=_resource("report.css"),
         body="\n".join(filter(None, parts)),
         version=importlib.import_module("gpupc_impl").__version__,
         script=_resource("report.js"),
     )
+    with write_whole(path) as file:  # A data file's name need not be UTF-8.
+        file.write(page.encode(errors="backslashreplace"))
 
 
 def _resource(name: str) -> str:

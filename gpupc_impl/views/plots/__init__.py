@@ -29,6 +29,7 @@ PIXELS = 150  # the pixels of an inch in a PNG file
 MISSING = "\N{REPLACEMENT CHARACTER}"  # the mark that replaces a character which no font in use has
 
 Axes = require_module("matplotlib.axes", "pictures", "plots").Axes
+Figure = require_module("matplotlib.figure", "pictures", "plots").Figure
 
 require = functools.partial(require_module, "matplotlib", "pictures", "plots")  # imports matplotlib
 
@@ -37,18 +38,13 @@ require = functools.partial(require_module, "matplotlib", "pictures", "plots")  
 def drawing(ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
     """Apply this project's style and yield axes: `ax`, or those of a new figure of this size in inches."""
     with require().rc_context(STYLE):
-        yield _new_axes(size) if ax is None else ax
+        if ax is None and _without_pyplot.get():
+            ax = Figure(figsize=size, layout="constrained").add_subplot()
+        elif ax is None:
+            import matplotlib.pyplot as plt  # imported here, since it chooses a display
 
-
-def _new_axes(size: tuple[float, float]) -> Axes:
-    """Return the axes of a new figure, which pyplot shows and keeps, except inside `image`."""
-    from matplotlib.figure import Figure
-
-    if _without_pyplot.get():
-        return Figure(figsize=size, layout="constrained").add_subplot()
-    import matplotlib.pyplot as plt
-
-    return plt.figure(figsize=size, layout="constrained").add_subplot()
+            ax = plt.figure(figsize=size, layout="constrained").add_subplot()
+        yield ax
 
 
 _without_pyplot: contextvars.ContextVar[bool] = contextvars.ContextVar("without pyplot", default=False)

@@ -86,15 +86,12 @@ def draw_cells(
             axes.set_xticks(range(size), labels, rotation=90, **font)
             axes.set_yticks(range(size), labels, **font)
             axes.tick_params(length=0)
+        else:
+            axes.set(xticks=[], yticks=[], xlabel=f"{size:,} variables in {len(groups):,} communities")
         isolated = len(names) - size
         note = f"\n{isolated:,} without an edge left out" if isolated else ""
         axes.set_title(title + note, parse_math=False)
-        for spine in axes.spines.values():
-            spine.set_visible(True)
-        if not named:
-            axes.set_xticks([])
-            axes.set_yticks([])
-            axes.set_xlabel(f"{size:,} variables in {len(groups):,} communities")
+        axes.spines[:].set_visible(True)
         if legend:
             handles = [Line2D([], [], ls="", marker="s", color=colour, label=text) for text, colour in legend]
             if ax is None:
