@@ -142,7 +142,6 @@ def orient(
     """Orient a graph without marks, with RFCI's tests of the edges of discriminating paths (None for FCI, which makes
     none), which have `longest` edges at most. Returns the (k, 2) edges of these paths that were found independent; if
     there are any, the orientation is to begin again without them."""
-    none = np.empty((0, 2), np.int64)
     known.mark(graph)
     rules.colliders(graph, separations.contain)
     again = True
@@ -157,7 +156,7 @@ def orient(
     rules.apply_together(graph, rules.rule_5)
     rules.apply_together(graph, rules.rule_6, rules.rule_7)
     rules.apply_together(graph, rules.rule_8, rules.rule_9, rules.rule_10)
-    return none
+    return np.empty((0, 2), np.int64)
 
 
 def _pag(graph: MixedGraph, skeleton: Skeleton, separations: Separations, algorithm: str) -> PAG:

@@ -26,6 +26,7 @@ class IndependenceOracle(Problem):
 
     family: ClassVar[str] = "oracle"
     PARAMETERS: ClassVar[Mapping[str, Any]] = {}
+    n_samples: ClassVar[int] = 0
 
     graph: np.ndarray
     observed: np.ndarray
@@ -59,10 +60,6 @@ class IndependenceOracle(Problem):
             names=variable_names(names, len(observed)),
             **search_parameters(0.5, max_level),
         )
-
-    @property
-    def n_samples(self) -> int:
-        return 0
 
     def obstacle(self, level: int) -> str | None:
         return None

@@ -107,9 +107,7 @@ def discriminating_paths(graph: MixedGraph, longest: int | None) -> Iterator[Dis
     b_to_c, a = b_to_c[some], graph.target[b_to_a[some]]
     order = np.argsort(b_to_c, kind="stable")
     targets, firsts = np.unique(b_to_c[order], return_index=True)
-    ends = [*firsts[1:].tolist(), len(order)]
-    for arc, first, end in zip(targets.tolist(), firsts.tolist(), ends, strict=False):
-        next_to_b = a[order[first:end]]
+    for arc, next_to_b in zip(targets.tolist(), np.split(a[order], firsts[1:]), strict=False):
         yield from _shortest(graph, int(graph.source[arc]), int(graph.target[arc]), next_to_b.tolist(), longest)
 
 

@@ -2,7 +2,7 @@
 presence of latent confounders and selection bias, section 3), each applied to all its matches at once. R1 to R4 are
 repeated until none changes a mark; then R5 is, then R6 and R7, then R8 to R10."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -62,29 +62,24 @@ def rule_3(graph: MixedGraph, claims: Claims) -> None:
     into, out, closing = graph.triples  # x -> w, w -> y, x -> y
     some = np.flatnonzero((closing >= 0) & graph.has(into, CIRCLE) & graph.has(closing, ARROW) & graph.open[out])
     some = some[np.argsort(out[some], kind="stable")]
-    edges, firsts, sizes = np.unique(out[some], return_index=True, return_counts=True)
-    for edge, first, size in zip(edges.tolist(), firsts.tolist(), sizes.tolist(), strict=True):
-        x = graph.source[into[some[first : first + size]]]
-        left, right = np.triu_indices(size, 1)
+    edges, firsts = np.unique(out[some], return_index=True)
+    for edge, x in zip(edges.tolist(), np.split(graph.source[into[some]], firsts[1:]), strict=False):
+        left, right = np.triu_indices(len(x), 1)
         if (graph.arcs(x[left], x[right]) == APART).any():
             claims.arrow(edge)
 
 
-def rule_4(graph: MixedGraph, claims: Claims, paths: Iterable[DiscriminatingPaths], member: Membership) -> None:
+def rule_4(graph: MixedGraph, claims: Claims, paths: Sequence[DiscriminatingPaths], member: Membership) -> None:
     """A discriminating path for b between t and c, b o-* c: b -> c if b is in the separating set of t and c, otherwise
     a <-> b <-> c for the variable a next to b."""
-    listed = list(paths)
-    ends = np.array([(path.t, path.c) for path in listed], np.int64).reshape(-1, 2)
-    inside = member(ends, np.array([path.b for path in listed], np.int64))
-    for path, is_inside in zip(listed, inside.tolist(), strict=True):
-        b_to_c = graph.arcs(np.array([path.b]), np.array([path.c]))
-        claims.arrow(b_to_c)
-        if is_inside:
-            claims.tail(graph.reverse[b_to_c])
-        else:
-            next_to_b = np.array(path.colliders)
-            claims.arrow(graph.reverse[b_to_c])
-            claims.arrow(graph.arcs(next_to_b, np.full(len(next_to_b), path.b)))
+    t, b, c = np.array([(path.t, path.b, path.c) for path in paths], np.int64).reshape(-1, 3).T
+    inside, b_to_c = member(np.stack([t, c], axis=1), b), graph.arcs(b, c)
+    claims.arrow(b_to_c)
+    claims.tail(graph.reverse[b_to_c[inside]])
+    claims.arrow(graph.reverse[b_to_c[~inside]])
+    for k in np.flatnonzero(~inside).tolist():
+        next_to_b = np.array(paths[k].colliders)
+        claims.arrow(graph.arcs(next_to_b, np.full(len(next_to_b), b[k])))
 
 
 def rule_5(graph: MixedGraph, claims: Claims) -> None:
