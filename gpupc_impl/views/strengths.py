@@ -116,7 +116,8 @@ def _among(pairs: np.ndarray, others: Sequence[Sequence[int]] | np.ndarray) -> n
 def _removed_strengths(
     skeleton: Skeleton, pairs: np.ndarray, tested: np.ndarray, test: IndependenceTests, progress_bar: Any
 ) -> Strengths:
-    sets = [skeleton.sepsets[i, j] if is_tested else () for (i, j), is_tested in zip(pairs, tested, strict=True)]
+    ends = zip(*pairs.T.tolist(), tested.tolist(), strict=True)
+    sets = [skeleton.sepsets[i, j] if is_tested else () for i, j, is_tested in ends]
     sizes = np.array([len(members) for members in sets], np.int64)
     p_values, effects = np.full(len(pairs), np.nan), np.full(len(pairs), np.nan)
     ordered, alpha = _owner_first(skeleton, pairs, sets), skeleton.problem.alpha
