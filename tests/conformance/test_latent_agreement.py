@@ -13,7 +13,7 @@ from gpupc_impl.core.family import open_tests
 from gpupc_impl.distributed.correlations import fixed_order_problem
 from gpupc_impl.gaussian import canonical, single_tests
 from gpupc_impl.latent import rules
-from gpupc_impl.latent.inference import Limits, find_pag
+from gpupc_impl.latent.inference import Inference, find_pag
 from gpupc_impl.latent.mixed_graph import Claims, MixedGraph
 from tests.golden.test_latent_pags import PAGS, linear_gaussian, oracle
 from tests.latent_graphs import NoisyOracle
@@ -56,9 +56,9 @@ def test_samples(seed, backend, algorithm, monkeypatch):
     problem = fixed_order_problem(values, alpha=(0.2, 0.1, 0.01)[seed % 3])
     graph = skeleton(problem)
     expected = reference_pag(graph, by_canonical_tests(problem), algorithm)
-    assert np.array_equal(find_pag(graph, problem, algorithm, backend=backend).marks, expected)
+    assert np.array_equal(find_pag(graph, problem, Inference(algorithm), backend=backend).marks, expected)
     samples = GaussianProblem.from_data(values, alpha=problem.alpha, correlations="device")
-    assert np.array_equal(find_pag(graph, samples, algorithm, backend=backend).marks, expected)
+    assert np.array_equal(find_pag(graph, samples, Inference(algorithm), backend=backend).marks, expected)
     assert "correlation" not in vars(samples)
 
 
@@ -72,7 +72,7 @@ def test_oracles(numbers, limits):
         graph = problem.skeleton()
         for algorithm in ("rfci", "fci"):
             own = {name: value for name, value in limits.items() if algorithm == "fci" or name == "max_path_length"}
-            found = find_pag(graph, problem, algorithm, limits=Limits(**own), tests=problem.tests())
+            found = find_pag(graph, problem, Inference(algorithm, **own), tests=problem.tests())
             arguments = (own.get("max_possible_d_sep"), own.get("max_path_length"))
             assert np.array_equal(found.marks, reference_pag(graph, by_oracle(problem), algorithm, *arguments))
 
@@ -89,7 +89,7 @@ def test_answers_that_contradict_each_other(numbers):
         problem = NoisyOracle(exact.names, exact.alpha, exact.max_level, graph=exact.graph, observed=exact.observed)
         graph = problem.skeleton()
         for algorithm in ("rfci", "fci"):
-            found = find_pag(graph, problem, algorithm, tests=problem.tests())
+            found = find_pag(graph, problem, Inference(algorithm), tests=problem.tests())
             removed += len(found.removed)
             assert np.array_equal(found.marks, reference_pag(graph, by_oracle(problem), algorithm))
     assert removed > 4
