@@ -22,11 +22,14 @@ ROOT = Path(__file__).parents[2]
 
 OUTSIDE = {
     "CHANGELOG.md": "changelog.md",
+    "CITATION.cff": "CITATION.cff",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
+    "config/README.md": "config.md",
     "datasets/README.md": "datasets.md",
 }
-"""The pages of the repository outside docs, by path, and their names in the site."""
+"""The files of the repository outside docs to which pages lead, by path, and their names in the site."""
 
 MORE = "More"
 
