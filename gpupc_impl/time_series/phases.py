@@ -269,7 +269,9 @@ class Votes:
             tests = (
                 (pair, given)
                 for pair, of_pair in ends.items()
-                for given in {given: 0 for v in of_pair for given in itertools.combinations(neighbours[v], size)}
+                for given in dict.fromkeys(
+                    given for v in of_pair for given in itertools.combinations(neighbours[v], size)
+                )
             )
             while chunk := list(itertools.islice(tests, TESTS_A_CHUNK)):
                 source, lag, target = np.array([pair for pair, _ in chunk], np.int32).T

@@ -7,7 +7,7 @@ own data, such as the kernels of deep levels. ``python -m workflow.lib.ahead`` i
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 import numpy as np
@@ -24,8 +24,9 @@ from workflow.lib.searches import Search
 SAMPLES, VARIABLES = 60, 6  # the numbers of samples and of variables of the tiny problems
 
 
-def compile_ahead(searches: Sequence[Search], backend: str, limit_s: float, log: TextIO) -> Iterator[str]:
-    """Compile what searches run; yield sentences on how long that took, and on what was not compiled within the limit.
+def compile_ahead(searches: Sequence[Search], backend: str, limit_s: float, log: TextIO) -> str | None:
+    """Compile what searches run, and write to the log how long that took; return a sentence on what was not compiled
+    within the limit, if anything.
 
     A method that cannot run here, is not ours, or fails is left to its measurement, whose record says why.
     """
@@ -38,11 +39,11 @@ def compile_ahead(searches: Sequence[Search], backend: str, limit_s: float, log:
             outcome = worker.request(message, max(0.0, started + limit_s - time.monotonic()))
             if not worker.alive:
                 why = f"took longer than {limit_s:g} s" if outcome.status == "timeout" else f"ended: {outcome.why}"
-                yield f"compiling {name} ahead {why}, so it is left to the measurements"
-                return
+                return f"compiling {name} ahead {why}, so it is left to the measurements"
             if not outcome.ok:
-                yield f"{name}: {outcome.why}"
-    yield f"{time.monotonic() - started:.1f} s"
+                print(f"{name}: {outcome.why}", file=log)
+    print(f"{time.monotonic() - started:.1f} s", file=log)
+    return None
 
 
 def _is_compiled(method: Method, backend: str) -> bool:

@@ -14,6 +14,7 @@ searches = Plan(config).searches(snakemake.wildcards.family)
 limit_s = config["timing"]["compile_limit_s"]
 # Measurements wait for these kernels. At the beginning a GPU's cores are free, while the others prepare all problems.
 with open(snakemake.log[0], "w", buffering=1) as log, own_cores(snakemake.resources.slots):
-    for sentence in compile_ahead(searches, config["backend"], limit_s, log):
-        print(sentence, file=sys.stderr if "left to the measurements" in sentence else log, flush=True)
+    if left := compile_ahead(searches, config["backend"], limit_s, log):
+        for stream in (sys.stderr, log):
+            print(left, file=stream, flush=True)
 Path(snakemake.output[0]).touch()

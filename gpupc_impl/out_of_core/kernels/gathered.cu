@@ -78,8 +78,8 @@ __global__ void __launch_bounds__(512)
         for (int a = 0; a < L; ++a) S.members[a] = row.neighbours[positions[a]];
         S.factorise(C, p, i, search.pivot_tolerance);
         tally.pseudo_inverses += S.singular;
-        unsigned long long next =
-            load_relaxed(&search.keys[slots]);  // This is loaded one neighbour ahead, to hide latency.
+        // The key is loaded one neighbour ahead, to hide latency.
+        unsigned long long next = load_relaxed(&search.keys[slots]);
         for (int position = 0; position < n; ++position) {
             const int j = row.neighbours[position];
             const long long slot = slots + position;
