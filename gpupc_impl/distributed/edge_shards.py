@@ -246,6 +246,12 @@ class ShardedSets(SeparatingSets):
     def __repr__(self) -> str:
         return f"ShardedSets({len(self)} pairs)"
 
+    def __copy__(self) -> ShardedSets:
+        """Return a copy with the same shards, which `copy.copy` would read, since it calls `__reduce__` otherwise."""
+        sets = ShardedSets.__new__(ShardedSets)
+        sets.__dict__.update(self.__dict__)
+        return sets
+
     def __reduce__(self) -> tuple[Any, ...]:
         loaded = self._loaded
         return SeparatingSets, (self._adjacency, loaded.pairs, loaded._sizes, loaded.members, self.gaps)

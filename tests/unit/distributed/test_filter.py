@@ -16,6 +16,7 @@ from gpupc_impl.distributed import filter as filtered
 from gpupc_impl.distributed import filter_plan, row_search, team
 from gpupc_impl.distributed.communicator import ThreadCommunicator
 from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
+from gpupc_impl.distributed.edge_shards import EdgeShards
 from gpupc_impl.distributed.filter_bounds import NEEDED_SLACK, needed_product
 from gpupc_impl.distributed.filter_plan import LISTS
 from gpupc_impl.distributed.products import PartProducts, Products
@@ -255,6 +256,13 @@ class FakeGpu(HostBackend):
 
     def device_key(self):
         return str(self.number)
+
+
+def test_separating_sets_of_level_one_are_read_only_when_asked_for(monkeypatch):
+    monkeypatch.setattr(EdgeShards, "removed", lambda self: pytest.fail("all sets were read"))
+    found = search(sample(np.random.default_rng(0), 40, 300, 4.0), 0.05)
+    pairs = [(i, j) for i, j in np.argwhere(~found.adjacency) if i < j]
+    assert any(len(found.sepsets[pair]) == 1 for pair in pairs)
 
 
 @pytest.mark.parametrize(("workers", "found"), [(0, [0, 3]), (1, []), (3, [0, 3])])
