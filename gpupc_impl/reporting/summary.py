@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpupc_impl.core.pag import MARKS
-from gpupc_impl.latent.inference import Inference, find_pag
+from gpupc_impl.latent.inference import true_pag
 from gpupc_impl.latent.oracle import IndependenceOracle
 from gpupc_impl.reporting import cells as c
 from gpupc_impl.reporting import style
@@ -251,7 +251,7 @@ def conventions_of(theirs: VerifiedRecord, ours: VerifiedRecord | None) -> str:
 
 # --- other packages --------------------------------------------------------------------------------------------------
 
-TRUTH_AT_MOST = 100  # the upper bound on the observed variables of a graph whose true PAG is computed in seconds
+TRUTH_AT_MOST = 400  # the upper bound on the observed variables of a graph whose true PAG is computed in seconds
 
 CLOCK = (
     "Medians of the warm runs. Our methods and the references begin with the prepared problem (of Gaussian tests the "
@@ -349,7 +349,7 @@ def _true_marks(facts: Mapping[str, Any]) -> dict[tuple[int, int], str] | None:
         return None
     graph = dag_of_edges(edges, max(p, int(np.max(edges)) + 1))
     oracle = IndependenceOracle.from_graph(graph, hidden=range(p, len(graph)))
-    marks = find_pag(oracle.skeleton(), oracle, Inference("fci"), tests=oracle.tests()).marks
+    marks = true_pag(oracle).marks
     return {(i, j): MARKS[marks[i, j]] for i, j in np.argwhere(marks).tolist()}
 
 
