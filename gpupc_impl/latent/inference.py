@@ -17,7 +17,6 @@ from gpupc_impl.core.registry import InvalidParameter
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.latent import rules
 from gpupc_impl.latent.mixed_graph import Claims, MixedGraph
-from gpupc_impl.latent.oracle import IndependenceOracle
 from gpupc_impl.latent.paths import discriminating_paths
 from gpupc_impl.latent.possible_d_sep import scan
 from gpupc_impl.latent.rfci import EdgeTests
@@ -85,15 +84,6 @@ def find_pag(
         graph = graph.without(removed)
         orient(graph, separations, known, None, inference.max_path_length)
     return _pag(graph, skeleton, separations, inference.algorithm)
-
-
-def true_pag(oracle: IndependenceOracle) -> PAG:
-    """Return the PAG that FCI finds with an oracle, without FCI's searches of separating sets."""
-    skeleton = oracle.skeleton_of_pag()
-    separations = Separations(skeleton, oracle.tests(), oracle, as_found=True)
-    graph = MixedGraph(oracle.n_variables, skeleton.edges, skeleton.sepsets.gaps)
-    orient(graph, separations, _Known(skeleton, None), None, None)
-    return _pag(graph, skeleton, separations, "fci")
 
 
 class _Known:

@@ -15,7 +15,7 @@ from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.core.p_value_search import PValueTests, search_by_p_values
 from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters, variable_names
 from gpupc_impl.core.registry import Run
-from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.core.result import Skeleton
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,14 +74,10 @@ class IndependenceOracle(Problem):
         """Return which of the (k, l) sets d-separate the (k, 2) pairs, (k,) bool, by the ball of Shachter (1998). The
         ball travels from the first variable of each pair. Between non-members it goes up from a child to all parents
         and children, and down to all children; at a member's ancestors it turns up from a parent to parents."""
-        given = np.zeros((len(pairs), len(self.graph)), bool)
-        given[np.arange(len(pairs))[:, None], self.observed[sets]] = True
-        return self._separated(pairs, given)
-
-    def _separated(self, pairs: np.ndarray, given: np.ndarray) -> np.ndarray:
-        """Return the same for sets of any sizes as (k, q) bool."""
-        k, q = given.shape
+        k, q = len(pairs), len(self.graph)
         rows = np.arange(k)
+        given = np.zeros((k, q), bool)
+        given[rows[:, None], self.observed[sets]] = True
         opens = _product(given, self._ancestors.T)
         up, down = np.zeros((k, q), bool), np.zeros((k, q), bool)
         up[rows, self.observed[pairs[:, 0]]] = True
@@ -91,38 +87,6 @@ class IndependenceOracle(Problem):
             if not ((going_up & ~up).any() or (going_down & ~down).any()):
                 return ~(up | down)[rows, self.observed[pairs[:, 1]]]
             up, down = up | going_up, down | going_down
-
-    def skeleton_of_pag(self) -> Skeleton:
-        """Return the skeleton of the true PAG, found without a search: if any set separates a pair, then the observed
-        ancestors of its ends do (Richardson and Spirtes, 2002)."""
-        p, q = len(self.observed), len(self.graph)
-        seen = np.zeros(q, bool)
-        seen[self.observed] = True
-        adjacency = np.zeros((p, p), bool)
-        removed: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
-        for i in range(p - 1):
-            pairs = np.stack([np.full(p - 1 - i, i), np.arange(i + 1, p)], axis=1)
-            ends = self.observed[pairs]
-            given = (self._ancestors[:, ends[:, 0]] | self._ancestors[:, ends[:, 1]]).T & seen
-            np.put_along_axis(given, ends, False, axis=1)
-            separated = self._separated(pairs, given)
-            adjacency[i, i + 1 :] = adjacency[i + 1 :, i] = ~separated
-            of_observed, sizes = given[:, self.observed], given.sum(axis=1)
-            for size in np.unique(sizes[separated]).tolist():
-                some = separated & (sizes == size)
-                members = np.nonzero(of_observed[some])[1].reshape(int(some.sum()), size)
-                removed.setdefault(size, []).append((pairs[some], members))
-        levels = [tuple(map(np.concatenate, zip(*its, strict=True))) for size, its in removed.items() if size]
-        return Skeleton(
-            adjacency=adjacency,
-            sepsets=SeparatingSets.from_levels(adjacency, levels),
-            names=self.names,
-            tests_per_level=(),
-            edges_per_level=(),
-            seconds_per_level=(),
-            levels_run=0,
-            stopped_because="ancestors separate all pairs that can be separated",
-        )
 
     def skeleton(self) -> Skeleton:
         """Return the skeleton that PC-stable finds."""

@@ -227,7 +227,7 @@ def _read_results(folder: Path, contents: Contents, faults: _Faults) -> None:
                 raise InvalidRecord(f"it is the record of {record.setting} on {record.dataset}")
             if key[0] not in contents.datasets:
                 raise ValueError(f"there is no problems/{key[0]}.json")
-            kept = "true_edges" in contents.datasets[key[0]] and skeleton.is_file()
+            kept = contents.datasets[key[0]].keys() & {"true_edges", "edges_with_hidden"} and skeleton.is_file()
             kept = kept and skeleton.stat().st_size <= KEPT_SKELETON_BYTES
             repeated = ("dataset", "setting", "method", "backend")
             columns = row and {column: cell for column, cell in row.items() if cell and column not in repeated}

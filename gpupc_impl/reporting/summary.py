@@ -3,6 +3,7 @@ docs/peers.md), and whole calls beside those of other packages."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpupc_impl.core.pag import MARKS
-from gpupc_impl.latent.inference import true_pag
 from gpupc_impl.latent.oracle import IndependenceOracle
 from gpupc_impl.reporting import cells as c
 from gpupc_impl.reporting import style
@@ -19,6 +19,7 @@ from gpupc_impl.reporting.catalogue import Facts, Sweeps
 from gpupc_impl.reporting.figures import Drawing, canvas, draw_times, footer, key, log_axis, tick_number
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, by_key, datasets_of
 from gpupc_impl.reporting.tables import Table
+from gpupc_impl.reporting.true_pag import true_pag
 from gpupc_impl.verification.accuracy import dag_of_edges
 
 
@@ -345,12 +346,15 @@ DISTANCES = ("true edges missing", "edges too many", "marks that differ")
 def _true_marks(facts: Mapping[str, Any]) -> dict[tuple[int, int], str] | None:
     """Return the marks of the true PAG of a problem; None if the graph is unknown or large."""
     edges, p = facts.get("edges_with_hidden"), facts.get("n_variables", 0)
-    if not edges or p > TRUTH_AT_MOST:
-        return None
+    return _marks_of(tuple(map(tuple, edges)), p) if edges and p <= TRUTH_AT_MOST else None
+
+
+@functools.lru_cache(maxsize=8)  # data sets that differ in the algorithm have the same graph
+def _marks_of(edges: tuple[tuple[int, int], ...], p: int) -> dict[tuple[int, int], str]:
     graph = dag_of_edges(edges, max(p, int(np.max(edges)) + 1))
-    oracle = IndependenceOracle.from_graph(graph, hidden=range(p, len(graph)))
-    marks = true_pag(oracle).marks
-    return {(i, j): MARKS[marks[i, j]] for i, j in np.argwhere(marks).tolist()}
+    pag = true_pag(IndependenceOracle.from_graph(graph, hidden=range(p, len(graph))))
+    ends = zip(pag.source.tolist(), pag.target.tolist(), strict=True)
+    return {end: MARKS[mark] for end, mark in zip(ends, pag.marks, strict=True)}
 
 
 def _pag_distance(run: VerifiedRecord, truth: Mapping[tuple[int, int], str] | None) -> dict[str, Any]:
