@@ -62,7 +62,7 @@ report: venv ## Write Snakemake's own report, with the provenance of each file, 
 images: venv ## Draw the pictures, headlines and verdicts of README and docs from the recorded runs, and the table of docs/scale.md
 	$(BIN)/python -m workflow.pages.draw overview docs/images/overview.svg results/recorded/nvidia-h200
 	$(BIN)/python -m workflow.pages.recorded
-	$(BIN)/python -m workflow.pages.draw ooc_fig1 docs/images/h100-timeline.svg $(RECORDED)
+	$(BIN)/python -m workflow.pages.draw ooc_fig1 docs/images/timeline.svg $(RECORDED)
 	$(BIN)/python -m workflow.pages.million --page docs/scale.md
 
 record: CONFIG = config/gpu.yaml
