@@ -40,7 +40,7 @@ from gpupc_impl.reporting.tables import markdown
 from workflow.pages.recorded import replace
 
 PACKAGES = ("gpupc", "cupy-cuda12x", "cupy-cuda13x", "dask", "distributed", "numpy", "scipy")
-RECORDED = Path("results/recorded/nvidia-h100/distributed/one-gpu.json")
+RECORDED = Path("results/recorded/wide/one-gpu.json")
 """The searches of the page's table, which also have the right answers."""
 
 
