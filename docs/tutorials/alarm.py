@@ -3,8 +3,8 @@
 #
 # ALARM (Beinlich et al. 1989) is a network that experts designed for monitoring patients: 37 variables with two to
 # four categories each, and 46 arrows. Since the true graph of samples from it is known, we can count how many edges
-# are right. The package pgmpy contains the network, of which this project's `datasets` draws samples: run this page in
-# the project's folder, since that package is not installed with the library. Nothing is downloaded.
+# are right. This project's package `datasets` draws the samples from the network in pgmpy; it is not installed with the
+# library, so run this page in the project's folder.
 
 # %%
 import matplotlib.pyplot as plt
@@ -99,7 +99,7 @@ fig.set_label("How often each edge comes back in 20 resamples; orange frames: th
 # %% [markdown]
 # ## Conclusions
 #
-# - Here all edges that come back in more than half of the resamples are true, and few of the others are.
+# - Here all edges that come back in more than half of the resamples are true, and few of the other edges are.
 # - The rule for degrees of freedom matters as much as alpha does, and packages differ in it: compare the answers of two
 #   packages only if both use the same rule.
 # - Resampling repeats samples, which makes dependences look stronger: use the shares to rank edges, not as

@@ -45,7 +45,7 @@ print("stopped:", found.stopped_because)
 #
 # With 71 samples a test has little power if it conditions on several genes: pairs are removed because the test cannot
 # detect a dependence, not because they are known to be independent. Take an edge as strong evidence, and a missing
-# edge as no evidence.
+# edge as the absence of evidence.
 
 # %%
 graph = found.to_networkx()
@@ -118,5 +118,5 @@ print(f"{(of_edges >= 0.8).sum()} of {whole.n_edges} edges come back in at least
 # ## Conclusions
 #
 # - The number of samples limits the result, not the number of genes.
-# - The last table is one to show to a biologist: it has edges by name, and how often each comes back.
+# - Show the last table to a biologist: it has edges by name, and how often each comes back.
 # - For graphs beyond the memory of a GPU: [beyond device memory](../out-of-core.md).

@@ -49,7 +49,7 @@ ax.figure.set_label("The PAG: turbidity and oxygen are joined by an edge with tw
 # - turbidity ↔ oxygen: two arrows. Neither causes the other, so something that was not measured causes both. Clearing
 #   the water would not bring oxygen back.
 # - oxygen → fish: a tail and an arrow. Oxygen is a cause of the number of fish.
-# - dredging o→ turbidity: turbidity is no cause of dredging. The circle says that dredging causes turbidity, or that
+# - dredging o→ turbidity: turbidity does not cause dredging. The circle says that dredging causes turbidity, or that
 #   both have a hidden cause. The data cannot tell which.
 #
 # ## The same from the true graph

@@ -155,5 +155,5 @@ print("by both:", ", ".join(sorted(" - ".join(sorted(edge)) for edge in straight
 #
 # - These cells support the edges that remain over a range of alpha, come back in resamples and are found by both tests.
 # - Most of the consensus network is not found in 853 cells of one condition; Sachs et al. used interventions and
-#   thousands of cells. A missing edge is no evidence of independence.
+#   thousands of cells. A missing edge is not evidence of independence.
 # - Directions depend on more tests than edges do, so interpret them last, and [with care](../choosing.md#directions).

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Time series: the economy, quarter by quarter
 #
-# The data are 203 quarters of the economy of the United States, from 1959 to 2009, which statsmodels brings along (the
-# extra `reproduce` installs it). We ask which of five quantities drive which others, and how many quarters later.
+# The data are 203 quarters of the economy of the United States, from 1959 to 2009. They come with statsmodels, which the
+# extra `reproduce` installs. We ask which of five quantities drive which others, and how many quarters later.
 
 # %%
 import matplotlib.pyplot as plt
@@ -19,8 +19,8 @@ print(raw[["realgdp", "realcons", "realinv", "unemp", "tbilrate"]].iloc[[0, -1]]
 # %% [markdown]
 # ## Look before testing
 #
-# PCMCI assumes that the relations do not change in time. Those of levels that grow do change; those of growth rates and
-# differences less so. Values of neighbouring quarters should still resemble each other, or no lag has anything to find.
+# PCMCI assumes that the relations do not change in time. Relations between growing levels change; relations between
+# growth rates or differences change less. Neighbouring quarters should still correlate, or there is no lag to find.
 
 # %%
 series = pd.DataFrame(
@@ -56,8 +56,8 @@ found.plot(ax)
 fig.set_label("The links of PCMCI+; numbers are lags in quarters, dashed lines conflicts")
 
 # %% [markdown]
-# A link without an arrowhead has no direction that the data determine. A missing link is no proof of independence:
-# two hundred samples show strong links alone.
+# The data do not determine the direction of a link without an arrowhead. A missing link does not prove independence:
+# two hundred samples only show strong links.
 #
 # ## How much depends on alpha
 #
