@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Time series: the economy, quarter by quarter
 #
-# The data are 203 quarters of the economy of the United States, from 1959 to 2009. They come with statsmodels, which the
-# extra `reproduce` installs. We ask which of five quantities drive which others, and how many quarters later.
+# The data are 203 quarters of the economy of the United States, from 1959 to 2009. They come with statsmodels, which
+# the extra `reproduce` installs. We ask which of five quantities drive which others, and how many quarters later.
 
 # %%
 import matplotlib.pyplot as plt
