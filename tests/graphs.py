@@ -17,6 +17,15 @@ def edges_to_adjacency(edges: Sequence[Sequence[int]] | np.ndarray, n_variables:
     return adjacency
 
 
+def linear_samples(
+    p: int, m: int = 100, density: float = 0.3, seed: int | np.random.Generator = 0, least: float = 0.3
+) -> np.ndarray:
+    """(m, p) samples of a linear model on a random DAG with weights from `least` to 1 (cuPC, section 5.6)."""
+    rng = np.random.default_rng(seed)
+    weights = np.tril(rng.random((p, p)) < density, -1) * rng.uniform(least, 1, (p, p))
+    return np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+
+
 def make_skeleton(
     p: int,
     edges: Iterable[Sequence[int]],

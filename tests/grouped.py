@@ -65,19 +65,19 @@ class Groups:
 
     def __init__(self, kernels: Iterable[tuple[str, str]], folder: Path, raced: set[tuple[str, str]]):
         self.folder, self.alone = folder, build.build_kernel
-        self.members: dict[tuple[Path, bool], list[str]] = {}
-        for source, expression in dict.fromkeys(map(tuple, kernels)):
-            group = (PACKAGE_ROOT / source).resolve(), (source, expression) in raced
-            self.members.setdefault(group, []).append(expression)
-        self.locks = {group: threading.Lock() for group in self.members}  # the first who asks has a group compiled
+        self.raced: dict[Path, dict[str, bool]] = {}
+        for source, expression in map(tuple, kernels):
+            self.raced.setdefault((PACKAGE_ROOT / source).resolve(), {})[expression] = (source, expression) in raced
+        self.locks: dict[tuple[Path, bool], threading.Lock] = {}  # the first who asks has a group compiled
 
     def build_kernel(self, kernel: KernelSource, sanitizers: tuple[str, ...] = ()) -> Path:
         """In place of ``build.build_kernel``. Declarations of structs are not checked: all other tests do."""
         source, expression = kernel.path.resolve(), kernel.expression
-        group = next((each for each in self.members if each[0] == source and expression in self.members[each]), None)
-        if group is None:
+        raced, for_races = self.raced.get(source, {}), sanitizers == ("thread",)
+        if expression not in raced:
             return self.alone(kernel, sanitizers)
-        members, plain = self.members[group], sanitizers == ("thread",) and not group[1]
+        plain = for_races and not raced[expression]
+        members = [each for each in raced if not for_races or raced[each] != plain]
         unit = unit_of(source, members)
         flags = (*build.BASE_FLAGS, *(NO_RACES if plain else build._optimisation(sanitizers)), "-shared")
 
@@ -85,7 +85,7 @@ class Groups:
             native = build.for_this_cpu(build.find_compiler())
             build.compile_text(unit, (*flags, *native, "-o", str(output)))
 
-        with self.locks[group]:
+        with self.locks.setdefault((source, plain), threading.Lock()):
             label, material = f"kernels of {source_name(source)}", build._material(unit, source, flags)
             whole = build.cached(label, material, make)
             self.folder.mkdir(exist_ok=True)

@@ -11,13 +11,15 @@ from gpupc_impl.core.registry import listed_kernels
 from tests import sanitized
 
 GAUSSIAN = """
+from math import comb
 from gpupc_impl.core.subsets import Subsets
 from gpupc_impl.gaussian import pair_block, single_tests
 from gpupc_impl.gaussian.single_tests import SampleTests
+from tests.graphs import linear_samples
 from tests.launches import solve
 
-weights = np.tril(rng.random((14, 14)) < 0.25, -1) * rng.uniform(0.3, 1, (14, 14))
-data = rng.normal(size=(60, 14)) @ np.linalg.inv(np.eye(14) - weights).T
+p = 10
+data = linear_samples(p, 60, 0.35, rng)
 data = np.column_stack([data, data[:, 0], data[:, 3]])  # singular conditioning matrices
 problems = [GaussianProblem.from_data(data, max_level=3)]
 factors = rng.normal(size=(200, 3))
@@ -29,8 +31,8 @@ few, later = open_backend("host"), dict(fused_levels="always")
 few.max_shared_bytes = 2000  # enough for fused levels, but not for the last of them
 for where in (few, open_backend("host")):
     assert all(solve(problem, pair_scan, where, later).levels_run >= 4 for problem in (*problems, deep))
-for p in (2, 33, 130):
-    wide = GaussianProblem.from_data(rng.normal(size=(20, p)), max_level=1, alpha=0.5, correlations="device")
+for columns in (2, 33, 130):
+    wide = GaussianProblem.from_data(rng.normal(size=(20, columns)), max_level=1, alpha=0.5, correlations="device")
     solve(wide, pair_scan, narrow)
 for pmax in (False, True):
     found = [solve(problem, pair_scan, narrow, pmax=pmax) for problem in (*problems, deep)]
@@ -42,11 +44,12 @@ for tolerance in (deep.residual_tolerance, 0.0):
     for problem, params in ((lasting, {}), (separated, dict(tiles="always"))):
         assert solve(problem, pair_scan, open_backend("host"), params) == solve(problem, pair_scan, narrow)
 single_tests.FEW_TESTS = 0
-pairs = np.array([[0, 1], [0, 14], [2, 5]], np.int32)  # 14 is a copy of 0
-others = [[v for v in range(16) if v not in pair] for pair in pairs.tolist()]
+pairs = np.array([[0, 1], [0, p], [2, 5]], np.int32)  # p is a copy of 0
+others = [[v for v in range(p + 2) if v not in pair] for pair in pairs.tolist()]
 sampled = SampleTests(GaussianProblem.from_data(data, correlations="device"), open_backend("host"))
-starts, candidates = np.arange(4) * 14, np.array(others, np.int32).reshape(-1)
-for size, count in ((1, 42), (2, 273), (3, 1092)):
+starts, candidates = np.arange(4) * p, np.array(others, np.int32).reshape(-1)
+for size in (1, 2, 3):
+    count = 3 * comb(p, size)
     for tests in (single_tests.GaussianTests(problems[0], "host"), sampled):
         assert len(tests.dependences(Subsets(pairs, starts, candidates, size), 0, count)) == count
         assert tests.count_separating(pairs, starts, candidates, 3)[0].sum() > 0
@@ -99,8 +102,8 @@ for values, selection in ((outliers.clip(0, 30_000), "buckets"), (whole, "bucket
     problem = NonlinearProblem.from_data(values, transform="none", precision="float64", k_cmi=3, **options)
     for S in ((), (2, 3)):
         assert estimate(problem, S, selection, 64, reach=3) > 0  # lists end early
+small = problems[0] if every_variant else NonlinearProblem.from_data(data[:, :3], k_cmi=3, **options)
 for selection in ("registers", "buckets", "counting"):
-    small = problems[0] if every_variant else dataclasses.replace(problems[0], max_level=1)
     solve(small, methods()["gpucmiknn-parallel"], open_backend("host"), dict(selection=selection))
 """
 
@@ -194,19 +197,19 @@ from gpupc_impl.core.solve import solve
 rng, every_variant = np.random.default_rng(1), {every_variant}
 {problems}
 backend = open_backend("host")
-again = problems  # with other sets, or knowledge; CMIknn's kernels are the same for these
+known = BackgroundKnowledge(required_edges=[(0, 1)], forbidden_edges=[(2, 3)])
+again = problems  # with other sets; CMIknn's kernels are the same for these
 if "{family}" in ("nonlinear", "mixed") and not every_variant:
     again = [dataclasses.replace(problem, max_level=1) for problem in problems]
 for method in methods("{family}").values():
     if "host" in method.backends and not method.cluster:
-        found = [solve(problem, method, backend, pmax=True) for problem in problems]
+        asked = with_knowledge(problems[0], known), *problems[1:]
+        found = [solve(problem, method, backend, pmax=True) for problem in asked]
         assert method.random or max(skeleton.levels_run for skeleton in found) >= 4, found
         assert method.family != "gaussian" or all(skeleton.pseudo_inverses for skeleton in found), found
         if method.canonical:
             for problem in again:
                 solve(problem, method, backend, separating_sets="first-come")
-        known = BackgroundKnowledge(required_edges=[(0, 1)], forbidden_edges=[(2, 3)])
-        solve(with_knowledge(again[0], known), method, backend)
 """
 
 
