@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.workflow.test_workflow import RECORDS
 from workflow.lib.searches import resources_of_searches
 
 ROOT = Path(__file__).parents[2]
@@ -196,9 +197,7 @@ def record(folder, setting):
 def test_the_tiny_workflow_runs_through_slurm(cluster, tmp_path):
     printed = snakemake(cluster, tmp_path, TINY)
     assert (tmp_path / "results/verification.ok").is_file()
-    assert (
-        len((tmp_path / "results/records.csv").read_text().splitlines()) == 1 + 18 + 3 * 2 + 2 + 3 * 2 + 2 * 2 + 2 * 3
-    )
+    assert len((tmp_path / "results/records.csv").read_text().splitlines()) == 1 + RECORDS
     assert record(tmp_path, "cupc-s")["status"] == "ok"
     assert record(tmp_path, "cupc-s")["environment"]["node"] in NODES
     jobs = [cluster.job(number) for number in set(re.findall(r"SLURM jobid '?(\d+)", printed))]

@@ -1,16 +1,13 @@
 """The workflow on discrete and nonlinear data, without any Gaussian: what its papers' tables show, for real and dry."""
 
-import csv
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.workflow.test_workflow import rows, snakemake
 from workflow.lib.config import check_config
 from workflow.lib.experiments import expand
 
@@ -22,30 +19,6 @@ TABLES = (
 )
 
 pytest.importorskip("snakemake")
-
-
-def snakemake(folder, config, *arguments):
-    """Run it to its end, with everything it writes in `folder`; returns what it printed."""
-    command = [
-        *(sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder),
-        *("--configfile", config, "--cores", "2", "--max-jobs-per-timespan", "100/1s"),
-        *arguments,
-    ]
-    done = subprocess.run(
-        list(map(str, command)),
-        env=os.environ | {"GPUPC_MIRRORS": ""},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
-
-
-def rows(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.fixture(scope="module")
