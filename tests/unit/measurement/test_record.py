@@ -13,11 +13,9 @@ import pytest
 from gpupc_impl import GaussianProblem
 from gpupc_impl.core import files
 from gpupc_impl.core.files import read_csv
-from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.record import (
     InvalidRecord,
     Limits,
-    Peaks,
     Record,
     Result,
     Times,
@@ -26,6 +24,7 @@ from gpupc_impl.measurement.record import (
     schema,
     to_frame,
 )
+from tests.records import record_of
 
 
 @pytest.fixture
@@ -35,27 +34,10 @@ def problem():
 
 @pytest.fixture
 def record(problem):
-    return Record(
-        setting="s",
-        method="m",
-        family="gaussian",
-        reference=False,
-        canonical=True,
-        backend="host",
-        params={"theta": 64},
-        separating_sets="canonical",
-        dataset="d",
-        dataset_facts={"samples": 20},
-        problem=problem.facts(),
-        status="ok",
-        why=None,
-        limits=Limits(time_s=1.5),
-        time_s=Times(1.0, 0.5, [0.3, 0.1, 0.2], [[0.3], [0.1], [0.2]]),
-        result=Result(1, 1, "complete", [1], [6], 0, 0, "a" * 64, "b" * 64),
-        peak_bytes=Peaks(process=1000),
-        code="c" * 64,
-        environment=environment(1, 1),
-    )
+    times = Times(1.0, 0.5, [0.3, 0.1, 0.2], [[0.3], [0.1], [0.2]])
+    result = Result(1, 1, "complete", [1], [6], 0, 0, "a" * 64, "b" * 64)
+    own = {"backend": "host", "params": {"theta": 64}, "dataset_facts": {"samples": 20}, "limits": Limits(time_s=1.5)}
+    return record_of(problem, **own, time_s=times, result=result)
 
 
 def failed(record):

@@ -399,19 +399,25 @@ def test_damaged_samples_are_measured_again(inside, run, out, runs):
     assert run([setting("good")], repeats=3)["good"].reused_samples == 0
 
 
-def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
-    coordinator = textwrap.dedent(f"""
+def coordinator(problem, out, settings, repeats, bench):
+    """The command of a process that measures these settings with this bench, both written as an expression."""
+    code = textwrap.dedent(f"""
         from pathlib import Path
         from gpupc_impl.measurement.bench import Bench, Setting
+        from gpupc_impl.measurement.record import Limits
         from gpupc_impl.measurement.skeletons import MeasurementRequest, measure_side_by_side
-        settings = [Setting(name, "planted-good", {{"sleep": sleep}}) for name, sleep in (("a", 0.1), ("b", 0.11))]
-        out = Path({str(out)!r})
-        measure_side_by_side(MeasurementRequest(
-            problem_path=Path({str(problem)!r}), dataset={{"name": "tiny"}}, settings=settings, out_dir=out, repeats=4,
-            store=out / "samples",
-        ), Bench("auto"))
+        problem, out, facts = Path({str(problem)!r}), Path({str(out)!r}), {{"name": "tiny"}}
+        how = {{"out_dir": out, "store": out / "samples", "repeats": {repeats}}}
+        plan = MeasurementRequest(problem_path=problem, dataset=facts, settings={settings}, **how)
+        measure_side_by_side(plan, {bench})
     """)
-    process = subprocess.Popen([sys.executable, "-c", coordinator], stderr=subprocess.DEVNULL)
+    return [sys.executable, "-c", code]
+
+
+def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
+    settings = '[Setting(name, "planted-good", {"sleep": sleep}) for name, sleep in (("a", 0.1), ("b", 0.11))]'
+    command = coordinator(problem, out, settings, 4, 'Bench("auto")')
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     give_up = time.monotonic() + 60
     while runs()["good"] < 5 and time.monotonic() < give_up:
         time.sleep(0.01)
@@ -427,7 +433,7 @@ def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
     assert 4 <= kept < 10
     assert not list(out.glob("[!.]*.json"))
 
-    subprocess.run([sys.executable, "-c", coordinator], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     found = load_records(list(out.glob("[!.]*.json")))
     assert [record.status for record in found] == ["ok", "ok"]
     assert all(len(record.time_s.warm) == 4 for record in found)
@@ -437,24 +443,12 @@ def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
 
 def test_a_setting_that_ends_its_job_twice_is_not_run_again(problem, out, runs, monkeypatch):
     """As under a scheduler: the whole job is killed, and tried again as the next attempt, here on another node."""
-    coordinator = f"""
-        from pathlib import Path
-        from gpupc_impl.measurement.record import Limits
-        from gpupc_impl.measurement.bench import Bench, Setting
-        from gpupc_impl.measurement.skeletons import MeasurementRequest, measure_side_by_side
-        out = Path({str(out)!r})
-        settings = [Setting(name, f"planted-{{name}}", limits=Limits(time_s=300)) for name in ("good", "spins")]
-        plan = MeasurementRequest(
-            problem_path=Path({str(problem)!r}), dataset={{"name": "tiny"}}, settings=settings, out_dir=out, repeats=1,
-            store=out / "samples",
-        )
-        measure_side_by_side(plan, Bench("host", attempt=ATTEMPT))
-    """
+    settings = '[Setting(name, f"planted-{name}", limits=Limits(time_s=300)) for name in ("good", "spins")]'
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     for number in (1, 2):
         monkeypatch.setenv("SLURMD_NODENAME", f"n{number}")
-        code = textwrap.dedent(coordinator).replace("ATTEMPT", str(number))
-        job = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+        command = coordinator(problem, out, settings, 1, f'Bench("host", attempt={number})')
+        job = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         give_up = time.monotonic() + 60
         while runs()["spins"] < number and time.monotonic() < give_up:
             time.sleep(0.01)
@@ -462,11 +456,8 @@ def test_a_setting_that_ends_its_job_twice_is_not_run_again(problem, out, runs, 
         job.kill()
         job.wait()
         psutil.wait_procs(workers, timeout=30)
-    settings = [setting("good"), setting("spins")]
-    store = out / "samples"
-    plan = MeasurementRequest(
-        problem_path=problem, dataset={"name": "tiny"}, settings=settings, out_dir=out, repeats=1, store=store
-    )
+    settings, how = [setting("good"), setting("spins")], {"out_dir": out, "store": out / "samples", "repeats": 1}
+    plan = MeasurementRequest(problem_path=problem, dataset={"name": "tiny"}, settings=settings, **how)
     found = measure_side_by_side(plan, Bench("host", log=io.StringIO(), attempt=3), progress=lambda event: None)
     assert runs()["spins"] == 2
     why = "the job that measured it was ended in 2 attempts while it ran, the last time job 17 on node n2; the"

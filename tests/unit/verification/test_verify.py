@@ -12,12 +12,12 @@ from gpupc_impl import BackgroundKnowledge, GaussianProblem, skeleton
 from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.result import SeparatingSets, complete_graph
 from gpupc_impl.gaussian.retest import NEAR, NEAR_LIMIT, Retest
-from gpupc_impl.measurement.environment import environment
-from gpupc_impl.measurement.record import Limits, Record, Result, Times
+from gpupc_impl.measurement.record import Times
 from gpupc_impl.verification import compare, verify
 from gpupc_impl.verification.answer import Answer
 from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES
 from gpupc_impl.verification.verify import certificates
+from tests import records
 
 
 def linear_data(p=15, m=60, seed=0):
@@ -27,26 +27,9 @@ def linear_data(p=15, m=60, seed=0):
 
 
 def record_of(problem, found, setting="candidate", *, reference=False, canonical=True, random=False, status="ok"):
-    return Record(
-        setting=setting,
-        method=setting,
-        family="gaussian",
-        reference=reference,
-        canonical=canonical,
-        random=random,
-        backend="cpu",
-        params={},
-        separating_sets="canonical",
-        dataset="made-up",
-        problem=problem.facts(),
-        status=status,
-        why=None if status == "ok" else "it was not run",
-        limits=Limits(),
-        time_s=Times(warm=[0.5] if status == "ok" else []),
-        result=Result(0, 0, "", [], [], 0, 0, found.sha256, "0" * 64) if found else None,
-        code="0" * 64,
-        environment=environment(1, 1),
-    )
+    what = {"setting": setting, "method": setting, "reference": reference, "canonical": canonical, "random": random}
+    ended = {} if status == "ok" else {"status": status, "why": "it was not run", "time_s": Times()}
+    return records.record_of(problem, found, dataset="made-up", **what, **ended)
 
 
 def compared(problem, reference, candidate, *, made_from=None, **facts):
