@@ -17,7 +17,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True, max_examples=40)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=500)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
-
 gc.disable()  # until all tests are collected: hardly any of what is made on the way is garbage
 
 
@@ -30,6 +29,14 @@ def pytest_collection_finish():
 
 TESTS_A_FREEZE = 50
 _tests = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def backend():
+    """A host backend; of other backends, modules have fixtures of their own."""
+    from gpupc_impl.backends import open_backend  # which imports NumPy
+
+    return open_backend("host")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,6 +5,7 @@ import scipy.stats
 
 from gpupc_impl import skeleton
 from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
+from tests.graphs import linear_samples
 
 
 def sample(seed, p: int, m: int, degree: float, copies: int = 0) -> np.ndarray:
@@ -14,8 +15,7 @@ def sample(seed, p: int, m: int, degree: float, copies: int = 0) -> np.ndarray:
         seed: a number, or a generator.
     """
     rng = np.random.default_rng(seed)
-    weights = np.tril(rng.random((p, p)) < degree / p, -1) * rng.uniform(0.2, 1, (p, p))
-    data = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+    data = linear_samples(p, m, degree / p, rng, least=0.2)
     for noise in rng.choice([0.0, 1e-9, 1e-7, 1e-3], size=copies):
         original, copy = rng.integers(p, size=2)
         data[:, copy] = data[:, original] + noise * rng.standard_normal(m)

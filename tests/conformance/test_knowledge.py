@@ -13,6 +13,7 @@ from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.solve import open_method_backend, unavailable
 from gpupc_impl.gaussian.array_search import ArrayProblem
 from gpupc_impl.measurement.worker import check_answer
+from tests.graphs import linear_samples
 from tests.launches import solve
 
 P = {"gaussian": 12, "discrete": 9, "nonlinear": 5, "mixed": 5, "kernel": 6, "regression": 6}
@@ -54,8 +55,7 @@ def make_problem(family, seed, share=0.25, p=None, tiers=(), max_level=None):
     """A problem with random knowledge, and one without; tiers limit its separating sets."""
     rng = np.random.default_rng(seed)
     p, n = p or P[family], SAMPLES[family]
-    weights = np.tril(rng.random((p, p)) < 0.4, -1) * rng.uniform(0.4, 1, (p, p))
-    data = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, n))).T
+    data = linear_samples(p, n, 0.4, rng, least=0.4)
     if family == "discrete":
         data = np.digitize(data, [-0.7, 0.7])
     if family in ("mixed", "regression"):
@@ -146,12 +146,7 @@ def assert_by_hand(found, problem, method):
         assert dict(found.sepsets) == sets
 
 
-TIERS = {
-    9: ((3, 7, 8), (0, 5), (1, 4)),
-    7: ((0, 1, 2, 6), (3,), (4,)),
-    6: ((2, 4, 5), (0,), (1,)),
-    5: ((1, 3), (0, 2)),
-}
+TIERS = {9: ((3, 7, 8), (0, 5), (1, 4)), 7: ((0, 1, 2, 6), (3,), (4,)), 6: ((2, 4, 5), (0,), (1,)), 5: ((1, 3), (0, 2))}
 """Of each number of variables: tiers that keep some separating set out; some variables are in none."""
 REFERENCE = {"gaussian": "stable-serial", "discrete": "discrete-serial"}
 

@@ -1,23 +1,20 @@
 """What every Gaussian method must do, references included; a new method is tested here without being named."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pandas
 import pytest
 
 from gpupc_impl import GaussianProblem, InvalidParameter, Skeleton, methods, skeleton
-from tests.graphs import assert_well_formed, edges_to_adjacency
+from tests.graphs import assert_well_formed, edges_to_adjacency, linear_samples
 
 PAPER_METHODS = {"baseline-1", "baseline-2", "cupc-e", "cupc-s"}
 REFERENCES = {"causal-learn", "stable-parallel", "stable-serial"}
 
 
-def sample(p: int, m: int, density: float = 0.3, seed: int = 0) -> np.ndarray:
-    """(m, p) samples of a linear model on a random DAG (cuPC, section 5.6)."""
-    rng = np.random.default_rng(seed)
-    weights = np.tril(rng.random((p, p)) < density, -1) * rng.uniform(0.1, 1, (p, p))
-    return np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+sample = functools.partial(linear_samples, least=0.1)
 
 
 def equicorrelated(p: int, n_samples: int, alpha: float, **options) -> GaussianProblem:

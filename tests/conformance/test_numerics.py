@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from gpupc_impl import GaussianProblem, InvalidProblem
+from tests.graphs import linear_samples
 
 THRESHOLDS = [  # level, samples, alpha: one degree of freedom left, many samples, p-values around 1e-300
     (0, 4, 0.05),
@@ -63,9 +64,7 @@ def test_levels_end_where_no_degree_of_freedom_is_left(find, n_samples):
 
 
 def sample(seed: int = 0) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    weights = np.tril(rng.random((12, 12)) < 0.25, -1) * rng.uniform(0.4, 1, (12, 12))
-    return np.linalg.solve(np.eye(12) - weights, rng.standard_normal((12, 300))).T
+    return linear_samples(12, 300, 0.25, seed, least=0.4)
 
 
 @pytest.mark.parametrize("exponents", [(-200, 200), (-300, -280), (290, 300)], ids=str)

@@ -11,6 +11,7 @@ from gpupc_impl.distributed.correlations import fixed_order_correlation
 from gpupc_impl.distributed.local_cluster import local_cluster
 from gpupc_impl.distributed.products import PartProducts
 from gpupc_impl.gaussian.fixed_order import correlate_squares, standardised_on_device
+from tests.graphs import linear_samples
 
 pytestmark = [
     pytest.mark.gpu,
@@ -19,9 +20,7 @@ pytestmark = [
 
 
 def sample(p: int, m: int, degree: float) -> np.ndarray:
-    rng = np.random.default_rng(p)
-    weights = np.tril(rng.random((p, p)) < degree / p, -1) * rng.uniform(0.2, 1, (p, p))
-    return np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+    return linear_samples(p, m, degree / p, seed=p, least=0.2)
 
 
 @pytest.mark.parametrize(("p", "m"), [(5, 3), (300, 100), (1000, 3189)])

@@ -18,6 +18,7 @@ from gpupc_impl.nonlinear.cmi_estimator import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.out_of_core.square_blocks import PairResults
 from tests import bounds
+from tests.graphs import linear_samples
 from tests.launches import solve
 
 pytestmark = pytest.mark.gpu
@@ -34,8 +35,7 @@ RUNS = 20
 def random_problem(p: int, m: int, density: float, alpha: float, seed: int, copies: int = 0) -> GaussianProblem:
     """A linear model over a random graph, some of its variables repeated with next to no noise."""
     rng = np.random.default_rng(seed)
-    weights = np.tril(rng.random((p, p)) < density, -1) * rng.uniform(0.1, 1, (p, p))
-    data = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+    data = linear_samples(p, m, density, rng, least=0.1)
     for scale in (0.0, 1e-7, 1e-4)[:copies]:
         data = np.column_stack([data, data[:, rng.integers(p)] + scale * rng.standard_normal(m)])
     return GaussianProblem.from_data(data[:, rng.permutation(data.shape[1])], alpha=alpha)
@@ -172,10 +172,7 @@ def test_panels_test_pairs_in_tiles(alpha, monkeypatch):
     monkeypatch.setattr(PairResults, "test", noted)
     problem = dataclasses.replace(random_problem(300, 60, 0.02, alpha, 3, copies=3), max_level=1)
     found = solve(
-        problem,
-        methods()["out-of-core-block"],
-        open_backend("cuda", device_memory_limit=1 << 20),
-        {"block_size": 40},
+        problem, methods()["out-of-core-block"], open_backend("cuda", device_memory_limit=1 << 20), {"block_size": 40}
     )
     assert tiled
     assert_same(found, solve(problem, METHODS[0], open_backend("cuda")))

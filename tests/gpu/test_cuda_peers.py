@@ -6,6 +6,7 @@ import pytest
 from gpupc_impl import DiscreteProblem, GaussianProblem, NonlinearProblem, methods, skeleton
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import unavailable
+from tests.graphs import linear_samples
 
 pytestmark = pytest.mark.gpu
 
@@ -27,9 +28,7 @@ def peer(request):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("options", [{}, {"df_convention": "cupc"}, {"max_level": 1}])
 def test_finds_the_same_edges(peer, seed, options):
-    rng = np.random.default_rng(seed)
-    weights = np.tril(rng.random((60, 60)) < 0.08, -1) * rng.uniform(0.3, 1, (60, 60))
-    data = np.linalg.solve(np.eye(60) - weights, rng.standard_normal((60, 300))).T
+    data = linear_samples(60, 300, 0.08, seed)
     if peer.family == "gaussian":
         problem, reference = GaussianProblem.from_data(data, **options), "stable-serial"
     elif "df_convention" in options:

@@ -75,16 +75,8 @@ def test_the_right_edges(tmp_path, container, name, options, right):
     [
         ("reals-as-discrete.csv", LABELS, r"column 'a' holds 0.041 in row 0, which is no label"),
         ("mixed-star.csv", {"family": "mixed"}, r"'a'.*: '\*' is not a number, but 199 of .* 200 cells"),
-        (
-            "percent.csv",
-            NUMBERS,
-            r"'b'.*: '51.6' is a number, but most others of the column have a '%'",
-        ),
-        (
-            "states.csv",
-            LABELS,
-            r"'smoke'.*begins a row that has, in every column, a value that no other",
-        ),
+        ("percent.csv", NUMBERS, r"'b'.*: '51.6' is a number, but most others of the column have a '%'"),
+        ("states.csv", LABELS, r"'smoke'.*begins a row that has, in every column, a value that no other"),
         ("states.csv", NUMBERS, r"like a second header line of numbers of categories, types or units; delete it"),
         ("cov.csv", NUMBERS, r"data is a symmetric 4 x 4 matrix, which no samples are; divide covariances by"),
         ("hash-na.csv", {}, r"86 value\(s\) missing in 2 column\(s\) .* leaves 257 of 300"),
@@ -189,9 +181,7 @@ def test_what_no_test_can_measure(numbers, tmp_path):
         (np.array([datetime.time(k % 24) for k in range(200)]), "times or durations"),
         (np.arange(200) * 1j, "complex numbers"),
         (np.array([1j] * 200, object), "complex numbers"),
-        (pd.date_range("2020-01-01", periods=200), "dates"),
         (pd.Categorical(pd.date_range("2020-01-01", periods=200)), "dates"),
-        (pd.date_range("2020-01-01", periods=200).strftime("%d %b %Y"), "dates"),
     ):
         frame = numbers.assign(z=column)
         frame.to_csv(tmp_path / "data.csv", index=False)
@@ -245,6 +235,7 @@ def test_codes_and_names_are_doubted(numbers, tmp_path):
         (pd.concat([numbers.iloc[:1] * 0 + 200, numbers]), "row 0 .* begins a row far from all others, like a second"),
         (numbers.assign(d=numbers.a, e=1 - 2 * numbers.b), r"2 .* copies of others \('d of a', 'e of b'\)"),
         (numbers[["a"]], "the table has one variable, 'a'"),
+        (numbers.iloc[:3, :2], r"3 sample\(s\) are too few to test anything with"),
     ):
         with pytest.warns(UserWarning, match=message):
             skeleton(table, **NUMBERS)
@@ -269,14 +260,9 @@ def test_the_index_of_a_sheet_has_no_name(numbers, tmp_path):
         skeleton(CASES / "sep.csv", **NUMBERS, sheet="second")
 
 
-@pytest.mark.parametrize("name", ["decimal-comma.csv", "thousands.csv", "numeric-header.csv"])
-def test_the_command_line_reads_the_same(name, capsys):
-    assert main(["skeleton", str(CASES / name), "--method", "stable-serial"]) == 0
-    first, rest = capsys.readouterr().out.split("\n", 1)
-    assert first.startswith("read: 200 rows, ")
-    assert ("numbers with decimal commas" in first) == (name == "decimal-comma.csv")
-    assert first.endswith("gaussian test (the family of method stable-serial)")
-    assert "edges: 1" in rest
+def test_the_command_line_says_how_it_read(capsys):
+    assert main(["skeleton", str(CASES / "decimal-comma.csv"), "--method", "stable-serial"]) == 0
+    assert "numbers with decimal commas" in capsys.readouterr().out.splitlines()[0]
 
 
 @pytest.fixture(scope="module")
@@ -359,7 +345,7 @@ def test_dates_are_refused(numbers, tmp_path):
     for data in (dates, tmp_path / "data.xlsx"):
         with pytest.raises(DataError, match=r"column 'day': the column holds dates; leave it out, or make numbers"):
             skeleton(data)
-    for form in ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%d.%m.%Y", "%m/%d/%y"):
+    for form in ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%d.%m.%Y", "%m/%d/%y", "%d %b %Y"):
         dates.to_csv(tmp_path / "data.csv", index=False, date_format=form)
         with pytest.raises(DataError, match=r"line 2, column 4 \('day'\): the column holds dates"):
             skeleton(tmp_path / "data.csv")
@@ -427,11 +413,6 @@ def test_a_correlation_matrix_is_asked_for_its_samples(numbers, tmp_path):
         skeleton(np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]]), **NUMBERS, n_samples=50)
 
 
-def test_too_few_samples_are_doubted(numbers):
-    with pytest.warns(UserWarning, match=r"3 sample\(s\) are too few to test anything with"):
-        skeleton(numbers.iloc[:3, :2], **NUMBERS)
-
-
 def test_an_alpha_that_permutations_cannot_reach(numbers):
     with pytest.warns(UserWarning, match=r"alpha 0.01 is below 1/permutations = 0.05, .*permutations=100 or more"):
         skeleton(numbers, 0.01, family="nonlinear", permutations=20, max_level=0, backend="host")
@@ -472,11 +453,7 @@ def test_the_order_of_columns_does_not_matter():
 
 @pytest.mark.parametrize(
     ("name", "orders", "options"),
-    [
-        ("sachs-cd3cd28", 8, NUMBERS),
-        ("asia-5000", 4, LABELS),
-        ("nci-60", 1, {"backend": "host", "transpose": False}),
-    ],
+    [("sachs-cd3cd28", 8, NUMBERS), ("asia-5000", 4, LABELS), ("nci-60", 1, {"backend": "host", "transpose": False})],
 )
 def test_the_order_of_columns_of_real_sets_does_not_matter(name, orders, options):
     try:

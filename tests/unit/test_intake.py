@@ -41,9 +41,7 @@ def write_h5ad(frame, path):
     anndata = pytest.importorskip("anndata")
     names = {"index": pd.Index([f"s{k}" for k in range(len(frame))], dtype=object)}
     made = anndata.AnnData(
-        frame.to_numpy(),
-        obs=pd.DataFrame(**names),
-        var=pd.DataFrame(index=pd.Index(list(frame.columns), dtype=object)),
+        frame.to_numpy(), obs=pd.DataFrame(**names), var=pd.DataFrame(index=pd.Index(list(frame.columns), dtype=object))
     )
     made.write_h5ad(path)
 

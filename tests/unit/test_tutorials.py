@@ -12,8 +12,7 @@ SCRIPTS = sorted(tutorials.FOLDER.glob("*.py"))
 
 
 @pytest.mark.parametrize(  # the one that makes its own data searches 20,000 samples again and again
-    "script",
-    [pytest.param(path, marks=[pytest.mark.slow] * (path.stem == "alarm"), id=path.stem) for path in SCRIPTS],
+    "script", [pytest.param(path, marks=[pytest.mark.slow] * (path.stem == "alarm"), id=path.stem) for path in SCRIPTS]
 )
 def test_a_tutorial_makes_its_page(script, tmp_path):
     try:

@@ -83,11 +83,6 @@ def source(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def backend():
-    return open_backend("host")
-
-
 def numbers(backend, **changed):
     values = {
         "b": True,
@@ -131,14 +126,11 @@ def test_structs_among_other_parameters(backend, source):
         ("i1", 128, r"Numbers\.i1 must be a Python number for int8, or a NumPy one, not 128 \(int\)"),
         ("u8", -1, r"Numbers\.u8 .* not -1 \(int\)"),
         ("i4", True, r"Numbers\.i4 .* not True \(bool\)"),
-        ("i4", 1.0, r"Numbers\.i4 .* not 1\.0 \(float\)"),
         ("i4", np.int64(1), r"Numbers\.i4 .* not int64 1"),
         ("i4", None, r"Numbers\.i4 .* not None"),
-        ("b", 1, r"Numbers\.b must be a Python number for bool, .* not 1 \(int\)"),
         ("f8", 1, r"Numbers\.f8 .* not 1 \(int\)"),
         ("f4", 0.5, r"Numbers\.f4 .* not 0\.5 \(float\)"),
         ("out", np.zeros(1, np.int32), r"Numbers\.out must be a device array, not a NumPy array in host memory"),
-        ("out", 0, r"Numbers\.out must be a device array of int32, not 0 \(int\)"),
         ("inner", None, r"Numbers\.inner must be the struct Inner, not None"),
         ("inner", PAIR(first=1, second=2), r"Numbers\.inner must be the struct Inner, not the struct Pair"),
     ],

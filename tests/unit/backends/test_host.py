@@ -8,15 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError, KernelLaunchError, host, open_backend
+from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError, KernelLaunchError, host
 from gpupc_impl.backends.host import HostBackend
 
 TROUBLE = Path(__file__).parent / "kernels" / "trouble.cu"
-
-
-@pytest.fixture(scope="module")
-def backend():
-    return open_backend("host")
 
 
 # --- memory ---------------------------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ import pytest
 
 from gpupc_impl import GaussianProblem, methods, skeleton
 from gpupc_impl.core.solve import unavailable
+from tests.graphs import linear_samples
 
 """Limits with which no set separates, so that all tests are made."""
 
 
 def sample(rng: np.random.Generator, p: int, m: int, density: float = 0.5) -> np.ndarray:
-    weights = np.tril(rng.random((p, p)) < density, -1) * rng.uniform(0.1, 1, (p, p))
-    return np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+    return linear_samples(p, m, density, rng, least=0.1)
 
 
 def residuals(correlation, i, j, members):

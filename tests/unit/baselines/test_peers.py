@@ -16,6 +16,7 @@ from gpupc_impl.backends import BackendUnavailable, DeviceMemoryError, KernelLau
 from gpupc_impl.backends.simt import build
 from gpupc_impl.core.registry import Run, get_method
 from gpupc_impl.core.solve import open_method_backend, unavailable
+from tests.graphs import linear_samples
 
 STAND_IN = r"""
 #include <cmath>
@@ -235,9 +236,7 @@ class CompiledModule:
 
 
 def samples(p=15, m=60, seed=0):
-    rng = np.random.default_rng(seed)
-    weights = np.tril(rng.random((p, p)) < 0.3, -1) * rng.uniform(0.3, 1, (p, p))
-    return np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+    return linear_samples(p, m, seed=seed)
 
 
 def run(name, problem, params=None, **more):

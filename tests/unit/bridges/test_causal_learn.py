@@ -1,31 +1,28 @@
 """causal-learn on our tests: its own tests are the oracle, one p-value after the other and in its searches."""
 
 import copy
+import functools
 import itertools
 
 import numpy as np
 import pytest
 
 from gpupc_impl import skeleton
+from tests.graphs import linear_samples
 
 cit = pytest.importorskip("causallearn.utils.cit")
 bridge = pytest.importorskip("gpupc_impl.bridges.causal_learn")
 
-
-def sample(p: int, m: int, seed: int, density: float = 0.3) -> np.ndarray:
-    """(m, p) samples of a linear model on a random DAG."""
-    rng = np.random.default_rng(seed)
-    weights = np.tril(rng.random((p, p)) < density, -1) * rng.uniform(0.1, 1, (p, p))
-    return np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+sample = functools.partial(linear_samples, least=0.1)
 
 
 def categories(p: int, m: int, seed: int) -> np.ndarray:
     """(m, p) codes of two to four categories, some of which are rare."""
-    values = sample(p, m, seed)
+    values = sample(p, m, seed=seed)
     return sum((values > cut) * (np.arange(p) % 3 >= k) for k, cut in enumerate((0.0, 1.0, 2.5)))
 
 
-DATA = {"fisherz": sample(9, 120, 0), "chisq": categories(8, 150, 1)}
+DATA = {"fisherz": sample(9, 120), "chisq": categories(8, 150, 1)}
 
 
 def questions(p: int, deepest: int):
@@ -82,7 +79,7 @@ def test_cmiknn_is_the_nonlinear_familys():
     """alpha lies between two p-values: causal-learn removes an edge above alpha, and ours from alpha on."""
     from causallearn.search.ConstraintBased.PC import pc
 
-    data, options = sample(5, 60, 3), {"permutations": 20, "k_cmi": 5, "k_perm": 5}
+    data, options = sample(5, 60, seed=3), {"permutations": 20, "k_cmi": 5, "k_perm": 5}
     theirs = pc(data, 0.0749, "gpupc_cmiknn", show_progress=False, backend="host", **options).G.graph != 0
     assert np.array_equal(theirs, skeleton(data, 0.0749, family="nonlinear", backend="host", **options).adjacency)
 

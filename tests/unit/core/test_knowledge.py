@@ -114,10 +114,7 @@ def test_an_edge_of_no_direction_may_close_a_circle_of_forbidden_ones():
 
 @pytest.mark.parametrize(
     ("variable", "message"),
-    [
-        ("incme", "'incme', which the data do not have; near it: income"),
-        (7, "indexes go from 0 to 4"),
-    ],
+    [("incme", "'incme', which the data do not have; near it: income"), (7, "indexes go from 0 to 4")],
 )
 def test_unknown_variables_are_named_with_those_near_them(variable, message):
     with pytest.raises(InvalidProblem, match=message):

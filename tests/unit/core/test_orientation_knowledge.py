@@ -25,7 +25,7 @@ from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.core.registry import Method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian.retest import Retest
-from tests.graphs import make_skeleton, skeletons
+from tests.graphs import linear_samples, make_skeleton, skeletons
 
 
 def arrows(matrix):
@@ -338,10 +338,7 @@ def votes_word_by_word(found, problem):
 @pytest.fixture(scope="module")
 def noisy():
     """A problem of few samples, whose triples are not all clear."""
-    rng = np.random.default_rng(4)
-    weights = np.tril(rng.random((9, 9)) < 0.4, -1) * rng.uniform(0.2, 1, (9, 9))
-    data = np.linalg.solve(np.eye(9) - weights, rng.standard_normal((9, 60))).T
-    problem = GaussianProblem.from_data(data, alpha=0.05)
+    problem = GaussianProblem.from_data(linear_samples(9, 60, 0.4, 4, least=0.2), alpha=0.05)
     return problem, skeleton(problem)
 
 

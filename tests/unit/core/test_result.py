@@ -19,19 +19,8 @@ from tests.graphs import edges_to_adjacency
 NAMES = ("alpha", "β", "c d", 'quote"s, comma', "e")
 EDGES = [(0, 1), (1, 2), (3, 1)]
 # Pairs removed at level 2 come before some of level 1, and in no order within a level.
-REMOVED = [
-    (np.array([(0, 2), (2, 3)]), np.array([[1], [1]])),
-    (np.array([(0, 3)]), np.array([[1, 4]])),
-]
-SETS = {
-    (0, 2): (1,),
-    (0, 3): (1, 4),
-    (0, 4): (),
-    (1, 4): (),
-    (2, 3): (1,),
-    (2, 4): (),
-    (3, 4): (),
-}
+REMOVED = [(np.array([(0, 2), (2, 3)]), np.array([[1], [1]])), (np.array([(0, 3)]), np.array([[1, 4]]))]
+SETS = {(0, 2): (1,), (0, 3): (1, 4), (0, 4): (), (1, 4): (), (2, 3): (1,), (2, 4): (), (3, 4): ()}
 
 
 def make_sets(removed=REMOVED):

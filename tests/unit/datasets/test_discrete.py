@@ -121,17 +121,13 @@ def test_the_schema_knows_the_networks_of_the_wheel():
     [
         (TOY, "network toy {\n}\n", "it must declare variables"),
         ("[ 3 ]", "[ 4 ]", "variable 'wet': 4 different states declared, found dry, damp, <5%"),
-        ("[ 2 ] { no, yes }", "[ 1 ] { no, no }", "variable 'rain': 1 different states declared"),
         ("variable sprinkler", "variable rain", "each of them once"),
         ("| rain )", "| snow )", "probability of 'sprinkler': 'snow' is not declared"),
         ("probability ( sprinkler | rain )", "probability ( rain | sprinkler )", "the probabilities of each once"),
-        ("probability ( rain ) {\n  table 0.75, 0.25;\n}\n", "", "the probabilities of each once"),
         ("  (on, no) 0.1, 0.2, 0.7;\n", "", "probability of 'wet': each of its 4 rows is needed once"),
-        ("(on, no)", "(off, no)", "each of its 4 rows is needed once"),
         ("(on, no)", "(on)", "'.on. 0.1, 0.2, 0.7;' is no row of 3 probabilities"),
         ("(on, no)", "(on, maybe)", "is no row of 3 probabilities"),
         ("  table 0.75, 0.25;", "  0.75, 0.25;", "'0.75, 0.25;' is no row of 2 probabilities"),
-        ("0.25, 0.75, 0.0", "1.0", "'.off, yes. 1.0;' is no row of 3 probabilities"),
         ("0.1, 0.2, 0.7", "0.1, 0.2, 0.8", "the probabilities of row 3 sum to 1.1, not to 1"),
         ("0.1, 0.2, 0.7", "0.1, 0.2, inf", "the probabilities of row 3 sum to inf"),
         ("0.1, 0.2, 0.7", "0.5, -0.2, 0.7", "without negative numbers"),
@@ -301,7 +297,6 @@ def test_a_discrete_dataset_keeps_codes_and_labels():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"values": np.zeros((2, 2))}, "uint8 or uint16, not float64"),
         ({"values": np.zeros((2, 2), dtype=np.int64)}, "uint8 or uint16, not int64"),
         ({"values": np.zeros((2, 3), dtype=np.uint8)}, r"2 names for values of shape \(2, 3\)"),
         ({"labels": (("u",),)}, "labels for 1 of 2 variables"),

@@ -102,12 +102,7 @@ def test_wrong_arguments_are_named(generator, wrong, named):
 
 
 SMALL = st.fixed_dictionaries(
-    {
-        "p": st.integers(1, 25),
-        "m": st.integers(1, 40),
-        "density": st.floats(0, 1),
-        "seed": st.integers(0, 2**63),
-    }
+    {"p": st.integers(1, 25), "m": st.integers(1, 40), "density": st.floats(0, 1), "seed": st.integers(0, 2**63)}
 )
 
 
@@ -210,10 +205,7 @@ def test_read_network():
     assert (second.parents.tolist(), second.weights.tolist(), second.intercept, second.sd) == ([1], [2.0], 1.0, 2.0)
 
 
-@pytest.mark.parametrize(
-    ("arcs", "said"),
-    [([], "the arcs into 'a'"), ([["b", "a"], ["a", "b"]], "not acyclic")],
-)
+@pytest.mark.parametrize(("arcs", "said"), [([], "the arcs into 'a'"), ([["b", "a"], ["a", "b"]], "not acyclic")])
 def test_inconsistent_networks_are_errors(arcs, said):
     with pytest.raises(DataError, match=said):
         networks.read_network(model(arcs=arcs), "toy")

@@ -100,10 +100,7 @@ def test_npz(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
-        (
-            {"x": np.zeros((2, 2)), "y": np.zeros((2, 2))},
-            r"one two-dimensional array; it holds x \(2, 2\), y \(2, 2\)",
-        ),
+        ({"x": np.zeros((2, 2)), "y": np.zeros((2, 2))}, r"one two-dimensional array; it holds x \(2, 2\), y \(2, 2\)"),
         ({"x": np.zeros((2, 2)), "names": np.array(["a"])}, "1 names for 2 variables"),
         ({"x": np.zeros((2, 2)), "names": np.array(["a", "a"])}, "repeated: a"),
         ({"x": np.array([[0.0, 1.0], [2.0, np.nan]])}, "row 2, column 2: a value is missing"),
@@ -141,10 +138,7 @@ def test_rdata_frame(tmp_path):
 @pytest.mark.parametrize(
     ("contents", "said"),
     [
-        (
-            {"x": np.zeros((2, 2)), "y": np.zeros((2, 2))},
-            r"one two-dimensional array; it holds x \(2, 2\), y \(2, 2\)",
-        ),
+        ({"x": np.zeros((2, 2)), "y": np.zeros((2, 2))}, r"one two-dimensional array; it holds x \(2, 2\), y \(2, 2\)"),
         ({"x": np.zeros(2)}, "it holds nothing"),
         ({"d": pd.DataFrame({"a": [1.0, 2.0], "b": pd.Series(["u", "v"], dtype=object)})}, "column 'b' is not numeric"),
         ({"x": np.array([[0.0, np.nan]])}, "row 1, column 2: a value is missing"),

@@ -5,10 +5,8 @@ import itertools
 import warnings
 
 import numpy as np
-import pytest
 from scipy import stats
 
-from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
@@ -20,11 +18,6 @@ SHAPES = {
     "gpupc": [{}, {"delta": 7, "gamma": 2, "beta": 1}, {"delta": 32, "gamma": 3, "beta": 2}],
     "disc-cupc": [{}, {"beta": 1, "gamma": 1}, {"beta": 3, "gamma": 5}],
 }
-
-
-@pytest.fixture(scope="module")
-def backend():
-    return open_backend("host")
 
 
 def sampled(seed, p=8, n=400, most=4, noise=0.4, **options):

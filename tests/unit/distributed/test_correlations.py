@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpupc_impl import GaussianProblem, skeleton
-from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
@@ -28,11 +27,6 @@ from gpupc_impl.gaussian.fixed_order import (
 from gpupc_impl.integers import ceil_div
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
-
-
-@pytest.fixture(scope="module")
-def backend():
-    return open_backend("host")
 
 
 def sub_matrix(backend, samples, rows, columns):

@@ -9,17 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpupc_impl import SeparatingSets
-from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.engine.bit_graph import BitGraphs, LevelCounts
 from gpupc_impl.engine.separating_sets import LevelSets, download_result
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
-
-
-@pytest.fixture(scope="module")
-def backend() -> HostBackend:
-    return open_backend("host")
 
 
 def random_graph(p: int, density: float, seed: int) -> np.ndarray:

@@ -9,17 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpupc_impl.backends import open_backend
 from gpupc_impl.core.pc_stable import MAX_SETS
 from gpupc_impl.engine.graph import binomial_table
 from gpupc_impl.integers import ceil_div
 
 UNRANK = Path(__file__).parent / "kernels" / "unrank.cu"
-
-
-@pytest.fixture(scope="module")
-def backend():
-    return open_backend("host")
 
 
 def unrank(backend, n, level, ranks, max_n=None):

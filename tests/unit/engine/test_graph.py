@@ -5,17 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from gpupc_impl.backends import open_backend
 from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.result import NO_PAIRS
 from gpupc_impl.engine.graph import DeviceGraph
 
 NONE_FIXED = FixedPairs(NO_PAIRS, NO_PAIRS)
-
-
-@pytest.fixture(scope="module")
-def backend():
-    return open_backend("host")
 
 
 def ring(p: int, reach: int) -> np.ndarray:

@@ -24,11 +24,6 @@ HOST_METHODS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def backend():
-    return open_backend("host")
-
-
 def problem(p=25, m=60, seed=0, density=0.15, **search):
     """A sparse linear model, whose search has a few levels."""
     rng = np.random.default_rng(seed)

@@ -16,8 +16,7 @@ GENERAL = "UpTo<8>", "UpTo<8>", "UpTo<16>"
 
 
 @pytest.mark.parametrize(
-    ("method", "params"),
-    [("pair-scan", {}), ("cupc-s", {}), ("out-of-core-block", {"layout": "blocks"})],
+    ("method", "params"), [("pair-scan", {}), ("cupc-s", {}), ("out-of-core-block", {"layout": "blocks"})]
 )
 def test_general_kernels_find_what_those_of_a_level_find(method, params):
     mixed = RNG.standard_normal((4000, 12)) @ (np.eye(12) + 0.5 * RNG.standard_normal((12, 12)))

@@ -14,14 +14,10 @@ from gpupc_impl.core.knowledge import with_knowledge
 from gpupc_impl.gaussian import fused_levels, pair_block
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 from tests import bounds
-from tests.graphs import assert_same
+from tests.graphs import assert_same, linear_samples
 from tests.launches import WatchedBackend, solve
 
-LAUNCHES = (
-    {},
-    {"fused_levels": "always"},
-    {"tiles": "always"},
-)
+LAUNCHES = ({}, {"fused_levels": "always"}, {"tiles": "always"})
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -38,20 +34,9 @@ def solve_watched(problem: GaussianProblem, backend: WatchedBackend, params: dic
         return backend.work["launches"], backend.work["downloaded"]
 
     ends = [work()]
-    found = solve(
-        problem,
-        methods()["pair-scan"],
-        backend,
-        params,
-        progress=lambda step: ends.append(work()),
-    )
+    found = solve(problem, methods()["pair-scan"], backend, params, progress=lambda step: ends.append(work()))
     ends.append(work())
     return found, Work(*(np.diff(counts).tolist() for counts in zip(*ends, strict=True)))
-
-
-@pytest.fixture(scope="module")
-def backend() -> HostBackend:
-    return open_backend("host")
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +45,6 @@ def narrow() -> HostBackend:
     backend = open_backend("host")
     backend.max_shared_bytes = 16
     return backend
-
-
-def linear_model(p: int, m: int = 100, density: float = 0.3, seed: int = 0) -> np.ndarray:
-    """(m, p) samples."""
-    rng = np.random.default_rng(seed)
-    weights = np.tril(rng.random((p, p)) < density, -1) * rng.uniform(0.3, 1, (p, p))
-    return np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
 
 
 def factor_model(factors: int, others: int) -> np.ndarray:
@@ -129,7 +107,7 @@ def test_at_the_critical_value_a_pair_is_separated(backend, monkeypatch, steps, 
 
 @pytest.mark.parametrize("p", [2, 4, 31, 32, 33, 127, 128, 129, 260])
 def test_rows_of_any_number_of_words(backend, p):
-    data = linear_model(p, m=60, density=min(1, 3 / p), seed=p)
+    data = linear_samples(p, m=60, density=min(1, 3 / p), seed=p)
     problem = GaussianProblem.from_data(data, alpha=0.1, max_level=2)
     expected = solve(problem, methods()["stable-serial"], None)
     for params in LAUNCHES:
@@ -139,7 +117,7 @@ def test_rows_of_any_number_of_words(backend, p):
 @pytest.mark.parametrize("params", LAUNCHES, ids=str)
 @pytest.mark.parametrize("max_level", [0, 1, 2, 3])
 def test_rows_too_long_for_shared_memory(narrow, params, max_level):
-    problem = GaussianProblem.from_data(linear_model(25), max_level=max_level)
+    problem = GaussianProblem.from_data(linear_samples(25), max_level=max_level)
     expected = solve(problem, methods()["stable-serial"], None)
     assert expected.levels_run == max_level + 1
     assert_same(solve(problem, methods()["pair-scan"], narrow, params), expected)
@@ -159,7 +137,7 @@ def test_sets_of_nine(backend, params):
 
 
 def test_a_budget_is_kept_or_named(backend):
-    problem = GaussianProblem.from_data(linear_model(60, density=0.1))
+    problem = GaussianProblem.from_data(linear_samples(60, density=0.1))
     expected = solve(problem, methods()["pair-scan"], backend)
     unlimited = HostBackend()
     solve(problem, methods()["pair-scan"], unlimited)
@@ -201,7 +179,7 @@ def count_of_level_one(problem: GaussianProblem) -> int:
 
 @pytest.mark.parametrize("p", [20, 70])
 def test_tests_of_level_one_are_counted(p):
-    problem = GaussianProblem.from_data(linear_model(p, density=4 / p, seed=2), max_level=1)
+    problem = GaussianProblem.from_data(linear_samples(p, density=4 / p, seed=2), max_level=1)
     expected = count_of_level_one(problem)
     for params in LAUNCHES:
         found = solve(problem, methods()["pair-scan"], WatchedBackend(), params)
@@ -209,7 +187,7 @@ def test_tests_of_level_one_are_counted(p):
 
 
 def test_launches_of_a_level_and_bytes_of_a_search():
-    problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1)
+    problem = GaussianProblem.from_data(linear_samples(50, density=0.15), alpha=0.1)
     watched, p = WatchedBackend(), 50
     found, work = solve_watched(problem, watched, {})
     assert found.levels_run >= 4
@@ -227,7 +205,7 @@ def test_launches_of_a_level_and_bytes_of_a_search():
 
 def test_fused_levels_take_three_launches_and_one_read():
     """One launch for the tests of each of the first two levels, and one for all levels up to 5 and the result."""
-    problem = GaussianProblem.from_data(linear_model(50, density=0.15), alpha=0.1)
+    problem = GaussianProblem.from_data(linear_samples(50, density=0.15), alpha=0.1)
     watched = WatchedBackend()
     expected = solve(problem, methods()["pair-scan"], HostBackend(), {"fused_levels": "never"})
     assert 4 <= expected.levels_run <= 6

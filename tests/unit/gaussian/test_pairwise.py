@@ -14,13 +14,13 @@ from gpupc_impl.core.rows import RowStream
 from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian.array_search import TESTS_AT_ONCE
 from gpupc_impl.gaussian.pairwise import METHOD, PairwiseProblem, pairwise_correlations
+from tests.graphs import linear_samples
 
 
 def sample(p: int, m: int, seed: int, missing: float = 0.0) -> np.ndarray:
     """(m, p) samples of a linear model on a random DAG, some of them missing."""
     rng = np.random.default_rng(seed)
-    weights = np.tril(rng.random((p, p)) < 0.3, -1) * rng.uniform(0.1, 1, (p, p))
-    values = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+    values = linear_samples(p, m, seed=rng, least=0.1)
     values[rng.random(values.shape) < missing] = np.nan
     return values
 

@@ -25,9 +25,7 @@ def values():
 
 
 def problem(**changes):
-    return GaussianProblem.from_correlation(
-        **{"correlation": np.eye(3), "n_samples": 20, "alpha": 0.05, **changes},
-    )
+    return GaussianProblem.from_correlation(**{"correlation": np.eye(3), "n_samples": 20, "alpha": 0.05, **changes})
 
 
 # --- what is refused ---------------------------------------------------------------------------------------------

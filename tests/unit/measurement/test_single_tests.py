@@ -11,12 +11,7 @@ from gpupc_impl.core import registry
 from gpupc_impl.core.family import get_family
 from gpupc_impl.measurement.bench import Bench, Setting
 from gpupc_impl.measurement.record import InvalidRecord, Limits, load_tests, save_tests, schema_of_tests
-from gpupc_impl.measurement.single_tests import (
-    Case,
-    draw_tests,
-    has_single_test,
-    measure_tests,
-)
+from gpupc_impl.measurement.single_tests import Case, draw_tests, has_single_test, measure_tests
 from gpupc_impl.verification.single_tests import verify_tests
 from tests.inside import start_inside
 

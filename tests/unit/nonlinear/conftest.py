@@ -3,19 +3,12 @@
 import dataclasses
 
 import numpy as np
-import pytest
 
-from gpupc_impl.backends import open_backend
 from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.tuning import DEFAULTS, TUNING
 
 SELECTIONS = ("registers", "buckets", "counting", "insertion")
-
-
-@pytest.fixture(scope="module")
-def backend():
-    return open_backend("host")
 
 
 def sample_problem(rng, n, ties=False, p=5, **options):

@@ -14,6 +14,7 @@ from gpupc_impl import GaussianProblem, InvalidProblem, skeleton
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.checkpoint import Checkpoint
 from gpupc_impl.core.fixed_pairs import write
+from tests.graphs import linear_samples
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -25,10 +26,7 @@ class Killed(Exception):
 
 
 def make_problem(seed: int = 0, alpha: float = 0.05) -> GaussianProblem:
-    rng = np.random.default_rng(seed)
-    weights = np.tril(rng.random((P, P)) < 0.08, -1) * rng.uniform(0.2, 1, (P, P))
-    data = np.linalg.solve(np.eye(P) - weights, rng.standard_normal((P, 150))).T
-    return GaussianProblem.from_data(data, alpha=alpha)
+    return GaussianProblem.from_data(linear_samples(P, 150, 0.08, seed, least=0.2), alpha=alpha)
 
 
 def search(problem: GaussianProblem, path, **options):

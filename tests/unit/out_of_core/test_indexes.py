@@ -19,6 +19,7 @@ from gpupc_impl.gaussian import pair_block
 from gpupc_impl.gaussian.level_search import SEARCH
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.out_of_core.square_blocks import EDGES
+from tests.graphs import linear_samples
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -30,10 +31,7 @@ VARIABLES = np.array([0, 1, 46_340, 46_341, 46_342, 46_397, 46_398, 46_399])
 @pytest.fixture(scope="module")
 def small() -> GaussianProblem:
     """A problem of these variables alone."""
-    rng = np.random.default_rng(2)
-    k = len(VARIABLES)
-    weights = np.tril(rng.random((k, k)) < 0.6, -1) * rng.uniform(0.3, 1, (k, k))
-    data = np.linalg.solve(np.eye(k) - weights, rng.standard_normal((k, 300))).T
+    data = linear_samples(len(VARIABLES), 300, density=0.6, seed=2)
     data[:, 6] = data[:, 2]
     return GaussianProblem.from_data(data, alpha=0.05, max_level=3)
 
@@ -92,11 +90,7 @@ def test_kernels_of_the_levels(small, source, name, grid, block, whole_row):
         binomials = backend.upload(binomial_table(k, level))
         counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
         rows_argument = graph.ROWS(
-            neighbours=rows,
-            degrees=degrees,
-            binomial=graph.BINOMIALS(table=binomials, max_n=k),
-            p=P,
-            stride=stride,
+            neighbours=rows, degrees=degrees, binomial=graph.BINOMIALS(table=binomials, max_n=k), p=P, stride=stride
         )
         search = SEARCH(
             C=correlation,

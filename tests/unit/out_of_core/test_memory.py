@@ -15,15 +15,13 @@ from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.out_of_core import host_blocks, plans
+from tests.graphs import linear_samples
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
 
 def make_problem(p: int = 90, max_level: int | None = None) -> GaussianProblem:
-    rng = np.random.default_rng(0)
-    weights = np.tril(rng.random((p, p)) < 3 / p, -1) * rng.uniform(0.2, 1, (p, p))
-    data = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, 100))).T
-    return GaussianProblem.from_data(data, alpha=0.01, max_level=max_level)
+    return GaussianProblem.from_data(linear_samples(p, density=3 / p, least=0.2), alpha=0.01, max_level=max_level)
 
 
 def no_work(*given):

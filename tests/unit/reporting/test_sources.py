@@ -50,7 +50,7 @@ def test_a_heading_names_device_days_and_commits(source):
             [
                 record(at="2026-11-20"),
                 record("cupc-e", code=code_version(get_method("cupc-e"), "cuda"), at="2026-11-21"),
-            ],
+            ]
         )
     )
     assert str(found) == "GPU: NVIDIA H200, recorded 2026-11-20 to 2026-11-21, commit 0123456789"

@@ -94,16 +94,13 @@ def test_numbers_have_three_digits():
 @pytest.mark.parametrize(
     ("setting", "name"),
     [
-        ("cupc-e", "cuPC-E"),
         ("cupc-e-first-come", "cuPC-E, first-come"),
         ("cupc-s-pseudo", "cuPC-S, Algorithm 7"),
         ("cupc-e-2-32", "cuPC-E-2-32"),
         ("gpupc-paper", "gpuPC, counting samples"),
         ("disc-cupc-paper-wide", "disc-cuPC, 32-bit codes"),
-        ("gpucmiknn-parallel-insertion", "GPU-CMIknn-Parallel, insertion"),
         ("gpucmiknn-authors-single", "GPU-CMIknn, authors' program, single"),
         ("gpucsl-discrete", "GPUCSL"),
-        ("stable-serial", "stable-serial"),
         ("cupc-extra", "cupc-extra"),
     ],
 )
