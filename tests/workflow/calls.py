@@ -67,12 +67,14 @@ def _server() -> subprocess.Popen[str]:
 
 def _serve() -> None:
     import matplotlib.pyplot  # noqa: F401
+    import nbformat  # noqa: F401
     import pandas  # noqa: F401
     import scipy.special  # noqa: F401
     import snakemake.cli
     import snakemake.script
     import snakemake.storage
 
+    import datasets
     import gpupc_impl.verification.verify  # noqa: F401
     import workflow.lib.measuring
     import workflow.lib.plan  # noqa: F401, with all that the rules import
@@ -87,6 +89,7 @@ def _serve() -> None:
     for method in registry.methods().values():
         for backend in method.backends:
             digest.code_version(method, backend)
+    datasets.names()  # of the registry, which takes a while to read
     digest.digest.cache_clear()  # what is in a file is remembered by its date and size
     registry._discover.cache_clear()  # a call has plug-in methods of its own
     for line in sys.stdin:

@@ -349,8 +349,8 @@ def test_what_only_the_recorded_runs_have_is_drawn(beside):
     printed = snakemake(folder, config, "--dry-run")
     for target in ("cupc_fig10", "ooc_fig1", "ooc_table1"):
         assert f"Making {target}\n" in printed
-    assert "Measuring cupc" not in printed
-    assert "gpupc_table2" not in printed
+    for target in ("Measuring cupc", "Making cupc_fig7", "gpupc_table2"):
+        assert target not in printed
 
 
 def test_what_nobody_measured_says_so(beside):
@@ -359,12 +359,10 @@ def test_what_nobody_measured_says_so(beside):
 
 
 def test_a_changed_recorded_run_is_drawn_again(beside, device):
-    target = "cupc_fig7"
-    assert "Nothing to be done" in snakemake(*beside, target, "--dry-run")
     path = device / "records/cupc_fig7.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(re.sub(r'"warm":\[[^]]*\]', '"warm":[1000.0]', line) for line in lines))
-    assert f"Making {target}" in snakemake(*beside, target, "--dry-run")
+    assert "Making cupc_fig7" in snakemake(*beside, "cupc_fig7", "--dry-run")
 
 
 def test_what_is_absent_says_why(finished):
