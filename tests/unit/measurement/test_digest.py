@@ -85,7 +85,6 @@ def test_a_root_that_is_not_there_is_named():
         (".py", '"""One."""\nx = 1\n"""What x is."""', '"""Other."""\nx = 1', True),
         (".py", "import typing\nif typing.TYPE_CHECKING:\n    import numpy", "import typing", True),
         (".py", "x = 1", "x = 2", False),
-        (".py", "x = 'a'", "x = b'a'", False),
         (".py", "if a:\n    b\n    c", "if a:\n    b\nc", False),
         (".cu", "int x = 1;", "int x =\n   1;  // one\n", True),
         (".cu", "int x;", '/* x:\n * the "one" */ int\nx;\n', True),
