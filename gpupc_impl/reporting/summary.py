@@ -19,8 +19,8 @@ from gpupc_impl.reporting.catalogue import Facts, Sweeps
 from gpupc_impl.reporting.figures import Drawing, canvas, draw_times, footer, key, log_axis, tick_number
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, by_key, datasets_of
 from gpupc_impl.reporting.tables import Table
+from gpupc_impl.reporting.true_pag import true_pag
 from gpupc_impl.verification.accuracy import dag_of_edges
-from gpupc_impl.verification.true_pag import true_pag
 
 
 def overview(runs: Runs) -> Drawing:

@@ -8,7 +8,7 @@ import pytest
 from gpupc_impl import BackgroundKnowledge, IndependenceOracle, fci
 from gpupc_impl.core.pag import ARROW, CIRCLE, TAIL
 from gpupc_impl.latent.inference import Inference, find_pag
-from gpupc_impl.verification.true_pag import true_pag
+from gpupc_impl.reporting.true_pag import true_pag
 from tests.latent_graphs import SelectedOracle, confounded
 
 REMOVED_BY_FCI = 187
