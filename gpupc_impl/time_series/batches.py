@@ -103,9 +103,9 @@ class LaggedTest(abc.ABC):
     series: Series
 
     @abc.abstractmethod
-    def run(self, batch: Batch, parents: Parents | None = None) -> Outcomes:
+    def run(self, batch: Batch, parents: Parents | None = None, alpha: float | None = None) -> Outcomes:
         """Make the tests of a batch, with the conditions of `Batch.tests`; raises InvalidProblem if there are too few
-        samples."""
+        samples. With `alpha`, zeros may stand for p-values up to it."""
 
     def facts(self) -> dict[str, object]:
         """Return what a result says about the test."""
@@ -118,7 +118,7 @@ class SingleTests(LaggedTest):
     def __init__(self, series: Series):
         self.series = series
 
-    def run(self, batch: Batch, parents: Parents | None = None) -> Outcomes:
+    def run(self, batch: Batch, parents: Parents | None = None, alpha: float | None = None) -> Outcomes:
         outcomes = [self.test(*test) for test in batch.tests(self.series.n_variables, parents)]
         values, p_values = np.array(outcomes, np.float64).reshape(-1, 2).T
         return Outcomes(values, p_values)

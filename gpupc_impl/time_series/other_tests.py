@@ -47,7 +47,7 @@ class CMIknn(LaggedTest):
         self._constant = series.columns.min(axis=0) == series.columns.max(axis=0)
         self._estimator = CmiEstimator(self.problem, backend, DEFAULTS)
 
-    def run(self, batch: Batch, parents: Parents | None = None) -> Outcomes:
+    def run(self, batch: Batch, parents: Parents | None = None, alpha: float | None = None) -> Outcomes:
         values, p_values = np.zeros(len(batch)), np.ones(len(batch))
         by_level: dict[int, list[tuple[int, int, list[int]]]] = {}
         for t, (x, y, conditions) in enumerate(batch.tests(self.series.n_variables, parents)):

@@ -29,6 +29,10 @@ sqrt(T) times as large, which stays below 1e-10."""
 TESTS_A_THREAD = 1 << 15
 """The p-values that a thread computes at a time."""
 
+CRITICAL_MARGIN = 1e-6
+"""By what share a correlation must exceed the critical one for its p-value not to be computed, so that rounding decides
+nothing."""
+
 DETERMINED = 1e-10
 """The standard deviation given the conditions, as a share of that of the variable, up to which it is rounding error."""
 
@@ -89,18 +93,17 @@ class ParCorr(LaggedTest):
         self.series, self.backend = series, backend
         self._single = ParCorrOfSamples(series)
         self.n_samples = len(series.columns)
-        self.correlation, self.constant = correlation_matrix(series.columns)
-        self._device = backend.upload(self.correlation), backend.upload(self.constant.astype(np.uint8))
+        correlation, constant = correlation_matrix(series.columns)
+        self._device = backend.upload_symmetric(correlation), backend.upload(constant.astype(np.uint8))
         self.from_samples = 0
 
     def facts(self) -> dict[str, object]:
         return {"tests_from_samples": self.from_samples}
 
-    def run(self, batch: Batch, parents: Parents | None = None) -> Outcomes:
+    def run(self, batch: Batch, parents: Parents | None = None, alpha: float | None = None) -> Outcomes:
         values, sizes = self._launch(batch, parents or Parents.from_lists([[]] * self.series.n_variables))
         freedom = self.n_samples - 2 - np.maximum(sizes, 0)
-        p_values = student_p_values(values, np.maximum(freedom, 1))
-        p_values[sizes < 0] = 1.0
+        p_values = student_p_values(values, np.maximum(freedom, 1), alpha)
         # A test on too few samples is made in this way, too, since it raises the error.
         for t in np.flatnonzero(np.isnan(values) | (freedom < 1)).tolist():
             values[t], p_values[t] = self._single.test(*next(batch[t : t + 1].tests(self.series.n_variables, parents)))
@@ -109,10 +112,13 @@ class ParCorr(LaggedTest):
 
     def _launch(self, batch: Batch, parents: Parents) -> tuple[np.ndarray, np.ndarray]:
         """Return the partial correlations and the numbers of conditions, as the kernel writes them."""
-        is_sorted = bool((np.diff(batch.targets) >= 0).all())
-        order = slice(None) if is_sorted else np.argsort(batch.targets, kind="stable")
-        batch, made = batch[order], (np.empty(len(batch)), np.empty(len(batch), np.int32))
-        starts = np.append(np.flatnonzero(np.diff(batch.targets, prepend=-1)), len(batch))  # of the tests of a target
+        steps = np.diff(batch.targets)
+        if steps.min(initial=0) < 0:
+            order = np.argsort(batch.targets, kind="stable")
+            back = np.argsort(order)
+            values, sizes = self._launch(batch[order], parents)
+            return values[back], sizes[back]
+        starts = np.concatenate(([0], np.flatnonzero(steps) + 1, [len(batch)]))  # of the tests of a target
 
         # Upper bounds, since constant columns are no conditions and others may be listed twice.
         most, set_size = int(np.diff(parents.starts).max()), batch.sets.shape[1]
@@ -131,11 +137,11 @@ class ParCorr(LaggedTest):
         fixed |= {"others": int(parents.others), "set_size": set_size, "variables": self.series.n_variables}
         fixed |= {"leading_capacity": leading, "row_capacity": rows, "capacity": own, "area": area}
 
+        made: list[list[np.ndarray]] = []
         at_once = max(1, BYTES_A_BLOCK * blocks // (8 * rows * max(leading, 1)))
         for group in range(0, len(starts) - 1, at_once):
             bounds = starts[group : group + at_once + 1]
-            groups, part = len(bounds) - 1, slice(bounds[0], bounds[-1])
-            tests = batch[part]
+            groups, tests = len(bounds) - 1, batch[bounds[0] : bounds[-1]]
             given = {"sources": tests.sources, "lags": tests.lags, "sets": tests.sets, "starts": bounds - bounds[0]}
             given["targets"] = batch.targets[bounds[:-1]]
             lengths = {"values": len(tests), "sizes": len(tests), "scratch": blocks * warps * area}
@@ -157,11 +163,9 @@ class ParCorr(LaggedTest):
             for kernel, number in zip(KERNELS, tasks, strict=True):
                 grid = min(ceil_div(number, at_least), blocks)
                 self.backend.kernel(*kernel)((grid,), (warps * threads,), [arguments])
-            for array, name in zip(made, ("values", "sizes"), strict=True):
-                array[part] = self.backend.download(memory[name])
-        for array in made:
-            array[order] = array.copy()
-        return made
+            made.append(self.backend.download_all([memory["values"], memory["sizes"]]))
+        values, sizes = map(np.concatenate, zip(*made, strict=True))
+        return values, sizes
 
 
 class ParCorrOfSamples(SingleTests):
@@ -210,9 +214,18 @@ def akaike(series: Series, j: int, parents: list[int]) -> float:
     return float(array.shape[1] * fit + 2.0 * (len(array) - 1))
 
 
-def student_p_values(values: np.ndarray, freedom: np.ndarray) -> np.ndarray:
+def student_p_values(values: np.ndarray, freedom: np.ndarray, alpha: float | None = None) -> np.ndarray:
     """Return two-sided p-values of (k,) partial correlations with (k,) degrees of freedom, by Student's t; NaN for
-    NaN."""
+    NaN. With `alpha`, zeros stand for most p-values up to it, since comparing correlations is faster."""
+    if alpha is not None:
+        each = np.arange(freedom.min(), freedom.max() + 1)
+        t = scipy.special.stdtrit(each, alpha / 2)
+        critical = np.minimum(np.abs(t) / np.sqrt(each + t * t) * (1.0 + CRITICAL_MARGIN), 1.0)
+        critical[~(student_p_values(critical, each) <= alpha)] = np.inf
+        limit = critical if len(each) == 1 else critical[freedom - each[0]]
+        p_values, at = np.zeros(len(values)), np.flatnonzero(~(np.abs(values) > limit))
+        p_values[at] = student_p_values(values[at], freedom[at])
+        return p_values
 
     def of_some(part: slice) -> np.ndarray:
         r, nu = values[part], freedom[part]

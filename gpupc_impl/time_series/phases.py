@@ -19,7 +19,7 @@ import collections
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,53 +61,82 @@ def lagged_phase(
         max_combinations: how many sets of conditions a round tries for a candidate, in lexicographic order.
     """
     n, tau_max = test.series.n_variables, test.series.tau_max
-    shape = (n, n, tau_max + 1)
-    p_values, strengths, tests = np.ones(shape), np.zeros(shape), 0
+    # By target, source and lag, so that memory is written in the order of the candidates.
+    p_values, strengths, tests = np.ones((n, n, tau_max + 1)), np.zeros((n, n, tau_max + 1)), 0
     # The candidates of each target as columns, by variable and lag, which is their order if equally strong.
     own = (np.arange(tau_min, tau_max + 1) * n + np.arange(n)[:, None]).astype(np.int32).ravel()
-    target, column = np.repeat(np.arange(n, dtype=np.int32), len(own)), np.tile(own, n)
-    least = np.full(len(column), np.inf)
+    column, least, counts = np.tile(own, n), np.full(n * len(own), np.inf), np.full(n, len(own))
+    order = np.arange(len(column))
+    ended: list[tuple[np.ndarray, ...]] = []  # candidates of targets without further tests: target, column, strength
     size = 0
-    while True:
-        counts = np.bincount(target, minlength=n)
-        starts = np.append(0, np.cumsum(counts))
-        within = np.arange(len(target)) - starts[target]
-        by_target = np.full((n, counts.max()), -1.0)  # padded by less than any strength
-        by_target[target, within] = least
-        order = np.argsort(-by_target, axis=1, kind="stable")
-        order = (order + starts[:-1, None])[np.arange(counts.max()) < counts[:, None]]
-        by_strength = column[order]
-        if size > max_conds_dim or counts.max() <= size:
-            return LaggedPhase(Parents(starts, by_strength), p_values, strengths, tests)
-        sets = {count: itertools.combinations(range(count - 1), size) for count in np.unique(counts[counts > size])}
-        remain = np.ones(len(target), bool)
+    while len(column):
+        starts, target = np.append(0, np.cumsum(counts)), np.repeat(np.arange(n, dtype=np.int32), counts)
+        by_strength, remain, further = column[order], np.ones(len(column), bool), _further_sets(counts, size)
         for combination in range(max_combinations):
-            places, exists = np.zeros((n, size), np.int64), np.zeros(n, bool)
-            for count, of_count in sets.items():
-                if (places_of_count := next(of_count, None)) is not None:
-                    places[counts == count] = places_of_count
-                    exists |= counts == count
-            at = np.flatnonzero(remain & exists[target])
-            if not len(at):
-                break
-            of = target[at]
-            lag, source = np.divmod(column[at], np.int32(n))
             if combination == 0:  # The strongest others are the parents of a target that its tests share.
-                given, parents = np.empty((len(at), 0), np.int32), Parents(starts, by_strength, size, 0, 0, True)
+                at: Any = np.s_[:]
+                given, parents = np.empty((len(column), 0), np.int32), Parents(starts, by_strength, size, 0, 0, True)
             else:
+                places, exists = next(further)
+                at, parents = np.flatnonzero(remain & exists[target]), None
+                if not len(at):
+                    break
                 place = np.empty(len(order), np.int64)
-                place[order] = within
-                after = places[of] >= place[at][:, None]  # A candidate is not among its own conditions.
-                given, parents = by_strength[starts[of][:, None] + places[of] + after], None
-            outcomes = test.run(Batch(source, lag, of, given), parents)
-            tests += len(at)
+                place[order] = np.arange(len(order)) - starts[target]
+                after = places[target[at]] >= place[at][:, None]  # A candidate is not among its own conditions.
+                given = by_strength[starts[target[at]][:, None] + places[target[at]] + after]
+            of, lag = target[at], column[at] // np.int32(n)
+            source = column[at] - lag * np.int32(n)
+            outcomes = test.run(Batch(source, lag, of, given), parents, alpha)
+            tests += len(of)
             least[at] = np.minimum(least[at], np.abs(outcomes.values))
-            gone = ~(outcomes.p_values <= alpha)
-            remain[at[gone]] = False
-            link = source[gone], of[gone], lag[gone]
+            separates = ~(outcomes.p_values <= alpha)
+            remain[at] = ~separates
+            gone = np.flatnonzero(separates)
+            link = of[gone], source[gone], lag[gone]
             p_values[link], strengths[link] = outcomes.p_values[gone], outcomes.values[gone]
-        target, column, least = target[remain], column[remain], least[remain]
         size += 1
+        left = counts - np.bincount(target[~remain], minlength=n)
+        goes_on = (left > size) & (size <= max_conds_dim)
+        of_next = np.repeat(goes_on, counts)
+        ends, stays = np.flatnonzero(remain & ~of_next), np.flatnonzero(remain & of_next)
+        ended.append((target[ends], column[ends], least[ends]))
+        column, least, counts = column[stays], least[stays], np.where(goes_on, left, 0)
+        order = _strongest_first(least, counts)
+    target, column, least = map(np.concatenate, zip(*ended, strict=True))
+    by_target, counts = np.argsort(target, kind="stable"), np.bincount(target, minlength=n)
+    columns = column[by_target][_strongest_first(least[by_target], counts)]
+    parents = Parents(np.append(0, np.cumsum(counts)), columns)
+    return LaggedPhase(parents, p_values.transpose(1, 0, 2), strengths.transpose(1, 0, 2), tests)
+
+
+def _further_sets(counts: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield, for each set of one size after the first, the places of its members among the others of each target, by
+    strength, and which targets have such a set."""
+    sets = {count: itertools.combinations(range(count - 1), size) for count in set(counts[counts > 0].tolist())}
+    for combination in itertools.count():
+        places, exists = np.zeros((len(counts), size), np.int64), np.zeros(len(counts), bool)
+        for count, of_count in sets.items():
+            if (places_of_count := next(of_count, None)) is not None:
+                places[counts == count] = places_of_count
+                exists |= counts == count
+        if combination > 0:
+            yield places, exists
+
+
+def _strongest_first(strengths: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the order by target, as listed, and descending strength; equally strong candidates keep their order."""
+    starts, counts = (np.cumsum(counts) - counts)[counts > 0], counts[counts > 0]
+    present = np.arange(counts.max(initial=0)) < counts[:, None]
+    table = np.full(present.shape, np.inf)
+    table[present] = -strengths
+    # NumPy's default sort is several times as fast as its stable one, which ties need.
+    for kind in (None, "stable"):
+        order = (np.argsort(table, axis=1, kind=kind) + starts[:, None])[present]
+        in_order = strengths[order]
+        if not (in_order[1:] == in_order[:-1]).any():
+            break
+    return order
 
 
 def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -116,23 +145,20 @@ def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, n
     Returns (N, N, tau_max + 1) p-values and statistics, 1 and 0 where there is no test, and the number of tests.
     """
     n, tau_max = test.series.n_variables, test.series.tau_max
-    wanted = np.zeros((n, n, tau_max + 1), bool)
-    wanted[:, :, tau_min:] = True
-    wanted[np.arange(n), np.arange(n), 0] = False
+    wanted = np.ones((n, tau_max + 1, n), bool)  # by target, lag and source
+    wanted[:, :tau_min] = False
     # The two tests of a contemporaneous pair are one if both ends contribute all their parents, and masks act alike.
     masks_both = ("x" in test.series.mask_type) == ("y" in test.series.mask_type)
     is_symmetric = parents.most_of_target == parents.most_of_source and masks_both
-    if is_symmetric:
-        wanted[:, :, 0] = np.tril(wanted[:, :, 0])
-    target, lag, source = (each.astype(np.int32) for each in np.nonzero(wanted.transpose(1, 2, 0)))
-    at = source, target, lag
+    wanted[:, 0] &= ~np.tri(n, dtype=bool) if is_symmetric else ~np.eye(n, dtype=bool)
+    target, lag, source = (np.broadcast_to(each, wanted.shape)[wanted] for each in np.indices(wanted.shape, np.int32, True))
     outcomes = test.run(Batch(source, lag, target, np.empty((len(source), 0), np.int32)), parents)
-    p_values, strengths = np.ones(wanted.shape), np.zeros(wanted.shape)
-    p_values[at], strengths[at] = outcomes.p_values, outcomes.values
-    if is_symmetric:
-        upper = np.triu_indices(n, 1)
-        for matrix in (p_values, strengths):
-            matrix[:, :, 0][upper] = matrix[:, :, 0].T[upper]
+    p_values, strengths = np.ones((n, n, tau_max + 1)), np.zeros((n, n, tau_max + 1))
+    for matrix, of_tests in ((p_values, outcomes.p_values), (strengths, outcomes.values)):
+        matrix.transpose(1, 2, 0)[wanted] = of_tests
+        if is_symmetric:
+            now = matrix[:, :, 0]
+            now[...] = np.where(np.tri(n, dtype=bool), now, now.T)
     return p_values, strengths, len(source)
 
 
@@ -276,7 +302,7 @@ class Votes:
             while chunk := list(itertools.islice(tests, TESTS_A_CHUNK)):
                 source, lag, target = np.array([pair for pair, _ in chunk], np.int32).T
                 sets = np.array([given for _, given in chunk], np.int32).reshape(len(chunk), size)
-                outcomes = test.run(Batch(source, lag, target, sets), parents)
+                outcomes = test.run(Batch(source, lag, target, sets), parents, alpha)
                 self.tests += len(chunk)
                 for at in np.flatnonzero(~(outcomes.p_values <= alpha)).tolist():
                     pair, given = chunk[at]
