@@ -105,7 +105,7 @@ class LaggedTest(abc.ABC):
     @abc.abstractmethod
     def run(self, batch: Batch, parents: Parents | None = None, alpha: float | None = None) -> Outcomes:
         """Make the tests of a batch, with the conditions of `Batch.tests`; raises InvalidProblem if there are too few
-        samples. With `alpha`, zeros may stand for p-values up to it."""
+        samples. With `alpha`, a p-value may be 0 if it is up to alpha, and 1 if not."""
 
     def facts(self) -> dict[str, object]:
         """Return what a result says about the test."""

@@ -31,16 +31,14 @@ def links(significant: np.ndarray) -> np.ndarray:
     return graph
 
 
-def symmetrized(p_values: np.ndarray, strengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return copies in which both entries of a contemporaneous pair are those with the larger p-value.
+def symmetrize(p_values: np.ndarray, strengths: np.ndarray) -> None:
+    """Set both entries of each contemporaneous pair to those with the larger p-value.
 
     Of equal p-values, that of the smaller source counts.
     """
-    p_values, strengths = p_values.copy(), strengths.copy()
-    p, s = p_values[:, :, 0], strengths[:, :, 0]
+    p, s = p_values[:, :, 0].copy(), strengths[:, :, 0].copy()
     takes_other = np.where(np.tri(len(p), k=-1, dtype=bool), p <= p.T, p < p.T)
-    p[...], s[...] = np.where(takes_other, p.T, p), np.where(takes_other, s.T, s)
-    return p_values, strengths
+    p_values[:, :, 0], strengths[:, :, 0] = np.where(takes_other, p.T, p), np.where(takes_other, s.T, s)
 
 
 def unshielded(graph: np.ndarray, into: Sequence[str] = ("o-o", "-->")) -> list[Triple]:

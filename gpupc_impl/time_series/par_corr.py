@@ -30,8 +30,8 @@ TESTS_A_THREAD = 1 << 15
 """The p-values that a thread computes at a time."""
 
 CRITICAL_MARGIN = 1e-6
-"""By what share a correlation must exceed the critical one for its p-value not to be computed, so that rounding decides
-nothing."""
+"""The share by which a correlation must differ from the critical one for a decision without its p-value, so that
+rounding decides nothing."""
 
 DETERMINED = 1e-10
 """The standard deviation given the conditions, as a share of that of the variable, up to which it is rounding error."""
@@ -216,14 +216,19 @@ def akaike(series: Series, j: int, parents: list[int]) -> float:
 
 def student_p_values(values: np.ndarray, freedom: np.ndarray, alpha: float | None = None) -> np.ndarray:
     """Return two-sided p-values of (k,) partial correlations with (k,) degrees of freedom, by Student's t; NaN for
-    NaN. With `alpha`, zeros stand for most p-values up to it, since comparing correlations is faster."""
-    if alpha is not None:
+    NaN. With `alpha`, most are 0 if they are up to it and 1 if not, since comparing correlations is faster."""
+    if alpha is not None and len(values):
         each = np.arange(freedom.min(), freedom.max() + 1)
         t = scipy.special.stdtrit(each, alpha / 2)
-        critical = np.minimum(np.abs(t) / np.sqrt(each + t * t) * (1.0 + CRITICAL_MARGIN), 1.0)
-        critical[~(student_p_values(critical, each) <= alpha)] = np.inf
-        limit = critical if len(each) == 1 else critical[freedom - each[0]]
-        p_values, at = np.zeros(len(values)), np.flatnonzero(~(np.abs(values) > limit))
+        critical = np.abs(t) / np.sqrt(each + t * t)
+        lower, upper = critical * (1.0 - CRITICAL_MARGIN), np.minimum(critical * (1.0 + CRITICAL_MARGIN), 1.0)
+        lower[~(student_p_values(lower, each) > alpha)] = 0.0
+        upper[~(student_p_values(upper, each) <= alpha)] = np.inf
+        if len(each) > 1:
+            lower, upper = lower[freedom - each[0]], upper[freedom - each[0]]
+        size = np.abs(values)
+        p_values = (size < lower).astype(np.float64)
+        at = np.flatnonzero(~((size < lower) | (size > upper)))
         p_values[at] = student_p_values(values[at], freedom[at])
         return p_values
 

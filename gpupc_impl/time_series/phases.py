@@ -42,7 +42,7 @@ MOST_NEIGHBOURS = 24
 
 class LaggedPhase(NamedTuple):
     """What PC1 found: the remaining candidates, the p-value and the statistic of the test that removed each link,
-    (N, N, tau_max + 1), which are 1 and 0 where none did, and the number of tests."""
+    (N, N, tau_max + 1), which are 1 and 0 where none did or they are not kept, and the number of tests."""
 
     parents: Parents
     p_values: np.ndarray
@@ -51,7 +51,7 @@ class LaggedPhase(NamedTuple):
 
 
 def lagged_phase(
-    test: LaggedTest, alpha: float, tau_min: int, max_conds_dim: int, max_combinations: int
+    test: LaggedTest, alpha: float, tau_min: int, max_conds_dim: int, max_combinations: int, keeps_outcomes: bool
 ) -> LaggedPhase:
     """Find a superset of the lagged parents of every variable at one significance level (PC1).
 
@@ -59,6 +59,7 @@ def lagged_phase(
         tau_min: the smallest lag of a candidate, at least 1.
         max_conds_dim: the largest number of conditions.
         max_combinations: how many sets of conditions a round tries for a candidate, in lexicographic order.
+        keeps_outcomes: whether the p-values and the statistics are wanted, without which tests are faster.
     """
     n, tau_max = test.series.n_variables, test.series.tau_max
     # By target, source and lag, so that memory is written in the order of the candidates.
@@ -87,14 +88,14 @@ def lagged_phase(
                 given = by_strength[starts[target[at]][:, None] + places[target[at]] + after]
             of, lag = target[at], column[at] // np.int32(n)
             source = column[at] - lag * np.int32(n)
-            outcomes = test.run(Batch(source, lag, of, given), parents, alpha)
+            outcomes = test.run(Batch(source, lag, of, given), parents, None if keeps_outcomes else alpha)
             tests += len(of)
             least[at] = np.minimum(least[at], np.abs(outcomes.values))
             separates = ~(outcomes.p_values <= alpha)
             remain[at] = ~separates
-            gone = np.flatnonzero(separates)
-            link = of[gone], source[gone], lag[gone]
-            p_values[link], strengths[link] = outcomes.p_values[gone], outcomes.values[gone]
+            if keeps_outcomes:
+                link = of[separates], source[separates], lag[separates]
+                p_values[link], strengths[link] = outcomes.p_values[separates], outcomes.values[separates]
         size += 1
         left = counts - np.bincount(target[~remain], minlength=n)
         goes_on = (left > size) & (size <= max_conds_dim)

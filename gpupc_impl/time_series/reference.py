@@ -25,7 +25,7 @@ def outcome(test: LaggedTest, x: int, j: int, conditions: Iterable[int]) -> tupl
 
 
 def lagged_phase(
-    test: LaggedTest, alpha: float, tau_min: int, max_conds_dim: int, max_combinations: int
+    test: LaggedTest, alpha: float, tau_min: int, max_conds_dim: int, max_combinations: int, keeps_outcomes: bool
 ) -> LaggedPhase:
     """Algorithm S1; see `phases.lagged_phase`."""
     n, tau_max = test.series.n_variables, test.series.tau_max

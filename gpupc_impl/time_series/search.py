@@ -157,7 +157,7 @@ def make_test(name: str, series: Series, backend: Backend, options: Mapping[str,
 def search(test: LaggedTest, parameters: Parameters, method: ModuleType) -> TimeSeriesGraph:
     """Run PCMCI or PCMCI+ with a test by one of `METHODS`; PCMCI+ at the level with the least mean criterion."""
     tau_min, levels = max(1, parameters.tau_min), parameters.levels
-    limits = parameters.max_conds_dim, parameters.max_combinations
+    limits = parameters.max_conds_dim, parameters.max_combinations, parameters.contemporaneous
     first = [method.lagged_phase(test, level, tau_min, *limits) for level in levels]
     if not parameters.contemporaneous:
         return _pcmci(test, parameters, method, first)
@@ -183,7 +183,7 @@ def _pcmci(
     p_values, strengths, tests = method.mci(test, _limited(parents, parameters), parameters.tau_min)
     p_values = _corrected(p_values, parameters)
     graph = orientation.links(p_values <= parameters.alpha)
-    p_values, strengths = orientation.symmetrized(p_values, strengths)
+    orientation.symmetrize(p_values, strengths)
     facts["tests"] = sum(phase.tests for phase in first) + tests
     return TimeSeriesGraph(graph, p_values, strengths, test.series.names, parents.nodes(), {}, (), facts)
 
@@ -208,8 +208,9 @@ def _pcmci_plus(
 
     # A link that the first phase removed keeps the p-value of that phase.
     linked[:, :, 0] = True
-    later = orientation.symmetrized(second.p_values, second.strengths)
-    p_values, strengths = np.where(linked, later, (first.p_values, first.strengths))
+    orientation.symmetrize(second.p_values, second.strengths)
+    p_values = np.where(linked, second.p_values, first.p_values)
+    strengths = np.where(linked, second.strengths, first.strengths)
     facts = {"tests": first.tests + second.tests + (votes.tests if votes else 0)}
     separations = {key: given for key, given in second.separations.items() if given}
     p_values = _corrected(p_values, parameters)
