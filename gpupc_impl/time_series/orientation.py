@@ -47,10 +47,11 @@ def unshielded(graph: np.ndarray, into: Sequence[str] = ("o-o", "-->")) -> list[
     Args:
         into: the marks that the link from X to k may have.
     """
-    enters = np.isin(graph, into)
+    # Copies in which the rows of a variable lie together.
+    enters, absent = (each.swapaxes(0, 1).copy() for each in (np.isin(graph, into), graph == ""))
     triples: list[Triple] = []
     for j, k in np.argwhere((graph[:, :, 0] == "o-o").T).tolist():
-        found = enters[:, k] & (graph[:, j] == "")
+        found = enters[k] & absent[j]
         found[j, 0] = False
         triples += [(i, tau, k, j) for i, tau in np.argwhere(found).tolist()]
     return triples

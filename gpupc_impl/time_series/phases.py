@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import itertools
 import math
@@ -203,8 +202,8 @@ class _Phase:
         """List the contemporaneous neighbours of each variable, strongest first; of equal ones, the smaller first."""
         linked = self._found.linked[:, :, 0].T
         self._counts = linked.sum(axis=1)
-        # Neighbours that no test was made of have infinite strength, and others none.
-        self._neighbours = np.lexsort((-self._least[:, :, 0].T, ~linked), axis=1)
+        # Neighbours that no test was made of have infinite strength.
+        self._neighbours = np.argsort(np.where(linked, -self._least[:, :, 0].T, np.inf), axis=1, kind="stable")
         self._place_of = np.argsort(self._neighbours, axis=1)
 
     def others(self, links: np.ndarray) -> np.ndarray:
@@ -216,29 +215,15 @@ class _Phase:
         first, chunk = 0, 1
         while len(links):
             chunk = max(1, min(chunk, TESTS_A_CHUNK // len(links)))
-            of, position, sets = self._sets(links, size, first, chunk)
+            source, target, lag = links.T
+            own = np.where(lag == 0, self._place_of[target, source], len(self._neighbours))
+            of, position, sets = _sets(self._neighbours, target, self.others(links), own, size, first, chunk)
             source, target, lag = links[of].astype(np.int32).T
-            outcomes = self._test.run(Batch(source, lag, target, sets.astype(np.int32)), self._parents)
+            outcomes = self._test.run(Batch(source, lag, target, sets), self._parents)
             separated = self._record(links, of, position, sets, outcomes)
             first += chunk
-            has_more = np.array([math.comb(count, size) > first for count in self.others(links).tolist()], bool)
-            links = links[~separated & has_more]
+            links = links[~separated & (_number_of_sets(self.others(links), size) > first)]
             chunk = 2 * chunk if self._test.is_speculative else 1
-
-    def _sets(self, links: np.ndarray, size: int, first: int, chunk: int) -> tuple[np.ndarray, ...]:
-        """Return the tests of links given their sets of neighbours of one size, from set `first` on: the link of each
-        test, the place of its set among those of the link, and the (tests, size) sets."""
-        others, parts = self.others(links), []
-        source, target, lag = links.T
-        own = np.where(lag == 0, self._place_of[target, source], len(self._neighbours))
-        for count in np.unique(others).tolist():
-            these = np.flatnonzero(others == count)
-            combinations = list(itertools.islice(itertools.combinations(range(count), size), first, first + chunk))
-            places = np.array(combinations, np.int64).reshape(len(combinations), size)
-            chosen = places + (places >= own[these, None, None])  # A source is not among its own conditions.
-            sets = self._neighbours[target[these, None, None], chosen].reshape(len(these) * len(places), size)
-            parts.append((np.repeat(these, len(places)), np.tile(np.arange(len(places)), len(these)), sets))
-        return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
 
     def _record(
         self, links: np.ndarray, of: np.ndarray, position: np.ndarray, sets: np.ndarray, outcomes: Outcomes
@@ -274,42 +259,78 @@ class _Phase:
         return first < len(of)
 
 
+def _number_of_sets(counts: np.ndarray, size: int) -> np.ndarray:
+    """Return how many sets of one size so many variables have, up to a number that no search reaches."""
+    return np.array([min(math.comb(count, size), 1 << 62) for count in range(counts.max() + 1)])[counts]
+
+
+def _sets(
+    neighbours: np.ndarray, of: np.ndarray, counts: np.ndarray, own: np.ndarray, size: int, first: int, chunk: int
+) -> tuple[np.ndarray, ...]:
+    """Return sets of one size of neighbours of (k,) variables `of`, for each the same chunk of them from set `first`
+    on: which of the k each set belongs to, its place in the chunk, and the (sets, size) int32 members.
+
+    Args:
+        neighbours: the neighbours of each variable of the series, in the order of the sets.
+        counts, own: (k,) how many neighbours are in sets, and the place of one that is not.
+    """
+    parts = []
+    for count in np.unique(counts).tolist():
+        these = np.flatnonzero(counts == count)
+        combinations = list(itertools.islice(itertools.combinations(range(count), size), first, first + chunk))
+        places = np.array(combinations, np.int64).reshape(len(combinations), size)
+        chosen = places + (places >= own[these, None, None])
+        sets = neighbours[of[these, None, None], chosen].reshape(len(these) * len(places), size)
+        parts.append((np.repeat(these, len(places)), np.tile(np.arange(len(places)), len(these)), sets))
+    owner, position, sets = map(np.concatenate, zip(*parts, strict=True))
+    return owner, position, sets.astype(np.int32)
+
+
 class Votes:
     """Which sets of contemporaneous neighbours separate the ends of triples.
 
-    The sets are those of the neighbours of Y and, for a contemporaneous X, of X. All tests are made at once.
+    The sets are those of the neighbours of Y and, for a contemporaneous X, of X.
     """
 
     def __init__(self, test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, triples: Iterable[Triple]):
-        self._separating: collections.Counter[Any] = collections.Counter()  # by pair, and by pair and member
-        self.tests = 0
-        neighbours = [np.flatnonzero(linked[:, j, 0]).tolist() for j in range(len(linked))]
-        ends = {(i, tau, j): (j, i) if tau == 0 else (j,) for i, tau, _, j in triples}
-        for v in itertools.chain.from_iterable(ends.values()):
-            if len(neighbours[v]) > MOST_NEIGHBOURS:
-                raise InvalidProblem(
-                    f"variable {test.series.names[v]!r} has {len(neighbours[v])} contemporaneous neighbours, and this "
-                    f"rule tests all their subsets; more than {MOST_NEIGHBOURS} take too long: lower alpha, or choose "
-                    "collider_rule='none'"
-                )
-        for size in range(max(map(len, neighbours)) + 1):
-            tests = (
-                (pair, given)
-                for pair, of_pair in ends.items()
-                for given in dict.fromkeys(
-                    given for v in of_pair for given in itertools.combinations(neighbours[v], size)
-                )
+        now = linked[:, :, 0]
+        counts, neighbours = now.sum(axis=0), np.argsort(~now, axis=1, kind="stable")[:, : now.sum(axis=0).max()]
+        pairs = dict.fromkeys((i, tau, j) for i, tau, _, j in triples)
+        self._numbers, self.tests = {pair: number for number, pair in enumerate(pairs)}, 0
+        source, lag, target = np.array(list(pairs), np.int32).reshape(-1, 3).T
+        is_now = np.flatnonzero(lag == 0)
+        pair, end = np.append(np.arange(len(pairs)), is_now), np.append(target, source[is_now])
+        if len(crowded := end[counts[end] > MOST_NEIGHBOURS]):
+            raise InvalidProblem(
+                f"variable {test.series.names[crowded[0]]!r} has {counts[crowded[0]]} contemporaneous neighbours, and "
+                f"this rule tests all their subsets; more than {MOST_NEIGHBOURS} take too long: lower alpha, or choose "
+                "collider_rule='none'"
             )
-            while chunk := list(itertools.islice(tests, TESTS_A_CHUNK)):
-                source, lag, target = np.array([pair for pair, _ in chunk], np.int32).T
-                sets = np.array([given for _, given in chunk], np.int32).reshape(len(chunk), size)
-                outcomes = test.run(Batch(source, lag, target, sets), parents, alpha)
-                self.tests += len(chunk)
-                for at in np.flatnonzero(~(outcomes.p_values <= alpha)).tolist():
-                    pair, given = chunk[at]
-                    self._separating.update([pair, *((pair, k) for k in given)])
+        self._place_of = np.where(now, np.cumsum(now, axis=1), 0)  # from 1 on, of the neighbours of each variable
+        self._separating = np.zeros((len(pairs), 1 + neighbours.shape[1]), np.int64)  # those with each neighbour of Y
+        self._all = np.zeros(len(pairs), np.int64)
+        for size in range(neighbours.shape[1] + 1):
+            first, left = 0, np.arange(len(end))
+            while len(left := left[_number_of_sets(counts[end[left]], size) > first] if len(left) else left):
+                chunk = max(1, TESTS_A_CHUNK // len(left))
+                none = np.full(len(left), neighbours.shape[1])
+                of, _, sets = _sets(neighbours, end[left], counts[end[left]], none, size, first, chunk)
+                first += chunk
+                # Sets of neighbours of X that are neighbours of Y, too, are among those of Y.
+                of_pair = pair[left[of]]
+                is_new = (left[of] < len(pairs)) | ~now[target[of_pair][:, None], sets].all(axis=1)
+                of_pair, sets = of_pair[is_new], sets[is_new]
+                if not len(of_pair):
+                    continue
+                outcomes = test.run(Batch(source[of_pair], lag[of_pair], target[of_pair], sets), parents, alpha)
+                self.tests += len(of_pair)
+                separates = ~(outcomes.p_values <= alpha)
+                of_pair, sets = of_pair[separates], sets[separates]
+                self._all += np.bincount(of_pair, minlength=len(pairs))
+                np.add.at(self._separating, (of_pair[:, None], self._place_of[target[of_pair][:, None], sets]), 1)
 
     def of(self, triple: Triple) -> tuple[int, int]:
         """Return the number of sets that separate the ends of a triple, and how many of them contain its middle."""
         i, tau, k, j = triple
-        return self._separating[i, tau, j], self._separating[(i, tau, j), k]
+        number = self._numbers[i, tau, j]
+        return int(self._all[number]), int(self._separating[number, self._place_of[j, k]])
