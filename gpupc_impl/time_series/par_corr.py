@@ -226,8 +226,8 @@ def student_p_values(values: np.ndarray, freedom: np.ndarray, alpha: float | Non
         upper[~(student_p_values(upper, each) <= alpha)] = np.inf
         if len(each) > 1:
             lower, upper = lower[freedom - each[0]], upper[freedom - each[0]]
-        size = np.abs(values)
-        p_values = (size < lower).astype(np.float64)
+        p_values, size = np.zeros(len(values)), np.abs(values)
+        p_values[size < lower] = 1.0
         at = np.flatnonzero(~((size < lower) | (size > upper)))
         p_values[at] = student_p_values(values[at], freedom[at])
         return p_values

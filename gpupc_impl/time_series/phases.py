@@ -131,12 +131,11 @@ def _strongest_first(strengths: np.ndarray, counts: np.ndarray) -> np.ndarray:
     table = np.full(present.shape, np.inf)
     table[present] = -strengths
     # NumPy's default sort is several times as fast as its stable one, which ties need.
-    for kind in (None, "stable"):
-        order = (np.argsort(table, axis=1, kind=kind) + starts[:, None])[present]
-        in_order = strengths[order]
-        if not (in_order[1:] == in_order[:-1]).any():
-            break
-    return order
+    order = (np.argsort(table, axis=1) + starts[:, None])[present]
+    in_order = strengths[order]
+    if (in_order[1:] == in_order[:-1]).any():
+        order = (np.argsort(table, axis=1, kind="stable") + starts[:, None])[present]
+    return np.asarray(order)
 
 
 def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -151,7 +150,8 @@ def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, n
     masks_both = ("x" in test.series.mask_type) == ("y" in test.series.mask_type)
     is_symmetric = parents.most_of_target == parents.most_of_source and masks_both
     wanted[:, 0] &= ~np.tri(n, dtype=bool) if is_symmetric else ~np.eye(n, dtype=bool)
-    target, lag, source = (np.broadcast_to(each, wanted.shape)[wanted] for each in np.indices(wanted.shape, np.int32, True))
+    indices = np.indices(wanted.shape, np.int32, sparse=True)
+    target, lag, source = (np.broadcast_to(each, wanted.shape)[wanted] for each in indices)
     outcomes = test.run(Batch(source, lag, target, np.empty((len(source), 0), np.int32)), parents)
     p_values, strengths = np.ones((n, n, tau_max + 1)), np.zeros((n, n, tau_max + 1))
     for matrix, of_tests in ((p_values, outcomes.p_values), (strengths, outcomes.values)):
@@ -261,7 +261,8 @@ class _Phase:
 
 def _number_of_sets(counts: np.ndarray, size: int) -> np.ndarray:
     """Return how many sets of one size so many variables have, up to a number that no search reaches."""
-    return np.array([min(math.comb(count, size), 1 << 62) for count in range(counts.max() + 1)])[counts]
+    of_count = [min(math.comb(count, size), 1 << 62) for count in range(counts.max(initial=0) + 1)]
+    return np.asarray(np.array(of_count)[counts])
 
 
 def _sets(
@@ -294,7 +295,8 @@ class Votes:
 
     def __init__(self, test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, triples: Iterable[Triple]):
         now = linked[:, :, 0]
-        counts, neighbours = now.sum(axis=0), np.argsort(~now, axis=1, kind="stable")[:, : now.sum(axis=0).max()]
+        counts, neighbours = now.sum(axis=1), np.argsort(~now, axis=1, kind="stable")
+        self._place_of = np.argsort(neighbours, axis=1)
         pairs = dict.fromkeys((i, tau, j) for i, tau, _, j in triples)
         self._numbers, self.tests = {pair: number for number, pair in enumerate(pairs)}, 0
         source, lag, target = np.array(list(pairs), np.int32).reshape(-1, 3).T
@@ -306,18 +308,17 @@ class Votes:
                 f"this rule tests all their subsets; more than {MOST_NEIGHBOURS} take too long: lower alpha, or choose "
                 "collider_rule='none'"
             )
-        self._place_of = np.where(now, np.cumsum(now, axis=1), 0)  # from 1 on, of the neighbours of each variable
-        self._separating = np.zeros((len(pairs), 1 + neighbours.shape[1]), np.int64)  # those with each neighbour of Y
-        self._all = np.zeros(len(pairs), np.int64)
-        for size in range(neighbours.shape[1] + 1):
+        # How many sets of each pair separate, and how many of these have each neighbour of Y, by its place.
+        self._separating = np.zeros(len(pairs), np.int64)
+        self._having = np.zeros((len(pairs), MOST_NEIGHBOURS), np.int64)
+        for size in range(counts[end].max(initial=-1) + 1):
             first, left = 0, np.arange(len(end))
-            while len(left := left[_number_of_sets(counts[end[left]], size) > first] if len(left) else left):
-                chunk = max(1, TESTS_A_CHUNK // len(left))
-                none = np.full(len(left), neighbours.shape[1])
-                of, _, sets = _sets(neighbours, end[left], counts[end[left]], none, size, first, chunk)
+            while len(left := left[_number_of_sets(counts[end[left]], size) > first]):
+                chunk, nowhere = max(1, TESTS_A_CHUNK // len(left)), np.full(len(left), len(now))
+                of, _, sets = _sets(neighbours, end[left], counts[end[left]], nowhere, size, first, chunk)
                 first += chunk
-                # Sets of neighbours of X that are neighbours of Y, too, are among those of Y.
                 of_pair = pair[left[of]]
+                # Sets of neighbours of X that are neighbours of Y, too, are among those of Y.
                 is_new = (left[of] < len(pairs)) | ~now[target[of_pair][:, None], sets].all(axis=1)
                 of_pair, sets = of_pair[is_new], sets[is_new]
                 if not len(of_pair):
@@ -326,11 +327,13 @@ class Votes:
                 self.tests += len(of_pair)
                 separates = ~(outcomes.p_values <= alpha)
                 of_pair, sets = of_pair[separates], sets[separates]
-                self._all += np.bincount(of_pair, minlength=len(pairs))
-                np.add.at(self._separating, (of_pair[:, None], self._place_of[target[of_pair][:, None], sets]), 1)
+                self._separating += np.bincount(of_pair, minlength=len(pairs))
+                test_of, member = np.nonzero(now[target[of_pair][:, None], sets])
+                at = of_pair[test_of]
+                np.add.at(self._having, (at, self._place_of[target[at], sets[test_of, member]]), 1)
 
     def of(self, triple: Triple) -> tuple[int, int]:
         """Return the number of sets that separate the ends of a triple, and how many of them contain its middle."""
         i, tau, k, j = triple
         number = self._numbers[i, tau, j]
-        return int(self._all[number]), int(self._separating[number, self._place_of[j, k]])
+        return int(self._separating[number]), int(self._having[number, self._place_of[j, k]])

@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.special
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,9 +16,9 @@ from gpupc_impl.cli import main
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import InvalidSkeleton
 from gpupc_impl.tables import DataError
-from gpupc_impl.time_series import par_corr
+from gpupc_impl.time_series import par_corr, phases
 from gpupc_impl.time_series.batches import Batch, Parents
-from gpupc_impl.time_series.par_corr import ParCorr, ParCorrOfSamples, akaike
+from gpupc_impl.time_series.par_corr import ParCorr, ParCorrOfSamples, akaike, student_p_values
 from gpupc_impl.time_series.series import read_series
 from tests.time_series_systems import random_series
 
@@ -135,6 +136,33 @@ def test_shared_factors_give_the_partial_correlations_of_the_samples():
         np.testing.assert_allclose(ours.values, theirs.values, rtol=0, atol=1e-12)
         np.testing.assert_allclose(ours.p_values, theirs.p_values, rtol=0, atol=1e-11)
     assert test.from_samples == 0
+
+
+@pytest.mark.parametrize("alpha", [1e-9, 0.01, 0.2, 0.5, 0.999])
+@pytest.mark.parametrize("freedom", [[1], [7], [200, 201, 230]])
+def test_a_level_decides_tests_as_their_p_values_do(alpha, freedom):
+    rng = np.random.default_rng(0)
+    nu = rng.choice(freedom, 5000)
+    t = scipy.special.stdtrit(nu, alpha / 2)
+    near = np.abs(t) / np.sqrt(nu + t * t) * (1 + rng.choice([-1, 1], 5000) * 10.0 ** rng.uniform(-16, -3, 5000))
+    for values in (near.clip(-1, 1), rng.uniform(-1, 1, 5000), np.repeat([0.0, 1.0, -1.0, np.nan, 0.5], 1000)):
+        exact, decided = student_p_values(values, nu), student_p_values(values, nu, alpha)
+        assert ((decided <= alpha) == (exact <= alpha)).all()
+        assert (np.isnan(decided) == np.isnan(exact)).all()
+
+
+def test_equally_strong_candidates_keep_their_order():
+    rng = np.random.default_rng(0)
+    for strengths in (rng.random(60), rng.integers(0, 4, 60) / 4):
+        counts = np.array([0, 25, 0, 5, 30])
+        parts = np.split(strengths, np.cumsum(counts)[:-1])
+        starts = np.cumsum(counts) - counts
+        expected = [start + place for start, part in zip(starts, parts, strict=True) for place in by_strength(part)]
+        assert phases._strongest_first(strengths, counts).tolist() == expected
+
+
+def by_strength(strengths):
+    return sorted(range(len(strengths)), key=lambda place: -strengths[place])
 
 
 def test_one_target_a_launch_gives_the_same_bits(monkeypatch):
