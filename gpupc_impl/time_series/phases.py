@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,21 +71,21 @@ def lagged_phase(
     size = 0
     while len(column):
         starts, target = np.append(0, np.cumsum(counts)), np.repeat(np.arange(n, dtype=np.int32), counts)
-        by_strength, remain, further = column[order], np.ones(len(column), bool), _further_sets(counts, size)
+        remain = np.ones(len(column), bool)
         for combination in range(max_combinations):
             if combination == 0:  # The strongest others are the parents of a target that its tests share.
                 at: Any = np.s_[:]
-                given, parents = np.empty((len(column), 0), np.int32), Parents(starts, by_strength, size, 0, 0, True)
-            else:
-                places, exists = next(further)
-                at, parents = np.flatnonzero(remain & exists[target]), None
-                if not len(at):
-                    break
-                place = np.empty(len(order), np.int64)
+                given, parents = np.empty((len(column), 0), np.int32), Parents(starts, column[order], size, 0, 0, True)
+            elif len(at := np.flatnonzero(remain)):
+                place, by_strength = np.empty_like(order), np.empty((n, counts.max()), np.int32)
                 place[order] = np.arange(len(order)) - starts[target]
-                after = places[target[at]] >= place[at][:, None]  # A candidate is not among its own conditions.
-                given = by_strength[starts[target[at]][:, None] + places[target[at]] + after]
+                by_strength[target, place] = column
+                others, parents = counts[target[at]] - 1, None
+                owner, _, given = _sets(by_strength, target[at], others, place[at], size, combination, 1)
+                at = at[owner]
             of, lag = target[at], column[at] // np.int32(n)
+            if not len(of):
+                break
             source = column[at] - lag * np.int32(n)
             outcomes = test.run(Batch(source, lag, of, given), parents, None if keeps_outcomes else alpha)
             tests += len(of)
@@ -108,20 +108,6 @@ def lagged_phase(
     columns = column[by_target][_strongest_first(least[by_target], counts)]
     parents = Parents(np.append(0, np.cumsum(counts)), columns)
     return LaggedPhase(parents, p_values.transpose(1, 0, 2), strengths.transpose(1, 0, 2), tests)
-
-
-def _further_sets(counts: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield, for each set of one size after the first, the places of its members among the others of each target, by
-    strength, and which targets have such a set."""
-    sets = {count: itertools.combinations(range(count - 1), size) for count in set(counts[counts > 0].tolist())}
-    for combination in itertools.count():
-        places, exists = np.zeros((len(counts), size), np.int64), np.zeros(len(counts), bool)
-        for count, of_count in sets.items():
-            if (places_of_count := next(of_count, None)) is not None:
-                places[counts == count] = places_of_count
-                exists |= counts == count
-        if combination > 0:
-            yield places, exists
 
 
 def _strongest_first(strengths: np.ndarray, counts: np.ndarray) -> np.ndarray:
