@@ -226,8 +226,9 @@ class _Phase:
         made = np.flatnonzero(position <= first[of])
         found.tests += len(made)
         np.minimum.at(self._least, at(made), np.abs(values[made]))
-        order = made[np.lexsort((position[made], p_values[made], of[made]))]
-        largest = order[np.flatnonzero(np.diff(of[order], append=-1))]  # of each link; the last of equal ones
+        most = np.zeros(len(links))
+        np.maximum.at(most, of[made], p_values[made])
+        largest = made[p_values[made] == most[of[made]]]  # of each link, by position: of equal ones, the last is kept
         update = largest[p_values[largest] >= found.p_values[at(largest)]]
         found.p_values[at(update)], found.strengths[at(update)] = p_values[update], values[update]
 
