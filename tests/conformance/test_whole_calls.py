@@ -121,3 +121,11 @@ def test_families_of_other_calls_are_no_searches_for_a_skeleton():
         skeleton(values, method="fci")
     with pytest.raises(InvalidProblem, match="call `pcmci` instead"):
         skeleton(values, family="time_series")
+
+
+def test_our_own_call_leaves_nothing_to_compile_beside_the_next_one(monkeypatch):
+    finished = []
+    monkeypatch.setattr(backend_class("host"), "finish_prefetched", lambda self: finished.append(self))
+    problem = GaussianProblem.from_data(random_dag_of_degree(8, 200, 2.0, 0).values, alpha=0.05)
+    found(problem, "pc")
+    assert finished
