@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +71,7 @@ def lagged_phase(
     size = 0
     while len(column):
         starts, target = np.append(0, np.cumsum(counts)), np.repeat(np.arange(n, dtype=np.int32), counts)
-        remain = np.ones(len(column), bool)
+        remain, later = np.ones(len(column), bool), _Combinations(size, 1)
         for combination in range(max_combinations):
             if combination == 0:  # The strongest others are the parents of a target that its tests share.
                 at: Any = np.s_[:]
@@ -81,7 +81,7 @@ def lagged_phase(
                 place[order] = np.arange(len(order)) - starts[target]
                 by_strength[target, place] = column
                 others, parents = counts[target[at]] - 1, None
-                owner, _, given = _sets(by_strength, target[at], others, place[at], size, combination, 1)
+                owner, _, given = _sets(by_strength, target[at], others, place[at], later, 1)
                 at = at[owner]
             of, lag = target[at], column[at] // np.int32(n)
             if not len(of):
@@ -198,12 +198,12 @@ class _Phase:
 
     def test_links(self, links: np.ndarray, size: int) -> None:
         """Test each link given sets of one size, until one separates or all are tested."""
-        first, chunk = 0, 1
+        first, chunk, combinations = 0, 1, _Combinations(size)
         while len(links):
             chunk = max(1, min(chunk, TESTS_A_CHUNK // len(links)))
             source, target, lag = links.T
             own = np.where(lag == 0, self._place_of[target, source], len(self._neighbours))
-            of, position, sets = _sets(self._neighbours, target, self.others(links), own, size, first, chunk)
+            of, position, sets = _sets(self._neighbours, target, self.others(links), own, combinations, chunk)
             source, target, lag = links[of].astype(np.int32).T
             outcomes = self._test.run(Batch(source, lag, target, sets), self._parents)
             separated = self._record(links, of, position, sets, outcomes)
@@ -252,11 +252,23 @@ def _number_of_sets(counts: np.ndarray, size: int) -> np.ndarray:
     return np.asarray(np.array(of_count)[counts])
 
 
+class _Combinations(dict[int, Iterator[tuple[int, ...]]]):
+    """The places of the members of sets of one size among so many neighbours, in order, from set `first` on."""
+
+    def __init__(self, size: int, first: int = 0):
+        self.size, self.first = size, first
+
+    def __missing__(self, count: int) -> Iterator[tuple[int, ...]]:
+        self[count] = itertools.islice(itertools.combinations(range(count), self.size), self.first, None)
+        return self[count]
+
+
 def _sets(
-    neighbours: np.ndarray, of: np.ndarray, counts: np.ndarray, own: np.ndarray, size: int, first: int, chunk: int
+    neighbours: np.ndarray, of: np.ndarray, counts: np.ndarray, own: np.ndarray, later: _Combinations, chunk: int
 ) -> tuple[np.ndarray, ...]:
-    """Return sets of one size of neighbours of (k,) variables `of`, for each the same chunk of them from set `first`
-    on: which of the k each set belongs to, its place in the chunk, and the (sets, size) int32 members.
+    """Return sets of one size of neighbours of (k,) variables `of`, for each the next chunk of them: which of the k
+    each set belongs to, its place in the chunk, and the (sets, size) int32 members. Later calls may
+    leave variables out, and add none.
 
     Args:
         neighbours: the neighbours of each variable of the series, in the order of the sets.
@@ -265,10 +277,10 @@ def _sets(
     parts = []
     for count in np.unique(counts).tolist():
         these = np.flatnonzero(counts == count)
-        combinations = list(itertools.islice(itertools.combinations(range(count), size), first, first + chunk))
-        places = np.array(combinations, np.int64).reshape(len(combinations), size)
+        combinations = list(itertools.islice(later[count], chunk))
+        places = np.array(combinations, np.int64).reshape(len(combinations), later.size)
         chosen = places + (places >= own[these, None, None])
-        sets = neighbours[of[these, None, None], chosen].reshape(len(these) * len(places), size)
+        sets = neighbours[of[these, None, None], chosen].reshape(len(these) * len(places), later.size)
         parts.append((np.repeat(these, len(places)), np.tile(np.arange(len(places)), len(these)), sets))
     owner, position, sets = map(np.concatenate, zip(*parts, strict=True))
     return owner, position, sets.astype(np.int32)
@@ -299,10 +311,10 @@ class Votes:
         self._separating = np.zeros(len(pairs), np.int64)
         self._having = np.zeros((len(pairs), MOST_NEIGHBOURS), np.int64)
         for size in range(counts[end].max(initial=-1) + 1):
-            first, left = 0, np.arange(len(end))
+            first, left, combinations = 0, np.arange(len(end)), _Combinations(size)
             while len(left := left[_number_of_sets(counts[end[left]], size) > first]):
                 chunk, nowhere = max(1, TESTS_A_CHUNK // len(left)), np.full(len(left), len(now))
-                of, _, sets = _sets(neighbours, end[left], counts[end[left]], nowhere, size, first, chunk)
+                of, _, sets = _sets(neighbours, end[left], counts[end[left]], nowhere, combinations, chunk)
                 first += chunk
                 of_pair = pair[left[of]]
                 # Sets of neighbours of X that are neighbours of Y, too, are among those of Y.
