@@ -1,18 +1,19 @@
-"""The tests of a group of rows at a level that is run row by row, on a worker's device."""
+"""The levels that are run row by row: the graph on a worker's device, and the tests of its share of the rows."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Backend, DeviceMemoryError
+from gpupc_impl.backends import DeviceMemoryError
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.pairs import row_groups
-from gpupc_impl.distributed.communicator import Laps
+from gpupc_impl.distributed.communicator import MESSAGE_BYTES, Communicator, Laps
 from gpupc_impl.engine.budget import COUNTER_BYTES, allocated_bytes
 from gpupc_impl.engine.graph import COUNTER_SHAPE, NO_KEY, binomial_table
+from gpupc_impl.engine.row_graph import SECOND_SIDE, RowGraph, unrank
 from gpupc_impl.gaussian import cupc_s
 from gpupc_impl.gaussian.fixed_order import correlate_squares
 from gpupc_impl.gaussian.problem import GaussianProblem
@@ -22,44 +23,31 @@ from gpupc_impl.out_of_core.gathered import gathered_launch
 THETA = cupc_s.PARAMETERS["theta"].default
 ROW_COUNTS = ("tests", "undefined", "pseudo_inverses")
 MOST_DELTA = 1 << 12  # upper bound on the thread blocks that divide the sets of a row among themselves
-
-
-@dataclasses.dataclass(frozen=True)
-class RowGroup:
-    """Rows of the graph that are tested in one launch, if the device's memory allows it: (rows,) int64 variables, their
-    (rows,) int64 degrees, and their neighbours, (slots,) int32, row after row, ascending in each."""
-
-    rows: np.ndarray
-    degrees: np.ndarray
-    neighbours: np.ndarray
-
-    def part(self, rows: slice) -> RowGroup:
-        """Return the group of some of the rows."""
-        slots = slice(*(int(self.degrees[:end].sum()) for end in (rows.start, rows.stop)))
-        return RowGroup(self.rows[rows], self.degrees[rows], self.neighbours[slots])
+OCTAVES = 3  # rows whose numbers of sets differ by a factor below 2^OCTAVES share a launch, whose blocks are then alike
+SLOT_BYTES = 40  # of device memory for each slot of the graph, whose rows, neighbours, reverse slots and keys it has
 
 
 def bytes_of_rows(degrees: np.ndarray) -> np.ndarray:
     """Return the bytes of rows with these degrees: matrices, tiles, keys, indexes of slots, and rounding."""
     sizes = degrees.astype(np.int64) + 1
-    return 8 * sizes**2 + 12 * (sizes // 64 + 1) ** 2 + 20 * sizes + 512
+    return 8 * sizes**2 + 12 * (sizes // 64 + 1) ** 2 + 100 * sizes + 512
 
 
-def bytes_for_rows(samples: int, p: int, level: int, widest: int, budget: int) -> int:
-    """Return the bytes of a budget that are left for rows beside (samples, p) numbers, variables, counters, and
-    binomials for degrees up to `widest`."""
+def bytes_for_rows(samples: int, p: int, slots: int, level: int, widest: int, budget: int) -> int:
+    """Return the bytes of a budget that are left for rows beside (samples, p) numbers, the graph, variables, counters,
+    and binomials for degrees up to `widest`."""
     numbers = allocated_bytes(8 * samples * p) + allocated_bytes(4 * p) + COUNTER_BYTES + 16 * 512
-    return budget - numbers - 8 * (level + 1) * (widest + 1)
+    return budget - numbers - 16 * p - SLOT_BYTES * slots - 8 * (level + 1) * (widest + 1)
 
 
-def check_fit(problem: GaussianProblem, degrees: np.ndarray, active: np.ndarray, level: int, budget: int) -> None:
-    """Check that each row fits on a device at a level."""
-    limit = bytes_for_rows(problem.n_samples, len(degrees), level, int(degrees.max()), budget)
-    needed = bytes_of_rows(degrees)
-    too_long = np.flatnonzero(active & (needed > limit))
+def check_fit(problem: GaussianProblem, degrees: np.ndarray, rows: np.ndarray, level: int, budget: int) -> None:
+    """Check that each of some rows fits on a device at a level, given the degrees of all."""
+    total, widest = int(degrees.sum()), int(degrees.max())
+    limit = bytes_for_rows(problem.n_samples, len(degrees), total, level, widest, budget)
+    needed = bytes_of_rows(degrees[rows])
+    too_long = np.flatnonzero(needed > limit)
     if len(too_long):
-        i = int(too_long[0])
-        least = int(needed[i]) + budget - limit
+        i, least = int(rows[too_long[0]]), int(needed[too_long[0]]) + budget - limit
         raise DeviceMemoryError(
             least,
             0,
@@ -70,73 +58,139 @@ def check_fit(problem: GaussianProblem, degrees: np.ndarray, active: np.ndarray,
         )
 
 
-def search_rows(
-    backend: Backend, samples: Any, laps: Laps, problem: GaussianProblem, level: int, groups: Sequence[RowGroup]
-) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Test all sets of groups of rows, one group after the other, given (m, p) standardised samples, as many rows at a
-    time as fit on the device. Returns the counts `ROW_COUNTS`, and (slots,) uint64 best keys for each group."""
-    counts, keys = np.zeros(len(ROW_COUNTS), np.int64), []
-    for group in groups:
-        widest, of_group = int(group.degrees.max()), []
-        limit = bytes_for_rows(len(samples), problem.n_variables, level, widest, backend.memory_limit)
-        for rows in row_groups(np.concatenate(([0], np.cumsum(bytes_of_rows(group.degrees)))), max(1, limit)):
-            made, best = _search_part(backend, samples, laps, problem, level, group.part(rows))
-            counts += made
-            of_group.append(best)
-        keys.append(np.concatenate(of_group))
-    return counts, keys
+class RowSearch:
+    """The graph of a search on a worker's device, from level 2 on. A slot is one direction of an edge, as in
+    `RowGraph`. Every worker has all slots and tests a share of the rows. Called within `Backend.array_library`."""
+
+    def __init__(self, problem: GaussianProblem, workers: Communicator, samples: Any, laps: Laps, graph: RowGraph):
+        """`samples` are (m, p) standardised ones on the device."""
+        self._problem, self._workers, self._samples, self._laps = problem, workers, samples, laps
+        self._backend = backend = workers.backend
+        rows = np.repeat(np.arange(len(graph.degrees), dtype=np.int32), graph.degrees)
+        # The row of each slot, its neighbour, its reverse slot, and whether the edge is left.
+        self._row, self._near, self._reverse = map(backend.upload, (rows, graph.neighbours, graph.reverse))
+        self._is_left = backend.full(len(rows), True, np.bool_)
+        self._required: Any = None
+        if problem.fixed is not None:  # required edges are tested like others, and the results are dropped
+            pairs, to_number = problem.fixed.required, np.array([problem.n_variables, 1])
+            slots = rows.astype(np.int64) * problem.n_variables + graph.neighbours
+            self._required = backend.upload(np.isin(slots, np.concatenate([pairs, pairs[:, ::-1]]) @ to_number))
+
+    def level(self, library: Any, level: int, rows: np.ndarray, degrees: np.ndarray) -> tuple[np.ndarray, Any, Any]:
+        """Test the sets of (k,) rows, ascending, with (k,) degrees above the level.
+
+        Returns the counts `ROW_COUNTS` of this worker's share, and the pairs i < j that any worker has separated,
+        (pairs, 2) int32, ascending, with the (pairs, level) int32 members of their sets, on the device.
+        """
+        starts = self._drop(library, rows)
+        counts = np.zeros(len(ROW_COUNTS), np.int64)
+        keys = self._backend.full(len(self._near), NO_KEY, np.uint64)
+        self._laps.lap("graph")
+        for some in self._launches(level, rows, degrees):
+            counts += self._test(library, level, rows[some], degrees[some], starts, keys)
+        size = max(1, MESSAGE_BYTES // keys.itemsize)
+        parts = [(k % self._workers.size, part) for k, part in enumerate(mapped_arrays.pieces(len(keys), size))]
+        if self._workers.size > 1:
+            for part, (theirs,) in self._workers.others([keys], parts):
+                library.minimum(keys[part], theirs, out=keys[part])
+            self._workers.complete([keys], parts)
+        pairs, sets = self._separated(library, level, keys, starts)
+        self._laps.lap("graph")
+        return counts, pairs, sets
+
+    def _drop(self, library: Any, rows: np.ndarray) -> Any:
+        """Drop the slots of edges that are removed, or have no end among the rows, which have no tests at later levels
+        either. Returns the first slot of every row, (p + 1,) int64 on the device."""
+        p = self._problem.n_variables
+        active = library.zeros(p, bool)
+        active[self._backend.upload(rows)] = True
+        keep = self._is_left & (active[self._row] | active[self._near])
+        place = library.cumsum(keep) - 1
+        self._reverse = place[self._reverse[keep]]
+        self._row, self._near, self._is_left = self._row[keep], self._near[keep], self._is_left[keep]
+        if self._required is not None:
+            self._required = self._required[keep]
+        return _starts(library, library.bincount(self._row, minlength=p))
+
+    def _launches(self, level: int, rows: np.ndarray, degrees: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the rows of this worker that are tested in one launch each, as indexes: the longest first, those with
+        about as many sets together, as many as fit on the device."""
+        widest, workers, samples = int(degrees.max()), self._workers, self._samples
+        sets = binomial_table(widest, level)[level, degrees].astype(np.float64)
+        octave = np.log2(sets * degrees).astype(int) // OCTAVES
+        limit = bytes_for_rows(*samples.shape, len(self._near), level, widest, self._backend.memory_limit)
+        for each in np.unique(octave)[::-1]:
+            own = np.flatnonzero(octave == each)[workers.number :: workers.size]
+            for part in row_groups(_starts(np, bytes_of_rows(degrees[own])), max(1, limit)):
+                yield own[part]
+
+    def _test(
+        self, library: Any, level: int, rows: np.ndarray, degrees: np.ndarray, starts: Any, keys: Any
+    ) -> np.ndarray:
+        """Test all sets of some rows, and write the best key of each of their slots."""
+        backend, first_slot, sizes = self._backend, _starts(np, degrees), degrees + 1
+        firsts, variable = backend.upload(first_slot), backend.upload(rows)
+        each = library.arange(int(first_slot[-1]))
+        begins = library.zeros(len(each), np.int32)
+        begins[firsts[1:-1]] = 1
+        owner = library.cumsum(begins)  # the number of each slot's row, from 0 on
+        position = each - firsts[owner]
+        slots = starts[variable][owner] + position
+        near = self._near[slots]
+        # The correlation matrix of a row has the row's neighbours and its own variable, in ascending order.
+        is_before = near < variable[owner]
+        local = position + ~is_before
+        own = library.diff(_starts(library, is_before)[firsts])
+        matrix = firsts[:-1] + library.arange(len(rows))  # the place of each matrix's first variable
+        variables = library.empty(len(each) + len(rows), np.int32)
+        variables[matrix + own], variables[matrix[owner] + local] = variable, near
+        matrices = correlate_squares(backend, self._samples, backend.download(variables), sizes)
+        self._laps.lap("correlate")
+        # For each slot the one in the other end's row, or its own if that row is not among these.
+        place = library.full(len(self._near), -1, np.int32)
+        place[slots] = each
+        mirrors = place[self._reverse[slots]]
+        lengths = {"neighbours": len(each), "mirrors": len(each), "own": len(rows)}
+        at = backend.empty_all(**{name: (length, np.int32) for name, length in lengths.items()})
+        at["mirrors"][...] = library.where(mirrors < 0, each, mirrors)
+        at["neighbours"][...], at["own"][...] = local, own
+        best, counters = backend.full(len(each), NO_KEY, np.uint64), backend.full(COUNTER_SHAPE, 0, np.uint64)
+        longest = int(degrees.max())
+        binomials = binomial_table(longest, level)
+        batch = {
+            "matrices": matrices,
+            "matrix_at": backend.upload(_starts(np, np.square(sizes))[:-1]),
+            "first_slot": firsts,
+            "sizes": backend.upload(sizes.astype(np.int32)),
+            **at,
+        }
+        most_sets = int(binomials[level, longest])
+        delta = max(1, min(ceil_div(most_sets, THETA), ceil_div(4 * backend.blocks_at_once, len(rows)), MOST_DELTA))
+        table, results = backend.upload(binomials), {"keys": best, "min_r_squared": None, "counters": counters}
+        kernel, *launch = gathered_launch(
+            backend, self._problem, level, batch, table, longest, (THETA, delta), **results
+        )
+        backend.kernel(*kernel)(*launch)
+        keys[slots] = best
+        counts = backend.download(counters).sum(axis=0)[: len(ROW_COUNTS)]
+        self._laps.lap("tests")
+        return np.asarray(counts.astype(np.int64))
+
+    def _separated(self, library: Any, level: int, keys: Any, starts: Any) -> tuple[Any, Any]:
+        """Remove the edges whose keys name a set; returns the pairs and the sets (see `level`)."""
+        keys = library.minimum(keys, keys[self._reverse])
+        if self._required is not None:
+            keys[self._required] = NO_KEY
+        self._is_left = keys == NO_KEY
+        slots = library.flatnonzero(~self._is_left & (self._row < self._near))
+        keys, i, j = keys[slots], self._row[slots], self._near[slots]
+        owner = library.where(keys & SECOND_SIDE > 0, j, i)
+        positions = unrank(keys & ~SECOND_SIDE, library.diff(starts)[owner], level, library)
+        return library.stack([i, j], axis=1), self._near[starts[owner][:, None] + positions]
 
 
-def _search_part(
-    backend: Backend, samples: Any, laps: Laps, problem: GaussianProblem, level: int, group: RowGroup
-) -> tuple[np.ndarray, np.ndarray]:
-    rows, degrees, near = group.rows, group.degrees, group.neighbours
-    first_slot = np.concatenate(([0], np.cumsum(degrees)))
-    owners = np.repeat(rows, degrees)
-    # The correlation matrix of a row has the row's neighbours and its own variable, in ascending order.
-    position = np.arange(len(near)) - np.repeat(first_slot[:-1], degrees)
-    local = (position + (near > owners)).astype(np.int32)
-    own = np.add.reduceat(near < owners, first_slot[:-1]).astype(np.int32)
-    sizes = degrees + 1
-    starts = np.cumsum(sizes) - sizes
-    variables = np.empty(int(sizes.sum()), np.int32)
-    variables[starts + own], variables[np.repeat(starts, degrees) + local] = rows, near
-    matrices = correlate_squares(backend, samples, variables, sizes)
-    laps.lap("correlate")
-    keys, counters = backend.full(len(near), NO_KEY, np.uint64), backend.full(COUNTER_SHAPE, 0, np.uint64)
-    longest = int(degrees.max())
-    binomials = binomial_table(longest, level)
-    arrays = {
-        "matrix_at": np.cumsum(np.square(sizes)) - np.square(sizes),
-        "first_slot": first_slot,
-        "sizes": sizes.astype(np.int32),
-        "own": own,
-        "neighbours": local,
-        "mirrors": mirror_slots(rows, degrees, near, problem.n_variables),
-    }
-    batch = {"matrices": matrices, **{name: backend.upload(array) for name, array in arrays.items()}}
-    most_sets = int(binomials[level, longest])
-    delta = max(1, min(ceil_div(most_sets, THETA), ceil_div(4 * backend.blocks_at_once, len(rows)), MOST_DELTA))
-    table, results = backend.upload(binomials), {"keys": keys, "min_r_squared": None, "counters": counters}
-    kernel, *launch = gathered_launch(backend, problem, level, batch, table, longest, (THETA, delta), **results)
-    backend.kernel(*kernel)(*launch)
-    best, counts = backend.download(keys), backend.download(counters).sum(axis=0)[: len(ROW_COUNTS)]
-    laps.lap("tests")
-    return counts.astype(np.int64), best
-
-
-def mirror_slots(rows: np.ndarray, degrees: np.ndarray, near: np.ndarray, p: int) -> np.ndarray:
-    """Return for each edge its slot in the other end's row, or its own slot if that row is not in the group."""
-    from scipy import sparse
-
-    number = np.full(p, -1, np.int32)
-    number[rows] = np.arange(len(rows))
-    others, mirrors = number[near], np.arange(len(near), dtype=np.int32)
-    inside = np.flatnonzero(others >= 0)
-    starts = np.searchsorted(inside, np.concatenate(([0], np.cumsum(degrees))))
-    # The graph among the rows is symmetric, so slot number k in the order of columns is the mirror of slot number k in
-    # the order of rows.
-    slots = sparse.csr_matrix((mirrors[inside], others[inside], starts), shape=(len(rows), len(rows)))
-    slots.sort_indices()
-    mirrors[slots.data] = slots.tocsc().data
-    return mirrors
+def _starts(library: Any, counts: Any) -> Any:
+    """Return the place where each of (k,) runs of these lengths begins, and the end of the last: (k + 1,) int64."""
+    starts = library.zeros(len(counts) + 1, np.int64)
+    library.cumsum(counts, out=starts[1:])
+    return starts

@@ -18,13 +18,12 @@ from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, stop_reason
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, Run
-from gpupc_impl.core.result import NO_PAIRS, SeparatingSets, complete_graph
+from gpupc_impl.core.result import SeparatingSets, complete_graph
 from gpupc_impl.core.result_folder import ResultFolder
 from gpupc_impl.distributed.edge_shards import EdgeShards, Shard, ShardedSets, Share, keep
-from gpupc_impl.distributed.row_search import ROW_COUNTS, RowGroup, check_fit
+from gpupc_impl.distributed.row_search import ROW_COUNTS, check_fit
 from gpupc_impl.distributed.team import Call, ClusterFailure, Team, WorkersLost
 from gpupc_impl.distributed.worker import Worker
-from gpupc_impl.engine.graph import NO_KEY, binomial_table
 from gpupc_impl.engine.row_graph import RowGraph
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.out_of_core.host_blocks import in_threads
@@ -34,7 +33,6 @@ logger = logging.getLogger("gpupc_impl.distributed")
 Result = TypeVar("Result")
 
 ATTEMPTS = 4  # how often workers may begin the same step, before a search ends because they are lost again and again
-OCTAVES = 3  # rows whose numbers of sets differ by a factor below 2^OCTAVES share a launch, whose blocks are then alike
 ENTRIES_AT_ONCE = 1 << 16  # the entries of the adjacency matrix that a thread writes at a time
 MAP_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0  # in Python's mmap from 3.13 on
 FORMAT = 5  # of the folder of a search
@@ -65,8 +63,9 @@ class DistributedSearch(LevelSearch):
         self._team: Team | None = None
         self._memory = 0  # bytes of device memory of the worker with the least
         self._to_number = np.array([self.p, 1])  # the numbers ``pairs @ _to_number`` have the order of the pairs
-        self._edges = NO_PAIRS  # (k, 2) int32 edges i < j, ascending, that may have tests, from level 0 on
-        self._settled: list[np.ndarray] = []  # edges that have no more tests
+        # The edges i < j after levels 0 and 1 as ascending numbers, whether each is left, and the degrees of variables.
+        self._numbers, self._is_left, self._degrees = np.empty(0, np.int64), np.empty(0, bool), np.zeros(self.p, int)
+        self._has_graph: Team | None = None  # the workers that have the graph of the later levels
         self._adjacency: np.ndarray | None = None
         self._folder: ResultFolder | None = None
         if named := run.params["folder"]:
@@ -144,9 +143,10 @@ class DistributedSearch(LevelSearch):
         numbers = np.sort(shards.left() @ to_number)  # much faster than sorting rows
         if (fixed := problem.fixed) is not None:
             numbers = np.union1d(np.setdiff1d(numbers, fixed.forbidden @ to_number), fixed.required @ to_number)
-        self._edges = np.stack(np.divmod(numbers, self.p), axis=1).astype(np.int32)
+        self._numbers, self._is_left = numbers, np.ones(len(numbers), bool)
+        self._degrees = np.bincount(self._edges().reshape(-1), minlength=self.p)
         if fixed is not None:
-            degrees = np.bincount(self._edges.reshape(-1), minlength=self.p)
+            degrees = self._degrees
         elapsed, counts = time.perf_counter() - started, shards.counts
         self.report |= {"seconds": steps, "counts": dict(counts)}
         logger.info("levels 0 and 1: %.1f s, %s", elapsed, {name: round(each, 2) for name, each in steps.items()})
@@ -172,18 +172,11 @@ class DistributedSearch(LevelSearch):
 
     def _later_level(self, level: int) -> LevelOutcome:
         """Run a level row by row, unless the folder has its result."""
-        started = time.perf_counter()
-        active = np.bincount(self._edges.reshape(-1), minlength=self.p) > level
-        # A row without tests has none at later levels either, and matters only as the other end of an edge.
-        is_tested = active[self._edges[:, 0]] | active[self._edges[:, 1]]
-        self._settled.append(self._edges[~is_tested])
-        self._edges = self._edges[is_tested]
-        graph = RowGraph.from_pairs(self._edges, self.p)
-        folder, name = self._folder, f"level-{level:04d}"
+        started, folder, name = time.perf_counter(), self._folder, f"level-{level:04d}"
         stored = folder and folder.read(name, lambda totals, arrays: (arrays["pairs"], arrays["sets"], totals))
         if stored is not None:
             return self._remove(*stored)
-        pairs, sets, totals, step = self._on_workers(f"level {level}", lambda team: self._run_later(team, level, graph))
+        pairs, sets, totals, step = self._on_workers(f"level {level}", lambda team: self._run_later(team, level))
         if folder is not None:
             folder.write(name, totals, {"pairs": pairs, "sets": sets})
         outcome = self._remove(pairs, sets, totals)
@@ -193,52 +186,40 @@ class DistributedSearch(LevelSearch):
         logger.info(message, level, seconds, f"{step['rows']:,}", f"{totals['tests']:,}", f"{outcome.edges:,}")
         return outcome
 
-    def _run_later(
-        self, team: Team, level: int, graph: RowGraph
-    ) -> tuple[np.ndarray, np.ndarray, dict[str, int], dict[str, Any]]:
+    def _run_later(self, team: Team, level: int) -> tuple[np.ndarray, np.ndarray, dict[str, int], dict[str, Any]]:
         """Test all rows at a level."""
-        degrees, fixed = graph.degrees, self.problem.fixed
+        degrees, fixed = self._degrees, self.problem.fixed
         active = degrees > level
         if fixed is not None:
             active &= ~fixed.without_tests(degrees)
         rows = np.flatnonzero(active)
-        check_fit(self.problem, degrees, active, level, self._memory)
-        sets = binomial_table(int(degrees.max()), level)[level, degrees[rows]].astype(np.float64)
-        launch = np.log2(sets * degrees[rows]).astype(int) // OCTAVES
-        keys = np.full(len(graph.neighbours), NO_KEY, np.uint64)
-
-        def search_share(number: int, call: Call) -> tuple[np.ndarray, dict[str, Any]]:
-            parts = [rows[launch == each][number :: team.size] for each in np.unique(launch)[::-1]]
-            parts = [own for own in parts if len(own)]
-            slots = [graph.row_slots(own) for own in parts]
-            groups = [RowGroup(own, degrees[own], graph.neighbours[of]) for own, of in zip(parts, slots, strict=True)]
-            counts, found, facts = call(Worker.search_rows, level, groups)
-            for of, best in zip(slots, found, strict=True):
-                keys[of] = best
-            return counts, facts
-
-        counts, facts = zip(*team.on_all(search_share), strict=True)
+        check_fit(self.problem, degrees, rows, level, self._memory)
+        if self._has_graph is not team:
+            graph = RowGraph.from_pairs(self._edges(), self.p)
+            team.on_all(lambda number, call: call(Worker.take_graph, graph))
+            self._has_graph = team
+        results = team.on_all(lambda number, call: call(Worker.search_rows, level, rows, degrees[rows]))
+        counts, removed, facts = zip(*results, strict=True)
         totals = dict(zip(ROW_COUNTS, np.sum(counts, axis=0).tolist(), strict=True))
-        if fixed is not None:  # required edges are tested like others, and the results are dropped
-            in_graph = np.isin(fixed.required @ self._to_number, self._edges @ self._to_number)
-            keys[graph.edge_slots(fixed.required[in_graph])] = NO_KEY
         self._note_peak(facts)
-        return *graph.separated(keys, level), totals, {"rows": len(rows), "device_seconds": facts[0]["seconds"]}
+        pairs, sets = removed[0]
+        return pairs, sets, totals, {"rows": len(rows), "device_seconds": facts[0]["seconds"]}
 
     def _remove(self, pairs: np.ndarray, sets: np.ndarray, totals: Mapping[str, int]) -> LevelOutcome:
         """Remove the ascending pairs that a level run row by row has separated."""
         self._later_sets.append((pairs, sets))
-        numbers, removed = self._edges @ self._to_number, pairs @ self._to_number  # both ascending
-        left = np.ones(len(numbers), bool)
-        left[np.searchsorted(numbers, removed)] = False
-        self._edges = self._edges[left]
+        self._is_left[np.searchsorted(self._numbers, pairs @ self._to_number)] = False
+        self._degrees -= np.bincount(pairs.reshape(-1), minlength=self.p)
         counts = {name: totals[name] for name in ("undefined", "pseudo_inverses")}
         return LevelOutcome(*self._count(), totals["tests"], **counts)
 
+    def _edges(self) -> np.ndarray:
+        """Return the (k, 2) int32 edges i < j that are left, ascending."""
+        return np.stack(np.divmod(self._numbers[self._is_left], self.p), axis=1).astype(np.int32)
+
     def _count(self) -> tuple[int, int]:
         """Return the number of edges left, and the largest degree of a variable with an edge that may be tested."""
-        degrees = np.bincount(self._edges.reshape(-1), minlength=self.p)
-        return sum(map(len, (self._edges, *self._settled))), self.problem.most_tested_degree(degrees)
+        return int(self._degrees.sum()) // 2, self.problem.most_tested_degree(self._degrees)
 
     def _note_peak(self, facts: Sequence[dict[str, Any]]) -> None:
         self.report["peak_device_bytes"] = max(self.report["peak_device_bytes"], *(each["peak"] for each in facts))
@@ -250,7 +231,7 @@ class DistributedSearch(LevelSearch):
         if adjacency is None:  # no level was run
             return complete_graph(self.p)
         # Nearly every entry is the first in its memory page, so threads share the allocation of pages.
-        edges = np.concatenate([self._edges, *self._settled])
+        edges = self._edges()
         ends = np.concatenate([edges, edges[:, ::-1]])
 
         def connect(part: slice) -> None:
@@ -262,9 +243,7 @@ class DistributedSearch(LevelSearch):
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
         if self._adjacency is None:
             return SeparatingSets.from_levels(adjacency, [])
-        numbers = np.concatenate([self._edges, *self._settled]) @ self._to_number
-        edges = np.stack(np.divmod(np.sort(numbers), self.p), axis=1)
-        return ShardedSets(adjacency, edges, self._shards, self._later_sets)
+        return ShardedSets(adjacency, self._edges(), self._shards, self._later_sets)
 
 
 def empty_graph(p: int) -> np.ndarray:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,8 @@ from gpupc_impl.distributed import filter_plan, products
 from gpupc_impl.distributed.communicator import Communicator, Laps
 from gpupc_impl.distributed.edge_shards import SHORT, Share
 from gpupc_impl.distributed.filter import FILTER_KERNELS, SEPARATED, FilteredLevels
-from gpupc_impl.distributed.row_search import RowGroup, search_rows
+from gpupc_impl.distributed.row_search import RowSearch
+from gpupc_impl.engine.row_graph import RowGraph
 from gpupc_impl.gaussian.fixed_order import SQUARES, STANDARDISE, TILE_CONSTANTS, standardised_on_device
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.out_of_core.gathered import GATHERED
@@ -34,9 +34,9 @@ class Worker:
         self._laps = Laps(workers)
         self._plan: filter_plan.FilterPlan  # from `prepare` on
         self._arriving: np.ndarray  # until `start`; for samples that arrive, since new pages take longer than copies
-        self._rows: Any = None  # (p, m) standardised samples on the device, until the canonical kernels need them
-        self._samples: Any = None  # (m, p), the same for those kernels
+        self._rows: Any = None  # (p, m) standardised samples on the device, until `take_graph`
         self._levels: FilteredLevels | None = None
+        self._graph: RowSearch  # from `take_graph` on
         self._result: list[Any] = []  # the partners and values of the share's edges
 
     # --- before level 0 ----------------------------------------------------------------------------------------------
@@ -121,20 +121,26 @@ class Worker:
 
     # --- later levels ------------------------------------------------------------------------------------------------
 
-    def search_rows(
-        self, level: int, groups: Sequence[RowGroup]
-    ) -> tuple[np.ndarray, list[np.ndarray], dict[str, Any]]:
-        """Test all sets of some rows at a level that is run row by row. Returns what `row_search.search_rows` does, and
-        facts as `finish_first_levels` does."""
-        if self._samples is None:
-            rows, self._rows = self._rows, None
-            self._samples = self._backend.empty(rows.shape[::-1], np.float64)
-            with self._backend.array_library():
-                self._samples[...] = rows.T
+    def take_graph(self, graph: RowGraph) -> None:
+        """Begin the levels that are run row by row, with the edges that are left."""
+        rows, self._rows = self._rows, None
+        with self._backend.array_library():
+            samples = self._backend.empty(rows.shape[::-1], np.float64)
+            samples[...] = rows.T
             del rows
+            self._graph = RowSearch(self._problem, self._workers, samples, self._laps, graph)
+
+    def search_rows(
+        self, level: int, rows: np.ndarray, degrees: np.ndarray
+    ) -> tuple[np.ndarray, list[np.ndarray], dict[str, Any]]:
+        """Test all sets of (k,) rows at a level, which have (k,) degrees. Returns the counts, and from the first worker
+        the pairs and sets, of `RowSearch.level`, and facts as `finish_first_levels` does."""
         self._laps.start()
-        counts, keys = search_rows(self._backend, self._samples, self._laps, self._problem, level, groups)
-        return counts, keys, {"seconds": dict(self._laps.seconds), "peak": self._backend.memory_peak}
+        with self._backend.array_library() as library:
+            counts, *found = self._graph.level(library, level, rows, degrees)
+            removed = self._backend.download_all(found) if self._workers.number == 0 else []
+        self._laps.lap("results")
+        return counts, removed, {"seconds": dict(self._laps.seconds), "peak": self._backend.memory_peak}
 
 
 @functools.cache

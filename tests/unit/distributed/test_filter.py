@@ -227,18 +227,17 @@ def test_devices_share_what_they_find(monkeypatch, open_edges, p):
     assert_same(two, expected)
     assert two.facts["distributed"]["workers"] == 2
     assert one.tests_per_level[1] < two.tests_per_level[1] < 1.5 * one.tests_per_level[1]
-    assert exchanges.count(0) == exchanges.count(1) == 3 + (4 if open_edges else 2 * -(-p // 64))
+    assert exchanges.count(0) == exchanges.count(1) == 4 + (4 if open_edges else 2 * -(-p // 64))
 
 
 def test_only_the_samples_stay_on_devices_after_level_one(monkeypatch):
-    left, search_rows = [], Worker.search_rows
+    left, take_graph = [], Worker.take_graph
 
-    def searched(self, level, *arguments):
-        if level == 2:
-            left.append(self._backend.memory_used - self._rows.nbytes)
-        return search_rows(self, level, *arguments)
+    def taken(self, graph):
+        left.append(self._backend.memory_used - self._rows.nbytes)
+        take_graph(self, graph)
 
-    monkeypatch.setattr(Worker, "search_rows", searched)
+    monkeypatch.setattr(Worker, "take_graph", taken)
     search(sample(np.random.default_rng(4), 60, 50, 8), 0.2, max_level=2, workers=2)
     assert left == [0, 0]
 
@@ -349,12 +348,11 @@ def test_more_workers_than_gpus_are_refused(monkeypatch):
 
 def test_the_rows_of_a_launch_are_tested_in_parts_if_they_do_not_fit(monkeypatch):
     x = sample(np.random.default_rng(13), 120, 40, 3)
-    sizes, limit = [], row_search.bytes_for_rows
+    launches, limit, launch = [], row_search.bytes_for_rows, row_search.gathered_launch
     monkeypatch.setattr(row_search, "bytes_for_rows", lambda *what: limit(*what) and 8_000)
-    part = row_search._search_part
-    monkeypatch.setattr(row_search, "_search_part", lambda *what: sizes.append(len(what[-1].rows)) or part(*what))
+    monkeypatch.setattr(row_search, "gathered_launch", lambda *what, **how: launches.append(1) or launch(*what, **how))
     assert_same(search(x, 0.2, max_level=2), in_core(x, 0.2, max_level=2))
-    assert len(sizes) > 10
+    assert len(launches) > 10
     monkeypatch.setattr(row_search, "bytes_for_rows", lambda *_: 1000)
     with pytest.raises(DeviceMemoryError, match=r"level 2 needs .* neighbours of .*set max_level to 1"):
         search(x, 0.2, max_level=2)
