@@ -19,8 +19,8 @@ from gpupc_impl.core.result_folder import ResultFolder
 from gpupc_impl.out_of_core.host_blocks import in_threads
 
 MOST_THREADS = 16  # upper bound on the threads that copy shards
-SHORT = 1 << 16  # upper bound on the number of variables for shards with 16 bits a number
-ARRAYS = ("starts", "partners", "members", "left")
+BLOCK = 1 << 16  # the variables that the 16 bits of a partner tell apart
+ARRAYS = ("starts", "partners", "codes", "members", "left")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,25 +47,36 @@ class Share:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shard:
-    """The results of consecutive rows: row j has the edges i < j of level 0, ascending.
+    """The results of consecutive rows: row j has the edges i < j of level 0, ascending. An edge takes four bytes.
 
     Attributes:
-        starts: (rows + 1,) int64: the first edge of each row.
-        partners: (edges,) uint32, or uint16 for at most `SHORT` variables: i of each edge.
-        members: (edges,) of the same type: the variable that separates the edge at level 1, or 0 for one that is left.
+        starts: (rows x blocks + 1,) int64: the first edge of each row with each block of `BLOCK` variables i.
+        partners: (edges,) uint16: i of each edge, within its block.
+        codes: (edges,) uint16, or int64 if `members` is longer than that: the index in `members` of the variable that
+            separates the edge at level 1, or of 0 for an edge that is left.
+        members: (k,) int32: the variables that separate edges of these rows, and 0, ascending.
         left, pairs: (k,) int64 and (k, 2) int32: the indexes of the edges that are left, and these edges.
     """
 
     rows: slice
     starts: np.ndarray
     partners: np.ndarray
+    codes: np.ndarray
     members: np.ndarray
     left: np.ndarray
 
+    @property
+    def blocks(self) -> int:
+        return (len(self.starts) - 1) // max(1, self.rows.stop - self.rows.start)
+
     @functools.cached_property
     def pairs(self) -> np.ndarray:
-        second = self.rows.start + np.searchsorted(self.starts, self.left, side="right") - 1
-        return np.stack([self.partners[self.left], second], axis=1).astype(np.int32)
+        return self.edges(self.left, np.searchsorted(self.starts, self.left, side="right") - 1)
+
+    def edges(self, of: np.ndarray, run: np.ndarray) -> np.ndarray:
+        """Return (k, 2) int32: some edges, given the index in `starts` of the run that has each."""
+        row, block = np.divmod(run, self.blocks)
+        return np.stack([block * BLOCK + self.partners[of], self.rows.start + row], axis=1).astype(np.int32)
 
     @classmethod
     def stored(cls, outcome: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Shard:
@@ -76,11 +87,12 @@ class Shard:
         return shard
 
 
-def keep(share: Share, read: Callable[[slice], Sequence[np.ndarray]]) -> list[Shard]:
-    """Return the results of a worker's rows, which threads copy from page-locked memory while others are read."""
+def keep(share: Share, read: Callable[[slice, np.ndarray], Sequence[np.ndarray]]) -> list[Shard]:
+    """Return the results of a worker's rows, which threads copy from page-locked memory while others are read: `read`
+    gets a slice of edges and the place where each row of them begins, and returns the arrays of a shard."""
 
-    def copied(rows: slice, starts: np.ndarray, arrays: Sequence[np.ndarray]) -> Shard:
-        return Shard(rows, starts, *(array.copy() for array in arrays))
+    def copied(rows: slice, arrays: Sequence[np.ndarray]) -> Shard:
+        return Shard(rows, *(array.copy() for array in arrays))
 
     threads, starts = min(MOST_THREADS, available_cores()), share.starts
     pending: collections.deque[Future[Shard]] = collections.deque()
@@ -92,7 +104,7 @@ def keep(share: Share, read: Callable[[slice], Sequence[np.ndarray]]) -> list[Sh
             rows = slice(share.rows.start + part.start, share.rows.start + part.stop)
             first, end = int(starts[part.start]), int(starts[part.stop])
             own_starts = starts[part.start : part.stop + 1] - first
-            pending.append(pool.submit(copied, rows, own_starts, read(slice(first, end))))
+            pending.append(pool.submit(copied, rows, read(slice(first, end), own_starts)))
         return shards + [future.result() for future in pending]
 
 
@@ -152,10 +164,11 @@ class EdgeShards:
         for shard in self._shards:
             is_removed = np.ones(len(shard.partners), bool)
             is_removed[shard.left] = False
-            before = np.concatenate(([0], np.cumsum(is_removed)))
-            counts[shard.rows.start + 1 : shard.rows.stop + 1] = np.diff(before[shard.starts])
-            rows.append(shard.partners[is_removed].astype(np.int32))
-            members.append(shard.members[is_removed].astype(np.int32))
+            run = np.repeat(np.arange(len(shard.starts) - 1), np.diff(shard.starts))[is_removed]
+            first, second = shard.edges(np.flatnonzero(is_removed), run).T
+            counts[1:] += np.bincount(second, minlength=self._p)
+            rows.append(first)
+            members.append(shard.members[shard.codes[is_removed]])
         by_second = np.concatenate(members), np.concatenate(rows)
         # In the order of columns, edges are ordered by their first variable, and then by their second one.
         by_first = sparse.csr_matrix((*by_second, np.cumsum(counts)), shape=(self._p, self._p)).tocsc()
@@ -168,16 +181,17 @@ class EdgeShards:
         of_shard = np.searchsorted([shard.rows.stop for shard in self._shards], pairs[:, 1], side="right")
         for number in np.unique(of_shard).tolist():
             shard, some = self._shards[number], np.flatnonzero(of_shard == number)
-            i, row = pairs[some, 0], pairs[some, 1] - shard.rows.start
-            low, end = shard.starts[row], shard.starts[row + 1]
+            block, i = np.divmod(pairs[some, 0], BLOCK)
+            run = (pairs[some, 1] - shard.rows.start) * shard.blocks + block
+            low, end = shard.starts[run], shard.starts[run + 1]
             high = end
             while (open_ := low < high).any():  # a bisection for each pair
                 middle = (low + high) // 2
                 before = open_ & (shard.partners[np.minimum(middle, len(shard.partners) - 1)] < i)
                 low, high = np.where(before, middle + 1, low), np.where(open_ & ~before, middle, high)
-            some, low = some[low < end], low[low < end]
-            is_removed = (shard.partners[low] == pairs[some, 0]) & ~find(shard.left, low)[1]
-            result[some[is_removed]] = shard.members[low[is_removed]]
+            some, i, low = some[low < end], i[low < end], low[low < end]
+            is_removed = (shard.partners[low] == i) & ~find(shard.left, low)[1]
+            result[some[is_removed]] = shard.members[shard.codes[low[is_removed]]]
         return result
 
 

@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 ATTEMPTS = 4  # how often workers may begin the same step, before a search ends because they are lost again and again
 ENTRIES_AT_ONCE = 1 << 16  # the entries of the adjacency matrix that a thread writes at a time
 MAP_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0  # in Python's mmap from 3.13 on
-FORMAT = 5  # of the folder of a search
+FORMAT = 6  # of the folder of a search
 
 
 class DistributedSearch(LevelSearch):
@@ -164,7 +164,7 @@ class DistributedSearch(LevelSearch):
 
         def run(number: int, call: Call) -> tuple[Share, list[Shard]]:
             share: Share = call(Worker.run_group, shards.first)
-            return share, keep(share, lambda edges: call(Worker.read, edges))
+            return share, keep(share, lambda edges, starts: call(Worker.read, edges, starts))
 
         shards.add(*zip(*team.on_all(run), strict=True))
 

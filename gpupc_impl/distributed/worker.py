@@ -15,12 +15,13 @@ from gpupc_impl.backends import DeviceMemoryError, KernelSource
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.distributed import filter_plan, products
 from gpupc_impl.distributed.communicator import Communicator, Laps
-from gpupc_impl.distributed.edge_shards import SHORT, Share
+from gpupc_impl.distributed.edge_shards import BLOCK, Share
 from gpupc_impl.distributed.filter import FILTER_KERNELS, SEPARATED, FilteredLevels
 from gpupc_impl.distributed.row_search import RowSearch
 from gpupc_impl.engine.row_graph import RowGraph
 from gpupc_impl.gaussian.fixed_order import SQUARES, STANDARDISE, TILE_CONSTANTS, standardised_on_device
 from gpupc_impl.gaussian.problem import GaussianProblem
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.out_of_core.gathered import GATHERED
 
 MOST_PREFETCHED = 24  # the highest level whose kernels a search requests before level 0
@@ -96,18 +97,28 @@ class Worker:
         share, *self._result = self._levels.group(first)
         return share
 
-    def read(self, edges: slice) -> list[np.ndarray]:
-        """Return the partners, members and left edges (`Shard`) among some edges of the worker's share."""
-        backend = self._backend
+    def read(self, edges: slice, starts: np.ndarray) -> list[np.ndarray]:
+        """Return the arrays of the `Shard` of some edges of the worker's share, given where each of their rows begins
+        and the last one ends."""
+        backend, p = self._backend, self._problem.n_variables
         with backend.array_library() as library:  # a device finds the edges that are left faster than a core
             partners, members = (array[edges] for array in self._result)
             is_separated = partners >> 31
             left = library.flatnonzero(is_separated == 0)
             partners &= np.uint32(SEPARATED - 1)  # in place, since memory is short and each edge is read once
             members *= is_separated
-            if self._problem.n_variables <= SHORT:
-                partners, members = partners.astype(np.uint16), members.astype(np.uint16)
-            return backend.download_all([partners, members, left])
+            blocks = ceil_div(p, BLOCK)
+            if blocks > 1:
+                row = library.searchsorted(backend.upload(starts), library.arange(len(partners)), side="right") - 1
+                counts = library.bincount(row * blocks + partners // BLOCK, minlength=blocks * (len(starts) - 1))
+                starts = np.concatenate(([0], np.cumsum(backend.download(counts))))
+            is_member = library.zeros(p, bool)
+            is_member[members] = True
+            codes, different = (library.cumsum(is_member) - 1)[members], library.flatnonzero(is_member)
+            if len(different) <= BLOCK:
+                codes = codes.astype(np.uint16)
+            arrays = (partners % BLOCK).astype(np.uint16), codes, different.astype(np.int32), left
+            return [starts, *backend.download_all(arrays)]
 
     def finish_first_levels(self) -> dict[str, Any]:
         """Drop all arrays but the samples; returns ``seconds`` by step of levels 0 and 1, and ``peak``, the largest

@@ -35,7 +35,7 @@ from gpupc_impl.backends.cuda import CudaBackend
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.result_folder import ResultFolder
 from gpupc_impl.core.solve import unavailable
-from gpupc_impl.distributed import cluster, communicator, edge_shards, filter_plan, products
+from gpupc_impl.distributed import cluster, communicator, filter_plan, products
 from gpupc_impl.distributed import filter as filtered
 from gpupc_impl.distributed.correlations import fixed_order_problem
 from gpupc_impl.distributed.search import empty_graph
@@ -96,7 +96,6 @@ def test_equals_in_core(clients, data):
         if data.draw(st.booleans()):  # as on a GPU
             patch.setattr(products, "part_bytes", lambda backend, m, critical: 12 * round_up(m, products.PITCH))
         patch.setattr(filtered, "SPARSENESS", data.draw(st.sampled_from([0, 32, 1e9])))
-        patch.setattr(edge_shards, "SHORT", data.draw(st.sampled_from([0, 1 << 16])))
         result = search(x, alpha, device_memory_limit=limit, **how, **options)
     expected, report = in_core(x, alpha, **options), result.facts["distributed"]
     event(f"{result.levels_run} levels, {report['plan']['edges'] < expected.edges_per_level[0]}")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpupc_impl import BackendUnavailable, DeviceMemoryError, InvalidParameter, skeleton
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.distributed import filter as filtered
-from gpupc_impl.distributed import filter_plan, row_search, team
+from gpupc_impl.distributed import edge_shards, filter_plan, row_search, team, worker
 from gpupc_impl.distributed.communicator import ThreadCommunicator
 from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
 from gpupc_impl.distributed.edge_shards import EdgeShards
@@ -255,6 +255,20 @@ class FakeGpu(HostBackend):
 
     def device_key(self):
         return str(self.number)
+
+
+@pytest.mark.parametrize("block", [1, 16, 64])
+def test_separating_sets_of_many_variables(monkeypatch, tmp_path, block):
+    """The variables are more than a block, and, for the smallest one, more separate edges than a block has."""
+    for module in (edge_shards, worker):
+        monkeypatch.setattr(module, "BLOCK", block)
+    x = sample(np.random.default_rng(11), 60, 80, 8)
+    expected = in_core(x, 0.1, max_level=2)
+    for _ in range(2):  # the second time from the folder
+        result = search(x, 0.1, max_level=2, workers=2, folder=tmp_path)
+        every = np.argwhere(np.triu(~expected.adjacency, 1))
+        assert [result.sepsets[i, j] for i, j in every.tolist()] == list(expected.sepsets.values())
+        assert_same(result, expected)
 
 
 def test_separating_sets_of_level_one_are_read_only_when_asked_for(monkeypatch):
