@@ -287,24 +287,23 @@ def _warn_of_codes(values: np.ndarray, names: Sequence[Any], place: Place) -> No
 
 def _warn_of_copies(values: np.ndarray, names: Sequence[Any]) -> None:
     """Warn of columns that are others, shifted or scaled: no test between them is defined, so all sets are tried."""
-    seen: dict[int, int] = {}
-    copies = []
-    for start in range(0, len(names) * (len(values) >= FEWEST_SAMPLES), FIRST_ROWS):
-        first = values[:64, start : start + FIRST_ROWS]
-        with np.errstate(all="ignore"):
-            centred = first - first.mean(axis=0)
-            scaled = (centred / np.copysign(np.linalg.norm(centred, axis=0), centred[0])).round(9).T + 0.0
-        for k in np.flatnonzero(np.isfinite(scaled[:, 0])).tolist():  # One value that is not finite makes all NaN.
-            original = seen.setdefault(hash(scaled[k].tobytes()), start + k)
-            if original != start + k:
-                pair = values[:, [original, start + k]]
-                if abs(np.corrcoef(pair, rowvar=False)[0, 1]) > 1 - COPY:
-                    copies.append(f"{names[start + k]} of {names[original]}")
-    if copies:
-        warn(
-            f"{len(copies)} column(s) are copies of others ({shown(copies)}), which keep edges to each other and those "
-            "that one of them would have, after very many tests; leave them out"
-        )
+    if len(values) >= FEWEST_SAMPLES:
+        weights, keys = np.sqrt(np.arange(2, 66))[: len(values), None], np.empty(len(names))
+        for start in range(0, len(names), FIRST_ROWS):
+            first = values[:64, start : start + FIRST_ROWS]
+            with np.errstate(all="ignore"):
+                centred = first - first.mean(axis=0)
+                scaled = (centred / np.copysign(np.linalg.norm(centred, axis=0), centred[0])).round(9)
+                keys[start : start + FIRST_ROWS] = (scaled * weights).T.copy().sum(axis=1)  # those of copies are equal
+        _, firsts, of_key = np.unique(keys, return_index=True, return_inverse=True)
+        again = np.flatnonzero((firsts[of_key] < np.arange(len(names))) & np.isfinite(keys))
+        pairs = zip(firsts[of_key[again]].tolist(), again.tolist(), strict=True)
+        alike = [pair for pair in pairs if abs(np.corrcoef(values[:, pair], rowvar=False)[0, 1]) > 1 - COPY]
+        if copies := [f"{names[k]} of {names[j]}" for j, k in alike]:
+            warn(
+                f"{len(copies)} column(s) are copies of others ({shown(copies)}), which keep edges to each other and "
+                "those that one of them would have, after very many tests; leave them out"
+            )
 
 
 def _are_dates(column: np.ndarray) -> bool:
@@ -382,8 +381,10 @@ def few_values(values: Any) -> np.ndarray:
         return np.zeros(0, bool)
     few = np.zeros(values.shape[1], bool)
     with np.errstate(invalid="ignore"):
-        first = values[:64]
-        candidates = np.flatnonzero(((first == np.rint(first)) | np.isnan(first)).all(axis=0))
+        candidates = np.arange(values.shape[1])
+        for rows in (2, 64):  # two samples rule out most columns of a wide table
+            some = values[:rows][:, candidates]
+            candidates = candidates[((some == np.rint(some)) | np.isnan(some)).all(axis=0)]
     for k in candidates:
         distinct, counts = np.unique(values[np.isfinite(values[:, k]), k], return_counts=True)
         is_few = 2 <= len(distinct) <= FEW_VALUES and len(distinct) * REPEATS <= counts.sum()
