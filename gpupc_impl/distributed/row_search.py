@@ -110,7 +110,7 @@ class RowSearch:
         self._row, self._near, self._is_left = self._row[keep], self._near[keep], self._is_left[keep]
         if self._required is not None:
             self._required = self._required[keep]
-        return _starts(library, library.bincount(self._row, minlength=p))
+        return library.searchsorted(self._row, library.arange(p + 1))
 
     def _launches(self, level: int, rows: np.ndarray, degrees: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the rows of this worker that are tested in one launch each, as indexes: the longest first, those with

@@ -107,14 +107,19 @@ class Worker:
             left = library.flatnonzero(is_separated == 0)
             partners &= np.uint32(SEPARATED - 1)  # in place, since memory is short and each edge is read once
             members *= is_separated
-            blocks = ceil_div(p, BLOCK)
-            if blocks > 1:
-                row = library.searchsorted(backend.upload(starts), library.arange(len(partners)), side="right") - 1
-                counts = library.bincount(row * blocks + partners // BLOCK, minlength=blocks * (len(starts) - 1))
-                starts = np.concatenate(([0], np.cumsum(backend.download(counts))))
+            del is_separated
+            if (blocks := ceil_div(p, BLOCK)) > 1:
+                of_rows = backend.upload(starts)
+                run = library.searchsorted(of_rows, library.arange(len(partners)), side="right")
+                run -= 1
+                run *= blocks
+                run += partners // BLOCK
+                # CuPy's bincount takes memory for each bin on each multiprocessor.
+                starts = backend.download(library.searchsorted(run, library.arange(blocks * (len(starts) - 1) + 1)))
+                del run
             is_member = library.zeros(p, bool)
             is_member[members] = True
-            codes, different = (library.cumsum(is_member) - 1)[members], library.flatnonzero(is_member)
+            codes, different = library.cumsum(is_member)[members] - 1, library.flatnonzero(is_member)
             if len(different) <= BLOCK:
                 codes = codes.astype(np.uint16)
             arrays = (partners % BLOCK).astype(np.uint16), codes, different.astype(np.int32), left
