@@ -19,8 +19,8 @@ from gpupc_impl.core.result_folder import ResultFolder
 from gpupc_impl.out_of_core.host_blocks import in_threads
 
 MOST_THREADS = 16  # upper bound on the threads that copy shards
-BLOCK = 1 << 16  # the variables that the 16 bits of a partner tell apart
-ARRAYS = ("starts", "partners", "codes", "members", "left")
+BLOCK = 1 << 16  # the variables that 16 bits tell apart
+ARRAYS = ("starts", "partners", "members", "member_blocks", "left")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,22 +47,22 @@ class Share:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shard:
-    """The results of consecutive rows: row j has the edges i < j of level 0, ascending. An edge takes four bytes.
+    """The results of consecutive rows: row j has the edges i < j of level 0, ascending. An edge takes five bytes, or
+    four for at most `BLOCK` variables.
 
     Attributes:
         starts: (rows x blocks + 1,) int64: the first edge of each row with each block of `BLOCK` variables i.
         partners: (edges,) uint16: i of each edge, within its block.
-        codes: (edges,) uint16, or int64 if `members` is longer than that: the index in `members` of the variable that
-            separates the edge at level 1, or of 0 for an edge that is left.
-        members: (k,) int32: the variables that separate edges of these rows, and 0, ascending.
+        members, member_blocks: (edges,) uint16 and uint8: the variable that separates the edge at level 1, or 0 for one
+            that is left, within its block, and the block, which is left out if there is one block.
         left, pairs: (k,) int64 and (k, 2) int32: the indexes of the edges that are left, and these edges.
     """
 
     rows: slice
     starts: np.ndarray
     partners: np.ndarray
-    codes: np.ndarray
     members: np.ndarray
+    member_blocks: np.ndarray
     left: np.ndarray
 
     @property
@@ -77,6 +77,11 @@ class Shard:
         """Return (k, 2) int32: some edges, given the index in `starts` of the run that has each."""
         row, block = np.divmod(run, self.blocks)
         return np.stack([block * BLOCK + self.partners[of], self.rows.start + row], axis=1).astype(np.int32)
+
+    def members_of(self, edges: np.ndarray) -> np.ndarray:
+        """Return (k,) int64: the members of some edges."""
+        members = self.members[edges].astype(np.int64)
+        return members + BLOCK * self.member_blocks[edges].astype(np.int64) if len(self.member_blocks) else members
 
     @classmethod
     def stored(cls, outcome: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Shard:
@@ -164,11 +169,12 @@ class EdgeShards:
         for shard in self._shards:
             is_removed = np.ones(len(shard.partners), bool)
             is_removed[shard.left] = False
-            run = np.repeat(np.arange(len(shard.starts) - 1), np.diff(shard.starts))[is_removed]
-            first, second = shard.edges(np.flatnonzero(is_removed), run).T
+            removed = np.flatnonzero(is_removed)
+            run = np.repeat(np.arange(len(shard.starts) - 1), np.diff(shard.starts))[removed]
+            first, second = shard.edges(removed, run).T
             counts[1:] += np.bincount(second, minlength=self._p)
             rows.append(first)
-            members.append(shard.members[shard.codes[is_removed]])
+            members.append(shard.members_of(removed).astype(np.int32))
         by_second = np.concatenate(members), np.concatenate(rows)
         # In the order of columns, edges are ordered by their first variable, and then by their second one.
         by_first = sparse.csr_matrix((*by_second, np.cumsum(counts)), shape=(self._p, self._p)).tocsc()
@@ -191,7 +197,7 @@ class EdgeShards:
                 low, high = np.where(before, middle + 1, low), np.where(open_ & ~before, middle, high)
             some, i, low = some[low < end], i[low < end], low[low < end]
             is_removed = (shard.partners[low] == i) & ~find(shard.left, low)[1]
-            result[some[is_removed]] = shard.members[shard.codes[low[is_removed]]]
+            result[some[is_removed]] = shard.members_of(low[is_removed])
         return result
 
 

@@ -100,7 +100,7 @@ class Worker:
     def read(self, edges: slice, starts: np.ndarray) -> list[np.ndarray]:
         """Return the arrays of the `Shard` of some edges of the worker's share, given where each of their rows begins
         and the last one ends."""
-        backend, p = self._backend, self._problem.n_variables
+        backend, blocks = self._backend, ceil_div(self._problem.n_variables, BLOCK)
         with backend.array_library() as library:  # a device finds the edges that are left faster than a core
             partners, members = (array[edges] for array in self._result)
             is_separated = partners >> 31
@@ -108,7 +108,7 @@ class Worker:
             partners &= np.uint32(SEPARATED - 1)  # in place, since memory is short and each edge is read once
             members *= is_separated
             del is_separated
-            if (blocks := ceil_div(p, BLOCK)) > 1:
+            if blocks > 1:
                 of_rows = backend.upload(starts)
                 run = library.searchsorted(of_rows, library.arange(len(partners)), side="right")
                 run -= 1
@@ -117,13 +117,9 @@ class Worker:
                 # CuPy's bincount takes memory for each bin on each multiprocessor.
                 starts = backend.download(library.searchsorted(run, library.arange(blocks * (len(starts) - 1) + 1)))
                 del run
-            is_member = library.zeros(p, bool)
-            is_member[members] = True
-            codes, different = library.cumsum(is_member)[members] - 1, library.flatnonzero(is_member)
-            if len(different) <= BLOCK:
-                codes = codes.astype(np.uint16)
-            arrays = (partners % BLOCK).astype(np.uint16), codes, different.astype(np.int32), left
-            return [starts, *backend.download_all(arrays)]
+            short = [(array % BLOCK).astype(np.uint16) for array in (partners, members)]
+            member_blocks = (members[: len(members) * (blocks > 1)] // BLOCK).astype(np.min_scalar_type(blocks - 1))
+            return [starts, *backend.download_all([*short, member_blocks, left])]
 
     def finish_first_levels(self) -> dict[str, Any]:
         """Drop all arrays but the samples; returns ``seconds`` by step of levels 0 and 1, and ``peak``, the largest

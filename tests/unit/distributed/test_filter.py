@@ -255,7 +255,7 @@ class FakeGpu(HostBackend):
 
 @pytest.mark.parametrize("block", [1, 16, 64])
 def test_separating_sets_of_many_variables(monkeypatch, tmp_path, block):
-    """The variables are more than a block, and, for the smallest one, more separate edges than a block has."""
+    """The variables are more than a block."""
     for module in (edge_shards, worker):
         monkeypatch.setattr(module, "BLOCK", block)
     x = sample(np.random.default_rng(11), 60, 80, 8)
