@@ -41,7 +41,7 @@ class Parents:
         return cls(starts, np.array(list(itertools.chain.from_iterable(lists)), np.int32))
 
     def of(self, variable: int) -> list[int]:
-        return list(map(int, self.columns[self.starts[variable] : self.starts[variable + 1]]))
+        return list(self.columns[self.starts[variable] : self.starts[variable + 1]].tolist())
 
     def nodes(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """Return the parents of each variable as (variable, -lag)."""
@@ -51,15 +51,14 @@ class Parents:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Batch:
-    """Tests of X = (source, lag) and Y = (target, 0), whose explicit conditions have one size.
+    """Tests of columns X and variables Y, whose explicit conditions have one size.
 
     Attributes:
-        sources, lags, targets: (k,) int32.
+        sources, targets: (k,) int32: X and Y.
         sets: (k, size) int32: the explicit conditions, as columns.
     """
 
     sources: np.ndarray
-    lags: np.ndarray
     targets: np.ndarray
     sets: np.ndarray
 
@@ -67,7 +66,7 @@ class Batch:
         return len(self.sources)
 
     def __getitem__(self, part: slice | np.ndarray) -> Batch:
-        return Batch(self.sources[part], self.lags[part], self.targets[part], self.sets[part])
+        return Batch(self.sources[part], self.targets[part], self.sets[part])
 
     def tests(self, n_variables: int, parents: Parents | None) -> Iterator[tuple[int, int, list[int]]]:
         """Yield each test as the columns of X, of Y and of its conditions.
@@ -75,18 +74,14 @@ class Batch:
         With parents these are the MCI tests (Runge et al. 2019, equation 4; Runge 2020, equation 3): conditions are the
         explicit ones, the parents of Y, and the parents of X moved by its lag.
         """
-        lists = [] if parents is None else [parents.of(v) for v in range(n_variables)]
-        columns = self.sources, self.lags, self.targets, self.sets
-        for source, lag, target, given in zip(*map(np.ndarray.tolist, columns), strict=True):
-            shift = lag * n_variables
-            conditions = dict.fromkeys(given)
+        for x, y, conditions in zip(*map(np.ndarray.tolist, (self.sources, self.targets, self.sets)), strict=True):
             if parents is not None:
-                most = parents.most_of_lagged_source if lag else parents.most_of_source
-                own = [column for column in lists[target] if not (parents.others and column == source + shift)]
-                conditions.update(dict.fromkeys(own[: parents.most_of_target]))
-                conditions.update(dict.fromkeys(column + shift for column in lists[source][:most]))
-            x = source + shift
-            yield x, target, [column for column in conditions if column not in (x, target)]
+                source = x % n_variables
+                most = parents.most_of_source if x == source else parents.most_of_lagged_source
+                own = [column for column in parents.of(y) if not (parents.others and column == x)]
+                conditions += own[: parents.most_of_target]
+                conditions += [column + x - source for column in parents.of(source)[:most]]
+            yield x, y, [column for column in dict.fromkeys(conditions) if column not in (x, y)]
 
 
 class Outcomes(NamedTuple):

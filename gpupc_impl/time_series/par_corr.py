@@ -8,6 +8,7 @@ given the conditions is small, so that the matrix would cost digits, is made fro
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import scipy.special
@@ -40,14 +41,10 @@ LANES, ROWS, PANEL = 32, 4, 8
 """The threads of a warp of a GPU, the rows that each computes at a time, and the columns."""
 
 POINTERS = {
-    "correlations": np.float64,
     "constant": np.uint8,
-    **dict.fromkeys(("sources", "lags", "targets", "sets"), np.int32),
     **dict.fromkeys(("starts", "parent_starts"), np.int64),
-    **dict.fromkeys(("parents", "leading", "leading_sizes"), np.int32),
-    **dict.fromkeys(("factors", "rows", "values"), np.float64),
-    "sizes": np.int32,
-    "scratch": np.float64,
+    **dict.fromkeys(("sources", "targets", "sets", "parents", "leading", "leading_sizes", "sizes"), np.int32),
+    **dict.fromkeys(("correlations", "factors", "rows", "values", "scratch"), np.float64),
 }
 MOST = ("most_of_target", "most_of_source", "most_of_lagged_source")
 TESTS = Struct(
@@ -94,20 +91,25 @@ class ParCorr(LaggedTest):
         self._single = ParCorrOfSamples(series)
         self.n_samples = len(series.columns)
         correlation, constant = correlation_matrix(series.columns)
-        self._device = backend.upload_symmetric(correlation), backend.upload(constant.astype(np.uint8))
+        self._device = self._uploaded(constant=constant.astype(np.uint8))
+        self._device["correlations"] = backend.upload_symmetric(correlation)
         self.from_samples = 0
 
     def facts(self) -> dict[str, object]:
         return {"tests_from_samples": self.from_samples}
+
+    def _uploaded(self, **arrays: np.ndarray) -> dict[str, Any]:
+        """Return arrays on the device; None for an empty one."""
+        return {name: self.backend.upload(array) if array.size else None for name, array in arrays.items()}
 
     def run(self, batch: Batch, parents: Parents | None = None, alpha: float | None = None) -> Outcomes:
         values, sizes = self._launch(batch, parents or Parents.from_lists([[]] * self.series.n_variables))
         freedom = self.n_samples - 2 - np.maximum(sizes, 0)
         p_values = student_p_values(values, np.maximum(freedom, 1), alpha)
         # A test on too few samples is made in this way, too, since it raises the error.
-        for t in np.flatnonzero(np.isnan(values) | (freedom < 1)).tolist():
-            values[t], p_values[t] = self._single.test(*next(batch[t : t + 1].tests(self.series.n_variables, parents)))
-            self.from_samples += 1
+        again = np.flatnonzero(np.isnan(values) | (freedom < 1))
+        values[again], p_values[again] = self._single.run(batch[again], parents)
+        self.from_samples += len(again)
         return Outcomes(values, p_values)
 
     def _launch(self, batch: Batch, parents: Parents) -> tuple[np.ndarray, np.ndarray]:
@@ -131,34 +133,26 @@ class ParCorr(LaggedTest):
         threads, blocks = self.backend.warp_threads, self.backend.blocks_at_once
         warps, at_least = (1, HOST_TASKS) if threads == 1 else (WARPS, WARPS)
         area = max(own // 2 + (leading + own) * own, (1 + leading) * ROWS * LANES)  # doubles
-        fixed = {"parent_starts": parents.starts, "parents": parents.columns}
-        fixed = {name: self.backend.upload(array) if array.size else None for name, array in fixed.items()}
-        fixed |= {name: getattr(parents, name) for name in MOST}
-        fixed |= {"others": int(parents.others), "set_size": set_size, "variables": self.series.n_variables}
+        fixed = {"tolerance": VARIANCE_TOLERANCE, **{name: int(getattr(parents, name)) for name in (*MOST, "others")}}
+        fixed |= {"set_size": set_size, "variables": self.series.n_variables, "columns": self.series.n_columns}
         fixed |= {"leading_capacity": leading, "row_capacity": rows, "capacity": own, "area": area}
+        fixed |= self._device | self._uploaded(parent_starts=parents.starts, parents=parents.columns)
 
         made: list[list[np.ndarray]] = []
         at_once = max(1, BYTES_A_BLOCK * blocks // (8 * rows * max(leading, 1)))
         for group in range(0, len(starts) - 1, at_once):
             bounds = starts[group : group + at_once + 1]
             groups, tests = len(bounds) - 1, batch[bounds[0] : bounds[-1]]
-            given = {"sources": tests.sources, "lags": tests.lags, "sets": tests.sets, "starts": bounds - bounds[0]}
-            given["targets"] = batch.targets[bounds[:-1]]
+            given = self._uploaded(
+                sources=tests.sources, sets=tests.sets, starts=bounds - bounds[0], targets=batch.targets[bounds[:-1]]
+            )
             lengths = {"values": len(tests), "sizes": len(tests), "scratch": blocks * warps * area}
             if leading:
                 lengths |= {"leading": groups * leading, "leading_sizes": 2 * groups}
                 lengths |= {"factors": groups * leading**2, "rows": groups * rows * leading}
             memory = self.backend.empty_all(**{name: (length, POINTERS[name]) for name, length in lengths.items()})
-            arguments = TESTS(
-                correlations=self._device[0],
-                constant=self._device[1],
-                tolerance=VARIANCE_TOLERANCE,
-                columns=self.series.n_columns,
-                groups=groups,
-                **{name: self.backend.upload(array) if array.size else None for name, array in given.items()},
-                **fixed,
-                **{**dict.fromkeys(("leading", "leading_sizes", "factors", "rows")), **memory},
-            )
+            unused = dict.fromkeys(("leading", "leading_sizes", "factors", "rows"))
+            arguments = TESTS(groups=groups, **fixed, **given, **(unused | memory))
             tasks = leading and groups, leading and groups * ceil_div(rows, ROWS * LANES), len(tests)
             for kernel, number in zip(KERNELS, tasks, strict=True):
                 grid = min(ceil_div(number, at_least), blocks)
@@ -201,11 +195,8 @@ def residuals_of(array: np.ndarray, rows: slice = slice(2)) -> np.ndarray:
 
 
 def akaike(series: Series, j: int, parents: list[int]) -> float:
-    """Return Akaike's criterion of the linear model of variable j by lagged or contemporaneous columns.
-
-    It is n log(residual sum of squares of the standardised variable) + 2 (1 + parents), as tigramite's ParCorr scores
-    the choice of pc_alpha.
-    """
+    """Return Akaike's criterion of the linear model of variable j by columns, as tigramite: n log(residual sum of
+    squares of the standardised variable) + 2 (1 + parents)."""
     array = series.sample(j, j, sorted(parents))  # so that the same parents in another order have the same bits
     if array[1].min() == array[1].max():
         return -np.inf

@@ -33,14 +33,8 @@ PC_ALPHA = 0.2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """The parameters of PCMCI and PCMCI+ as `pcmci` describes them; limits that are None become `NO_LIMIT`.
-
-    Attributes:
-        levels: the significance levels of the first phase, or of all PCMCI+, from which the criterion chooses.
-
-    Raises:
-        InvalidProblem: a parameter cannot be used.
-    """
+    """The parameters of PCMCI and PCMCI+ as `pcmci` describes them; limits that are None become `NO_LIMIT`. Akaike's
+    criterion chooses among the `levels` of the first phase, or of all PCMCI+."""
 
     alpha: float
     contemporaneous: bool
@@ -70,16 +64,14 @@ class Parameters:
             if value is not None:
                 whole_number(name, value, int(name == "max_combinations"), NO_LIMIT)
             object.__setattr__(self, name, NO_LIMIT if value is None else int(value))
+        if not self.contemporaneous:
+            object.__setattr__(self, "max_conds_px_lagged", self.max_conds_px)
         whole_number("tau_max", self.tau_max, 1, MOST_LAGS)
         whole_number("tau_min", self.tau_min, 0, 0 if self.contemporaneous else self.tau_max)
 
 
 def levels_of(pc_alpha: Any, alpha: Any, contemporaneous: bool, test: str) -> tuple[Any, ...]:
-    """Return the levels that an argument `pc_alpha` stands for.
-
-    Raises:
-        InvalidProblem: it cannot be used with the method or the test.
-    """
+    """Return the levels that an argument `pc_alpha` stands for, if the method and the test can use it."""
     if isinstance(pc_alpha, str) and pc_alpha == AUTO:
         return (alpha if contemporaneous else PC_ALPHA,)
     if pc_alpha is None or isinstance(pc_alpha, (list, tuple, np.ndarray)):

@@ -17,11 +17,10 @@ from gpupc_impl.time_series.phases import LaggedPhase, Separations, Skeleton, Tr
 
 def outcome(test: LaggedTest, x: int, j: int, conditions: Iterable[int]) -> tuple[float, float]:
     """Return the value and the p-value of the test of a column X and variable j now, given columns."""
-    lag, source = divmod(x, test.series.n_variables)
     columns = [column for column in dict.fromkeys(conditions) if column not in (x, j)]
-    sources, lags, targets = np.array([[source], [lag], [j]], np.int32)
-    found = test.run(Batch(sources, lags, targets, np.array([columns], np.int32).reshape(1, len(columns))))
-    return float(found.values[0]), float(found.p_values[0])
+    one = (np.array([each], np.int32) for each in (x, j, columns))
+    values, p_values = test.run(Batch(*one))
+    return float(values[0]), float(p_values[0])
 
 
 def lagged_phase(
@@ -29,7 +28,7 @@ def lagged_phase(
 ) -> LaggedPhase:
     """Algorithm S1; see `phases.lagged_phase`."""
     n, tau_max = test.series.n_variables, test.series.tau_max
-    p_values, strengths, tests = np.ones((n, n, tau_max + 1)), np.zeros((n, n, tau_max + 1)), 0
+    p_values, strengths, tests = np.ones((n, (tau_max + 1) * n)), np.zeros((n, (tau_max + 1) * n)), 0
     parents: list[list[int]] = []
     for j in range(n):
         remaining = [lag * n + i for i in range(n) for lag in range(tau_min, tau_max + 1)]
@@ -44,8 +43,7 @@ def lagged_phase(
                     tests += 1
                     least[x] = min(least[x], abs(value))
                     if p_value > alpha:
-                        lag, i = divmod(x, n)
-                        p_values[i, j, lag], strengths[i, j, lag] = p_value, value
+                        p_values[j, x], strengths[j, x] = p_value, value
                         removed.append(x)
                         break
             for x in removed:
@@ -66,11 +64,10 @@ def mci_conditions(test: LaggedTest, x: int, j: int, parents: Parents) -> list[i
 def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Algorithm S3; see `phases.mci`."""
     n, tau_max = test.series.n_variables, test.series.tau_max
-    p_values, strengths, tests = np.ones((n, n, tau_max + 1)), np.zeros((n, n, tau_max + 1)), 0
-    for i, j, lag in np.ndindex(p_values.shape):
-        x = lag * n + i
-        if lag >= tau_min and x != j:
-            strengths[i, j, lag], p_values[i, j, lag] = outcome(test, x, j, mci_conditions(test, x, j, parents))
+    p_values, strengths, tests = np.ones((n, (tau_max + 1) * n)), np.zeros((n, (tau_max + 1) * n)), 0
+    for j, x in np.ndindex(p_values.shape):
+        if x >= tau_min * n and x != j:
+            strengths[j, x], p_values[j, x] = outcome(test, x, j, mci_conditions(test, x, j, parents))
             tests += 1
     return p_values, strengths, tests
 
@@ -79,33 +76,32 @@ def skeleton(test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: floa
     """Algorithm 2 of PCMCI+; see `phases.skeleton`."""
     n, linked = len(linked), linked.copy()
     separations, tests = Separations(), 0
-    p_values, strengths = np.where(linked, 0.0, 1.0), np.zeros(linked.shape)
-    least = np.full(linked.shape, np.inf)
+    p_values, strengths, least = np.where(linked, 0.0, 1.0), np.zeros(linked.shape), np.full(linked.shape, np.inf)
     for size in range(max_conds_dim + 1):
-        neighbours = [sorted(np.flatnonzero(linked[:, j, 0]).tolist(), key=lambda v: -least[v, j, 0]) for j in range(n)]
-        pairs = [(i, j, lag) for i, j, lag in np.argwhere(linked).tolist() if len(neighbours[j]) - (lag == 0) >= size]
+        neighbours = [sorted(np.flatnonzero(linked[j, :n]).tolist(), key=lambda v: -least[j, v]) for j in range(n)]
+        pairs = [(x, j) for x, j in np.argwhere(linked.T).tolist() if len(neighbours[j]) - (x < n) >= size]
         if not pairs:
             break
-        for i, j, lag in pairs:
-            if not linked[i, j, lag]:
+        for x, j in pairs:
+            if not linked[j, x]:
                 continue
-            others = [v for v in neighbours[j] if lag or v != i]
-            x = lag * n + i
+            lag, i = divmod(x, n)
+            others = [v for v in neighbours[j] if v != x]
             for given in itertools.combinations(others, size):
                 value, p_value = outcome(test, x, j, [*given, *mci_conditions(test, x, j, parents)])
                 tests += 1
-                least[i, j, lag] = min(least[i, j, lag], abs(value))
-                if p_value >= p_values[i, j, lag]:
-                    p_values[i, j, lag], strengths[i, j, lag] = p_value, value
+                least[j, x] = min(least[j, x], abs(value))
+                if p_value >= p_values[j, x]:
+                    p_values[j, x], strengths[j, x] = p_value, value
                 if p_value > alpha:
-                    linked[i, j, lag] = False
+                    linked[j, x] = False
                     separations[i, lag, j] = given
                     if lag == 0:
-                        linked[j, i, 0] = False
+                        linked[i, j] = False
                         separations[j, 0, i] = given
-                        p_values[j, i, 0] = p_values[i, j, 0]
+                        p_values[i, j] = p_values[j, i]
                     break
-    return Skeleton(linked, p_values, strengths, separations, tests)
+    return Skeleton(linked, p_values, strengths, least, separations, tests)
 
 
 class Votes:
@@ -119,7 +115,7 @@ class Votes:
         i, lag, k, j = triple
         x, sets = lag * len(self._linked) + i, set()
         for v in (i, j) if lag == 0 else (j,):
-            neighbours = np.flatnonzero(self._linked[:, v, 0]).tolist()
+            neighbours = np.flatnonzero(self._linked[v, : len(self._linked)]).tolist()
             for size in range(len(neighbours) + 1):
                 sets |= set(itertools.combinations(neighbours, size))
         conditions = mci_conditions(self._test, x, j, self._parents)

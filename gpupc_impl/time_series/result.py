@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 KINDS = {"-->": "directed", "o-o": "undirected", "x-x": "conflict"}
 """The kinds of links by their marks; ``"<--"`` is the other entry of a directed contemporaneous link."""
 
+ARRAYS = ("graph", "p_values", "strengths")
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TimeSeriesGraph:
@@ -85,11 +87,8 @@ class TimeSeriesGraph:
         return source, target, lag
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return a DataFrame with a row for each link: ``source``, ``target``, ``lag``, ``kind``, ``strength`` and
-        ``p_value``.
-
-        ``kind`` is ``"directed"``, ``"undirected"`` or ``"conflict"``; links of the last two are contemporaneous.
-        """
+        """Return a DataFrame with a row for each link: ``source``, ``target``, ``lag``, ``kind`` (``"directed"``, or of
+        contemporaneous links ``"undirected"`` or ``"conflict"``), ``strength`` and ``p_value``."""
         import pandas
 
         links = source, target, lag = self._links()
@@ -98,16 +97,12 @@ class TimeSeriesGraph:
             "target": [self.names[j] for j in target],
             "lag": lag,
             "kind": [KINDS[mark] for mark in self.graph[links]],
-            "strength": self.strengths[links],
-            "p_value": self.p_values[links],
         }
-        return pandas.DataFrame(columns)
+        return pandas.DataFrame({**columns, "strength": self.strengths[links], "p_value": self.p_values[links]})
 
     def to_networkx(self) -> networkx.MultiDiGraph:
-        """Return a ``networkx.MultiDiGraph`` of the names, in which a link without a direction is two opposite arcs.
-
-        Arcs have the attributes ``lag``, ``kind``, ``strength`` and ``p_value`` of `to_frame`.
-        """
+        """Return a ``networkx.MultiDiGraph`` of the names, in which a link without a direction is two opposite arcs;
+        arcs have the attributes ``lag``, ``kind``, ``strength`` and ``p_value`` of `to_frame`."""
         import networkx
 
         graph = networkx.MultiDiGraph()
@@ -120,11 +115,8 @@ class TimeSeriesGraph:
         return graph
 
     def to_tigramite(self) -> dict[str, Any]:
-        """Return the dictionary that tigramite's ``run_pcmci`` or ``run_pcmciplus`` returns, for its plots and methods.
-
-        It has copies of ``graph``, ``p_matrix`` and ``val_matrix``, ``conf_matrix`` (None), and with PCMCI+
-        ``sepsets`` and ``ambiguous_triples``.
-        """
+        """Return the dictionary that tigramite's ``run_pcmci`` or ``run_pcmciplus`` returns, for its plots and methods,
+        with copies of the arrays; ``conf_matrix`` is None."""
         results: dict[str, Any] = {
             "graph": self.graph.copy(),
             "p_matrix": self.p_values.copy(),
@@ -141,15 +133,11 @@ class TimeSeriesGraph:
 
     def plot(self, ax: Axes | None = None, *, title: str | None = None) -> Axes:
         """Draw variables on a circle: arrows with the lags of lagged links, arrows or lines for contemporaneous links.
-
         A conflict is dashed. The colour is the strength of the strongest link of an arrow.
 
         Args:
-            ax: the axes to draw in; None makes a figure.
+            ax: the axes to draw in; None makes a figure, by matplotlib (extra ``plots``).
             title: the title; None states the numbers of variables and links, ``""`` omits it.
-
-        Raises:
-            ImportError: matplotlib is not installed (extra ``plots``).
         """
         # By name, since pictures make no result other (core/result_views.py).
         axes: Axes = importlib.import_module("gpupc_impl.views.plots.series").draw(self, ax, title)
@@ -157,11 +145,7 @@ class TimeSeriesGraph:
 
     def save(self, path: str | Path) -> None:
         """Write a file whose format the suffix selects: ``.npz`` (everything), ``.csv`` (as `to_frame`), ``.json``
-        (networkx's node-link data), or the picture of `plot`, ``.png`` or ``.svg``.
-
-        Raises:
-            ValueError: the suffix is another one.
-        """
+        (networkx's node-link data), or the picture of `plot`, ``.png`` or ``.svg``; ValueError for another one."""
         path = Path(path)
         if path.suffix == ".json":
             import networkx
@@ -179,28 +163,20 @@ class TimeSeriesGraph:
         described = {name: getattr(self, name) for name in ("names", "parents", "ambiguous")}
         described["separations"] = [[*key, list(given)] for key, given in self.separations.items()]
         described["facts"] = dict(self.facts)
-        arrays = {name: getattr(self, name) for name in ("graph", "p_values", "strengths")}
-        return {**arrays, "time_series": np.array(json.dumps(described))}
+        return {**{name: getattr(self, name) for name in ARRAYS}, "time_series": np.array(json.dumps(described))}
 
     @classmethod
     def load(cls, path: str | Path) -> TimeSeriesGraph:
-        """Read a graph from an ``.npz`` that `save` wrote.
-
-        Raises:
-            InvalidSkeleton: the file has other content, or is damaged.
-            OSError: the file cannot be opened.
-        """
+        """Read a graph from an ``.npz`` that `save` wrote; InvalidSkeleton for other content, or a damaged file."""
         with open_regular(path) as file, read_whole(path, "holds no graph of time series"), open_arrays(file) as stored:
-            graph, p_values, strengths = arrays = [stored[name] for name in ("graph", "p_values", "strengths")]
+            arrays = {name: stored[name] for name in ARRAYS}
             described = json.loads(str(stored["time_series"]))
             names = tuple(described["names"])
-            shape = (len(names), len(names), graph.shape[-1])
-            if any(each.shape != shape for each in arrays) or set(graph.flat) - {"", "<--", *KINDS}:
+            shape = (len(names), len(names), arrays["graph"].shape[-1])
+            if any(each.shape != shape for each in arrays.values()) or set(arrays["graph"].flat) - {"", "<--", *KINDS}:
                 raise ValueError("its arrays do not fit together")
             return cls(
-                graph=graph,
-                p_values=p_values,
-                strengths=strengths,
+                **arrays,
                 names=names,
                 parents=tuple(tuple((i, lag) for i, lag in each) for each in described["parents"]),
                 separations={(i, lag, j): tuple(given) for i, lag, j, given in described["separations"]},

@@ -116,33 +116,18 @@ def pcmci(
             has = f"; it has: {', '.join(CMIKNN_OPTIONS)}" if test == "cmiknn" else ""
             raise InvalidProblem(f"{hint}the test {test} has no option {name!r}{has}")
     data = read_series(
-        series,
-        tau_max,
-        labels=test == "discrete",
-        names=names,
-        mask=mask,
-        mask_type=mask_type,
-        missing_reaches=remove_missing_upto_maxlag,
+        series, tau_max, names, mask, mask_type, missing_reaches=remove_missing_upto_maxlag, labels=test == "discrete"
     )
     opened = open_backend(backend, device_memory_limit)
     start = time.perf_counter()
     made = make_test(test, data, opened, options, reference=method == "reference")
     found = search(made, parameters, METHODS[method])
     seconds = time.perf_counter() - start - opened.compile_seconds
-    facts = {
-        "method": "pcmci+" if contemporaneous else "pcmci",
-        "test": test,
-        "implementation": method,
-        "backend": opened.name,
-        "n_variables": data.n_variables,
-        "n_samples": len(data.columns),
-        "n_series": len(data.values),
-        "tau_max": data.tau_max,
-        "alpha": alpha,
-        "seconds": round(seconds, 6),
-        **made.facts(),
-    }
-    return dataclasses.replace(found, facts={**facts, **found.facts})
+    name = "pcmci+" if contemporaneous else "pcmci"
+    facts: dict[str, Any] = {"method": name, "test": test, "implementation": method, "backend": opened.name}
+    facts |= {"n_variables": data.n_variables, "n_samples": len(data.columns), "n_series": len(data.values)}
+    facts |= {"tau_max": data.tau_max, "alpha": alpha, "seconds": round(seconds, 6), **made.facts(), **found.facts}
+    return dataclasses.replace(found, facts=facts)
 
 
 def make_test(name: str, series: Series, backend: Backend, options: Mapping[str, Any], reference: bool) -> LaggedTest:
@@ -181,7 +166,7 @@ def _pcmci(
         parents = Parents.from_lists([first[k].parents.of(j) for j, k in enumerate(best)])
         facts["chosen_pc_alpha"] = [parameters.levels[k] for k in best]
     p_values, strengths, tests = method.mci(test, _limited(parents, parameters), parameters.tau_min)
-    p_values = _corrected(p_values, parameters)
+    p_values, strengths = _by_lag(_corrected(p_values, parameters)), _by_lag(strengths)
     graph = orientation.links(p_values <= parameters.alpha)
     orientation.symmetrize(p_values, strengths)
     facts["tests"] = sum(phase.tests for phase in first) + tests
@@ -191,31 +176,31 @@ def _pcmci(
 def _pcmci_plus(
     test: LaggedTest, parameters: Parameters, method: ModuleType, first: LaggedPhase, level: float
 ) -> TimeSeriesGraph:
-    n, tau_max = test.series.n_variables, test.series.tau_max
-    parents = _limited(first.parents, parameters)
-    linked = np.full((n, n, tau_max + 1), parameters.reset_lagged_links)
-    linked[:, :, 0] = ~np.eye(n, dtype=bool)
-    target = np.repeat(np.arange(n), np.diff(parents.starts))
-    lag, source = np.divmod(parents.columns, n)
-    linked[source, target, lag] = True
+    n, parents = test.series.n_variables, _limited(first.parents, parameters)
+    linked = np.full(first.p_values.shape, parameters.reset_lagged_links)
+    linked[:, :n] = ~np.eye(n, dtype=bool)
+    linked[np.repeat(np.arange(n), np.diff(parents.starts)), parents.columns] = True
     second = method.skeleton(test, linked, parents, level, parameters.max_conds_dim)
 
-    triples, rule = orientation.unshielded(graph := orientation.links(second.linked)), parameters.collider_rule
+    triples, rule = orientation.unshielded(graph := orientation.links(_by_lag(second.linked))), parameters.collider_rule
     votes = None if rule == "none" else method.Votes(test, second.linked, parents, level, triples)
     colliders, ambiguous = orientation.judge(triples, rule, votes and votes.of, second.separations)
     orientation.orient_colliders(graph, colliders, parameters.mark_conflicts)
     orientation.apply_rules(graph, ambiguous, parameters.mark_conflicts)
 
     # A link that the first phase removed keeps the p-value of that phase.
-    linked[:, :, 0] = True
-    orientation.symmetrize(second.p_values, second.strengths)
-    p_values = np.where(linked, second.p_values, first.p_values)
-    strengths = np.where(linked, second.strengths, first.strengths)
+    linked[:, :n] = True
+    p_values = _by_lag(_corrected(np.where(linked, second.p_values, first.p_values), parameters))
+    strengths = _by_lag(np.where(linked, second.strengths, first.strengths))
+    orientation.symmetrize(p_values, strengths)
     facts = {"tests": first.tests + second.tests + (votes.tests if votes else 0)}
-    separations = {key: given for key, given in second.separations.items() if given}
-    p_values = _corrected(p_values, parameters)
-    found = graph, p_values, strengths, test.series.names, first.parents.nodes(), separations, tuple(ambiguous), facts
-    return TimeSeriesGraph(*found)
+    given = {link: separating for link, separating in second.separations.items() if separating}, tuple(ambiguous)
+    return TimeSeriesGraph(graph, p_values, strengths, test.series.names, first.parents.nodes(), *given, facts)
+
+
+def _by_lag(matrix: np.ndarray) -> np.ndarray:
+    """Return a matrix of links (see `phases`) as an array by source, target and lag."""
+    return np.ascontiguousarray(matrix.reshape(len(matrix), -1, len(matrix)).transpose(2, 0, 1))
 
 
 def _corrected(p_values: np.ndarray, parameters: Parameters) -> np.ndarray:
@@ -225,15 +210,11 @@ def _corrected(p_values: np.ndarray, parameters: Parameters) -> np.ndarray:
     import scipy.stats
 
     p_values = p_values.copy()
-    lagged = p_values[:, :, max(1, parameters.tau_min) :]
+    lagged = p_values[:, max(1, parameters.tau_min) * len(p_values) :]
     lagged[...] = scipy.stats.false_discovery_control(lagged.ravel(), method="bh").reshape(lagged.shape)
     return p_values
 
 
 def _limited(parents: Parents, parameters: Parameters) -> Parents:
-    return dataclasses.replace(
-        parents,
-        most_of_target=parameters.max_conds_py,
-        most_of_source=parameters.max_conds_px,
-        most_of_lagged_source=parameters.max_conds_px_lagged if parameters.contemporaneous else parameters.max_conds_px,
-    )
+    limits = parameters.max_conds_py, parameters.max_conds_px, parameters.max_conds_px_lagged
+    return Parents(parents.starts, parents.columns, *limits)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpupc_impl.core.problem import InvalidProblem, as_matrix
-from gpupc_impl.tables import DataError, TableFormat, read_table
+from gpupc_impl.tables import DataError, TableFormat, is_frame, read_table
 
 if TYPE_CHECKING:
     import pandas
@@ -34,8 +34,7 @@ class Series:
 
     Attributes:
         values: one (T, N) float64 array for each series, NaN where a value is missing.
-        names: the variables' names.
-        tau_max: the largest lag of a link.
+        names, tau_max: those of `pcmci`.
         masks: one (T, N) bool array for each series, True where a value is masked; empty without a mask.
         mask_type: the roles in which a masked value removes a sample from a test: a string of ``x``, ``y`` and ``z``.
         missing_reaches: whether a missing value also removes the 2 tau_max samples that follow.
@@ -79,14 +78,8 @@ class Series:
         return np.maximum(np.arange(len(starts)) - 2 * self.tau_max * self.missing_reaches, starts)
 
     def sample(self, x: int, y: int, conditions: Sequence[int]) -> np.ndarray:
-        """Return the samples of a test as rows X, Y, conditions: (2 + conditions, n) float64.
-
-        Without masks and missing values these are all. Conditions without variation are left out; a constant X or Y is
-        the caller's to find.
-
-        Raises:
-            InvalidProblem: no sample is left.
-        """
+        """Return the samples of a test as rows X, Y, conditions: (2 + conditions, n) float64. Conditions without
+        variation are left out, but not a constant X or Y; InvalidProblem says that no sample is left."""
         nodes = [x, y, *conditions]
         array = self.columns[:, nodes].T
         if not self.is_whole:
@@ -117,20 +110,13 @@ class Series:
 
 def _lagged(arrays: Sequence[np.ndarray], tau_max: int) -> np.ndarray:
     """Return the columns of `Series.columns` of each array, one below the other."""
-    window = 2 * tau_max
-    parts = [
-        np.hstack([each[window - lag : len(each) - lag] for lag in range(window + 1)])
-        for each in arrays
-        if len(each) > window
-    ]
-    return np.concatenate(parts)
+    steps = 2 * tau_max + 1
+    windows = [np.lib.stride_tricks.sliding_window_view(each, steps, axis=0) for each in arrays if len(each) >= steps]
+    return np.concatenate([each[..., ::-1].swapaxes(1, 2).reshape(len(each), -1) for each in windows])
 
 
 def _check_steps(index: pandas.Index) -> None:
-    """Check that an index of dates, periods or numbers has equal steps, forward in time.
-
-    Raises InvalidProblem if it has not.
-    """
+    """Raise InvalidProblem unless an index of dates, periods or numbers has equal steps, forward in time."""
     if index.inferred_type in ("string", "date", "datetime"):
         index = _dates(index)
     if index is None or len(index) < 3 or not (hasattr(index, "asi8") or index.dtype.kind in "iuf"):
@@ -162,33 +148,21 @@ def _dates(cells: Any) -> pandas.DatetimeIndex | None:
     return None
 
 
-# --- arrays, DataFrames, files, or lists of these --------------------------------------------------------------------
-
-
 def read_series(
     data: Any,
     tau_max: int,
-    *,
     names: Sequence[str] | None = None,
     mask: Any = None,
     mask_type: str | None = None,
+    *,
     missing_reaches: bool = False,
     labels: bool = False,
 ) -> Series:
-    """Return checked series; the arguments are those of `pcmci`.
-
-    A first column of dates, and in a file one of numbers without a name, is the index, whose steps must be equal.
-
-    Args:
-        missing_reaches: `remove_missing_upto_maxlag`.
-        labels: whether values are categories, which become codes.
-
-    Raises:
-        InvalidProblem, gpupc_impl.tables.DataError, OSError: the series, the mask or tau_max cannot be read or used.
-    """
+    """Return checked series; the arguments and the errors are those of `pcmci`. With `labels`, values are categories,
+    which become codes."""
     several = isinstance(data, (list, tuple)) and len(data) > 0 and (_is_file(data[0]) or np.ndim(data[0]) == 2)
     tables = [_file(Path(each), labels) if _is_file(each) else each for each in (data if several else [data])]
-    tables = [_prepared(each) if hasattr(each, "iloc") and np.ndim(each) == 2 else each for each in tables]
+    tables = [_prepared(each) if is_frame(each) else each for each in tables]
     columns = [tuple(map(str, table.columns)) for table in tables if hasattr(table, "columns")]
     if other := [each for each in columns if each != columns[0]]:
         raise InvalidProblem(f"the series have different variables: {_few(columns[0])}, and {_few(other[0])}")
@@ -250,13 +224,12 @@ def _is_file(data: Any) -> bool:
 
 
 def _file(path: Path, labels: bool) -> pandas.DataFrame:
-    """Return the table in a file; raises DataError or OSError if it cannot be read."""
+    """Return the table in a file, with the first column as index if it orders the rows."""
     import pandas
 
     def read(row_names: bool) -> pandas.DataFrame:
         table = read_table(path, form=TableFormat(row_names=row_names), kind="labels" if labels else "numbers")
-        frame = pandas.DataFrame(table.values)
-        return frame if table.names is None else frame.set_axis(table.names, axis=1)
+        return pandas.DataFrame(table.values, columns=table.names)
 
     frame, fault = None, ""
     try:
@@ -274,8 +247,7 @@ def _file(path: Path, labels: bool) -> pandas.DataFrame:
 
 
 def _first_column(path: Path, rows: int) -> pandas.Index | None:
-    """Return what orders the rows of a text table: the dates in its first column, or the numbers in one without a name;
-    None if it holds something else."""
+    """Return the dates in the first column of a text table, or the numbers in one without a name; None for others."""
     import pandas
 
     try:
@@ -289,8 +261,7 @@ def _first_column(path: Path, rows: int) -> pandas.Index | None:
 
 
 def _coded(tables: list[Any]) -> list[Any]:
-    """Return arrays with a number for each category, the same in all series; missing values are NaN. Raises
-    InvalidProblem if the tables have different numbers of columns."""
+    """Return arrays with a number for each category, the same in all series; missing values are NaN."""
     import pandas
 
     frames = [pandas.DataFrame(each if hasattr(each, "columns") else np.asanyarray(each)) for each in tables]

@@ -25,23 +25,21 @@ constexpr int ROWS = 1;
 constexpr int ROWS = 4;
 #endif
 
-// The tests from starts[g] to starts[g + 1] are of Y, variable targets[g], and X, variable sources[t] at lags[t]. Their
-// conditions are, without repetition: the first parents of Y; the `set_size` columns of row t of `sets`; the first
-// parents of X, as many lags earlier as X is; `most_*` are the numbers that count as first. If `others`, X is not
-// counted among the parents of Y, and there are no conditions but these.
+// The tests from starts[g] to starts[g + 1] are of Y, variable targets[g], and X, column sources[t]. Their conditions
+// are, without repetition: the first parents of Y; the `set_size` columns of row t of `sets`; the first parents of X,
+// as many lags earlier as X is; `most_*` are the numbers that count as first. If `others`, X is not counted among the
+// parents of Y, and there are no conditions but these.
 struct LaggedTests {
-    const double* correlations;
     const unsigned char* constant;
-    const int *sources, *lags, *targets, *sets;
     const long long *starts, *parent_starts;
-    const int* parents;
+    const int *sources, *targets, *sets, *parents;
     // By target, the parents that vary, if tests share them: how many there are, and how many are factored.
     int *leading, *leading_sizes;
+    int* sizes;  // the number of conditions that vary; -1 if X or Y does not vary
+    const double* correlations;
     double *factors, *rows;  // by target, see `factor_of` and `row_of`
     double* values;          // NaN if a variance given the conditions is at most `tolerance`
-    int* sizes;              // the number of conditions that vary; -1 if X or Y does not vary
-    double* scratch;
-    double tolerance;
+    double *scratch, tolerance;
     long long columns, area;  // `area`: doubles in `scratch` of a warp
     int groups, variables, set_size, most_of_target, most_of_source, most_of_lagged_source, others;
     // Upper bounds on the parents of a target, the rows of a target, and those of a test; `leading_capacity` and
@@ -267,9 +265,9 @@ __global__ void __launch_bounds__(64) leading_rows(const __grid_constant__ Lagge
         for (int first = 0; first < end; first += LANES) {
             each_lane(min(LANES, end - first), [&](int lane) {
                 const int row = start + first + lane;
-                const long long t = first_test + max(row - 1, 0);
-                const int x = tests.others ? tests.lags[t] * tests.variables + tests.sources[t] : 0;
-                const int column = !tests.others ? row : row == 0 ? tests.targets[group] : x;
+                const int column = !tests.others ? row
+                                   : row == 0    ? tests.targets[group]
+                                                 : tests.sources[first_test + row - 1];
                 bool is_parent = false;
                 for (int k = 0; k < size; ++k) is_parent |= leading[k] == column;
                 columns[first + lane] = is_parent ? ~column : column;
@@ -296,8 +294,7 @@ __global__ void __launch_bounds__(64) leading_rows(const __grid_constant__ Lagge
 
 // Makes test t of a target; returns the number of conditions that vary, or -1 if X or Y does not vary.
 __device__ int make(const LaggedTests& tests, long long group, long long t, double* area, double& value) {
-    const int source = tests.sources[t], lag = tests.lags[t], shift = lag * tests.variables;
-    const int x = source + shift, y = tests.targets[group];
+    const int x = tests.sources[t], y = tests.targets[group], source = x % tests.variables, shift = x - source;
     value = 0.0;
     if (tests.constant[x] || tests.constant[y]) return -1;
     value = nan("");
@@ -317,7 +314,7 @@ __device__ int make(const LaggedTests& tests, long long group, long long t, doub
     Conditions conditions{tests, leading, before, columns, x, y, 0};
     if (!tests.leading) conditions.append_parents(y, tests.most_of_target, 0);
     conditions.append(tests.set_size, [&](int k) { return tests.sets[t * tests.set_size + k]; });
-    conditions.append_parents(source, lag ? tests.most_of_lagged_source : tests.most_of_source, shift);
+    conditions.append_parents(source, shift ? tests.most_of_lagged_source : tests.most_of_source, shift);
     const int size = conditions.size, end = size + 2, number = before - is_parent + size;
     if (before > 0 && before > tests.leading_sizes[2 * group + 1]) return number;
     if (warp_leader()) {

@@ -110,7 +110,8 @@ def test_the_matrix_gives_the_partial_correlations_of_the_samples():
     rng = np.random.default_rng(0)
     for size in (0, 1, 5, 20):
         sets = np.array([rng.permutation(np.arange(4, series.n_columns))[:size] for _ in range(30)], np.int32)
-        batch = Batch(*(rng.integers(low, 4, 30).astype(np.int32) for low in (0, 1, 0)), sets.reshape(30, size))
+        source, lag, target = (rng.integers(low, 4, 30).astype(np.int32) for low in (0, 1, 0))
+        batch = Batch(lag * 4 + source, target, sets.reshape(30, size))
         ours, theirs = test.run(batch), from_samples.run(batch)
         np.testing.assert_allclose(ours.values, theirs.values, rtol=0, atol=1e-12)
         np.testing.assert_allclose(ours.p_values, theirs.p_values, rtol=0, atol=1e-11)
@@ -131,7 +132,7 @@ def test_shared_factors_give_the_partial_correlations_of_the_samples():
     ):
         order = rng.permutation(len(target))
         sets = rng.integers(0, 4, (len(target), set_size)).astype(np.int32)
-        batch = Batch(source, lag, target, sets)[order]
+        batch = Batch(lag * 4 + source, target, sets)[order]
         ours, theirs = test.run(batch, of_tests), from_samples.run(batch, of_tests)
         np.testing.assert_allclose(ours.values, theirs.values, rtol=0, atol=1e-12)
         np.testing.assert_allclose(ours.p_values, theirs.p_values, rtol=0, atol=1e-11)
