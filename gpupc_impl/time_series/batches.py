@@ -92,31 +92,24 @@ class Outcomes(NamedTuple):
 
 
 class LaggedTest(abc.ABC):
-    """A conditional independence test of lagged variables."""
+    """A conditional independence test of lagged variables, which is made from the samples of each test, one after the
+    other, unless a subclass has a faster way."""
 
     is_speculative: ClassVar[bool] = False  # whether tests are so fast that a batch may hold some that are not needed
-    series: Series
-
-    @abc.abstractmethod
-    def run(self, batch: Batch, parents: Parents | None = None, alpha: float | None = None) -> Outcomes:
-        """Make the tests of a batch, with the conditions of `Batch.tests`; raises InvalidProblem if there are too few
-        samples. With `alpha`, a p-value may be 0 if it is up to alpha, and 1 if not."""
-
-    def facts(self) -> dict[str, object]:
-        """Return what a result says about the test."""
-        return {}
-
-
-class SingleTests(LaggedTest):
-    """A test that is made from the samples of each test, one after the other."""
 
     def __init__(self, series: Series):
         self.series = series
 
     def run(self, batch: Batch, parents: Parents | None = None, alpha: float | None = None) -> Outcomes:
+        """Make the tests of a batch, with the conditions of `Batch.tests`; raises InvalidProblem if there are too few
+        samples. With `alpha`, a p-value may be 0 if it is up to alpha, and 1 if not."""
         outcomes = [self.test(*test) for test in batch.tests(self.series.n_variables, parents)]
         values, p_values = np.array(outcomes, np.float64).reshape(-1, 2).T
         return Outcomes(values, p_values)
+
+    def facts(self) -> dict[str, object]:
+        """Return what a result says about the test."""
+        return {}
 
     def test(self, x: int, y: int, conditions: list[int]) -> tuple[float, float]:
         """Return the value of a test and its p-value; a constant X or Y is independent of all."""

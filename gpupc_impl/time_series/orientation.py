@@ -8,7 +8,7 @@ ways.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -22,31 +22,24 @@ def links(significant: np.ndarray) -> np.ndarray:
 
     A contemporaneous link that PCMCI finds significant in one direction alone has that direction.
     """
-    graph = np.full(significant.shape, "", "<U3")
-    graph[:, :, 1:][significant[:, :, 1:]] = "-->"
+    graph = np.where(significant, "-->", "")
     now, forward, backward = graph[:, :, 0], significant[:, :, 0], significant[:, :, 0].T
     now[forward & backward] = "o-o"
-    now[forward & ~backward] = "-->"
     now[backward & ~forward] = "<--"
     return graph
 
 
 def symmetrize(p_values: np.ndarray, strengths: np.ndarray) -> None:
-    """Set both entries of each contemporaneous pair to those with the larger p-value.
-
-    Of equal p-values, that of the smaller source counts.
-    """
+    """Set both entries of each contemporaneous pair to those with the larger p-value, of equal ones those of the
+    smaller source."""
     p, s = p_values[:, :, 0].copy(), strengths[:, :, 0].copy()
     takes_other = np.where(np.tri(len(p), k=-1, dtype=bool), p <= p.T, p < p.T)
     p_values[:, :, 0], strengths[:, :, 0] = np.where(takes_other, p.T, p), np.where(takes_other, s.T, s)
 
 
 def unshielded(graph: np.ndarray, into: Sequence[str] = ("o-o", "-->")) -> list[Triple]:
-    """Return the triples whose link between k and j has no direction, by j, k, i and tau.
-
-    Args:
-        into: the marks that the link from X to k may have.
-    """
+    """Return the triples whose link between k and j has no direction, by j, k, i and tau; `into` are the marks that the
+    link from X to k may have."""
     # Copies in which the rows of a variable lie together.
     enters, absent = (each.swapaxes(0, 1).copy() for each in (np.isin(graph, into), graph == ""))
     triples: list[Triple] = []
@@ -58,12 +51,9 @@ def unshielded(graph: np.ndarray, into: Sequence[str] = ("o-o", "-->")) -> list[
 
 
 def judge(
-    triples: Iterable[Triple],
-    rule: str,
-    votes: Callable[[Triple], tuple[int, int]] | None,
-    separations: Separations,
+    triples: Iterable[Triple], rule: str, votes: Mapping[Triple, tuple[int, int]], separations: Separations
 ) -> tuple[list[Triple], list[Triple]]:
-    """Return the colliders among triples and the ambiguous ones, and correct the separating sets by `Votes.of`.
+    """Return the colliders among triples and the ambiguous ones, and correct the separating sets by `votes`.
 
     By ``"none"`` a triple is a collider if its middle is not in the set that removed the link between its ends. By
     ``"conservative"`` it is one if no separating set has the middle, by ``"majority"`` if fewer than half of them have
@@ -72,11 +62,11 @@ def judge(
     colliders, ambiguous = [], []
     for triple in triples:
         i, tau, k, j = triple
-        if votes is None:
+        if rule == "none":
             if k not in separations.get((i, tau, j), ()):
                 colliders.append(triple)
             continue
-        count, members = votes(triple)
+        count, members = votes[triple]
         is_collider = members == 0 if rule == "conservative" else 2 * members < count
         is_chain = members == count if rule == "conservative" else 2 * members > count
         if count == 0 or not (is_collider or is_chain):
@@ -87,51 +77,41 @@ def judge(
         for key in ((i, tau, j), (j, 0, i)) if tau == 0 else ((i, tau, j),):
             given = separations.get(key, ())
             if is_collider:
-                given = tuple(v for v in given if v != k)
+                separations[key] = tuple(v for v in given if v != k)
             elif k not in given:
-                given = (*given, k)
-            separations[key] = given
+                separations[key] = (*given, k)
     return colliders, ambiguous
 
 
-class _Arrows:
-    """Contemporaneous links as a step orients them."""
-
-    def __init__(self, graph: np.ndarray, marks_conflicts: bool):
-        self.graph, self._marks_conflicts = graph, marks_conflicts
-        self._oriented: set[tuple[int, int]] = set()
-
-    def orient(self, tail: int, head: int) -> None:
-        """Orient a link that has no direction yet; one that has the other direction is a conflict."""
-        if (tail, head) not in self._oriented and (head, tail) not in self._oriented:
-            self.graph[tail, head, 0], self.graph[head, tail, 0] = "-->", "<--"
-            self._oriented.add((tail, head))
-        if self._marks_conflicts and (head, tail) in self._oriented:
-            self.graph[tail, head, 0] = self.graph[head, tail, 0] = "x-x"
+def _orient(
+    graph: np.ndarray, arrows: Iterable[tuple[int, int]], oriented: set[tuple[int, int]], marks_conflicts: bool
+) -> None:
+    """Orient links from tails to heads, unless `oriented` has them; one in the other direction is a conflict."""
+    for tail, head in arrows:
+        if (tail, head) not in oriented and (head, tail) not in oriented:
+            graph[tail, head, 0], graph[head, tail, 0] = "-->", "<--"
+            oriented.add((tail, head))
+        if marks_conflicts and (head, tail) in oriented:
+            graph[tail, head, 0] = graph[head, tail, 0] = "x-x"
 
 
 def orient_colliders(graph: np.ndarray, colliders: Iterable[Triple], marks_conflicts: bool) -> None:
     """Orient the links of colliders towards their middles."""
-    arrows = _Arrows(graph, marks_conflicts)
+    oriented: set[tuple[int, int]] = set()
     for i, tau, k, j in colliders:
-        arrows.orient(j, k)
-        if tau == 0:
-            arrows.orient(i, k)
+        _orient(graph, [(j, k)] if tau else [(j, k), (i, k)], oriented, marks_conflicts)
 
 
 def apply_rules(graph: np.ndarray, ambiguous: Iterable[Triple], marks_conflicts: bool) -> None:
     """Orient links by R1 to R3, in turn, until none applies; each rule looks at the graph as it is when it begins."""
-    unclear = frozenset(ambiguous)
-    arrows = _Arrows(graph, marks_conflicts)
-    while True:
+    unclear, oriented = frozenset(ambiguous), set[tuple[int, int]]()
+    applied = True
+    while applied:
         applied = False
         for rule in (_rule_1, _rule_2, _rule_3):
-            found = list(rule(graph, unclear))
-            applied |= bool(found)
-            for tail, head in found:
-                arrows.orient(tail, head)
-        if not applied:
-            return
+            arrows = list(rule(graph, unclear))
+            _orient(graph, arrows, oriented, marks_conflicts)
+            applied |= bool(arrows)
 
 
 def _rule_1(graph: np.ndarray, unclear: frozenset[Triple]) -> Iterator[tuple[int, int]]:
@@ -153,13 +133,12 @@ def _rule_3(graph: np.ndarray, unclear: frozenset[Triple]) -> Iterator[tuple[int
     now = graph[:, :, 0]
     for i, j in np.argwhere(now == "o-o").tolist():
         middles = np.flatnonzero((now[:, i] == "o-o") & (now[:, j] == "-->")).tolist()
-        for k, other in itertools.permutations(middles, 2):
-            if now[k, other] == "" and (i, 0, k, j) not in unclear and (i, 0, other, j) not in unclear:
-                yield i, j
+        clear = [k for k in middles if (i, 0, k, j) not in unclear]
+        yield from ((i, j) for k, other in itertools.permutations(clear, 2) if now[k, other] == "")
 
 
 def one_dag(graph: np.ndarray, order: Iterable[int]) -> np.ndarray:
-    """Return a graph of the class of a PCMCI+ graph, without conflicts between variables in `order`.
+    """Return a graph of the class of a PCMCI+ graph.
 
     Undirected links are oriented into a variable whose undirected neighbours are all linked to each other, the first in
     the order, which is then left out, and so on (Colombo and Maathuis 2014, Lemma 7.6); links that no such variable
@@ -172,8 +151,7 @@ def one_dag(graph: np.ndarray, order: Iterable[int]) -> np.ndarray:
     while True:
         for v in order:
             neighbours = np.flatnonzero(circle[:, v])
-            pairs = itertools.combinations(neighbours.tolist(), 2)
-            if len(neighbours) and all(linked[a, b] for a, b in pairs):
+            if len(neighbours) and all(linked[pair] for pair in itertools.combinations(neighbours, 2)):
                 graph[neighbours, v, 0], graph[v, neighbours, 0] = "-->", "<--"
                 for ends in ((neighbours, v), (v, neighbours)):
                     circle[ends] = linked[ends] = False
@@ -183,11 +161,8 @@ def one_dag(graph: np.ndarray, order: Iterable[int]) -> np.ndarray:
 
 
 def mean_score(series: Series, graph: np.ndarray, strengths: np.ndarray) -> float:
-    """Return the mean of Akaike's criterion over the variables, with their parents in a graph of the class.
-
-    Undirected links are oriented in the order of the variables' strengths, as tigramite does, so that the order of the
-    columns does not matter.
-    """
+    """Return the mean of Akaike's criterion over the variables, with their parents in a graph of the class. The order
+    is that of the variables' strengths, as in tigramite, so that the order of the columns does not matter."""
     dag = one_dag(graph, np.argsort(np.abs(strengths).sum(axis=(0, 2)))[::-1].tolist())
     scores = []
     for j in range(series.n_variables):

@@ -15,7 +15,7 @@ from gpupc_impl.discrete.statistic import statistic
 from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator, ci_test, counts_of
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.tuning import DEFAULTS
-from gpupc_impl.time_series.batches import Batch, LaggedTest, Outcomes, Parents, SingleTests
+from gpupc_impl.time_series.batches import Batch, LaggedTest, Outcomes, Parents
 from gpupc_impl.time_series.series import Series
 
 CMIKNN_OPTIONS: Mapping[str, Any] = {
@@ -35,19 +35,23 @@ def cmiknn_problem(samples: np.ndarray, options: Mapping[str, Any]) -> Nonlinear
 
 
 class CMIknn(LaggedTest):
-    """CMIknn (Runge 2018) by the kernels of the nonlinear family (docs/cmiknn.md); for `Series.is_whole`.
+    """CMIknn (Runge 2018) by the kernels of the nonlinear family (docs/cmiknn.md), in batches for `Series.is_whole`.
 
-    X is permuted, and of a contemporaneous pair the smaller variable. A p-value is (count + 1) / (permutations + 1), as
-    tigramite's.
+    X is permuted, and of a contemporaneous pair in a batch the smaller variable. A p-value is (count + 1) /
+    (permutations + 1), as tigramite's.
     """
 
     def __init__(self, series: Series, backend: Backend, options: Mapping[str, Any]):
-        self.series = series
-        self.problem = cmiknn_problem(series.columns, options)
-        self._constant = series.columns.min(axis=0) == series.columns.max(axis=0)
-        self._estimator = CmiEstimator(self.problem, backend, DEFAULTS)
+        super().__init__(series)
+        self._backend, self._options = backend, options
+        if series.is_whole:
+            self._problem = cmiknn_problem(series.columns, options)
+            self._constant = series.columns.min(axis=0) == series.columns.max(axis=0)
+            self._estimator = CmiEstimator(self._problem, backend, DEFAULTS)
 
     def run(self, batch: Batch, parents: Parents | None = None, alpha: float | None = None) -> Outcomes:
+        if not self.series.is_whole:
+            return super().run(batch, parents)
         values, p_values = np.zeros(len(batch)), np.ones(len(batch))
         by_level: dict[int, list[tuple[int, int, list[int]]]] = {}
         for t, (x, y, conditions) in enumerate(batch.tests(self.series.n_variables, parents)):
@@ -59,17 +63,9 @@ class CMIknn(LaggedTest):
         for tests in by_level.values():
             numbers, others, sets = map(np.array, zip(*tests, strict=True))
             partials = self._estimator.all_partials(sets, others)
-            values[numbers] = self.problem.cmi(partials[:, 0])
-            p_values[numbers] = (counts_of(partials) + 1) / (self.problem.permutations + 1)
+            values[numbers] = self._problem.cmi(partials[:, 0])
+            p_values[numbers] = (counts_of(partials) + 1) / (self._problem.permutations + 1)
         return Outcomes(values, p_values)
-
-
-class CMIknnOfSamples(SingleTests):
-    """CMIknn from the samples of each test, where masks or missing values make them differ."""
-
-    def __init__(self, series: Series, backend: Backend, options: Mapping[str, Any]):
-        super().__init__(series)
-        self._backend, self._options = backend, options
 
     def of_samples(self, array: np.ndarray) -> tuple[float, float]:
         problem = cmiknn_problem(array.T, self._options)
@@ -77,7 +73,7 @@ class CMIknnOfSamples(SingleTests):
         return value, (count + 1) / (problem.permutations + 1)
 
 
-class GSquare(SingleTests):
+class GSquare(LaggedTest):
     """The G-square test of codes, whose degrees of freedom count the rows and columns that occur in each stratum, at
     least 1 in all (tigramite's ``Gsquared``)."""
 

@@ -19,7 +19,7 @@ from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.gaussian.matrix import correlation_matrix
 from gpupc_impl.integers import ceil_div, round_up
-from gpupc_impl.time_series.batches import Batch, LaggedTest, Outcomes, Parents, SingleTests
+from gpupc_impl.time_series.batches import Batch, LaggedTest, Outcomes, Parents
 from gpupc_impl.time_series.series import Series
 
 VARIANCE_TOLERANCE = 1e-3
@@ -81,15 +81,35 @@ BYTES_A_BLOCK = 1 << 20
 stay in the cache of a core of the host."""
 
 
-class ParCorr(LaggedTest):
+class ParCorrOfSamples(LaggedTest):
+    """The test from the samples of each test, by least squares, as tigramite makes it."""
+
+    def of_samples(self, array: np.ndarray) -> tuple[float, float]:
+        dim, samples = array.shape
+        if samples - dim < 1:
+            raise InvalidProblem(
+                f"it has {samples} samples and needs at least {dim + 1}; limit its conditions by max_conds_dim, "
+                "max_conds_py and max_conds_px, or lower tau_max or the significance level"
+            )
+        residuals = residuals_of(array)
+        residuals -= residuals.mean(axis=1, keepdims=True)
+        lengths = np.sqrt((residuals**2).sum(axis=1))
+        if lengths.min() <= DETERMINED * np.sqrt(samples):
+            raise InvalidProblem(
+                "the conditions determine one of the two, such as a trend or a copy; leave it out, or take differences"
+            )
+        value = float(np.clip(residuals[0] / lengths[0] @ (residuals[1] / lengths[1]), -1.0, 1.0))
+        return value, float(student_p_values(np.array([value]), np.array([samples - dim]))[0])
+
+
+class ParCorr(ParCorrOfSamples):
     """The tests of a batch from one matrix, for `Series.is_whole`; `from_samples` counts those made from samples."""
 
     is_speculative = True
 
     def __init__(self, series: Series, backend: Backend):
-        self.series, self.backend = series, backend
-        self._single = ParCorrOfSamples(series)
-        self.n_samples = len(series.columns)
+        super().__init__(series)
+        self.backend, self.n_samples = backend, len(series.columns)
         correlation, constant = correlation_matrix(series.columns)
         self._device = self._uploaded(constant=constant.astype(np.uint8))
         self._device["correlations"] = backend.upload_symmetric(correlation)
@@ -108,7 +128,7 @@ class ParCorr(LaggedTest):
         p_values = student_p_values(values, np.maximum(freedom, 1), alpha)
         # A test on too few samples is made in this way, too, since it raises the error.
         again = np.flatnonzero(np.isnan(values) | (freedom < 1))
-        values[again], p_values[again] = self._single.run(batch[again], parents)
+        values[again], p_values[again] = super().run(batch[again], parents)
         self.from_samples += len(again)
         return Outcomes(values, p_values)
 
@@ -160,27 +180,6 @@ class ParCorr(LaggedTest):
             made.append(self.backend.download_all([memory["values"], memory["sizes"]]))
         values, sizes = map(np.concatenate, zip(*made, strict=True))
         return values, sizes
-
-
-class ParCorrOfSamples(SingleTests):
-    """The test from the samples of each test, by least squares, as tigramite makes it."""
-
-    def of_samples(self, array: np.ndarray) -> tuple[float, float]:
-        dim, samples = array.shape
-        if samples - dim < 1:
-            raise InvalidProblem(
-                f"it has {samples} samples and needs at least {dim + 1}; limit its conditions by max_conds_dim, "
-                "max_conds_py and max_conds_px, or lower tau_max or the significance level"
-            )
-        residuals = residuals_of(array)
-        residuals -= residuals.mean(axis=1, keepdims=True)
-        lengths = np.sqrt((residuals**2).sum(axis=1))
-        if lengths.min() <= DETERMINED * np.sqrt(samples):
-            raise InvalidProblem(
-                "the conditions determine one of the two, such as a trend or a copy; leave it out, or take differences"
-            )
-        value = float(np.clip(residuals[0] / lengths[0] @ (residuals[1] / lengths[1]), -1.0, 1.0))
-        return value, float(student_p_values(np.array([value]), np.array([samples - dim]))[0])
 
 
 def residuals_of(array: np.ndarray, rows: slice = slice(2)) -> np.ndarray:

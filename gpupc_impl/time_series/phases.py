@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -263,49 +263,44 @@ class _Sets:
             chunk *= growth
 
 
-class Votes:
-    """Which sets of contemporaneous neighbours separate the ends of triples.
-
-    The sets are those of the neighbours of Y and, for a contemporaneous X, of X.
-    """
-
-    def __init__(self, test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, triples: Iterable[Triple]):
-        n, now = len(linked), linked[:, : len(linked)]
-        counts, neighbours = now.sum(axis=1), np.argsort(~now, axis=1, kind="stable")
-        self._place_of = np.argsort(neighbours, axis=1)
-        pairs = dict.fromkeys((i, tau, j) for i, tau, _, j in triples)
-        self._numbers, self.tests = {pair: number for number, pair in enumerate(pairs)}, 0
-        column, target = np.array([(tau * n + i, j) for i, tau, j in pairs], np.int32).reshape(-1, 2).T
-        is_now = np.flatnonzero(column < n)
-        pair, end = np.append(np.arange(len(pairs)), is_now), np.append(target, column[is_now])
-        if len(crowded := end[counts[end] > MOST_NEIGHBOURS]):
-            raise InvalidProblem(
-                f"variable {test.series.names[crowded[0]]!r} has {counts[crowded[0]]} contemporaneous neighbours, and "
-                f"this rule tests all their subsets; more than {MOST_NEIGHBOURS} take too long: lower alpha, or choose "
-                "collider_rule='none'"
-            )
-        # How many sets of each pair separate, and how many of these have each neighbour of Y, by its place.
-        self._separating = np.zeros(len(pairs), np.int64)
-        self._having = np.zeros((len(pairs), MOST_NEIGHBOURS), np.int64)
-        for size in range(counts[end].max(initial=-1) + 1):
-            every = _Sets(neighbours, end, counts[end], np.full(len(end), n), size)
-            for of, _, sets in every.chunks():
-                # Sets of neighbours of X that are neighbours of Y, too, are among those of Y.
-                is_new = (of < len(pairs)) | ~now[target[pair[of]][:, None], sets].all(axis=1)
-                of_pair, sets = pair[of[is_new]], sets[is_new]
-                if not len(of_pair):
-                    continue
-                outcomes = test.run(Batch(column[of_pair], target[of_pair], sets), parents, alpha)
-                self.tests += len(of_pair)
-                separates = ~(outcomes.p_values <= alpha)
-                of_pair, sets = of_pair[separates], sets[separates]
-                self._separating += np.bincount(of_pair, minlength=len(pairs))
-                test_of, member = np.nonzero(now[target[of_pair][:, None], sets])
-                at = of_pair[test_of]
-                np.add.at(self._having, (at, self._place_of[target[at], sets[test_of, member]]), 1)
-
-    def of(self, triple: Triple) -> tuple[int, int]:
-        """Return the number of sets that separate the ends of a triple, and how many of them contain its middle."""
-        i, tau, k, j = triple
-        number = self._numbers[i, tau, j]
-        return int(self._separating[number]), int(self._having[number, self._place_of[j, k]])
+def votes(
+    test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, triples: Sequence[Triple]
+) -> tuple[dict[Triple, tuple[int, int]], int]:
+    """Return, by triple, how many sets of contemporaneous neighbours separate its ends, and how many of these contain
+    its middle, and the number of tests. Neighbours are those of Y and, for a contemporaneous X, of X."""
+    n, now = len(linked), linked[:, : len(linked)]
+    counts, neighbours = now.sum(axis=1), np.argsort(~now, axis=1, kind="stable")
+    place_of = np.argsort(neighbours, axis=1)
+    pairs = {pair: number for number, pair in enumerate(dict.fromkeys((i, tau, j) for i, tau, _, j in triples))}
+    column, target = np.array([(tau * n + i, j) for i, tau, j in pairs], np.int32).reshape(-1, 2).T
+    is_now = np.flatnonzero(column < n)
+    pair, end = np.append(np.arange(len(pairs)), is_now), np.append(target, column[is_now])
+    if len(crowded := end[counts[end] > MOST_NEIGHBOURS]):
+        raise InvalidProblem(
+            f"variable {test.series.names[crowded[0]]!r} has {counts[crowded[0]]} contemporaneous neighbours, and this "
+            f"rule tests all their subsets; more than {MOST_NEIGHBOURS} take too long: lower alpha, or choose "
+            "collider_rule='none'"
+        )
+    # How many sets of each pair separate, and how many of these have each neighbour of Y, by its place.
+    separating, having = np.zeros(len(pairs), np.int64), np.zeros((len(pairs), MOST_NEIGHBOURS), np.int64)
+    tests = 0
+    for size in range(counts[end].max(initial=-1) + 1):
+        for of, _, sets in _Sets(neighbours, end, counts[end], np.full(len(end), n), size).chunks():
+            # Sets of neighbours of X that are neighbours of Y, too, are among those of Y.
+            is_new = (of < len(pairs)) | ~now[target[pair[of]][:, None], sets].all(axis=1)
+            of_pair, sets = pair[of[is_new]], sets[is_new]
+            if not len(of_pair):
+                continue
+            outcomes = test.run(Batch(column[of_pair], target[of_pair], sets), parents, alpha)
+            tests += len(of_pair)
+            separates = ~(outcomes.p_values <= alpha)
+            of_pair, sets = of_pair[separates], sets[separates]
+            separating += np.bincount(of_pair, minlength=len(pairs))
+            test_of, member = np.nonzero(now[target[of_pair][:, None], sets])
+            at = of_pair[test_of]
+            np.add.at(having, (at, place_of[target[at], sets[test_of, member]]), 1)
+    found = {
+        (i, tau, k, j): (int(separating[pairs[i, tau, j]]), int(having[pairs[i, tau, j], place_of[j, k]]))
+        for i, tau, k, j in triples
+    }
+    return found, tests

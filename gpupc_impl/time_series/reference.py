@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from gpupc_impl.time_series.batches import Batch, LaggedTest, Parents
-from gpupc_impl.time_series.phases import LaggedPhase, Separations, Skeleton, Triple
+from gpupc_impl.time_series.phases import LaggedPhase, Skeleton, Triple
 
 
 def outcome(test: LaggedTest, x: int, j: int, conditions: Iterable[int]) -> tuple[float, float]:
@@ -74,51 +74,44 @@ def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, n
 
 def skeleton(test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, max_conds_dim: int) -> Skeleton:
     """Algorithm 2 of PCMCI+; see `phases.skeleton`."""
-    n, linked = len(linked), linked.copy()
-    separations, tests = Separations(), 0
-    p_values, strengths, least = np.where(linked, 0.0, 1.0), np.zeros(linked.shape), np.full(linked.shape, np.inf)
+    n, found = len(linked), Skeleton.of(linked)
+    linked, least, p_values = found.linked, found.least, found.p_values
     for size in range(max_conds_dim + 1):
         neighbours = [sorted(np.flatnonzero(linked[j, :n]).tolist(), key=lambda v: -least[j, v]) for j in range(n)]
         pairs = [(x, j) for x, j in np.argwhere(linked.T).tolist() if len(neighbours[j]) - (x < n) >= size]
         if not pairs:
             break
         for x, j in pairs:
-            if not linked[j, x]:
-                continue
-            lag, i = divmod(x, n)
             others = [v for v in neighbours[j] if v != x]
-            for given in itertools.combinations(others, size):
+            for given in itertools.combinations(others, size) if linked[j, x] else ():
                 value, p_value = outcome(test, x, j, [*given, *mci_conditions(test, x, j, parents)])
-                tests += 1
+                found.tests += 1
                 least[j, x] = min(least[j, x], abs(value))
                 if p_value >= p_values[j, x]:
-                    p_values[j, x], strengths[j, x] = p_value, value
+                    p_values[j, x], found.strengths[j, x] = p_value, value
                 if p_value > alpha:
                     linked[j, x] = False
-                    separations[i, lag, j] = given
-                    if lag == 0:
-                        linked[i, j] = False
-                        separations[j, 0, i] = given
-                        p_values[i, j] = p_values[j, i]
+                    found.separations[x % n, x // n, j] = given
+                    if x < n:
+                        linked[x, j], p_values[x, j] = False, p_values[j, x]
+                        found.separations[j, 0, x] = given
                     break
-    return Skeleton(linked, p_values, strengths, least, separations, tests)
+    return found
 
 
-class Votes:
-    """See `phases.Votes`; the tests of a triple are made when it is asked for."""
-
-    def __init__(self, test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, triples: Iterable[Triple]):
-        self._test, self._linked, self._parents, self._alpha, self.tests = test, linked, parents, alpha, 0
-
-    def of(self, triple: Triple) -> tuple[int, int]:
-        """Return the number of sets that separate the ends of a triple, and how many of them contain its middle."""
-        i, lag, k, j = triple
-        x, sets = lag * len(self._linked) + i, set()
+def votes(
+    test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, triples: Iterable[Triple]
+) -> tuple[dict[Triple, tuple[int, int]], int]:
+    """See `phases.votes`."""
+    n, found, tests = len(linked), {}, 0
+    for i, lag, k, j in triples:
+        x, sets = lag * n + i, set()
         for v in (i, j) if lag == 0 else (j,):
-            neighbours = np.flatnonzero(self._linked[v, : len(self._linked)]).tolist()
+            neighbours = np.flatnonzero(linked[v, :n]).tolist()
             for size in range(len(neighbours) + 1):
                 sets |= set(itertools.combinations(neighbours, size))
-        conditions = mci_conditions(self._test, x, j, self._parents)
-        self.tests += len(sets)
-        separating = [given for given in sets if outcome(self._test, x, j, [*given, *conditions])[1] > self._alpha]
-        return len(separating), sum(k in given for given in separating)
+        conditions = mci_conditions(test, x, j, parents)
+        separating = [given for given in sets if outcome(test, x, j, [*given, *conditions])[1] > alpha]
+        found[i, lag, k, j] = len(separating), sum(k in given for given in separating)
+        tests += len(sets)
+    return found, tests

@@ -15,7 +15,7 @@ from gpupc_impl.backends import Backend, open_backend
 from gpupc_impl.core.problem import InvalidProblem, check_choice
 from gpupc_impl.time_series import orientation, phases, reference
 from gpupc_impl.time_series.batches import LaggedTest, Parents
-from gpupc_impl.time_series.other_tests import CMIKNN_OPTIONS, CMIknn, CMIknnOfSamples, GSquare
+from gpupc_impl.time_series.other_tests import CMIKNN_OPTIONS, CMIknn, GSquare
 from gpupc_impl.time_series.par_corr import ParCorr, ParCorrOfSamples, akaike
 from gpupc_impl.time_series.parameters import AUTO, TESTS, Parameters, levels_of
 from gpupc_impl.time_series.phases import LaggedPhase
@@ -135,7 +135,7 @@ def make_test(name: str, series: Series, backend: Backend, options: Mapping[str,
     if name == "discrete":
         return GSquare(series)
     if name == "cmiknn":
-        return (CMIknn if series.is_whole else CMIknnOfSamples)(series, backend, options)
+        return CMIknn(series, backend, options)
     return ParCorr(series, backend) if series.is_whole and not reference else ParCorrOfSamples(series)
 
 
@@ -183,8 +183,8 @@ def _pcmci_plus(
     second = method.skeleton(test, linked, parents, level, parameters.max_conds_dim)
 
     triples, rule = orientation.unshielded(graph := orientation.links(_by_lag(second.linked))), parameters.collider_rule
-    votes = None if rule == "none" else method.Votes(test, second.linked, parents, level, triples)
-    colliders, ambiguous = orientation.judge(triples, rule, votes and votes.of, second.separations)
+    votes, tests = ({}, 0) if rule == "none" else method.votes(test, second.linked, parents, level, triples)
+    colliders, ambiguous = orientation.judge(triples, rule, votes, second.separations)
     orientation.orient_colliders(graph, colliders, parameters.mark_conflicts)
     orientation.apply_rules(graph, ambiguous, parameters.mark_conflicts)
 
@@ -193,7 +193,7 @@ def _pcmci_plus(
     p_values = _by_lag(_corrected(np.where(linked, second.p_values, first.p_values), parameters))
     strengths = _by_lag(np.where(linked, second.strengths, first.strengths))
     orientation.symmetrize(p_values, strengths)
-    facts = {"tests": first.tests + second.tests + (votes.tests if votes else 0)}
+    facts = {"tests": first.tests + second.tests + tests}
     given = {link: separating for link, separating in second.separations.items() if separating}, tuple(ambiguous)
     return TimeSeriesGraph(graph, p_values, strengths, test.series.names, first.parents.nodes(), *given, facts)
 
