@@ -69,11 +69,9 @@ class Batch:
         return Batch(self.sources[part], self.targets[part], self.sets[part])
 
     def tests(self, n_variables: int, parents: Parents | None) -> Iterator[tuple[int, int, list[int]]]:
-        """Yield each test as the columns of X, of Y and of its conditions.
-
-        With parents these are the MCI tests (Runge et al. 2019, equation 4; Runge 2020, equation 3): conditions are the
-        explicit ones, the parents of Y, and the parents of X moved by its lag.
-        """
+        """Yield each test as the columns of X, Y and its conditions: the explicit ones and, with parents, those of MCI
+        tests (Runge et al. 2019, equation 4; Runge 2020, equation 3): the parents of Y, and those of X moved by its
+        lag."""
         for x, y, conditions in zip(*map(np.ndarray.tolist, (self.sources, self.targets, self.sets)), strict=True):
             if parents is not None:
                 source = x % n_variables

@@ -19,6 +19,7 @@ ABOUT = {"family": "time_series", "source": "PCMCI (Runge et al. 2019) and PCMCI
 @method("pcmci-serial", **ABOUT, backends=("cpu",), reference=True, summary="PCMCI and PCMCI+, test by test in NumPy")
 def pcmci(problem: TimeSeriesProblem, run: Run) -> Skeleton:
     """Find the graph of a series, from host memory to host memory."""
+    options: dict[str, Any] = {"permutations": problem.permutations} if problem.test == "cmiknn" else {}
     found = call(
         problem.series,
         tau_min=problem.tau_min,
@@ -29,7 +30,7 @@ def pcmci(problem: TimeSeriesProblem, run: Run) -> Skeleton:
         names=problem.names,
         backend="auto" if run.backend is None else run.backend.name,
         method="reference" if run.backend is None else "batched",
-        **problem.options,
+        **options,
     )
     return series_graph(problem, run, found.graph, found.p_values, found.facts["tests"])
 

@@ -18,14 +18,7 @@ from gpupc_impl.nonlinear.tuning import DEFAULTS
 from gpupc_impl.time_series.batches import Batch, LaggedTest, Outcomes, Parents
 from gpupc_impl.time_series.series import Series
 
-CMIKNN_OPTIONS: Mapping[str, Any] = {
-    "permutations": 500,
-    "k_cmi": 0.2,
-    "k_perm": 5,
-    "transform": "ranks",
-    "seed": 0,
-    "precision": "float32",
-}
+CMIKNN_OPTIONS: Mapping[str, Any] = {**NonlinearProblem.PARAMETERS, "permutations": 500, "k_cmi": 0.2, "k_perm": 5}
 """The parameters of the test (see `NonlinearProblem.from_data`) with tigramite's defaults."""
 
 
@@ -93,8 +86,7 @@ class GSquare(LaggedTest):
 
 
 def _discrete_problem(samples: np.ndarray) -> DiscreteProblem:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of constant columns, which the tests consider
+    with warnings.catch_warnings(action="ignore"):  # of constant columns, which the tests consider
         return DiscreteProblem.from_data(samples.astype(np.int64), test="g-square", df_rule="adjusted")
 
 

@@ -23,22 +23,24 @@ from gpupc_impl.time_series.batches import Batch, LaggedTest, Outcomes, Parents
 from gpupc_impl.time_series.series import Series
 
 VARIANCE_TOLERANCE = 1e-3
-"""The share of a variance left by the conditions up to which a test is made from its samples. A partial correlation
-from the matrix has an error of about the rounding unit divided by this share, and a p-value of T samples one that is
-sqrt(T) times as large, which stays below 1e-10."""
-
-TESTS_A_THREAD = 1 << 15
-"""The p-values that a thread computes at a time."""
+"""The share of a variance left by the conditions up to which a test is made from its samples. The error of a partial
+correlation from the matrix is about the rounding unit divided by this share, and that of a p-value of T samples sqrt(T)
+times as large, which stays below 1e-10."""
 
 CRITICAL_MARGIN = 1e-6
 """The share by which a correlation must differ from the critical one for a decision without its p-value, so that
 rounding decides nothing."""
 
-DETERMINED = 1e-10
-"""The standard deviation given the conditions, as a share of that of the variable, up to which it is rounding error."""
+BYTES_A_BLOCK = 1 << 20
+"""Upper bound on the rows of the factors of all targets in a launch, in bytes for each block that runs at once; so they
+stay in the cache of a core of the host."""
 
-LANES, ROWS, PANEL = 32, 4, 8
-"""The threads of a warp of a GPU, the rows that each computes at a time, and the columns."""
+DETERMINED = 1e-10  # the share of a standard deviation that conditions leave, up to which it is rounding error
+LEAST_SHARED = 0.25  # the tests for each column of a target from which they share its parents
+TESTS_A_THREAD = 1 << 15  # the p-values that a thread computes at a time
+HOST_TASKS = 16  # the tasks of warps for which a further thread of the host is woken
+WARPS = 2  # of a block on a GPU, so that all blocks of a launch are resident; on the host a block is one warp
+LANES, ROWS, PANEL = 32, 4, 8  # the threads of a warp of a GPU, the rows that each computes at a time, and the columns
 
 POINTERS = {
     "constant": np.uint8,
@@ -65,20 +67,6 @@ KERNELS = [
 def all_kernels(max_level: int) -> list[KernelSource]:
     """Return every kernel of this room; none depends on a level."""
     return KERNELS
-
-
-LEAST_SHARED = 0.25
-"""The tests for each column of a target from which they share its parents."""
-
-WARPS = 2
-"""The warps of a block on a GPU, so that all blocks of a launch are resident; on the host a block is one warp."""
-
-HOST_TASKS = 16
-"""The tasks of warps for which a further thread of the host is woken."""
-
-BYTES_A_BLOCK = 1 << 20
-"""Upper bound on the rows of the factors of all targets in a launch, in bytes for each block that runs at once; so they
-stay in the cache of a core of the host."""
 
 
 class ParCorrOfSamples(LaggedTest):
@@ -205,8 +193,8 @@ def akaike(series: Series, j: int, parents: list[int]) -> float:
 
 
 def student_p_values(values: np.ndarray, freedom: np.ndarray, alpha: float | None = None) -> np.ndarray:
-    """Return two-sided p-values of (k,) partial correlations with (k,) degrees of freedom, by Student's t; NaN for
-    NaN. With `alpha`, most are 0 if they are up to it and 1 if not, since comparing correlations is faster."""
+    """Return two-sided p-values of (k,) partial correlations with (k,) degrees of freedom, by Student's t; NaN for NaN.
+    With `alpha`, most are 0 if they are up to it and 1 if not, since comparing correlations is faster."""
     if alpha is not None and len(values):
         each = np.arange(freedom.min(), freedom.max() + 1)
         t = scipy.special.stdtrit(each, alpha / 2)
@@ -216,8 +204,8 @@ def student_p_values(values: np.ndarray, freedom: np.ndarray, alpha: float | Non
         upper[~(student_p_values(upper, each) <= alpha)] = np.inf
         if len(each) > 1:
             lower, upper = lower[freedom - each[0]], upper[freedom - each[0]]
-        p_values, size = np.zeros(len(values)), np.abs(values)
-        p_values[size < lower] = 1.0
+        size = np.abs(values)
+        p_values = np.where(size < lower, 1.0, 0.0)
         at = np.flatnonzero(~((size < lower) | (size > upper)))
         p_values[at] = student_p_values(values[at], freedom[at])
         return p_values

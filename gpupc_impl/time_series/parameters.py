@@ -10,25 +10,18 @@ import numpy as np
 
 from gpupc_impl.core.problem import InvalidProblem, check_choice, whole_number
 
-NO_LIMIT = 2**30
-"""A number of conditions that no test reaches."""
-
-SUFFIXES = (".npz", ".csv", ".json", ".png", ".svg")
-"""The suffixes of the files that hold a graph."""
-
+NO_LIMIT = 2**30  # a number of conditions that no test reaches
+SUFFIXES = (".npz", ".csv", ".json", ".png", ".svg")  # of the files that hold a graph
 RULES = ("majority", "conservative", "none")
 TESTS = ("parcorr", "cmiknn", "discrete")
 CORRECTIONS = ("none", "fdr_bh")
 LIMITS = ("max_conds_dim", "max_combinations", "max_conds_py", "max_conds_px", "max_conds_px_lagged")
 MOST_LAGS = 100_000
 
+# The levels among which ``pc_alpha=None`` chooses, as in tigramite, and that of PCMCI's first phase by default.
 LEVELS_OF_PCMCI = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 LEVELS_OF_PCMCIPLUS = (0.001, 0.005, 0.01, 0.025, 0.05)
-"""The levels among which ``pc_alpha=None`` chooses, as in tigramite."""
-
-AUTO = "auto"
-PC_ALPHA = 0.2
-"""The level of PCMCI's first phase unless another one is requested."""
+AUTO, PC_ALPHA = "auto", 0.2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,10 +53,8 @@ class Parameters:
         if self.max_conds_px_lagged is None:
             object.__setattr__(self, "max_conds_px_lagged", self.max_conds_px)
         for name in LIMITS:
-            value = getattr(self, name)
-            if value is not None:
-                whole_number(name, value, int(name == "max_combinations"), NO_LIMIT)
-            object.__setattr__(self, name, NO_LIMIT if value is None else int(value))
+            value = NO_LIMIT if getattr(self, name) is None else getattr(self, name)
+            object.__setattr__(self, name, whole_number(name, value, int(name == "max_combinations"), NO_LIMIT))
         if not self.contemporaneous:
             object.__setattr__(self, "max_conds_px_lagged", self.max_conds_px)
         whole_number("tau_max", self.tau_max, 1, MOST_LAGS)

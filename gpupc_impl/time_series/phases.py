@@ -6,10 +6,9 @@
 - MCI (Runge et al. 2019, Algorithm S3) tests every link given the parents of both ends.
 - The skeleton phase of PCMCI+ (Runge 2020, Algorithm 2) makes MCI tests with contemporaneous conditions. Round p tests
   each link given every set of p contemporaneous neighbours of its target, until one separates, and removes a
-  contemporaneous link as soon as it is separated in one of its two directions. Links with a lag do not depend on what
-  the round removes, nor do contemporaneous links from the smaller variable to the larger one; all of these are tested
-  together, and then the other directions of the contemporaneous links that remain. The sets of a link are tested in
-  chunks of growing size; what a chunk tests beyond the set that separates is dropped.
+  contemporaneous link as soon as it is separated in one direction. Lagged links, and contemporaneous ones from the
+  smaller variable to the larger one, do not depend on what the round removes: they are tested together, and then the
+  other directions. Sets are tested in chunks of growing size; tests beyond the set that separates are dropped.
 - The votes of PCMCI+ count which sets separate the ends of an unshielded triple (Runge 2020, Algorithm S3).
 
 A link is its target and the column of its source. Matrices of links, (N, (tau_max + 1) N), have a row for each target.
@@ -31,13 +30,10 @@ Separations = dict[tuple[int, int, int], tuple[int, ...]]
 """By source, lag (not negative) and target: the contemporaneous variables that separate them, if there are any. Both
 directions of a contemporaneous link have an entry."""
 
-Triple = tuple[int, int, int, int]
-"""i, tau (not negative), k and j (see `orientation`)."""
+Triple = tuple[int, int, int, int]  # i, tau (not negative), k and j (see `orientation`)
 
 TESTS_A_CHUNK = 1 << 20
-
-MOST_NEIGHBOURS = 24
-"""Upper bound on the contemporaneous neighbours of a variable whose subsets are all tested for colliders."""
+MOST_NEIGHBOURS = 24  # of a variable whose subsets of contemporaneous neighbours are all tested for colliders
 
 
 class LaggedPhase(NamedTuple):
@@ -53,14 +49,9 @@ class LaggedPhase(NamedTuple):
 def lagged_phase(
     test: LaggedTest, alpha: float, tau_min: int, max_conds_dim: int, max_combinations: int, keeps_outcomes: bool
 ) -> LaggedPhase:
-    """Find a superset of the lagged parents of every variable at one significance level (PC1).
-
-    Args:
-        tau_min: the smallest lag of a candidate, at least 1.
-        max_conds_dim: the largest number of conditions.
-        max_combinations: how many sets of conditions a round tries for a candidate, in lexicographic order.
-        keeps_outcomes: whether the p-values and the statistics are wanted, without which tests are faster.
-    """
+    """Find a superset of the lagged parents, from lag `tau_min` > 0 on, of every variable at one level (PC1). A round
+    tries up to `max_combinations` sets of conditions for a candidate, in lexicographic order. Tests take longer with
+    `keeps_outcomes`, which asks for the p-values and the statistics."""
     n = test.series.n_variables
     links = n, (test.series.tau_max + 1) * n
     p_values, strengths, tests = np.ones(links), np.zeros(links), 0
@@ -68,22 +59,22 @@ def lagged_phase(
     own = np.arange(tau_min * n, links[1], dtype=np.int32).reshape(-1, n).T.ravel()
     column, least, counts = np.tile(own, n), np.full(n * len(own), np.inf), np.full(n, len(own))
     order = np.arange(len(column))
-    ended: list[tuple[np.ndarray, ...]] = []  # candidates of targets without further tests: target, column, strength
     size = 0
-    while len(column):
+    while (goes_on := (counts > size) & (size <= max_conds_dim)).any():
         starts, target = np.append(0, np.cumsum(counts)), np.repeat(np.arange(n, dtype=np.int32), counts)
-        remain = np.ones(len(column), bool)
+        tested, remain = np.flatnonzero(goes_on[target]), np.ones(len(column), bool)
         for combination in range(max_combinations):
             if combination == 0:  # The strongest others are the parents of a target that its tests share.
-                at: Any = np.s_[:]
-                given, parents = np.empty((len(column), 0), np.int32), Parents(starts, column[order], size, 0, 0, True)
+                parents: Parents | None = Parents(starts, column[order], size, 0, 0, True)
+                at: Any = tested if len(tested) < len(column) else np.s_[:]  # A slice needs no copies.
+                given = np.empty((len(tested), 0), np.int32)
             else:
                 if combination == 1:
                     place, by_strength = np.empty_like(order), np.empty((n, counts.max()), np.int32)
                     place[order] = np.arange(len(order)) - starts[target]
                     by_strength[target, place] = column
                     sets = _Sets(by_strength, target, counts[target] - 1, place, size, first=1)
-                    chunks = sets.chunks(1)
+                    sets.left, chunks = tested, sets.chunks(1)
                 sets.left = sets.left[remain[sets.left]]
                 if (chunk := next(chunks, None)) is None:
                     break
@@ -97,18 +88,11 @@ def lagged_phase(
             if keeps_outcomes:
                 link = y[separates], x[separates]
                 p_values[link], strengths[link] = outcomes.p_values[separates], outcomes.values[separates]
-        size += 1
-        left = counts - np.bincount(target[~remain], minlength=n)
-        goes_on = (left > size) & (size <= max_conds_dim)
-        of_next = np.repeat(goes_on, counts)
-        ends, stays = np.flatnonzero(remain & ~of_next), np.flatnonzero(remain & of_next)
-        ended.append((target[ends], column[ends], least[ends]))
-        column, least, counts = column[stays], least[stays], np.where(goes_on, left, 0)
+        counts = counts - np.bincount(target[~remain], minlength=n)
+        column, least = column[remain], least[remain]
         order = _strongest_first(least, counts)
-    target, column, least = map(np.concatenate, zip(*ended, strict=True))
-    by_target, counts = np.argsort(target, kind="stable"), np.bincount(target, minlength=n)
-    columns = column[by_target][_strongest_first(least[by_target], counts)]
-    return LaggedPhase(Parents(np.append(0, np.cumsum(counts)), columns), p_values, strengths, tests)
+        size += 1
+    return LaggedPhase(Parents(np.append(0, np.cumsum(counts)), column[order]), p_values, strengths, tests)
 
 
 def _strongest_first(strengths: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -126,10 +110,8 @@ def _strongest_first(strengths: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Test every link given the parents of both ends, with those of the source moved by its lag.
-
-    Returns matrices of p-values and statistics, 1 and 0 where there is no test, and the number of tests.
-    """
+    """Test every link given the parents of both ends, with those of the source moved by its lag. Returns matrices of
+    p-values and statistics, 1 and 0 where there is no test, and the number of tests."""
     n = test.series.n_variables
     wanted = np.ones((n, (test.series.tau_max + 1) * n), bool)
     wanted[:, : tau_min * n] = False
@@ -222,15 +204,10 @@ def _test_links(
 
 
 class _Sets:
-    """The sets of one size of neighbours of (k,) variables, which are listed in lexicographic order, chunk by chunk.
+    """The sets of one size of neighbours of (k,) variables `of`, in lexicographic order from set `first` on.
 
-    Args:
-        neighbours: the neighbours of each variable of the series, in the order of the sets.
-        of, counts, own: (k,) the variables, how many neighbours are in sets, and the place of one that is not.
-        first: the number of the first set that is listed.
-
-    Attributes:
-        left: which of the k are to have further sets; others may be taken out, and those without any leave.
+    Of each variable of the series, `neighbours` has the neighbours in the order of the sets. Sets have the first
+    `counts` of them, without the one in the place `own`. `left` says which of the k are to have further sets.
     """
 
     def __init__(

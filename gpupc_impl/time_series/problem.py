@@ -45,8 +45,3 @@ class TimeSeriesProblem(Problem):
     def tau_min(self) -> int:
         """The smallest lag of a link: 1 with PCMCI, which finds no directions of contemporaneous links."""
         return int(self.algorithm == "pcmci")
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options of the test."""
-        return {"permutations": self.permutations} if self.test == "cmiknn" else {}

@@ -35,7 +35,6 @@ def lagged_phase(
         least = dict.fromkeys(remaining, np.inf)
         size = 0
         while len(remaining) > size and size <= max_conds_dim:
-            removed = []
             for x in remaining:
                 sets = itertools.combinations([other for other in remaining if other != x], size)
                 for given in itertools.islice(sets, max_combinations):
@@ -44,10 +43,8 @@ def lagged_phase(
                     least[x] = min(least[x], abs(value))
                     if p_value > alpha:
                         p_values[j, x], strengths[j, x] = p_value, value
-                        removed.append(x)
+                        del least[x]
                         break
-            for x in removed:
-                del least[x]
             remaining = sorted(least, key=lambda x: -least[x])
             size += 1
         parents.append(remaining)

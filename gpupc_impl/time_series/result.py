@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
+ARRAYS = ("graph", "p_values", "strengths")
 KINDS = {"-->": "directed", "o-o": "undirected", "x-x": "conflict"}
 """The kinds of links by their marks; ``"<--"`` is the other entry of a directed contemporaneous link."""
-
-ARRAYS = ("graph", "p_values", "strengths")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -39,7 +38,6 @@ class TimeSeriesGraph:
             Corrected if `correction` was requested. 1 where there was no test.
         strengths: (N, N, tau_max + 1): the statistic of the test with that p-value: a partial correlation, a
             conditional mutual information in nats, or G-square.
-        names: the variables' names.
         parents: for each variable, the lagged parents of the first phase as (variable, -lag), strongest first.
         separations: with PCMCI+, by source, lag and target, the contemporaneous variables of the set that separates
             them; sets without such a variable are left out.
@@ -92,13 +90,9 @@ class TimeSeriesGraph:
         import pandas
 
         links = source, target, lag = self._links()
-        columns = {
-            "source": [self.names[i] for i in source],
-            "target": [self.names[j] for j in target],
-            "lag": lag,
-            "kind": [KINDS[mark] for mark in self.graph[links]],
-        }
-        return pandas.DataFrame({**columns, "strength": self.strengths[links], "p_value": self.p_values[links]})
+        frame = pandas.DataFrame({"source": [self.names[i] for i in source], "target": [self.names[j] for j in target]})
+        kinds = [KINDS[mark] for mark in self.graph[links]]
+        return frame.assign(lag=lag, kind=kinds, strength=self.strengths[links], p_value=self.p_values[links])
 
     def to_networkx(self) -> networkx.MultiDiGraph:
         """Return a ``networkx.MultiDiGraph`` of the names, in which a link without a direction is two opposite arcs;
@@ -117,12 +111,8 @@ class TimeSeriesGraph:
     def to_tigramite(self) -> dict[str, Any]:
         """Return the dictionary that tigramite's ``run_pcmci`` or ``run_pcmciplus`` returns, for its plots and methods,
         with copies of the arrays; ``conf_matrix`` is None."""
-        results: dict[str, Any] = {
-            "graph": self.graph.copy(),
-            "p_matrix": self.p_values.copy(),
-            "val_matrix": self.strengths.copy(),
-            "conf_matrix": None,
-        }
+        results: dict[str, Any] = {"graph": self.graph.copy(), "p_matrix": self.p_values.copy()}
+        results |= {"val_matrix": self.strengths.copy(), "conf_matrix": None}
         if self.facts["method"] == "pcmci+":
             results["sepsets"] = {
                 ((i, -lag), j): [(k, 0) for k in self.separations.get((i, lag, j), ())]

@@ -22,17 +22,14 @@ from gpupc_impl.time_series.phases import LaggedPhase
 from gpupc_impl.time_series.result import TimeSeriesGraph
 from gpupc_impl.time_series.series import Series, read_series
 
-METHODS = {"batched": phases, "reference": reference}
-"""The modules of the phases that make tests."""
-
-NAMES_OF_TIGRAMITE = {
+METHODS = {"batched": phases, "reference": reference}  # the modules of the phases that make tests
+NAMES_OF_TIGRAMITE = {  # of parameters that have another name here
     "alpha_level": "alpha",
     "cond_ind_test": "test",
     "conflict_resolution": "mark_conflicts",
     "contemp_collider_rule": "collider_rule",
     "fdr_method": "correction",
 }
-"""Parameters with another name in tigramite."""
 
 
 def pcmci(

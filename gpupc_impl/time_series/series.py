@@ -24,8 +24,7 @@ from gpupc_impl.tables import DataError, TableFormat, is_frame, read_table
 if TYPE_CHECKING:
     import pandas
 
-LEAST_SAMPLES = 3
-"""The number of samples that a partial correlation without conditions needs."""
+LEAST_SAMPLES = 3  # that a partial correlation without conditions needs
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -122,8 +121,7 @@ def _check_steps(index: pandas.Index) -> None:
     if index is None or len(index) < 3 or not (hasattr(index, "asi8") or index.dtype.kind in "iuf"):
         return
     steps = np.diff(index.asi8 if hasattr(index, "asi8") else index.to_numpy(np.float64))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pandas says that the type of the frequency will change.
+    with warnings.catch_warnings(action="ignore"):  # pandas says that the type of the frequency will change.
         calendar = getattr(index, "inferred_freq", None)  # such as months, whose lengths differ
     usual = np.median(steps)
     if usual <= 0 or (calendar is None and not np.allclose(steps, usual, rtol=1e-6, atol=0)):
@@ -139,12 +137,9 @@ def _dates(cells: Any) -> pandas.DatetimeIndex | None:
     import pandas
 
     for options in ({}, {"dayfirst": True}, {"utc": True}):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of text that is no date
-            try:
-                return pandas.DatetimeIndex(pandas.to_datetime(cells, **options))
-            except (ValueError, TypeError):
-                continue
+        # Warnings are of text that is no date.
+        with contextlib.suppress(ValueError, TypeError), warnings.catch_warnings(action="ignore"):
+            return pandas.DatetimeIndex(pandas.to_datetime(cells, **options))
     return None
 
 
@@ -178,10 +173,10 @@ def read_series(
     longest, samples = max(map(len, arrays)), sum(max(len(each) - 2 * tau_max, 0) for each in arrays)
     if samples < LEAST_SAMPLES:
         most = (longest - LEAST_SAMPLES) // 2
+        way_out = f"choose tau_max up to {most}" if most > 0 else f"bring at least {LEAST_SAMPLES + 2} steps"
         raise InvalidProblem(
             f"tau_max is {tau_max}, and the longest series has {longest} time steps (rows); the first 2 tau_max = "
-            f"{2 * tau_max} are no samples, so "
-            + (f"choose tau_max up to {most}" if most > 0 else f"bring at least {LEAST_SAMPLES + 2} steps")
+            f"{2 * tau_max} are no samples, so {way_out}"
         )
     for name, column in zip(names, np.concatenate(arrays).T, strict=True):
         present = column[~np.isnan(column)]
@@ -231,11 +226,10 @@ def _file(path: Path, labels: bool) -> pandas.DataFrame:
         table = read_table(path, form=TableFormat(row_names=row_names), kind="labels" if labels else "numbers")
         return pandas.DataFrame(table.values, columns=table.names)
 
-    frame, fault = None, ""
     try:
-        frame = read(row_names=False)
+        frame, fault = read(row_names=False), ""
     except DataError as error:
-        fault = str(error).split("; say --row-names")[0]
+        frame, fault = None, str(error).split("; say --row-names")[0]
     if frame is None or labels:
         with contextlib.suppress(DataError):
             rest = read(row_names=True)

@@ -17,7 +17,6 @@
 #include "engine/kernels/warp.cuh"
 
 constexpr int PANEL = 8;  // columns that are computed at a time
-
 // Rows in a lane at a time: on a GPU their sums stay in registers, and each factor that is read serves all of them.
 #ifdef GPUPC_HOST
 constexpr int ROWS = 1;
@@ -262,14 +261,16 @@ __global__ void __launch_bounds__(64) leading_rows(const __grid_constant__ Lagge
         const int start = static_cast<int>(task % tasks) * ROWS * LANES, end = min(ROWS * LANES, number - start);
         const int size = tests.leading_sizes[2 * group], made = tests.leading_sizes[2 * group + 1];
         const int* leading = tests.leading + group * tests.leading_capacity;
-        each_row<ROWS>(end, [&](int, int row, int) {
-            const int of_target = start + row;
-            int column = of_target;
-            if (tests.others) column = of_target ? tests.sources[first_test + of_target - 1] : tests.targets[group];
-            bool is_parent = false;
-            for (int k = 0; k < size; ++k) is_parent |= leading[k] == column;
-            columns[row] = is_parent ? ~column : column;
-        });
+        for (int first = 0; first < end; first += LANES) {
+            each_lane(min(LANES, end - first), [&](int lane) {
+                const int row = start + first + lane;
+                int column = row;
+                if (tests.others) column = row ? tests.sources[first_test + row - 1] : tests.targets[group];
+                bool is_parent = false;
+                for (int k = 0; k < size; ++k) is_parent |= leading[k] == column;
+                columns[first + lane] = is_parent ? ~column : column;
+            });
+        }
         join_lanes();
         for (int place = 0; place < made; place += PANEL) {
             const Panel panel{factor_of(tests, group), place, place, min(PANEL, made - place)};
@@ -279,10 +280,12 @@ __global__ void __launch_bounds__(64) leading_rows(const __grid_constant__ Lagge
                 return tests.correlations[parent * tests.columns + column];
             });
         }
-        each_row<ROWS>(end, [&](int, int row, int) {
-            double* out = row_of(tests, group, start + row);
-            for (int k = 0; k < made; ++k) out[k] = rows.at(k)[row];
-        });
+        for (int first = 0; first < end; first += LANES) {
+            each_lane(min(LANES, end - first), [&](int lane) {
+                double* out = row_of(tests, group, start + first + lane);
+                for (int k = 0; k < made; ++k) out[k] = rows.at(k)[first + lane];
+            });
+        }
         join_lanes();
     }
 }
