@@ -203,11 +203,12 @@ def versions() -> dict[str, str]:
 
 
 def table() -> str:
-    """Return the table of the recorded searches on one GPU."""
+    """Return the table of the recorded searches on one GPU, of each kind of GPU."""
     rows = []
-    for case in read_json(RECORDED)["cases"].values():
+    files = map(read_json, sorted(RECORDED.parent.glob("one-*.json")))
+    for gpu, case in ((its["device"]["device"].split()[1], case) for its in files for case in its["cases"].values()):
         problem, level_s, edges = case["problem"], case["level_s"], case["edges_per_level"]
-        rows.append([f"{problem['p']:,} x {problem['n']:,}", f"{problem['alpha']:g}"])
+        rows.append([f"{problem['p']:,} x {problem['n']:,}", f"{problem['alpha']:g}", gpu])
         rows[-1] += [f"{case['total_s']:.1f}", f"{level_s[0]:.1f}", f"{level_s[1]:.1f}"]
         rows[-1] += [f"{sum(level_s[2:]):.1f} ({len(level_s)})" if len(level_s) > 2 else ""]
         rows[-1] += [f"{edges[0]:.2e}", f"{edges[1]:,}", f"{edges[-1]:,}" if len(edges) > 2 else ""]
@@ -215,12 +216,13 @@ def table() -> str:
     header = [
         "variables x samples",
         "alpha",
+        "GPU",
         "whole, s",
         "level 0, s",
         "level 1, s",
         "later levels, s (number of levels)",
     ]
-    return markdown([*header, "edges after level 0", "level 1", "last level", "tests, level 1"], rows, range(1, 10))
+    return markdown([*header, "edges after level 0", "level 1", "last level", "tests, level 1"], rows, range(1, 11))
 
 
 def _spot(graph: Any) -> str:
