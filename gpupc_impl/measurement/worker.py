@@ -84,7 +84,8 @@ class Session:
         try:
             timed = chosen.search(self.problems[problem], _print_level if show_levels else None)
         except DeviceMemoryError as error:
-            if error.limit != chosen.device_memory_limit:
+            # The budget is that of the setting, or smaller by a parameter of the method.
+            if chosen.backend is None or error.limit > (chosen.device_memory_limit or chosen.backend.memory_limit - 1):
                 raise
             raise Refused(str(error)) from error
         skeleton, digests = timed.value, digests_of(timed.value)
