@@ -378,6 +378,14 @@ def check(folder: Path) -> list[str]:
     for name, data in (expected | contents.files).items():
         found = [what for what, pattern in private.items() if not name.endswith(".zip") and pattern.search(data)]
         faults += [f"{name} tells {what}" for what in found]
+    for (dataset, setting), run in contents.runs.items():
+        told, result = run.verification or {}, run.record.result
+        if told.get("status") == "equal" and (named := told.get("compared_with")):
+            other = contents.runs.get((dataset, named))
+            if not other or not result or not other.record.result:
+                faults.append(f"{setting} on {dataset} is compared with {named}, which has no answer here")
+            elif other.record.result.skeleton_sha256 != result.skeleton_sha256:
+                faults.append(f"{setting} on {dataset} is called equal to {named}, and their digests differ")
     nodes = {node for run in contents.runs.values() if (node := run.record.environment.get("node"))}
     return faults + [f"{MACHINES} names the host {node!r}, which publishing leaves out" for node in sorted(nodes)]
 

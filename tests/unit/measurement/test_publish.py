@@ -188,6 +188,18 @@ def test_publishing_replaces_runs_and_leaves_the_others(tmp_path):
     assert check(into) == []
 
 
+@pytest.mark.parametrize(
+    ("named", "fault"), [("t", "called equal to t, and their digests differ"), ("u", "compared with u, which has no")]
+)
+def test_an_answer_is_equal_to_one_that_is_there(tmp_path, named, fault):
+    other = dataclasses.replace(RECORD.result, skeleton_sha256="0" * 64)
+    tree = put(put(tmp_path / "a", on(1)), on(1, setting="t", result=other))
+    first, second = rows(tree / "verification/gaussian.csv")
+    write_csv(tree / "verification/gaussian.csv", [first | {"compared_with": named}, second | {"compared_with": ""}])
+    (found,) = check(published(tree, tmp_path / "into"))
+    assert found.startswith(f"s on d is {fault}")
+
+
 def test_a_skipped_run_gives_way_to_one_that_was_measured(tmp_path):
     skipped = {"status": "skipped", "why": "the config measures s on e only", "result": None}
     publish(put(tmp_path / "a"), tmp_path / "published")
