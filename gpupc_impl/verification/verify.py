@@ -37,7 +37,7 @@ def verify(
     finished = [answer for answer in answers if answer is not None]
     first = min(finished, key=lambda a: (a.random, not a.record.reference), default=None)
     reference = first if len(finished) > 1 else None
-    certified: dict[tuple[str, ...], tuple[int, list[str]]] = {}
+    certified: dict[tuple[str, ...], tuple[int, int, list[str]]] = {}
     return [
         row_of(record, answer, reference, certified, samples)
         for (record, _), answer in zip(outcomes, answers, strict=True)
@@ -48,26 +48,26 @@ def row_of(
     record: Record,
     answer: Answer | None,
     reference: Answer | None,
-    certified: dict[tuple[str, ...], tuple[int, list[str]]],
+    certified: dict[tuple[str, ...], tuple[int, int, list[str]]],
     samples: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Return what was verified of one setting, as one row of verification.csv: compared with `reference`, None if no
     other setting finished. `certified` has the certificates of earlier rows, which equal answers share."""
     measured = ("compared_with", "status", "edges", "differing_edges", "differing_sets")
     row = {name: getattr(record, name) for name in ("dataset", "setting", "method", "backend")}
-    row |= dict.fromkeys((*measured, "certificates_checked", "certificates_failed"), "")
+    row |= dict.fromkeys((*measured, "certificates_checked", "yardstick_tests", "certificates_failed"), "")
     row |= {"status": "not-run", "detail": record.why or ""}
     if answer is None:
         return row
     if answer.random or answer.marks is not None:
-        checked, failures = 0, []
+        checked, made, failures = 0, 0, []
     else:
         key = (answer.problem.fingerprint, answer.skeleton.sha256, answer.skeleton.sepsets.sha256)
         if key not in certified:
-            _, wrong = yardstick(answer.problem, answer.skeleton, samples)
+            made, wrong = yardstick(answer.problem, answer.skeleton, samples)
             checked, failures = certificates(answer)
-            certified[key] = checked, failures + [f"by a test from the samples: {fault}" for fault in wrong]
-        checked, failures = certified[key]
+            certified[key] = checked, made, failures + [f"by a test from the samples: {fault}" for fault in wrong]
+        checked, made, failures = certified[key]
         failures = failures + wrong_sizes(answer)
     comparison = Comparison(reference or answer, answer)
     edges, sets = comparison.statuses()
@@ -92,6 +92,7 @@ def row_of(
         "differing_edges": len(comparison.edges) if reference else "",
         "differing_sets": len(comparison.sets) if reference and comparison.sets_compared else "not compared",
         "certificates_checked": checked,
+        "yardstick_tests": made,
         "certificates_failed": len(failures),
         "detail": "; ".join(filter(None, details)),
     }

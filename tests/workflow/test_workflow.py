@@ -246,6 +246,7 @@ def test_every_skeleton_is_verified(finished):
         absent = dataset == "nci-60" or (dataset == "ecoli70" and setting in ("pair-scan", "baseline-1", "baseline-2"))
         assert row["status"] == ("not-run" if absent else "equal")
     assert int(verified["tiny", "cupc-s"]["certificates_checked"]) > 100
+    assert int(verified["tiny", "cupc-s"]["yardstick_tests"]) > 50
 
 
 def test_every_skeleton_of_an_experiment_is_verified(finished):
