@@ -1,18 +1,15 @@
-"""The searches that a config requests, measured side by side; every setting leaves a record."""
+"""The searches that a config requests, and what a cluster's jobs need to measure them."""
 
 import math
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gpupc_impl.measurement.bench import START_LIMIT_S, Bench, Setting
-from gpupc_impl.measurement.record import DATASET_FACTS, Limits, Record
-from gpupc_impl.measurement.skeletons import MeasurementRequest, Progress, measure_side_by_side
+from gpupc_impl.measurement.bench import START_LIMIT_S, Setting
+from gpupc_impl.measurement.record import Limits
 
 FAILED = ("error", "killed")
 """The statuses with which a run of the workflow fails. A time limit and a memory budget are declared outcomes, and a
 setting that is skipped was not to run here."""
-
 
 OVERHEAD_MB = 2000  # the memory of a job beside its runs: that of two Snakemake processes and of the one that measures
 
@@ -46,49 +43,8 @@ def is_requested(choice: Mapping[str, Any], dataset: str) -> bool:
     return dataset in choice.get("only", [dataset])
 
 
-def outcome_of(record: Record) -> dict[str, str | None]:
-    """Return what became of a setting: the status of its record, and the reason if it is not ok."""
-    return {"status": record.status, "why": record.why}
-
-
 def in_bytes(megabytes: float | None) -> int | None:
     return None if megabytes is None else int(megabytes * 1_000_000)
-
-
-def measure_dataset(
-    problem_path: str | Path,
-    facts: Mapping[str, Any],
-    settings: Mapping[str, Mapping[str, Any]],
-    timing: Mapping[str, Any],
-    limits: Mapping[str, Any],
-    bench: Bench,
-    *,
-    out_dir: Path,
-    store: Path,
-    progress: Callable[[Progress], None],
-) -> dict[str, Record]:
-    """Measure settings on one data set, given its problem's facts (`workflow.lib.problems.write_problem`) and these
-    parts of the config; returns the records by setting, of which those not measured contain the reason."""
-    dataset = facts["name"]
-    skipped = {
-        name: f"the config measures {name} on {', '.join(choice['only']) or 'no data set'} only"
-        for name, choice in settings.items()
-        if not is_requested(choice, dataset)
-    }
-    if not facts["available"]:
-        skipped = dict.fromkeys(settings, facts["why"])
-    request = MeasurementRequest(
-        problem_path=Path(problem_path) if facts["available"] else None,
-        dataset={"name": dataset, **{key: facts[key] for key in DATASET_FACTS if key in facts}},
-        settings=[setting_of(name, choice, timing, limits) for name, choice in settings.items()],
-        skipped=skipped,
-        out_dir=out_dir,
-        repeats=timing["repeats"],
-        long_run_s=timing["long_run_s"],
-        side_by_side=timing["side_by_side"],
-        store=store,
-    )
-    return measure_side_by_side(request, bench, progress=progress)
 
 
 def resources_of_searches(

@@ -117,24 +117,12 @@ def matrices_of(datasets):
     return [f"results/problems/{dataset}.npy" for dataset in datasets if dataset in LARGE]
 
 
-def problems_of(batch):
-    return [f"results/problems/{dataset}.npz" for dataset in batch.datasets]
-
-
-def facts_of(batch):
-    return [f"results/problems/{dataset}.json" for dataset in batch.datasets]
-
-
-def outcomes_of(batch):
-    return [f"results/outcomes/{job}.json" for job in JOBS_OF[batch]]
-
-
 def outcomes_to_verify(wildcards):
     """Return the outcomes of a batch, after those of the family's jobs that measure its references."""
     references = set(PLAN.references(wildcards.batch))
     of_family = JOBS_OF.get(PLAN.batches[wildcards.batch].family, ())
-    beside = [f"results/outcomes/{job}.json" for job in of_family if references.intersection(JOBS[job].keys)]
-    return [*beside, *outcomes_of(wildcards.batch)]
+    beside = [job for job in of_family if references.intersection(JOBS[job].keys)]
+    return expand("results/outcomes/{job}.json", job=[*beside, *JOBS_OF[wildcards.batch]])
 
 
 def records_to_verify(wildcards):
