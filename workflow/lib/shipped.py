@@ -42,18 +42,14 @@ def all_kernels(level: int) -> list[KernelSource]:
 def build_archive(target: str, kernels: Sequence[KernelSource], into: Path, jobs: int) -> Path:
     """Compile kernels for a target, and write its archive; a line every `TELL_SECONDS` says how far it is."""
     make = CudaCompiler(target) if target.startswith("sm_") else HostCompiler(target)
-    path = into / f"{target}.zip"
-    try:
+    path, entries = into / f"{target}.zip", {}
+    with contextlib.suppress(shipped.DamagedArchive):
         known = shipped.Archive(path)
-    except shipped.DamagedArchive:
-        known = None
-    if known is not None and known.compiler != make.version:
-        known = None
+        entries = known.entries if known.compiler == make.version else {}
 
     def binary(kernel: KernelSource | None) -> tuple[str, Binary]:
         digest = make.digest(kernel)
-        if known is not None and digest in known.entries:
-            entry = known.entries[digest]
+        if entry := entries.get(digest):
             with contextlib.suppress(shipped.DamagedArchive):
                 return digest, (entry.member, known.content(digest), entry.kernels)
         return digest, make.binary(kernel)

@@ -109,23 +109,22 @@ class Cell(NamedTuple):
 
 
 def _cells(row: Row) -> dict[str, Cell]:
-    run = row.run
+    run, samples = row.run, (row.run.problem or {}).get("n_samples")
     late = run.status == "timeout" and run.limits.time_s
     text = f"{number(run.median)}{f' {STALE}' * run.stale}" if run.median else status_word(run.status)
-    words = {
-        **{"data set": run.dataset, "method": label(run.setting), "device": row.device, "ran on": WHERE[run.backend]},
-        **{"division": row.division or "–", "commit": run.commit or "–"},
+    return {
+        "data set": Cell(run.dataset, is_number=False),
+        "method": Cell(label(run.setting), is_number=False),
+        "seconds": Cell(f"> {number(late)}" if late else text, run.median or late or None, row.link),
+        "device": Cell(row.device, is_number=False),
+        "ran on": Cell(WHERE[run.backend], is_number=False),
+        "division": Cell(row.division or "–", is_number=False),
+        "SHD": Cell(count(row.distance), row.distance, row.link * (row.distance is not None)),
+        "edges": Cell(count(run.edges), run.edges),
+        "variables": Cell(count(row.variables), row.variables),
+        "samples": Cell(count(samples), samples),
+        "commit": Cell(run.commit or "–", is_number=False),
     }
-    numbers = {
-        **{"SHD": row.distance, "edges": run.edges, "variables": row.variables},
-        "samples": (run.problem or {}).get("n_samples"),
-    }
-    cells = {name: Cell(word, is_number=False) for name, word in words.items()}
-    cells |= {name: Cell(count(value), value) for name, value in numbers.items()}
-    cells["SHD"] = cells["SHD"]._replace(link=row.link * (row.distance is not None))
-    cells["seconds"] = Cell(f"> {number(late)}" if late else text, run.median or late or None, row.link)
-    order = ("data set", "method", "seconds", "device", "ran on", "division", "SHD", "edges", "variables", "samples")
-    return {name: cells[name] for name in (*order, "commit")}
 
 
 def _html(cell: Cell) -> str:

@@ -61,16 +61,11 @@ def seconds(backend: str, call: str, shipped: Path | None) -> list[float]:
     """Return the seconds of CuPy's import and of two calls, in a process with an empty cache or archives."""
     with tempfile.TemporaryDirectory() as folder:
         archives = str(shipped.resolve()) if shipped else folder  # without archives, the folder is empty
-        places = {
-            "GPUPC_CACHE_DIR": f"{folder}/cache",
-            "NUMBA_CACHE_DIR": f"{folder}/numba",
-            "GPUPC_SHIPPED_DIR": archives,
-        }
+        places = {"GPUPC_CACHE_DIR": f"{folder}/cache", "NUMBA_CACHE_DIR": f"{folder}/numba"}
+        environment = {**os.environ, **places, "GPUPC_SHIPPED_DIR": archives}
         command = [sys.executable, "-c", PROGRAM, backend, call]
-        output = subprocess.run(
-            command, env={**os.environ, **places}, capture_output=True, text=True, check=True
-        ).stdout
-    times: list[float] = json.loads(output.splitlines()[-1])
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    times: list[float] = json.loads(done.stdout.splitlines()[-1])
     return times
 
 

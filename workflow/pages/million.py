@@ -103,7 +103,7 @@ def measure_alone(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     cluster = local_cluster(options.workers, backend) if options.processes else contextlib.nullcontext()
     with cluster as client:
         workers = {"client": client} if options.processes else {"workers": options.workers}
-        how = backend, workers, options.folder
+        how = {"backend": backend, **workers}, options.folder
         started = time.perf_counter()
         if not case.first:
             small = WARM_UP if case.p > WARM_UP.p else CASES["small"]
@@ -146,15 +146,10 @@ def samples(case: Case, seed: int) -> np.ndarray:
 
 
 def measure(
-    case: Case,
-    values: np.ndarray,
-    backend: str,
-    workers: dict[str, Any],
-    folder: Path | None,
-    with_digests: bool = False,
+    case: Case, values: np.ndarray, where: dict[str, Any], folder: Path | None, with_digests: bool = False
 ) -> dict[str, Any]:
-    """Time one search."""
-    how = {"method": "distributed", "backend": backend, "max_level": case.max_level, "transpose": False, **workers}
+    """Time one search; `where` are the backend and the workers."""
+    how = {"method": "distributed", "max_level": case.max_level, "transpose": False, **where}
     with tempfile.TemporaryDirectory(prefix="gpupc-", dir=folder or _folder(case)) as temporary:
         # A search without the parameter `folder` computes no fingerprint of its data.
         tempfile.tempdir = temporary
@@ -208,21 +203,14 @@ def table() -> str:
     files = map(read_json, sorted(RECORDED.parent.glob("one-*.json")))
     for gpu, case in ((its["device"]["device"].split()[1], case) for its in files for case in its["cases"].values()):
         problem, level_s, edges = case["problem"], case["level_s"], case["edges_per_level"]
-        rows.append([f"{problem['p']:,} x {problem['n']:,}", f"{problem['alpha']:g}", gpu])
-        rows[-1] += [f"{case['total_s']:.1f}", f"{level_s[0]:.1f}", f"{level_s[1]:.1f}"]
-        rows[-1] += [f"{sum(level_s[2:]):.1f} ({len(level_s)})" if len(level_s) > 2 else ""]
-        rows[-1] += [f"{edges[0]:.2e}", f"{edges[1]:,}", f"{edges[-1]:,}" if len(edges) > 2 else ""]
-        rows[-1] += [f"{case['tests_per_level'][1]:.1e}"]
-    header = [
-        "variables x samples",
-        "alpha",
-        "GPU",
-        "whole, s",
-        "level 0, s",
-        "level 1, s",
-        "later levels, s (number of levels)",
-    ]
-    return markdown([*header, "edges after level 0", "level 1", "last level", "tests, level 1"], rows, range(1, 11))
+        row = [f"{problem['p']:,} x {problem['n']:,}", f"{problem['alpha']:g}", gpu]
+        row += [f"{case['total_s']:.1f}", f"{level_s[0]:.1f}", f"{level_s[1]:.1f}"]
+        row += [f"{sum(level_s[2:]):.1f} ({len(level_s)})" if len(level_s) > 2 else "", f"{edges[0]:.2e}"]
+        row += [f"{edges[1]:,}", f"{edges[-1]:,}" if len(edges) > 2 else "", f"{case['tests_per_level'][1]:.1e}"]
+        rows.append(row)
+    header = ["variables x samples", "alpha", "GPU", "whole, s", "level 0, s", "level 1, s"]
+    header += ["later levels, s (number of levels)", "edges after level 0", "level 1", "last level", "tests, level 1"]
+    return markdown(header, rows, range(1, len(header)))
 
 
 def _spot(graph: Any) -> str:
@@ -253,9 +241,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--folder", type=Path, help="where shards go meanwhile")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--out", type=Path, help="JSON file")
-    what.add_argument(
-        "--page", type=Path, help="put the table of recorded searches into this page, and measure nothing"
-    )
+    what.add_argument("--page", type=Path, help="a page that gets the table of recorded searches; nothing is measured")
     return parser
 
 
