@@ -175,9 +175,9 @@ class Line(NamedTuple):
 def csv_row(run: VerifiedRecord) -> dict[str, Any]:
     """Return the columns of a run, which are the same in every CSV."""
     result = run.result
+    about = ("dataset", "setting", "method", "backend", "separating_sets", "machine")
     return {
-        **{"dataset": run.dataset, "setting": run.setting, "method": run.method, "backend": run.backend},
-        **{"separating_sets": run.separating_sets, "machine": run.machine},
+        **{name: getattr(run, name) for name in about},
         **{"median_s": run.median, "low_s": run.low, "high_s": run.high, "levels_s": run.levels_median},
         **{"limit_s": run.limits.time_s, "status": run.status, "verification": run.verification, "edges": run.edges},
         "tests_per_level": " ".join(map(str, result.tests_per_level)) if result else "",
@@ -187,16 +187,13 @@ def csv_row(run: VerifiedRecord) -> dict[str, Any]:
     }
 
 
-def rows_of_sweeps(
-    runs: Sequence[VerifiedRecord], sweeps: Mapping[str, Mapping[str, float]], value: str
-) -> list[dict[str, Any]]:
+def rows_of_sweeps(runs: Runs, sweeps: Mapping[str, Mapping[str, float]], value: str) -> list[dict[str, Any]]:
     """Return the rows of a figure with a panel for each sweep; the column `value` has the varied value."""
-    return [
-        {"panel": panel, value: graphs[run.dataset], **csv_row(run)}
-        for panel, graphs in sweeps.items()
-        for run in runs
-        if run.dataset in graphs
-    ]
+    rows = []
+    for panel, graphs in sweeps.items():
+        shown = [run for run in runs if run.dataset in graphs]
+        rows += [{"panel": panel, value: graphs[run.dataset], **csv_row(run)} for run in shown]
+    return rows
 
 
 def times(
@@ -234,15 +231,13 @@ def printed(
     rows: Iterable[Mapping[str, str]],
     at: Callable[[Mapping[str, str]], Any] = lambda row: row["dataset"],
     text: Callable[[Mapping[str, str]], str] = lambda row: f"{Decimal(row['value']):,}",
-    **facts: Any,
 ) -> dict[Any, Cell]:
     """Return the cells of a paper's numbers, by data set or by what `at` says of a row of results/reported."""
-    return {at(row): Cell(text(row), {"source": "paper", **facts, **_in_csv(row)}) for row in rows}
-
-
-def _in_csv(row: Mapping[str, str]) -> dict[str, str]:
-    names = {"hardware": "machine"}
-    return {names.get(name, name): value for name, value in row.items() if name != "citation"}
+    cells = {}
+    for row in rows:
+        named = {"machine" if name == "hardware" else name: row[name] for name in row if name != "citation"}
+        cells[at(row)] = Cell(text(row), {"source": "paper", **named})
+    return cells
 
 
 def of_lines(
@@ -312,22 +307,12 @@ def datasets_table(
 RATIOS = "The paper's hardware is not ours: compare ratios, not times."
 
 
-def whole_calls(data: str) -> str:
-    """Return the note on what is timed, given the `data` with which a call begins."""
-    return (
-        "Ours: median of the warm runs, with their 20–80 % band where there are several; from "
-        f"{data} in host memory to the skeleton and its separating sets in host memory."
-    )
-
-
 def places(runs: Runs) -> list[str]:
     """Return a note on the machines of kernels and one on those of references, with the settings that ran there."""
     notes = []
     for backend in dict.fromkeys([kernels_of(runs), "cpu"]):
-        settings = grouped(
-            (run.machine, label(run.setting)) for run in runs if run.backend == backend and run.median is not None
-        )
-        if settings:
+        timed = [run for run in runs if run.backend == backend and run.median is not None]
+        if settings := grouped((run.machine, label(run.setting)) for run in timed):
             where = "; ".join(f"{place} ({' / '.join(names)})" for place, names in settings.items())
             notes.append(f"{'CPU references' if backend == 'cpu' else f'Backend {backend}'}: {where}.")
     return notes
@@ -343,26 +328,19 @@ def remarks(runs: Iterable[VerifiedRecord]) -> list[str]:
     notes += [f"{mark.strip()} {note}" for mark, note in MARK_NOTES.items() if mark in used]
     explained = [run for run in runs if run.median is not None and run.verification == "explained"]
     differing = grouped((run.known_difference, f"{run.dataset}: {label(run.setting)}") for run in explained)
-    for why, where in differing.items():
-        notes.append(
-            f"≠ {'; '.join(where)}: the skeleton differs from the reference's, and no mean includes it: {why}."
-        )
+    text = "the skeleton differs from the reference's, and no mean includes it"
+    notes += [f"≠ {'; '.join(where)}: {text}: {why}." for why, where in differing.items()]
     if any(run.stale for run in runs if run.median is not None):
         notes.append(STALE_NOTE)
-    reasons = grouped(
-        ((f"{run.dataset} {status_word(run.status)}", run.why), label(run.setting))
-        for run in runs
-        if run.median is None and run.why
-    )
+    failed = [run for run in runs if run.median is None and run.why]
+    reasons = grouped(((f"{run.dataset} {status_word(run.status)}", run.why), label(run.setting)) for run in failed)
     return notes + [f"{where}: {' / '.join(settings)}: {why}" for (where, why), settings in reasons.items()]
 
 
 def hardware(reported: Iterable[Mapping[str, str]]) -> list[str]:
     """Return the paper's hardware, one line per machine with its methods."""
-    return [
-        f"{', '.join(names)}: {where}"
-        for where, names in grouped((r["hardware"], r["method"]) for r in reported).items()
-    ]
+    methods = grouped((row["hardware"], row["method"]) for row in reported)
+    return [f"{', '.join(names)}: {where}" for where, names in methods.items()]
 
 
 def stated(values: Iterable[tuple[str, Iterable[Any]]]) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,7 +76,7 @@ def _rank(run: VerifiedRecord) -> tuple[bool, float, bool]:
     return not run.counts, run.median or math.inf, run.status != "timeout"
 
 
-def methods_by_dataset(runs: Runs) -> Table:
+def methods_by_dataset(runs: Runs, notes: Sequence[str] = ()) -> Table:
     also = ("family", "reference", "why", "repeats", "levels", "tests", "known_difference", "commit")
     rows, plain = [], []
     for run in runs:
@@ -90,18 +90,15 @@ def methods_by_dataset(runs: Runs) -> Table:
         rows.append([run.dataset, c.label(run.setting), run.backend, *times, *counts, speed, run.verification])
     header = ["data set", "setting", "backend", "seconds (20–80 %)", "cold s", "runs", "edges", "levels"]
     header += ["tests", "tests/s", "verification"]
-    notes = [
-        "Seconds: median of the warm runs. Cold: the first run of a fresh process, compilation included.",
-        *c.places(runs),
-        *c.remarks(runs),
-    ]
+    notes = [*notes, *c.places(runs), *c.remarks(runs)]
     return Table("Every setting on every data set", header, rows, notes, plain, left=(0, 1, 2, 10))
 
 
 def provenance(runs: Runs) -> Table:
     environments: dict[str, dict[str, str]] = {}
     days: dict[str, set[str]] = {}
-    for run in (run for run in runs if run.status != "skipped"):
+    ran = [run for run in runs if run.status != "skipped"]
+    for run in ran:
         # CPU references have neither a device nor a GPU.
         facts = {name: value for name, value in _flat(run.environment) if name not in ("measured_at", "device", "gpu")}
         place = str([run.backend, facts])
@@ -113,7 +110,6 @@ def provenance(runs: Runs) -> Table:
     names = list(dict.fromkeys(name for facts in environments.values() for name in facts))
     rows = [[name, *(facts.get(name, "–") for facts in environments.values())] for name in names]
     header = ["fact", *(facts["backend"] for facts in environments.values())]
-    ran = [run for run in runs if run.status != "skipped"]
     notes = [f"Warning: {text}." for text in dict.fromkeys(w for run in ran for w in run.environment["warnings"])]
     plain = [{"fact": row[0], **{f"{n}": value for n, value in enumerate(row[1:])}} for row in rows]
     return Table("Machine, software and code", header, rows, notes, plain or [{"fact": ""}], left=range(len(header)))
@@ -186,7 +182,7 @@ def compare(runs: Runs) -> list[Comparison]:
     return sorted(found, key=lambda each: (each.theirs.family, each.theirs.setting, each.kind == "fastest"))
 
 
-def peers(runs: Runs) -> Table:
+def peers(runs: Runs, notes: Sequence[str] = ()) -> Table:
     rows, plain = [], []
     for (setting, kind), its in itertools.groupby(compare(runs), lambda each: (each.theirs.setting, each.kind)):
         verified: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
@@ -213,18 +209,10 @@ def peers(runs: Runs) -> Table:
             plain.append(row | {f"{clock}_speedup": mean for clock, mean in means.items()})
     header = ["program", "data set", "its ms", "its levels, ms", "beside", "ours", "our ms", "our levels, ms"]
     header += ["whole call", "levels", "edges, its / ours", "its edges against the reference's", "test"]
-    theirs = [run for run in runs if run.method in LIKE]
-    explained = [
-        "Milliseconds: medians of the warm runs. Whole call: from the prepared input in host memory to adjacency and "
-        "separating sets in host memory, including allocations and transfers but not the translation of the program's "
-        "answer. Levels: the search loop alone; a program that does not time it has a dash.",
-        "Like for like: our method of the same algorithm, with the papers' rule for separating sets (first-come) if "
-        "that was measured, since the programs use it. Fastest: the fastest of our methods with a verified skeleton.",
-        *c.places(runs),
-    ]
-    notes = [*(explained if rows else [MISSING]), *c.remarks(theirs)]
+    explained = [*notes, *c.places(runs)] if rows else [MISSING]
+    below = [*explained, *c.remarks(run for run in runs if run.method in LIKE)]
     plain = plain or [{"program": ""}]
-    return Table("Ours over the authors' programs", header, rows, notes, plain, left=(0, 1, 4, 5, 11, 12))
+    return Table("Ours over the authors' programs", header, rows, below, plain, left=(0, 1, 4, 5, 11, 12))
 
 
 def _ms_of(run: VerifiedRecord | None) -> list[str]:
@@ -254,13 +242,15 @@ def conventions_of(theirs: VerifiedRecord, ours: VerifiedRecord | None) -> str:
 
 TRUTH_AT_MOST = 400  # the upper bound on the observed variables of a graph whose true PAG is computed in seconds
 
-CLOCK = (
-    "Medians of the warm runs. Our methods and the references begin with the prepared problem (of Gaussian tests the "
-    "correlations) in host memory, and pc and the packages with the samples. Translations between them do not count."
-)
+
+PANELS = {
+    **{"pcmci": "PCMCI", "pcmciplus": "PCMCI+", "cmiknn": "PCMCI, CMIknn", "rfci": "RFCI", "fci": "FCI"},
+    "p": "PC, Fisher's z",
+}
+"""The titles of sweeps."""
 
 
-def _drawing(runs: Runs, sweeps: Sweeps, titles: Mapping[str, str]) -> Drawing:
+def times_over_variables(runs: Runs, sweeps: Sweeps) -> Drawing:
     """Draw the time of every setting over the number of variables, in a panel for each sweep."""
     from matplotlib.ticker import NullLocator
 
@@ -278,7 +268,7 @@ def _drawing(runs: Runs, sweeps: Sweeps, titles: Mapping[str, str]) -> Drawing:
             look["label"] = c.label(setting, first.backend)
             draw_times(axes, its, lambda run, graphs=graphs: graphs[run.dataset], None, **look)
         axes.set(xscale="log", xlabel="variables")
-        axes.set_title(titles.get(name, name), loc="left")
+        axes.set_title(PANELS.get(name, name), loc="left")
         axes.set_xticks(values := sorted(set(graphs.values())), list(map(tick_number, values)))
         axes.xaxis.set_minor_locator(NullLocator())
     grid[0][0].set_ylabel("seconds")
@@ -289,7 +279,7 @@ def _drawing(runs: Runs, sweeps: Sweeps, titles: Mapping[str, str]) -> Drawing:
     return Drawing(drawn, c.rows_of_sweeps(runs, sweeps, "variables"))
 
 
-def _times(title: str, runs: Runs, sweeps: Sweeps, titles: Mapping[str, str]) -> Table:
+def _times(title: str, runs: Runs, sweeps: Sweeps, titles: Mapping[str, str], notes: Sequence[str]) -> Table:
     """Return the time of every setting, with a row for each data set."""
     panel = {dataset: titles.get(name, name) for name, graphs in sweeps.items() for dataset in graphs}
     lines = [
@@ -297,47 +287,34 @@ def _times(title: str, runs: Runs, sweeps: Sweeps, titles: Mapping[str, str]) ->
         for dataset, its in by_key(runs, lambda run: run.dataset).items()
     ]
     columns = {run.setting: c.label(run.setting) for run in runs}
-    return c.of_lines(title, ["call", "data set"], columns, lines, _notes(runs))
+    return c.of_lines(title, ["call", "data set"], columns, lines, [*notes, *_notes(runs)])
 
 
 def _notes(runs: Runs) -> list[str]:
-    """Return notes on the clock, the machines and the marks, and one for each package that is not installed."""
+    """Return notes on the machines and the marks, and one for each package that is not installed."""
     absent = dict.fromkeys(run.why for run in runs if run.status == "skipped" and "not installed" in (run.why or ""))
-    return [CLOCK, *c.places(runs), *c.remarks(run for run in runs if run.status != "skipped"), *map(str, absent)]
+    return [*c.places(runs), *c.remarks(run for run in runs if run.status != "skipped"), *map(str, absent)]
 
 
-SERIES = {"pcmci": "PCMCI", "pcmciplus": "PCMCI+", "cmiknn": "PCMCI, CMIknn"}
+def time_series_times(runs: Runs, sweeps: Sweeps, notes: Sequence[str] = ()) -> Table:
+    return _times("PCMCI and PCMCI+: seconds", runs, sweeps, PANELS, notes)
 
 
-def time_series(runs: Runs, sweeps: Sweeps) -> Drawing:
-    return _drawing(runs, sweeps, SERIES)
+def packages_times(runs: Runs, sweeps: Sweeps, notes: Sequence[str] = ()) -> Table:
+    return _times("PC: seconds", runs, sweeps, {"p": "Fisher's z"}, notes)
 
 
-def time_series_times(runs: Runs, sweeps: Sweeps) -> Table:
-    return _times("PCMCI and PCMCI+: seconds", runs, sweeps, SERIES)
-
-
-PAGS = {"rfci": "RFCI", "fci": "FCI"}
-
-
-def latent(runs: Runs, sweeps: Sweeps) -> Drawing:
-    return _drawing(runs, sweeps, PAGS)
-
-
-def latent_distance(runs: Runs, problems: Facts, sweeps: Sweeps) -> Table:
+def latent_distance(runs: Runs, problems: Facts, sweeps: Sweeps, notes: Sequence[str] = ()) -> Table:
     truths = {facts["name"]: _true_marks(facts) for facts in problems}
     rows, plain = [], []
     for name, graphs in sweeps.items():
         for run in (run for run in runs if run.dataset in graphs and run.status != "skipped"):
             found = _pag_distance(run, truths.get(run.dataset))
-            head = [PAGS.get(name, name), run.dataset, c.label(run.setting, run.backend)]
+            head = [PANELS.get(name, name), run.dataset, c.label(run.setting, run.backend)]
             rows.append([*head, c.time_cell(run), *map(c.count, found.values())])
             plain.append({"call": name, "variables": graphs[run.dataset], **c.csv_row(run), **found})
-    notes = ["Packages whose graphs depend on the order of the variables are marked ≈ where theirs differ."]
-    header = ["call", "data set", "method", "seconds", *DISTANCES]
-    return Table(
-        "Distance from the true PAG", header, rows, [*notes, *_notes(runs)], plain or [{"call": ""}], left=(0, 1, 2)
-    )
+    header, notes = ["call", "data set", "method", "seconds", *DISTANCES], [*notes, *_notes(runs)]
+    return Table("Distance from the true PAG", header, rows, notes, plain or [{"call": ""}], left=(0, 1, 2))
 
 
 DISTANCES = ("true edges missing", "edges too many", "marks that differ")
@@ -364,11 +341,3 @@ def _pag_distance(run: VerifiedRecord, truth: Mapping[tuple[int, int], str] | No
     missing, extra = (len(one.keys() - other.keys()) // 2 for one, other in ((truth, found), (found, truth)))
     marks = sum(found[end] != truth[end] for end in found.keys() & truth.keys())
     return dict(zip(DISTANCES, (missing, extra, marks), strict=True))
-
-
-def packages(runs: Runs, sweeps: Sweeps) -> Drawing:
-    return _drawing(runs, sweeps, {"p": "PC, Fisher's z"})
-
-
-def packages_times(runs: Runs, sweeps: Sweeps) -> Table:
-    return _times("PC: seconds", runs, sweeps, {"p": "Fisher's z"})

@@ -43,13 +43,6 @@ def skeleton_of_pag(oracle: IndependenceOracle) -> Skeleton:
         levels += [(pairs[alike[separated]], sets[separated])] * (size > 0)
         adjacency[tuple(pairs[alike[separated]].T)] = False
     adjacency &= adjacency.T
-    return Skeleton(
-        adjacency=adjacency,
-        sepsets=SeparatingSets.from_levels(adjacency, levels),
-        names=oracle.names,
-        tests_per_level=(),
-        edges_per_level=(),
-        seconds_per_level=(),
-        levels_run=0,
-        stopped_because="ancestors separate every pair that any set separates",
-    )
+    sets, of_levels = SeparatingSets.from_levels(adjacency, levels), ((), (), ())  # no level was searched
+    why = "ancestors separate every pair that any set separates"
+    return Skeleton(adjacency, sets, oracle.names, *of_levels, levels_run=0, stopped_because=why)

@@ -58,7 +58,7 @@ SPEEDUPS = (
 MEAN = "geometric mean"
 
 
-def cupc_table2(runs: Runs, reported: CsvRows) -> Table:
+def cupc_table2(runs: Runs, reported: CsvRows, notes: Sequence[str] = ()) -> Table:
     chosen = {method: runs_of(runs, method) for method in (SERIAL, PARALLEL, *CUPC)}
     settings = {method: [some] for method, some in chosen.items()}
     for method in CUPC:
@@ -77,16 +77,8 @@ def cupc_table2(runs: Runs, reported: CsvRows) -> Table:
         lines += _speedups(symbol, chosen, slow, fast, "whole call", c.speedup)
         lines.append(_paper(paper_symbol, [row for row in reported if row["symbol"] == paper_symbol]))
         lines += _speedups(symbol, chosen, slow, fast, "levels", c.levels_speedup) if fast in CUPC else []
-    notes = [
-        c.whole_calls("the correlation matrix") + " The paper counts transfers as well (section 5.3). Rows with levels "
-        "leave out what belongs to no level: transfers, and the collection of sets.",
-        *(["The authors' program does not time its levels."] * any(run.median for run in authors)),
-        "Geometric means of cuPC-E and cuPC-S are over the data sets on which both and the serial reference finished "
-        "with a verified skeleton; parentheses contain the number of these data sets. The mean of T3/T2 is ours and "
-        "that of T1/T2 the paper's, since its Stable (T1, in R) is not among our references.",
-        c.RATIOS,
-        "Paper: cuPC (doi:10.1109/TPDS.2019.2939126), Table 2.",
-    ]
+    of_levels = ["The authors' program does not time its levels."] * any(run.median for run in authors)
+    notes = [*notes[:1], *of_levels, *notes[1:]]
     shown = of_settings(runs, [some for both in settings.values() for some in both])
     columns = {name: name for name in datasets_of(runs)} | {MEAN: f"{MEAN} (data sets)"}
     return c.of_lines("Runtimes and speedups (cuPC, Table 2)", ["", "runtime, speedup"], columns, lines, notes, shown)

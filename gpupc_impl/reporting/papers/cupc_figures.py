@@ -182,23 +182,19 @@ GREEK = {"beta": "β", "gamma": "γ", "theta": "θ", "delta": "δ"}
 ACROSS = {1: 1, 2: 2, 4: 2}  # the panels in a row for a number of panels; three for other numbers
 
 
-def cupc_fig7(runs: Runs, reported: CsvRows) -> Drawing:
-    return heatmaps(runs, reported[0], panel=(2.35, 2.3))
+PANEL = {"cupc-e": (2.35, 2.3), "cupc-s": (1.75, 1.75)}  # the size of a panel in inches
 
 
-def cupc_fig8(runs: Runs, reported: CsvRows) -> Drawing:
-    return heatmaps(runs, reported[0], panel=(1.75, 1.75))
-
-
-def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]) -> Drawing:
-    """Draw how many times faster each configuration is than the selected one, in a panel (in inches) for each data set:
-    over the first parameter (Y) and the second. `reported` has the selected one and the paper's range of ratios."""
+def heatmaps(runs: Runs, reported: CsvRows) -> Drawing:
+    """Draw how many times faster each configuration is than the selected one, in a panel for each data set: over the
+    first parameter (Y) and the second. `reported` has the selected one and the paper's range of ratios."""
     from matplotlib.patches import Rectangle
     from matplotlib.ticker import MaxNLocator
 
-    names = list(runs[0].params)[:2]
+    (paper,), names = reported, list(runs[0].params)[:2]
+    panel, method = PANEL[paper["method"]], label(paper["method"])
     ys, xs = (sorted({run.params[name] for run in runs}) for name in names)
-    selected = tuple(map(int, reported["selected"].split("-")))
+    selected = tuple(map(int, paper["selected"].split("-")))
     datasets = datasets_of(runs)
     cells = {}
     for dataset in datasets:
@@ -210,7 +206,7 @@ def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]
         for at, (run, ratio) in its.items()
     ]
     values = [row["speedup"] for row in rows if row["speedup"] is not None and not row["bound"]]
-    reach = max(1.0, *(abs(math.log2(value)) for value in (*values, float(reported["low"]), float(reported["high"]))))
+    reach = max(1.0, *(abs(math.log2(value)) for value in (*values, float(paper["low"]), float(paper["high"]))))
     columns = ACROSS.get(len(datasets), 3)
     lines = math.ceil(len(datasets) / columns)
     # A single small panel stands beside the colour scale and under a heading, which need the width of a column.
@@ -242,10 +238,9 @@ def heatmaps(runs: Runs, reported: Mapping[str, str], panel: tuple[float, float]
     bar.ax.yaxis.set_major_formatter(lambda power, _: f"{2**power:g}×")
     bar.outline.set_linewidth(0.4)
     bar.ax.tick_params(labelsize=6)
-    method = label(reported["method"])
     ours = f"{_short(min(values))} to {_short(max(values))}×" if values else "nothing measured"
-    heading = f"{method} against {method}-{reported['selected']} (> 1: faster)\n"
-    heading += f"ours: {ours}; paper: {reported['low']} to {reported['high']}×"
+    heading = f"{method} against {method}-{paper['selected']} (> 1: faster)\n"
+    heading += f"ours: {ours}; paper: {paper['low']} to {paper['high']}×"
     figure.suptitle(heading, **HEADING)
     return Drawing(figure, rows)
 

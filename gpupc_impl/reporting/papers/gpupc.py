@@ -60,7 +60,7 @@ def named(method: str, choice: str) -> str:
     return words[choice].format(c.label(method))
 
 
-def gpupc_table1(problems: Facts, reported: CsvRows) -> Table:
+def gpupc_table1(problems: Facts, reported: CsvRows, notes: Sequence[str]) -> Table:
     shape = {"n_variables": ("N", "variables"), "n_samples": ("n", "samples")}
     shape["max_categories"] = ("max |V|", "max_categories")
     own = {
@@ -69,12 +69,6 @@ def gpupc_table1(problems: Facts, reported: CsvRows) -> Table:
         "true edges": lambda facts: c.count(None if facts.get("true_edges") is None else len(facts["true_edges"])),
         "source": lambda facts: facts.get("source") or facts.get("url") or "–",
     }
-    notes = [
-        "N: variables; n: samples; max |V|: largest number of categories of a variable. Categories are those that the "
-        "source declares, or else those that occur. Of a constant variable only one category occurs.",
-        "True edges are those of the network from which the samples were drawn.",
-        f"{CITED}, Table 1. The paper does not state seeds, so its samples differ from ours.",
-    ]
     return c.datasets_table("Data sets (gpuPC, Table 1)", problems, reported, shape, own, notes)
 
 
@@ -194,7 +188,7 @@ OVER_BASELINE, BEST, OVER_PARALLEL, SHD = "over baseline", "best over best", "ov
 """The columns of Table 3 after the times."""
 
 
-def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows) -> Table:
+def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows, notes: Sequence[str]) -> Table:
     chosen = chosen_runs(runs)
     column = {
         run.setting: method if choice == "paper" else f"best {method}"
@@ -234,11 +228,7 @@ def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows) -> Table:
                 cells[name] = c.Cell(f"{c.number(seconds[slow] / seconds['gpuPC'])}×")
             lines.append(c.Line(["" if here else dataset, "paper"], cells))
     notes = [
-        c.whole_calls("the coded data"),
-        f"The parallel CPU version is ours ({PARALLEL}), in the paper bnlearn's. {c.RATIOS}",
-        "SHD of the skeleton: the edges of the true network's skeleton that are missing (−) and the additional edges "
-        f"(+) in {c.label(GPUPC)}'s. The CSV has the other settings.",
-        f"{c.INFINITY}: device memory exhausted.",
+        *notes,
         *_choice_notes(chosen),
         *_memory_notes(run for run in runs if run.backend != "cpu"),
         *(f"{CITED}, Table 3, {line}." for line in c.hardware(reported)),

@@ -177,7 +177,7 @@ def test_pags_are_drawn_and_compared_with_the_true_one(load, record):
     runs = load([record("fci", 1.0, dataset="small"), late], skeletons={("small", "fci"): right})
     table = summary.latent_distance(runs, [{"name": "small", **problem}], sweeps)
     assert [row[4:] for row in table.rows] == [["0", "0", "0"], ["–", "–", "–"]]
-    drawn = summary.latent(runs, sweeps)
+    drawn = summary.times_over_variables(runs, sweeps)
     assert [(row["variables"], row["status"]) for row in drawn.rows] == [(2.0, "ok"), (3.0, "timeout")]
     plt.close(drawn.figure)
-    assert summary.time_series_times(runs, sweeps).rows == [["fci", "small", "1.00"], ["fci", "large", "> 60.0 †"]]
+    assert summary.time_series_times(runs, sweeps).rows == [["FCI", "small", "1.00"], ["FCI", "large", "> 60.0 †"]]
