@@ -130,9 +130,8 @@ def entries() -> Mapping[str, Entry]:
     for module in map(importlib.import_module, ["gpupc_impl.reporting.summary", *of_papers, *plugins()]):
         for entry in entries_of(module):
             if entry.name in found:
-                raise ValueError(
-                    f"{entry.name!r} is made twice: in {found[entry.name].make.__module__} and {module.__name__}"
-                )
+                first = found[entry.name].make.__module__
+                raise ValueError(f"{entry.name!r} is made twice: in {first} and {module.__name__}")
             found[entry.name] = entry
     return found
 

@@ -82,7 +82,6 @@ def count(value: Any) -> str:
 
 
 def status_word(status: str) -> str:
-    """Return the word for a status other than ok."""
     return {"skipped": "not run"}.get(status, status)
 
 
@@ -146,7 +145,6 @@ def speedup(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup
 
 
 def levels_speedup(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> Speedup:
-    """Return how many times faster the levels of ``fast`` are."""
     both = [run.levels_median if run else None for run in (slow, fast)]
     return Speedup(both[0] / both[1] if both[0] and both[1] else None, why="–")
 

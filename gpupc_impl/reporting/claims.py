@@ -194,8 +194,7 @@ def headlines(claims: Mapping[str, Iterable[Claim]], reported: Sequence[Mapping[
 
 def in_markdown(table: Table) -> str:
     """Return the headlines for README and the site, with a coloured mark before each verdict."""
-    rows = [
-        [*row[:VERDICT], f"{MARKS.get(row[VERDICT], '')} {row[VERDICT]}".strip(), *row[VERDICT + 1 :]]
-        for row in table.rows
-    ]
+    rows = [list(row) for row in table.rows]
+    for row in rows:
+        row[VERDICT] = f"{MARKS[row[VERDICT]]} {row[VERDICT]}"
     return markdown(HEADER, rows, numeric=(2, 3))

@@ -49,9 +49,11 @@ class Evidence:
     algorithm_7: Evidence | None = None
 
     def __post_init__(self) -> None:
-        published = [_configuration(run) for run in self.runs if run.separating_sets == "first-come"]
+        published = [(run.dataset, run.method, run.params) for run in self.runs if run.separating_sets == "first-come"]
         self.runs = [
-            run for run in self.runs if run.separating_sets == "first-come" or _configuration(run) not in published
+            run
+            for run in self.runs
+            if run.separating_sets == "first-come" or (run.dataset, run.method, run.params) not in published
         ]
         self.datasets = datasets_of(self.runs)
 
@@ -74,10 +76,6 @@ class Evidence:
     def lacking(self, why: str, dataset: str) -> Missing:
         """Return the reason why a data set has no number: that it was not measured at all, or else `why`."""
         return Missing(why if dataset in self.datasets else "not in this run")
-
-
-def _configuration(run: VerifiedRecord) -> tuple[str, str, Mapping[str, Any]]:
-    return run.dataset, run.method, run.params
 
 
 class Numbers(NamedTuple):
@@ -248,25 +246,16 @@ def along(axis: str, series: Mapping[str, tuple[Describe, Measure]], compute: Co
     """Return what `compute` makes of some series by name, each the longest one of the described data in which only
     `axis` varies; medians of data sets of the same size."""
 
-    def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
-        values: dict[str, Sequence[float]] = {}
-        missing = {}
-        for name, (describe, measure) in series.items():
-            try:
-                where, places, numbers = _series(evidence, describe, axis, measure)
-                computed = compute(places, numbers)
-            except Missing as reason:
-                missing[name] = str(reason)
-                continue
-            shown = f"{name}, {axis} = {', '.join(f'{place:g}' for place in places)}"
-            shown += f" ({where})" if where else ""
-            values[shown] = [computed] if isinstance(computed, float) else computed
-        return Numbers(values, missing)
+    def computed(evidence: Any, name: str) -> Mapping[str, Sequence[float]]:
+        where, places, numbers = _series(evidence, axis, *series[name])
+        found = compute(places, numbers)
+        shown = f"{name}, {axis} = {', '.join(f'{place:g}' for place in places)}" + (f" ({where})" if where else "")
+        return {shown: [found] if isinstance(found, float) else found}
 
-    return quantity
+    return lambda evidence, _: over_datasets(computed)(evidence, list(series))  # by name
 
 
-def _series(evidence: Any, describe: Describe, axis: str, measure: Measure) -> tuple[str, list[float], list[float]]:
+def _series(evidence: Any, axis: str, describe: Describe, measure: Measure) -> tuple[str, list[float], list[float]]:
     """Return a text about the numbers that do not vary, the values of the one that does, and the measured numbers."""
     sizes = described(evidence, describe)
     groups: dict[tuple[tuple[str, float], ...], dict[float, list[float]]] = {}
@@ -355,7 +344,6 @@ def growth(first: float, last: float) -> Callable[[list[float], list[float]], fl
 
 
 def percent_growth(first: float, last: float) -> Compute:
-    """Return `growth` in percent."""
     return lambda places, numbers: 100 * (growth(first, last)(places, numbers) - 1)
 
 

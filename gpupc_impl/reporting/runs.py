@@ -195,17 +195,13 @@ def load(source: Source) -> list[VerifiedRecord]:
     """Return the runs of a source in order. A published verification may be older than the statuses ``alone`` and
     ``explained``, so both are derived here."""
     if source.folder is not None:
-        published = open_published(source.folder)
-        return [
-            _verified(
-                record := published.record(*key),
-                published.verification(*key) or NOT_VERIFIED,
-                published.skeleton_file(*key),
-                stale=bool(is_stale(record.method, record.backend, record.code)),
-                alone=published.division(*key) == ALONE,
-            )
-            for key in source.runs
-        ]
+        published, found = open_published(source.folder), []
+        for key in source.runs:
+            record, row = published.record(*key), published.verification(*key) or NOT_VERIFIED
+            stale = bool(is_stale(record.method, record.backend, record.code))
+            alone = published.division(*key) == ALONE
+            found.append(_verified(record, row, published.skeleton_file(*key), stale, alone))
+        return found
     rows: dict[tuple[str, str], Mapping[str, str]] = {}
     for path in source.files["verification"]:  # If several tables contain a run, the first one counts.
         for row in read_csv(path):
@@ -219,17 +215,11 @@ def _verified(
     record: Record, row: Mapping[str, str], skeleton_file: Path | zipfile.Path, stale: bool = False, alone: bool = False
 ) -> VerifiedRecord:
     status = "alone" if alone else status_with_known(row["status"], record.method, record.dataset, record.edges)
-    return VerifiedRecord(
-        **vars(record),
-        skeleton_file=skeleton_file,
-        verification=status,
-        differing_edges="" if alone else row.get("differing_edges", ""),
-        stale=stale,
-    )
+    verified = {"verification": status, "differing_edges": "" if alone else row.get("differing_edges", "")}
+    return VerifiedRecord(**vars(record), **verified, skeleton_file=skeleton_file, stale=stale)
 
 
 def load_facts(source: Source) -> list[Mapping[str, Any]]:
-    """Return the facts of the problems of a source's data sets."""
     if source.folder is not None:
         return [open_published(source.folder).datasets[name] for name in source.datasets]
     return list(map(read_json, source.files["problems"]))
@@ -275,5 +265,4 @@ def of_settings(runs: Iterable[VerifiedRecord], chosen: Iterable[Sequence[Verifi
 
 
 def by_dataset(runs: Iterable[VerifiedRecord]) -> dict[str, VerifiedRecord]:
-    """Return the runs of one setting by data set."""
     return {run.dataset: run for run in runs}

@@ -259,11 +259,8 @@ def times_over_variables(runs: Runs, sweeps: Sweeps) -> Drawing:
     names = {run.setting: run for run in runs if run.median is not None or run.status == "timeout"}
     for axes, (name, graphs) in zip(grid[0], sweeps.items(), strict=True):
         for setting, first in names.items():
-            its = [
-                run
-                for run in runs
-                if run.setting == setting and run.dataset in graphs and (run.counts or run.status == "timeout")
-            ]
+            of_panel = [run for run in runs if run.setting == setting and run.dataset in graphs]
+            its = [run for run in of_panel if run.counts or run.status == "timeout"]
             look = {"marker": style.MARKERS[first.backend], "markersize": 3, "color": style.colour(first.method)}
             look["label"] = c.label(setting, first.backend)
             draw_times(axes, its, lambda run, graphs=graphs: graphs[run.dataset], None, **look)

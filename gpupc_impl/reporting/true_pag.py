@@ -1,6 +1,6 @@
 """The true PAG of a known graph with hidden variables, without FCI's searches, which take hours for dense PAGs."""
 
-from __future__ import annotations
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -16,15 +16,9 @@ def true_pag(oracle: IndependenceOracle) -> MixedGraph:
     skeleton = skeleton_of_pag(oracle)
     separations = Separations(skeleton, oracle.tests(), oracle, as_found=True)
     graph = MixedGraph(oracle.n_variables, skeleton.edges, skeleton.sepsets.gaps)
-    orient(graph, separations, NoKnowledge(), None, None)
+    no_knowledge = SimpleNamespace(mark=lambda graph: None)  # `orient` begins with a graph without marks.
+    orient(graph, separations, no_knowledge, None, None)
     return graph
-
-
-class NoKnowledge:
-    """No background knowledge: `orient` begins with a graph without marks."""
-
-    def mark(self, graph: MixedGraph) -> None:
-        pass
 
 
 def skeleton_of_pag(oracle: IndependenceOracle) -> Skeleton:

@@ -69,9 +69,8 @@ class Compiler:
             own = open_method_backend(method, backend if len(method.backends) > 1 else "cpu")
             if own is not None:
                 own.waits_for_best = True
-                own.prefetch(
-                    method.kernels(own, method.parse_params(search.params), False, search.problem["max_level"])
-                )
+                params = method.parse_params(search.params)
+                own.prefetch(method.kernels(own, params, False, search.problem["max_level"]))
             self.searches.append((search, method, own))
 
     def run(self, number: int) -> None:

@@ -94,10 +94,8 @@ def _schema() -> dict[str, Any]:
     experiments = [name for entry in entries().values() for name in entry.experiments]
     tables = [entry.tests for entry in entries().values() if entry.tests]
     properties = schema["properties"]
-    for part, names in (
-        (properties["experiments"], experiments),
-        (properties["ci_tests"]["properties"]["tables"], tables),
-    ):
+    its_tables = properties["ci_tests"]["properties"]["tables"]
+    for part, names in ((properties["experiments"], experiments), (its_tables, tables)):
         part |= {"properties": dict.fromkeys(names, part["additionalProperties"]), "additionalProperties": False}
     return schema
 

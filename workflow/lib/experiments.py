@@ -75,9 +75,8 @@ def _sweeps(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
     graphs, problems, sweeps = {}, {}, {}
     for varied, sweep in choice.get("graphs", {}).get("sweeps", {}).items():
         sweeps[varied] = {}
-        for parameters, own in itertools.product(
-            combinations(sweep["parameters"]), combinations(sweep.get("problem", {}))
-        ):
+        problems_of_sweep = combinations(sweep.get("problem", {}))
+        for parameters, own in itertools.product(combinations(sweep["parameters"]), problems_of_sweep):
             problem = shared | own
             graph = _named(choice["graphs"]["name"], problem | parameters)
             if len(graphs) >= MOST_SETTINGS:

@@ -155,14 +155,6 @@ class Plan:
         """Return the data sets that are read or generated from files, which may have to be downloaded."""
         return [name for name, entry in self.entries.items() if registry.files(entry)]
 
-    def large(self) -> list[str]:
-        """Return the data sets whose problem is removed as soon as it has been measured and verified."""
-        return [name for experiment in self.experiments.values() if experiment.large for name in experiment.graphs]
-
-    def where(self) -> dict[str, Any]:
-        """Return where data sets are searched, as arguments of `datasets.load`."""
-        return {"cache_dir": "resources/datasets", "mirrors": self.config["mirrors"], "offline": self.config["offline"]}
-
     def mirrored(self, dataset: str) -> list[str]:
         """Return the copies of a data set in mirror folders; a new copy lets a missing data set be made again."""
         files = registry.files(self.entries[dataset])
@@ -262,21 +254,18 @@ class Plan:
         datasets = dict.fromkeys(dataset for name in shown for dataset in self.batches[name].datasets)
         timelines = [self.experiments[name].datasets[0] for name in entry.experiments if name in self.experiments]
         files = {
-            "runs": {
-                "records": list(map(self.record, self._keys(entry))),
-                "verification": [f"{self.folder}/verification/{name}.csv" for name in shown],
-            },
-            "problems": {"problems": [f"{self.folder}/problems/{name}.json" for name in datasets]},
-            "sharing": {"sharing": [f"{self.folder}/sharing.csv"]},
-            "tests": {"tests": [f"{self.folder}/tests/{entry.tests}.json"]},
-            "every_test": {
-                "every_test": [f"{self.folder}/tests/{name}.json" for name in self.config["ci_tests"]["tables"]]
-            },
-            "timeline": {"timeline": [f"{self.folder}/timelines/{name}.csv" for name in timelines[:1]]},
-            "factors": {"factors": [str(ROOT / "results/recorded/cpu_factors.csv")]},
-            "reported": {"reported": [str(ROOT / "results/reported" / entry.reported)]},
+            "records": list(map(self.record, self._keys(entry))),
+            "verification": [f"{self.folder}/verification/{name}.csv" for name in shown],
+            "problems": [f"{self.folder}/problems/{name}.json" for name in datasets],
+            "sharing": [f"{self.folder}/sharing.csv"],
+            "tests": [f"{self.folder}/tests/{entry.tests}.json"],
+            "every_test": [f"{self.folder}/tests/{name}.json" for name in self.config["ci_tests"]["tables"]],
+            "timeline": [f"{self.folder}/timelines/{name}.csv" for name in timelines[:1]],
+            "factors": [str(ROOT / "results/recorded/cpu_factors.csv")],
+            "reported": [str(ROOT / "results/reported" / entry.reported)],
         }
-        return {kind: paths for name in entry.reads for kind, paths in files.get(name, {}).items()}
+        kinds = [kind for name in entry.reads for kind in (("records", "verification") if name == "runs" else (name,))]
+        return {kind: files[kind] for kind in kinds if kind in files}
 
     def config_arguments(self, entry: Entry) -> dict[str, Any]:
         """Return the arguments of a table or figure that come from the config (`catalogue.GIVEN`)."""

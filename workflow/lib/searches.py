@@ -25,17 +25,10 @@ class Search(NamedTuple):
 
 def setting_of(name: str, choice: Mapping[str, Any], timing: Mapping[str, Any], limits: Mapping[str, Any]) -> Setting:
     """Return a setting as the config defines it, whose parts hold unless the setting has its own values."""
-    return Setting(
-        name,
-        choice.get("method", name),
-        choice.get("params", {}),
-        choice.get("separating_sets", "canonical"),
-        Limits(
-            choice.get("time_limit_s", timing["time_limit_s"]),
-            in_bytes(limits["memory_mb"]),
-            in_bytes(choice.get("device_memory_mb", limits["device_memory_mb"])),
-        ),
-    )
+    memory, device_memory = limits["memory_mb"], choice.get("device_memory_mb", limits["device_memory_mb"])
+    own = Limits(choice.get("time_limit_s", timing["time_limit_s"]), in_bytes(memory), in_bytes(device_memory))
+    rule = choice.get("separating_sets", "canonical")
+    return Setting(name, choice.get("method", name), choice.get("params", {}), rule, own)
 
 
 def is_requested(choice: Mapping[str, Any], dataset: str) -> bool:

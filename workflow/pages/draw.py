@@ -16,9 +16,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m workflow.pages.draw", description=__doc__)
     parser.add_argument("name", choices=entries(), metavar="NAME", help="of the table or figure (docs/experiments.md)")
     parser.add_argument("path", type=Path, metavar="FILE", help="where it goes; its suffix says as what")
-    parser.add_argument(
-        "folders", nargs="*", metavar="FOLDER", help="recorded runs (default: every results/recorded/*)"
-    )
+    parser.add_argument("folders", nargs="*", metavar="FOLDER", help="recorded runs (default: results/recorded/*)")
     options = parser.parse_args(argv)
     entry = entries()[options.name]
     kind = options.path.suffix.removeprefix(".")
@@ -30,9 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     sources = list(filter(None, (plan.recorded_source(entry) for plan in plans)))
     if not sources:
-        parser.error(
-            f"no run of {options.name} is recorded in {', '.join(plan.folder for plan in plans) or 'the project'}"
-        )
+        where = ", ".join(plan.folder for plan in plans) or "the project"
+        parser.error(f"no run of {options.name} is recorded in {where}")
     with tempfile.TemporaryDirectory() as folder:
         outputs = {each: f"{folder}/{options.name}.{each}" for each in entry.outputs()}
         entry.write(sources, outputs)

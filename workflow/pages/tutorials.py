@@ -124,7 +124,5 @@ def main(names: list[str]) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Run the tutorials and write their pages and pictures.")
-    parser.add_argument(
-        "names", metavar="NAME", nargs="*", help="a script in docs/tutorials, without .py (default: all)"
-    )
+    parser.add_argument("names", metavar="NAME", nargs="*", help="in docs/tutorials, without .py (default: all)")
     sys.exit(main(parser.parse_args().names))

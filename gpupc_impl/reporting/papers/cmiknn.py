@@ -191,13 +191,13 @@ def single_tests(tests: Mapping[str, Any], varies: str, reported: CsvRows) -> Ta
         line: {_value(cell, varies): cell for cell in by_line[line]}
         for line in sorted(by_line, key=lambda line: (names.index(line[0]), _size(line[2])))
     }
-    reference = next((cell["implementation"] for cell in cells if _is_reference(cell)), None)
-    lines = [
-        c.Line(
-            [f"ours: {c.label(name, backend)}", *[k] * has_k], {value: _cell(cell) for value, cell in by_value.items()}
-        )
-        for (name, backend, k), by_value in ours.items()
-    ]
+    of_reference = [cell for cell in cells if cell["method"] == REFERENCE]
+    single = (cell for cell in of_reference if SINGLE_THREADED.items() <= cell["params"].items())
+    reference = next((cell["implementation"] for cell in single), None)
+    lines = []
+    for (name, backend, k), by_value in ours.items():
+        times = {value: _cell(cell) for value, cell in by_value.items()}
+        lines.append(c.Line([f"ours: {c.label(name, backend)}", *[k] * has_k], times))
     for (name, backend, k), by_value in ours.items():
         if (slow := ours.get((reference, "cpu", k))) and name != reference:
             ratios = {value: _ratio(slow.get(value), cell) for value, cell in by_value.items()}
@@ -221,10 +221,6 @@ def single_tests(tests: Mapping[str, Any], varies: str, reported: CsvRows) -> Ta
     number = 1 + list(DIMENSIONS).index(varies)
     title = f"Single tests over {DIMENSIONS[varies]} (GPU-CMIknn, Tables {number} and {number + 5})"
     return c.of_lines(title, ["seconds", *["k_CMI"] * has_k], named, lines, notes, left=(0,))
-
-
-def _is_reference(cell: Timed) -> bool:
-    return cell["method"] == REFERENCE and SINGLE_THREADED.items() <= cell["params"].items()
 
 
 def _value(cell: Mapping[str, Any], dimension: str) -> str:
@@ -276,9 +272,8 @@ def _places(timed: Mapping[str, Any]) -> list[str]:
         where = machine_name(facts, backend, 1 if backend == "cpu" else facts["threads"])
         notes.append(f"{' / '.join(names) or 'nothing'}: {where}, commit {commit_name(facts) or 'unknown'}.")
     notes += [c.STALE_NOTE] * any(cell.get("stale") for cell in done)
-    reasons = grouped(
-        (cell["why"], c.label(cell["implementation"])) for cell in cells if cell["why"] and cell not in done
-    )
+    failed = [cell for cell in cells if cell["why"] and cell not in done]
+    reasons = grouped((cell["why"], c.label(cell["implementation"])) for cell in failed)
     return notes + [f"{' / '.join(names)}: {why}" for why, names in reasons.items()]
 
 

@@ -110,9 +110,8 @@ def _speedups(
     # The mean is over the data sets that all compared methods finished.
     compared = [chosen[slow], chosen[fast], *([] if first.backend == "cpu" else [chosen[method] for method in CUPC])]
     finished = set.intersection(*({run.dataset for run in its if run.counts} for its in compared))
-    values = [
-        ratio.value for name, pair in pairs.items() if name in finished and (ratio := of(*pair)).value is not None
-    ]
+    in_mean = [of(*pair) for name, pair in pairs.items() if name in finished]
+    values = [ratio.value for ratio in in_mean if ratio.value is not None]
     cells = c.ratios(pairs, of, **facts)
     if values:
         mean = c.geometric_mean(values)

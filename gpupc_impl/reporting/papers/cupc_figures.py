@@ -13,17 +13,7 @@ from gpupc_impl.reporting import sharing as shared_sets
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import CsvRows, Sweeps
 from gpupc_impl.reporting.cells import csv_row, label, levels_speedup, number, rows_of_sweeps, speedup, status_word
-from gpupc_impl.reporting.figures import (
-    HEADING,
-    SMALL_PRINT,
-    Drawing,
-    canvas,
-    key,
-    log_axis,
-    name_datasets,
-    swatch,
-    tick_number,
-)
+from gpupc_impl.reporting.figures import HEADING, SMALL_PRINT, Drawing, canvas, key, log_axis, name_datasets, swatch
 from gpupc_impl.reporting.papers.cupc import BASELINES, CUPC, runs_of, size_of
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of, kernels_of, of_settings
 
@@ -59,7 +49,7 @@ def cupc_fig5(runs: Runs, reported: CsvRows) -> Drawing:
         axes.axhline(1, color="black", linewidth=0.6)
         axes.set_yscale("log", base=2)
         axes.yaxis.set_major_locator(LogLocator(base=4, numticks=20))
-        axes.yaxis.set_major_formatter(tick_number)
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.margins(y=0.15)
         name_datasets(axes, [*datasets, "paper"])
         axes.set_title(f"Over {label(baseline)}, backend {backend}", loc="left")
@@ -196,15 +186,12 @@ def heatmaps(runs: Runs, reported: CsvRows) -> Drawing:
     ys, xs = (sorted({run.params[name] for run in runs}) for name in names)
     selected = tuple(map(int, paper["selected"].split("-")))
     datasets = datasets_of(runs)
-    cells = {}
+    cells, rows = {}, []
     for dataset in datasets:
         its = {tuple(run.params[name] for name in names): run for run in runs if run.dataset == dataset}
         cells[dataset] = {at: (run, speedup(its.get(selected), run)) for at, run in its.items()}
-    rows = [
-        {**csv_row(run), **dict(zip(names, at, strict=True)), **ratio.facts}
-        for its in cells.values()
-        for at, (run, ratio) in its.items()
-    ]
+        for at, (run, ratio) in cells[dataset].items():
+            rows.append({**csv_row(run), **dict(zip(names, at, strict=True)), **ratio.facts})
     values = [row["speedup"] for row in rows if row["speedup"] is not None and not row["bound"]]
     reach = max(1.0, *(abs(math.log2(value)) for value in (*values, float(paper["low"]), float(paper["high"]))))
     columns = ACROSS.get(len(datasets), 3)
@@ -263,9 +250,8 @@ def cupc_fig10(runs: Runs, sweeps: Sweeps, reported: CsvRows) -> Drawing:
         fixed = _fixed(shown, name)
         shows_printed |= _printed_times(axes, name, sorted(set(graphs.values())), fixed, reported)
         axes.set_xlabel(NAMES.get(name, name))
-        axes.set_title(
-            f"({letter}) {', '.join(f'{symbol} = {value:g}' for symbol, value in fixed.items())}", loc="left"
-        )
+        words = ", ".join(f"{symbol} = {value:g}" for symbol, value in fixed.items())
+        axes.set_title(f"({letter}) {words}", loc="left")
         axes.label_outer()
     line[0].set_ylabel("seconds")
     log_axis(line[0])
@@ -294,11 +280,8 @@ def _printed_times(
     axes: Axes, varied: str, values: Sequence[float], fixed: Mapping[str, float], reported: CsvRows
 ) -> bool:
     """Draw the runtimes that the paper states for graphs of the panel; returns whether there are any."""
-    shown = [
-        row
-        for row in reported
-        if float(row[varied]) in values and all(fixed.get(k) == float(row[k]) for k in NAMES if k != varied)
-    ]
+    at_fixed = [row for row in reported if all(fixed.get(k) == float(row[k]) for k in NAMES if k != varied)]
+    shown = [row for row in at_fixed if float(row[varied]) in values]
     for row in shown:
         x = values.index(float(row[varied])) + SIDES[row["method"]]
         axes.plot(x, float(row["value"]), color=style.colour(row["method"]), **PRINTED_TIME)

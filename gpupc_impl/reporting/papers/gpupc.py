@@ -12,16 +12,7 @@ from gpupc_impl.reporting import cells as c
 from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting.catalogue import CsvRows, Facts, Sweeps
 from gpupc_impl.reporting.claims import table_of
-from gpupc_impl.reporting.runs import (
-    Runs,
-    VerifiedRecord,
-    by_dataset,
-    by_key,
-    datasets_of,
-    grouped,
-    kernels_of,
-    of_method,
-)
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_key, datasets_of, grouped, kernels_of, of_method
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges, skeleton_differences
 
@@ -204,7 +195,7 @@ def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows, notes: Sequence
     columns |= {BEST: BEST} if best else {}
     columns[OVER_PARALLEL] = f"{c.label(GPUPC)} over the parallel CPU version"
     columns[SHD] = "SHD of the skeleton"
-    parallel = by_dataset(of_method(runs, PARALLEL))
+    parallel = {run.dataset: run for run in of_method(runs, PARALLEL)}
     truths = {facts["name"]: facts.get("true_edges") for facts in problems}
     printed_rows = by_key(reported, lambda row: row["dataset"])
     lines = []

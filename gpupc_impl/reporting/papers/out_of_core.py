@@ -15,7 +15,7 @@ from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import CsvRows, Sweeps
 from gpupc_impl.reporting.claims import table_of
 from gpupc_impl.reporting.figures import HEADING, Drawing, canvas, draw_times, key, log_axis, swatch
-from gpupc_impl.reporting.runs import Runs, VerifiedRecord, datasets_of, kernels_of, of_method
+from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_key, datasets_of, kernels_of, of_method
 from gpupc_impl.reporting.tables import Table
 
 if TYPE_CHECKING:
@@ -314,10 +314,8 @@ def by_layout(evidence: q.Evidence) -> dict[str, q.Evidence]:
     """Return the evidence of each block-based setting, that of the paper's square blocks first."""
     blocks = [run for run in evidence.runs if run.method == BLOCK]
     blocks.sort(key=lambda run: not AS_PUBLISHED[BLOCK].items() <= run.params.items())
-    settings = dict.fromkeys(run.setting for run in blocks)
-    return {
-        name: dataclasses.replace(evidence, runs=[run for run in blocks if run.setting == name]) for name in settings
-    }
+    by_setting = by_key(blocks, lambda run: run.setting)
+    return {name: dataclasses.replace(evidence, runs=its) for name, its in by_setting.items()}
 
 
 def tests_at(variables: int, which: int) -> q.Quantity:
