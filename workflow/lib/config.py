@@ -2,7 +2,7 @@
 
 import copy
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, get_method
 from gpupc_impl.measurement.single_tests import has_single_test
 from gpupc_impl.reporting.catalogue import entries
 from workflow.lib.experiments import expand
+from workflow.lib.searches import Config
 
 SCHEMA = Path(__file__).parents[1] / "schemas" / "config.schema.yaml"
 
@@ -45,9 +46,7 @@ def complete(config: dict[str, Any]) -> None:
         pass  # There are no errors; the iteration fills in the defaults.
 
 
-def _with_defaults(
-    validator: Any, properties: Mapping[str, Any], instance: Any, schema: Mapping[str, Any]
-) -> Iterator[ValidationError]:
+def _with_defaults(validator: Any, properties: Config, instance: Any, schema: Config) -> Iterator[ValidationError]:
     """Validate `properties`, and fill in the default of every missing key."""
     for name, described in properties.items():
         if "default" in described and validator.is_type(instance, "object"):
@@ -58,7 +57,7 @@ def _with_defaults(
 _Completing = validators.extend(Draft202012Validator, {"properties": _with_defaults})
 
 
-def check_config(config: Mapping[str, Any]) -> None:
+def check_config(config: Config) -> None:
     """Check a config as `complete` does, without changing it."""
     try:
         faults = [*_key_faults(config, "", set())]
@@ -66,7 +65,9 @@ def check_config(config: Mapping[str, Any]) -> None:
     except RecursionError as error:
         raise InvalidConfig("the config is nested too deeply, or holds itself") from error
     if not faults:
-        faults = [*_family_faults(config)]
+        named = [(family, key) for key in ("problems", "settings") for family in config.get(key, {})]
+        known = families(None)
+        faults = [_unknown(family, known, "family", f"at {key}") for family, key in named if family not in known]
     if not faults:
         for family, parameters in config.get("problems", {}).items():
             faults += _parameter_faults(family, parameters, f"in problems.{family}")
@@ -114,19 +115,12 @@ def _unknown(name: str, known: Iterable[str], what: str, where: str) -> str:
     return f"unknown {what} {name!r} {where}; {hint}"
 
 
-def _family_faults(config: Mapping[str, Any]) -> Iterator[str]:
-    for key in ("problems", "settings"):
-        for family in config.get(key, {}):
-            if family not in families(None):
-                yield _unknown(family, families(None), "family", f"at {key}")
-
-
 def _parameter_faults(family: str, parameters: Iterable[str], where: str) -> Iterator[str]:
     known = ("alpha", "max_level", *get_family(family).problem.PARAMETERS)
     yield from (_unknown(name, known, "parameter", where) for name in parameters if name not in known)
 
 
-def _dataset_faults(config: Mapping[str, Any]) -> Iterator[str]:
+def _dataset_faults(config: Config) -> Iterator[str]:
     for name, choice in config["datasets"].items():
         try:
             family = registry.declared(name, choice)["family"]
@@ -138,7 +132,7 @@ def _dataset_faults(config: Mapping[str, Any]) -> Iterator[str]:
         yield from _parameter_faults(family, choice.get("problem", {}), f"in datasets.{name}.problem")
 
 
-def _setting_faults(config: Mapping[str, Any]) -> Iterator[str]:
+def _setting_faults(config: Config) -> Iterator[str]:
     for family, settings in config["settings"].items():
         for name, choice in settings.items():
             where = f"settings.{family}.{name}"
@@ -155,7 +149,7 @@ def _setting_faults(config: Mapping[str, Any]) -> Iterator[str]:
                     yield _unknown(dataset, config["datasets"], "data set", f"in {where}.only")
 
 
-def _experiment_faults(config: Mapping[str, Any]) -> Iterator[str]:
+def _experiment_faults(config: Config) -> Iterator[str]:
     try:
         experiments = expand(config)
     except ValueError as error:
@@ -172,7 +166,7 @@ def _experiment_faults(config: Mapping[str, Any]) -> Iterator[str]:
                 break
 
 
-def _test_faults(tests: Mapping[str, Any]) -> Iterator[str]:
+def _test_faults(tests: Config) -> Iterator[str]:
     for name, choice in tests.get("implementations", {}).items():
         where = f"ci_tests.implementations.{name}"
         try:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from datasets import registry
 from gpupc_impl.core.registry import get_method
+from workflow.lib.searches import Config
 
 MOST_SETTINGS = 10_000  # the upper bound on the settings of a grid and on the graphs of an experiment
 
@@ -33,7 +34,7 @@ class Experiment(NamedTuple):
     large: bool = False
 
 
-def expand(config: Mapping[str, Any]) -> dict[str, Experiment]:
+def expand(config: Config) -> dict[str, Experiment]:
     """Return the experiments of a config that fits the schema, by name. ValueError has a sentence about a fault."""
     experiments: dict[str, Experiment] = {}
     for name, choice in config.get("experiments", {}).items():
@@ -50,9 +51,15 @@ def expand(config: Mapping[str, Any]) -> dict[str, Experiment]:
     return experiments
 
 
-def _grid(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
-    settings = grid_settings(**choice["grid"])
-    family = get_method(choice["grid"]["method"]).family
+def _grid(choice: Config, config: Config) -> Experiment:
+    grid = choice["grid"]
+    shared = {key: grid[key] for key in ("method", "separating_sets") if grid.get(key, "canonical") != "canonical"}
+    least, most = grid.get("product", (0, math.inf))
+    settings = {}  # named like cupc-e-2-32
+    for params in combinations(grid["values"]):
+        if least <= math.prod(params.values()) <= most:
+            settings["-".join([grid["method"], *map(str, params.values())])] = shared | {"params": params}
+    family = get_method(grid["method"]).family
     entries = {name: registry.declared(name, own) for name, own in config["datasets"].items()}
     members = [name for name, entry in entries.items() if entry["family"] == family]
     without = choice.get("without", [])
@@ -65,7 +72,7 @@ def _grid(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
     return Experiment(family, [name for name in members if name not in without], settings, {}, {}, {})
 
 
-def _sweeps(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
+def _sweeps(choice: Config, config: Config) -> Experiment:
     own_entries = {name: registry.declared(name, own) for name, own in choice.get("datasets", {}).items()}
     families = [choice["graphs"]["spec"]["family"]] if "graphs" in choice else []
     family, *others = dict.fromkeys([*families, *(entry["family"] for entry in own_entries.values())])
@@ -96,7 +103,7 @@ def _sweeps(choice: Mapping[str, Any], config: Mapping[str, Any]) -> Experiment:
     return Experiment(family, list(graphs), settings, graphs, problems, sweeps, choice.get("large", False))
 
 
-def _named(template: str, values: Mapping[str, Any]) -> str:
+def _named(template: str, values: Config) -> str:
     """Return the name of a graph: the template with the value of each parameter in place of its braces."""
     for _, field, form, conversion in string.Formatter().parse(template):
         if field is not None and (form or conversion or not field.isidentifier()):
@@ -104,9 +111,7 @@ def _named(template: str, values: Mapping[str, Any]) -> str:
     return template.format_map(values)
 
 
-def _settings(
-    chosen: Mapping[str, Any] | Sequence[str], family: str, config: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
+def _settings(chosen: Config | Sequence[str], family: str, config: Config) -> dict[str, dict[str, Any]]:
     """Return the experiment's own settings, or the settings of the family that it names."""
     if isinstance(chosen, Mapping):
         return dict(chosen)
@@ -117,27 +122,12 @@ def _settings(
     return {name: known[name] for name in chosen}
 
 
-def own_parameters(choice: Mapping[str, Any]) -> dict[str, Any]:
+def own_parameters(choice: Config) -> dict[str, Any]:
     """Return the parameters of the test that a config gives to one data set."""
     return {key: choice[key] for key in ("alpha", "max_level") if key in choice} | choice.get("problem", {})
 
 
-def grid_settings(
-    method: str,
-    values: Mapping[str, list[int]],
-    product: tuple[int, int] = (0, math.inf),
-    separating_sets: str = "canonical",
-) -> dict[str, dict[str, Any]]:
-    """Return a setting for each combination of values with a product within bounds, named like cupc-e-2-32."""
-    shared = {"method": method} | ({} if separating_sets == "canonical" else {"separating_sets": separating_sets})
-    return {
-        "-".join([method, *map(str, params.values())]): shared | {"params": params}
-        for params in combinations(values)
-        if product[0] <= math.prod(params.values()) <= product[1]
-    }
-
-
-def combinations(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def combinations(values: Config) -> Iterator[dict[str, Any]]:
     """Yield every combination of the listed values; a value that is no list is part of all combinations."""
     lists = [value if isinstance(value, list) else [value] for value in values.values()]
     if (count := math.prod(map(len, lists))) > MOST_SETTINGS:

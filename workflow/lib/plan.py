@@ -24,7 +24,7 @@ from gpupc_impl.reporting.catalogue import EVERY, Entry, entries
 from gpupc_impl.reporting.runs import Source
 from workflow.lib.config import read_config
 from workflow.lib.experiments import Experiment, expand, own_parameters
-from workflow.lib.searches import Search, is_requested
+from workflow.lib.searches import Config, Search, is_requested
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,7 +75,7 @@ class Plan:
         families: the data sets of each family that has settings.
     """
 
-    def __init__(self, config: Mapping[str, Any], folder: str = "results"):
+    def __init__(self, config: Config, folder: str = "results"):
         self.config = config
         self.folder = folder
         self.entries = {name: registry.declared(name, own) for name, own in config["datasets"].items()}
@@ -188,7 +188,7 @@ class Plan:
         references = [each for each, choice in settings.items() if get_method(choice.get("method", each)).reference]
         return [(dataset, reference) for dataset in own.datasets for reference in references[:1]]
 
-    def code_versions(self, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    def code_versions(self, settings: Mapping[str, Config]) -> dict[str, str]:
         """Return for each setting the version of its method's code."""
         methods = {setting: get_method(choice.get("method", setting)) for setting, choice in settings.items()}
         backend = self.config["backend"]
@@ -324,7 +324,7 @@ class Plan:
         )
 
 
-def recorded_plans(config: Mapping[str, Any]) -> list[Plan]:
+def recorded_plans(config: Config) -> list[Plan]:
     """Return the plans of the published runs that a config shows; ValueError says why a folder cannot be shown."""
     return [_recorded_plan(folder) for folder in recorded_folders(config)]
 
@@ -339,7 +339,7 @@ def _recorded_plan(folder: str) -> Plan:
         raise ValueError(f"recorded: {path} cannot be read any more: {error}") from error
 
 
-def recorded_folders(config: Mapping[str, Any]) -> list[str]:
+def recorded_folders(config: Config) -> list[str]:
     """Return the folders that a config names or, if it names none, all of the project, those of GPUs first."""
     if config["recorded"] is not None:
         return list(config["recorded"])

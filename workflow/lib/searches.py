@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from gpupc_impl.measurement.bench import START_LIMIT_S, Setting
 from gpupc_impl.measurement.record import Limits
 
+Config = Mapping[str, Any]  # a config, or a part of one
+
 FAILED = ("error", "killed")
 """The statuses with which a run of the workflow fails. A time limit and a memory budget are declared outcomes, and a
 setting that is skipped was not to run here."""
@@ -23,7 +25,7 @@ class Search(NamedTuple):
     problem: Mapping[str, Any]
 
 
-def setting_of(name: str, choice: Mapping[str, Any], timing: Mapping[str, Any], limits: Mapping[str, Any]) -> Setting:
+def setting_of(name: str, choice: Config, timing: Config, limits: Config) -> Setting:
     """Return a setting as the config defines it, whose parts hold unless the setting has its own values."""
     memory, device_memory = limits["memory_mb"], choice.get("device_memory_mb", limits["device_memory_mb"])
     own = Limits(choice.get("time_limit_s", timing["time_limit_s"]), in_bytes(memory), in_bytes(device_memory))
@@ -31,7 +33,7 @@ def setting_of(name: str, choice: Mapping[str, Any], timing: Mapping[str, Any], 
     return Setting(name, choice.get("method", name), choice.get("params", {}), rule, own)
 
 
-def is_requested(choice: Mapping[str, Any], dataset: str) -> bool:
+def is_requested(choice: Config, dataset: str) -> bool:
     """Return whether the config has a setting measured on a data set, which ``only`` may leave out."""
     return dataset in choice.get("only", [dataset])
 
@@ -41,12 +43,7 @@ def in_bytes(megabytes: float | None) -> int | None:
 
 
 def resources_of_searches(
-    settings: Mapping[str, Mapping[str, Any]],
-    data_sets: int,
-    repeats: int,
-    timing: Mapping[str, Any],
-    limits: Mapping[str, Any],
-    cluster: Mapping[str, Any],
+    settings: Mapping[str, Config], data_sets: int, repeats: int, timing: Config, limits: Config, cluster: Config
 ) -> dict[str, int]:
     """Return the minutes and megabytes that a job probably needs to measure settings on data sets, one data set after
     another, under these parts of the config. A job that its scheduler ended is tried again, and continues with the
@@ -62,13 +59,13 @@ def resources_of_searches(
 
 
 def resources_of_tests(
-    cells: int, implementations: int, time_limit_s: float, limits: Mapping[str, Any], cluster: Mapping[str, Any]
+    cells: int, implementations: int, time_limit_s: float, limits: Config, cluster: Config
 ) -> dict[str, int]:
     """Return the minutes and megabytes of a job that times single tests; a limit holds for a whole cell."""
     return _resources(implementations * START_LIMIT_S + cells * time_limit_s, implementations, limits, cluster)
 
 
-def _resources(seconds: float, processes: int, limits: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, int]:
+def _resources(seconds: float, processes: int, limits: Config, cluster: Config) -> dict[str, int]:
     """Return the resources under Snakemake's names; 0 MB means no limit."""
     memory = limits["memory_mb"]
     return {

@@ -1,6 +1,5 @@
 """The cases of a table of single CI tests: all combinations of the values that the config lists."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,24 +8,25 @@ from gpupc_impl.core.family import get_family
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.measurement.single_tests import Case, draw_tests
 from workflow.lib.experiments import combinations
+from workflow.lib.searches import Config
 
 DIMENSIONS = ("samples", "permutations", "set_size", "k_cmi")
 
 SEED = 0  # the seed with which the tests are drawn
 
 
-def cases(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+def cases(table: Config) -> list[dict[str, Any]]:
     """Return the cases of a table, as values of its dimensions."""
     return list(combinations({name: table[name] for name in DIMENSIONS}))
 
 
-def is_timed(implementation: Mapping[str, Any], case: Mapping[str, Any]) -> bool:
+def is_timed(implementation: Config, case: Config) -> bool:
     """Return whether an implementation is timed on a case: on all cases, or on those that its `only` describes."""
     return any(chosen.items() <= case.items() for chosen in implementation.get("only", [{}]))
 
 
 def table_cases(
-    table: Mapping[str, Any], tests: Mapping[str, Any], parameters: Mapping[str, Any], folder: Path
+    table: Config, tests: Config, parameters: Config, folder: Path
 ) -> tuple[list[list[Case]], dict[str, str]]:
     """Return groups of cases with equal varied values, whose problems the folder keeps, and the source by samples.
 
@@ -39,23 +39,14 @@ def table_cases(
         drawn[n] = datasets.load(f"single-tests-n{n}", spec=own)
     varied = table["varies"]
     fixed = {name: table[name] for name in DIMENSIONS if name != varied}
-    groups = [
-        [
-            _case(drawn[facts["samples"]], facts, tests, parameters, folder)
-            for facts in combinations(fixed | {varied: value})
-        ]
-        for value in table[varied]
-    ]
+    groups = []
+    for value in table[varied]:
+        its = combinations(fixed | {varied: value})
+        groups.append([_case(drawn[facts["samples"]], facts, tests, parameters, folder) for facts in its])
     return groups, {str(n): data.facts["source"] for n, data in drawn.items()}
 
 
-def _case(
-    data: datasets.Dataset,
-    values: Mapping[str, Any],
-    tests: Mapping[str, Any],
-    parameters: Mapping[str, Any],
-    folder: Path,
-) -> Case:
+def _case(data: datasets.Dataset, values: Config, tests: Config, parameters: Config, folder: Path) -> Case:
     """Return the case of one combination of values; if they make no problem, the case contains the reason."""
     k, permutations = values["k_cmi"], values["permutations"]
     facts = {**values, "k_rule": "fixed" if k >= 1 else "adaptive"}

@@ -59,9 +59,8 @@ def rows(folders: Sequence[Path]) -> list[Row]:
                 truth = published.datasets[run.dataset].get("true_edges")
                 division = published.division(run.dataset, run.setting)
                 found.append(Row(folder.name, run, division, _distance(run, truth), truth and len(truth)))
-    return sorted(
-        found, key=lambda row: (row.run.family, row.variables or 0, row.run.dataset, row.run.median or math.inf)
-    )
+    found.sort(key=lambda row: (row.run.family, row.variables or 0, row.run.dataset, row.run.median or math.inf))
+    return found
 
 
 def _distance(run: VerifiedRecord, true_edges: Sequence[Sequence[int]] | None) -> int | None:

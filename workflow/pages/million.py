@@ -1,9 +1,4 @@
-"""Measures method `distributed` with up to a million variables (docs/scale.md).
-
-    python -m workflow.pages.million --out million.json
-    python -m workflow.pages.million --backend host --cases small --out small.json
-    python -m workflow.pages.million --cases tcga --workers 2 --processes --out tcga.json   on a Dask cluster
-    python -m workflow.pages.million --page docs/scale.md
+"""Measures method `distributed` with up to a million variables; docs/scale.md has the commands.
 
 Every case runs in a process of its own, which first searches a small problem, and is written to the JSON as soon as it
 is measured. If the script is called again with the same JSON, it measures the cases that have no result. Case
@@ -178,8 +173,7 @@ def measure(
                 run["sets_sha256"] = graph.sepsets.sha256
         run["spot_sha256"] = _spot(graph)
         run["digest_s"] = time.perf_counter() - started
-        same = ("p", "n", "alpha", "max_level", "regulators", "coupling", "weakest", "threaded")
-        own = {name: getattr(case, name) for name in same}
+        own = {name: value for name, value in dataclasses.asdict(case).items() if name not in ("again", "first")}
         cases = read_json(RECORDED)["cases"].values()
         recorded = [each for each in cases if own.items() <= each["problem"].items()]
         if recorded:

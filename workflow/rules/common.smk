@@ -108,11 +108,6 @@ def code_of(script, entry=None, family=False):
 # --- files -------------------------------------------------------------------------------------------------------------
 
 
-def fetched_data(wildcards):
-    """Return the file of a data set that has to be fetched; nothing for one that is generated."""
-    return f"results/data/{wildcards.dataset}.npz" if wildcards.dataset in PLAN.of_files() else []
-
-
 def matrices_of(datasets):
     """Return the files with the correlation matrices of large problems; none for other problems."""
     return [f"results/problems/{dataset}.npy" for dataset in datasets if dataset in LARGE]
@@ -194,10 +189,6 @@ def files_of(wildcards):
     of_machine = [each.files for each in sources if not each.recorded]
     own = {kind: paths for files in of_machine for kind, paths in files.items() if kind != "records"}
     return {"recorded": of_others, **own}
-
-
-def described_sources(wildcards):
-    return [dataclasses.asdict(source) for source in sources_of(entries()[wildcards.name])]
 
 
 def every_output(wildcards):

@@ -16,9 +16,7 @@ claims = {
 }
 table = headlines(claims, read_csv(snakemake.input.reported))
 files = {entry.name: entry.outputs() for entry in shown}
-records = read_csv(snakemake.input.records)
-verification = read_csv(snakemake.input.verification)
-state = outcome(records, verification)
+state = outcome(read_csv(snakemake.input.records), read_csv(snakemake.input.verification))
 page = report_page(state, snakemake.params.introduction, table, shown, captions, files)
 write_text(snakemake.output[0], page)
 print(f"{state[1]} Open {snakemake.output[0]}")

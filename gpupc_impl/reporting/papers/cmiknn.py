@@ -187,10 +187,8 @@ def single_tests(tests: Mapping[str, Any], varies: str, reported: CsvRows) -> Ta
 
     names = list(dict.fromkeys(cell["implementation"] for cell in cells))
     by_line = by_key(cells, lambda cell: (cell["implementation"], cell["backend"], k_of(cell)))
-    ours = {
-        line: {_value(cell, varies): cell for cell in by_line[line]}
-        for line in sorted(by_line, key=lambda line: (names.index(line[0]), _size(line[2])))
-    }
+    order = sorted(by_line, key=lambda line: (names.index(line[0]), _size(line[2])))
+    ours = {line: {_value(cell, varies): cell for cell in by_line[line]} for line in order}
     of_reference = [cell for cell in cells if cell["method"] == REFERENCE]
     single = (cell for cell in of_reference if SINGLE_THREADED.items() <= cell["params"].items())
     reference = next((cell["implementation"] for cell in single), None)
@@ -438,7 +436,5 @@ QUANTITIES: dict[str, q.Quantity] = {
 }
 
 
-def cmiknn_claims(
-    runs: Runs, every_test: Sequence[Mapping[str, Any]], factors: CsvRows, reported: CsvRows, notes: Sequence[str]
-) -> Table:
+def cmiknn_claims(runs: Runs, every_test: Facts, factors: CsvRows, reported: CsvRows, notes: Sequence[str]) -> Table:
     return table_of("GPU-CMIknn", reported, QUANTITIES, evidence_of(runs, every_test, factors), notes)

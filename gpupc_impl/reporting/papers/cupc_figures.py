@@ -15,6 +15,7 @@ from gpupc_impl.reporting.catalogue import CsvRows, Sweeps
 from gpupc_impl.reporting.cells import csv_row, label, levels_speedup, number, rows_of_sweeps, speedup, status_word
 from gpupc_impl.reporting.figures import HEADING, SMALL_PRINT, Drawing, canvas, key, log_axis, name_datasets, swatch
 from gpupc_impl.reporting.papers.cupc import BASELINES, CUPC, runs_of, size_of
+from gpupc_impl.reporting.quantities import Size
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of, kernels_of, of_settings
 
 if TYPE_CHECKING:
@@ -276,9 +277,7 @@ def _fixed(shown: Runs, varied: str) -> dict[str, float]:
     return {name: found.pop() for name, found in values.items() if len(found) == 1}
 
 
-def _printed_times(
-    axes: Axes, varied: str, values: Sequence[float], fixed: Mapping[str, float], reported: CsvRows
-) -> bool:
+def _printed_times(axes: Axes, varied: str, values: Sequence[float], fixed: Size, reported: CsvRows) -> bool:
     """Draw the runtimes that the paper states for graphs of the panel; returns whether there are any."""
     at_fixed = [row for row in reported if all(fixed.get(k) == float(row[k]) for k in NAMES if k != varied)]
     shown = [row for row in at_fixed if float(row[varied]) in values]

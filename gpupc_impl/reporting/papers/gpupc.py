@@ -96,9 +96,8 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
         symbol, _ = DIMENSIONS[parameter]
         ordered = sorted(graphs.items(), key=lambda item: item[1], reverse=parameter == "decay")
         place = {graph: position for position, (graph, _) in enumerate(ordered)}
-        lines.append(
-            c.Line([symbol, f"ours: {symbol}"], {place[graph]: c.Cell(f"{value:,}") for graph, value in ordered})
-        )
+        values = {place[graph]: c.Cell(f"{value:,}") for graph, value in ordered}
+        lines.append(c.Line([symbol, f"ours: {symbol}"], values))
         for choice, found in chosen.items():
             facts = {"parameter": parameter, "value": lambda run, graphs=graphs: graphs[run.dataset], "choice": choice}
             here = {
