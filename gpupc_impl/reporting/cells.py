@@ -275,8 +275,9 @@ def datasets_table(
     notes: Sequence[str],
 ) -> Table:
     """Return a table of the data sets of a family: the numbers that a paper states (`shape`, by the key of our facts
-    the heading and the column in results/reported), and more columns, each with a function of a data set's facts."""
+    the heading and the column in results/reported), columns with a function of a data set's facts, and the source."""
     paper = {row["dataset"]: row for row in reported}
+    own = {**own, "source": lambda facts: facts.get("source") or facts.get("url") or "–"}
     rows, plain = [], []
     for facts in problems:
         theirs, ours = paper.get(facts["name"], {}), facts if facts["available"] else {}

@@ -127,7 +127,6 @@ def seconds(method: str, **params: Any) -> Measure:
 
 
 def level_seconds(method: str) -> Measure:
-    """Return the measure of the median time of all levels together."""
     return of_run(method, lambda run: run.levels_median, "does not time its levels")
 
 

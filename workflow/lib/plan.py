@@ -123,7 +123,6 @@ class Plan:
         return jobs
 
     def measured(self) -> list[str]:
-        """Return the data sets of all batches."""
         return list(dict.fromkeys(dataset for batch in self.batches.values() for dataset in batch.datasets))
 
     def batches_of(self, parts: Iterable[str]) -> list[str]:
@@ -167,7 +166,6 @@ class Plan:
         return everywhere | self.config["problems"].get(family, {}) | own
 
     def parameters_of(self, dataset: str) -> dict[str, Any]:
-        """Return the parameters of the problem of a data set."""
         own = next((each.problems[dataset] for each in self.experiments.values() if dataset in each.problems), None)
         if own is None:
             own = own_parameters(self.config["datasets"][dataset])
@@ -326,17 +324,16 @@ class Plan:
 
 def recorded_plans(config: Config) -> list[Plan]:
     """Return the plans of the published runs that a config shows; ValueError says why a folder cannot be shown."""
-    return [_recorded_plan(folder) for folder in recorded_folders(config)]
-
-
-def _recorded_plan(folder: str) -> Plan:
-    path = Path(folder) / CONFIG
-    try:
-        return Plan(read_config(path), folder)
-    except FileNotFoundError:
-        raise ValueError(f"recorded: {folder} holds no recorded runs: it has no file {CONFIG}") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"recorded: {path} cannot be read any more: {error}") from error
+    plans = []
+    for folder in recorded_folders(config):
+        path = Path(folder) / CONFIG
+        try:
+            plans.append(Plan(read_config(path), folder))
+        except FileNotFoundError:
+            raise ValueError(f"recorded: {folder} holds no recorded runs: it has no file {CONFIG}") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"recorded: {path} cannot be read any more: {error}") from error
+    return plans
 
 
 def recorded_folders(config: Config) -> list[str]:

@@ -79,17 +79,12 @@ def is_of_references(job):
     return GPUS > 0 and JOBS[job].references == JOBS[job].settings
 
 
-def attempt_of(wildcards, attempt):
-    """Return the number of the attempt: a cluster's job that was ended is tried again
-    (gpupc_impl/measurement/samples.py)."""
-    return attempt
-
-
 def gpu_of(job=None):
     return int(BACKEND == "cuda" and not (job and is_of_references(job)))
 
 
-MEASURING = {"timing_slot": 1, "gpu": gpu_of(), "slots": GPUS, "attempt": attempt_of}
+# A cluster's job that was ended is tried again (gpupc_impl/measurement/samples.py).
+MEASURING = {"timing_slot": 1, "gpu": gpu_of(), "slots": GPUS, "attempt": lambda wildcards, attempt: attempt}
 
 
 def one_of(names):

@@ -11,17 +11,13 @@ from workflow.lib.searches import FAILED
 
 files = snakemake.input
 differing = [sentence for path in files.verification for sentence in complaints(read_csv(path))]
-ended = [
-    (f"{setting} on {dataset}", outcome["status"], outcome["why"])
-    for path in files.outcomes
-    for dataset, settings in read_json(path).items()
-    for setting, outcome in settings.items()
-]
-ended += [
-    (f"{cell['implementation']} in {Path(path).stem}", cell["status"], cell["why"])
-    for path in files.tests
-    for cell in load_tests(path)["cells"]
-]
+ended = []
+for path in files.outcomes:
+    for dataset, settings in read_json(path).items():
+        ended += [(f"{setting} on {dataset}", each["status"], each["why"]) for setting, each in settings.items()]
+for path in files.tests:
+    for cell in load_tests(path)["cells"]:
+        ended.append((f"{cell['implementation']} in {Path(path).stem}", cell["status"], cell["why"]))
 failed = [f"{what}: {status}: {why}" for what, status, why in dict.fromkeys(ended) if status in FAILED]
 absent = [facts["name"] for facts in map(read_json, files.facts) if not facts["available"]]
 

@@ -38,10 +38,7 @@ def cupc_table1(problems: Facts, reported: CsvRows) -> Table:
     notes = ["n: variables; m: samples. Paper: cuPC (doi:10.1109/TPDS.2019.2939126), Table 1."]
     if any(facts["why"] for facts in problems):
         notes.append("To try the network again: snakemake --forcerun fetch")
-    own = {
-        "licence": lambda facts: facts.get("licence") or "–",
-        "source": lambda facts: facts.get("source") or facts.get("url") or "–",
-    }
+    own = {"licence": lambda facts: facts.get("licence") or "–"}
     return c.datasets_table("Data sets (cuPC, Table 1)", problems, reported, shape, own, notes)
 
 
@@ -85,7 +82,6 @@ def cupc_table2(runs: Runs, reported: CsvRows, notes: Sequence[str] = ()) -> Tab
 
 
 def _runtimes(symbol: str, settings: Sequence[Runs], clock: str, text: Callable[[VerifiedRecord], str]) -> list[c.Line]:
-    """Return the lines with our times of some settings."""
     lines = []
     for its in filter(None, settings):
         first = its[0]

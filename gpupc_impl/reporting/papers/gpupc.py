@@ -31,17 +31,14 @@ CHOICES = {
 (section 4.1); tables that are allocated once per search; and the fastest that we know."""
 
 
-def chosen_runs(runs: Iterable[VerifiedRecord]) -> dict[str, dict[str, list[VerifiedRecord]]]:
+def chosen_runs(runs: Runs) -> dict[str, dict[str, list[VerifiedRecord]]]:
     """Return the runs by choice (a key of `CHOICES`) and method; a choice omits the runs of those before it."""
-    runs = list(runs)
-    found = {
-        choice: {method: of_method(runs, method, **params) for method, params in methods.items()}
-        for choice, methods in CHOICES.items()
-    }
+    found: dict[str, dict[str, list[VerifiedRecord]]] = {choice: {} for choice in CHOICES}
     shown: list[list[VerifiedRecord]] = []
-    for of_choice in found.values():
-        for method, its in of_choice.items():
-            of_choice[method] = [] if its in shown else its
+    for choice, methods in CHOICES.items():
+        for method, params in methods.items():
+            its = of_method(runs, method, **params)
+            found[choice][method] = [] if its in shown else its
             shown.append(its)
     return {choice: its for choice, its in found.items() if choice == "paper" or any(its.values())}
 
@@ -58,7 +55,6 @@ def gpupc_table1(problems: Facts, reported: CsvRows, notes: Sequence[str]) -> Ta
         "categories": _categories,
         "constant variables": lambda facts: c.count(facts.get("constant_variables")),
         "true edges": lambda facts: c.count(None if facts.get("true_edges") is None else len(facts["true_edges"])),
-        "source": lambda facts: facts.get("source") or facts.get("url") or "–",
     }
     return c.datasets_table("Data sets (gpuPC, Table 1)", problems, reported, shape, own, notes)
 
@@ -87,7 +83,7 @@ def speedup_or_infinity(slow: VerifiedRecord | None, fast: VerifiedRecord | None
     return c.speedup(slow, fast)
 
 
-def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
+def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps, notes: Sequence[str]) -> Table:
     chosen = chosen_runs(runs)
     printed_rows = by_key(reported, lambda row: row["parameter"])
     width = max(len(its) for its in [*(set(graphs.values()) for graphs in sweeps.values()), *printed_rows.values()])
@@ -118,9 +114,7 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Table:
     notes = [
         "; ".join(f"{symbol}: {meaning}" for symbol, meaning in DIMENSIONS.values()) + ". "
         f"{_fixed(runs, sweeps)} Paper: N = 1,000, max |V| = 4, n = 10,000, T = 32, d = 0.9.",
-        "A workload replaces the search, as in the paper's section 4.1: every remaining edge has T tests per level, "
-        "whatever their results, and each level removes the share d of the edges, evenly distributed.",
-        f"{c.INFINITY}: {c.label(BASELINE)} ran out of device memory where {c.label(GPUPC)} finished.",
+        *notes,
         *_choice_notes(chosen),
         *_memory_notes(runs),
         f"{CITED}, Table 2: {reported[0]['hardware']}, medians of 10 runs.",
@@ -261,7 +255,6 @@ def workload(run: VerifiedRecord) -> q.Size | None:
 
 
 def speedup_over(axis: str, compute: q.Compute) -> q.Quantity:
-    """Return a quantity of the speedup of gpuPC over disc-cuPC along one dimension."""
     return q.along(axis, {f"{c.label(GPUPC)} over {c.label(BASELINE)}": (workload, GAIN)}, compute)
 
 

@@ -235,7 +235,6 @@ def memory_limit(runs: Iterable[VerifiedRecord], sizes: Mapping[str, int]) -> fl
 
 
 def _row(run: VerifiedRecord, level: int, variables: int) -> dict[str, Any]:
-    """Return the row of the CSV of a run's level."""
     tests, edges = (run.result.tests_per_level, run.result.edges_per_level) if run.result else ((), ())
     times = dict(zip(("low_s", "median_s", "high_s"), run.level_band(level), strict=True))
     counts = {"tests": dict(enumerate(tests)).get(level), "edges_left": dict(enumerate(edges)).get(level)}
@@ -293,12 +292,10 @@ def connected(run: VerifiedRecord) -> Mapping[str, float] | None:
 
 
 def level(method: str, which: int) -> q.Measure:
-    """Return the measure of the seconds of a level."""
     return q.of_run(method, lambda run: run.level_band(which)[1], f"has no time for level {which}")
 
 
 def tests(which: int) -> q.Measure:
-    """Return the measure of the tests that block-based makes in a level."""
     return q.of_run(BLOCK, lambda run: dict(enumerate(run.result.tests_per_level)).get(which), f"has no level {which}")
 
 
