@@ -1,31 +1,52 @@
-"""Fails if something passed that must not, and says what: an unexplained difference between skeletons or p-values, or
-a setting that ended with an error. Data sets that could not be had are named, and fail nothing."""
+"""Fails if something passed that must not, and says what: an unexplained difference between skeletons or p-values, a
+setting that ended with an error or was not run although it misses nothing of its own, or no answer at all. Data sets
+that could not be had are named, and fail nothing else."""
 
 import sys
 from pathlib import Path
 
 from gpupc_impl.core.files import read_csv, read_json
+from gpupc_impl.core.registry import get_method
 from gpupc_impl.measurement.record import load_tests
 from gpupc_impl.verification.verify import complaints
 from workflow.lib.searches import FAILED
 
 files = snakemake.input
-differing = [sentence for path in files.verification for sentence in complaints(read_csv(path))]
+rows = [row for path in files.verification for row in read_csv(path)]
+differing = complaints(rows)
+facts = [read_json(path) for path in files.facts]
+absent = [each["name"] for each in facts if not each["available"]]
+
+
+def must_run(row):
+    """Return whether a setting without an answer was to give one here: a compiler or a GPU is missing, and no program
+    of its own."""
+    method = get_method(row["method"])
+    is_elsewhere = row["dataset"] in absent or row["backend"] not in (*method.backends, "cpu")
+    return not (is_elsewhere or row["detail"].startswith("the config measures") or method.unavailable())
+
+
+searches = [row for row in rows if "setting" in row]
+lacking = {(row["dataset"], row["setting"]) for row in searches if row["status"] == "not-run" and must_run(row)}
 ended = []
 for path in files.outcomes:
     for dataset, settings in read_json(path).items():
-        ended += [(f"{setting} on {dataset}", each["status"], each["why"]) for setting, each in settings.items()]
+        for setting, each in settings.items():
+            if each["status"] in FAILED or (each["status"] == "skipped" and (dataset, setting) in lacking):
+                ended.append(f"{setting} on {dataset}: {each['status']}: {each['why']}")
 for path in files.tests:
-    for cell in load_tests(path)["cells"]:
-        ended.append((f"{cell['implementation']} in {Path(path).stem}", cell["status"], cell["why"]))
-failed = [f"{what}: {status}: {why}" for what, status, why in dict.fromkeys(ended) if status in FAILED]
-absent = [facts["name"] for facts in map(read_json, files.facts) if not facts["available"]]
+    cells = [cell for cell in load_tests(path)["cells"] if cell["status"] in FAILED]
+    ended += [f"{cell['implementation']} in {Path(path).stem}: {cell['status']}: {cell['why']}" for cell in cells]
+failed = list(dict.fromkeys(ended))
 
-lines = [f"{len(absent)} data sets could not be had or used: {', '.join(absent)}"] if absent else []
+lines = [f"{len(absent)} of {len(facts)} data sets could not be had or used: {', '.join(absent)}"] if absent else []
 if differing:
     lines += [f"unexplained differences; see {' and '.join(files.verification)}", *differing]
 if failed:
     lines += [f"{len(failed)} settings failed; their records say more:", *failed]
+if not any(row["status"] not in ("not-run", "") for row in rows):
+    failed.append("no setting has an answer")
+    lines += failed[-1:]
 lines += [] if differing or failed else ["every skeleton is verified"]
 Path(snakemake.log[0]).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 sys.exit(bool(differing or failed))
