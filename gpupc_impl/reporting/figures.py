@@ -63,8 +63,7 @@ def save_plain(figures: Iterable[Figure], path: str | Path) -> None:
             around = [text for text in (figure._suptitle, figure._supxlabel) if text is not None]
             for shown in (False, True):
                 for text in around:
-                    text.set_visible(shown)
-                    text.set_in_layout(shown)
+                    text.set(visible=shown, in_layout=shown)
                 if not shown:
                     pages.savefig(figure, bbox_inches=style.settle(figure))
             figure.set_layout_engine(engine)

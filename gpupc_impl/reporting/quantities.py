@@ -229,6 +229,8 @@ def chained(direct: Quantity, peer: str, slow: str, fast: str, reduce: Reduce | 
 
 Size = Mapping[str, float]  # numbers that describe generated data, by symbol
 
+Chosen = Callable[[Size], bool]  # whether data of a size count
+
 Describe = Callable[[Any], Size | None]  # returns the size of a run's data; None for data of another kind
 
 Compute = Callable[[list[float], list[float]], Sequence[float] | float]
@@ -270,13 +272,10 @@ def _series(evidence: Any, axis: str, describe: Describe, measure: Measure) -> t
 
 
 def by_size(
-    describe: Describe,
-    measure: Measure,
-    chosen: Callable[[Size], bool] = lambda size: True,
-    reduce: Reduce | None = None,
-    each: str = "",
+    describe: Describe, measure: Measure, chosen: Chosen = bool, reduce: Reduce | None = None, each: str = ""
 ) -> Quantity:
-    """Return the medians over data of each chosen size, one number `reduce` made of them, or `each` data set's own."""
+    """Return the medians over data of each chosen size (by default of every size), one number `reduce` made of them, or
+    `each` data set's own."""
 
     def quantity(evidence: Any, _: Sequence[str]) -> Numbers:
         sizes = {dataset: size for dataset, size in described(evidence, describe).items() if chosen(size)}

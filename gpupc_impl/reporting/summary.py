@@ -32,10 +32,9 @@ def overview(runs: Runs) -> Drawing:
     wide = {run.dataset for run in ours if run.method.startswith("out-of-core")}
     families = list(dict.fromkeys(run.family for run in runs))
     shown = [fastest[name] for name in datasets_of(runs) if name in fastest]
-    groups: dict[str, list[VerifiedRecord]] = {}
-    for run in sorted(shown, key=lambda run: families.index(run.family)):
-        where = " beyond device memory" if run.dataset in wide else ""
-        groups.setdefault(f"{run.family.capitalize()}{where}, backend {run.backend}", []).append(run)
+    where = {dataset: " beyond device memory" if dataset in wide else "" for dataset in fastest}
+    shown.sort(key=lambda run: families.index(run.family))
+    groups = by_key(shown, lambda run: f"{run.family.capitalize()}{where[run.dataset]}, backend {run.backend}")
     heights = [len(group) + 0.5 for group in groups.values()] or [1]
     size = (5.2, 0.13 * sum(heights) + 0.25 * len(heights) + 1.05)
     figure, panels = canvas(len(heights), 1, size, sharex=True, gridspec_kw={"height_ratios": heights})

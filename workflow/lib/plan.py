@@ -238,10 +238,8 @@ class Plan:
 
     def _parts(self, entry: Entry) -> list[str]:
         """Return the families and experiments whose runs a table or figure shows."""
-        families = list(self.families) if entry.family == EVERY else [entry.family]
-        return [each for each in families if each in self.families] + [
-            each for each in entry.experiments if each in self.experiments
-        ]
+        families = self.families if entry.family == EVERY else [entry.family] * (entry.family in self.families)
+        return [*families, *(each for each in entry.experiments if each in self.experiments)]
 
     def _keys(self, entry: Entry) -> list[Key]:
         return [key for name in self.batches_of(self._parts(entry)) for key in self.batches[name].keys]
@@ -310,16 +308,10 @@ class Plan:
         if entry.methods and not any(setting in compared for _, setting in runs):
             return None
         files["published"] = published.files_of(runs)
-        absent = [key for key in keys if key not in published and self._requests(*key)] if "records" in inputs else []
+        every = ((key, batch.settings[key[1]]) for batch in self.batches.values() for key in batch.keys)
+        requested = {key for key, choice in every if is_requested(choice, key[0])}
+        absent = [key for key in keys if key in requested and key not in published] if "records" in inputs else []
         return Source(self.folder, self.config["backend"], files, self.config_arguments(entry), runs, datasets, absent)
-
-    def _requests(self, dataset: str, setting: str) -> bool:
-        """Return whether the config has a setting measured on a data set."""
-        return any(
-            dataset in batch.datasets and is_requested(batch.settings[setting], dataset)
-            for batch in self.batches.values()
-            if setting in batch.settings
-        )
 
 
 def recorded_plans(config: Config) -> list[Plan]:

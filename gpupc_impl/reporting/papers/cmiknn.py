@@ -280,8 +280,6 @@ def _places(timed: Mapping[str, Any]) -> list[str]:
 SINGLE, PARALLEL = "gpucmiknn-single", "gpucmiknn-parallel"
 INSERTION = {"selection": "insertion"}  # the parameter that selects the paper's way to find the k-th nearest neighbour
 
-Chosen = Callable[[q.Size], bool]
-
 
 class Adaptive(float):
     """The k_CMI that the paper calls adaptive, 0.2 n, among fixed ones: it has a name and follows all numbers."""
@@ -300,18 +298,12 @@ class TimedTests:
 
     method: str
     params: Mapping[str, Any]
+    setting: str
+    dataset: str
     size: q.Size
     status: str
     median: float | None
     separating_sets: str = ""
-
-    @property
-    def setting(self) -> str:
-        return f"{'CPU' if self.method == REFERENCE else 'GPU'} test"
-
-    @property
-    def dataset(self) -> str:
-        return f"({', '.join(f'{symbol} = {value:,}' for symbol, value in self.size.items())})"
 
     @property
     def counts(self) -> bool:
@@ -326,8 +318,10 @@ def timed_tests(every_test: Iterable[Mapping[str, Any]]) -> list[TimedTests]:
     for cell in (cell for its in every_test for cell in its["cells"]):
         size = {symbol: cell[name] for name, symbol in DIMENSIONS.items()}
         size |= {"k_CMI": ADAPTIVE} if cell["k_rule"] == "adaptive" else {}
-        done = float(np.median(cell["seconds"])) if cell["status"] == "ok" else None
-        every.append(TimedTests(cell["method"], cell["params"], size, cell["status"], done))
+        setting = f"{'CPU' if cell['method'] == REFERENCE else 'GPU'} test"
+        case = f"({', '.join(f'{symbol} = {value:,}' for symbol, value in size.items())})"
+        median = float(np.median(cell["seconds"])) if cell["status"] == "ok" else None
+        every.append(TimedTests(cell["method"], cell["params"], setting, case, size, cell["status"], median))
     found = []
     for tests in by_key(every, lambda test: str([test.method, test.params, test.size])).values():
         times = [test.median for test in tests if test.median is not None]
@@ -347,7 +341,7 @@ def of_tests(quantity: q.Quantity) -> q.Quantity:
     return lambda evidence, datasets: quantity(evidence.tests, datasets)
 
 
-def gain(chosen: Chosen, reduce: q.Reduce | None = None) -> q.Quantity:
+def gain(chosen: q.Chosen, reduce: q.Reduce | None = None) -> q.Quantity:
     """Return how many times faster the GPU's test is in each chosen case; with `reduce`, one number of them."""
     return of_tests(q.by_size(case_of(), q.ratio(CPU, GPU), chosen, reduce))
 
@@ -387,7 +381,7 @@ def graph_at_7(run: VerifiedRecord) -> q.Size | None:
     return size if size and size["k_CMI"] == 7 else None
 
 
-def with_k(*ks: float) -> Chosen:
+def with_k(*ks: float) -> q.Chosen:
     return lambda size: size["k_CMI"] in ks
 
 

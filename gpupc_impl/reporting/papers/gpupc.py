@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -67,13 +67,13 @@ def _categories(facts: Mapping[str, Any]) -> str:
 
 
 DIMENSIONS = {
-    "p": ("N", "number of variables"),
-    "categories": ("max |V|", "categories of each variable"),
-    "n": ("n", "number of samples"),
-    "tests_per_edge": ("T", "tests for each edge and level"),
-    "decay": ("d", "share of the edges that a level removes"),
+    "p": ("N", "n_variables", "number of variables"),
+    "categories": ("max |V|", "max_categories", "categories of each variable"),
+    "n": ("n", "n_samples", "number of samples"),
+    "tests_per_edge": ("T", "tests_per_edge", "tests for each edge and level"),
+    "decay": ("d", "decay", "share of the edges that a level removes"),
 }
-"""The parameters that sweeps vary, each with the paper's symbol and its meaning."""
+"""The parameters that sweeps vary, each with the paper's symbol, the fact of a problem that it is, and its meaning."""
 
 
 def speedup_or_infinity(slow: VerifiedRecord | None, fast: VerifiedRecord | None) -> c.Speedup:
@@ -89,17 +89,14 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps, notes: Sequence[
     width = max(len(its) for its in [*(set(graphs.values()) for graphs in sweeps.values()), *printed_rows.values()])
     lines: list[c.Line] = []
     for parameter, graphs in sweeps.items():
-        symbol, _ = DIMENSIONS[parameter]
+        symbol, *_ = DIMENSIONS[parameter]
         ordered = sorted(graphs.items(), key=lambda item: item[1], reverse=parameter == "decay")
         place = {graph: position for position, (graph, _) in enumerate(ordered)}
         values = {place[graph]: c.Cell(f"{value:,}") for graph, value in ordered}
         lines.append(c.Line([symbol, f"ours: {symbol}"], values))
         for choice, found in chosen.items():
             facts = {"parameter": parameter, "value": lambda run, graphs=graphs: graphs[run.dataset], "choice": choice}
-            here = {
-                method: {run.dataset: run for run in its if run.dataset in graphs}
-                for method, its in {**chosen["paper"], **found}.items()
-            }
+            here = {method: {run.dataset: run for run in its} for method, its in (chosen["paper"] | found).items()}
             pairs = {place[graph]: (here[BASELINE].get(graph), here[GPUPC].get(graph)) for graph in place}
             at = {"at": lambda run, place=place: place[run.dataset], **facts}
             for method in found:
@@ -112,7 +109,7 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps, notes: Sequence[
             lines.append(c.Line(["", f"paper: {symbol}"], settings))
             lines.append(c.Line(["", "speedup"], c.printed(theirs, lambda row: row["place"], _times_or_infinity)))
     notes = [
-        "; ".join(f"{symbol}: {meaning}" for symbol, meaning in DIMENSIONS.values()) + ". "
+        "; ".join(f"{symbol}: {meaning}" for symbol, _, meaning in DIMENSIONS.values()) + ". "
         f"{_fixed(runs, sweeps)} Paper: N = 1,000, max |V| = 4, n = 10,000, T = 32, d = 0.9.",
         *notes,
         *_choice_notes(chosen),
@@ -131,12 +128,10 @@ def _times_or_infinity(row: Mapping[str, str]) -> str:
 def _fixed(runs: Runs, sweeps: Sweeps) -> str:
     """Return the values that each dimension has when another one varies."""
     problems = {run.dataset: run.problem for run in runs if run.problem}
-    names = {"p": "n_variables", "categories": "max_categories", "n": "n_samples"}
     found: dict[str, dict[Any, None]] = {}
-    for parameter, (symbol, _) in DIMENSIONS.items():
+    for parameter, (symbol, fact, _) in DIMENSIONS.items():
         others = [graph for varied, graphs in sweeps.items() if varied != parameter for graph in graphs]
-        name = names.get(parameter, parameter)
-        found[symbol] = {problems[graph][name]: None for graph in others if graph in problems}
+        found[symbol] = {problems[graph][fact]: None for graph in others if graph in problems}
     return f"Ours, where not varied: {c.stated(found.items())}." if any(found.values()) else ""
 
 
@@ -174,12 +169,10 @@ OVER_BASELINE, BEST, OVER_PARALLEL, SHD = "over baseline", "best over best", "ov
 
 def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows, notes: Sequence[str]) -> Table:
     chosen = chosen_runs(runs)
-    column = {
-        run.setting: method if choice == "paper" else f"best {method}"
-        for choice, of_choice in chosen.items()
-        for method, its in of_choice.items()
-        for run in its
-    }
+    column = {}
+    for choice, of_choice in chosen.items():
+        for method, its in of_choice.items():
+            column |= {run.setting: method if choice == "paper" else f"best {method}" for run in its}
     others = [run.setting for run in runs if run.setting not in column]
     best = [name for name in column.values() if name.startswith("best ")]
     columns = {name: c.label(name) for name in ("parallelPC", "bnlearn", *others, BASELINE, GPUPC)}
@@ -211,12 +204,8 @@ def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows, notes: Sequence
             for name, slow in ((OVER_BASELINE, "disc-cupc"), (OVER_PARALLEL, "bnlearn")):
                 cells[name] = c.Cell(f"{c.number(seconds[slow] / seconds['gpuPC'])}×")
             lines.append(c.Line(["" if here else dataset, "paper"], cells))
-    notes = [
-        *notes,
-        *_choice_notes(chosen),
-        *_memory_notes(run for run in runs if run.backend != "cpu"),
-        *(f"{CITED}, Table 3, {line}." for line in c.hardware(reported)),
-    ]
+    notes = [*notes, *_choice_notes(chosen), *_memory_notes(run for run in runs if run.backend != "cpu")]
+    notes += [f"{CITED}, Table 3, {line}." for line in c.hardware(reported)]
     return c.of_lines("Execution times (gpuPC, Table 3)", ["data set", "seconds"], columns, lines, notes, runs)
 
 
@@ -248,10 +237,7 @@ def workload(run: VerifiedRecord) -> q.Size | None:
     facts = run.problem or {}
     if facts.get("tests_per_edge") is None:
         return None
-    return {
-        **{"N": facts["n_variables"], "max |V|": facts["max_categories"], "n": facts["n_samples"]},
-        **{"T": facts["tests_per_edge"], "d": facts["decay"]},
-    }
+    return {symbol: facts[fact] for symbol, fact, _ in DIMENSIONS.values()}
 
 
 def speedup_over(axis: str, compute: q.Compute) -> q.Quantity:
@@ -275,7 +261,7 @@ def steps_over_steps(last: float) -> q.Compute:
     return compute
 
 
-def out_of_memory(chosen: Callable[[q.Size], bool]) -> q.Quantity:
+def out_of_memory(chosen: q.Chosen) -> q.Quantity:
     """Return the percentage of the workloads on which disc-cuPC exhausts device memory and gpuPC finishes."""
 
     def outcome(evidence: q.Evidence, dataset: str) -> float:

@@ -118,8 +118,7 @@ def ooc_fig1(timeline: CsvRows, ran: str) -> Drawing:
         every = f"{count} block{'s' * (count > 1)}"
         which = every if len(shown) == count else f"blocks {shown[0]} to {shown[-1]}, in the middle of {every}"
         axes.set_title(f"level {level}: {which}", loc="left")
-        hidden = hidden_share(here)
-        if hidden is not None:
+        if (hidden := hidden_share(here)) is not None:
             share = f"{100 * hidden:.0f} % of the other steps' time overlaps with a kernel"
             heading.append(f"Level {level}, {every}: {share}")
     grid[-1, 0].set_xlabel("seconds since the first block shown began")
