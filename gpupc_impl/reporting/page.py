@@ -62,6 +62,8 @@ def report_page(
     rank = {paper: position for position, paper in enumerate(ORDER)}
     papers = sorted({entry.paper for entry in entries}, key=lambda paper: (rank.get(paper, len(rank)), paper))
     picture = next((_content(entry, files[entry.name]) for entry in entries if entry.name == FIRST), "")
+    anchors = {paper: re.sub(r"\W", "-", paper.lower()) for paper in papers}
+    links = "".join(f'<a href="#{anchors[paper]}">{html.escape(paper)}</a>' for paper in papers)
     parts = [
         f"<style>{resource('report.css')}</style>",
         f'<p class="{"good" if state[0] else "bad"}">{html.escape(state[1])}</p>',
@@ -69,10 +71,8 @@ def report_page(
         picture,
         f'<div class="headlines">{headlines.html()}</div>',
         *(f"<p>{html.escape(text)}</p>" for text in introduction),
+        f"<nav>{links}</nav>",
     ]
-    anchors = {paper: re.sub(r"\W", "-", paper.lower()) for paper in papers}
-    links = "".join(f'<a href="#{anchors[paper]}">{html.escape(paper)}</a>' for paper in papers)
-    parts.append(f"<nav>{links}</nav>")
     for paper in papers:
         parts.append(f'<h2 class="paper" id="{anchors[paper]}">{html.escape(paper)}</h2>')
         own = sorted((entry for entry in entries if entry.paper == paper), key=_place)

@@ -81,9 +81,8 @@ def heading(source: Source, contents: Mapping[str, Any]) -> Heading:
     days = sorted({date for _, facts in kernels if (date := day(facts))})
     when = f" {' to '.join(dict.fromkeys([days[0], days[-1]]))}" if days else ""
     commits = list(dict.fromkeys(commit_name(facts) or "unknown" for _, facts in kernels))
-    names = ", ".join(commits[:MAX_NAMED_COMMITS])
-    if len(commits) > MAX_NAMED_COMMITS:
-        names += f" and {len(commits) - MAX_NAMED_COMMITS} more"
+    more = f" and {len(commits) - MAX_NAMED_COMMITS} more" if len(commits) > MAX_NAMED_COMMITS else ""
+    names = ", ".join(commits[:MAX_NAMED_COMMITS]) + more
     parts = [
         ", ".join(machines),
         f"recorded{when}" if source.recorded else HERE,

@@ -42,8 +42,7 @@ def complete(config: dict[str, Any]) -> None:
     """Check a config against schema, registries and catalogue, and fill in defaults; InvalidConfig has all faults."""
     check_config(config)
     schema = read_config(SCHEMA)
-    for _ in _Completing(schema).iter_errors(config):
-        pass  # There are no errors; the iteration fills in the defaults.
+    list(_Completing(schema).iter_errors(config))  # There are no errors; the iteration fills in the defaults.
 
 
 def _with_defaults(validator: Any, properties: Config, instance: Any, schema: Config) -> Iterator[ValidationError]:

@@ -59,11 +59,8 @@ class Batch(NamedTuple):
     @property
     def references(self) -> dict[str, dict[str, Any]]:
         """The settings whose methods have no kernels, and need no GPU."""
-        return {
-            name: choice
-            for name, choice in self.settings.items()
-            if get_method(choice.get("method", name)).backends == ("cpu",)
-        }
+        methods = {name: get_method(choice.get("method", name)) for name, choice in self.settings.items()}
+        return {name: self.settings[name] for name, method in methods.items() if method.backends == ("cpu",)}
 
 
 class Plan:
@@ -216,11 +213,9 @@ class Plan:
         for entry in self.outputs().values():
             if "timeline" in entry.reads:
                 experiment = self.experiments[entry.experiments[0]]
-                settings_of[experiment.datasets[0]] = {
-                    name: choice
-                    for name, choice in experiment.settings.items()
-                    if choice.get("method", name) == "out-of-core-block"
-                }
+                methods = {name: choice.get("method", name) for name, choice in experiment.settings.items()}
+                blocks = [name for name, method in methods.items() if method == "out-of-core-block"]
+                settings_of[experiment.datasets[0]] = {name: experiment.settings[name] for name in blocks}
         return settings_of
 
     # --- outputs -----------------------------------------------------------------------------------------------------
@@ -294,11 +289,8 @@ class Plan:
         keys = list(dict.fromkeys(key for key in self._keys(entry) if not timelines or key[0] in timelines))
         runs = [key for key in keys if key in published]
         datasets = [Path(path).stem for path in inputs.get("problems", []) if Path(path).stem in published.datasets]
-        files = {
-            kind: [path for path in paths if Path(path).is_file()]
-            for kind, paths in inputs.items()
-            if kind not in ("records", "verification", "problems")
-        }
+        others = inputs.keys() - {"records", "verification", "problems"}
+        files = {kind: [path for path in inputs[kind] if Path(path).is_file()] for kind in inputs if kind in others}
         main = next(kind for kind in MAIN_FILES if kind in inputs)
         if not {"records": runs, "problems": datasets, **files}[main]:
             return None

@@ -40,7 +40,7 @@ def write_problem(
 
     The facts contain up to `TRUE_EDGES` known ``true_edges``, pairs [i, j] for i -> j.
     """
-    problem, facts = None, {**parameters, "name": name, **data.facts}
+    problem, reason, facts = None, None, {**parameters, "name": name, **data.facts}
     if isinstance(data, DatasetUnavailable):
         reason = str(data)
     else:
@@ -48,7 +48,6 @@ def write_problem(
         options = {"names": data.names, **parameters, **labels}
         try:
             problem = get_family(data.family).prepare(data.values, Path(problem_path), progress=_tell, **options)
-            reason = None
         except InvalidProblem as error:
             reason = f"data set {name!r} cannot be used: {error}"
         if data.true_dag is not None and data.true_dag.sum() <= TRUE_EDGES:

@@ -17,6 +17,5 @@ claims = {
 table = headlines(claims, read_csv(snakemake.input.reported))
 files = {entry.name: entry.outputs() for entry in shown}
 state = outcome(read_csv(snakemake.input.records), read_csv(snakemake.input.verification))
-page = report_page(state, snakemake.params.introduction, table, shown, captions, files)
-write_text(snakemake.output[0], page)
+write_text(snakemake.output[0], report_page(state, snakemake.params.introduction, table, shown, captions, files))
 print(f"{state[1]} Open {snakemake.output[0]}")
