@@ -129,8 +129,9 @@ def _judged(claim: Claim, quantities: Mapping[str, Quantity], known: Evidence, b
 
 
 RULES = (
-    'Holds: all our numbers, rounded like the paper\'s, are in its range, satisfy its bound (≥, ≤; for "up to" our '
-    f"largest number counts), or are within {100 * ABOUT:g} % of a single stated number. Holds more strongly, less "
+    "Holds: all our numbers, rounded like the paper's, are in its range, or beyond it on the side to which the claim "
+    'points, satisfy its bound (≥, ≤; for "up to" our largest number counts), or '
+    f"are within {100 * ABOUT:g} % of a single stated number. Holds more strongly, less "
     "strongly: they lie beyond the paper's (a printed bound by as much) on the side to which the claim points, or on "
     "the other one. Contradicted: half of our numbers or more speak against the conclusion, such as a speedup below "
     "one. If the paper uses words instead of a number, we chose the bound; the column `basis` of the CSV explains it.",

@@ -128,8 +128,6 @@ def _paper(symbol: str, rows: CsvRows) -> c.Line:
 
 GENERATED = re.compile(r"generated: cuPC section 5\.6, p=(\d+), m=(\d+), density=([\d.e+-]+), seed=\d+")
 
-PAPER_SIZE = {"n": 1000, "m": 10000, "d": 0.1}  # the size of the graphs for which section 5.6 states numbers
-
 
 def size_of(run: VerifiedRecord) -> Mapping[str, float] | None:
     """Return n, m and d of a generated data set that is searched as in section 5.6, without a residual tolerance.
@@ -258,7 +256,6 @@ QUANTITIES: dict[str, q.Quantity] = {
     "shared-by-40-rows": shared_by(40),
     "runtime-over-n": along("n", q.smallest_step),
     "cupc-s-always-faster": q.by_size(size_of, q.over("cupc-s", "cupc-e"), each="generated sets"),
-    "cupc-e-over-stable-fast": q.at_size(size_of, PAPER_SIZE, q.reaching(8500, "cupc-e", SERIAL)),
     "linear-in-m": along("m", q.straightness),
     "linear-in-d": along("d", lambda places, times: q.straightness(places[1:], times[1:])),
     "fast-at-d-0.1": along("d", lambda places, times: times[0] / times[1]),

@@ -306,6 +306,6 @@ QUANTITIES: dict[str, q.Quantity] = {
 
 
 def gpupc_claims(runs: Runs, factors: CsvRows, reported: CsvRows, notes: Sequence[str]) -> Table:
-    selected = {method: [CHOICES["paper"][method], CHOICES["once"].get(method, {})] for method in (BASELINE, GPUPC)}
+    selected = {method: [CHOICES["paper"][method]] for method in (BASELINE, GPUPC)}
     evidence = q.Evidence(runs, selected, q.factors_of(factors))
     return table_of("gpuPC", reported, QUANTITIES, evidence, notes)

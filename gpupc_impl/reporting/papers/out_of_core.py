@@ -339,6 +339,11 @@ def across(one: tuple[int, q.Measure], other: tuple[int, q.Measure]) -> q.Quanti
     return quantity
 
 
+def level_zero_gigabytes(p: int) -> q.Quantity:
+    """Return what unified memory allocates for level 0: for each pair a correlation, a flag and a key."""
+    return lambda evidence, datasets: q.Numbers({"computed: 17 bytes for each pair of variables": [17 * p**2 / 1e9]})
+
+
 UM_OVER_BLOCK = q.ratio(level(BLOCK, 0), level(UM, 0))
 BLOCK_OVER_UM = q.ratio(level(UM, 1), level(BLOCK, 1))
 GIGABYTES = q.of_run(
@@ -357,6 +362,8 @@ QUANTITIES: dict[str, q.Quantity] = {
     "level-1-similar": over_variables("block-based over unified memory", BLOCK_OVER_UM, q.within(0, 35_000)),
     "level-1-40000": at(40_000, BLOCK_OVER_UM),
     "level-1-55000": at(55_000, BLOCK_OVER_UM),
+    "memory-level-0-5000": level_zero_gigabytes(5_000),
+    "memory-level-0-55000": level_zero_gigabytes(55_000),
     "memory-level-1-5000": at(5_000, GIGABYTES),
     "memory-level-1-55000": over_variables(
         "unified memory, whose arrays grow with the square of N",
