@@ -83,7 +83,7 @@ def table_of(
 ) -> Table:
     """Return the table of a paper's claims (rows of results/reported/PAPER_claims.csv) in order, with notes about the
     paper's hardware and the methods that stand for its programs. A claim without a quantity has its reason in the row's
-    ``why_not``."""
+    ``why``."""
     backend = kernels_of(evidence.runs)
     judged = [_judged(claim, quantities, evidence, backend) for claim in reported]
     header = ["§", "the paper's sentence", "what is compared", "paper", "ours", "backend", "verdict", "measured on"]
@@ -110,10 +110,10 @@ def _judged(claim: Claim, quantities: Mapping[str, Quantity], known: Evidence, b
         if (numbers := quantity(known, [other])).all and list(numbers.values) != list(found.values)
     ]
     word = verdict(claim, found.all)
-    why_not = claim["why_not"] * (word == NOT_JUDGED)
+    why = claim["why"] * (word in (NOT_JUDGED, CONTRADICTED, LESS))
     absent = dict.fromkeys(stand_ins, "only its stand-in was measured")
-    missing = {} if why_not else {**found.missing, **absent}
-    on = "; ".join(filter(None, [*found.values, *aside, why_not]))
+    missing = {} if why and word == NOT_JUDGED else {**found.missing, **absent}
+    on = "; ".join(filter(None, [*found.values, *aside, why]))
     lacking, short = _listed(missing), _listed(missing, most=NAMED)
     cells = [claim[name] for name in ("section", "quote", "quantity")]
     cells += [reported_value(claim), our_value(found.all, claim["unit"]), backend, word]
