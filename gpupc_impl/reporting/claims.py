@@ -86,7 +86,16 @@ def table_of(
     ``why``."""
     backend = kernels_of(evidence.runs)
     judged = [_judged(claim, quantities, evidence, backend) for claim in reported]
-    header = ["§", "the paper's sentence", "what is compared", "paper", "ours", "backend", "verdict", "measured on"]
+    header = [
+        "§",
+        "the paper's sentence",
+        "what is compared",
+        "paper",
+        "ours",
+        "backend",
+        "verdict",
+        "measured on, and why",
+    ]
     rows = [row.pop("cells") for row in judged]
     left = (0, 1, 2, 5, 6, 7)
     title, counted = f"Claims of {paper} beside our records", f"Backend {backend}: {tally(judged)}."

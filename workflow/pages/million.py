@@ -199,11 +199,10 @@ def table() -> str:
         problem, level_s, edges = case["problem"], case["level_s"], case["edges_per_level"]
         row = [f"{problem['p']:,} x {problem['n']:,}", f"{problem['alpha']:g}", gpu]
         row += [f"{case['total_s']:.1f}", f"{level_s[0]:.1f}", f"{level_s[1]:.1f}"]
-        row += [f"{sum(level_s[2:]):.1f} ({len(level_s)})" if len(level_s) > 2 else "", f"{edges[0]:.2e}"]
-        row += [f"{edges[1]:,}", f"{edges[-1]:,}" if len(edges) > 2 else "", f"{case['tests_per_level'][1]:.1e}"]
-        rows.append(row)
-    header = ["variables x samples", "alpha", "GPU", "whole, s", "level 0, s", "level 1, s"]
-    header += ["later levels, s (number of levels)", "edges after level 0", "level 1", "last level", "tests, level 1"]
+        row += [f"{sum(level_s[2:]):.1f} ({len(level_s) - 2})" if len(level_s) > 2 else ""]
+        rows.append([*row, f"{case['tests_per_level'][1]:.1e}", f"{edges[-1]:,}"])
+    header = ["variables x samples", "alpha", "GPU", "whole", "level 0", "level 1", "later (levels)"]
+    header += ["tests, level 1", "edges left"]
     return markdown(header, rows, range(1, len(header)))
 
 
