@@ -39,6 +39,7 @@ class Evidence:
         sharing: the histograms of shared conditioning sets, by data set.
         tests: the single tests.
         algorithm_7: the runs with cuPC's Algorithm 7 for every set, which belong to another test than the others.
+        changes: how the SHD of each graph of GPU-CMIknn's Fig. 1 changes, by k_CMI.
     """
 
     runs: Sequence[VerifiedRecord]
@@ -47,6 +48,7 @@ class Evidence:
     sharing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     tests: Any = None
     algorithm_7: Evidence | None = None
+    changes: Mapping[int, Sequence[float]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         published = [(run.dataset, run.method, run.params) for run in self.runs if run.separating_sets == "first-come"]

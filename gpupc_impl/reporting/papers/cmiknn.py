@@ -116,9 +116,11 @@ def time_or_dnf(run: VerifiedRecord) -> str:
 
 
 BASE = 7  # the k_CMI with which the others are compared
+OF_FIG1 = "-fig1"  # the end of the names of its data sets, of which Table 5 has some, too
 
 
-def cmiknn_fig1(runs: Runs, problems: Facts, reported: CsvRows) -> Drawing:
+def shd_changes(runs: Runs, problems: Facts) -> tuple[list[dict[str, Any]], dict[int, list[float]]]:
+    """Return a row for each run of Fig. 1 and, by k_CMI, how the SHD of each graph changes from k_CMI = `BASE`."""
     truths = {facts["name"]: facts.get("true_edges", []) for facts in problems}
     rows = []
     for run in runs:
@@ -132,7 +134,11 @@ def cmiknn_fig1(runs: Runs, problems: Facts, reported: CsvRows) -> Drawing:
         both = row["shd"], bases.get(row["source"])
         row["change"] = None if None in both else both[0] - both[1]
     by_k = by_key((row for row in rows if row["change"] is not None), lambda row: row["k_cmi"])
-    changes = {k: [row["change"] for row in by_k[k]] for k in sorted(by_k)}
+    return rows, {k: [row["change"] for row in by_k[k]] for k in sorted(by_k)}
+
+
+def cmiknn_fig1(runs: Runs, problems: Facts, reported: CsvRows) -> Drawing:
+    rows, changes = shd_changes(runs, problems)
     figure, [[axes]] = canvas(1, 1, (style.COLUMN_WIDTH, 2.9))
     if changes:
         lows, middles, highs = (np.array([of(them) for them in changes.values()]) for of in (np.min, np.median, np.max))
@@ -358,7 +364,21 @@ def over_k(size: q.Size) -> bool:
     return size["k_CMI"] != ADAPTIVE and (size["|S|"], size["n"], size["perm"]) == (1, 1000, 100)
 
 
-def evidence_of(runs: Runs, every_test: Iterable[Mapping[str, Any]], factors: CsvRows) -> q.Evidence:
+def changed(first: int, last: float) -> q.Quantity:
+    """Return the median changes of the SHD in Fig. 1 at each k_CMI in a range."""
+
+    def quantity(evidence: q.Evidence, datasets: Sequence[str]) -> q.Numbers:
+        medians = {k: float(np.median(of_k)) for k, of_k in evidence.changes.items() if first <= k <= last}
+        graphs = sorted({len(evidence.changes[k]) for k in medians})
+        where = f"{' to '.join(map(str, graphs))} graphs, k_CMI = {', '.join(map(str, medians))}"
+        return q.Numbers({where: list(medians.values())}) if medians else q.Numbers({}, {"Fig. 1": "not in this run"})
+
+    return quantity
+
+
+def evidence_of(
+    runs: Runs, every_test: Iterable[Mapping[str, Any]], factors: CsvRows, changes: Mapping[int, Sequence[float]]
+) -> q.Evidence:
     """Return the searches of section 5.3 and the single tests of section 5.2.
 
     If Parallel was measured with insertion, the paper's selection, on at least one data set, insertion stands for the
@@ -368,7 +388,7 @@ def evidence_of(runs: Runs, every_test: Iterable[Mapping[str, Any]], factors: Cs
     selection = INSERTION if published else {"selection": "auto"}
     tests = q.Evidence(timed_tests(every_test), {SINGLE: [INSERTION], REFERENCE: [SINGLE_THREADED]})
     selected = {SINGLE: [selection], PARALLEL: [selection], REFERENCE: [SINGLE_THREADED]}
-    return q.Evidence(runs, selected, q.factors_of(factors), tests=tests)
+    return q.Evidence(runs, selected, q.factors_of(factors), tests=tests, changes=changes)
 
 
 def graph(run: VerifiedRecord) -> q.Size | None:
@@ -427,8 +447,14 @@ QUANTITIES: dict[str, q.Quantity] = {
     "parallel-at-200": q.by_size(graph, PARALLEL_OVER_SINGLE, with_k(200)),
     "cpu-8-similar-at-200": q.by_size(graph, q.ratio(CPU_8, q.seconds(PARALLEL)), with_k(200)),
     "parallel-over-N": q.along("N", {"Parallel over CPU": (graph_at_7, PARALLEL_OVER_1)}, q.growth(10, 40)),
+    "shd-up-to-30": changed(BASE + 1, 30),
+    "shd-from-100": changed(100, math.inf),
 }
 
 
-def cmiknn_claims(runs: Runs, every_test: Facts, factors: CsvRows, reported: CsvRows, notes: Sequence[str]) -> Table:
-    return table_of("GPU-CMIknn", reported, QUANTITIES, evidence_of(runs, every_test, factors), notes)
+def cmiknn_claims(
+    runs: Runs, problems: Facts, every_test: Facts, factors: CsvRows, reported: CsvRows, notes: Sequence[str]
+) -> Table:
+    of_fig1, others = ([run for run in runs if run.dataset.endswith(OF_FIG1) is it] for it in (True, False))
+    _, changes = shd_changes(of_fig1, problems)
+    return table_of("GPU-CMIknn", reported, QUANTITIES, evidence_of(others, every_test, factors, changes), notes)
